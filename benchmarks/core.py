@@ -33,7 +33,7 @@ from benchmarks.timing import (
 )
 from streammetrics.batch.column_binding import PLAIN
 from streammetrics.collect.metric_like import states_of
-from streammetrics.count.batch_updater import Feed
+from streammetrics.count.batch_updater import BatchUpdater
 from streammetrics.count.reads import Read
 from streammetrics.state.axes import Axis
 from streammetrics.state.state import State
@@ -205,14 +205,14 @@ def shards() -> None:
     columns = {"y_true": y, "y_score": s, "k": rng.integers(0, SLICES, ROWS), "user": rng.integers(0, 1_000_000, ROWS)}
     axes = (Axis(("k",)), Axis(("user",), "shard", SHARDS))
 
-    def feed() -> Feed:
-        return Feed([Read(ScoreHistogram(bits=10).empty(axes), PLAIN)], memory_limit=1 << 35)
+    def feed() -> BatchUpdater:
+        return BatchUpdater([Read(ScoreHistogram(bits=10).empty_copy(axes), PLAIN)], memory_limit=1 << 35)
 
     def counted(columns: Columns) -> tuple[State, float]:
         made, spent = feed(), 0.0
         spent = stream(made.count, columns)[-1]
         start = time.process_time()
-        state = states_of(made)[0]
+        state = made.states[0]
         settled.append(time.process_time() - start)
         return state, spent
 

@@ -25,10 +25,10 @@ import streammetrics as sm
 from benchmarks.looks import show_looks, show_ratio, show_tables
 from benchmarks.report import failures, table, verdict
 from benchmarks.simulated import EDGES, SHARDS, SIDES, SUMS, Held, Q, drawn, fine_histogram, held_of
-from streammetrics.inference.differences import changes_of
-from streammetrics.inference.interpretation import ComparisonSettings, read
+from streammetrics.inference.differences import compute_differences
+from streammetrics.inference.interpretation import ComparisonSettings, interpret
 from streammetrics.inference.pairs import Pair
-from streammetrics.inference.shard_intervals import intervals_of
+from streammetrics.inference.shard_intervals import compute_shard_intervals
 from streammetrics.reading.replicates import Sample, Shards
 
 Floats = NDArray[np.float64]
@@ -138,10 +138,10 @@ def limits_of(held: list[Held]) -> Iterator[tuple[str, str, Limits]]:
     """The limits of every cell: metric, which difference, low and high of each run."""
     for metric in METRICS:
         sides = {at: sample_of(metric, held, at) for at in SIDES if at != "b" or metric in OF_MODELS}
-        yield metric, "alone", intervals_of(sides["all"], 0.95)[:2]
+        yield metric, "alone", compute_shard_intervals(sides["all"], 0.95)[:2]
         for pair, (a, b) in PAIRS.items():
             if a in sides:
-                found = read(changes_of(Pair(metric, sides[a], sides[b])), ComparisonSettings())
+                found = interpret(compute_differences(Pair(metric, sides[a], sides[b])), ComparisonSettings())
                 yield metric, pair, (found.difference.low, found.difference.high)
                 yield f"{metric}, relative", pair, (found.relative.low, found.relative.high)
     sums = Sums(np.stack([h.sums[0].sum(axis=1) for h in held], axis=1))

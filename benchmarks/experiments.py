@@ -22,14 +22,14 @@ from numpy.typing import NDArray
 
 import streammetrics as sm
 from benchmarks.report import failures, table, verdict
-from streammetrics.inference.differences import Changes, changes_of, side
-from streammetrics.inference.interpretation import compared_of
-from streammetrics.inference.pairs import Pair, at_cells
+from streammetrics.inference.differences import MetricDifferences, compute_differences, estimate_sample
+from streammetrics.inference.interpretation import build_effect
+from streammetrics.inference.pairs import Pair, select_cells
 from streammetrics.inference.power import smallest_effect, users_needed
-from streammetrics.inference.reasons import known
+from streammetrics.inference.reasons import has_reason
 from streammetrics.inference.sample_ratio import sample_ratio_mismatch
 from streammetrics.inference.scorecard import Question
-from streammetrics.inference.verdict import Progress, not_worse, worse
+from streammetrics.inference.verdict import Progress, is_not_worse, is_worse
 from streammetrics.reading.replicates import Sample, Shards
 
 Floats = NDArray[np.float64]
@@ -89,18 +89,20 @@ def samples(sums: dict[str, Floats], arm: int) -> dict[str, Sample]:
 
 def decided(hour: Hour, arm: int, progress: Progress, treatments: int, margin: float) -> tuple[Bools, Bools]:
     """Return which runs say ship, and which do not, of a treatment."""
-    main, guard = (changes_of(Pair(q.name, hour.arms[arm][q.name], hour.arms[0][q.name])) for q in (CTR, ERRORS))
+    main, guard = (
+        compute_differences(Pair(q.name, hour.arms[arm][q.name], hour.arms[0][q.name])) for q in (CTR, ERRORS)
+    )
     alpha = ALPHA / treatments
-    primary, guardrail = compared_of(main, True, CTR.better), compared_of(guard, True, ERRORS.better)
-    better, held = not_worse(primary, progress, alpha), not_worse(guardrail, progress, alpha, margin)
-    bad, breached = worse(primary, progress, alpha), worse(guardrail, progress, alpha, margin)
+    primary, guardrail = build_effect(main, True, CTR.better), build_effect(guard, True, ERRORS.better)
+    better, held = is_not_worse(primary, progress, alpha), is_not_worse(guardrail, progress, alpha, margin)
+    bad, breached = is_worse(primary, progress, alpha), is_worse(guardrail, progress, alpha, margin)
     fine, known_guard = there(main), there(guard)
     return better & held & fine & known_guard, (bad & fine) | (breached & known_guard)
 
 
-def there(changes: Changes) -> Bools:
+def there(changes: MetricDifferences) -> Bools:
     """Which runs have data enough."""
-    return ~known(changes.reasons)
+    return ~has_reason(changes.reasons)
 
 
 def so_far(look: int, arms: int, planned: float) -> Progress:
@@ -152,9 +154,11 @@ def watched(
 def effect(looks: int = LOOKS) -> tuple[float, int]:
     """Return the lift that such experiments find in 80 %, and the hour at which one look would."""
     *_, last = hours(20, 2, seed=9, looks=looks)
-    log_rate = side(last.arms[0]["ctr"], "log")
+    log_rate = estimate_sample(last.arms[0]["ctr"], "log")
     error = float(np.sqrt(np.mean(np.square(log_rate.standard_error))))
-    one = next(side(at_cells(last.arms[0]["ctr"], np.array([0])), "log").cells())._replace(standard_error=error)
+    one = next(estimate_sample(select_cells(last.arms[0]["ctr"], np.array([0])), "log").split_cells())._replace(
+        standard_error=error
+    )
     users = HOURLY * looks
     found = smallest_effect(one, users / 2.0, users, looks=looks).relative
     once = users_needed(one, users / 2.0, relative=found).users

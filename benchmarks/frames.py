@@ -12,13 +12,13 @@ import numpy as np
 
 from benchmarks.report import Sheet
 from benchmarks.timing import MIB, fastest, forget_peak, peak, resident
-from streammetrics.format.frame import Frame, merge_frames, write
+from streammetrics.format.frame import Frame, merge_frames, write_frame
 from streammetrics.numerics.settings import setting
 from streammetrics.state.axes import Axis, Vocabulary
 from streammetrics.state.cells import Cells
 from streammetrics.state.declare import Flat, Tally
 from streammetrics.state.state import State
-from streammetrics.state.tally import Entries, reduce
+from streammetrics.state.tally import Entries, sort_entries
 
 U4, U8, I8 = np.uint32, np.uint64, np.int64
 ONE = int(np.array(1.0).view(U8))
@@ -43,7 +43,7 @@ class Scores(Quiet, tag="benchmarks.scores"):
     rows = Tally("places")
     off_grid = Flat(form="flag")
     counted = ("exact", "rows")
-    folds = ("exact", "rows", "off_grid")
+    folding = ("exact", "rows", "off_grid")
 
     @property
     def exact_places(self) -> int:
@@ -54,10 +54,10 @@ class Scores(Quiet, tag="benchmarks.scores"):
         return 2 * ((1 << self.bits) + 1)
 
     @property
-    def most(self) -> int | None:
+    def exact_rows_limit(self) -> int | None:
         return 1 << 16 if self.bits >= 16 else 0
 
-    def bucketed(self, exact: Entries) -> tuple[Entries, Any]:
+    def bucket_entries(self, exact: Entries) -> tuple[Entries, Any]:
         word, label, cells = (exact.codes >> U8(1)).view(I8), exact.codes & U8(1), exact.cells
         x, shift = word.view(np.float64), 29 - self.bits
         low = np.minimum(x, 1 - x).view(I8)
@@ -67,7 +67,7 @@ class Scores(Quiet, tag="benchmarks.scores"):
         b = np.where(x > 0.5, (1 << self.bits) - b, b)
         bits = (self.places - 1).bit_length()
         code = (cells.astype(U8) << U8(bits)) | (b.astype(U8) << U8(1)) | label
-        return reduce(Entries(bits, code, exact.counts, exact.excess)), np.unique(cells[lost])
+        return sort_entries(Entries(bits, code, exact.counts, exact.excess)), np.unique(cells[lost])
 
 
 class Histogram(Quiet, tag="benchmarks.histogram"):
@@ -125,11 +125,11 @@ def clicks(n: int, seed: int, dtype: type) -> tuple[Any, Any]:
 def scores_of(statistic: Scores, labels: Any, scores: Any) -> Scores:
     n = len(scores)
     code = scores.astype(np.float64).view(U8) << U8(1) | labels
-    wide = reduce(Entries(63, code, np.ones(n, U4), None, np.zeros(n, U4)))
-    rows = Entries.none((statistic.places - 1).bit_length())
+    wide = sort_entries(Entries(63, code, np.ones(n, U4), None, np.zeros(n, U4)))
+    rows = Entries.empty((statistic.places - 1).bit_length())
     flats, tallies = {"off_grid": np.zeros(1, np.uint8)}, {"exact": wide, "rows": rows}
     none = np.zeros((1, 0), I8)
-    return statistic.holding(Cells((), none, (), None, None, flats, tallies)).moved(none)
+    return statistic.with_cells(Cells((), none, (), None, None, flats, tallies)).move_cells(none)
 
 
 def sums_of(statistic: State, n: int) -> State:
@@ -145,7 +145,7 @@ def sums_of(statistic: State, n: int) -> State:
         else:
             array[...] = rng.integers(1, n + 2, array.shape)
         flats[name] = array
-    return statistic.holding(Cells((), np.zeros((1, 0), I8), (), None, None, flats, {}))
+    return statistic.with_cells(Cells((), np.zeros((1, 0), I8), (), None, None, flats, {}))
 
 
 def small_frames() -> None:
@@ -155,11 +155,11 @@ def small_frames() -> None:
              (10_000, np.float32, 16, 25_000, 0.5), (10_000, np.float64, 16, 70_000, 0.5))  # fmt: skip
     for n, dtype, bits, most, limit in cases:
         state = scores_of(Scores(bits=bits), *clicks(n, 1, dtype))
-        data = write([state], {"tag": "auc"})
-        assert Frame(data).state() == state
+        data = write_frame([state], {"tag": "auc"})
+        assert Frame(data).read_state() == state
         name = f"{n:,} rows of {np.dtype(dtype).name}, {bits} bits"
         sheet.line(f"size, {name}", len(data), most, "bytes")
-        sheet.short(f"reading, {name}", lambda data=data: Frame(data).state(), READ.get(limit, limit), limit)
+        sheet.short(f"reading, {name}", lambda data=data: Frame(data).read_state(), READ.get(limit, limit), limit)
     sheet.show("One frame of scores")
 
 
@@ -172,7 +172,7 @@ def many_frames() -> None:
             n = int(np.exp(rng.uniform(np.log(100), np.log(10_000))))
             scores = scores_of(Scores(bits=bits), *clicks(n, i, np.float32 if i % 2 else np.float64))
             others = [sums_of(s, n) for s in (Sums(), Decisions(), Bins(), Exact())]
-            held.append(write([scores, *others], {"kind": "collection"}))
+            held.append(write_frame([scores, *others], {"kind": "collection"}))
         frames = held * (MANY // DISTINCT)
         name = f"{bits} bits, {np.mean([len(h) for h in held]):,.0f} bytes each"
         sheet.line(name, fastest(lambda frames=frames: merge_frames(frames), rounds=2), limit, "s")
@@ -183,20 +183,20 @@ def histogram(rows: int, seed: int) -> Histogram:
     rng = np.random.default_rng(seed)
     bucket = np.clip(rng.normal(2048, 130, rows), 0, 4095).astype(I8)
     code = (rng.integers(0, CELLS, rows) << 13) | (bucket << 1) | (rng.random(rows) < 0.05)
-    entries = reduce(Entries(13, code.astype(U4), np.ones(rows, U4)))
+    entries = sort_entries(Entries(13, code.astype(U4), np.ones(rows, U4)))
     keys, words = np.arange(CELLS)[:, None], (Vocabulary("integer", np.arange(CELLS)),)
     flats = {"off_grid": np.ones(CELLS, np.uint8)}
-    return Histogram().holding(Cells((Axis(("slice",)),), keys, words, None, None, flats, {"rows": entries}))
+    return Histogram().with_cells(Cells((Axis(("slice",)),), keys, words, None, None, flats, {"rows": entries}))
 
 
 def many_cells() -> None:
     """A histogram of many cells: seconds, and the most memory beside what is made."""
     sheet = Sheet()
     a, b = histogram(ROWS, 1), histogram(ROWS // 2, 2)
-    data = write([a])
+    data = write_frame([a])
     for name, call, size in (
-        ("to_bytes", lambda: write([a]), a.nbytes),
-        ("from_bytes", lambda: Frame(data).state(), a.nbytes),
+        ("to_bytes", lambda: write_frame([a]), a.nbytes),
+        ("from_bytes", lambda: Frame(data).read_state(), a.nbytes),
         ("merge", lambda: a.merge(b), a.merge(b).nbytes),
     ):
         before = resident()  # first, since what calls have freed may stay with the allocator
@@ -216,14 +216,14 @@ def text_keys() -> None:
     sheet = Sheet()
     texts = [[b"key %d" % (i * 7919 % 1_000_003 + k) for i in range(40_000)] for k in (0, 20_000)]
     made = [_decisions(Decisions(), t) for t in texts]
-    build = fastest(lambda: [Vocabulary.of("string", t) for t in texts], rounds=3)
+    build = fastest(lambda: [Vocabulary.from_values("string", t) for t in texts], rounds=3)
     merge = fastest(lambda: made[0].merge(made[1]), rounds=3)
     sheet.line("merging 2 x 40,000 text keys / building them", merge / build, 2)
     sheet.show("Keys")
 
 
 def _decisions(statistic: Decisions, texts: list[bytes]) -> Decisions:
-    words = Vocabulary.of("string", texts)
+    words = Vocabulary.from_values("string", texts)
     n = len(words)
     flats = {"rows": np.ones((n, 1, 2, 2), I8)}
-    return statistic.holding(Cells((Axis(("k",)),), np.arange(n)[:, None], (words,), None, None, flats, {}))
+    return statistic.with_cells(Cells((Axis(("k",)),), np.arange(n)[:, None], (words,), None, None, flats, {}))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.report import table, verdict
-from streammetrics.inference.estimates import Measured, interval, p_value
+from streammetrics.inference.estimates import ScaledEstimate, interval, p_value
 from streammetrics.inference.multiple import benjamini_hochberg, e_benjamini_hochberg
 from streammetrics.inference.sample_ratio import sample_ratio_mismatch
 from streammetrics.inference.sequential import Look, always_valid, e_value
@@ -47,7 +47,7 @@ class Drifting:
         self.weights, self.effect, self.rng, self.looks = weights, effect, rng, looks
         self.sums = np.zeros((metrics, weights.size))
 
-    def __iter__(self) -> Iterator[Measured]:
+    def __iter__(self) -> Iterator[ScaledEstimate]:
         part = 1.0 / self.looks
         df = np.full(len(self.sums), 1.0 / (self.weights * self.weights).sum() - 1.0)
         for look in range(1, self.looks + 1):
@@ -59,7 +59,7 @@ class Drifting:
             rest = (self.sums - self.weights * n * value[:, None]) / (n * (1.0 - self.weights))
             centred = rest - rest.mean(1, keepdims=True)
             error = np.sqrt((SHARDS - 1.0) / SHARDS * (centred * centred).sum(1))
-            yield Measured(value, value, error, df)
+            yield ScaledEstimate(value, value, error, df)
 
 
 def looks(runs: int, count: int, effective: float, seed: int = 2) -> tuple[float, float]:
@@ -68,7 +68,7 @@ def looks(runs: int, count: int, effective: float, seed: int = 2) -> tuple[float
     weights = shard_weights(rng, effective)
     sequential, fixed = np.zeros(runs, bool), np.zeros(runs, bool)
     for at, found in enumerate(Drifting(weights, runs, count, np.zeros(runs), rng), 1):
-        one = Measured(0.0, 0.0, 1.0, float(found.df[0]))  # limits in errors are the same for all runs
+        one = ScaledEstimate(0.0, 0.0, 1.0, float(found.df[0]))  # limits in errors are the same for all runs
         away = np.abs(found.point) / found.standard_error
         sequential |= away > always_valid(one, Look(at, count)).high
         fixed |= away > interval(one).high
@@ -93,14 +93,14 @@ def tables(runs: int, count: int, effective: float, true: int, metrics: int = 20
     return np.array([np.nan_to_num(rates).mean(0), (~np.isnan(rates)).mean(0)])
 
 
-def rejected(found: Measured, look: Look) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def rejected(found: ScaledEstimate, look: Look) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """What e-BH and BH reject; what is not beyond its own limit never is, so its e or p is as good as 1."""
-    one = Measured(0.0, 0.0, 1.0, float(found.df[0]))
+    one = ScaledEstimate(0.0, 0.0, 1.0, float(found.df[0]))
     away = np.abs(found.point) / found.standard_error
     e, p = np.ones(away.size), np.ones(away.size)
     for out, of, limit in ((e, lambda m: e_value(m, look), always_valid(one, look)), (p, p_value, interval(one))):
         far = away >= limit.high
-        out[far] = of(Measured(*(field[far] for field in found[:4])))
+        out[far] = of(ScaledEstimate(*(field[far] for field in found[:4])))
     return e_benjamini_hochberg(e) <= 0.05, benjamini_hochberg(p) <= 0.05
 
 

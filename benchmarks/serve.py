@@ -26,14 +26,14 @@ from typing import Any
 
 from benchmarks.report import failures, table, verdict
 from benchmarks.timing import MIB, ROOT
-from streammetrics.serve.api.auth import issue
-from streammetrics.serve.api.reader_process import Apart, DecoderApart
-from streammetrics.serve.dashboard import dashboard
-from streammetrics.serve.server import server_of
+from streammetrics.serve.api.auth import issue_token
+from streammetrics.serve.api.reader_process import DecoderProcess, ReaderProcess
+from streammetrics.serve.dashboard import build_dashboard
+from streammetrics.serve.experiment_simulation import Simulation
+from streammetrics.serve.server import build_server
 from streammetrics.serve.settings import ServerSettings
-from streammetrics.serve.simulated import Simulation
 from streammetrics.serve.store import open_store
-from streammetrics.serve.store.part_keys import HOUR, PartKey, PostedPart, hour_text
+from streammetrics.serve.store.part_keys import HOUR, PartKey, PostedPart, format_hour
 
 POSTS, PAGES, FRAMES = 200, 50, 40
 EXPERIMENTS, SOURCES = 4, 50
@@ -61,8 +61,8 @@ def serve(database: str, hour: float, hours_a_second: float) -> None:
             clock=lambda: HOUR * (hour + (time.monotonic() - began) * hours_a_second),
         )
         print(heard.getsockname()[1], flush=True)
-        app = dashboard(store, settings, reader=Apart(database), decoder=DecoderApart(database))
-        server_of(app, "127.0.0.1", 0).run(sockets=[heard])
+        app = build_dashboard(store, settings, reader=ReaderProcess(database), decoder=DecoderProcess(database))
+        build_server(app, "127.0.0.1", 0).run(sockets=[heard])
 
 
 @contextlib.contextmanager
@@ -133,7 +133,7 @@ class Client:
 
 def post(experiment: int, source: int, hour: int, token: str, frame: bytes) -> bytes:
     """A request."""
-    path = f"/v1/experiments/load-{experiment}/states?hour={hour_text(hour)}&source=s{source}"
+    path = f"/v1/experiments/load-{experiment}/states?hour={format_hour(hour)}&source=s{source}"
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Length: {len(frame)}\r\n\r\n"
     return head.encode() + frame
 
@@ -195,7 +195,7 @@ def under_load(seconds: float, folder: str, rate: float = POSTS) -> Loaded:
         for i in range(EXPERIMENTS):
             definition = LOAD.definition() | {"id": f"load-{i}", "correct_within_days": 1.0}
             store.define(f"load-{i}", json.dumps(definition), by="load", at=START * HOUR)
-        tokens = [issue(store, f"load-{i}", "load", by="load", at=0.0) for i in range(EXPERIMENTS)]
+        tokens = [issue_token(store, f"load-{i}", "load", by="load", at=0.0) for i in range(EXPERIMENTS)]
     frames = [LOAD.part(f"s{i % SOURCES}", START + GROWN + i).to_bytes() for i in range(FRAMES)]
     with served(database, START + 1, HOURS * rate / POSTS) as (port, process):
         return asyncio.run(loaded(port, process, int(seconds * rate), rate, tokens, frames))

@@ -15,9 +15,9 @@ from benchmarks.timing import forget_peak, interleave, peak, resident
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import states_of
 from streammetrics.kernels._jit import kernel
-from streammetrics.kernels._memory import fetch, scratch
-from streammetrics.kernels.cells import mix
-from streammetrics.kernels.histogram import probability_places
+from streammetrics.kernels._memory import prefetch, scratch
+from streammetrics.kernels.cells import mix_bits
+from streammetrics.kernels.histogram import find_probability_places
 
 BATCH, BATCHES = 65_536, 16
 ROWS, SLICES, USERS = 10_000_000, 10_000, 1_000_000
@@ -101,10 +101,10 @@ def count_both(y: Any, s: Any, unit: Any, fine: Any, coarse: Any) -> Any:
     shard, place = scratch(256, np.uint64), scratch(256, np.uint32)
     for a in range(0, s.shape[0], 256):
         n = min(256, s.shape[0] - a)
-        fetch(unit, a + 1024, n)
+        prefetch(unit, a + 1024, n)
         for j in range(n):
-            shard[j] = ((mix(np.uint64(unit[a + j])) >> np.uint64(32)) * np.uint64(64)) >> np.uint64(32)
-        probability_places(y, s, a, n, 16, np.uint32(0), place)
+            shard[j] = ((mix_bits(np.uint64(unit[a + j])) >> np.uint64(32)) * np.uint64(64)) >> np.uint64(32)
+        find_probability_places(y, s, a, n, 16, np.uint32(0), place)
         for j in range(n):
             fine[place[j]] += 1
             low = (place[j] >> np.uint32(7) << np.uint32(1)) + (place[j] & np.uint32(1))
@@ -116,7 +116,7 @@ def floor(given: list[Columns]) -> Callable[[], object]:
     """Return a call of the loop that does no more than it must."""
     fine, coarse = np.zeros(2 * 65_537, np.int64), np.zeros(64 * 2_050, np.uint32)
     rows = [(g["y_true"].view(np.uint8), g["y_score"], g["user_id"]) for g in given]
-    loop = count_both.entry(*rows[0], fine, coarse)
+    loop = count_both.find_entry_point(*rows[0], fine, coarse)
 
     def call() -> None:
         for r in rows:

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammetrics.count.drafts import SHARD_SALT
-from streammetrics.kernels.cells import shard_units
-from streammetrics.numerics.buckets import bucket_of, buckets
+from streammetrics.kernels.cells import find_unit_shards
+from streammetrics.numerics.score_buckets import count_buckets, find_buckets
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -79,7 +79,7 @@ def drawn(rng: np.random.Generator, users: int, g: float | None, first: int = 0)
 def shards_of(keys: Ints) -> Ints:
     """The shard of each user, as `Sharded` has it."""
     out = np.empty(keys.size, np.int64)
-    shard_units(keys, np.zeros(0, np.int64), SHARD_SALT, SHARDS, out)
+    find_unit_shards(keys, np.zeros(0, np.int64), SHARD_SALT, SHARDS, out)
     return out
 
 
@@ -101,7 +101,7 @@ def held_of(log: Log, fine: Ints) -> Held:
     by_user = np.array([sorted_by(user, o) for o in by_score])
     by_list = np.array([sorted_by(log.query, o) for o in falling])
     loss = -np.log(np.where(log.click, log.p, 1.0 - log.p))
-    coarse, full = (bucket_of(log.p, False, bits)[0] for bits in (BITS, FINE))
+    coarse, full = (find_buckets(log.p, False, bits)[0] for bits in (BITS, FINE))
     slow = np.clip((log.latency.view(np.int64) >> 45) - (1023 << 7), 0, EDGES.size - 2)
     shape = len(SIDES)
     out = Held(
@@ -244,4 +244,4 @@ def add_latency(user: Any, shard: Any, keep: Any, slow: Any, every: Any, below: 
 
 def fine_histogram() -> Ints:
     """An empty histogram of scores for the rows of all runs."""
-    return np.zeros((len(SIDES), 2, buckets(FINE, False)), np.int64)
+    return np.zeros((len(SIDES), 2, count_buckets(FINE, False)), np.int64)

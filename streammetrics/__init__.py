@@ -1,4 +1,4 @@
-"""Streaming metric accumulators: constant memory, mergeable, the same bits however the log is split."""
+"""Streaming metric accumulators: constant memory, mergeable, and bit-for-bit equal however the log is split."""
 
 __version__ = "0.1.0.dev0"
 
@@ -43,17 +43,18 @@ from .metrics import probabilities as probabilities
 from .metrics import ranking as ranking
 from .metrics import regression as regression
 from .metrics import values as values
-from .metrics.families import shown as _shown
+from .metrics.families import list_public_names as _list_public_names
 from .reports.page.write import report as report
 from .reports.plots import plot as plot
 from .serve.push import push as push
 
 
 def __dir__() -> list[str]:
-    return _shown(globals())
+    return _list_public_names(globals())
 
 
-if not _typing.TYPE_CHECKING:  # a type checker reads the imports, and a module with __getattr__ has every name for it
+# A type checker reads the imports above. With `__getattr__` it would accept every name of this module.
+if not _typing.TYPE_CHECKING:
     __all__ = [name for name in __dir__() if not name.startswith("_")]
 
     def __getattr__(name: str) -> object:

@@ -1,4 +1,4 @@
-"""What can go wrong, by name: every error of the package derives from StreamMetricsError."""
+"""Errors and warnings: every error of the package derives from StreamMetricsError."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class StreamMetricsError(Exception):
 
 
 class InvalidInputError(StreamMetricsError, ValueError):
-    """A batch holds something that cannot be counted; nothing of it was.
+    """A batch contains a value that cannot be counted; no row of the batch was counted.
 
     Attributes
     ----------
     column : str or None
-        The column at fault.
+        The column that contains the bad value.
     row : int or None
-        The first bad row, counted from 0 in the batch as it was given.
+        The first bad row, counted from 0 in the batch as the caller passed it.
     count : int or None
-        How many rows are bad.
+        The number of bad rows.
     """
 
     def __init__(self, message: str, *, column: str | None = None, row: int | None = None, count: int | None = None):
@@ -44,51 +44,51 @@ class InvalidInputError(StreamMetricsError, ValueError):
 
 
 class IncompatibleStateError(StreamMetricsError, ValueError):
-    """Two states that answer different questions were to be merged; both are as they were."""
+    """Two states with different settings cannot be merged; both are unchanged."""
 
 
 class StateFormatError(StreamMetricsError, ValueError):
-    """Bytes that are not a state of this library: damaged, truncated, newer, or something else."""
+    """Bytes are not a readable state: they are damaged, truncated, from a newer release, or something else."""
 
 
 class CounterOverflowError(StreamMetricsError, OverflowError):
-    """A counter or a sum would leave its range; the state is as it was."""
+    """A counter or a sum would leave its range; the state is unchanged."""
 
 
 class MemoryLimitError(StreamMetricsError, MemoryError):
-    """A state that grows with the data reached its limit; the state is as it was."""
+    """A state that grows with the data would pass its memory limit; the state is unchanged."""
 
 
 class PartitionConflictError(StreamMetricsError, ValueError):
-    """A partition was added to a ledger before, with other content; the ledger is as it was.
+    """A partition with this ID but other content is in the ledger already; the ledger is unchanged.
 
     Attributes
     ----------
     partition : str, int, bytes or date
-        Its id.
+        The ID of the partition.
     held, given : str
-        The digest of what was added, and of what came now.
+        The digest of the content that is in the ledger, and the digest of the new content.
     """
 
-    def __init__(self, partition: object, held: str, given: str):
+    def __init__(self, partition: object, old_digest: str, new_digest: str):
         super().__init__(
-            f"partition {partition!r} was added with digest {held[:12]}..., and now has {given[:12]}...: its rows, or the "
-            f"metrics, are not what they were; count it again, or give it another id"
+            f"partition {partition!r} was added with digest {old_digest[:12]}..., and now has {new_digest[:12]}...: its "
+            f"rows, or the metrics, changed; count it again, or use another id"
         )
-        self.partition, self.held, self.given = partition, held, given
+        self.partition, self.held, self.given = partition, old_digest, new_digest
 
     def __reduce__(self) -> tuple[type[Self], tuple[object, str, str]]:
-        """Processes hand it to each other."""
+        """Pickle the arguments, not the message, so that the error can travel between processes."""
         return type(self), (self.partition, self.held, self.given)
 
 
 class PushError(StreamMetricsError, RuntimeError):
-    """A dashboard did not store what was posted to it.
+    """A dashboard did not store a part that was posted to it.
 
     Attributes
     ----------
     status : int
-        Of HTTP: 409 if another part has its key; 0 if nobody answered.
+        The HTTP status: 409 if another part has the same key; 0 if there was no response.
     """
 
     def __init__(self, message: str, *, status: int = 0):
@@ -97,15 +97,15 @@ class PushError(StreamMetricsError, RuntimeError):
 
 
 class NotArrivedError(StreamMetricsError, TimeoutError):
-    """Rows that are on their way from a device did not arrive in time; they are still waited for by the next call."""
+    """Rows did not arrive from a device in time; the next call waits for them again."""
 
 
 class SyncError(StreamMetricsError, RuntimeError):
-    """Processes could not add up what they have seen: one of them died, or failed before; all metrics are as they were."""
+    """Processes could not merge their states because one of them died or failed; all metrics are unchanged."""
 
 
 class SyncTimeoutError(SyncError, TimeoutError):
-    """Processes could not add up what they have seen within the timeout: one of them is stuck, late or gone."""
+    """Processes could not merge their states within the timeout: one of them is stuck, late or gone."""
 
 
 class UndefinedMetricWarning(UserWarning):
@@ -113,4 +113,4 @@ class UndefinedMetricWarning(UserWarning):
 
 
 class WideBoundsWarning(UserWarning):
-    """The certified bounds of a value are wider than 5 % of the metric's range, or of the value where it has no range."""
+    """The certified bounds are wider than 5 % of the metric's range, or of the value if the metric has no range."""

@@ -1,4 +1,4 @@
-"""What authors of metrics, states and wrappers use; see `check_metric` and `check_state` for the laws that these keep."""
+"""The API for authors of metrics, states and wrappers; `check_metric` and `check_state` test them against the laws."""
 
 from .batch.columns import Column, Kind
 from .batch.ids import group, query
@@ -21,10 +21,10 @@ from .state.declare import Flat, Tally
 from .state.state import State
 from .statistics.bins import ScoreBins
 from .statistics.classes import ClassCounts
+from .statistics.decision_counts import DecisionCounts
 from .statistics.distinct import DistinctKeys
 from .statistics.extremes import Extremes
 from .statistics.joint import JointHistogram
-from .statistics.labels import DecisionCounts
 from .statistics.moments import Moments
 from .statistics.ranking import RankingSums
 from .statistics.regression import RegressionSums

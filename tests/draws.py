@@ -18,12 +18,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 import streammetrics as sm
-from streammetrics.batch.classes import Classes, Distribution, FoundClasses
+from streammetrics.batch.classes import Classes, DiscoveredClasses, Distribution
 from streammetrics.batch.ids import Ids, Names
 from streammetrics.batch.kinds import CountKind, Grade, Label, LabelWeight, Matrix, Score, Target, Weight
 from streammetrics.batch.numbers import Number
 from streammetrics.laws import metric_case
-from streammetrics.laws.specimens import KEYS, PROBABILITIES, REALS, WEIGHTS, fitted, names
+from streammetrics.laws.specimens import KEYS, PROBABILITIES, REALS, WEIGHTS, clip_to_kind, names
 
 TIMES = float(os.environ.get("LAWS", "1"))
 
@@ -415,7 +415,7 @@ def scores(scale: str):
 
 def values(kind):
     """Good values of a column."""
-    if isinstance(kind, (Classes, FoundClasses)):
+    if isinstance(kind, (Classes, DiscoveredClasses)):
         return st.sampled_from(names(kind).tolist())
     if isinstance(kind, Distribution):
         shares = st.lists(st.sampled_from([0.0, 1.0, 1.0, 2.0, 1e-9, 0.3]), min_size=kind.width, max_size=kind.width)
@@ -427,7 +427,7 @@ def values(kind):
     if isinstance(kind, Label):
         return st.booleans()
     if isinstance(kind, Number):
-        return scores("real").map(lambda v: float(fitted(kind, np.array([v]))[0]))
+        return scores("real").map(lambda v: float(clip_to_kind(kind, np.array([v]))[0]))
     return scores(kind.scale) if isinstance(kind, Score) else st.sampled_from(WEIGHTS)
 
 
@@ -471,9 +471,9 @@ _DTYPES = {
 
 def _column(kind, drawn, draw):
     cell = kind.kind if isinstance(kind, Matrix) else kind
-    if isinstance(cell, FoundClasses) or (isinstance(cell, Classes) and not isinstance(cell.names, int)):
+    if isinstance(cell, DiscoveredClasses) or (isinstance(cell, Classes) and not isinstance(cell.names, int)):
         return np.array(drawn, "U1")
-    made = fitted(cell, np.array(drawn, draw(st.sampled_from(_DTYPES.get(type(cell), ("f8",))))))
+    made = clip_to_kind(cell, np.array(drawn, draw(st.sampled_from(_DTYPES.get(type(cell), ("f8",))))))
     return made.reshape(len(drawn), kind.width) if isinstance(kind, Matrix) else made
 
 

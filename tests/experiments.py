@@ -19,9 +19,9 @@ class Entry(NamedTuple):
     """A part as a ledger has it."""
 
     key: PartKey
-    received: float
+    received_at: float
     state: str = "current"
-    seen: RowCounts = RowCounts(100, '{"y_true": 2}')
+    row_counts: RowCounts = RowCounts(100, '{"y_true": 2}')
 
 
 def experiment(**other):
@@ -42,7 +42,7 @@ def experiment(**other):
         "sources": {"web": 1.0},
     }
     given["better"] = {"ctr": "high", "revenue_per_user": "high"}
-    return Experiment.of_dict(given | other)
+    return Experiment.from_dict(given | other)
 
 
 def metrics():

@@ -37,8 +37,8 @@ from streammetrics.collect.metric_like import MetricLike, empty_copy, states_of
 from streammetrics.format import frame
 from streammetrics.format.frame import WORDS as DICTIONARY
 from streammetrics.laws.case import numbers
-from streammetrics.laws.specimens import fitting, sample
-from streammetrics.numerics import kernel_registry as compiled
+from streammetrics.laws.specimens import make_consistent, sample
+from streammetrics.numerics import kernel_registry
 from streammetrics.numerics.canonical import canonical_json
 from streammetrics.state.axes import KINDS as KEYS
 from streammetrics.state.axes import Vocabulary
@@ -108,7 +108,7 @@ def fed(metric: Any, rng: np.random.Generator, weighted: bool) -> Any:
     """A metric that has seen some rows."""
     state = metric.make_state()
     style = str(rng.choice(["plain", "ties", "saturated"]))
-    return empty_copy(metric).update(fitting(state, sample(state.needs(), rng, 14, style, weighted=weighted)))
+    return empty_copy(metric).update(make_consistent(state, sample(state.needs(), rng, 14, style, weighted=weighted)))
 
 
 def originals() -> list[Any]:
@@ -205,7 +205,7 @@ HOLDERS: dict[str, Callable[[], Any]] = {
 
 def written(thing: Any) -> bytes:
     """An object, or a state, as bytes."""
-    return thing.to_bytes() if isinstance(thing, MetricLike) else frame.write([thing], {"kind": "state"})
+    return thing.to_bytes() if isinstance(thing, MetricLike) else frame.write_frame([thing], {"kind": "state"})
 
 
 def deflated(plain: bytes, words: bytes = b"") -> bytes:
@@ -286,7 +286,9 @@ def of_content(thing: Any, seed: bytes, rng: random.Random) -> bytes:
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         which = rng.randrange(len(states))
         states[which] = distorted(states[which], rng)
-    return frame.write(states, definition_of(thing).header() if isinstance(thing, MetricLike) else {"kind": "state"})
+    return frame.write_frame(
+        states, definition_of(thing).header() if isinstance(thing, MetricLike) else {"kind": "state"}
+    )
 
 
 KINDS: dict[str, tuple[Callable[[Any, bytes, random.Random], bytes], float]] = {
@@ -329,27 +331,27 @@ def distorted(state: State, rng: random.Random) -> State:
     names = [n for n, a in cells.flats.items() if a.size] * 2 + [n for n, e in cells.tallies.items() if len(e)] * 3
     names += [n for n, p in state.parts().items() if isinstance(p, Flat) and p.optional and n not in cells.flats]
     names += ["keys"] if cells.keys.size else []
-    names += ["inner"] if cells.inner is not None and len(cells.inner) else []
-    names += ["words"] if cells.behind is not None or cells.words else []
+    names += ["inner"] if cells.inner_keys is not None and len(cells.inner_keys) else []
+    names += ["words"] if cells.class_vocabulary is not None or cells.vocabularies else []
     if not names:
         return state
     name = rng.choice(names)
     if name in cells.tallies:
-        made = _entries(cells.tallies[name], state.parts()[name].count(state), rng)
-        return state.holding(replace(cells, tallies={**cells.tallies, name: made}))
+        made = _entries(cells.tallies[name], state.parts()[name].place_count(state), rng)
+        return state.with_cells(replace(cells, tallies={**cells.tallies, name: made}))
     if name == "keys":
-        return state.holding(replace(cells, keys=_jogged(cells.keys, rng)))
+        return state.with_cells(replace(cells, keys=_jogged(cells.keys, rng)))
     if name == "inner":
-        return state.holding(replace(cells, inner=_jogged(cells.inner, rng)))
+        return state.with_cells(replace(cells, inner_keys=_jogged(cells.inner_keys, rng)))
     if name == "words":
-        return state.holding(_other_words(cells, rng))
+        return state.with_cells(_other_words(cells, rng))
     if name in cells.flats and state.parts()[name].optional and rng.random() < 0.2:
-        return state.holding(replace(cells, flats={n: a for n, a in cells.flats.items() if n != name}))
-    array = state.spelled(state.parts()[name])
+        return state.with_cells(replace(cells, flats={n: a for n, a in cells.flats.items() if n != name}))
+    array = state.read_cells(state.parts()[name])
     if not array.size:
         return state
     flats = {**cells.flats, name: _numbers(array, state.parts()[name].form, rng)}
-    return state.holding(replace(cells, flats={n: flats[n] for n in state.parts() if n in flats}))
+    return state.with_cells(replace(cells, flats={n: flats[n] for n in state.parts() if n in flats}))
 
 
 def _jogged(table: Any, rng: random.Random) -> Any:
@@ -360,17 +362,19 @@ def _jogged(table: Any, rng: random.Random) -> Any:
 
 
 def _other_words(cells: Any, rng: random.Random) -> Any:
-    if cells.behind is not None:
-        return replace(cells, behind=_word(cells.behind, rng))
-    i = rng.randrange(len(cells.words))
-    return replace(cells, words=tuple(_word(w, rng) if k == i else w for k, w in enumerate(cells.words)))
+    if cells.class_vocabulary is not None:
+        return replace(cells, class_vocabulary=_word(cells.class_vocabulary, rng))
+    i = rng.randrange(len(cells.vocabularies))
+    return replace(cells, vocabularies=tuple(_word(w, rng) if k == i else w for k, w in enumerate(cells.vocabularies)))
 
 
 def _word(words: Vocabulary, rng: random.Random) -> Vocabulary:
     kind = rng.choice((*KEYS, words.kind or "string"))
-    if Vocabulary(kind).texts:
-        return Vocabulary.of(kind, [rng.choice((b"", b"a", b"\xff", b"1.50", b"z" * 300, b"%d" % i)) for i in range(4)])
-    return Vocabulary.of(kind, [rng.choice((-1, 0, 1, i, 1 << 62, 1 << 63)) for i in range(4)])
+    if Vocabulary(kind).is_text:
+        return Vocabulary.from_values(
+            kind, [rng.choice((b"", b"a", b"\xff", b"1.50", b"z" * 300, b"%d" % i)) for i in range(4)]
+        )
+    return Vocabulary.from_values(kind, [rng.choice((-1, 0, 1, i, 1 << 62, 1 << 63)) for i in range(4)])
 
 
 def _numbers(array: Any, form: str, rng: random.Random) -> Any:
@@ -412,7 +416,7 @@ def _entries(e: Entries, places: int, rng: random.Random) -> Entries:
         excess[i, 0] = rng.choice((0, 1, -1, -(int(counts[i]) << 20), -(int(counts[i]) << 20) + 1, 1 << 20, 1 << 61))
         excess[i, 1] = rng.choice((0, 1, (1 << 40) - 1))
     elif how < 0.6 and len(e) > 1:
-        return e.where(np.arange(len(e)) != i)
+        return e.select(np.arange(len(e)) != i)
     elif how < 0.95:
         mask = (1 << min(shift, 64)) - 1
         place = int(codes[i]) & mask
@@ -458,9 +462,11 @@ def _setting(field: Any, now: Any, rng: random.Random) -> Any:
 
 def reshaped(state: State, like: State) -> State | None:
     """What a state holds, repeated or cut to the shape of another; None where that cannot be, or would be large."""
-    cells = like.no_cells(state.axes)
+    cells = like.make_empty_cells(state.axes)
     theirs = state.cells
-    if (cells.inner is None) != (theirs.inner is None) or (cells.behind is None) != (theirs.behind is None):
+    if (cells.inner_keys is None) != (theirs.inner_keys is None) or (cells.class_vocabulary is None) != (
+        theirs.class_vocabulary is None
+    ):
         return None
     flats, tallies = {}, {}
     for name, part in like.parts().items():
@@ -470,7 +476,7 @@ def reshaped(state: State, like: State) -> State | None:
             if np.prod(extents, dtype=float) * max(len(theirs.keys), 1) > MAX_BYTES / 4:
                 return None
             if old is not None or not part.optional:
-                rows = len(theirs.keys) if part.front or cells.inner is None else len(theirs.inner)
+                rows = len(theirs.keys) if part.front or cells.inner_keys is None else len(theirs.inner_keys)
                 old = part.empty(like, rows) if old is None else old
                 if part.limbs and old.shape[-1] == part.limbs:
                     axes = old.reshape(-1, part.limbs)
@@ -480,15 +486,15 @@ def reshaped(state: State, like: State) -> State | None:
                     flats[name] = np.resize(old, (rows, *extents)).astype(part.dtype)
         else:
             held = theirs.tallies.get(name)
-            if held is None or held.shift != part.shift(like) or held.wide != part.wide(like):
+            if held is None or held.shift != part.shift(like) or held.is_wide != part.is_wide(like):
                 tallies[name] = cells.tallies[name]
-                if held is not None and not held.wide and not part.wide(like) and len(held):
-                    place = np.unique(held.places.astype(np.int64) % part.count(like))
+                if held is not None and not held.is_wide and not part.is_wide(like) and len(held):
+                    place = np.unique(held.places.astype(np.int64) % part.place_count(like))
                     codes = place.astype(np.uint64)
                     tallies[name] = Entries(part.shift(like), codes, np.resize(held.counts, len(codes)))
             else:
                 tallies[name] = held
-    return like.holding(replace(theirs, axes=state.axes, flats=flats, tallies=tallies))
+    return like.with_cells(replace(theirs, axes=state.axes, flats=flats, tallies=tallies))
 
 
 # -- what is asked of what was read ----------------------------------------------------------------------------------
@@ -529,7 +535,7 @@ def judge(thing: Any, honest: Any) -> None:
     if isinstance(thing, sm.extend.Metric):
         answers(thing)
     elif isinstance(thing, State):
-        thing.whole.facts()
+        thing.without_axes.facts()
     else:
         with soon("table"):
             try:
@@ -601,12 +607,12 @@ def merges(thing: Any, honest: Any) -> None:
 @contextlib.contextmanager
 def without_kernels() -> Iterator[None]:
     """As on a server that only merges: numpy alone."""
-    held = compiled._FIND[:]
-    compiled._FIND.clear()
+    held = kernel_registry._FIND[:]
+    kernel_registry._FIND.clear()
     try:
         yield
     finally:
-        compiled._FIND[:] = held
+        kernel_registry._FIND[:] = held
 
 
 @contextlib.contextmanager

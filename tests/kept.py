@@ -27,7 +27,7 @@ class Kept:
         self._there()
         return dict(self.defined)
 
-    def keep_evaluation(self, experiment: str, text: str) -> None:
+    def save_evaluation(self, experiment: str, text: str) -> None:
         self._there()
         self.shown[experiment] = text
 

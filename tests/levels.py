@@ -144,7 +144,7 @@ def cpu_seconds() -> float:
 def compilations() -> int:
     """Return how many kernels this process has compiled so far."""
     count = sys.modules.get("streammetrics.count.engine")
-    return count.compilations() if count else 0
+    return count.count_compilations() if count else 0
 
 
 def pytest_collection_finish() -> None:

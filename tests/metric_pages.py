@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import streammetrics as sm
-from streammetrics.guide.tables import PEERS, lines
+from streammetrics.guide.tables import PEERS, load_lines
 from streammetrics.metrics.families import FAMILIES
 
 INDEX = """\
@@ -96,7 +96,7 @@ def state_of(metric: Any) -> str:
 def elsewhere(metric: Any) -> str:
     """The names for which a metric stands, by library."""
     found: dict[str, dict[str, None]] = {}
-    for line in lines():
+    for line in load_lines():
         if line.ours and metric.__name__ in named(line.ours):
             found.setdefault(line.peer, {})[line.name] = None
     return "; ".join(f"{PEERS[peer]} {', '.join(f'`{name}`' for name in names)}" for peer, names in found.items())

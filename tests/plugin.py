@@ -116,7 +116,7 @@ class Cells(sm.extend.State, tag="plugin.cells"):
     step: float = sm.extend.setting(1.0, above=0.0)
     memory_limit: int | None = sm.extend.setting(None, operational=True)
 
-    behind = sm.extend.Axis(("group",), "group")
+    inner_axis = sm.extend.Axis(("group",), "group")
     rows = sm.extend.Flat(2)
     above = sm.extend.Flat("cuts")
     excess = sm.extend.Flat(form="fixed", optional=True)
@@ -196,7 +196,7 @@ class Labels(sm.extend.State, tag="plugin.labels"):
 
     def steps(self, like):
         own = type(self)
-        excess = own.excess if like.weighted else np.zeros(0, np.int64)
+        excess = own.excess if like.has_weights else np.zeros(0, np.int64)
         return [sm.extend.Step("plugin.kernels:count_labels", "y_true", "sample_weight", "at", own.rows, excess)]
 
     def facts(self):
@@ -456,7 +456,7 @@ BROKEN = {
     Remembering: "value_follows_rows",
     Bold: "within_bounds",
     Weightless: "integer_weights",
-    Nameless: "registered",
+    Nameless: "has_tag",
     Hoarding: "merge_commutes",
     Narrowing: "label_dtypes",
 }

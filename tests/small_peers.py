@@ -13,7 +13,7 @@ SMALL = """
 ours = "AUC()"
 data = "binary_scores"
 [[sklearn.roc_auc_score]]
-given = "max_fpr=0.1"
+arguments = "max_fpr=0.1"
 ours = "AUC(max_fpr=0.1)"
 data = "binary_scores"
 [[sklearn.roc_curve]]
@@ -27,13 +27,13 @@ why = "feature-space clustering: needs all pairs of rows"
 ours = "AUC()"
 data = "binary_scores"
 [[torchmetrics.BinaryCalibrationError]]
-given = "n_bins=15, norm='l1'"
+arguments = "n_bins=15, norm='l1'"
 ours = "ExpectedCalibrationError(n_bins=15)"
 data = "binary_scores"
 note = "A probability of 1 is in the last bin here."
 differs = true
 [[torchmetrics.MulticlassAUROC]]
-given = "num_classes=C"
+arguments = "num_classes=C"
 ours = "AUC(num_classes=C)"
 data = "class_scores"
 [[tfma.SlicedThings]]
@@ -45,7 +45,7 @@ data = "own"
 @pytest.fixture
 def small_peers(monkeypatch: pytest.MonkeyPatch) -> tuple[tables.PeerLine, ...]:
     """The small table instead of those that are shipped."""
-    found = tuple(tables.parse(tomllib.loads(SMALL)))
+    found = tuple(tables.parse_table(tomllib.loads(SMALL)))
     for module in (tables, suggest):
-        monkeypatch.setattr(module, "lines", lambda: found)
+        monkeypatch.setattr(module, "load_lines", lambda: found)
     return found

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-from streammetrics.numerics.linear_assignment import heaviest
+from streammetrics.numerics.linear_assignment import max_matching_weight
 
 BEYOND = 3**45
 """Times this no table is int64; and its sums are no powers of two."""
@@ -32,14 +32,14 @@ def check_heaviest(rng: np.random.Generator) -> None:
     row, column = rng.permutation(np.argwhere(made)).T
     best = int(made[linear_sum_assignment(made, maximize=True)].sum())
     weight = made[row, column].astype(object)
-    assert heaviest(row, column, weight) == heaviest(column, row, weight) == best
-    assert heaviest(row, column, weight * BEYOND) == best * BEYOND
+    assert max_matching_weight(row, column, weight) == max_matching_weight(column, row, weight) == best
+    assert max_matching_weight(row, column, weight * BEYOND) == best * BEYOND
     beside = weight * BEYOND + np.arange(len(row))  # no common divisor: Python's integers, and of ties the later pairs
     least = best * BEYOND
-    assert least <= heaviest(row, column, beside) < least + len(row) ** 2
+    assert least <= max_matching_weight(row, column, beside) < least + len(row) ** 2
 
 
 def test_what_is_shorter_is_taken_back() -> None:
     """The first row takes the only column, and gives it to the second, which is heavier."""
-    assert heaviest(np.array([0, 1]), np.array([0, 0]), np.array([3, 5], object)) == 5
-    assert heaviest(np.array([0, 0, 1]), np.array([0, 1, 0]), np.array([9, 8, 5], object)) == 13
+    assert max_matching_weight(np.array([0, 1]), np.array([0, 0]), np.array([3, 5], object)) == 5
+    assert max_matching_weight(np.array([0, 0, 1]), np.array([0, 1, 0]), np.array([9, 8, 5], object)) == 13

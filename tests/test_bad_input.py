@@ -14,8 +14,8 @@ from draws import BINARY, FIRST_BINARY, OTHERS, usual
 
 import streammetrics as sm
 from streammetrics.collect.metric_like import columns_of, empty_copy
-from streammetrics.laws.case import by_name, numbers, value_of
-from streammetrics.laws.specimens import bad_value, fitting, sample, spoil
+from streammetrics.laws.case import numbers, update_by_name, value_of
+from streammetrics.laws.specimens import bad_value, make_consistent, sample, spoil
 
 SCORED = [t for t in BINARY if any(n.role == "y_score" for n in sm.extend.METRICS[t]().make_state().needs())]
 BOUNDED = [t for t in SCORED if getattr(sm.extend.METRICS[t](), "scale", None) == "probability"]
@@ -58,7 +58,7 @@ def refuse(tag: str, change: dict[str, Any], column: str, row: int | None, *word
     for form, thing in targets(tag).items():
         before = thing.digest()
         table = GOOD | change | ({"k": np.array(["a", "new", "b", "c"])[:n]} if form == "sliced" else {})
-        for update in (thing.update, partial(by_name, thing)):
+        for update in (thing.update, partial(update_by_name, thing)):
             with pytest.raises(sm.InvalidInputError) as caught:
                 update(table)
             assert caught.value.column == column, form
@@ -246,7 +246,7 @@ def test_every_layout_gives_the_same_bytes(tag: str) -> None:
 def test_every_column_of_other_metrics(tag: str) -> None:
     metric = usual(tag)
     needs = metric.make_state().needs()
-    good = fitting(metric.make_state(), sample(needs, np.random.default_rng(3), 24, "plain", weighted=True))
+    good = make_consistent(metric.make_state(), sample(needs, np.random.default_rng(3), 24, "plain", weighted=True))
     good["k"] = good["query"] % 2 if "query" in good else np.tile(["a", "b"], 12)  # a slice takes queries whole
     assert empty_copy(metric).update({n.role: good[n.role][:0] for n in needs}) == empty_copy(metric)
     bad = {n.role: bad_value(n.kind) for n in needs if bad_value(n.kind) is not None}

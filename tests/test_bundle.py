@@ -101,9 +101,9 @@ def test_a_part_counts_once(tmp_path: Path) -> None:
     file = sm.save(part, tmp_path / "part.smet")
     (tmp_path / "again.smet").symlink_to(file)
     for parts in ([file, file], [file, str(file)], [file, tmp_path / "again.smet"], [part, part]):
-        with pytest.raises(sm.IncompatibleStateError, match="given twice"):
+        with pytest.raises(sm.IncompatibleStateError, match="passed twice"):
             sm.merge(parts)
-    assert sm.merge([part, file, part.copy(), part.to_bytes(), part.to_bytes()]).state.rows_seen[0] == 10
+    assert sm.merge([part, file, part.copy(), part.to_bytes(), part.to_bytes()]).state.row_counts[0] == 10
 
 
 def test_what_it_holds_is_what_is_merged():
@@ -113,13 +113,13 @@ def test_what_it_holds_is_what_is_merged():
     part = bundle.copy()
     bundle.merge(part)
     assert bundle["ctr"] is ctr
-    assert ctr.state.rows_seen[0] == 4
+    assert ctr.state.row_counts[0] == 4
     ctr.update([1])
-    assert bundle["ctr"].state.rows_seen[0] == 5
+    assert bundle["ctr"].state.row_counts[0] == 5
     bundle.subtract(part)
-    assert ctr.state.rows_seen[0] == 3
+    assert ctr.state.row_counts[0] == 3
     assert slices == part["slices"]
-    with pytest.raises(ValueError, match="b: c: it is here under another name already"):
+    with pytest.raises(ValueError, match="b: c: it is in the bundle under another name already"):
         sm.Bundle({"a": ctr, "b": sm.Bundle({"c": ctr})})
 
 
@@ -146,7 +146,7 @@ def test_rows_that_come_while_it_merges_are_counted():
     for _ in range(rounds):
         delta.merge(part)
     counting.join()
-    assert delta.added.state.rows_seen[0] == 11 * rounds
+    assert delta.added.state.row_counts[0] == 11 * rounds
 
 
 @pytest.mark.slow

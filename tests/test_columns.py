@@ -122,9 +122,9 @@ def test_missing_keys_raise_or_are_skipped() -> None:
         with pytest.raises(sm.InvalidInputError, match=r"u: expected a key.* found none in row 1"):
             Batch({"u": raw}).check("u", Ids())
         skipping = Ids("skip", ("?", 0))
-        assert skipping.skipped(ids(raw, skipping)).tolist() == [False, True, False, True]
-    assert Ids("skip", (0, -1)).skipped(ids([5, 0, -1], Ids("skip", (0, -1)))).tolist() == [False, True, True]
-    assert Ids("skip").skipped(ids([5, 0])) is None
+        assert skipping.find_skipped(ids(raw, skipping)).tolist() == [False, True, False, True]
+    assert Ids("skip", (0, -1)).find_skipped(ids([5, 0, -1], Ids("skip", (0, -1)))).tolist() == [False, True, True]
+    assert Ids("skip").find_skipped(ids([5, 0])) is None
     some = Batch({"u": ["a", None, "b"]}).select(np.array([False, True, True]))
     with pytest.raises(sm.InvalidInputError, match="row 1"):
         some.check("u", Ids())

@@ -46,7 +46,7 @@ def fed(name, columns, rows):
 
 def cells(thing):
     held = states_of(thing)[0].cells
-    return held.keys.tolist(), [list(w.values) for w in held.words]
+    return held.keys.tolist(), [list(w.values) for w in held.vocabularies]
 
 
 def taken(thing, columns, rows):
@@ -96,7 +96,9 @@ def test_deltas_merge_in_any_order_and_are_applied_once(name):
         assert delta.to_bytes() == before
     assert whole.digest() == wanted.digest()
     assert (
-        int(states_of(merged.added)[0].rows_seen.sum()) == int(states_of(merged["retracted"])[0].rows_seen.sum()) == 40
+        int(states_of(merged.added)[0].row_counts.sum())
+        == int(states_of(merged["retracted"])[0].row_counts.sum())
+        == 40
     )
 
 
@@ -124,10 +126,10 @@ def test_a_bundle_loses_rows_of_all_or_of_none():
 @pytest.mark.parametrize(
     ("metric", "columns", "message"),
     [
-        (sm.DistinctCount(), {"value": [1, 2]}, "cannot be taken away; count again those that stay"),
+        (sm.DistinctCount(), {"value": [1, 2]}, "cannot be taken away; count the remaining rows again"),
         (sm.GroupAUC(sample=True), {"y_true": [0, 1], "y_score": [0.1, 0.2], "group": [1, 1]}, "from a sample"),
         (sm.GroupAUC(grouped="sorted"), {"y_true": [0, 1], "y_score": [0.1, 0.2], "group": [1, 1]}, "closed"),
-        (sm.MaxError(), {"y_true": [1.0, 2.0], "y_pred": [0.0, 3.0]}, "keeps the extreme"),
+        (sm.MaxError(), {"y_true": [1.0, 2.0], "y_pred": [0.0, 3.0]}, "keeps an extreme"),
     ],
 )
 def test_what_cannot_lose_rows_says_why(metric, columns, message):
@@ -143,9 +145,9 @@ def test_what_cannot_lose_rows_says_why(metric, columns, message):
 def test_what_is_not_alike_says_so():
     ctr = sm.CTR().update([0, 1])
     for other in (sm.AUC(), sm.Sliced(sm.CTR(), by="c"), states_of(ctr)[0], ctr):
-        with pytest.raises(sm.IncompatibleStateError, match=r"cannot subtract|less itself"):
+        with pytest.raises(sm.IncompatibleStateError, match=r"cannot subtract|from itself"):
             ctr.subtract(other)
-    with pytest.raises(sm.IncompatibleStateError, match="a Ledger holds a total of wholes"):
+    with pytest.raises(sm.IncompatibleStateError, match="a Ledger holds the total of whole partitions"):
         sm.Ledger(ctr).subtract(sm.Ledger(ctr))
     for wrong in (sm.Bundle({"a": ctr}), sm.Delta(ctr), sm.Ledger(ctr), 7):
         with pytest.raises(TypeError, match="a delta is of a metric"):
@@ -157,7 +159,7 @@ def test_what_is_not_alike_says_so():
     ):
         with pytest.raises(TypeError, match="holds metrics, collections and slices, not a Delta"):
             hold(sm.Delta(ctr))
-    with pytest.raises(TypeError, match="applied to what counts"):
+    with pytest.raises(TypeError, match="applied to a metric, a collection"):
         sm.Delta(ctr).apply_to(7)
     with pytest.raises(sm.IncompatibleStateError):
         sm.Delta(ctr).apply_to(sm.AUC())

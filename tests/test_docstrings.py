@@ -7,11 +7,13 @@ import importlib
 import importlib.util
 import inspect
 import pkgutil
+import re
 import warnings
 
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.parameter_docs import settable_names
 
 OWN = sorted(t for t, m in sm.extend.METRICS.items() if m.__module__.startswith("streammetrics."))
 ADAPTERS = ("streammetrics.engines.", "streammetrics.hooks.")
@@ -46,6 +48,18 @@ def test_metrics_say_everything(tag: str) -> None:
     assert metric.about.formula
     assert metric.about.cost
     assert metric.about.bound
+
+
+@pytest.mark.full_matrix
+@pytest.mark.parametrize("tag", OWN)
+def test_metrics_describe_every_parameter(tag: str) -> None:
+    """In full: not by a reference to another metric."""
+    metric = sm.extend.METRICS[tag]
+    section = (inspect.getdoc(metric) or "").partition("Parameters\n----------\n")[2].partition("\n\n")[0]
+    heads = [line.partition(" : ")[0] for line in section.splitlines() if not line.startswith(" ")]
+    described = {name.strip() for head in heads for name in head.split(",")}
+    assert described == settable_names(metric)
+    assert not re.search(r"^ *As for", section, re.MULTILINE)
 
 
 def test_public_names_have_docstrings() -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import click_odds
 import numpy as np
 import plugin
 import pytest
+from click_odds import ClickOdds
 
 import streammetrics as sm
 from streammetrics.extend import Column, Kind, Need
 from streammetrics.laws import LAWS
+
+sm.extend.METRICS.pop("example.click_odds")  # other tests go through the registry
 
 
 @pytest.mark.slow
@@ -49,8 +55,21 @@ def test_the_message_says_what_was_expected_and_what_came():
     message = str(caught.value)
     assert message.startswith("Bold() breaks the law 'within_bounds' (The value lies within its certified bounds")
     assert "expected a value within [" in message
-    assert "; came " in message
+    assert "; found " in message
     assert "\nThe 45 rows: {'y_true': array([" in message
+
+
+@pytest.mark.cpu_limit(3)  # it goes through all laws
+def test_a_metric_by_hand_takes_30_lines(monkeypatch):
+    monkeypatch.setitem(sm.extend.METRICS, "example.click_odds", ClickOdds)
+    y, p = [0, 1, 1], [0.25, 0.5, 0.75]
+    odds = ClickOdds(prior=1).update(y, p)
+    assert odds.compute() == (sum(p) + 0.5) / (sum(1 - x for x in p) + 0.5)  # the oracle
+    assert odds.bounds() == (odds.compute(),) * 2
+    assert sm.Sliced(ClickOdds(), by="k").update(y, p, k=["a", "b", "a"]).compute() == {"a": 1.0, "b": 1.0}
+    assert sm.from_bytes(odds.to_bytes()) == odds
+    sm.extend.check_metric(ClickOdds(prior=1), examples=2)
+    assert len(Path(click_odds.__file__).read_text().splitlines()) <= 30
 
 
 @pytest.mark.slow
@@ -160,7 +179,7 @@ class TestDeclaration:
         class Empty(sm.extend.State):
             pass
 
-        with pytest.raises(NotImplementedError, match="Bare does not say which state it reads"):
+        with pytest.raises(NotImplementedError, match=r"Bare does not implement make_state\(\)"):
             Bare().update([1])
         with pytest.raises(NotImplementedError, match="Empty does not say which columns it needs"):
             Empty().needs()

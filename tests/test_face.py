@@ -13,8 +13,8 @@ from types import ModuleType
 import pytest
 
 import streammetrics as sm
-from streammetrics.guide.suggest import OFTEN, squashed
-from streammetrics.guide.tables import written
+from streammetrics.guide.suggest import ABBREVIATIONS, normalize_name
+from streammetrics.guide.tables import format_expression
 from streammetrics.metrics.families import FAMILIES
 from tests.small_peers import small_peers  # noqa: F401
 
@@ -120,8 +120,8 @@ import streammetrics as sm
 sm.CTR().update([0, 1]).compute()
 hasattr(sm, "roc_auc_score")
 print("tomllib" in sys.modules)
-from streammetrics.guide.tables import lines
-print(lines.cache_info().currsize)
+from streammetrics.guide.tables import load_lines
+print(load_lines.cache_info().currsize)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "0"]
@@ -135,8 +135,8 @@ def test_type_checkers_see_what_is_there_and_nothing_else() -> None:
     assert source.index("__all__ =") > hidden
 
 
-@pytest.mark.parametrize("short", OFTEN)
+@pytest.mark.parametrize("short", ABBREVIATIONS)
 def test_abbreviations_stand_for_what_there_is(short: str) -> None:
-    assert short == squashed(short)
-    assert eval(written(OFTEN[short]), {"sm": sm, "L": 3}) is not None
-    assert short not in {squashed(name) for name in dir(sm)}, "it is found without"
+    assert short == normalize_name(short)
+    assert eval(format_expression(ABBREVIATIONS[short]), {"sm": sm, "L": 3}) is not None
+    assert short not in {normalize_name(name) for name in dir(sm)}, "it is found without"

@@ -16,7 +16,7 @@ from fuzz_frames import HOLDERS, PREFIX, attack, judge, originals, tag_of, writt
 
 import streammetrics as sm
 from streammetrics.format import frame
-from streammetrics.laws.specimens import fitting, sample
+from streammetrics.laws.specimens import make_consistent, sample
 
 MUTANTS = 20_000
 
@@ -26,17 +26,17 @@ MUTANTS = 20_000
 def test_bytes_come_back(tag: str, weighted: bool) -> None:
     empty = usual(tag).make_state()
     rows = sample(empty.needs(), np.random.default_rng(1), 9, "plain", weighted=weighted)
-    metric = usual(tag).update(fitting(empty, rows))
+    metric = usual(tag).update(make_consistent(empty, rows))
     for thing in (metric, usual(tag)):
         again = sm.from_bytes(thing.to_bytes())
         assert again == thing
         assert type(again) is type(thing)
         assert again.digest() == thing.digest()
         assert again.to_bytes() == thing.to_bytes()
-    state = sm.from_bytes(frame.write([metric.state], {"kind": "state"}))
+    state = sm.from_bytes(frame.write_frame([metric.state], {"kind": "state"}))
     assert state == metric.state
     assert type(state) is type(metric.state)
-    assert frame.digest(state) == frame.digest(metric.state) == frame.Frame(metric.to_bytes()).digest(0)
+    assert frame.compute_digest(state) == frame.compute_digest(metric.state) == frame.Frame(metric.to_bytes()).digest(0)
 
 
 def test_weights_of_one_are_no_weights() -> None:

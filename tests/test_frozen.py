@@ -48,7 +48,7 @@ def result(metric: Any, dtype: Any, weighted: bool, n: int) -> Any:
     needs = [x for x in state.needs() if x.role in table or not x.optional or x.either]
     made = type(metric)(**metric.settings)
     try:
-        made.update(golden.fitting(state, {x.role: golden.column(x, table) for x in needs}))
+        made.update(golden.make_consistent(state, {x.role: golden.column(x, table) for x in needs}))
     except sm.InvalidInputError as error:
         return str(error)
     with warnings.catch_warnings():

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
-from streammetrics.batch.classes import Classes, Distribution, FoundClasses
+from streammetrics.batch.classes import Classes, DiscoveredClasses, Distribution
 from streammetrics.batch.ids import Ids
 from streammetrics.batch.kinds import CountKind, Grade, Label, Matrix, Weight
 from streammetrics.batch.numbers import Number
-from streammetrics.laws.case import by_name
-from streammetrics.laws.specimens import fitted, fitting
+from streammetrics.laws.case import update_by_name
+from streammetrics.laws.specimens import clip_to_kind, make_consistent
 
 
 def rows() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -55,7 +55,7 @@ def column(need: Any, table: dict[str, np.ndarray]) -> np.ndarray:
     """The rows of the log that play a role."""
     if need.role == "item":  # no list has one twice
         return np.arange(len(table["k"])) * 7 % 100003
-    if isinstance(need.kind, (Classes, FoundClasses)):
+    if isinstance(need.kind, (Classes, DiscoveredClasses)):
         return table["k"] % (need.kind.width if isinstance(need.kind, Classes) else 4)
     if isinstance(need.kind, Distribution):
         shares = [np.roll(table["y_score"], i) + 0.01 for i in range(need.kind.width)]
@@ -69,7 +69,7 @@ def column(need: Any, table: dict[str, np.ndarray]) -> np.ndarray:
     if isinstance(need.kind, (CountKind, Grade)):
         return table["y_true"]
     if isinstance(need.kind, Number):
-        return fitted(need.kind, np.roll(table["y_score"], need.role == "y_pred"))
+        return clip_to_kind(need.kind, np.roll(table["y_score"], need.role == "y_pred"))
     if isinstance(need.kind, Label):
         return table["y_true"]
     return table["sample_weight"] if isinstance(need.kind, Weight) else table["y_score"]
@@ -94,8 +94,8 @@ def fingerprint() -> list[str]:
                     scaled = {"scale": scale} if metric.settings.get("scale") == "probability" else {}
                     made = type(metric)(**(metric.settings | scaled))
                     needs = [n for n in made.make_state().needs() if n.role in table or not n.optional or n.either]
-                    given = fitting(made.make_state(), {n.role: column(n, table) for n in needs})
-                    by_name(made, given) if extra else made.update(given)
+                    given = make_consistent(made.make_state(), {n.role: column(n, table) for n in needs})
+                    update_by_name(made, given) if extra else made.update(given)
                     out.append(f"{made.name} {made.digest()} {made.compute()!r} {made.bounds()!r} {made.interval()!r}")
                 out.append(sm.Sliced([sm.AUC(bits=10), sm.LogLoss()] if scale == "probability" else sm.F1(), by="k")
                            .update(table).digest())  # fmt: skip

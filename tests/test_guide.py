@@ -18,12 +18,12 @@ import pytest
 from page_blocks import blocks, check_sessions, run
 
 import streammetrics as sm
-from streammetrics.cli.guide import pages
+from streammetrics.cli.guide import load_pages
 from streammetrics.cli.tasks import TaskSpec
 from streammetrics.io.demo import write_demo_log
 from streammetrics.metrics.families import FAMILIES
 
-PAGES = pages()
+PAGES = load_pages()
 
 
 def sections(text: str) -> list[tuple[str, str]]:

@@ -21,9 +21,9 @@ from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import empty_copy, states_of
 from streammetrics.format import frame
 from streammetrics.format.frame import Frame
-from streammetrics.format.section_header import layout_of
+from streammetrics.format.section_header import get_layout
 from streammetrics.state.axes import Vocabulary
-from streammetrics.state.consistency import ONE
+from streammetrics.state.consistency import UNIT_CHUNK
 
 MIB = 1 << 20
 N = 150_000
@@ -101,7 +101,7 @@ def test_reading_takes_twice_the_state(name: str, saved: Callable[[str], bytes])
     data = saved(name)
     plain = sum(size for size, _, _ in Frame(data).table)
     thing, peak = peak_of(lambda: sm.from_bytes(data))
-    size = sum(s.nbytes + 320 * sum(len(w) for w in s.cells.words) for s in states_of(thing))
+    size = sum(s.nbytes + 320 * sum(len(w) for w in s.cells.vocabularies) for s in states_of(thing))
     assert peak < 2 * size + plain + MIB, peak / size
 
 
@@ -128,7 +128,7 @@ def test_leads_that_say_more_than_there_is(name: str) -> None:
     data = written(HOLDERS[name]())
     tree, plains = opened(data)
     for which, plain in enumerate(plains):
-        names = layout_of(Frame(data).kind.sections[which]).lead_names
+        names = get_layout(Frame(data).kind.sections[which]).header_names
         for k in range(len(names)):
             for value in (1 << 16, (1 << 32) - 1):
                 raw = bytearray(plain) + bytes(1 << 12)
@@ -208,18 +208,18 @@ USERS = PLAIN | {"group": [1, 1, 2, 2]}
 def with_flat(metric: Any, name: str, at: tuple[Any, ...], value: Any) -> bytes:
     """A metric with a number of a part replaced, written as honest ones are."""
     state = metric.state
-    array = state.spelled(state.parts()[name]).copy()
+    array = state.read_cells(state.parts()[name]).copy()
     array[at] = value
     flats = {**state.cells.flats, name: array}
     flats = {n: flats[n] for n in state.parts() if n in flats}
-    return frame.write([state.holding(replace(state.cells, flats=flats))], definition_of(metric).header())
+    return frame.write_frame([state.with_cells(replace(state.cells, flats=flats))], definition_of(metric).header())
 
 
 def with_entry(metric: Any, name: str, **changed: Any) -> bytes:
     """A metric with an entry of a tally replaced."""
     state = metric.state
     tallies = {**state.cells.tallies, name: replace(state.cells.tallies[name], **changed)}
-    return frame.write([state.holding(replace(state.cells, tallies=tallies))], definition_of(metric).header())
+    return frame.write_frame([state.with_cells(replace(state.cells, tallies=tallies))], definition_of(metric).header())
 
 
 def below_zero(metric: Any) -> bytes:
@@ -260,10 +260,10 @@ WRONG: dict[str, Callable[[], bytes]] = {
     "a calibration error beyond 1": lambda: with_flat(
         sm.ExpectedCalibrationError(n_bins=2).update(PLAIN), "scores", (0, 1, 0), 9 << 20
     ),
-    "labels that have not seen the same rows": lambda: with_flat(
+    "labels that do not count the same rows": lambda: with_flat(
         sm.CTR(num_labels=2).update([[0, 1], [1, 1]]), "rows", (0, 1, 0), 7
     ),
-    "thresholds that have not": lambda: frame.write(
+    "thresholds that have not": lambda: frame.write_frame(
         [_unlike(states_of(sm.MetricCollection(sm.F1(), sm.F1(threshold=0.3)).update(PLAIN))[0])], {"kind": "state"}
     ),
     "a variance below 0": lambda: with_flat(sm.Variance().update(value=[1.0, 3.0]), "sums", (0, 0, 0, 34), 900),
@@ -301,7 +301,7 @@ WRONG: dict[str, Callable[[], bytes]] = {
         sm.D2Tweedie(power=1.0).update([1.0, 2.0], [1.5, 1.5]), "sums", (0, 1, 40), 9
     ),
     "more exposures than rows": lambda: with_flat(
-        sm.PerUnit().update(unit=[1], exposed=[1]), "sums", (0, 1, ONE), 2
+        sm.PerUnit().update(unit=[1], exposed=[1]), "sums", (0, 1, UNIT_CHUNK), 2
     ),
     "more rows than can be counted": lambda: with_flat(sm.CTR().update([0, 1]), "rows", (0, slice(None)), (1 << 61) + 1),
 }  # fmt: skip
@@ -310,7 +310,7 @@ WRONG: dict[str, Callable[[], bytes]] = {
 def _unlike(state: Any) -> Any:
     counts = state.cells.flats["counts"].copy()
     counts[0, 0, 0] += [3, 0]
-    return state.holding(replace(state.cells, flats={**state.cells.flats, "counts": counts}))
+    return state.with_cells(replace(state.cells, flats={**state.cells.flats, "counts": counts}))
 
 
 def sharded(which: int, column: int, words: Vocabulary) -> bytes:
@@ -319,16 +319,16 @@ def sharded(which: int, column: int, words: Vocabulary) -> bytes:
     thing = sm.Sliced(sm.Sharded(sm.CTR(), unit="u", shards=8), by="v").update(rows)
     states = list(states_of(thing))
     held = states[which].cells
-    changed = tuple(words if i == column else w for i, w in enumerate(held.words))
-    states[which] = states[which].holding(replace(held, words=changed))
-    return frame.write(states, definition_of(thing).header())
+    changed = tuple(words if i == column else w for i, w in enumerate(held.vocabularies))
+    states[which] = states[which].with_cells(replace(held, vocabularies=changed))
+    return frame.write_frame(states, definition_of(thing).header())
 
 
 @pytest.mark.parametrize(
     ("which", "column", "words", "said"),
     [
-        (0, 0, ("string", [b"a", b"c"]), "the shards of units have not the rows"),
-        (1, 0, ("integer", [1, 2]), "the shards of units have not the rows"),
+        (0, 0, ("string", [b"a", b"c"]), "the shards do not contain the rows"),
+        (1, 0, ("integer", [1, 2]), "the shards do not contain the rows"),
         (1, 1, ("integer", [0, 1, 2, 8]), "u has a key that is no shard"),
         (1, 1, ("integer", [-1, 0, 1, 2]), "u has a key that is no shard"),
         (1, 1, ("timestamp", [0, 1, 2, 3]), "u has a key that is no shard"),
@@ -336,7 +336,7 @@ def sharded(which: int, column: int, words: Vocabulary) -> bytes:
 )
 def test_shards_of_other_slices_or_of_no_units(which: int, column: int, words: Any, said: str) -> None:
     with pytest.raises(sm.StateFormatError, match=said):
-        sm.from_bytes(sharded(which, column, Vocabulary.of(*words)))
+        sm.from_bytes(sharded(which, column, Vocabulary.from_values(*words)))
 
 
 @pytest.mark.parametrize("what", list(WRONG))

@@ -14,11 +14,11 @@ import polars as pl
 import pytest
 
 import streammetrics as sm
-from streammetrics.batch.discovered_keys import FoundKeys
+from streammetrics.batch.discovered_keys import DiscoveredKeys
 from streammetrics.batch.ids import Ids
 from streammetrics.collect.metric_like import columns_of, empty_copy, states_of
-from streammetrics.laws.case import same
-from streammetrics.laws.specimens import fitting, sample
+from streammetrics.laws.case import expect_same_bytes
+from streammetrics.laws.specimens import make_consistent, sample
 from streammetrics.reading.records import dropped_of
 
 pa = pytest.importorskip("pyarrow", minversion="18", reason="pyarrow before 18 has no UUID columns")
@@ -99,7 +99,7 @@ CASES = [(kind, form) for kind in KEYS for form in forms(kind)]
 def test_keys_of_slices_and_groups(kind: str, form: str) -> None:
     held = forms(kind)[form]
     sliced = sm.Sliced(sm.CTR(), by="k").update(y_true=Y, k=KEYS[kind])
-    same(sm.Sliced(sm.CTR(), by="k").update(y_true=Y, k=held), sliced, f"{form} to be keys as lists are")
+    expect_same_bytes(sm.Sliced(sm.CTR(), by="k").update(y_true=Y, k=held), sliced, f"{form} to be keys as lists are")
     assert [r["k"] for r in sliced.table()] == sliced.keys
     assert [line.split()[0] for line in repr(sliced.table()).splitlines()[1:]] == SHOWN[kind]
     assert sm.from_bytes(sliced.to_bytes()) == sliced
@@ -112,7 +112,7 @@ def test_keys_of_slices_and_groups(kind: str, form: str) -> None:
         assert sm.from_bytes(kept.to_bytes()) == kept
     for metric in (sm.GroupAUC, sm.GroupLogLoss, sm.GroupCalibrationError):
         groups = metric(missing="skip").update(Y, S, group=KEYS[kind])
-        same(metric(missing="skip").update(Y, S, group=held), groups, f"{form} to be groups as lists are")
+        expect_same_bytes(metric(missing="skip").update(Y, S, group=held), groups, f"{form} to be groups as lists are")
         assert groups.explain()["dropped"] == {"group": 1}
         assert sm.from_bytes(groups.to_bytes()) == groups
     first = sm.GroupAUC(missing="skip").update(Y, S, group=[0, 0, None, 1]).compute()
@@ -184,7 +184,7 @@ SKIPPING = [
     (tag, need.role)
     for tag in draws.OWN
     for need in draws.usual(tag).make_state().needs()
-    if isinstance(need.kind, (Ids, FoundKeys)) and "missing_values" in draws.usual(tag).settings
+    if isinstance(need.kind, (Ids, DiscoveredKeys)) and "missing_values" in draws.usual(tag).settings
 ]
 
 
@@ -194,11 +194,11 @@ def test_every_metric_of_keys_leaves_the_same_rows_out(kind: str, tag: str, role
     """Whatever holds them, null is none of the keys."""
     metric = type(draws.usual(tag))(**{**draws.usual(tag).settings, "missing": "skip"})
     state = metric.make_state()
-    columns = fitting(state, sample(state.needs(), np.random.default_rng(1), len(Y), "plain", weighted=False))
+    columns = make_consistent(state, sample(state.needs(), np.random.default_rng(1), len(Y), "plain", weighted=False))
     wanted = empty_copy(metric).update(columns | {role: KEYS[kind]})
     assert sum(dropped_of(wanted.state).values()) == 1
     for form, held in forms(kind).items():
-        same(empty_copy(metric).update(columns | {role: held}), wanted, f"{form} to be keys as lists are")
+        expect_same_bytes(empty_copy(metric).update(columns | {role: held}), wanted, f"{form} to be keys as lists are")
 
 
 @pytest.mark.parametrize("kind", KEYS)
@@ -226,7 +226,7 @@ def test_a_dictionary_that_comes_again(kind: str) -> None:
     for codes in ([0, 1, 1], [0, 0, 0], [1, 0, 1]):
         sliced.update(y_true=[0, 1, 1], k=pa.DictionaryArray.from_arrays(pa.array(codes, pa.int8()), words))
         wanted.update(y_true=[0, 1, 1], k=[words[i].as_py() for i in codes])
-    same(sliced, wanted, "dictionaries to be keys as lists are")
+    expect_same_bytes(sliced, wanted, "dictionaries to be keys as lists are")
 
 
 def test_keys_beyond_int64_in_a_table() -> None:
@@ -265,10 +265,14 @@ def test_one_rule_for_every_key(name: str) -> None:
     keys = np.array([5, 7, 5, 7, 9, 9])
     whole = with_keys(make, role, keys)
     for dtype in (np.uint64, np.int8, np.uint16, ">i4", object):
-        same(whole, with_keys(make, role, keys.astype(dtype)), f"{np.dtype(dtype)} to count alike")
-    same(with_keys(make, role, keys, keys), with_keys(make, role, keys, keys.astype(np.uint64)), "a mix to count alike")
-    same(whole, sm.from_bytes(whole.to_bytes()).merge(make()), "a state without keys to fit any")
-    same(whole, make().merge(whole), "a state without keys to fit any")
+        expect_same_bytes(whole, with_keys(make, role, keys.astype(dtype)), f"{np.dtype(dtype)} to count the same")
+    expect_same_bytes(
+        with_keys(make, role, keys, keys),
+        with_keys(make, role, keys, keys.astype(np.uint64)),
+        "a mix to count the same",
+    )
+    expect_same_bytes(whole, sm.from_bytes(whole.to_bytes()).merge(make()), "a state without keys to fit any")
+    expect_same_bytes(whole, make().merge(whole), "a state without keys to fit any")
 
     small, large, both = (
         np.full(4, -1),

@@ -52,7 +52,7 @@ def content(thing):
 
 def rows(thing):
     state = sm.extend.states_of(thing.total if isinstance(thing, sm.Sliced) else thing)[0]
-    return int(state.whole.facts()["rows"])
+    return int(state.without_axes.facts()["rows"])
 
 def checked(things, counted):
     for i, (thing, again) in enumerate(zip(things, made())):

@@ -20,7 +20,7 @@ import pytest
 import streammetrics as sm
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import empty_copy, states_of
-from streammetrics.compose.ledger import AXIS, Added
+from streammetrics.compose.ledger import AXIS, PartitionDigests
 from streammetrics.format import frame
 
 THINGS: dict[str, Callable[[], Any]] = {
@@ -166,7 +166,7 @@ class TestIds:
 
     @pytest.mark.parametrize("wrong", [None, 0.5, ("a", 1), [1]])
     def test_are_keys(self, wrong: Any) -> None:
-        with pytest.raises(TypeError, match="a partition is called by a text"):
+        with pytest.raises(TypeError, match="a partition ID is a Unicode string"):
             sm.Ledger(sm.CTR()).add(wrong, sm.CTR())
 
 
@@ -178,7 +178,7 @@ def test_only_what_counts_is_added() -> None:
     for nobody in (made, 3, sm.extend.ScoreHistogram()):
         with pytest.raises(TypeError, match="a ledger adds up"):
             sm.Ledger(nobody)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="add\\(\\) what has counted"):
+    with pytest.raises(TypeError, match="add\\(\\) the object"):
         made.update([1], [0.5])
     with pytest.raises(TypeError, match="coarsen its total"):
         sm.coarsen(made, 10)
@@ -254,9 +254,9 @@ def test_what_no_ledger_holds(change: dict[str, Any]) -> None:
     honest = ledger("metric", 0)
     added, total = states_of(honest)
     flats = {**added.cells.flats, **change}
-    cells = type(added.cells)(added.cells.axes, added.cells.keys, added.cells.words, None, None, flats, {})
+    cells = type(added.cells)(added.cells.axes, added.cells.keys, added.cells.vocabularies, None, None, flats, {})
     with pytest.raises(sm.StateFormatError):
-        sm.from_bytes(frame.write([added.holding(cells), total], definition_of(honest).header()))
+        sm.from_bytes(frame.write_frame([added.with_cells(cells), total], definition_of(honest).header()))
 
 
 def test_headers_that_do_not_fit() -> None:
@@ -270,7 +270,7 @@ def test_headers_that_do_not_fit() -> None:
         ({"kind": "bundle", "names": ["a"], "things": [definition_of(honest).header()]}, states_of(honest)),
     ]:
         with pytest.raises(sm.StateFormatError):
-            sm.from_bytes(frame.write(states, about))
+            sm.from_bytes(frame.write_frame(states, about))
 
 
 @pytest.mark.slow
@@ -283,8 +283,10 @@ def test_mutants() -> None:
 
 def test_many_partitions_take_little() -> None:
     """Reading takes some times what is kept: 32 bytes and an id each."""
-    state = Added.of("string", {f"day=2026-01-01/part-{i:06}".encode(): bytes(32) for i in range(50_000)})
-    data = frame.write([state, *states_of(sm.CTR())], {"kind": "ledger", "total": definition_of(sm.CTR()).header()})
+    state = PartitionDigests.of("string", {f"day=2026-01-01/part-{i:06}".encode(): bytes(32) for i in range(50_000)})
+    data = frame.write_frame(
+        [state, *states_of(sm.CTR())], {"kind": "ledger", "total": definition_of(sm.CTR()).header()}
+    )
     assert state.axes == (AXIS,)
     assert len(sm.from_bytes(data)) == 50_000
     assert len(data) < 4 << 20

@@ -72,7 +72,7 @@ class Cohorts(AxisWrapper):
     """A metric for every cohort of users: a wrapper of another package, in 25 lines."""
 
     def __init__(self, metric, *, column="cohort", on_invalid=None):
-        self._accumulator = accumulate(CohortDefinition.around(metric, Axis((column,)), on_invalid, None))
+        self._accumulator = accumulate(CohortDefinition.from_metrics(metric, Axis((column,)), on_invalid, None))
 
     def largest(self):
         """Return the cohort with most rows."""

@@ -82,10 +82,10 @@ def test_without_what_is_within():
 def test_slices_of_windows_are_sorted_by_all_their_windows():
     inner = sm.Sharded(models(), unit="user")
     nest = sm.Sliced(sm.Windowed(inner, width=10, time="step"), by="country").update(rows())
-    order = list(dict.fromkeys(r["country"] for r in nest.shown(sort="a/auc")))
+    order = list(dict.fromkeys(r["country"] for r in nest.table_records(sort="a/auc")))
     alone = sm.Sliced(inner, by="country").update(rows())
-    assert order == list(dict.fromkeys(r["country"] for r in alone.shown(sort="a/auc")))
-    assert nest.shown(min_rows=N) == []
+    assert order == list(dict.fromkeys(r["country"] for r in alone.table_records(sort="a/auc")))
+    assert nest.table_records(min_rows=N) == []
 
 
 def test_a_limit_that_left_nothing_over():
@@ -127,5 +127,5 @@ APART = {
 def test_what_is_told_apart_already_is_not_again(of: Any) -> None:
     inner = of(sm.CTR())
     for outer in (inner, sm.MetricCollection(inner), sm.Sliced(inner, by="other")):
-        with pytest.raises(ValueError, match="g: what is behind tells rows apart by this already"):
+        with pytest.raises(ValueError, match="g: the inner object is sliced by this column already"):
             of(outer)

@@ -13,7 +13,7 @@ import pytest
 from page_blocks import blocks, check_sessions, run
 
 import streammetrics as sm
-from streammetrics.cli.guide import pages
+from streammetrics.cli.guide import load_pages
 
 README = Path(__file__).parent.parent / "README.md"
 TEXT = README.read_text() if README.exists() else ""
@@ -118,8 +118,8 @@ def test_links_lead_somewhere() -> None:
 
 
 def test_every_page_of_the_guide_is_linked() -> None:
-    families = set(re.findall(r"\]\((\w+)\.md\)", pages()["metrics"]))  # which are linked by their index
-    assert set(re.findall(r"guide/(\w+)\.md", TEXT)) | families == set(pages())
+    families = set(re.findall(r"\]\((\w+)\.md\)", load_pages()["metrics"]))  # which are linked by their index
+    assert set(re.findall(r"guide/(\w+)\.md", TEXT)) | families == set(load_pages())
 
 
 def test_it_is_short() -> None:

@@ -34,7 +34,7 @@ def values_of_columns(metric: Any) -> dict[str, np.ndarray]:
     table = {"y_true": y[:ROWS], "y_score": p[:ROWS], "k": k[:ROWS], "sample_weight": w[:ROWS]}
     state = metric.make_state()
     needs = [x for x in state.needs() if x.role in table or not x.optional or x.either]
-    return dict(golden.fitting(state, {x.role: golden.column(x, table) for x in needs}))
+    return dict(golden.make_consistent(state, {x.role: golden.column(x, table) for x in needs}))
 
 
 def keyed(columns: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:

@@ -19,7 +19,7 @@ def test_defaults_pass_their_own_checks():
 
 
 def check_defaults(cls):
-    for name, (default, hint, rules) in settings._declared(cls).items():
+    for name, (default, hint, rules) in settings._setting_rules(cls).items():
         if default is not MISSING:
             value = settings._check(cls.__name__, name, default, hint, rules)
             assert type(value) is type(default)

@@ -8,11 +8,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from streammetrics.numerics.double_double import ERROR, Twofold
-from streammetrics.numerics.exact import Limits, Mass, ratios, slip, to_float
+from streammetrics.numerics.double_double import ERROR, DoubleDouble
+from streammetrics.numerics.exact import Limits, Mass, ratios, to_float, weight_rounding
 
 
-def whole(x: Twofold) -> list[Fraction]:
+def whole(x: DoubleDouble) -> list[Fraction]:
     return [Fraction(a) + Fraction(b) for a, b in zip(x.high.tolist(), x.low.tolist(), strict=True)]
 
 
@@ -29,9 +29,9 @@ def test_operations_are_within_their_error(name: str) -> None:
     rng = np.random.default_rng(5)
     (x, a), (y, b) = drawn(rng, 3000), drawn(rng, 3000)
     y, b = (y, b) if name != "truediv" else (Mass(np.maximum(y.digits, np.eye(6, 1, dtype=np.int64))), b)
-    assert whole(x.twofold()) == a
-    b = [int(v) for v in whole(y.twofold())]
-    found = whole(getattr(operator, name)(x.twofold(), y.twofold()))
+    assert whole(x.to_double_double()) == a
+    b = [int(v) for v in whole(y.to_double_double())]
+    found = whole(getattr(operator, name)(x.to_double_double(), y.to_double_double()))
     for p, q, r in zip(a, b, found, strict=True):
         truth = getattr(operator, name)(Fraction(p), Fraction(q))
         assert abs(r - truth) <= truth * Fraction(ERROR)
@@ -40,12 +40,12 @@ def test_operations_are_within_their_error(name: str) -> None:
 def test_integers_of_62_bits_and_ratios_are_right() -> None:
     rng = np.random.default_rng(6)
     some = rng.integers(0, 1 << 62, 1000) >> rng.integers(0, 62, 1000)
-    assert whole(Twofold.of(some)) == some.tolist()
+    assert whole(DoubleDouble.from_ints(some)) == some.tolist()
     x, a = drawn(rng, 500)
     total = x.total()
-    assert ratios(x, Mass.one(total)).tolist() == [to_float(v, total) for v in a]
-    assert np.isnan(ratios(x, Mass.one(0))).all()
-    assert x.through().cells(np.arange(500)) == np.cumsum(np.array(a, object)).tolist()
+    assert ratios(x, Mass.from_int(total)).tolist() == [to_float(v, total) for v in a]
+    assert np.isnan(ratios(x, Mass.from_int(0))).all()
+    assert x.sums_through().cells(np.arange(500)) == np.cumsum(np.array(a, object)).tolist()
 
 
 def test_roots_are_rounded_once_and_limits_outward() -> None:
@@ -62,8 +62,8 @@ def test_roots_are_rounded_once_and_limits_outward() -> None:
 
 def test_the_slip_of_weights() -> None:
     rows, excess = np.array([3, 0, 5]), np.zeros((3, 2), np.int64)
-    assert slip(rows, None) == 0
-    assert Fraction(1, 1 << 61) <= slip(rows, excess) <= Fraction(11, 10 << 61)
+    assert weight_rounding(rows, None) == 0
+    assert Fraction(1, 1 << 61) <= weight_rounding(rows, excess) <= Fraction(11, 10 << 61)
     excess[2, 0] = -5 << 20  # rows of weight 0 alone
     excess[0] = (-2 << 20) - (1 << 20), 3 << 24  # three rows of the smallest weight
-    assert Fraction(1, 1 << 25) <= slip(rows, excess) <= Fraction(11, 10 << 25)
+    assert Fraction(1, 1 << 25) <= weight_rounding(rows, excess) <= Fraction(11, 10 << 25)

@@ -20,8 +20,8 @@ import streammetrics as sm
 from streammetrics.batch import times
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import answer_of, columns_of, empty_copy, states_of
-from streammetrics.format.frame import write
-from streammetrics.numerics.durations import duration_text, microseconds
+from streammetrics.format.frame import write_frame
+from streammetrics.numerics.durations import format_duration, to_microseconds
 from streammetrics.state.axes import Vocabulary
 
 UTC = datetime.UTC
@@ -159,7 +159,7 @@ def test_rows_that_a_task_leaves_out_need_no_time():
 
 @pytest.mark.parametrize("ahead", ["5m", datetime.timedelta(minutes=5), np.timedelta64(5, "m")])
 def test_times_in_the_future_are_refused(ahead, monkeypatch):
-    monkeypatch.setattr(times, "clock", lambda: microseconds("1d", ""))
+    monkeypatch.setattr(times, "clock", lambda: to_microseconds("1d", ""))
     made = hourly(max_time=ahead)
     first = np.array(["1970-01-02T00:04:59", "1970-01-02T00:05"], "M8[s]")
     made.update(y_true=[0, 1], ts=first)
@@ -270,13 +270,13 @@ def test_the_newest_windows_are_read_as_one():
     assert kept.last(3).compute() == made.last(3)["ctr"].compute()
     assert kept.last(1, until=50).compute() == made.last(1, until=50)["ctr"].compute()
     for asked in ((4, None), (1, 47), (3, 55)):
-        with pytest.raises(ValueError, match="keep=3: windows before 48 are added up"):
+        with pytest.raises(ValueError, match="keep=3: windows before 48 are summed already"):
             kept.last(*asked)
     with pytest.raises(ValueError, match="a whole number from 1, not 0"):
         kept.last(0)
     with pytest.raises(ValueError, match="until= takes a time as step has it"):
         kept.last(1, until="x")
-    assert windows(sm.CTR()).last(2).state.rows_seen.sum() == 0
+    assert windows(sm.CTR()).last(2).state.row_counts.sum() == 0
 
 
 def test_young_windows_are_provisional():
@@ -376,11 +376,11 @@ def test_hostile_starts_are_refused():
     state = states_of(made)[0]
     for kind, values in (("integer", [1, 104]), ("timestamp", [96, 100]), ("integer", [96, 1 << 63])):
         held = np.array(values, object if max(values) >= 1 << 63 else np.int64)
-        cells = replace(state.cells, words=(Vocabulary(kind, held),))
-        if len(state.cells.words[0]) != 2:
+        cells = replace(state.cells, vocabularies=(Vocabulary(kind, held),))
+        if len(state.cells.vocabularies[0]) != 2:
             cells = replace(cells, keys=np.array([[0], [1]]))
         with pytest.raises(sm.StateFormatError):
-            sm.from_bytes(write([state.holding(cells)], definition_of(made).header()))
+            sm.from_bytes(write_frame([state.with_cells(cells)], definition_of(made).header()))
 
 
 @pytest.mark.parametrize(
@@ -393,9 +393,9 @@ def test_hostile_starts_are_refused():
     ],
 )
 def test_durations(text, length, shown):
-    assert microseconds(text, "") == length
-    assert duration_text(length) == shown
-    assert microseconds(shown, "") == length
+    assert to_microseconds(text, "") == length
+    assert format_duration(length) == shown
+    assert to_microseconds(shown, "") == length
 
 
 def test_times_may_be_texts_as_tables_print_them():

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streammetrics.numerics.settings import _declared
+from streammetrics.numerics.settings import _setting_rules
 
 VALUES: dict[str, tuple[Any, ...]] = {
     "labels": (("b", "a"), (7, -1, 3), (b"x", b""), ("b",), "discover"),
@@ -65,7 +65,7 @@ class Variant(NamedTuple):
 
 def values(cls: Any, name: str) -> list[Any]:
     """What a setting may be: every choice; or the least, the most, and something small between them."""
-    _, hint, rules = _declared(cls)[name]
+    _, hint, rules = _setting_rules(cls)[name]
     kinds = typing.get_args(hint) or (hint,)
     none = [None] if type(None) in kinds else []
     if name in VALUES:
@@ -94,7 +94,7 @@ def _real(low: float | None, above: float | None, high: float | None) -> list[An
 
 def variants(cls: Any, pairs: int = 4) -> list[Variant]:
     """A class at every value of each setting, in every task that it has, and at random pairs of settings."""
-    each = {name: values(cls, name) for name in _declared(cls)}
+    each = {name: values(cls, name) for name in _setting_rules(cls)}
     tasks = [task for task in CONTEXTS if task.keys() <= each.keys()]
     found = [cls.about.example | task | {name: v} for task in tasks for name in each for v in each[name]]
     found += [

@@ -1,1 +1,1 @@
-"""A batch: from what users give to checked columns, and to the rows that a state counts."""
+"""Batches: from the data of the user to checked columns, and to the rows that a state counts."""

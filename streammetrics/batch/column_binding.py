@@ -1,4 +1,4 @@
-"""Which columns play the roles of a metric, which rows count, and what is corrected."""
+"""Binding: which columns play the roles of a metric, which rows count, and how down-sampling is corrected."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from ..numerics.settings import decode_setting, encode_setting, plain
+from ..numerics.settings import decode_setting, encode_setting, to_python_value
 from ..state.state import State
 from .columns import Kind
 from .ids import Ids
@@ -20,7 +20,7 @@ LEAST_RATE = 2.0**-31
 
 
 class Unit(NamedTuple):
-    """The column of the units, such as users, and how it is read."""
+    """The column of the units of randomisation, such as users, and the kind of this column."""
 
     column: str
     kind: Ids
@@ -28,27 +28,28 @@ class Unit(NamedTuple):
 
 @dataclass(frozen=True)
 class Binding:
-    """Which columns play the roles of a metric, which rows count, and what is corrected.
+    """Which columns play the roles of a metric, which rows count, and how down-sampling is corrected.
 
     Parameters
     ----------
     columns : tuple of (role, column)
-        Roles that are not named are played by the column of the same name.
+        The column of each role; other roles are played by the column of the same name.
     where : str, optional
-        A 0/1 column; rows with 0 are left out, and counted as such.
+        A 0/1 column; rows with 0 are left out, and counted as left out.
     labels, pos_label : optional
-        What negatives and positives are called in the columns of labels and decisions, if not 0 and 1.
+        The names of the two labels, or of the positive one, in the columns of labels and decisions, if not 0 and 1.
     negative_rate : float, optional
         The share of negatives that was kept when the log was down-sampled.
     corrects : {"score", "rows", "both"}, optional
-        What is brought back to the full log: p' = p / (p + (1 - p) / r), or the weight of negatives, 1 / r.
+        What is corrected for down-sampling with rate r: scores, p' = p / (p + (1 - p) / r), or the weight of negative
+        rows, 1 / r.
     scale : {"probability", "logit"}
-        What the scores are, for the correction.
+        The scale of the scores, for the correction.
     ranks : bool
-        Whether scores are counted as they were given, because only their order matters; then what is read from them is
-        corrected.
+        Whether only the order of the scores matters. Then scores are counted without correction, and thresholds are
+        corrected when results are read.
     unit : Unit, optional
-        Whose rows are not independent: rows without one are bad rows.
+        The unit of randomisation, whose rows are correlated. Rows without a unit are bad rows.
     """
 
     columns: tuple[tuple[str, Any], ...] = ()
@@ -62,10 +63,12 @@ class Binding:
     unit: Unit | None = None
 
     def __post_init__(self) -> None:
-        """Check it; what means the same is the same, whatever library its scalars are of."""
-        labels = None if self.labels is None else _pair(plain(self.labels))
+        """Check the binding, and convert scalars of numpy to Python's, so that equal bindings compare equal."""
+        labels = None if self.labels is None else _check_labels(to_python_value(self.labels))
         object.__setattr__(self, "labels", labels)
-        object.__setattr__(self, "pos_label", None if self.pos_label is None else _label(plain(self.pos_label)))
+        object.__setattr__(
+            self, "pos_label", None if self.pos_label is None else _normalize_label(to_python_value(self.pos_label))
+        )
         names = [self.where, *(n for _, c in self.columns for n in (c if isinstance(c, tuple) else (c,)))]
         if not all(n is None or isinstance(n, str) for n in names):
             raise TypeError(f"a task takes names of columns, not {names!r}")
@@ -87,74 +90,75 @@ class Binding:
             raise ValueError(f'scale must be "probability" or "logit", not {self.scale!r}')
 
     def column(self, role: str) -> Any:
-        """The column that plays a role; a tuple of them where a key has several."""
-        return self.bound.get(role, role)
+        """Return the column that plays a role, or a tuple of columns for a key of several columns."""
+        return self.columns_by_role.get(role, role)
 
     @cached_property
-    def bound(self) -> dict[str, Any]:
-        """The roles that were given a column by name, and the column."""
+    def columns_by_role(self) -> dict[str, Any]:
+        """The column of each role that the user has bound by name."""
         return dict(self.columns)
 
     @property
     def corrects_scores(self) -> bool:
-        """Whether scores are brought back to the full log."""
+        """Whether scores (not weights) are corrected for down-sampling."""
         return self.corrects in ("score", "both")
 
-    def read(self, state: State) -> State:
-        """Return a state as what it was counted from is to be read: thresholds corrected, where scores were not."""
+    def correct_state(self, state: State) -> State:
+        """Return a state with corrected thresholds if its scores were counted uncorrected, else the state itself."""
         if not self.ranks or self.negative_rate is None:
             return state
-        return state.corrected(self.negative_rate, self.scale)
+        return state.with_sampling_correction(self.negative_rate, self.scale)
 
     @property
-    def given(self) -> dict[str, Any]:
-        """What was asked for beside columns."""
+    def options(self) -> dict[str, Any]:
+        """The options of the task, except columns and options with their default value."""
         names = ("where", "labels", "pos_label", "negative_rate", "corrects")
-        given = {n: value for n in names if (value := getattr(self, n)) is not None}
-        return given | ({"scale": self.scale} if self.scale != "probability" else {})
+        options = {n: value for n in names if (value := getattr(self, n)) is not None}
+        return options | ({"scale": self.scale} if self.scale != "probability" else {})
 
     def header(self) -> dict[str, Any]:
-        """Describe the binding as plain data."""
-        head: dict[str, Any] = {k: encode_setting(v) for k, v in self.given.items()}
-        head |= {"ranks": True} if self.ranks else {}  # of a metric that is not known where it is read
+        """Return the binding as plain data, for the header of a state."""
+        head: dict[str, Any] = {k: encode_setting(v) for k, v in self.options.items()}
+        # This serves readers that do not know the metric.
+        head |= {"ranks": True} if self.ranks else {}
         return head | ({"columns": dict(self.columns)} if self.columns else {})
 
     @classmethod
-    def of(cls, header: Mapping[str, Any]) -> Binding:
-        """Read what `header` wrote."""
-        made = dict(header)
-        columns = made.pop("columns", {}).items()
-        made["columns"] = tuple(sorted((r, tuple(c) if isinstance(c, list) else c) for r, c in columns))
-        return cls(**made | {n: decode_setting(made[n]) for n in ("labels", "pos_label") if n in made})
+    def from_header(cls, header: Mapping[str, Any]) -> Binding:
+        """Return the binding from a result of `header`."""
+        fields = dict(header)
+        columns = fields.pop("columns", {}).items()
+        fields["columns"] = tuple(sorted((r, tuple(c) if isinstance(c, list) else c) for r, c in columns))
+        return cls(**fields | {n: decode_setting(fields[n]) for n in ("labels", "pos_label") if n in fields})
 
-    def need(self, need: Need) -> Need:
-        """Return a need as this binding reads it: its labels, and its scale where scores are corrected."""
+    def adapt_need(self, need: Need) -> Need:
+        """Return a need after applying this binding: its label names, and its scale if scores are corrected."""
         if need.role in ("y_true", "y_pred") and (self.labels or self.pos_label is not None):
             wide = need.kind if isinstance(need.kind, Matrix) else None
-            if (named := self._named(need.kind if wide is None else wide.kind)) is not None:
+            if (named := self._with_label_names(need.kind if wide is None else wide.kind)) is not None:
                 return replace(need, kind=named if wide is None else Matrix(named, wide.width, wide.hint))
         if need.role == "y_score" and isinstance(need.kind, Score) and self.corrects_scores:
             return replace(need, kind=SCORES[self.scale])
         return need
 
-    def _named(self, kind: Kind) -> Kind | None:
-        """A kind of labels, hard or soft, of the names that they have here; None if it is no such kind."""
+    def _with_label_names(self, kind: Kind) -> Kind | None:
+        """Return a kind of labels, hard or soft, with the label names of this binding; None for any other kind."""
         label = Label(self.labels, self.pos_label)
         return label if isinstance(kind, Label) else Target(label) if isinstance(kind, Target) else None
 
 
-def _pair(given: Any) -> tuple[Any, Any]:
-    """The labels of the two classes, the negative one first."""
-    if not isinstance(given, tuple):
-        raise TypeError(f"labels= takes (negative, positive), not {given!r}")
-    labels = tuple(map(_label, given))
-    if len(labels) != 2 or labels[0] == labels[1]:
-        raise ValueError(f"labels must be (negative, positive), two different values, not {labels!r}")
-    return labels
+def _check_labels(labels: Any) -> tuple[Any, Any]:
+    """Return the labels (negative, positive), or raise an error if they are not two different labels."""
+    if not isinstance(labels, tuple):
+        raise TypeError(f"labels= takes (negative, positive), not {labels!r}")
+    plain_labels = tuple(map(_normalize_label, labels))
+    if len(plain_labels) != 2 or plain_labels[0] == plain_labels[1]:
+        raise ValueError(f"labels must be (negative, positive), two different values, not {plain_labels!r}")
+    return plain_labels
 
 
-def _label(value: Any) -> Any:
-    """A label as it is written: numbers that are equal are one label."""
+def _normalize_label(value: Any) -> Any:
+    """Return a label in one form for all equal numbers, such as 1 for True and 1.0."""
     if not isinstance(value, (int, float, str, bytes)) or value in (INF, -INF) or value != value:
         raise TypeError(f"a label is a finite number, a text or bytes, not {value!r}")
     if isinstance(value, (bool, float)) and float(value).is_integer():

@@ -1,8 +1,8 @@
-"""Columns in: every conversion and every check of what users pass, done once per column and batch.
+"""Columns of a batch: each is converted and checked at most once, however many states read it.
 
-A column goes through three steps: `as_array` makes a one-dimensional numpy array of whatever was given, a `Kind`
-converts it to what kernels read, and the same kind checks its values. Rows that a task's `where` leaves out are gone
-before the second step, so a conversion label may be missing where there was no click.
+A column goes through three steps: `as_array` makes a numpy array of the data of the user, a `Kind` converts it to an
+array that kernels read, and the same kind checks its values. Rows that the `where` of a task excludes are removed before
+the second step, so the label of a conversion may be missing in rows without a click.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
-from ..numerics.kernel_registry import kernel, loaded
+from ..numerics.kernel_registry import find_kernel, has_kernels
 from . import remedies
 from .convert import (
     as_array,
     as_rows,
+    convert_tensor,
+    format_value,
     is_bfloat16,
     is_listed,
     is_scalar,
     is_tensor,
-    of_tensor,
-    text_of,
 )
 
 __all__ = ["Batch", "Column"]
@@ -44,15 +44,16 @@ SMALLEST_WEIGHT, LARGEST_WEIGHT = 2.0**-36, 2.0**31
 
 @dataclass(frozen=True)
 class Column:
-    """A column as kernels read it: contiguous, native, uint8, float32 or float64.
+    """A column as kernels read it: contiguous, in native byte order, and of a dtype that kernels know.
 
     Parameters
     ----------
     values : ndarray
-        The rows.
+        The value, or values, of each row.
     source : str
-        Name of the dtype the user gave; thresholds and clipping follow it. Behind CORRECTED, clipping alone: what was
-        computed of scores has float64's bits, and those that were saturated still are.
+        The name of the dtype of the user, which decides how thresholds are compared and scores are clipped. For scores
+        corrected for down-sampling it begins with `CORRECTED`: then only clipping follows the dtype, because corrected
+        scores are float64, but scores that were exactly 0 or 1 still are.
     """
 
     values: Array
@@ -62,22 +63,23 @@ class Column:
 CORRECTED = "corrected "
 
 dtype_name = functools.cache(lambda dtype: str(dtype.name))
-"""The name of a dtype, which numpy makes anew, in a microsecond, every time it is asked."""
+"""Return the name of a dtype, from a cache: numpy takes a microsecond to make it."""
 
 
 class Kind:
-    """What a column may hold: how it is converted and what is checked."""
+    """A kind of columns: how a column is converted, and which values are valid."""
 
     expected: ClassVar[str]
+    """What is expected, for error messages."""
     hint: str = ""
-    """What is added where a column has another shape."""
+    """What an error message adds if a column has another shape."""
     ndim: ClassVar[int] = 1
     """1, or 2 for a matrix: rows x columns."""
     skips: bool = False
-    """Whether `skipped` may leave rows out."""
+    """Whether `find_skipped` may exclude rows."""
 
     def read(self, batch: Batch, name: str) -> Column:
-        """Return the column of a batch; values that cannot be held are left for `bad`."""
+        """Return the column of a batch; values that cannot be converted become invalid values, which `bad` finds."""
         try:
             values = batch.array(name, self.ndim)
         except InvalidInputError as error:
@@ -90,43 +92,43 @@ class Kind:
         return column
 
     def convert(self, values: Array, name: str) -> Column:
-        """Return the column as kernels read it; values that cannot be held are left for `bad`."""
+        """Return the column as kernels read it; values that cannot be converted become invalid values."""
         raise NotImplementedError
 
     def ok(self, column: Column) -> bool:
-        """Whether all values are good: the fast check."""
+        """Return whether all values are valid; this is faster than `bad`."""
         return not self.bad(column).any()
 
     def bad(self, column: Column) -> Mask:
-        """Which rows hold a bad value."""
+        """Return a mask of the rows that have an invalid value."""
         raise NotImplementedError
 
-    def found(self, batch: Batch, name: str, row: int) -> str:
-        """Show what is bad about a row, as it was given."""
-        return f"{text_of(batch.array(name, self.ndim)[row])} in row {batch.origin(row):,}"
+    def describe_row(self, batch: Batch, name: str, row: int) -> str:
+        """Return the value of an invalid row, as the user passed it, and the row number, for an error message."""
+        return f"{format_value(batch.array(name, self.ndim)[row])} in row {batch.original_row(row):,}"
 
     def remedy(self, batch: Batch, name: str, bad: Mask, role: str, others: Sequence[Array]) -> remedies.Remedy:
-        """Return what most likely helps against bad rows.
+        """Return the most likely remedy for invalid rows.
 
         Parameters
         ----------
         batch, name
             The column.
         bad : bool array
-            Its bad rows.
+            Mask of the invalid rows of the column.
         role : str
-            The role that it plays; empty if it only selects rows.
+            The role of the column in the metric; empty if the column only selects rows.
         others : sequence of ndarray
-            The scores or predictions beside it.
+            The other columns of scores or predictions.
         """
         return remedies.Remedy()
 
     def variant(self, batch: Batch, name: str) -> Kind:
-        """Return the kind that a column has, where a role takes columns of several kinds."""
+        """Return the kind of a column, for roles that take columns of several kinds."""
         return self
 
-    def skipped(self, column: Column) -> Mask | None:
-        """Which rows are to be left out, and counted, whatever `on_invalid` says; None for none."""
+    def find_skipped(self, column: Column) -> Mask | None:
+        """Return a mask of the rows that are excluded and counted for any `on_invalid`; None if there are none."""
         return None
 
 
@@ -136,11 +138,11 @@ class Batch:
     Parameters
     ----------
     columns : mapping
-        Arrays, or whatever `as_array` takes, by name.
+        Arrays, or anything else that `as_array` takes, by name.
     parent, index : Batch and int64 array, optional
-        What it is a selection of, and the rows of that.
+        For a selection: the batch that rows are selected from, and the selected rows.
     widened : set of str, optional
-        Columns whose values were bfloat16, and are given in float32.
+        Columns that were bfloat16, and are float32 in `columns`.
     """
 
     def __init__(
@@ -154,7 +156,7 @@ class Batch:
         self._widened = set(widened)
         self._tensors: dict[str, Array] = {}
         self._arrays: dict[tuple[Any, int], Array] = {}
-        self._made: dict[Any, Any] = {}
+        self._cache: dict[Any, Any] = {}
         self._length: tuple[int, str] | None = None
 
     def __contains__(self, name: str) -> bool:
@@ -162,53 +164,56 @@ class Batch:
 
     @property
     def names(self) -> list[str]:
-        """The columns there are."""
+        """The names of all columns of the batch."""
         return list(self._columns) if self._parent is None else self._parent.names
 
     def raw(self, name: str) -> Any:
-        """Return a column as it was given, a tensor as an array, one value as a column of one row."""
-        return as_rows(self.given(name))
+        """Return a column as the user passed it; a tensor becomes an array, and a scalar a column of one row."""
+        return as_rows(self.read_original(name))
 
-    def given(self, name: str) -> Any:
-        """Return what was given under a name, a tensor as an array; or raise naming the columns there are."""
+    def read_original(self, name: str) -> Any:
+        """Return a column as the user passed it; a tensor becomes an array and is copied from its device only once."""
         if name not in self._columns:
-            raise InvalidInputError(f"there is no column {name!r}; the batch has {_listed(self.names)}", column=name)
-        given = self._tensors.get(name)
-        if given is None:
-            given = self._columns[name]
-            if is_tensor(given):
-                if is_bfloat16(given):
+            raise InvalidInputError(
+                f"there is no column {name!r}; the batch has {_format_names(self.names)}", column=name
+            )
+        column = self._tensors.get(name)
+        if column is None:
+            column = self._columns[name]
+            if is_tensor(column):
+                if is_bfloat16(column):
                     self._widened.add(name)
-                given = self._tensors[name] = of_tensor(given, name)
-        return given
+                column = self._tensors[name] = convert_tensor(column, name)
+        return column
 
     def is_widened(self, name: Any) -> bool:
-        """Whether a column that is now float32 was given as bfloat16, which thresholds and clipping follow."""
+        """Return whether a float32 column was bfloat16, which decides how thresholds are compared and scores clipped."""
         return name in self._widened if self._parent is None else self._parent.is_widened(name)
 
     def array(self, name: Any, ndim: int = 1) -> Array:
-        """Return a column as a numpy array, rows selected, values unchecked; a tuple of columns as a matrix."""
+        """Return the selected rows of a column as a numpy array, or of a tuple of columns as a matrix, unchecked."""
         if (name, ndim) not in self._arrays:
             if self._parent is not None:
                 values = self._parent.array(name, ndim).take(self.index, axis=0)
             elif isinstance(name, tuple):
                 values = np.column_stack([self.array(n) for n in name])
             else:
-                given = self.raw(name)
-                values = as_array([given] if self._is_one_row(given, ndim) else given, name, ndim)
-                if type(given) is np.ndarray and given.dtype.kind == "V":  # as JAX and TensorFlow extend numpy
+                raw = self.raw(name)
+                values = as_array([raw] if self._is_one_row(raw, ndim) else raw, name, ndim)
+                # JAX and TensorFlow represent bfloat16 like this.
+                if type(raw) is np.ndarray and raw.dtype.kind == "V":
                     self._widened.add(name)
-                self.same_length(len(values), name)
+                self.check_length(len(values), name)
             self._arrays[name, ndim] = values
         return self._arrays[name, ndim]
 
-    def _is_one_row(self, given: Any, ndim: int) -> bool:
-        """Whether a list of values is the row of a matrix: that of one event, of which another column is a value."""
-        flat = ndim == 2 and self.rows == 1 and not is_listed(given) and hasattr(given, "__len__") and len(given) > 0
-        return flat and any(is_scalar(self.given(name)) for name in self.names)
+    def _is_one_row(self, raw: Any, ndim: int) -> bool:
+        """Return whether a list is one row of a matrix, as in a batch of one event, whose other columns are scalars."""
+        flat = ndim == 2 and self.rows == 1 and not is_listed(raw) and hasattr(raw, "__len__") and len(raw) > 0
+        return flat and any(is_scalar(self.read_original(name)) for name in self.names)
 
-    def same_length(self, n: int, name: str) -> None:
-        """Raise unless this column is as long as those before it."""
+    def check_length(self, n: int, name: str) -> None:
+        """Raise InvalidInputError if this column has another length than earlier columns."""
         if self._length is None:
             self._length = n, name
         elif self._length[0] != n:
@@ -216,87 +221,88 @@ class Batch:
 
     @property
     def rows(self) -> int | None:
-        """How many rows there are, once a column said so."""
+        """The number of rows; None before a column is read."""
         if self._parent is not None:
             return len(self.index)
         return None if self._length is None else self._length[0]
 
-    def make(self, key: Any, maker: Callable[[], Any]) -> Any:
-        """Return what was made under this key, made now if it is new."""
-        if key not in self._made:
-            self._made[key] = maker()
-        return self._made[key]
+    def memoize(self, key: Any, compute: Callable[[], Any]) -> Any:
+        """Return the cached result for a key; the first call computes the result."""
+        if key not in self._cache:
+            self._cache[key] = compute()
+        return self._cache[key]
 
     def column(self, name: Any, kind: Kind) -> Column:
-        """Return a column as kernels read it, values unchecked."""
-        made: Column = self.make((name, kind), lambda: kind.read(self, name))
-        return made
+        """Return a column as kernels read it, without checking its values."""
+        column: Column = self.memoize((name, kind), lambda: kind.read(self, name))
+        return column
 
-    def check(self, name: str, kind: Kind, beside: Sequence[tuple[str, Any, Kind]] = ()) -> None:
-        """Raise InvalidInputError naming column, first bad row, count and remedy, unless all values are good.
+    def check(self, name: str, kind: Kind, all_columns: Sequence[tuple[str, Any, Kind]] = ()) -> None:
+        """Raise InvalidInputError if a value is invalid; name the column, the first invalid row, the count and a remedy.
 
-        `beside` are the roles, names and kinds of all columns that are read.
+        `all_columns` are the roles, names and kinds of all columns that the state reads; they help to find the remedy.
         """
         column = self.column(name, kind)
-        if self.make((name, kind, "ok"), lambda: kind.ok(column)):
+        if self.memoize((name, kind, "ok"), lambda: kind.ok(column)):
             return
         wrong = kind.bad(column)
         bad = np.flatnonzero(wrong)
         first = int(bad[0])
-        role = next((r for r, n, k in beside if (n, k) == (name, kind)), "")
-        others = self._readable(n for r, n, k in beside if r in PREDICTIONS and n != name and k.ndim == 1)
+        role = next((r for r, n, k in all_columns if (n, k) == (name, kind)), "")
+        others = self._collect_readable(n for r, n, k in all_columns if r in PREDICTIONS and n != name and k.ndim == 1)
         remedy = kind.remedy(self, name, wrong, role, others)
         raise InvalidInputError(
-            f"{name}: expected {kind.expected}, found {kind.found(self, name, first)}"
+            f"{name}: expected {kind.expected}, found {kind.describe_row(self, name, first)}"
             + (f" ({len(bad):,} bad rows of {len(column.values):,} in this batch)" if len(bad) > 1 else "")
-            + f"; {remedy.said(len(bad), len(column.values))}",
+            + f"; {remedy.format(len(bad), len(column.values))}",
             column=name,
-            row=self.origin(first),
+            row=self.original_row(first),
             count=len(bad),
         )
 
-    def _readable(self, names: Iterable[Any]) -> list[Array]:
-        """Return the columns of these names that can be read as arrays."""
-        found = []
+    def _collect_readable(self, names: Iterable[Any]) -> list[Array]:
+        """Return the columns with these names that can be converted to arrays."""
+        arrays = []
         for name in names:
             with contextlib.suppress(InvalidInputError):
-                found.append(self.array(name))
-        return found
+                arrays.append(self.array(name))
+        return arrays
 
-    def origin(self, row: int) -> int:
-        """Where a row stood in the batch that the user gave."""
-        return row if self._parent is None or self._index is None else self._parent.origin(int(self._index[row]))
+    def original_row(self, row: int) -> int:
+        """Return the position of a row in the batch that the user passed."""
+        return row if self._parent is None or self._index is None else self._parent.original_row(int(self._index[row]))
 
     def select(self, keep: Mask) -> Batch:
-        """Return the batch of the rows kept."""
+        """Return a batch of the selected rows."""
         return Batch({}, self, np.flatnonzero(keep))
 
     def split(self, flags: NDArray[np.uint8]) -> tuple[Batch, NDArray[np.int64]]:
-        """Return the batch of the rows whose flag is 1, and the other rows."""
-        if loaded():
+        """Return the rows whose flag is 1 as a batch, and the positions of the other rows."""
+        # The kernel writes both lists in one pass. If kernels are not loaded yet, numpy computes the lists.
+        if has_kernels():
             rows = np.empty(len(flags) + 1, np.int64), np.empty(len(flags) + 1, np.int64)
-            n = kernel("convert:choose")(flags, *rows)
+            n = find_kernel("convert:split_by_flag")(flags, *rows)
             return Batch({}, self, rows[0][:n]), rows[1][: len(flags) - n]
         kept = flags == 1
         return self.select(kept), np.flatnonzero(~kept)
 
     @property
     def parent(self) -> Batch | None:
-        """The batch that this one is a selection of."""
+        """The batch from which this batch was selected; None if this batch is not a selection."""
         return self._parent
 
     @property
-    def whole(self) -> Batch:
-        """The batch as it was given; itself, if this is no selection."""
-        return self if self._parent is None else self._parent.whole
+    def root(self) -> Batch:
+        """The batch that the user passed, from which this batch was selected in any number of steps (maybe none)."""
+        return self if self._parent is None else self._parent.root
 
     @property
     def index(self) -> NDArray[np.int64]:
-        """For a selection: the rows of its parent."""
+        """The positions in the parent of the rows of a selection."""
         assert self._index is not None
         return self._index
 
 
-def _listed(names: Sequence[str]) -> str:
+def _format_names(names: Sequence[str]) -> str:
     shown = ", ".join(map(repr, names[:20]))
     return (shown or "none") + (f" and {len(names) - 20} more" if len(names) > 20 else "")

@@ -1,4 +1,4 @@
-"""From whatever users pass to numpy: arrays, lists, series, Arrow, tensors; data frames and tables."""
+"""Conversion of the data of the user to numpy: arrays, lists, series, Arrow arrays, tensors, data frames and tables."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ __all__ = [
     "as_columns",
     "as_rows",
     "check_column",
-    "first_of",
+    "convert_tensor",
+    "find_first_value",
+    "find_missing",
+    "format_value",
     "is_bfloat16",
     "is_listed",
     "is_scalar",
     "is_tensor",
     "library_of",
-    "missing",
-    "native",
-    "of_tensor",
-    "one_column",
-    "python_time",
-    "text_of",
-    "wrong_shape",
+    "shape_error",
+    "squeeze_column",
+    "to_native_order",
+    "to_python_time",
 ]
 
 Array = NDArray[Any]
@@ -41,73 +41,80 @@ TENSORS = {"torch", "jaxlib", "tensorflow"}
 
 
 def as_array(raw: Any, name: str, ndim: int = 1) -> Array:
-    """Make a numpy array of one dimension, or of two (rows x columns), without copying where that is possible.
+    """Convert a column to a numpy array of one dimension, or of two (rows x columns), if possible without a copy.
 
     Takes numpy arrays, lists, pandas and polars series, Arrow arrays and chunked arrays, tensors of torch, JAX and
     TensorFlow, and anything with DLPack or `__array__`; for two dimensions also columns of lists, and data frames.
-    Missing values become NaN, for the checks to find; so does a column of nothing else, whatever its type. Decimals
-    become the nearest float64.
+    Missing values become NaN, which checks find. A column of missing values alone becomes NaN, whatever its type is.
+    Decimals become the nearest float64.
     """
-    values = raw if type(raw) is np.ndarray else _foreign(raw, name)
+    values = raw if type(raw) is np.ndarray else _from_library(raw, name)
     if values.dtype == object:
         values = _of_decimals(values)
     if values.dtype.kind == "V" and is_bfloat16(values):
         values = values.astype(np.float32)
     if ndim == 2 and values.ndim == 1 and (values.dtype == object or not len(values)):
-        values = _stacked(values, name)
+        values = _stack_rows(values, name)
     if ndim == 1:
-        values = one_column(values)
+        values = squeeze_column(values)
     if values.ndim != ndim:
-        raise wrong_shape(name, values, "one dimension" if ndim == 1 else "two dimensions, rows x columns")
-    if values.dtype.kind not in "biufc" and first_of(values.flat) is None:  # no value, so its type says nothing
+        raise shape_error(name, values, "one dimension" if ndim == 1 else "two dimensions, rows x columns")
+    # The column has no value.
+    if values.dtype.kind not in "biufc" and find_first_value(values.flat) is None:
         return np.full(values.shape, np.nan)
-    return native(values)
+    return to_native_order(values)
 
 
 SCALARS = (Number, str, bytes, date, np.generic, type(None))
 
 
 def is_scalar(raw: Any) -> bool:
-    """Return whether this is one value, not a column: a number, a text, a date, None, or an array without dimensions."""
+    """Return whether this is a scalar instead of a column: a number, a text, a date, None, or an array of 0 dimensions."""
     if isinstance(raw, SCALARS):
         return True
     return getattr(raw, "ndim", 1) == 0 and getattr(getattr(raw, "dtype", None), "kind", "") != "O"
 
 
 def as_rows(raw: Any) -> Any:
-    """Return the value of one event as a column of one row; columns as they are."""
+    """Return a scalar as a column of one row, and a column unchanged."""
     if not is_scalar(raw):
         return raw
     return raw.reshape(1) if hasattr(raw, "reshape") else [raw]
 
 
-def native(values: Array) -> Array:
-    """An array in the byte order of this machine, as kernels and comparisons of dtypes want it."""
+def to_native_order(values: Array) -> Array:
+    """Return an array in the byte order of this machine, which kernels and comparisons of dtypes require."""
     return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
 
 
-def wrong_shape(name: str, values: Array, expected: str = "one dimension") -> InvalidInputError:
-    """What to say of an array that is no column, or no matrix."""
+def shape_error(name: str, values: Array, expected: str = "one dimension") -> InvalidInputError:
+    """Return the error for an array of another shape than expected."""
     hint = ""
     if values.ndim == 0:
         inside = values.item()
-        some = values.dtype == object and hasattr(inside, "__iter__")  # numpy looks into no iterator, set or view
-        hint = f"; a {type(inside).__name__} is no column: pass a list" if some else "; pass a list or array of one row"
+        # numpy converts an iterator, a set or a view of a dictionary to an array of 0 dimensions.
+        is_iterable = values.dtype == object and hasattr(inside, "__iter__")
+        hint = (
+            f"; a {type(inside).__name__} is no column: pass a list"
+            if is_iterable
+            else "; pass a list or array of one row"
+        )
     return InvalidInputError(f"{name}: expected {expected}, got shape {values.shape}{hint}", column=name)
 
 
-def one_column(values: Array) -> Array:
-    """A matrix of one column, as models return them, as a column; everything else as it is."""
+def squeeze_column(values: Array) -> Array:
+    """Reshape an array of shape (n, 1), such as the output of a model, to (n,); return any other array unchanged."""
     return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
 
 
 def is_listed(raw: Any) -> bool:
-    """Whether a column holds a list in each row: a matrix, a list of lists, a column of lists."""
+    """Return whether a column has a list in each row: a matrix, a list of lists, or a column of lists."""
     if hasattr(raw, "type") and "list<" in str(raw.type):
         return True
     if str(getattr(raw, "dtype", "")).startswith(("List", "Array")):
         return True
-    if len(getattr(raw, "shape", ())) == 2:  # a data frame or table, too
+    # This includes data frames and tables.
+    if len(getattr(raw, "shape", ())) == 2:
         return True
     first = raw[0] if isinstance(raw, (list, tuple)) and len(raw) else None
     if getattr(getattr(raw, "dtype", None), "kind", "") == "O" and len(raw):
@@ -115,7 +122,7 @@ def is_listed(raw: Any) -> bool:
     return isinstance(first, (list, tuple, np.ndarray))
 
 
-def _foreign(raw: Any, name: str) -> Array:
+def _from_library(raw: Any, name: str) -> Array:
     library = library_of(type(raw))
     if isinstance(raw, np.ma.MaskedArray):
         if np.ma.getmaskarray(raw).any():
@@ -126,10 +133,12 @@ def _foreign(raw: Any, name: str) -> Array:
     check_column(raw, name)
     convert = _from_list if isinstance(raw, (list, tuple)) else _FROM.get(library)
     if convert is None:
-        return _from_anything(raw)  # what a class of its own raises there is its own
+        # Only errors of known libraries are converted to InvalidInputError.
+        return _from_anything(raw)
     try:
         return convert(raw)
-    except (TypeError, ValueError, RuntimeError) as error:  # how libraries say that a column is no array
+    # Which of these errors is raised depends on the library.
+    except (TypeError, ValueError, RuntimeError) as error:
         cause = str(error).splitlines()[0]
         raise InvalidInputError(
             f"{name}: a {type(raw).__name__} does not convert to an array: {cause}", column=name
@@ -137,7 +146,7 @@ def _foreign(raw: Any, name: str) -> Array:
 
 
 def check_column(raw: Any, name: str) -> None:
-    """Raise for what holds no rows although it is of a library of columns."""
+    """Raise InvalidInputError for an object of a data-frame library that has no rows, such as a lazy frame."""
     library, kind = library_of(type(raw)), type(raw).__name__
     if library in ("pandas", "polars", "pyarrow") and not hasattr(raw, "__len__"):
         lazy = "; collect() it first" if hasattr(raw, "collect") else ""
@@ -145,12 +154,12 @@ def check_column(raw: Any, name: str) -> None:
 
 
 def is_tensor(raw: Any) -> bool:
-    """Whether a column is a tensor, which may lie on a device: each is copied from there once."""
+    """Return whether a column is a tensor of torch, JAX or TensorFlow."""
     return library_of(type(raw)) in TENSORS
 
 
 def library_of(kind: type) -> str:
-    """The library of a class: the one whose tensors it extends, or its own."""
+    """Return the name of the library of a class: the tensor library whose class it extends, or the one that defines it."""
     if kind not in _LIBRARIES:
         named = [c.__module__.partition(".")[0] for c in kind.__mro__]
         _LIBRARIES[kind] = next((n for n in named if n in TENSORS), named[0])
@@ -160,24 +169,24 @@ def library_of(kind: type) -> str:
 _LIBRARIES: dict[type, str] = {}
 
 
-def of_tensor(raw: Any, name: str) -> Array:
-    """The values of a tensor, in its own dtype and shape; of bfloat16, which numpy lacks, the same values in float32."""
-    values = _foreign(raw, name)
+def convert_tensor(raw: Any, name: str) -> Array:
+    """Return a tensor as an array of the same dtype and shape; bfloat16, which numpy lacks, as equal values in float32."""
+    values = _from_library(raw, name)
     return values.astype(np.float32) if values.dtype.kind == "V" and is_bfloat16(values) else values
 
 
 def is_bfloat16(raw: Any) -> bool:
-    """Whether an array or tensor, of any library, holds bfloat16."""
+    """Return whether an array or tensor of any library is bfloat16."""
     return "bfloat16" in str(raw.dtype)
 
 
-def missing(values: Iterable[Any], n: int) -> NDArray[np.bool_]:
-    """Which of n objects stand for no value: None, NaN of any kind, pandas.NA, NaT."""
+def find_missing(values: Iterable[Any], n: int) -> NDArray[np.bool_]:
+    """Return a mask of the missing values (None, NaN of any type, pandas.NA or NaT) among n objects."""
     return np.fromiter(map(_is_missing, values), bool, n)
 
 
-def first_of(values: Iterable[Any]) -> Any:
-    """The first of some objects that stands for a value; None if none does."""
+def find_first_value(values: Iterable[Any]) -> Any:
+    """Return the first object that is not a missing value; None if all are missing."""
     return next((v for v in values if not _is_missing(v)), None)
 
 
@@ -188,14 +197,15 @@ def _is_missing(value: Any) -> bool:
         return value.is_nan()
     if isinstance(value, (float, np.floating, np.datetime64)):
         return bool(value != value)
-    return type(value).__name__ in ("NAType", "NaTType")  # of pandas, which need not be there
+    # The name of the class is compared, because pandas may not be installed.
+    return type(value).__name__ in ("NAType", "NaTType")
 
 
-def _stacked(rows: Array, name: str) -> Array:
-    """Make a matrix of an array of rows; a missing row is NaN throughout."""
-    given = [np.asarray(row) for row in rows if row is not None]
-    widths = sorted({row.shape for row in given})
-    if not given:
+def _stack_rows(rows: Array, name: str) -> Array:
+    """Return an array of rows as a matrix, in which a missing row becomes a row of NaN."""
+    present = [np.asarray(row) for row in rows if row is not None]
+    widths = sorted({row.shape for row in present})
+    if not present:
         return np.full((len(rows), 0 if not len(rows) else 1), np.nan)
     if len(widths) > 1 or len(widths[0]) != 1:
         raise InvalidInputError(f"{name}: expected rows of one length, got rows of shapes {widths[:5]}", column=name)
@@ -209,26 +219,27 @@ def _from_list(raw: Any) -> Array:
 
 
 def _with_nan(values: Array) -> Array:
-    """Numbers among which some are None, these as NaN; what else there is in a list stays, for the checks to name."""
-    gone = missing(values.flat, values.size).reshape(values.shape)
-    there = values[~gone]
-    if len(there) == values.size or not all(isinstance(v, (Real, np.bool_)) for v in there):
+    """Return a list of numbers and missing values as float64 with NaN, and any other list unchanged, for later checks."""
+    null = find_missing(values.flat, values.size).reshape(values.shape)
+    present = values[~null]
+    if len(present) == values.size or not all(isinstance(v, (Real, np.bool_)) for v in present):
         return values
-    made = np.full(values.shape, np.nan)
-    made[~gone] = there
-    return made if (made[~gone] == there).all() else values  # an integer may be more than float64 holds
+    numbers = np.full(values.shape, np.nan)
+    numbers[~null] = present
+    # A large integer may not be exact as float64.
+    return numbers if (numbers[~null] == present).all() else values
 
 
 def _of_decimals(values: Array) -> Array:
-    """Convert an array of decimals to float64, missing ones to NaN; return any other array of objects as it is."""
-    if not isinstance(first_of(values.flat), Decimal):
+    """Return an array of decimals as float64, with NaN for missing ones; return any other array of objects unchanged."""
+    if not isinstance(find_first_value(values.flat), Decimal):
         return values
-    gone = missing(values.flat, values.size).reshape(values.shape)
-    if not all(isinstance(value, Decimal) for value in values[~gone]):
+    null = find_missing(values.flat, values.size).reshape(values.shape)
+    if not all(isinstance(value, Decimal) for value in values[~null]):
         return values
-    made = np.full(values.shape, np.nan)
-    made[~gone] = values[~gone].astype(np.float64)
-    return made
+    numbers = np.full(values.shape, np.nan)
+    numbers[~null] = values[~null].astype(np.float64)
+    return numbers
 
 
 def _from_anything(raw: Any) -> Array:
@@ -239,17 +250,19 @@ def _from_anything(raw: Any) -> Array:
 
 def _from_torch(raw: Any) -> Array:
     if is_bfloat16(raw):
-        raw = raw.detach().cpu().float()  # half the bytes go from device to host, and no value is rounded
+        # The tensor is copied as bfloat16 and then converted, which copies half the bytes. The conversion is exact.
+        raw = raw.detach().cpu().float()
     array: Array = raw.numpy(force=True)
     return array
 
 
 def _from_pandas(raw: Any) -> Array:
-    if hasattr(type(raw), "columns"):  # a data frame, for a matrix; a series has its rows as attributes
+    # The class is checked, because the row labels of a series are attributes of the series.
+    if hasattr(type(raw), "columns"):
         return np.asarray(raw.to_numpy())
     if isinstance(getattr(raw, "dtype", None), np.dtype):
         return np.asarray(raw.to_numpy())
-    # of a dictionary of nulls pyarrow crashes if it is asked isna()
+    # pyarrow crashes in `isna()` of a dictionary of nulls, so Arrow columns are converted without pandas.
     if hasattr(getattr(raw, "dtype", None), "pyarrow_dtype"):
         return _from_arrow(getattr(raw, "array", raw).__arrow_array__())
     if not hasattr(raw, "isna") or not raw.isna().any():
@@ -274,7 +287,8 @@ def _from_polars(raw: Any) -> Array:
 
 
 def _from_arrow(raw: Any) -> Array:
-    if hasattr(type(raw), "schema"):  # a table or record batch, for a matrix
+    # This is a table or a record batch.
+    if hasattr(type(raw), "schema"):
         return np.column_stack([_from_arrow(column) for column in raw.columns])
     kind = str(raw.type)
     if "list<" in kind:
@@ -284,13 +298,14 @@ def _from_arrow(raw: Any) -> Array:
         kind = str(raw.type)
     if kind == "bool" and raw.null_count:
         raw = raw.cast("uint8")
-    if kind.startswith("decimal"):  # by way of text, which is rounded once
+    # The conversion goes through text, so that each value is rounded only once.
+    if kind.startswith("decimal"):
         raw = raw.cast("string").cast("float64")
     return arrow_values(raw)
 
 
 def _from_lists(raw: Any) -> Array:
-    """Read a column of lists: a matrix if all are of one length, else an array of rows."""
+    """Return a column of lists as a matrix if all lists have one length, otherwise as an array of rows."""
     chunks = raw.chunks if hasattr(raw, "chunks") else [raw]
     matrices = [_from_list_chunk(chunk) for chunk in chunks if len(chunk)]
     if not matrices:
@@ -316,7 +331,7 @@ _PLAIN = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)} 
 
 
 def arrow_values(raw: Any) -> Array:
-    """Return the values of an Arrow array, by DLPack where there is nothing to convert: `to_numpy` imports pandas."""
+    """Return the values of an Arrow array. DLPack is preferred, because `to_numpy` imports pandas."""
     if str(raw.type) == "bool" and not raw.null_count:
         return arrow_values(raw.cast("uint8")).view(bool)
     if not raw.null_count and hasattr(raw, "__dlpack__") and str(raw.type) in _PLAIN:
@@ -334,25 +349,28 @@ _FROM: dict[str, Callable[[Any], Array]] = {
 }
 
 
-def text_of(value: Any) -> str:
-    """Return the text of a value; for a time that has no date, its number and its unit."""
+def format_value(value: Any) -> str:
+    """Return a value as text; a time outside Python's range of years is formatted as its number and unit."""
     try:
         return str(value)
-    except OverflowError:  # numpy 2.5 and later
+    # numpy 2.5 and later raise this error.
+    except OverflowError:
         return f"{value.view(np.int64)} ({value.dtype})"
 
 
-def python_time(value: Any) -> Any:
-    """Convert a time of numpy to one of Python; None where 64 bits hold too few microseconds."""
+def to_python_time(value: Any) -> Any:
+    """Return a numpy time as a Python time; None if it does not fit 64 bits in microseconds."""
     try:
         return value.astype("M8[us]").item()
-    except OverflowError:  # numpy 2.5 and later
+    # numpy 2.5 and later raise this error.
+    except OverflowError:
         return None
 
 
 def as_columns(table: Any) -> Mapping[str, Any] | None:
-    """Read a mapping, data frame, Arrow table or record batch as columns by name; None if it is none of these."""
-    kind = type(table)  # asked for what it has: a series looks an attribute that it lacks up among its rows
+    """Return a data frame, Arrow table or record batch as a mapping of columns by name, a mapping as it is; else None."""
+    # The class is inspected, because a series looks up unknown attributes among the labels of its rows.
+    kind = type(table)
     if kind in COLUMNS:
         return None
     if issubclass(kind, Mapping):
@@ -378,7 +396,7 @@ def as_columns(table: Any) -> Mapping[str, Any] | None:
 
 
 def _of_events(events: Sequence[Any]) -> Mapping[str, Any]:
-    """Read a list of events, each a mapping from name to value, as columns; a value that an event lacks is None."""
+    """Return a list of events, each a mapping from name to value, as columns; absent values become None."""
     other = next((i for i, event in enumerate(events) if not isinstance(event, Mapping)), None)
     if other is not None:
         kind = type(events[other]).__name__
@@ -388,7 +406,7 @@ def _of_events(events: Sequence[Any]) -> Mapping[str, Any]:
 
 
 COLUMNS: set[type] = {np.ndarray}
-"""Classes that are no tables, as far as they have been asked for what they have."""
+"""Classes that are known not to be tables: a cache of `as_columns`."""
 
 
 def _arrow_column(table: Any, name: str) -> Any:
@@ -398,7 +416,7 @@ def _arrow_column(table: Any, name: str) -> Any:
 
 
 class _Lazy(Mapping[str, Any]):
-    """Columns of a table, fetched when asked for."""
+    """The columns of a table as a mapping, which reads a column only when it is used."""
 
     def __init__(self, names: Sequence[str], get: Callable[[str], Any]) -> None:
         self._names, self._get = list(names), get

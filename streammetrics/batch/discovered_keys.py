@@ -1,4 +1,4 @@
-"""Columns of keys that are kept as they are: of any kind, and as many as a limit allows."""
+"""The kind of columns of keys that states keep in full, so that results can name them, up to a limit."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..numerics.keys import KINDS, raw
-from .classes import NONE, FoundClasses, FoundColumn, spread_integers
+from ..numerics.slice_keys import KINDS, to_stored_key
+from .classes import NONE, DiscoveredClasses, DiscoveredColumn, factorize_integers
 from .columns import Batch, Column, Mask
 from .ids import Ids
 from .kinds import Need
 from .slice_keys import read_slice_keys
 
-__all__ = ["FoundKeys", "found_key"]
+__all__ = ["DiscoveredKeys", "discovered_key"]
 
 
-class FoundKeys(FoundClasses):
-    """A key of any kind: unlike those of groups they can be named again, so they are held in full.
+class DiscoveredKeys(DiscoveredClasses):
+    """A key of any kind that a state keeps in full, whereas it keeps only a hash of the keys of groups.
 
     Parameters
     ----------
@@ -35,48 +35,49 @@ class FoundKeys(FoundClasses):
         self.skips = missing == "skip"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, FoundKeys) and (self.missing, self.missing_values) == (
+        return isinstance(other, DiscoveredKeys) and (self.missing, self.missing_values) == (
             other.missing,
             other.missing_values,
         )
 
     def __hash__(self) -> int:
-        return hash((FoundKeys, self.missing, self.missing_values))
+        return hash((DiscoveredKeys, self.missing, self.missing_values))
 
-    def _read(self, given: Any, name: str) -> FoundColumn:
-        kind, made = read_slice_keys(given, name)
+    def _read(self, raw: Any, name: str) -> DiscoveredColumn:
+        kind, content = read_slice_keys(raw, name)
         if not kind:
-            return FoundColumn(np.full(int(made), NONE), "")
+            return DiscoveredColumn(np.full(int(content), NONE), "")
         keys: Any
         if KINDS[kind]:
-            (data, ends), codes, gone = made
+            (data, ends), codes, null = content
             keys = [data[a:b].tobytes() for a, b in pairwise(ends.tolist())]
         else:
-            values, gone = made
+            values, null = content
             keys, codes = _distinct(values)
-        none = [i for i, key in enumerate(keys) if key in self._stand_ins(kind)] if self.missing_values else []
-        absent = np.isin(codes, none) if gone is None else np.isin(codes, none) | gone
-        return FoundColumn(np.where(absent, NONE, codes.astype(np.int64)), kind, keys)  # which may be unsigned
+        stand_ins = [i for i, key in enumerate(keys) if key in self._stand_ins(kind)] if self.missing_values else []
+        absent = np.isin(codes, stand_ins) if null is None else np.isin(codes, stand_ins) | null
+        # Codes may be unsigned.
+        return DiscoveredColumn(np.where(absent, NONE, codes.astype(np.int64)), kind, keys)
 
     def _stand_ins(self, kind: str) -> set[Any]:
-        found = [raw(value) for value in self.missing_values]
-        return {held[1] for held in found if held is not None and held[0] == kind}
+        parsed = [to_stored_key(value) for value in self.missing_values]
+        return {parsed_key[1] for parsed_key in parsed if parsed_key is not None and parsed_key[0] == kind}
 
-    def found(self, batch: Batch, name: str, row: int) -> str:
-        return f"none in row {batch.origin(row):,}"
+    def describe_row(self, batch: Batch, name: str, row: int) -> str:
+        return f"none in row {batch.original_row(row):,}"
 
-    def skipped(self, column: Column) -> Mask | None:
+    def find_skipped(self, column: Column) -> Mask | None:
         return self.bad(column) if self.skips else None
 
 
 def _distinct(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Integers that include all of some, of any width, and the place of each among them."""
+    """Return integers in ascending order that include all values, and the position of each value among them."""
     if values.dtype != object and not (values.dtype == np.uint64 and len(values) and values.max() >= 1 << 63):
-        return spread_integers(np.ascontiguousarray(values, np.int64))
+        return factorize_integers(np.ascontiguousarray(values, np.int64))
     distinct, codes = np.unique(values, return_inverse=True)
     return distinct, codes.reshape(-1)
 
 
-def found_key(role: str = "value", missing: str = "raise", missing_values: tuple[Any, ...] = ()) -> Need:
-    """Declare the need for a column of keys that are kept."""
-    return Need(role, FoundKeys(missing, missing_values))
+def discovered_key(role: str = "value", missing: str = "raise", missing_values: tuple[Any, ...] = ()) -> Need:
+    """Declare that a state reads a column of keys and keeps them in full."""
+    return Need(role, DiscoveredKeys(missing, missing_values))

@@ -1,8 +1,8 @@
-"""Ids: keys of groups and queries as numbers that are the same in every process, on every machine, for ever.
+"""Ids: keys of groups and queries as integers that are the same in every process, on every machine and in every version.
 
-Unlike the keys of slices, which are few and kept, these are as many as there are users; they are only ever compared. An
-integer, a boolean, a date (its day) and a timestamp (its microsecond) are their own ids. A string, bytes, a decimal, or
-a key of several columns is known by 128 bits of MurmurHash3.
+Keys of slices are few, and states keep them. Keys of groups are as many as there are users, and are only compared, so
+states keep ids instead. The id of an integer, a boolean, a date (its day) or a timestamp (its microsecond) is its value.
+The id of a string, bytes, a decimal, or a key of several columns is its 128-bit MurmurHash3.
 """
 
 from __future__ import annotations
@@ -17,44 +17,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
-from ..numerics.kernel_registry import kernel
-from ..numerics.keys import KINDS, scattered
+from ..numerics.kernel_registry import find_kernel
+from ..numerics.slice_keys import KINDS, mix_bits
 from .columns import Array, Batch, Column, Kind, Mask
 from .keys import read_keys
 from .kinds import Need
 from .slice_keys import read_slice_keys
 
-__all__ = ["IdColumn", "Ids", "Names", "are_several", "group", "integer_ids", "name", "query"]
+__all__ = ["IdColumn", "Ids", "Names", "group", "integer_ids", "is_column_tuple", "name", "query"]
 
 WRAP = 1 << 64
 
 
 @dataclass(frozen=True)
 class IdColumn(Column):
-    """Ids of rows: int64 of shape (n,) for integers, (n, 2) for everything else.
+    """The ids of rows: int64 of shape (n,) for integers, (n, 2) for hashes.
 
     Parameters
     ----------
     values : int64 array
-        The ids.
+        The id of each row.
     source : str
-        Their kind: "integer", "string", ...; several of these for a key of several columns; "" if there are none.
+        The kind of the keys: "integer", "string", ...; several of these for a key of several columns; empty if all rows
+        have no key.
     missing : bool array, optional
-        Which rows have none.
+        Which rows have no key.
     """
 
     missing: Mask | None = None
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
-        """The rows at which another id begins."""
+        """The rows whose ID differs from the ID of the row before, and row 0."""
         if not len(self.values):
             return np.zeros(0, np.int64)
         new = self.values[1:] != self.values[:-1]
         return np.append(0, np.flatnonzero(new if new.ndim == 1 else new.any(axis=1)) + 1)
 
     def take(self, index: NDArray[np.int64]) -> IdColumn:
-        """Return some of the rows."""
+        """Return the ids of some of the rows."""
         return IdColumn(self.values[index], self.source, None if self.missing is None else self.missing[index])
 
 
@@ -64,14 +65,14 @@ class Ids(Kind):
     Parameters
     ----------
     missing : {"raise", "skip"}
-        Whether a row without a key raises, or is left out and counted.
+        Whether a row without a key raises an error, or is excluded and counted.
     missing_values : tuple of int or str
-        Keys that stand for none, such as 0 or "unknown".
+        Keys that mean a missing key, such as 0 or "unknown".
 
     Notes
     -----
-    An integer is one key whatever its width, 5 as int8 or as uint64. Those from 2**63 on, which int64 cannot hold, are
-    known by 64 bits of a hash.
+    Equal integers are one key, whatever their dtype. The ids of integers from 2**63 on, which do not fit int64, are
+    64-bit hashes.
     """
 
     expected = 'a key, such as an integer or a string (missing="skip" leaves out rows without one, and counts them)'
@@ -94,40 +95,40 @@ class Ids(Kind):
             whole = batch.parent.column(name, self)
             assert isinstance(whole, IdColumn)
             return whole.take(batch.index)
-        made = self._several(batch, name)
-        batch.same_length(len(made.values), str(name))
-        return made
+        column = self._read_columns(batch, name)
+        batch.check_length(len(column.values), str(name))
+        return column
 
-    def _several(self, batch: Batch, name: Any) -> IdColumn:
-        """Read one column; or a tuple of columns, by name or as they are, as one key."""
+    def _read_columns(self, batch: Batch, name: Any) -> IdColumn:
+        """Return the ids of one column, or of a key of several columns: a tuple of names, or a tuple of columns."""
         if isinstance(name, tuple):
             parts = [(batch.raw(n), n) for n in name]
         else:
             raw = batch.raw(name)
-            parts = [(r, name) for r in raw] if are_several(raw) else [(raw, name)]
-        read = [self._one(raw, n) for raw, n in parts]
+            parts = [(r, name) for r in raw] if is_column_tuple(raw) else [(raw, name)]
+        read = [self._read_one(raw, n) for raw, n in parts]
         for one, (_, n) in zip(read[1:], parts[1:], strict=True):
             if len(one.values) != len(read[0].values):
                 raise InvalidInputError(f"{n} has {len(one.values):,} rows, {parts[0][1]} has {len(read[0].values):,}")
-        return read[0] if len(read) == 1 else _crossed(read)
+        return read[0] if len(read) == 1 else _combine_columns(read)
 
-    def _one(self, raw: Any, name: str) -> IdColumn:
-        kind, made = read_slice_keys(raw, name)
+    def _read_one(self, raw: Any, name: str) -> IdColumn:
+        kind, content = read_slice_keys(raw, name)
         if not kind:
-            return IdColumn(np.zeros(int(made), np.int64), "", np.ones(int(made), bool))
+            return IdColumn(np.zeros(int(content), np.int64), "", np.ones(int(content), bool))
         if not KINDS[kind]:
-            values, nulls = made
+            values, nulls = content
             ids, wanted = integer_ids(values), self._stand_ins(int) if kind == "integer" else []
-            hit = np.isin(ids, integer_ids(np.array(wanted, object))) if wanted else None
+            is_stand_in = np.isin(ids, integer_ids(np.array(wanted, object))) if wanted else None
         else:
-            texts, index, nulls = made
+            texts, index, nulls = content
             hashes = _hashes(*texts)
-            ids, hit = hashes[index] if len(hashes) else np.zeros((len(index), 2), np.int64), None  # all are null
+            ids, is_stand_in = hashes[index] if len(hashes) else np.zeros((len(index), 2), np.int64), None
             if words := self._stand_ins({"string": str, "bytes": bytes}.get(kind, ())):
-                asked = _hashes(*_joined([w.encode() if isinstance(w, str) else w for w in words]))
-                hit = (hashes[:, None] == asked[None]).all(axis=2).any(axis=1)[index]
-        either = [m for m in (nulls, hit) if m is not None and m.any()]
-        missing = np.logical_or.reduce(either) if either else None
+                wanted_hashes = _hashes(*_concat_texts([w.encode() if isinstance(w, str) else w for w in words]))
+                is_stand_in = (hashes[:, None] == wanted_hashes[None]).all(axis=2).any(axis=1)[index]
+        masks = [m for m in (nulls, is_stand_in) if m is not None and m.any()]
+        missing = np.logical_or.reduce(masks) if masks else None
         if missing is not None:
             ids = np.array(ids)
             ids[missing] = 0
@@ -144,23 +145,23 @@ class Ids(Kind):
         assert isinstance(column, IdColumn)
         return column.missing if column.missing is not None else np.zeros(len(column.values), bool)
 
-    def found(self, batch: Batch, name: str, row: int) -> str:
-        return f"none in row {batch.origin(row):,}"
+    def describe_row(self, batch: Batch, name: str, row: int) -> str:
+        return f"none in row {batch.original_row(row):,}"
 
-    def skipped(self, column: Column) -> Mask | None:
+    def find_skipped(self, column: Column) -> Mask | None:
         return self.bad(column) if self.skips and not self.ok(column) else None
 
 
 class Names(Ids):
-    """Names of documents, kept as their rank in the batch: integers by value, text by its bytes, as C compares it."""
+    """Names of documents: integers, or texts, which become their rank in the batch by the order of their bytes."""
 
     expected = "a name: an integer, a string or bytes"
 
-    def _one(self, raw: Any, name: str) -> IdColumn:
-        kind, made = read_keys(raw, name)
+    def _read_one(self, raw: Any, name: str) -> IdColumn:
+        kind, content = read_keys(raw, name)
         if kind in ("", "integer"):
-            return super()._one(raw, name)
-        (data, offsets), index, nulls = made
+            return super()._read_one(raw, name)
+        (data, offsets), index, nulls = content
         words = [data[a:b].tobytes() for a, b in pairwise(offsets.tolist())]
         rank = np.empty(len(words), np.int64)
         rank[sorted(range(len(words)), key=words.__getitem__)] = np.arange(len(words))
@@ -169,22 +170,22 @@ class Names(Ids):
 
 
 def group(role: str = "group", missing: str = "raise", missing_values: tuple[Any, ...] = ()) -> Need:
-    """Declare the need for a column of keys, of any number: users, sessions."""
+    """Declare that a state reads a column of keys of groups, such as users or sessions."""
     return Need(role, Ids(missing, missing_values))
 
 
 def name(role: str = "document") -> Need:
-    """Declare the need for a column of names of documents, which have an order."""
+    """Declare that a state reads a column of names of documents, whose order breaks ties."""
     return Need(role, Names())
 
 
 def query(role: str = "query") -> Need:
-    """Declare the need for a column of keys of queries."""
+    """Declare that a state reads a column of keys of queries."""
     return Need(role, Ids())
 
 
-def are_several(raw: Any) -> bool:
-    """Whether these are several columns, one key together."""
+def is_column_tuple(raw: Any) -> bool:
+    """Return whether `column` is a tuple of columns, which together are one key."""
     return isinstance(raw, tuple) and len(raw) > 0 and all(map(_is_column, raw))
 
 
@@ -193,40 +194,41 @@ def _is_column(part: Any) -> bool:
 
 
 def integer_ids(values: Array) -> NDArray[np.int64]:
-    """Return the ids of integers: their values, and of those beyond int64 a hash that takes each to another."""
+    """Return the ids of integers: the value itself, or a hash for values that do not fit int64."""
     if values.dtype == object:
-        found = [int(v) for v in values]
-        beyond = np.array([v >= 1 << 63 for v in found], bool)
-        values = np.array([v % WRAP for v in found], np.uint64)
+        numbers = [int(v) for v in values]
+        beyond = np.array([v >= 1 << 63 for v in numbers], bool)
+        values = np.array([v % WRAP for v in numbers], np.uint64)
     elif values.dtype == np.uint64:
         beyond = values >= np.uint64(1 << 63)
     else:
         return np.ascontiguousarray(values, np.int64)
     if beyond.any():
-        values = np.where(beyond, scattered(values), values)
+        values = np.where(beyond, mix_bits(values), values)
     return np.ascontiguousarray(values).view(np.int64)
 
 
 def _hashes(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
     out = np.empty((len(offsets) - 1, 2), np.int64)
-    kernel("hashes:hash_texts")(data, offsets, out)
+    find_kernel("hashes:hash_texts")(data, offsets, out)
     return out
 
 
-def _joined(texts: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def _concat_texts(texts: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     ends = np.cumsum([0, *(len(t) for t in texts)], dtype=np.int64)
     return np.frombuffer(b"".join(texts), np.uint8), ends
 
 
-def _crossed(parts: list[IdColumn]) -> IdColumn:
-    """Return the ids of keys of several columns: the hash of the ids side by side."""
+def _combine_columns(parts: list[IdColumn]) -> IdColumn:
+    """Return the ids of keys of several columns: each is the hash of the concatenated ids of the columns."""
+    # Each id becomes 16 bytes in little-endian order, so the hash is the same on every machine.
     n = len(parts[0].values)
     words = [p.values if p.values.ndim == 2 else p.values[:, None] for p in parts]
     side = np.column_stack([w if w.shape[1] == 2 else np.column_stack([w, np.zeros(n, np.int64)]) for w in words])
     data = np.ascontiguousarray(side, "<i8").view(np.uint8).reshape(-1)
     ids = _hashes(data, np.arange(n + 1, dtype=np.int64) * (16 * len(parts)))
-    gone = [p.missing for p in parts if p.missing is not None]
-    missing = np.logical_or.reduce(gone) if gone else None
+    masks = [p.missing for p in parts if p.missing is not None]
+    missing = np.logical_or.reduce(masks) if masks else None
     if missing is not None:
         ids[missing] = 0
     return IdColumn(ids, ",".join(p.source for p in parts), missing)

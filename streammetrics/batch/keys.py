@@ -1,4 +1,4 @@
-"""Keys in: integers of any width, strings, bytes and nulls, read without a loop over rows in Python."""
+"""Conversion of columns of keys (integers of any width, strings, bytes, with nulls) without a Python loop over rows."""
 
 from __future__ import annotations
 
@@ -10,22 +10,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
-from ..numerics.keys import decode_key, encode_key, fixed_hash, plain, raw, sort_key
-from .convert import arrow_values, as_columns, check_column, first_of, missing, native, one_column, wrong_shape
+from ..numerics.slice_keys import decode_key, encode_key, from_stored_key, hash_key, sort_key, to_stored_key
+from .convert import (
+    arrow_values,
+    as_columns,
+    check_column,
+    find_first_value,
+    find_missing,
+    shape_error,
+    squeeze_column,
+    to_native_order,
+)
 
 __all__ = [
     "Key",
     "decode_key",
     "encode_key",
-    "fixed_hash",
+    "hash_key",
     "key_column",
+    "kind_error",
     "kind_of",
-    "or_none",
+    "normalize_all_null",
     "plain_key",
     "read_column",
     "read_keys",
     "sort_key",
-    "wrong_kind",
 ]
 
 Atom = Any
@@ -35,36 +44,46 @@ Key = tuple[Atom, ...]
 KEYS = "integers, strings, bytes, booleans, dates, timestamps or decimals, of one kind"
 
 
-# -- what users pass -------------------------------------------------------------------------------------------------
+# -- columns of keys -------------------------------------------------------------------------------------------------
 
 
 def read_keys(raw: Any, name: str) -> tuple[str, Any]:
-    """Return the kind of keys, and integers or (texts, index) with a mask of missing rows; "" and n if all are null."""
+    """Return the kind and the content of a column of keys.
+
+    Returns
+    -------
+    kind : str
+        "integer", "string" or "bytes"; empty if all rows are null.
+    content : tuple or int
+        For integers: (values, mask of missing rows or None). For texts: ((data, offsets), index, mask or None), with the
+        distinct texts concatenated in `data`, and the position of each row's text among them in `index`. If all rows are
+        null: the number of rows.
+    """
     return read_column(key_column(raw, name), name)
 
 
 def read_column(raw: Any, name: str, exact: bool = True) -> tuple[str, Any]:
-    """Do what `read_keys` does, of what `key_column` returned; integers of any size, unless they must be `exact`."""
+    """Return what `read_keys` returns, for a result of `key_column`; with `exact=False` integers may have any size."""
     if isinstance(raw, (list, tuple)):
         raw = _from_list(raw, name)
-    return or_none(_from_numpy(raw, name, exact) if isinstance(raw, np.ndarray) else _from_arrow(raw, name))
+    return normalize_all_null(_from_numpy(raw, name, exact) if isinstance(raw, np.ndarray) else _from_arrow(raw, name))
 
 
-def or_none(found: tuple[str, Any]) -> tuple[str, Any]:
-    """What was read; of no rows, and of nothing but nulls, whose type says nothing, no kind and their number."""
-    kind, made = found
-    if kind and (not len(made[-2]) or (made[-1] is not None and made[-1].all())):
-        return "", len(made[-2])
-    return found
+def normalize_all_null(keys: tuple[str, Any]) -> tuple[str, Any]:
+    """Return a kind and its content unchanged; if no row has a key, return an empty kind and the number of rows."""
+    kind, content = keys
+    if kind and (not len(content[-2]) or (content[-1] is not None and content[-1].all())):
+        return "", len(content[-2])
+    return keys
 
 
 def key_column(raw: Any, name: str) -> Any:
-    """Return what holds keys as a list, a native numpy array, or an Arrow array of a type that keys may have.
+    """Return a column of keys as a list, a native numpy array, or an Arrow array of a type that keys may have.
 
     Raises
     ------
     InvalidInputError
-        There are several columns, rows are masked, or it holds what no key is.
+        There are several columns, some rows are masked, or values of the type cannot be keys.
     """
     if isinstance(raw, (list, tuple)):
         return raw
@@ -80,11 +99,11 @@ def key_column(raw: Any, name: str) -> Any:
         raw = raw.detach().cpu().numpy()
     if isinstance(raw, np.ma.MaskedArray) and np.ma.getmaskarray(raw).any():
         raise InvalidInputError(f"{name}: masked rows would be read through their mask; drop or fill them", column=name)
-    return raw if isinstance(raw, list) else native(np.asarray(raw))
+    return raw if isinstance(raw, list) else to_native_order(np.asarray(raw))
 
 
 def _sole_column(raw: Any, name: str) -> Any:
-    """The column of a data frame or table of one."""
+    """Return the only column of a data frame or table, and any other object unchanged."""
     if isinstance(raw, np.ndarray) or (table := as_columns(raw)) is None:
         return raw
     if len(table) != 1:
@@ -93,23 +112,26 @@ def _sole_column(raw: Any, name: str) -> Any:
 
 
 def _from_series(raw: Any, library: str, name: str) -> Any:
-    """A series of pandas or polars: its numpy array where it is one, else an Arrow array."""
+    """Return a pandas or polars series as its numpy array if it has one, otherwise as an Arrow array."""
     if isinstance(getattr(raw, "dtype", None), np.dtype):
         return raw.to_numpy()
-    if library == "polars" and str(raw.dtype) == "Object":  # whose bytes would be addresses
+    # Arrow would store the memory addresses of objects.
+    if library == "polars" and str(raw.dtype) == "Object":
         return raw.to_list()
     try:
         import pyarrow as pa
-    except ImportError:  # pandas works without it
+    # pandas works without pyarrow.
+    except ImportError:
         return raw.to_numpy()
     try:
         return raw.to_arrow() if library == "polars" else pa.array(raw, from_pandas=True)
-    except (pa.ArrowException, TypeError, ValueError):  # how it says that it has no such type
-        raise wrong_kind(name, str(raw.dtype)) from None
+    # Arrow has no type for these values.
+    except (pa.ArrowException, TypeError, ValueError):
+        raise kind_error(name, str(raw.dtype)) from None
 
 
 def _plain_arrow(raw: Any, name: str) -> Any:
-    """An Arrow array, or chunked array, that may hold keys: as it is, but runs written out, and nulls alone untyped."""
+    """Return an Arrow array without run-end encoding, as type null if all are null; raise an error for other types."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -117,16 +139,17 @@ def _plain_arrow(raw: Any, name: str) -> Any:
         chunks = [pc.run_end_decode(chunk) for chunk in (raw.chunks if isinstance(raw, pa.ChunkedArray) else [raw])]
         raw = pa.chunked_array(chunks, raw.type.value_type)
     kind = raw.type.value_type if pa.types.is_dictionary(raw.type) else raw.type
-    if raw.null_count == len(raw) or pa.types.is_null(kind):  # of a dictionary of nulls pyarrow crashes if asked more
+    # pyarrow crashes in some functions if a dictionary contains only nulls.
+    if raw.null_count == len(raw) or pa.types.is_null(kind):
         return pa.nulls(len(raw))
-    if not _may_be_key(kind):
-        raise wrong_kind(name, str(kind))
+    if not _can_be_key(kind):
+        raise kind_error(name, str(kind))
     return raw
 
 
 @cache
-def _may_be_key(kind: Any) -> bool:
-    """Whether values of an Arrow type may be keys."""
+def _can_be_key(kind: Any) -> bool:
+    """Return whether values of this Arrow type may be keys."""
     import pyarrow as pa
 
     known = (
@@ -136,28 +159,30 @@ def _may_be_key(kind: Any) -> bool:
     return str(kind) in ("string_view", "binary_view") or any(getattr(pa.types, f"is_{one}")(kind) for one in known)
 
 
-class Numbered(dict[Any, int]):
-    """Things numbered as they are met."""
+class Numbering(dict[Any, int]):
+    """A dictionary that numbers new keys in order of first appearance."""
 
     def __missing__(self, thing: Any) -> int:
         self[thing] = number = len(self)
         return number
 
 
-def _texts(values: Any, name: str) -> tuple[str, Any] | None:
-    """Read objects that are all texts, or all bytes, or null: each distinct one is looked at once. None of any others."""
-    if not isinstance(first_of(values), (str, bytes)):
+def _read_texts(values: Any, name: str) -> tuple[str, Any] | None:
+    """Return the kind and content of objects that are all str or null, or all bytes or null; None for other objects."""
+    if not isinstance(find_first_value(values), (str, bytes)):
         return None
-    numbers = Numbered()
+    # One pass in C numbers the objects. All later work is done for distinct ones only.
+    numbers = Numbering()
     try:
         index = np.fromiter(map(numbers.__getitem__, values), np.int64, len(values))
-    except TypeError:  # of what cannot be a key, and has no hash
+    # An object without a hash is not a text.
+    except TypeError:
         return None
     distinct = list(numbers)
-    null = missing(distinct, len(distinct))
-    texts = [None if gone else v for v, gone in zip(distinct, null.tolist(), strict=True)]
-    held = [v for v in texts if v is not None]
-    kind = next((k for k, t in (("string", str), ("bytes", bytes)) if all(isinstance(v, t) for v in held)), None)
+    null = find_missing(distinct, len(distinct))
+    texts = [None if is_null else v for v, is_null in zip(distinct, null.tolist(), strict=True)]
+    present = [v for v in texts if v is not None]
+    kind = next((k for k, t in (("string", str), ("bytes", bytes)) if all(isinstance(v, t) for v in present)), None)
     if kind is None:
         return None
     try:
@@ -165,15 +190,14 @@ def _texts(values: Any, name: str) -> tuple[str, Any] | None:
     except UnicodeEncodeError as error:
         raise InvalidInputError(f"{name}: {error.object[:50]!r} is not text: {error.reason}", column=name) from error
     offsets = np.concatenate([[0], np.cumsum([len(e) for e in encoded], dtype=np.int64)]).astype(np.int64)
-    held_in = np.frombuffer(b"".join(encoded), np.uint8), offsets
-    return kind, (held_in, index, null[index] if null.any() else None)
+    encoded_texts = np.frombuffer(b"".join(encoded), np.uint8), offsets
+    return kind, (encoded_texts, index, null[index] if null.any() else None)
 
 
 def _from_list(raw: Any, name: str) -> NDArray[Any]:
-    if len(raw) and all(
-        isinstance(v, (float, np.floating)) for v in raw
-    ):  # NaN beside keys is null, alone it is a float
-        raise wrong_kind(name, "float")
+    # NaN among keys is a missing key, but a list of only floats is not a list of keys.
+    if len(raw) and all(isinstance(v, (float, np.floating)) for v in raw):
+        raise kind_error(name, "float")
     out = np.empty(len(raw), object)
     out[:] = raw
     return out
@@ -206,6 +230,7 @@ def _from_arrow(raw: Any, name: str) -> tuple[str, Any]:
     index = arrow_values(raw.indices.fill_null(0) if raw.indices.null_count else raw.indices)
     plain = texts.cast(pa.large_binary())
     plain = plain.fill_null(b"") if plain.null_count else plain
+    # A slice of an Arrow array shares the buffers of the whole array, so the offsets of the slice are cut out.
     _, offsets, data = plain.buffers()
     ends = np.frombuffer(offsets, np.int64)[plain.offset : plain.offset + len(plain) + 1]
     values = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
@@ -218,35 +243,35 @@ def _arrow_kind(kind: Any, name: str) -> str:
         return "string"
     if "binary" in text:
         return "bytes"
-    raise wrong_kind(name, text)
+    raise kind_error(name, text)
 
 
 def _from_numpy(values: NDArray[Any], name: str, exact: bool) -> tuple[str, Any]:
-    values = one_column(values)
+    values = squeeze_column(values)
     if values.ndim != 1:
-        raise wrong_shape(name, values)
-    if not len(values) or (values.dtype.kind not in "biufc" and first_of(values) is None):
+        raise shape_error(name, values)
+    if not len(values) or (values.dtype.kind not in "biufc" and find_first_value(values) is None):
         return "", len(values)
     if values.dtype.kind in "biu":
         return "integer", (values.astype(np.uint8) if values.dtype.kind == "b" else values, None)
     if values.dtype.kind in "US":
         values = values.astype(object)
     if values.dtype.kind in "OT":
-        return _objects(values.astype(object, copy=False), name, exact)
-    raise wrong_kind(name, values.dtype.name)
+        return _read_objects(values.astype(object, copy=False), name, exact)
+    raise kind_error(name, values.dtype.name)
 
 
-def _objects(values: NDArray[Any], name: str, exact: bool) -> tuple[str, Any]:
-    if (found := _texts(values, name)) is not None:
-        return found
-    gone = missing(values, len(values))
-    types = {type(v) for v in values[~gone]}
-    mask = gone if gone.any() else None
+def _read_objects(values: NDArray[Any], name: str, exact: bool) -> tuple[str, Any]:
+    if (texts := _read_texts(values, name)) is not None:
+        return texts
+    is_null = find_missing(values, len(values))
+    types = {type(v) for v in values[~is_null]}
+    mask = is_null if is_null.any() else None
     flags = {t for t in types if issubclass(t, (bool, np.bool_))}
     if types - flags and flags:
-        raise wrong_kind(name, "booleans and others")
+        raise kind_error(name, "booleans and others")
     if all(issubclass(t, (int, np.integer, np.bool_)) for t in types):
-        filled = [0 if m else int(v) for v, m in zip(values, gone, strict=True)]
+        filled = [0 if m else int(v) for v, m in zip(values, is_null, strict=True)]
         low, high = min(filled), max(filled)
         if exact and (low < -(1 << 63) or high >= 1 << 64):
             raise InvalidInputError(
@@ -254,35 +279,35 @@ def _objects(values: NDArray[Any], name: str, exact: bool) -> tuple[str, Any]:
             )
         wide = next((t for t in (np.int64, np.uint64) if np.iinfo(t).min <= low and high <= np.iinfo(t).max), object)
         return "integer", (np.array(filled, wide), mask)
-    raise wrong_kind(name, " and ".join(sorted(t.__name__ for t in types)))
+    raise kind_error(name, " and ".join(sorted(t.__name__ for t in types)))
 
 
-def wrong_kind(name: str, found: str) -> InvalidInputError:
-    """Return what to raise where a column holds what no key is."""
-    floats = "float" in found or found == "double"
+def kind_error(name: str, kind: str) -> InvalidInputError:
+    """Return the error for a column whose values, of the given kind, cannot be keys."""
+    floats = "float" in kind or kind == "double"
     hint = "; round or format them first: equal floats are not equal keys everywhere" if floats else ""
-    return InvalidInputError(f"{name}: keys are {KEYS}, not {found}{hint}", column=name)
+    return InvalidInputError(f"{name}: keys are {KEYS}, not {kind}{hint}", column=name)
 
 
-# -- keys as such ----------------------------------------------------------------------------------------------------
+# -- single keys -----------------------------------------------------------------------------------------------------
 
 
 def plain_key(value: Any, names: tuple[str, ...]) -> Key:
-    """Return a key that a user gave, of atoms of any kind, as it is kept."""
+    """Return a key that the user passed (a value or a tuple of values of any kind) in the form that states store."""
     atoms = value if isinstance(value, tuple) else (value,)
     if len(atoms) != len(names):
         raise ValueError(f"keys have {len(names)} columns, {', '.join(names)}; {value!r} is none")
-    found = [None if atom is None else raw(atom) for atom in atoms]
-    for atom, held in zip(atoms, found, strict=True):
-        if atom is not None and held is None:
+    parsed = [None if atom is None else to_stored_key(atom) for atom in atoms]
+    for atom, parsed_key in zip(atoms, parsed, strict=True):
+        if atom is not None and parsed_key is None:
             raise TypeError(f"keys are {KEYS}, not {atom!r}")
-    return tuple(None if held is None else plain(*held) for held in found)
+    return tuple(None if parsed_key is None else from_stored_key(*parsed_key) for parsed_key in parsed)
 
 
 def kind_of(atoms: Iterable[Atom], name: str) -> str:
-    """Return the kind of keys, "" if all are null; raise if there are several."""
-    kinds = {int: "integer", str: "string", bytes: "bytes"}
-    found = {kind for a in atoms for t, kind in kinds.items() if isinstance(a, t)}
-    if len(found) > 1:
-        raise ValueError(f"keys of {name} are of one kind, not {' and '.join(sorted(found))}")
-    return found.pop() if found else ""
+    """Return the kind of the keys, empty if all are null; raise ValueError if the keys have several kinds."""
+    kinds_by_type = {int: "integer", str: "string", bytes: "bytes"}
+    kinds = {kind for a in atoms for t, kind in kinds_by_type.items() if isinstance(a, t)}
+    if len(kinds) > 1:
+        raise ValueError(f"keys of {name} are of one kind, not {' and '.join(sorted(kinds))}")
+    return kinds.pop() if kinds else ""

@@ -1,4 +1,4 @@
-"""Kinds of columns: labels, scores, grades, weights and matrices; what each accepts, and how states ask for it."""
+"""Kinds of columns, such as labels, scores, grades and weights, and the needs by which states declare their columns."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
-from ..numerics.kernel_registry import kernel, loaded
+from ..numerics.kernel_registry import find_kernel, has_kernels
 from . import remedies
 from .columns import LARGEST_WEIGHT, SMALLEST_WEIGHT, Array, Batch, Column, Kind, Mask, dtype_name
 from .convert import (
+    find_missing,
     is_listed,
-    missing,
-    one_column,
+    squeeze_column,
 )
 
 __all__ = [
@@ -47,13 +47,13 @@ __all__ = [
 
 
 NAMED = ", or give labels=(negative, positive) to the task"
-"""What may be done with labels that are strings; with nothing else."""
+"""A remedy for labels that are strings."""
 SEVERAL = "; for a column for each class give num_classes= or labels=, for one for each label num_labels="
-"""What a matrix in place of a column may be meant to be."""
+"""A remedy for a matrix where a column is expected."""
 
 
 class Label(Kind):
-    """0 or 1, in any dtype, or what a task calls the two; kept as uint8, where 2 stands for everything else."""
+    """A 0/1 label of any dtype, or one of the two label names of a task; converted to uint8, with 2 for invalid values."""
 
     expected = "0 or 1"
     hint = SEVERAL
@@ -74,38 +74,45 @@ class Label(Kind):
     def convert(self, values: Array, name: str) -> Column:
         source = dtype_name(values.dtype)
         if self.labels is not None or self.pos_label is not None:
-            return Column(self._named(values, name), source)
-        _numeric(values, name, self.expected, NAMED)
-        if values.dtype.itemsize == 1:  # bool, int8, uint8: the kernels see -1 as 255
+            return Column(self._look_up_labels(values, name), source)
+        _check_numeric(values, name, self.expected, NAMED)
+        # For bool, int8 and uint8, kernels read -1 as 255, which is an invalid label.
+        if values.dtype.itemsize == 1:
             return Column(np.ascontiguousarray(values).view(np.uint8), source)
+        # A bool array is viewed as its bytes, which are 0 and 1, without a copy.
         positive = values == 1
         out = positive.view(np.uint8)
         good = (values == 0) | positive
         return Column(out if good.all() else np.where(good, out, np.uint8(2)), source)
 
-    def _named(self, values: Array, name: str) -> NDArray[np.uint8]:
-        """Look labels up; a column of another kind than the names would be silently all negatives."""
+    def _look_up_labels(self, values: Array, name: str) -> NDArray[np.uint8]:
+        """Return labels as 0, 1 or 2 (invalid); raise an error if values are of another kind than the label names."""
         named = self.labels if self.labels is not None else (self.pos_label,)
         objects = values.dtype.kind in "OT"
-        gone = missing(values, len(values)) if objects else values != values if values.dtype.kind == "f" else None
-        there = values if gone is None else values[~gone]
-        found = (
-            {kind_word(type(v)) for v in there} if objects else {kind_word(values.dtype.type)} if len(there) else set()
+        null = find_missing(values, len(values)) if objects else values != values if values.dtype.kind == "f" else None
+        present = values if null is None else values[~null]
+        words = (
+            {kind_word(type(v)) for v in present}
+            if objects
+            else {kind_word(values.dtype.type)}
+            if len(present)
+            else set()
         )
-        if strange := found - {kind_word(type(n)) for n in named}:
+        if strange := words - {kind_word(type(n)) for n in named}:
             raise InvalidInputError(
                 f"{name}: expected {self.expected}, got a column of {' and '.join(sorted(strange))}", column=name
             )
-        if not len(there):  # of whatever kind, which need not compare with the names
+        # If all values are missing, they may not be comparable with the names.
+        if not len(present):
             return np.full(len(values), 2, np.uint8)
-        out = np.asarray(there == named[-1]).astype(np.uint8)
+        out = np.asarray(present == named[-1]).astype(np.uint8)
         if self.labels is not None:
-            out[~((there == named[0]) | (out == 1))] = 2
-        if gone is None:
+            out[~((present == named[0]) | (out == 1))] = 2
+        if null is None:
             return out
-        whole = np.full(len(values), 2, np.uint8)
-        whole[~gone] = out
-        return whole
+        all_rows = np.full(len(values), 2, np.uint8)
+        all_rows[~null] = out
+        return all_rows
 
     def ok(self, column: Column) -> bool:
         return int(column.values.max(initial=0)) <= 1
@@ -123,14 +130,14 @@ class Label(Kind):
 
 
 def kind_word(kind: type) -> str:
-    """What values of a type are, in a word; numbers of any type are equal where their values are."""
+    """Return the kind of the values of a type as a word; all types of numbers are one kind, because they compare equal."""
     if issubclass(kind, (int, float, np.number, np.bool_)):
         return "numbers"
     return "texts" if issubclass(kind, str) else "bytes" if issubclass(kind, bytes) else kind.__name__
 
 
 class Score(Kind):
-    """A finite number; in [0, 1] on the probability scale. Kept as float32 or float64."""
+    """A finite number, in [0, 1] on the probability scale; converted to float32 or float64."""
 
     def __init__(self, scale: str) -> None:
         self.scale = scale
@@ -150,7 +157,7 @@ class Score(Kind):
 
     def convert(self, values: Array, name: str) -> Column:
         source = dtype_name(values.dtype)
-        _numeric(values, name, self.expected)
+        _check_numeric(values, name, self.expected)
         if source == "float16":
             return Column(values.astype(np.float32), source)
         if source in ("float32", "float64"):
@@ -164,9 +171,13 @@ class Score(Kind):
     def ok(self, column: Column) -> bool:
         if not column.values.size:
             return True
-        if type(self) is Score and loaded() and column.values.ndim == 1:  # others have other limits
-            return not kernel("checks:probabilities" if self.scale == "probability" else "checks:finite")(column.values)
-        low, high = column.values.min(), column.values.max()  # NaN comes through both, and fails every comparison
+        # Subclasses have other limits than the kernel.
+        if type(self) is Score and has_kernels() and column.values.ndim == 1:
+            return not find_kernel(
+                "checks:find_bad_probability" if self.scale == "probability" else "checks:find_nonfinite"
+            )(column.values)
+        # The minimum of a column with NaN is NaN, which fails every comparison.
+        low, high = column.values.min(), column.values.max()
         return bool(low >= self.low and high <= self.high and np.isfinite(low) and np.isfinite(high))
 
     def bad(self, column: Column) -> Mask:
@@ -180,41 +191,44 @@ class Score(Kind):
 
 
 class Target(Score):
-    """How far a row is positive: 0, 1, or anything between; or what a task calls the two. Kept as float64."""
+    """A soft label: a number in [0, 1], or one of the two label names of a task; converted to float64."""
 
-    def __init__(self, named: Label | None = None) -> None:
+    def __init__(self, hard_label: Label | None = None) -> None:
         super().__init__("probability")
-        self.named = named
-        self.expected = "a soft label in [0, 1]" if named is None else named.expected  # type: ignore[misc]
+        self.hard_label = hard_label
+        self.expected = "a soft label in [0, 1]" if hard_label is None else hard_label.expected  # type: ignore[misc]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Target) and self.named == other.named
+        return isinstance(other, Target) and self.hard_label == other.hard_label
 
     def __hash__(self) -> int:
-        return hash((Target, self.named))
+        return hash((Target, self.hard_label))
 
     def convert(self, values: Array, name: str) -> Column:
-        if self.named is not None:  # 2, which is none of both, is no target either
-            hard = self.named.convert(values, name)
+        # The label 2, which stands for an invalid label, is also an invalid target.
+        if self.hard_label is not None:
+            hard = self.hard_label.convert(values, name)
             return Column(hard.values.astype(np.float64), hard.source)
-        _numeric(values, name, self.expected, NAMED)
+        _check_numeric(values, name, self.expected, NAMED)
         return Column(np.ascontiguousarray(values, np.float64), dtype_name(values.dtype))
 
 
 class Grade(Score):
-    """A number that is not negative: how relevant a document is. Kept as uint8 where all are such integers, or float64."""
+    """The grade of relevance of a document, at least 0; converted to uint8 if all grades fit, otherwise to float64."""
 
     expected = "a grade: a number in [0, 2**400]"
 
     def __init__(self) -> None:
-        self.scale, self.low, self.high = "grade", 0.0, 2.0**400  # sums of any number of them are finite
+        # The upper limit keeps sums of any number of grades finite.
+        self.scale, self.low, self.high = "grade", 0.0, 2.0**400
 
     def convert(self, values: Array, name: str) -> Column:
         source = dtype_name(values.dtype)
-        _numeric(values, name, self.expected)
+        _check_numeric(values, name, self.expected)
         if source in ("bool", "uint8"):
             return Column(np.ascontiguousarray(values).view(np.uint8), source)
-        if values.size and values.min() >= 0 and values.max() <= 255:  # NaN fails both
+        # This is False if there is NaN.
+        if values.size and values.min() >= 0 and values.max() <= 255:
             small = values.astype(np.uint8)
             if values.dtype.kind != "f" or (small == values).all():
                 return Column(small, source)
@@ -222,7 +236,7 @@ class Grade(Score):
 
 
 class UnjudgedGrade(Grade):
-    """A grade, or null or NaN for a document that nobody judged: then the column is kept as float64."""
+    """A grade, or null or NaN for an unjudged document; converted to float64."""
 
     expected = "a grade, a number in [0, 2**400], or null where nobody judged"
 
@@ -234,8 +248,8 @@ class UnjudgedGrade(Grade):
 
     def convert(self, values: Array, name: str) -> Column:
         if values.dtype.kind == "O":
-            gone = missing(values, len(values))
-            values = np.where(gone, np.nan, values) if gone.any() else values
+            null = find_missing(values, len(values))
+            values = np.where(null, np.nan, values) if null.any() else values
             if all(isinstance(v, (int, float, np.number)) for v in values):
                 values = values.astype(np.float64)
         return super().convert(values, name)
@@ -248,7 +262,7 @@ class UnjudgedGrade(Grade):
 
 
 class CountKind(Score):
-    """An integer that is not negative, in any dtype; kept as float64."""
+    """A non-negative integer of any dtype; converted to float64."""
 
     expected = "a count: an integer in [0, 2**24]"
 
@@ -256,7 +270,7 @@ class CountKind(Score):
         self.scale, self.low, self.high = "count", 0.0, 2.0**24
 
     def convert(self, values: Array, name: str) -> Column:
-        _numeric(values, name, self.expected)
+        _check_numeric(values, name, self.expected)
         return Column(np.ascontiguousarray(values, np.float64), dtype_name(values.dtype))
 
     def ok(self, column: Column) -> bool:
@@ -267,12 +281,12 @@ class CountKind(Score):
 
 
 class Weight(Kind):
-    """0, or a number in [2**-36, 2**31); kept as float64."""
+    """A weight: 0, or a number in [2**-36, 2**31); converted to float64."""
 
     expected = "0, or a weight in [2**-36, 2**31)"
 
     def convert(self, values: Array, name: str) -> Column:
-        _numeric(values, name, self.expected)
+        _check_numeric(values, name, self.expected)
         return Column(np.ascontiguousarray(values, np.float64), dtype_name(values.dtype))
 
     def ok(self, column: Column) -> bool:
@@ -287,7 +301,7 @@ class Weight(Kind):
 
 
 class LabelWeight(Weight):
-    """A weight for each row, or for each of so many labels of it."""
+    """A weight for each row, or a matrix with a weight for each row and label."""
 
     def __init__(self, width: int) -> None:
         self.width = width
@@ -303,7 +317,7 @@ class LabelWeight(Weight):
             whole = batch.parent.column(name, self)
             return Column(whole.values[batch.index], whole.source)
         listed = is_listed(batch.raw(name))
-        values = one_column(batch.array(name, 2)) if listed else batch.array(name)
+        values = squeeze_column(batch.array(name, 2)) if listed else batch.array(name)
         if values.ndim == 2 and values.shape[1] != self.width and len(values):
             raise InvalidInputError(
                 f"{name}: expected a weight for each row, or for each of its {self.width} labels; got rows of "
@@ -316,16 +330,16 @@ class LabelWeight(Weight):
         wrong = super().bad(column)
         return wrong if wrong.ndim == 1 else np.asarray(wrong.any(axis=1))
 
-    def found(self, batch: Batch, name: str, row: int) -> str:
+    def describe_row(self, batch: Batch, name: str, row: int) -> str:
         values = batch.column(name, self).values
         if values.ndim == 1:
-            return super().found(batch, name, row)
+            return super().describe_row(batch, name, row)
         at = int(np.flatnonzero(super().bad(Column(values[row], "")))[0])
-        return f"{values[row, at]!s} in row {batch.origin(row):,}, column {at}"
+        return f"{values[row, at]!s} in row {batch.original_row(row):,}, column {at}"
 
 
 class Matrix(Kind):
-    """Rows of `width` values, each of one kind; `hint` says what a column of another shape may be meant to be."""
+    """A matrix whose rows have `width` values of one kind; the error for a column of another shape adds `hint`."""
 
     ndim = 2
 
@@ -351,9 +365,9 @@ class Matrix(Kind):
     def bad(self, column: Column) -> Mask:
         return np.asarray(self._cells(column).any(axis=1))
 
-    def found(self, batch: Batch, name: str, row: int) -> str:
+    def describe_row(self, batch: Batch, name: str, row: int) -> str:
         at = int(np.flatnonzero(self._cells(batch.column(name, self))[row])[0])
-        return f"{batch.array(name, 2)[row, at]!s} in row {batch.origin(row):,}, column {at}"
+        return f"{batch.array(name, 2)[row, at]!s} in row {batch.original_row(row):,}, column {at}"
 
     def remedy(self, batch: Batch, name: str, bad: Mask, role: str, others: Sequence[Array]) -> remedies.Remedy:
         if type(self.kind) is not Score or self.kind.scale != "probability":
@@ -375,22 +389,22 @@ SCORES = {scale: Score(scale) for scale in ("probability", "real", "logit")}
 
 @dataclass(frozen=True)
 class Need:
-    """A column that a state reads.
+    """A column that a state reads, as the state declares it.
 
     Parameters
     ----------
     role : str
-        Its name where a task does not bind it to another.
+        The role of the column, which is also its name unless a task binds the role to another column.
     kind : Kind
-        What it may hold.
+        The kind of the column.
     optional : bool
-        Whether it may be absent.
+        Whether the column may be absent.
     once : bool
-        Whether all rows of a block (see `State.together`) have one value, which `absorb` is given once.
+        Whether all rows of a block (see `State.block_column`) have the same value; then `absorb` gets one value a block.
     either : bool
-        Of optional ones: whether at least one of those that say so must be there.
+        For optional columns: at least one of the columns with `either` must be present.
     derived : bool
-        Of an optional one: whether the statistic makes it where it is absent.
+        For an optional column: whether the statistic computes it if it is absent.
     """
 
     role: str
@@ -402,47 +416,47 @@ class Need:
 
 
 def label(role: str = "y_true") -> Need:
-    """Declare the need for a 0/1 column."""
+    """Declare that a state reads a 0/1 column."""
     return Need(role, LABEL)
 
 
 def target(role: str = "y_true") -> Need:
-    """Declare the need for a column of soft labels: numbers in [0, 1]."""
+    """Declare that a state reads a column of soft labels: numbers in [0, 1]."""
     return Need(role, TARGET)
 
 
 def score(role: str = "y_score", scale: str = "probability") -> Need:
-    """Declare the need for a column of scores."""
+    """Declare that a state reads a column of scores."""
     return Need(role, SCORES[scale])
 
 
 def grade(role: str = "y_true") -> Need:
-    """Declare the need for a column of grades: numbers that are not negative, 0 for what is not relevant."""
+    """Declare that a state reads a column of relevance grades: non-negative numbers, 0 for an irrelevant document."""
     return Need(role, GRADE)
 
 
 def matrix(need: Need, width: int, hint: str = "") -> Need:
-    """Declare the need for rows of `width` values, each as `need` has them; `hint` is for columns of another shape."""
+    """Declare that a state reads a matrix: rows of `width` values of the kind of `need`. Shape errors add `hint`."""
     return Need(need.role, Matrix(need.kind, width, hint), need.optional)
 
 
 def weight(role: str = "sample_weight") -> Need:
-    """Declare that a column of weights is welcome."""
+    """Declare that a state reads a column of weights if there is one."""
     return Need(role, WEIGHT, optional=True)
 
 
 def label_weight(width: int, role: str = "sample_weight") -> Need:
-    """Declare that a column of weights is welcome, or a matrix of one for each label."""
+    """Declare that a state reads a column of weights, or a matrix with a weight for each label, if there is one."""
     return Need(role, LabelWeight(width), optional=True)
 
 
 def flag(role: str) -> Need:
-    """Declare the need for a 0/1 column of hard predictions."""
+    """Declare that a state reads a 0/1 column of hard predictions."""
     return Need(role, FLAG)
 
 
-def _numeric(values: Array, name: str, expected: str, instead: str = "") -> None:
-    """Raise unless an array is of numbers; `instead` is what may be done with strings but make numbers of them."""
+def _check_numeric(values: Array, name: str, expected: str, instead: str = "") -> None:
+    """Raise InvalidInputError unless an array contains numbers; `instead` is a second remedy, for strings."""
     kind, dtype = values.dtype.kind, dtype_name(values.dtype)
     if kind in "biu" or dtype in ("float16", "float32", "float64"):
         return

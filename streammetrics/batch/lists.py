@@ -1,4 +1,4 @@
-"""Queries given whole: a row of a matrix each, with padding, or a list of what was returned beside what is relevant."""
+"""Batches with one row for each query: matrices with padding, columns of lists, and lists of ranked documents."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ from .convert import as_array, is_listed
 from .ids import IdColumn, Ids
 from .kinds import kind_word
 
-__all__ = ["ListedRows", "listed", "ranked_lists"]
+__all__ = ["ListedRows", "ranked_lists", "split_into_documents"]
 
 Ints = NDArray[np.int64]
 
-_QUERIES = itertools.count()  # no two lists of a process go by one number: `ranked_lists` of one batch and the next
+# The ids of queries without a name. They are unique in the process, so no query continues a query of an earlier batch.
+_QUERIES = itertools.count()
 
 
 class ListedRows(Batch):
-    """The documents of a batch that has a row for each query, one after the other; or those of one with a mask.
+    """A view, with one row for each document, of a batch with one row for each query or with a mask for padding.
 
-    Where a mask is 0 there is no document. A query without any keeps one that was not returned and is worth nothing, and
-    for which `mask` is 0: so it counts, as a query in which nothing was found.
+    A 0 in the mask marks padding, which is removed. A query without any document keeps one row with `mask` 0. This row
+    counts as not retrieved and not relevant, so the query is counted as one without results.
 
     Parameters
     ----------
     parent : Batch
-        What was given: matrices and columns of lists for what documents have, columns for what queries have.
+        The batch of the user: matrices or columns of lists for documents, and columns for queries.
     lengths : int64 array, optional
-        How many documents each row has; None if rows are documents.
+        The number of documents of each row; None if each row is a document.
     query : str or tuple
-        The column of queries, which the rows are if it is not there.
+        The column of the keys of queries. If the batch has no such column, each row is a query.
     blank : tuple of str
-        Columns whose values do not matter where `mask` is 0.
+        Columns whose values are ignored where `mask` is 0.
     """
 
     def __init__(self, parent: Batch, lengths: Ints | None, query: Any, blank: tuple[Any, ...]) -> None:
@@ -50,56 +51,65 @@ class ListedRows(Batch):
             sizes = lengths
         super().__init__({}, parent, np.zeros(0, np.int64))
         owner = np.repeat(np.arange(len(sizes)), sizes)
-        self._there: Mask | None = None
-        if "mask" not in parent and sizes.all():  # every cell is a document
+        self._is_document: Mask | None = None
+        # Without padding and empty lists, rows need no rearrangement.
+        if "mask" not in parent and sizes.all():
             self._index = owner
             return
-        kept = self._marks() if "mask" in parent else np.ones(len(owner), bool)
+        kept = self._read_mask() if "mask" in parent else np.ones(len(owner), bool)
+        # Each query without documents gets one entry of -1, in the order of the queries.
         bare = np.bincount(owner[kept], minlength=len(sizes)) == 0
         cells = np.concatenate([np.flatnonzero(kept), np.full(int(bare.sum()), -1)])
         owner = np.concatenate([owner[kept], np.flatnonzero(bare)])
         order = np.argsort(owner, kind="stable")
         self._cells = cells[order]
-        self._there = there = self._cells >= 0
-        first = np.cumsum(sizes) - sizes  # in the long form a query is where its rows are
-        self._index = owner[order] if lengths is not None else np.where(there, self._cells, first[owner[order]])
+        self._is_document = self._cells >= 0
+        # If rows are documents, the index is the row of the document; for an empty query it is the query's first row.
+        first = np.cumsum(sizes) - sizes
+        self._index = (
+            owner[order] if lengths is not None else np.where(self._is_document, self._cells, first[owner[order]])
+        )
 
-    def _marks(self) -> Mask:
-        """Which documents the mask keeps."""
+    def _read_mask(self) -> Mask:
+        """Return a mask of the documents that are not padding."""
         marks = self._flat("mask")
         if marks.dtype.kind not in "biuf":
             raise InvalidInputError(f"mask: expected 0 or 1, got an array of {marks.dtype}", column="mask")
         return np.asarray(marks != 0)
 
     @property
-    def numbered(self) -> bool:
-        """Whether queries have no names: then they are the rows."""
+    def rows_are_queries(self) -> bool:
+        """Whether each row is a query, because there is no column of queries."""
         names = self._query if isinstance(self._query, tuple) else (self._query,)
         return not all(self._parent is not None and name in self._parent for name in names)
 
     def __contains__(self, name: str) -> bool:
-        return (name == "mask" and self._there is not None) or super().__contains__(name)
+        return (name == "mask" and self._is_document is not None) or super().__contains__(name)
 
     def array(self, name: Any, ndim: int = 1) -> Array:
         if (name, ndim) not in self._arrays:
-            if name == "mask" and self._there is not None:
-                given = self._taken(name) if self._parent is not None and name in self._parent else np.ones(1, bool)
-                values = np.where(self._there, given, given.dtype.type(0))
+            if name == "mask" and self._is_document is not None:
+                mask = (
+                    self._take_documents(name)
+                    if self._parent is not None and name in self._parent
+                    else np.ones(1, bool)
+                )
+                values = np.where(self._is_document, mask, mask.dtype.type(0))
             else:
-                values = self._taken(name)
-                if name in self._blank and self._there is not None and not self._there.all():
-                    values = np.where(self._there, values, values.dtype.type(0))
+                values = self._take_documents(name)
+                if name in self._blank and self._is_document is not None and not self._is_document.all():
+                    values = np.where(self._is_document, values, values.dtype.type(0))
             self._arrays[name, ndim] = values
         return self._arrays[name, ndim]
 
-    def _taken(self, name: str) -> Array:
+    def _take_documents(self, name: str) -> Array:
         if not self._is_listed(name):
             if self._lengths is not None and name in self._blank:
                 raise InvalidInputError(f"{name}: expected a list in each row, as in {self._blank[0]}", column=name)
             assert self._parent is not None
             return self._parent.array(name)[self.index]
         flat = self._flat(name)
-        if self._there is None:
+        if self._is_document is None:
             return flat
         return flat[np.maximum(self._cells, 0)] if len(flat) else np.zeros(len(self._cells))
 
@@ -109,29 +119,29 @@ class ListedRows(Batch):
 
         def read() -> Column:
             assert self._parent is not None
-            if name == self._query and self.numbered:
+            if name == self._query and self.rows_are_queries:
                 return IdColumn(self.index, "integer")
             if isinstance(name, str) and self._is_listed(name):
-                return kind._one(self._taken(name), name)
+                return kind._read_one(self._take_documents(name), name)
             whole = self._parent.column(name, kind)
             assert isinstance(whole, IdColumn)
             return whole.take(self.index)
 
-        made: Column = self.make((name, kind), read)
-        return made
+        column: Column = self.memoize((name, kind), read)
+        return column
 
     def _is_listed(self, name: str) -> bool:
         assert self._parent is not None
         return self._lengths is not None and is_listed(self._parent.raw(name))
 
     def _flat(self, name: str) -> Array:
-        """Return a column by documents, those that the mask leaves out among them."""
+        """Return a column with one value for each document, including padding."""
         assert self._parent is not None
         if not self._is_listed(name):
             whole = self._parent.array(name)
             return whole if self._lengths is None else np.repeat(whole, self._lengths)
-        flat, lengths = flattened(self._parent.raw(name), name)
-        self._parent.same_length(len(lengths), name)
+        flat, lengths = flatten_lists(self._parent.raw(name), name)
+        self._parent.check_length(len(lengths), name)
         assert self._lengths is not None
         if (lengths != self._lengths).any():
             row = int((lengths != self._lengths).argmax())
@@ -143,8 +153,8 @@ class ListedRows(Batch):
         return flat
 
 
-def listed(batch: Batch, bound: Callable[[str], Any]) -> Batch:
-    """Return a batch by documents, whether it is by queries, has a mask, or is by documents already."""
+def split_into_documents(batch: Batch, bound: Callable[[str], Any]) -> Batch:
+    """Return a batch with one row per query, or with a mask, as a batch with one row per document; others unchanged."""
     roles, query = ("y_true", "popularity", "y_score"), bound("query")
     y_true = next((n for n in map(bound, roles[:2]) if isinstance(n, str) and n in batch), None)
     by_query = y_true is not None and is_listed(batch.raw(y_true))
@@ -153,17 +163,17 @@ def listed(batch: Batch, bound: Callable[[str], Any]) -> Batch:
     blank = tuple(dict.fromkeys((y_true or bound("y_true"), *map(bound, (*roles, "position")))))
 
     def make() -> Batch:
-        lengths = flattened(batch.raw(y_true), y_true)[1] if y_true is not None and by_query else None
+        lengths = flatten_lists(batch.raw(y_true), y_true)[1] if y_true is not None and by_query else None
         if lengths is not None and y_true is not None:
-            batch.same_length(len(lengths), y_true)
+            batch.check_length(len(lengths), y_true)
         return ListedRows(batch, lengths, query, blank)
 
-    made: Batch = batch.make(("listed", query, blank), make)
-    return made
+    documents: Batch = batch.memoize(("split_into_documents", query, blank), make)
+    return documents
 
 
-def flattened(raw: Any, name: str) -> tuple[Array, Ints]:
-    """Return all values one after the other, and how many each row has."""
+def flatten_lists(raw: Any, name: str) -> tuple[Array, Ints]:
+    """Return all values of a column of lists in one array, and the length of each list."""
     if getattr(raw, "ndim", 1) == 2:
         matrix = as_array(raw, name, 2)
         return np.ascontiguousarray(matrix).reshape(-1), np.full(len(matrix), matrix.shape[1])
@@ -181,21 +191,26 @@ def ranked_lists(
     *,
     sample_weight: Any = None,
 ) -> dict[str, Array]:
-    """Return ranked lists and what is relevant as columns, a row a document, for the `update` of any ranking metric.
+    """Convert ranked lists and sets of relevant documents to columns, for `update` of any ranking metric.
 
     Parameters
     ----------
     ranked : iterable of sequences
         For each query or user, the documents returned, the best first.
     relevant : iterable of sets, or of mappings from document to grade
-        For each, what is relevant, returned or not.
+        For each query or user, the relevant documents, returned or not.
     sample_weight : array-like of shape (n_queries,), optional
-        The weight of each.
+        The weight of each query or user.
+
+    Returns
+    -------
+    dict of str to array
+        Columns with one row for each document: `query`, `y_true`, `y_score`, `retrieved`, and `sample_weight` if given.
 
     Raises
     ------
     InvalidInputError
-        There are not as many lists as sets, a list has a document twice, or some documents are numbers and others
+        The numbers of lists and sets differ, a list has a document twice, or some documents are numbers and others are
         texts.
 
     Examples
@@ -215,14 +230,15 @@ def ranked_lists(
     lengths, returned = np.zeros((2, len(lists)), np.int64)
     for i, (documents, truth) in enumerate(zip(lists, truths, strict=True)):
         known = dict(truth) if isinstance(truth, Mapping) else dict.fromkeys(truth, 1)
-        met = dict.fromkeys(documents)
-        if len(met) < len(documents):
+        distinct = dict.fromkeys(documents)
+        if len(distinct) < len(documents):
             raise InvalidInputError(f"ranked: list {i:,} has a document twice", column="ranked", row=i)
-        missed = [grade for document, grade in known.items() if document not in met]
-        missed = missed or ([] if met else [0])  # a query of which nothing is known, and nothing returned, is one too
-        grades += [known.get(document, 0) for document in met]
+        missed = [grade for document, grade in known.items() if document not in distinct]
+        # A query that has neither returned nor relevant documents is counted, too, so it needs one row.
+        missed = missed or ([] if distinct else [0])
+        grades += [known.get(document, 0) for document in distinct]
         grades += missed
-        returned[i], lengths[i] = len(met), len(met) + len(missed)
+        returned[i], lengths[i] = len(distinct), len(distinct) + len(missed)
     place = np.arange(len(grades)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     numbers = np.array([next(_QUERIES) for _ in lists], np.int64)
     columns: dict[str, Array] = {
@@ -242,12 +258,12 @@ def ranked_lists(
 
 
 def _check_kinds(sides: Mapping[str, Sequence[Iterable[Any]]]) -> None:
-    """Raise where documents are numbers here and texts there: those would never be found."""
+    """Raise InvalidInputError if some documents are numbers and others texts, because these never match."""
     first: dict[str, tuple[str, int, Any]] = {}
     for side, rows in sides.items():
         for i, row in enumerate(rows):
             for kind, document in {type(d): d for d in row}.items():
                 first.setdefault(kind_word(kind), (side, i, document))
     if len(first) > 1:
-        said = ", ".join(f"{document!r} in list {i:,} of {side}" for side, i, document in first.values())
-        raise InvalidInputError(f"documents are {' and '.join(first)} ({said}): call them alike", column="relevant")
+        examples = ", ".join(f"{document!r} in list {i:,} of {side}" for side, i, document in first.values())
+        raise InvalidInputError(f"documents are {' and '.join(first)} ({examples}): use one type", column="relevant")

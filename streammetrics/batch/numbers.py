@@ -1,4 +1,4 @@
-"""Numbers in: targets, predictions, values, of a size whose products can be summed without rounding."""
+"""Kinds of columns of numbers, such as targets and predictions, limited in size so that products can be summed exactly."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..numerics.kernel_registry import kernel
+from ..numerics.kernel_registry import find_kernel
 from .columns import Column, Mask
 from .kinds import Need, Score
 
@@ -17,16 +17,16 @@ OCTAVES = 400
 
 
 class Number(Score):
-    """0, or a finite number from 2**-octaves to 2**octaves in size; at least `low`, or above it.
+    """0, or a number with an absolute value from 2**-octaves to 2**octaves, and not below a limit.
 
     Parameters
     ----------
     low : float
-        The limit below.
+        The lower limit.
     above : bool
-        Whether the limit itself is refused.
+        Whether numbers must be greater than the limit.
     octaves : int
-        How large or small a number may be.
+        The limits of absolute values, as an exponent of 2.
     """
 
     def __init__(self, low: float = -math.inf, above: bool = False, octaves: int = OCTAVES) -> None:
@@ -40,7 +40,8 @@ class Number(Score):
             f"a number {limit + ', ' if low > -math.inf else ''}{'0 or ' if zero else ''}{size}"
         )
         self._key: tuple[Any, ...] = Number, low, above, octaves
-        self._hash = hash(self._key)  # looked up several times a batch
+        # The hash is computed once, because kinds are keys of the cache of each batch.
+        self._hash = hash(self._key)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Number) and self._key == other._key
@@ -50,7 +51,7 @@ class Number(Score):
 
     def ok(self, column: Column) -> bool:
         values = column.values.reshape(-1)
-        return not kernel("checks:numbers")(values, self.smallest, self.largest, self.low, self.above)
+        return not find_kernel("checks:find_bad_number")(values, self.smallest, self.largest, self.low, self.above)
 
     def bad(self, column: Column) -> Mask:
         v = column.values.astype(np.float64)
@@ -60,7 +61,7 @@ class Number(Score):
 
 
 class Exponent(Number):
-    """A finite number of at most 256 in size, however small: the square of its exponential is a float."""
+    """A number with an absolute value of at most 256, so that the square of its exponential fits float64."""
 
     def __init__(self) -> None:
         super().__init__(octaves=8)
@@ -71,16 +72,16 @@ class Exponent(Number):
 
 
 def number(role: str = "y_true", *, low: float = -math.inf, above: float | None = None, octaves: int = OCTAVES) -> Need:
-    """Declare the need for a column of numbers: a target, a prediction, a value.
+    """Declare that a state reads a column of numbers, such as targets, predictions or values.
 
     Parameters
     ----------
     role : str
         The role of the column.
     low, above : float, optional
-        Inclusive or exclusive limit below.
+        The lower limit, inclusive or exclusive.
     octaves : int
-        Numbers other than 0 lie between 2**-octaves and 2**octaves in size.
+        Numbers other than 0 have absolute values from 2**-octaves to 2**octaves.
     """
     return Need(
         role,

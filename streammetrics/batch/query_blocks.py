@@ -1,4 +1,4 @@
-"""Rows that belong together: the queries of a batch, each in one piece."""
+"""Blocks of rows, such as the queries of a batch. The rows of a block must be adjacent and in one batch."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from .column_binding import Binding
 from .columns import Batch, Column
 from .ids import IdColumn
 from .kinds import Need
-from .lists import ListedRows, listed
-from .prepared_batch import Rows, Times, prepare
+from .lists import ListedRows, split_into_documents
+from .prepared_batch import PreparedRows, Times, prepare
 
-__all__ = ["changed", "check_slices", "whole_blocks"]
+__all__ = ["check_slices", "prepare_blocks"]
 
 Ints = NDArray[np.int64]
 
 
-def whole_blocks(
+def prepare_blocks(
     batch: Batch,
     state: State,
     binding: Binding,
@@ -31,40 +31,43 @@ def whole_blocks(
     on_invalid: str,
     recent: Ints | None,
     times: Times = (),
-) -> Rows:
-    """Return the rows of a batch whose state wants blocks in one piece, with one row a block of what all its rows share.
+) -> PreparedRows:
+    """Prepare the rows of a batch for a state of blocks; columns that are constant in each block get one row per block.
+
+    `recent` are the ids of the blocks of the last batch; other parameters are as for `prepare`.
 
     Raises
     ------
     InvalidInputError
-        A block returns after another began, or after the last batch; or rows contradict one another.
+        The rows of a block are not adjacent, a block continues one of the last batch, or rows of one block have different
+        values in a column that must be constant.
     """
-    documents = listed(batch, binding.column)
+    documents = split_into_documents(batch, binding.column)
     rows = prepare(documents, binding, needs, on_invalid, times=times)
-    role = state.together or ""
+    role = state.block_column or ""
     keys = rows.columns[role]
     assert isinstance(keys, IdColumn)
     starts = keys.starts
     ids = keys.values[starts].reshape(len(starts), keys.values.size // max(len(keys.values), 1))
 
     def refuse(of: str, row: int, why: str) -> None:
-        name, at = binding.column(of), documents.origin(rows.row(row))
+        name, at = binding.column(of), documents.original_row(rows.row(row))
         raise InvalidInputError(
-            f"{name}: row {at:,}: {why}; rows of one {role} stand side by side, in one batch, and agree",
+            f"{name}: row {at:,}: {why}; rows of one {role} must be adjacent, in one batch, and agree",
             column=str(name),
             row=at,
         )
 
-    if (block := returned(ids, recent)) is not None:
-        refuse(role, int(starts[block]), f"a {role} that was met before, in this batch or the last, returns")
+    if (block := find_returning_block(ids, recent)) is not None:
+        refuse(role, int(starts[block]), f"this {role} already occurred, in this batch or the last one")
     once = {n.role: rows.columns[n.role] for n in needs if n.once and n.role in rows.columns}
     for name, column in once.items():
-        if row := changed(column.values, starts):
-            refuse(name, row, f"it differs from the row before, of the same {role}")
-    if found := state.contradiction(rows.columns):
-        refuse(*found)
+        if row := find_change(column.values, starts):
+            refuse(name, row, f"it differs from the previous row of the same {role}")
+    if contradiction := state.find_contradiction(rows.columns):
+        refuse(*contradiction)
     columns: dict[str, Column] = rows.columns | {n: replace(c, values=c.values[starts]) for n, c in once.items()}
-    numbered = isinstance(documents, ListedRows) and documents.numbered
+    numbered = isinstance(documents, ListedRows) and documents.rows_are_queries
     rows = replace(rows, columns=columns, ids=None if numbered else ids)
     if documents is batch:
         return rows
@@ -72,39 +75,40 @@ def whole_blocks(
     return replace(
         rows,
         index=of_batch if rows.index is None else of_batch[rows.index],
-        left_out=[(reason, of_batch[gone]) for reason, gone in rows.left_out],
+        left_out=[(reason, of_batch[dropped]) for reason, dropped in rows.left_out],
     )
 
 
-def returned(ids: Ints, recent: Ints | None) -> int | None:
-    """Return the first block whose id another block before it has, in this batch or among the recent ones."""
+def find_returning_block(ids: Ints, recent: Ints | None) -> int | None:
+    """Return the first block whose ID occurs earlier, in this batch or among the recent blocks; None if there is none."""
     known = recent if recent is not None and recent.shape[1] == ids.shape[1] else ids[:0]
-    both = np.concatenate([known, ids])
-    if not len(ids) or (both[1:, 0] > both[:-1, 0]).all():
+    all_ids = np.concatenate([known, ids])
+    # Ascending ids, which are common, cannot repeat.
+    if not len(ids) or (all_ids[1:, 0] > all_ids[:-1, 0]).all():
         return None
-    order = np.lexsort(both.T[::-1])
-    again = (both[order[1:]] == both[order[:-1]]).all(axis=1)
-    return int(order[1:][again].min()) - len(known) if again.any() else None
+    order = np.lexsort(all_ids.T[::-1])
+    repeats = (all_ids[order[1:]] == all_ids[order[:-1]]).all(axis=1)
+    return int(order[1:][repeats].min()) - len(known) if repeats.any() else None
 
 
-def check_slices(rows: Rows, role: str, at: Ints) -> None:
-    """Check that no slice cuts a block: `at` is the slice of each row.
+def check_slices(rows: PreparedRows, role: str, at: Ints) -> None:
+    """Check that all rows of a block are in one slice; `at` is the slice of each row.
 
     Raises
     ------
     InvalidInputError
-        Rows of a block are in two slices.
+        The rows of a block are in different slices.
     """
-    if row := changed(at, rows.columns[role].starts) if rows.n else 0:  # type: ignore[attr-defined]
+    if row := find_change(at, rows.columns[role].starts) if rows.n else 0:  # type: ignore[attr-defined]
         raise InvalidInputError(
-            f"row {rows.row(row):,} is in another slice than the row before, of the same {role}; slices take "
-            f"a {role} whole: slice by what all its rows have in common",
+            f"row {rows.row(row):,} is in another slice than the previous row of the same {role}; slice by a column "
+            f"that has one value for all rows of a {role}",
             row=rows.row(row),
         )
 
 
-def changed(values: NDArray[Any], starts: Ints) -> int:
-    """Return the first row that differs from the row before it in the same block; 0 if there is none."""
+def find_change(values: NDArray[Any], starts: Ints) -> int:
+    """Return the first row that differs from the previous row of the same block; 0 if there is none."""
     differs = values[1:] != values[:-1]
     differs[starts[1:] - 1] = False
     return int(differs.argmax()) + 1 if differs.any() else 0

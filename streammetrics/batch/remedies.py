@@ -1,4 +1,4 @@
-"""Remedies: what most likely helps where a column holds bad values, judged by the whole column."""
+"""Remedies: the most likely way to fix a column with bad values, judged by all values of the column."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .convert import missing
+from .convert import find_missing
 
 __all__ = ["DROP", "Remedy", "for_classes", "for_decisions", "for_labels", "for_scores"]
 
@@ -19,26 +19,28 @@ FIX = "fix the column"
 SWAPPED = "labels and scores seem to be swapped: the order is update(y_true, y_score)"
 UNKNOWN = "add the class to labels=, or give ignore_class= to leave its rows out"
 CORRECT = "correct these rows"
-FEW = 100  # rows of which one is bad: a slip, not another kind of column
-MANY = 1000  # distinct integers: more are counts or amounts, not classes
+# If fewer than one row in this many is bad, single rows are wrong, not the whole column.
+FEW = 100
+# Integers above this are counts or amounts, not classes.
+MANY = 1000
 
 
 class Remedy(NamedTuple):
-    """What to do about bad values.
+    """A remedy for bad values.
 
     Parameters
     ----------
     text : str
-        The likeliest remedy.
+        The most likely remedy.
     single : bool
-        Whether single rows may be at fault, so that to drop them is a remedy, too.
+        Whether single rows may be wrong, so that dropping them is a remedy, too.
     """
 
     text: str = FIX
     single: bool = True
 
-    def said(self, bad: int, rows: int) -> str:
-        """Return the text, and the offer to drop the rows unless most are bad, or the column means another thing."""
+    def format(self, bad: int, rows: int) -> str:
+        """Return the remedy as text. If at most half of the rows are bad and may be mistakes, offer to drop them."""
         if not self.single or (rows > 1 and 2 * bad > rows):
             return self.text
         return DROP if self.text == DROP else f"{self.text}, or {DROP}"
@@ -54,7 +56,7 @@ def for_labels(values: Array, bad: Array, others: Sequence[Array]) -> Remedy:
     bad : ndarray
         Its bad values.
     others : sequence of ndarray
-        The scores or predictions beside it.
+        The other columns of scores or predictions.
     """
     if values.dtype.kind not in "biuf":
         return Remedy()
@@ -81,39 +83,41 @@ def for_labels(values: Array, bad: Array, others: Sequence[Array]) -> Remedy:
         return Remedy(f"for two other labels, give labels=({negative}, {positive}) to the task", single=False)
     if len(distinct) == 1:
         return Remedy("for other labels, give labels=(negative, positive) to the task", single=False)
-    if distinct[0] < 0:  # such as -1 where nobody knows
+    # For example -1 for an unknown label.
+    if distinct[0] < 0:
         return Remedy("give where= to the task, a 0/1 column that selects the rows with a label")
     several = f"for classes, give num_classes={int(distinct[-1]) + 1}"
     return Remedy(f"{several}; for numbers, use regression metrics, such as MAE", single=False)
 
 
-def for_classes(values: Array, bad: Array, width: int, named: bool, others: Sequence[Array]) -> Remedy:
-    """Return the remedy for classes that are none of those there are.
+def for_classes(values: Array, bad: Array, width: int, has_names: bool, others: Sequence[Array]) -> Remedy:
+    """Return the remedy for unknown classes.
 
     Parameters
     ----------
     values, bad, others
         As for `for_labels`.
     width : int
-        How many classes there are.
-    named : bool
-        Whether `labels=` says which.
+        The number of classes.
+    has_names : bool
+        Whether the user has named the classes with `labels=`.
     """
     if values.dtype.kind not in "biuf":
-        return Remedy(DROP) if missing(bad, len(bad)).all() else Remedy(UNKNOWN, single=False)
+        return Remedy(DROP) if find_missing(bad, len(bad)).all() else Remedy(UNKNOWN, single=False)
     numbers, wrong = _without_nan(values), _without_nan(bad)
     if not len(wrong):
         return Remedy(DROP)
     if not np.isfinite(wrong).all() or (wrong != np.floor(wrong)).any():
         swapped = any(other.ndim == 1 and other.dtype.kind in "iu" for other in others)
         return Remedy(SWAPPED, single=False) if swapped else Remedy()
-    low, high, seen = int(numbers.min()), int(numbers.max()), np.unique(wrong)
-    if named:
+    low, high, distinct = int(numbers.min()), int(numbers.max()), np.unique(wrong)
+    if has_names:
         return Remedy(UNKNOWN, single=False)
     if low == 1 and high == width:
         return Remedy(f"for classes from 1 to {width:,}, give labels=tuple(range(1, {width + 1}))", single=False)
-    if len(seen) == 1 and (low < 0 or high in (255, 999)):  # as data sets mark rows without a class
-        return Remedy(f"give ignore_class={int(seen[0])} to leave the rows of that class out", single=False)
+    # Data sets mark rows without a class like this.
+    if len(distinct) == 1 and (low < 0 or high in (255, 999)):
+        return Remedy(f"give ignore_class={int(distinct[0])} to leave the rows of that class out", single=False)
     if FEW * len(wrong) < len(numbers) or high >= MANY:
         return Remedy(CORRECT)
     if low < 0:
@@ -130,7 +134,7 @@ def for_decisions(bad: Array) -> Remedy:
 
 
 def for_scores(bad: Array) -> Remedy:
-    """Return the remedy for scores outside [0, 1], or that are no numbers."""
+    """Return the remedy for scores that are outside [0, 1] or not numbers."""
     wrong = _without_nan(bad.reshape(-1))
     if not len(wrong) or not np.isfinite(wrong).all():
         return Remedy()
@@ -144,7 +148,7 @@ def _without_nan(values: Array) -> Array:
 
 
 def _are_labels(values: Array) -> bool:
-    """Return whether a column of scores holds nothing but 0 and 1, and both."""
+    """Return whether a column of scores contains both 0 and 1, and no other value."""
     if values.ndim != 1 or values.dtype.kind not in "biuf":
         return False
     return bool(((values == 0) | (values == 1)).all() and (values == 0).any() and (values == 1).any())

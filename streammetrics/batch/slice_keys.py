@@ -1,4 +1,4 @@
-"""Keys of slices of every kind: besides integers and text booleans, dates, timestamps and decimals."""
+"""Conversion of columns of keys of any kind: integers, texts, booleans, dates, timestamps and decimals."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
-from ..numerics.keys import RANGES
-from ..numerics.keys import raw as held
-from .convert import arrow_values, first_of, missing, one_column, text_of
-from .keys import key_column, or_none, read_column, wrong_kind
+from ..numerics.slice_keys import RANGES
+from ..numerics.slice_keys import to_stored_key as parse_key
+from .convert import arrow_values, find_first_value, find_missing, format_value, squeeze_column
+from .keys import key_column, kind_error, normalize_all_null, read_column
 
 __all__ = ["read_slice_keys"]
 
 Array = NDArray[Any]
-Read = tuple[str, Any]
+KindAndContent = tuple[str, Any]
 
 UNITS: dict[str, tuple[str, int | Fraction]] = {
     "Y": ("M", 12), "M": ("M", 1), "W": ("D", 7), "D": ("D", 1), "h": ("us", 3_600_000_000), "m": ("us", 60_000_000),
     "s": ("us", 1_000_000), "ms": ("us", 1000), "us": ("us", 1), "ns": ("us", Fraction(1, 1000)),
     "ps": ("us", Fraction(1, 10**6)), "fs": ("us", Fraction(1, 10**9)), "as": ("us", Fraction(1, 10**12)),
 }  # fmt: skip
-"""Numpy's units in months, days or microseconds. Reckoned here: numpy takes ten times as long, and says no overflow."""
+"""The units of numpy in months, days or microseconds. Conversion by numpy is ten times slower, and ignores overflow."""
 
 ENDS = {"M": (-1969 * 12, 8030 * 12 - 1), "D": RANGES["date"], "us": RANGES["timestamp"]}
-"""The years 1 to 9999 in each."""
+"""The first and last month, day and microsecond of the years 1 to 9999, counted from 1970."""
 
 DAY = 86_400_000
-"""Milliseconds."""
+"""Milliseconds of a day."""
 
 OBJECTS: tuple[tuple[str, type | tuple[type, ...]], ...] = (
     ("bool", (bool, np.bool_)),
@@ -42,36 +42,36 @@ OBJECTS: tuple[tuple[str, type | tuple[type, ...]], ...] = (
 )
 
 
-def read_slice_keys(raw: Any, name: str, *, exact: bool = True) -> Read:
-    """Return the kind of keys, and integers or (texts, index), with a mask of missing rows; "" and n if all are null.
+def read_slice_keys(raw: Any, name: str, *, exact: bool = True) -> KindAndContent:
+    """Return the kind and the content of a column of keys, like `read_keys`, for all kinds of keys.
 
-    Dates are days, timestamps microseconds since 1970, in UTC unless they say otherwise; decimals are text. A finer
-    timestamp is refused, unless it need not be `exact`: then it counts as the microsecond that it lies in, and dates,
-    timestamps and integers that no key could be are returned as others that are beyond its range.
+    Dates are days since 1970, timestamps are microseconds since 1970, in UTC unless they have a time zone, and decimals
+    are texts. With `exact`, finer timestamps and values outside the range of keys raise InvalidInputError. Otherwise
+    timestamps are rounded down to microseconds, and values outside the range become others that are also outside.
     """
     raw = key_column(raw, name)
-    found = (_from_numpy if isinstance(raw, (list, tuple, np.ndarray)) else _from_arrow)(raw, name, exact)
-    return read_column(raw, name, exact) if found is None else or_none(found)
+    keys = (_from_numpy if isinstance(raw, (list, tuple, np.ndarray)) else _from_arrow)(raw, name, exact)
+    return read_column(raw, name, exact) if keys is None else normalize_all_null(keys)
 
 
-def _from_arrow(raw: Any, name: str, exact: bool) -> Read | None:
+def _from_arrow(raw: Any, name: str, exact: bool) -> KindAndContent | None:
     import pyarrow as pa
 
     kind = raw.type
     if pa.types.is_dictionary(kind) and not _is_plain(kind.value_type):
         raw, kind = raw.cast(kind.value_type), kind.value_type
     if pa.types.is_boolean(kind):
-        return _integers("bool", raw, pa.uint8())
+        return _convert_integers("bool", raw, pa.uint8())
     if pa.types.is_date32(kind):
-        (values, missing) = _integers("date", raw, pa.int32())[1]
-        return _times(values.view("M8[D]"), missing, name, exact)
+        (values, missing) = _convert_integers("date", raw, pa.int32())[1]
+        return _convert_times(values.view("M8[D]"), missing, name, exact)
     if pa.types.is_date64(kind):
-        (values, missing) = _integers("date", raw, pa.int64())[1]
-        _refuse_any(values % DAY != 0, "dates are whole days", values.view("M8[ms]"), name)
-        return _times((values // DAY).view("M8[D]"), missing, name, exact)
+        (values, missing) = _convert_integers("date", raw, pa.int64())[1]
+        _check_none(values % DAY != 0, "dates are whole days", values.view("M8[ms]"), name)
+        return _convert_times((values // DAY).view("M8[D]"), missing, name, exact)
     if pa.types.is_timestamp(kind):
-        (values, missing) = _integers("timestamp", raw, pa.int64())[1]
-        return _times(values.view(f"M8[{kind.unit}]"), missing, name, exact)
+        (values, missing) = _convert_integers("timestamp", raw, pa.int64())[1]
+        return _convert_times(values.view(f"M8[{kind.unit}]"), missing, name, exact)
     if pa.types.is_decimal(kind):
         if raw.null_count == len(raw):
             return "", len(raw)
@@ -80,33 +80,36 @@ def _from_arrow(raw: Any, name: str, exact: bool) -> Read | None:
 
 
 def _is_plain(kind: Any) -> bool:
-    """Whether a dictionary is of what `read_column` takes as it is."""
+    """Return whether `read_column` can read dictionaries of this Arrow type."""
     import pyarrow as pa
 
     return bool(pa.types.is_integer(kind) or "string" in str(kind) or "binary" in str(kind))
 
 
-def _times(values: Array, missing: Any, name: str, exact: bool) -> Read:
-    """Days or microseconds, of the years 1 to 9999."""
-    if not len(values) or (missing is not None and missing.all()):  # of which numpy may know no unit
+def _convert_times(values: Array, missing: Any, name: str, exact: bool) -> KindAndContent:
+    """Return numpy times of the years 1 to 9999 as days or microseconds."""
+    # NaT alone may have no unit.
+    if not len(values) or (missing is not None and missing.all()):
         return "", len(values)
     unit, count = np.datetime_data(values.dtype)
     if unit not in UNITS:
-        raise wrong_kind(name, f"{values.dtype.name} without a unit")
-    base, each = UNITS[unit]
-    up, down = Fraction(each * count).as_integer_ratio()
-    given = values.view(np.int64) if missing is None else np.where(missing, 0, values.view(np.int64))
+        raise kind_error(name, f"{values.dtype.name} without a unit")
+    base, per_unit = UNITS[unit]
+    # One unit is up / down base units. The limits are computed with Python's integers, so the int64 multiplication
+    # below cannot overflow within them.
+    up, down = Fraction(per_unit * count).as_integer_ratio()
+    counts = values.view(np.int64) if missing is None else np.where(missing, 0, values.view(np.int64))
     low, high = -(-ENDS[base][0] * down // up), ((ENDS[base][1] + 1) * down - 1) // up
-    if not (low <= int(given.min()) and int(given.max()) <= high):
+    if not (low <= int(counts.min()) and int(counts.max()) <= high):
         if exact:
-            _refuse_any((given < low) | (given > high), YEARS, values, name)
-        given = np.clip(given, max(low - 1, SMALLEST), min(high + 1, LARGEST))
-    whole = given if down == 1 else given // down
+            _check_none((counts < low) | (counts > high), YEARS, values, name)
+        counts = np.clip(counts, max(low - 1, SMALLEST), min(high + 1, LARGEST))
+    whole = counts if down == 1 else counts // down
     numbers = whole * up
     if down > 1 and (exact or up > 1):
-        rest = given - whole * down
+        rest = counts - whole * down
         if exact:
-            _refuse_any(rest != 0, WHOLE, values, name, ROUND)
+            _check_none(rest != 0, WHOLE, values, name, ROUND)
         else:
             numbers += rest * up // down
     if base == "M":
@@ -119,84 +122,86 @@ WHOLE, ROUND = "timestamps that are keys have whole microseconds", "; round them
 SMALLEST, LARGEST = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
 
 
-def _refuse_any(wrong: NDArray[np.bool_], rule: str, values: Array, name: str, cure: str = "") -> None:
-    """Raise if any row breaks a rule, naming the first and how many there are."""
+def _check_none(wrong: NDArray[np.bool_], rule: str, values: Array, name: str, cure: str = "") -> None:
+    """Raise InvalidInputError if a row is wrong; name the rule, the first wrong row and the number of such rows."""
     if not wrong.any():
         return
     row, n = int(wrong.argmax()), int(wrong.sum())
     more = f" ({n:,} bad rows of {len(wrong):,} in this batch)" if n > 1 else ""
     raise InvalidInputError(
-        f"{name}: {rule}, found {text_of(values[row])} in row {row:,}{more}{cure}", column=name, row=row, count=n
+        f"{name}: {rule}, found {format_value(values[row])} in row {row:,}{more}{cure}", column=name, row=row, count=n
     )
 
 
-def _integers(kind: str, raw: Any, to: Any) -> Read:
+def _convert_integers(kind: str, raw: Any, to: Any) -> KindAndContent:
     missing = arrow_values(raw.is_null()) if raw.null_count else None
     values = raw.cast(to)
     return kind, (arrow_values(values.fill_null(0) if raw.null_count else values).astype(np.int64), missing)
 
 
-def _from_numpy(raw: Any, name: str, exact: bool) -> Read | None:
+def _from_numpy(raw: Any, name: str, exact: bool) -> KindAndContent | None:
     if isinstance(raw, (list, tuple)):
-        first = first_of(raw)
+        first = find_first_value(raw)
         if isinstance(first, np.datetime64):
-            return _from_numpy(_datetimes(raw, name), name, exact)
+            return _from_numpy(_join_datetimes(raw, name), name, exact)
         if not isinstance(first, (bool, np.bool_, datetime.date, Decimal)):
             return None
         raw = np.array([*raw, None], object)[:-1]
-    raw = one_column(raw)
+    raw = squeeze_column(raw)
     if raw.ndim != 1:
         return None
     if raw.dtype.kind == "b":
         return "bool", (raw.astype(np.int64), None)
     if raw.dtype.kind == "M":
-        gone = np.isnat(raw)
-        return _times(raw, gone if gone.any() else None, name, exact)
+        null = np.isnat(raw)
+        return _convert_times(raw, null if null.any() else None, name, exact)
     return _from_objects(raw, name, exact) if raw.dtype == object else None
 
 
-def _datetimes(raw: Any, name: str) -> Array:
-    """Of a list of numpy's dates and times the array."""
+def _join_datetimes(raw: Any, name: str) -> Array:
+    """Return a list of numpy dates and times as an array."""
     values = np.array([*raw, None], object)[:-1]
-    gone = missing(values, len(values))
-    if strange := {type(v).__name__ for v in values[~gone]} - {"datetime64"}:
-        raise wrong_kind(name, " and ".join(["datetime64", *sorted(strange)]))
-    # numpy deprecates arrays of a unit and a NaT without one
-    none = np.array("NaT", values[~gone][0].dtype if not gone.all() else "M8[s]")[()]
-    return np.array([none if m else v for v, m in zip(values, gone, strict=True)])
+    null = find_missing(values, len(values))
+    if strange := {type(v).__name__ for v in values[~null]} - {"datetime64"}:
+        raise kind_error(name, " and ".join(["datetime64", *sorted(strange)]))
+    # NaT gets the unit of the other values: numpy deprecates arrays of both a unit and NaT without one.
+    nat = np.array("NaT", values[~null][0].dtype if not null.all() else "M8[s]")[()]
+    return np.array([nat if m else v for v, m in zip(values, null, strict=True)])
 
 
-def _from_objects(values: Array, name: str, exact: bool) -> Read | None:
-    """Read objects of one of the kinds above; None if they are none, or of several."""
-    if not isinstance(first_of(values), (bool, np.bool_, datetime.date, Decimal)):
+def _from_objects(values: Array, name: str, exact: bool) -> KindAndContent | None:
+    """Return the kind and content of objects that are all of one kind in `OBJECTS`; None if they are not."""
+    if not isinstance(find_first_value(values), (bool, np.bool_, datetime.date, Decimal)):
         return None
-    gone = missing(values, len(values))
-    there = values[~gone]
-    kind = next((k for k, types in OBJECTS if len(there) and all(isinstance(v, types) for v in there)), None)
+    null = find_missing(values, len(values))
+    present = values[~null]
+    kind = next((k for k, types in OBJECTS if len(present) and all(isinstance(v, types) for v in present)), None)
     if kind is None:
         return None
-    words = [_word(v, name) for v in there]
-    if {k for k, _ in words} != {kind}:  # dates among timestamps
+    words = [_encode_object(v, name) for v in present]
+    # The column mixes dates and timestamps.
+    if {k for k, _ in words} != {kind}:
         return None
     if kind == "timestamp" and exact:
         finer = np.zeros(len(values), bool)
-        finer[~gone] = [getattr(v, "nanosecond", 0) != 0 for v in there]  # of pandas
-        _refuse_any(finer, WHOLE, values, name, ROUND)
-    mask = gone if gone.any() else None
+        # Timestamps of pandas have nanoseconds.
+        finer[~null] = [getattr(v, "nanosecond", 0) != 0 for v in present]
+        _check_none(finer, WHOLE, values, name, ROUND)
+    mask = null if null.any() else None
     if kind != "decimal":
         out = np.zeros(len(values), np.int64)
-        out[~gone] = [w for _, w in words]
+        out[~null] = [w for _, w in words]
         return kind, (out, mask)
     distinct = sorted({w for _, w in words})
     number = {w: i for i, w in enumerate(distinct)}
     index = np.zeros(len(values), np.int64)
-    index[~gone] = [number[w] for _, w in words]
+    index[~null] = [number[w] for _, w in words]
     ends = np.cumsum([0, *map(len, distinct)], dtype=np.int64)
     return kind, ((np.frombuffer(b"".join(distinct), np.uint8), ends), index, mask)
 
 
-def _word(value: Any, name: str) -> tuple[str, Any]:
-    found = held(value)
-    if found is None:
-        raise wrong_kind(name, f"{value!r}, which is infinite")
-    return found
+def _encode_object(value: Any, name: str) -> tuple[str, Any]:
+    parsed = parse_key(value)
+    if parsed is None:
+        raise kind_error(name, f"{value!r}, which is infinite")
+    return parsed

@@ -1,4 +1,4 @@
-"""When rows happened: timestamps, dates or integers, each once per batch as the start of the window it lies in."""
+"""The kind of columns of event time: timestamps, dates or integers, converted to the start of the window of each row."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
-from ..numerics.keys import RANGES, plain, shown
-from ..numerics.keys import raw as held
+from ..numerics.slice_keys import RANGES, format_atom, from_stored_key
+from ..numerics.slice_keys import to_stored_key as parse_key
 from .columns import Batch, Column, Kind, Mask
-from .convert import python_time
+from .convert import to_python_time
 from .slice_keys import read_slice_keys
 
 __all__ = ["EventTime", "Latest", "TimeColumn", "clock"]
@@ -23,70 +23,74 @@ Array = NDArray[Any]
 Ints = NDArray[np.int64]
 
 DAY = 86_400_000_000
-"""Microseconds."""
+"""Microseconds of a day."""
 
 
 def clock() -> int:
-    """Microseconds since 1970."""
+    """Return the current time in microseconds since 1970."""
     return time.time_ns() // 1000
 
 
 class Latest(NamedTuple):
-    """The latest time that is believed: `at`, or so much `ahead` of the clock, in microseconds or steps."""
+    """The latest accepted event time: a fixed time `at`, or a time `ahead` of the clock, in microseconds or steps."""
 
     at: int = 0
     ahead: int | None = None
 
     def now(self) -> int:
-        """What it is at this moment."""
+        """Return the latest event time that is accepted at this moment."""
         return self.at if self.ahead is None else clock() + self.ahead
 
 
 @dataclass(frozen=True)
 class TimeColumn(Column):
-    """The starts of windows.
+    """The start of the time window of each row.
 
     Parameters
     ----------
     values : int64 array
-        Where the window of each row begins; 0 for a bad one.
+        The start of the window of each row; 0 for a bad row.
     source : str
         "timestamp" or "integer".
     stamps : int64 array
-        When each row happened.
+        The time of each row.
     missing : bool array, optional
-        Which rows do not say it.
-    beyond : bool array, optional
-        Which rows say one that cannot be.
+        Which rows have no time.
+    out_of_range : bool array, optional
+        Which rows have a time outside the range of keys.
     wrong : bool array, optional
-        Which rows are bad, these among them; found once, as the clock goes on.
+        Which rows are bad, for these reasons or because they are too late. Computed once, because the clock goes on.
     latest : int, optional
-        What time was too late.
+        The latest time that was accepted.
     """
 
     stamps: Ints
     missing: Mask | None
-    beyond: Mask | None
+    out_of_range: Mask | None
     wrong: Mask | None
     latest: int | None = None
 
     def take(self, index: Ints) -> TimeColumn:
-        """Return some of the rows."""
-        missing, beyond, wrong = (None if m is None else m[index] for m in (self.missing, self.beyond, self.wrong))
-        return TimeColumn(self.values[index], self.source, self.stamps[index], missing, beyond, wrong, self.latest)
+        """Return the times of some of the rows."""
+        missing, out_of_range, wrong = (
+            None if m is None else m[index] for m in (self.missing, self.out_of_range, self.wrong)
+        )
+        return TimeColumn(
+            self.values[index], self.source, self.stamps[index], missing, out_of_range, wrong, self.latest
+        )
 
 
 class EventTime(Kind):
-    """When a row happened; kept as the start of the window that it lies in.
+    """The event time of a row, converted to the start of its window.
 
     Parameters
     ----------
     source : {"timestamp", "integer"}
-        What it is: timestamps and dates, in UTC unless they say otherwise; or integers, such as steps.
+        Timestamps and dates, in UTC unless they have a time zone; or integers, such as steps.
     width : int
         The width of windows, in microseconds or steps.
     latest : Latest, optional
-        What is later is bad.
+        Later times are bad.
     """
 
     def __init__(self, source: str, width: int, latest: Latest | None = None) -> None:
@@ -99,13 +103,13 @@ class EventTime(Kind):
         self.expected = what if latest is None else f"{what}, not later than max_time"  # type: ignore[misc]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, EventTime) and self._said == other._said
+        return isinstance(other, EventTime) and self._identity == other._identity
 
     def __hash__(self) -> int:
-        return hash(self._said)
+        return hash(self._identity)
 
     @property
-    def _said(self) -> tuple[Any, ...]:
+    def _identity(self) -> tuple[Any, ...]:
         return EventTime, self.source, self.width, self.latest
 
     def read(self, batch: Batch, name: str) -> TimeColumn:
@@ -113,11 +117,12 @@ class EventTime(Kind):
             whole = batch.parent.column(name, self)
             assert isinstance(whole, TimeColumn)
             return whole.take(batch.index)
-        stamps, missing, beyond = batch.make(("times", name, self.source), lambda: self._stamps(batch, name))
+        stamps, missing, out_of_range = batch.memoize(("times", name, self.source), lambda: self._stamps(batch, name))
         starts = stamps // self.width * self.width
         least = RANGES["timestamp"][0] if self.source == "timestamp" else np.iinfo(np.int64).min
-        wrong = (starts > stamps) | (starts < least)  # a start below all integers comes out above
-        for bad in (missing, beyond):
+        # At the lower end of int64, the start of a window may overflow; it is then greater than the time.
+        wrong = (starts > stamps) | (starts < least)
+        for bad in (missing, out_of_range):
             if bad is not None:
                 wrong |= bad
         last = None if self.latest is None else self.latest.now()
@@ -125,51 +130,51 @@ class EventTime(Kind):
             wrong |= stamps > last
         if not wrong.any():
             return TimeColumn(starts, self.source, stamps, None, None, None)
-        return TimeColumn(np.where(wrong, 0, starts), self.source, stamps, missing, beyond, wrong, last)
+        return TimeColumn(np.where(wrong, 0, starts), self.source, stamps, missing, out_of_range, wrong, last)
 
     def bad(self, column: Column) -> Mask:
         assert isinstance(column, TimeColumn)
         return np.zeros(len(column.values), bool) if column.wrong is None else column.wrong
 
-    def found(self, batch: Batch, name: str, row: int) -> str:
+    def describe_row(self, batch: Batch, name: str, row: int) -> str:
         column = batch.column(name, self)
         assert isinstance(column, TimeColumn)
-        where = f"in row {batch.origin(row):,}"
+        where = f"in row {batch.original_row(row):,}"
         if column.missing is not None and column.missing[row]:
             return f"no time {where}"
-        if column.beyond is not None and column.beyond[row]:
-            return super().found(batch, name, row)
+        if column.out_of_range is not None and column.out_of_range[row]:
+            return super().describe_row(batch, name, row)
         late = column.latest is not None and column.stamps[row] > column.latest
-        beyond = f", later than {shown(plain(self.source, column.latest))}" if late else ""
-        return f"{shown(plain(self.source, column.stamps[row]))} {where}{beyond}"
+        too_late = f", later than {format_atom(from_stored_key(self.source, column.latest))}" if late else ""
+        return f"{format_atom(from_stored_key(self.source, column.stamps[row]))} {where}{too_late}"
 
-    # -- what users pass ----------------------------------------------------------------------------------------------
+    # -- conversion ---------------------------------------------------------------------------------------------------
 
     def _stamps(self, batch: Batch, name: str) -> tuple[Ints, Mask | None, Mask | None]:
-        raw = batch.given(name)
+        raw = batch.read_original(name)
         one = raw.item() if isinstance(raw, np.ndarray) and not raw.ndim and raw.dtype.kind != "M" else raw
         if isinstance(one, (int, np.integer, datetime.date, np.datetime64)) or getattr(raw, "ndim", 1) == 0:
-            return self._of_all(batch, name, one), None, None
-        kind, found = self._read(raw, name)
+            return self._repeat_time(batch, name, one), None, None
+        kind, content = self._read(raw, name)
         if not kind:
-            batch.same_length(int(found), name)
-            return np.zeros(int(found), np.int64), np.ones(int(found), bool), None
+            batch.check_length(int(content), name)
+            return np.zeros(int(content), np.int64), np.ones(int(content), bool), None
         self._check_kind(kind, name)
-        values, missing = found
-        batch.same_length(len(values), name)
-        beyond = _beyond(values, kind)
-        stamps = np.ascontiguousarray(values if beyond is None else np.where(beyond, 0, values), np.int64)
-        return (stamps * DAY if kind == "date" else stamps), missing, beyond
+        values, missing = content
+        batch.check_length(len(values), name)
+        out_of_range = _find_out_of_range(values, kind)
+        stamps = np.ascontiguousarray(values if out_of_range is None else np.where(out_of_range, 0, values), np.int64)
+        return (stamps * DAY if kind == "date" else stamps), missing, out_of_range
 
-    def _of_all(self, batch: Batch, name: str, one: Any) -> Ints:
-        """One time for all rows of the batch, such as the step of a training loop."""
-        found = held(python_time(one) if isinstance(one, (np.datetime64, np.ndarray)) else one)
-        if found is None or batch.rows is None:
+    def _repeat_time(self, batch: Batch, name: str, one: Any) -> Ints:
+        """Return one time, such as the step of a training loop, repeated for all rows of the batch."""
+        parsed = parse_key(to_python_time(one) if isinstance(one, (np.datetime64, np.ndarray)) else one)
+        if parsed is None or batch.rows is None:
             why = (
-                "it is no time" if found is None else "the batch has no other column that says how many rows it is for"
+                "it is no time" if parsed is None else "the batch has no other column that says how many rows it is for"
             )
             raise InvalidInputError(f"{name}: {one!r} stands for all rows, but {why}", column=name)
-        kind, value = found
+        kind, value = parsed
         self._check_kind(kind, name)
         stamp = value * DAY if kind == "date" else value
         if not -(1 << 63) <= stamp < 1 << 63:
@@ -177,7 +182,8 @@ class EventTime(Kind):
         return np.full(batch.rows, stamp, np.int64)
 
     def _read(self, raw: Any, name: str) -> tuple[str, Any]:
-        if hasattr(raw, "__len__") and not len(raw):  # of any dtype: what holds nothing is often of floats
+        # An empty column often has dtype float.
+        if hasattr(raw, "__len__") and not len(raw):
             return "", 0
         kind = str(getattr(raw, "dtype", getattr(raw, "type", "")))
         if (
@@ -186,7 +192,8 @@ class EventTime(Kind):
             or (isinstance(raw, (list, tuple)) and any(isinstance(v, float) for v in raw))
         ):
             self._refuse("floats", name)
-        if hasattr(getattr(raw, "dtype", None), "tz") and hasattr(raw, "dt"):  # pandas, with or without Arrow
+        # This is a pandas series, with or without Arrow.
+        if hasattr(getattr(raw, "dtype", None), "tz") and hasattr(raw, "dt"):
             raw = raw.dt.tz_convert(None).to_numpy()
         return read_slice_keys(raw, name, exact=False)
 
@@ -203,8 +210,8 @@ class EventTime(Kind):
         raise InvalidInputError(f"{name}: these windows are of {wanted}, not of {kind}; {cure}", column=name)
 
 
-def _beyond(values: Array, kind: str) -> Mask | None:
-    """Which of the numbers that were read are none of event times; None for none."""
+def _find_out_of_range(values: Array, kind: str) -> Mask | None:
+    """Return a mask of the numbers outside the range of event times; None if there are none."""
     low, high = (np.iinfo(np.int64).min, np.iinfo(np.int64).max) if kind == "integer" else RANGES[kind]
     if not len(values) or (low <= int(values.min()) and int(values.max()) <= high):
         return None

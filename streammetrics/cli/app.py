@@ -1,4 +1,4 @@
-"""The commands and their options; what they do is imported when one is called."""
+"""The commands and their options. A command imports its implementation when it is called."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ __all__ = ["run"]
 
 app = typer.Typer(
     name="streammetrics",
-    help="Score prediction logs of any size: exact where it can be, certified where it is not, in constant memory.",
+    help="Score prediction logs of any size in constant memory: exact results where possible, certified bounds elsewhere.",
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -100,7 +100,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = app(args=list(arguments) or ["--help"], prog_name="streammetrics", standalone_mode=False)
     except Exception as error:
-        if hasattr(error, "format_message"):  # of click or of typer's own copy of it, whichever is installed
+        if hasattr(error, "format_message"):  # an error of click, or of typer's copy of click
             raise UsageError(_explain_option(error.format_message().replace("\n", " "))) from None
         if type(error).__name__ == "Abort":
             raise KeyboardInterrupt from None
@@ -112,8 +112,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def _explain_option(message: str) -> str:
     """Return the error for an unknown option; for `--json` it suggests `--format json`."""
-    given = message.removeprefix("No such option: --").split(" ")[0]
-    return f"there is no option --{given}; did you mean --format {given}?" if given in list(Format) else message
+    name = message.removeprefix("No such option: --").split(" ")[0]
+    return f"there is no option --{name}; did you mean --format {name}?" if name in list(Format) else message
 
 
 @app.callback(invoke_without_command=True)
@@ -143,18 +143,20 @@ def _eval(
     group: Annotated[Text, typer.Option(help=GROUP, rich_help_panel=COLUMNS_PANEL)] = None,
     k: Annotated[Text, typer.Option("--k", help="Cut-offs, such as 5,10.", rich_help_panel=METRICS_PANEL)] = None,
     scale: Annotated[
-        ScoreScale, typer.Option(help="What scores are.", rich_help_panel=METRICS_PANEL)
+        ScoreScale, typer.Option(help="Scale of scores.", rich_help_panel=METRICS_PANEL)
     ] = ScoreScale.probability,
     weight: Annotated[Text, typer.Option(help="Column of weights.", rich_help_panel=COLUMNS_PANEL)] = None,
     where: Annotated[Texts, typer.Option(help=WHERE, rich_help_panel=COLUMNS_PANEL)] = None,
     negative_rate: Annotated[float | None, typer.Option(help=RATE, rich_help_panel=COLUMNS_PANEL)] = None,
     corrects: Annotated[
-        Corrects | None, typer.Option(help="What --negative-rate undoes.", rich_help_panel=COLUMNS_PANEL)
+        Corrects | None, typer.Option(help="Which effects of down-sampling to correct.", rich_help_panel=COLUMNS_PANEL)
     ] = None,
     by: Annotated[Texts, typer.Option(help=BY, rich_help_panel=SLICES_PANEL)] = None,
     limit: Annotated[
         int | None,
-        typer.Option(min=0, help="Slices to keep of each --by; the others are merged.", rich_help_panel=SLICES_PANEL),
+        typer.Option(
+            min=0, help="Number of slices to keep for each --by; others are merged.", rich_help_panel=SLICES_PANEL
+        ),
     ] = None,
     keep: Annotated[Keep | None, typer.Option(help=KEEP, rich_help_panel=SLICES_PANEL)] = None,
     unit: Annotated[Text, typer.Option(help=UNIT, rich_help_panel=INTERVALS_PANEL)] = None,
@@ -176,7 +178,7 @@ def _eval(
     task: Annotated[Text, typer.Option(help=TASK, rich_help_panel=METRICS_PANEL)] = None,
     on_invalid: Annotated[OnInvalid, typer.Option(help=INVALID, rich_help_panel=READING_PANEL)] = OnInvalid.stop,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="By default one for each processor.", rich_help_panel=READING_PANEL)
+        int | None, typer.Option(min=1, help="Number of threads; by default one a CPU.", rich_help_panel=READING_PANEL)
     ] = None,
     save: Annotated[
         Text,
@@ -186,7 +188,7 @@ def _eval(
     report: Annotated[Text, typer.Option(help=REPORT, rich_help_panel=OUTPUT_PANEL)] = None,
     push: Annotated[Text, typer.Option(metavar="URL", help=PUSH, rich_help_panel=DASHBOARD_PANEL)] = None,
     experiment: Annotated[
-        Text, typer.Option(help="With --push: which experiment the rows are of.", rich_help_panel=DASHBOARD_PANEL)
+        Text, typer.Option(help="With --push: the experiment of the rows.", rich_help_panel=DASHBOARD_PANEL)
     ] = None,
     source: Annotated[str, typer.Option(help=SOURCE, rich_help_panel=DASHBOARD_PANEL)] = SENDER,
     hour: Annotated[
@@ -211,20 +213,20 @@ def _eval(
     columns: Annotated[Text, typer.Option(help=COLUMNS, rich_help_panel=READING_PANEL)] = None,
     sql: Annotated[Text, typer.Option("--sql", metavar="QUERY", help=SQL, rich_help_panel=READING_PANEL)] = None,
 ) -> None:
-    """Score a log in one pass: all metrics, models, slices and windows; with --unit intervals, and which model is better.
+    """Score a log in one pass: all metrics, models, slices and windows; with --unit also intervals and comparisons.
 
     Exit code 3 if a guardrail is broken.
     """
-    from streammetrics.cli.comparison import ComparisonOptions, read_margins, read_words
-    from streammetrics.cli.reading import log_arguments
-    from streammetrics.cli.score import Request, no_label, score_log
-    from streammetrics.cli.tasks import TaskSpec, read_classes, read_cutoffs, read_names, read_task_file
+    from streammetrics.cli.comparison import ComparisonOptions, parse_directions, parse_margins
+    from streammetrics.cli.log_options import build_log_arguments
+    from streammetrics.cli.score import EvalRequest, missing_label_error, score_log
+    from streammetrics.cli.tasks import TaskSpec, parse_classes, parse_cutoffs, parse_names, read_task_file
 
     if (sql is None) == (not log):
         raise UsageError(
             "which log? Name files, or give a query by --sql" if not log else "give LOG or --sql, not both"
         )
-    reading = log_arguments(
+    reading = build_log_arguments(
         types=types or (),
         delimiter=delimiter,
         nulls=nulls or (),
@@ -232,11 +234,11 @@ def _eval(
         columns=columns,
         missing_columns=missing_columns.value if missing_columns else None,
     )
-    names = None if metrics is None else read_names(metrics)
+    names = None if metrics is None else parse_names(metrics)
     sets = list(by or [])
-    told: dict[str, Any] = {}  # by a task file; options go before it
+    file_options: dict[str, Any] = {}  # from a task file; command-line options override them
     if task is not None:
-        given: dict[str, object] = {
+        task_options: dict[str, object] = {
             "label": label,
             "pos-label": pos_label,
             "score": score,
@@ -249,14 +251,18 @@ def _eval(
             "where": where,
             "metrics": metrics,
         }
-        given |= {"negative-rate": negative_rate, "corrects": corrects, "scale": None if scale == "probability" else 1}
-        given |= {"task-type": None if task_type == "binary" else 1}
-        if wrong := [f"--{name}" for name, value in given.items() if value]:
-            raise UsageError(f"{', '.join(wrong)} and --task exclude each other; the file says it for each task")
-        specs, sliced, told = read_task_file(task, bits)
-        sets = sets or sliced
+        task_options |= {
+            "negative-rate": negative_rate,
+            "corrects": corrects,
+            "scale": None if scale == "probability" else 1,
+        }
+        task_options |= {"task-type": None if task_type == "binary" else 1}
+        if excluded := [f"--{name}" for name, value in task_options.items() if value]:
+            raise UsageError(f"{', '.join(excluded)} and --task exclude each other; set it for each task in the file")
+        specs, file_slices, file_options = read_task_file(task, bits)
+        sets = sets or file_slices
     elif label is None:
-        raise no_label(log or [f"sql:{sql}"], reading)
+        raise missing_label_error(log or [f"sql:{sql}"], reading)
     else:
         specs = {
             "": TaskSpec(
@@ -265,10 +271,10 @@ def _eval(
                 score=tuple(score or ()),
                 pred=tuple(pred or ()),
                 task_type=task_type.value,
-                classes=read_classes(classes),
+                classes=parse_classes(classes),
                 query=query,
                 group=group,
-                k=read_cutoffs(k),
+                k=parse_cutoffs(k),
                 weight=weight,
                 where=tuple(where or ()),
                 metrics=names,
@@ -278,18 +284,18 @@ def _eval(
                 corrects=corrects.value if corrects else None,
             )
         }
-    asked = ComparisonOptions(
-        control=control or told.get("control"),
-        primary=primary or told.get("primary"),
-        guardrails=read_margins(guardrail or told.get("guardrails", ())),
-        better=read_words(better or told.get("better", ())),
+    comparison_options = ComparisonOptions(
+        control=control or file_options.get("control"),
+        primary=primary or file_options.get("primary"),
+        guardrails=parse_margins(guardrail or file_options.get("guardrails", ())),
+        better=parse_directions(better or file_options.get("better", ())),
         users=users,
         planned=planned,
         sequential=sequential,
         confidence=confidence,
     )
     code = score_log(
-        Request(
+        EvalRequest(
             log or [f"sql:{sql}"],
             specs,
             sets,
@@ -305,28 +311,28 @@ def _eval(
             report,
             keep.value if keep else None,
             checkpoint,
-            unit=unit or told.get("unit"),
-            shards=shards or told.get("shards"),
-            missing_unit=missing_unit.value if missing_unit else told.get("missing_unit", "raise"),
-            window=window or told.get("window"),
-            time=time or told.get("time"),
-            arm=arm or told.get("arm"),
-            asked=asked,
-            push=_pushed(push, experiment, hour, source, seq),
+            unit=unit or file_options.get("unit"),
+            shards=shards or file_options.get("shards"),
+            missing_unit=missing_unit.value if missing_unit else file_options.get("missing_unit", "raise"),
+            window=window or file_options.get("window"),
+            time=time or file_options.get("time"),
+            arm=arm or file_options.get("arm"),
+            options=comparison_options,
+            push=_make_push_target(push, experiment, hour, source, seq),
             task_file=task,
         )
     )
     raise typer.Exit(code)
 
 
-def _pushed(url: str | None, experiment: str | None, hour: str | None, source: str, seq: int) -> Any:
+def _make_push_target(url: str | None, experiment: str | None, hour: str | None, source: str, seq: int) -> Any:
     if url is None:
         if experiment is not None or hour is not None or source != SENDER or seq:
-            raise UsageError("--experiment, --hour, --source and --seq say under which key --push URL posts")
+            raise UsageError("--experiment, --hour, --source and --seq need --push URL")
         return None
-    from streammetrics.cli.push import Pushed
+    from streammetrics.cli.push import PushTarget
 
-    return Pushed(url, experiment, hour, source, seq)
+    return PushTarget(url, experiment, hour, source, seq)
 
 
 @app.command("merge")
@@ -334,8 +340,8 @@ def _merge(
     files: Annotated[list[str], typer.Argument(metavar="FILES...", help=SAVED)],
     output: Annotated[str, typer.Option("-o", "--output", help="Where the merged states go.")],
 ) -> None:
-    """Merge saved states, in any order: the same bits as one pass over all logs."""
-    from streammetrics.cli.saved import merge_files
+    """Merge saved states in any order. The result has the same bits as one pass over all logs."""
+    from streammetrics.cli.state_files import merge_files
 
     merge_files(files, output)
 
@@ -343,7 +349,7 @@ def _merge(
 @app.command("show")
 def _show(
     file: Annotated[str, typer.Argument(help="A file that --save, merge or sm.save wrote.")],
-    metrics: Annotated[Text, typer.Option(help="Only these of what was saved: auc,log_loss.")] = None,
+    metrics: Annotated[Text, typer.Option(help="Show only these metrics: auc,log_loss.")] = None,
     by: Annotated[Texts, typer.Option(help=ROLLUP)] = None,
     sort: Annotated[Text, typer.Option(help=SORT)] = None,
     min_rows: Annotated[int, typer.Option(min=0, help=FEW)] = 0,
@@ -352,12 +358,12 @@ def _show(
     printed: Printed = Format.table,
     top: Top = 40,
 ) -> None:
-    """Print the results in saved states; with intervals, if they were counted by --unit."""
-    from streammetrics.cli.display_options import Shown
-    from streammetrics.cli.saved import show_file
+    """Print the results in saved states, with intervals if they were counted with --unit."""
+    from streammetrics.cli.display_options import DisplayOptions
+    from streammetrics.cli.state_files import show_file
 
-    shown = Shown(printed.value, top, sort, min_rows, confidence)
-    show_file(file, shown, report, metrics=_names(metrics), by=by or ())
+    display = DisplayOptions(printed.value, top, sort, min_rows, confidence)
+    show_file(file, display, report, metrics=_parse_metric_names(metrics), by=by or ())
 
 
 @app.command("compare", help=GATE)
@@ -367,7 +373,7 @@ def _compare(
     primary: Primary = None,
     guardrail: Guardrails = None,
     better: Better = None,
-    metrics: Annotated[Text, typer.Option(help="Only these of what was saved: auc,log_loss.")] = None,
+    metrics: Annotated[Text, typer.Option(help="Show only these metrics: auc,log_loss.")] = None,
     confidence: Confidence = 0.95,
     independent: Annotated[bool, typer.Option("--independent", help=INDEPENDENT)] = False,
     users: Users = None,
@@ -378,68 +384,68 @@ def _compare(
     printed: Printed = Format.table,
     top: Top = 40,
 ) -> None:
-    from streammetrics.cli.comparison import ComparisonOptions, read_margins, read_words
-    from streammetrics.cli.display_options import Shown
-    from streammetrics.cli.saved import compare_files
+    from streammetrics.cli.comparison import ComparisonOptions, parse_directions, parse_margins
+    from streammetrics.cli.display_options import DisplayOptions
+    from streammetrics.cli.state_files import compare_files
 
-    asked = ComparisonOptions(
+    options = ComparisonOptions(
         primary=primary,
-        guardrails=read_margins(guardrail or ()),
-        better=read_words(better or ()),
+        guardrails=parse_margins(guardrail or ()),
+        better=parse_directions(better or ()),
         users=users,
         planned=planned,
         sequential=sequential,
         confidence=confidence,
         independent=independent,
     )
-    asked.check()
-    shown = Shown(printed.value, top, sort, min_rows, confidence)
-    raise typer.Exit(compare_files(files, asked, shown, metrics=_names(metrics), by=by or ()))
+    options.check()
+    display = DisplayOptions(printed.value, top, sort, min_rows, confidence)
+    raise typer.Exit(compare_files(files, options, display, metrics=_parse_metric_names(metrics), by=by or ()))
 
 
-def _names(metrics: str | None) -> list[str] | None:
-    from streammetrics.cli.tasks import read_names
+def _parse_metric_names(metrics: str | None) -> list[str] | None:
+    from streammetrics.cli.tasks import parse_names
 
-    return None if metrics is None else [*read_names(metrics)]
+    return None if metrics is None else [*parse_names(metrics)]
 
 
 @app.command("power")
 def _power(
     file: Annotated[
-        str, typer.Argument(help="What --save wrote, counted with --unit: one population, as it is today.")
+        str, typer.Argument(help="File that --save wrote, counted with --unit: the population without a treatment.")
     ],
-    users: Annotated[float, typer.Option(min=1, help="How many users there are in it.")],
-    metric: Annotated[Text, typer.Option(help="Which of its metrics; all without.")] = None,
-    relative: Annotated[float, typer.Option(help="The difference to find: 0.01 is 1 % more, -0.01 less.")] = 0.01,
+    users: Annotated[float, typer.Option(min=1, help="Number of users in the file.")],
+    metric: Annotated[Text, typer.Option(help="The metric; by default all metrics of the file.")] = None,
+    relative: Annotated[float, typer.Option(help="Relative difference to detect: 0.01 is 1 % more.")] = 0.01,
     planned: Annotated[float | None, typer.Option("--planned-users", min=1, help=SMALLEST)] = None,
     sequential: Sequential = False,
     confidence: Confidence = 0.95,
 ) -> None:
-    """How many users show a difference of 1 %, half of them in each arm; or which one those planned show."""
-    from streammetrics.cli.saved import tell_power
+    """Print how many users are needed to detect a difference, or the smallest difference for the planned users."""
+    from streammetrics.cli.state_files import show_power
 
     how = {"users": users, "planned": planned, "sequential": sequential, "confidence": confidence}
-    tell_power(file, metric, relative, how)
+    show_power(file, metric, relative, how)
 
 
 @app.command("catalog")
 def _catalog(
-    metric: Annotated[Text, typer.Argument(help="One metric: its definition, settings and cost.")] = None,
+    metric: Annotated[Text, typer.Argument(help="One metric, to show its definition, settings and cost.")] = None,
     of: Annotated[Text, typer.Option("--from", metavar="LIBRARY", help=FROM)] = None,
 ) -> None:
-    """List every metric: formula, which way is better, cost, and how exact it is."""
-    from streammetrics.cli.catalog import list_all, tell_one
-    from streammetrics.cli.peers import list_names, tell_name
+    """List every metric: formula, better direction, cost, and exactness."""
+    from streammetrics.cli.catalog import list_metrics, show_metric
+    from streammetrics.cli.peers import list_names, show_name
 
     if of is not None:
-        list_names(of) if metric is None else tell_name(of, metric)
+        list_names(of) if metric is None else show_name(of, metric)
     else:
-        list_all() if metric is None else tell_one(metric)
+        list_metrics() if metric is None else show_metric(metric)
 
 
 @app.command("guide")
-def _guide(page: Annotated[Text, typer.Argument(help="One page; all are listed without.")] = None) -> None:
-    """Read how it is used: in training loops, on engines, on many machines, and what to use when."""
+def _guide(page: Annotated[Text, typer.Argument(help="The page; by default all pages are listed.")] = None) -> None:
+    """Read the guide: training loops, engines, many machines, and which metric to choose."""
     from streammetrics.cli.guide import show_page
 
     show_page(page)
@@ -447,7 +453,7 @@ def _guide(page: Annotated[Text, typer.Argument(help="One page; all are listed w
 
 @app.command("warmup")
 def _warmup() -> None:
-    """Compile all kernels into the cache, so that nothing has to wait for it later."""
+    """Compile all kernels into the cache, so that later runs need not wait for compilation."""
     from streammetrics.cli.warmup import warm_up
 
     warm_up()
@@ -455,25 +461,23 @@ def _warmup() -> None:
 
 @app.command("selftest")
 def _selftest() -> None:
-    """Check that this machine makes the same bits as all others, and measure its speed. Exit code 1 if not."""
-    from streammetrics.cli.selftest import self_test
+    """Check that this machine computes the same bits as all others, and measure its speed. Exit code 1 if it does not."""
+    from streammetrics.cli.selftest import run_self_test
 
-    raise typer.Exit(0 if self_test() else 1)
+    raise typer.Exit(0 if run_self_test() else 1)
 
 
 @app.command("demo")
 def _demo(
-    folder: Annotated[str, typer.Argument(metavar="DIR", help="Where the log goes.")] = "demo-log",
-    rows: Annotated[int, typer.Option(min=1000, help="Impressions.")] = 1_000_000,
-    live: Annotated[
-        bool, typer.Option("--live", help="Serve a page of a simulated experiment, whose parts arrive in seconds.")
-    ] = False,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Of --live; 0 is one that is free.")] = 0,
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder of the log.")] = "demo-log",
+    rows: Annotated[int, typer.Option(min=1000, help="Number of impressions.")] = 1_000_000,
+    live: Annotated[bool, typer.Option("--live", help="Serve a live dashboard of a simulated experiment.")] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port for --live; 0 selects a free one.")] = 0,
     slow: Annotated[bool, typer.Option("--slow", help="With --live: the treatment breaks its guardrail.")] = False,
-    once: Annotated[bool, typer.Option("--once", help="With --live: end when all is posted, not at Ctrl-C.")] = False,
-    seconds: Annotated[float | None, typer.Option(min=0.1, help="With --live: end after so many.")] = None,
+    once: Annotated[bool, typer.Option("--once", help="With --live: end when all parts are posted.")] = False,
+    seconds: Annotated[float | None, typer.Option(min=0.1, help="With --live: end after this time.")] = None,
 ) -> None:
-    """Write a realistic click log, with the truth about it, and score it; or show a live page of an experiment."""
+    """Write a realistic click log with known true values, and score it; or serve a live dashboard of an experiment."""
     if live:
         from streammetrics.cli.live import run_live
 
@@ -486,18 +490,17 @@ def _demo(
 
 serve = typer.Typer(help="The live dashboard of experiments.", invoke_without_command=True)
 app.add_typer(serve, name="serve")
-STORE = "Where everything is kept: a file of SQLite, or postgresql://user@host/database."
+STORE = "The database: an SQLite file, or postgresql://user@host/database."
 Store = Annotated[str, typer.Option("--store", metavar="URL", envvar="STREAMMETRICS_STORE", help=STORE)]
-EXPERIMENTS = "Folder of definitions, one ID.toml an experiment; changes are read while it serves."
+EXPERIMENTS = "Folder of definitions, one ID.toml an experiment; changes are read while the server runs."
 WATCH = "Folder, or URL such as s3://bucket/parts, into which parts are dropped: experiment/hour/source-seq.smet."
-AUTH = "How readers are known: login (by their token), or proxy-header=NAME, set by a proxy in front."
+AUTH = "How readers are authenticated: login (with a token), or proxy-header=NAME, which a proxy in front sets."
 TRUST = (
-    "Address of a proxy whose forwarded headers are believed; by default none is. Repeat the option for several "
-    "addresses."
+    "Address of a proxy whose forwarded headers are trusted; by default none. Repeat the option for several addresses."
 )
 CALLED = (
-    "Name under which browsers call it, such as dashboard.example.com: others are refused. Repeat the option for several "
-    "names."
+    "Host name of the dashboard, such as dashboard.example.com: requests for other names are refused. Repeat the option "
+    "for several names."
 )
 WHOSE = "An experiment; or owner, or reader."
 
@@ -506,32 +509,30 @@ WHOSE = "An experiment; or owner, or reader."
 def _serve(
     context: typer.Context,
     store: Store = "streammetrics.db",
-    host: Annotated[
-        str, typer.Option(help="Address to listen at; 0.0.0.0 is every one of this machine.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 is one that is free.")] = 8000,
+    host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 stands for all addresses.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 selects a free port.")] = 8000,
     experiments: Annotated[Text, typer.Option(metavar="FOLDER", help=EXPERIMENTS)] = None,
     watch: Annotated[Text, typer.Option(metavar="FOLDER", help=WATCH)] = None,
     auth: Annotated[str, typer.Option(help=AUTH)] = "login",
-    public_read: Annotated[bool, typer.Option("--public-read", help="Let everybody read everything.")] = False,
+    public_read: Annotated[bool, typer.Option("--public-read", help="Let everybody read all experiments.")] = False,
     trust_proxy: Annotated[Texts, typer.Option(metavar="ADDRESS", help=TRUST)] = None,
     name: Annotated[Texts, typer.Option(help=CALLED)] = None,
-    https: Annotated[bool, typer.Option("--https", help="Readers come over https alone: cookies say so.")] = False,
-    max_bytes: Annotated[int, typer.Option(min=1024, help="Of a posted frame.")] = 32 << 20,
+    https: Annotated[bool, typer.Option("--https", help="Readers use https only, so cookies are secure.")] = False,
+    max_bytes: Annotated[int, typer.Option(min=1024, help="Largest size of a posted state.")] = 32 << 20,
 ) -> None:
     """Serve the live dashboard: workers post states (sm.push, eval --push), people watch experiments.
 
-    Tokens are made beside it: `streammetrics serve token EXPERIMENT`.
+    Create tokens with `streammetrics serve token EXPERIMENT`.
     """
     if context.invoked_subcommand is not None:
         context.default_map = {context.invoked_subcommand: {"store": store}}
         return
-    from streammetrics.cli.serve import read_auth, run_server
+    from streammetrics.cli.serve import parse_auth, run_server
     from streammetrics.serve.settings import ServerSettings
 
     settings = ServerSettings(
         public_read=public_read,
-        proxy_header=read_auth(auth),
+        proxy_header=parse_auth(auth),
         proxies=tuple(trust_proxy or ()),
         https=https,
         max_bytes=max_bytes,
@@ -543,13 +544,13 @@ def _serve(
 
 @serve.command("token")
 def _token(
-    experiment: Annotated[Text, typer.Argument(help="Whose workers it is for.")] = None,
-    name: Annotated[Text, typer.Option(help="Which worker; one of this name before is no longer good.")] = None,
-    owner: Annotated[Text, typer.Option(metavar="NAME", help="Of one who defines experiments, instead.")] = None,
-    reader: Annotated[Text, typer.Option(metavar="NAME", help="Of one who logs in to read, instead.")] = None,
+    experiment: Annotated[Text, typer.Argument(help="The experiment whose workers use it.")] = None,
+    name: Annotated[Text, typer.Option(help="The worker; an earlier token of this name becomes invalid.")] = None,
+    owner: Annotated[Text, typer.Option(metavar="NAME", help="Instead, for an owner, who defines experiments.")] = None,
+    reader: Annotated[Text, typer.Option(metavar="NAME", help="Instead, for a reader, who logs in.")] = None,
     store: Store = "streammetrics.db",
 ) -> None:
-    """Make a token and print it, once: of an experiment's workers, an owner or a reader."""
+    """Create a token for the workers of an experiment, an owner or a reader, and print it once."""
     from streammetrics.cli.serve import make_token
 
     make_token(store, experiment, name, owner, reader)
@@ -557,10 +558,10 @@ def _token(
 
 @serve.command("tokens")
 def _tokens(
-    experiment: Annotated[Text, typer.Argument(help="Only its own, beside owners and readers.")] = None,
+    experiment: Annotated[Text, typer.Argument(help="Only its tokens, and those of owners and readers.")] = None,
     store: Store = "streammetrics.db",
 ) -> None:
-    """List who has a token."""
+    """List the names of all tokens."""
     from streammetrics.cli.serve import list_tokens
 
     list_tokens(store, experiment)
@@ -572,7 +573,7 @@ def _revoke(
     name: Annotated[str, typer.Argument(help="The name of the token.")],
     store: Store = "streammetrics.db",
 ) -> None:
-    """Let somebody in no longer: within seconds, sessions included."""
+    """Revoke a token and its sessions, effective within seconds."""
     from streammetrics.cli.serve import revoke_token
 
     revoke_token(store, whose, name)

@@ -1,4 +1,4 @@
-"""Models of one log, arms of an experiment, or saved states, one against the other: the verdict, and the figures."""
+"""Compare models of one log, arms of an experiment, or saved states: verdicts and differences."""
 
 from __future__ import annotations
 
@@ -7,61 +7,75 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
-from streammetrics.cli.messages import UsageError, nearest
+from streammetrics.cli.messages import UsageError, unknown_name_error
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import MetricLike
 from streammetrics.compose.axis_wrapper import AxisWrapper
 from streammetrics.compose.sliced import Sliced
 from streammetrics.compose.windowed import Windowed
-from streammetrics.inference.compare import compare_all, look_at
+from streammetrics.inference.compare import build_look, compare_all
 from streammetrics.inference.comparison import Comparisons
 from streammetrics.inference.interpretation import ComparisonSettings
 from streammetrics.inference.scorecard import Scorecard, scorecard
-from streammetrics.inference.sentences import sentence
-from streammetrics.numerics.keys import shown
-from streammetrics.reports.differences import NumberChange, by_key, changes_of_card, changes_of_models, differences
-from streammetrics.reports.differences import scorecard as figures
-from streammetrics.reports.records import by_slice, contents, pieces, rivals, sharded, windows_in
-from streammetrics.reports.tables import share
+from streammetrics.inference.sentences import describe_comparison
+from streammetrics.numerics.slice_keys import format_atom
+from streammetrics.reports.differences import (
+    NumberChange,
+    build_difference_grid,
+    build_slice_grid,
+    collect_card_changes,
+    collect_model_changes,
+)
+from streammetrics.reports.differences import build_scorecard_grid as figures
+from streammetrics.reports.records import (
+    build_slice_records,
+    collect_entries,
+    find_sharded,
+    find_windows,
+    group_comparable_tasks,
+    split_pieces,
+)
+from streammetrics.reports.tables import format_confidence
 from streammetrics.reports.text_table import Grid
 
 __all__ = [
     "ComparisonOptions",
-    "Versus",
-    "check_alike",
-    "check_names",
-    "in_full",
-    "read_margins",
-    "read_words",
-    "rows_of",
-    "versus",
+    "SideComparison",
+    "build_comparisons",
+    "check_metric_names",
+    "check_same_shards",
+    "expand_metric_names",
+    "parse_directions",
+    "parse_margins",
+    "select_slices",
 ]
 
 
 @dataclass(frozen=True)
 class ComparisonOptions:
-    """How sides are compared.
+    """The options of a comparison. Its sides are models, arms of an experiment, or saved states.
 
     Parameters
     ----------
     control : str or None
-        The side that the others are compared with; of models the first by default.
+        The side that the others are compared with; for models, the first by default.
     primary : str or None
-        The metric that decides; the first that says which values are better by default.
+        The metric that decides; by default the first for which better values are known.
     guardrails : dict of str to float
         Metrics that must not become worse by more than a relative margin.
     better : dict of str to str
-        Which values are good, "high" or "low", of metrics that do not say it.
+        The better direction, "high" or "low", for metrics that have none.
     users, planned : float or None
-        Users so far, and at the planned end.
+        Number of users so far, and at the planned end.
     sequential : bool
-        Whether intervals hold at all looks together.
+        Whether intervals are valid for repeated looks.
     confidence : float
-        Of intervals.
+        Confidence level of intervals.
     independent : bool
         Whether sides without common shards have no unit in common.
     experiment : bool
-        Whether sides are arms, which a scorecard judges; models are, where there are guardrails or users planned.
+        Whether sides are arms of an experiment, so that a scorecard gives a verdict. Models have one only with guardrails
+        or planned users.
     """
 
     control: str | None = None
@@ -76,17 +90,17 @@ class ComparisonOptions:
     experiment: bool = False
 
     @property
-    def judged(self) -> bool:
-        """Whether a scorecard says what to do, and not only a sentence which is better."""
+    def has_scorecard(self) -> bool:
+        """Whether a scorecard gives a verdict, instead of a sentence that names the better side."""
         return self.experiment or bool(self.guardrails) or self.planned is not None
 
     @property
     def names(self) -> list[str]:
-        """The metrics that were named."""
+        """The metrics that the options name."""
         return [*([self.primary] if self.primary else []), *self.guardrails, *self.better]
 
     def check(self) -> None:
-        """Raise UsageError where options contradict one another."""
+        """Raise UsageError if options contradict each other."""
         if self.sequential and (self.users is None or self.planned is None):
             raise UsageError("--sequential needs --users, those counted so far, and --planned-users, those at the end")
         if self.primary in self.guardrails:
@@ -94,68 +108,72 @@ class ComparisonOptions:
 
 
 @dataclass(frozen=True)
-class Versus:
-    """Sides, one of them the control, of all rows or of the same slices.
+class SideComparison:
+    """Comparison of several sides with a control, for all rows or slice by slice.
 
     Parameters
     ----------
     sides : dict of str to MetricLike
-        What was counted, by name.
+        The metrics of each side, by name.
     control : str
         The side that the others are compared with.
-    asked : Asked
-        How.
+    options : ComparisonOptions
+        How sides are compared.
     title : str
-        Of which slices; empty for all rows.
+        Name of the slices; empty for all rows.
     order : dict of tuple to int
-        The slices that a table shows, with their rows.
-    whole : Versus or None
-        Of slices, the same sides of all rows: whose verdict it is.
+        The slices to show in order, with their numbers of rows.
+    overall : SideComparison or None
+        For slices: the comparison of all rows, which gives the verdict.
     """
 
     sides: Mapping[str, MetricLike]
     control: str
-    asked: ComparisonOptions
+    options: ComparisonOptions
     title: str = ""
     order: Mapping[tuple[Any, ...], int] = field(default_factory=dict)
-    whole: Versus | None = None
+    overall: SideComparison | None = None
 
     @property
     def treatments(self) -> list[str]:
-        """The other sides."""
+        """The names of all sides but the control."""
         return [name for name in self.sides if name != self.control]
 
     @cached_property
-    def found(self) -> dict[str, Comparisons]:
-        """What each treatment's comparison with the control says; of slices after Benjamini and Hochberg."""
-        asked = self.asked
-        look = look_at(asked.sequential, asked.users, asked.planned, asked.confidence)
-        settings = ComparisonSettings(asked.confidence, look, adjust="bh" if self.title else None)
+    def comparisons(self) -> dict[str, Comparisons]:
+        """The comparison of each treatment with the control. For slices, p-values are adjusted by Benjamini-Hochberg."""
+        options = self.options
+        look = build_look(options.sequential, options.users, options.planned, options.confidence)
+        settings = ComparisonSettings(options.confidence, look, adjust="bh" if self.title else None)
         control = self.sides[self.control]
         return {
-            name: compare_all(self.sides[name], control, settings, independent=asked.independent)
+            name: compare_all(self.sides[name], control, settings, independent=options.independent)
             for name in self.treatments
         }
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """The metrics behind the numbers that are compared."""
-        return {r.changes.pair.name: r.changes.pair.metric for found in self.found.values() for r in found.readings}
+        """The metric object of each compared value, by the name of the value."""
+        return {
+            r.differences.pair.name: r.differences.pair.metric
+            for comparisons in self.comparisons.values()
+            for r in comparisons.readings
+        }
 
     @cached_property
     def card(self) -> Scorecard | None:
-        """The verdicts on all treatments, if they are judged."""
-        asked = self.asked
-        if not asked.judged:
+        """The scorecard with the verdicts on all treatments, if there is one."""
+        options = self.options
+        if not options.has_scorecard:
             return None
-        if self.whole is not None and self.whole.card is not None:
-            return replace(self.whole.card, arms=self.sides)
+        if self.overall is not None and self.overall.card is not None:
+            return replace(self.overall.card, arms=self.sides)
         metrics = self.metrics
-        told = [n for n, m in metrics.items() if m.about.best is not None or n in asked.better]
-        primary = asked.primary or next((name for name in told if name not in asked.guardrails), None)
-        if primary is None and told:
+        directed = [n for n, m in metrics.items() if m.about.best is not None or n in options.better]
+        primary = options.primary or next((name for name in directed if name not in options.guardrails), None)
+        if primary is None and directed:
             raise UsageError(
-                f"which metric decides? {', '.join(told)} is to hold, not to decide: add one, and --primary"
+                f"which metric decides? {', '.join(directed)} is only a guardrail: add a metric and --primary"
             )
         if primary is None:
             raise UsageError(
@@ -166,37 +184,40 @@ class Versus:
             self.sides,
             control=self.control,
             primary=primary,
-            guardrails=asked.guardrails,
-            secondary=[n for n in told if n != primary and n not in asked.guardrails],
-            better=asked.better,
-            planned=asked.planned,
-            users=asked.users,
-            sequential=asked.sequential,
-            confidence=asked.confidence,
-            independent=asked.independent,
+            guardrails=options.guardrails,
+            secondary=[n for n in directed if n != primary and n not in options.guardrails],
+            better=options.better,
+            planned=options.planned,
+            users=options.users,
+            sequential=options.sequential,
+            confidence=options.confidence,
+            independent=options.independent,
         )
 
     @property
     def sentences(self) -> list[str]:
-        """What to do, or which is better, one for each treatment."""
+        """One sentence for each treatment: the verdict, or which side is better."""
         if self.card is not None:
             several = len(self.card.verdicts) > 1
             return [
-                (f"{name}: " if several and v.decision == "keep running" else "") + self._by_name(v.sentence, name)
+                (f"{name}: " if several and v.decision == "keep running" else "") + self._name_sides(v.sentence, name)
                 for name, v in self.card.verdicts.items()
             ]
-        return [self._by_name(self._sentence(name, found), name) for name, found in self.found.items()]
+        return [
+            self._name_sides(self._format_sentence(name, comparisons), name)
+            for name, comparisons in self.comparisons.items()
+        ]
 
-    def _by_name(self, text: str, treatment: str) -> str:
-        """A text about the first and the second side that calls them by their names."""
+    def _name_sides(self, text: str, treatment: str) -> str:
+        """Replace "the first side" and "the second side" in a string by the names of the sides."""
         return text.replace("the first side", treatment).replace("the second side", self.control)
 
-    def _sentence(self, name: str, found: Comparisons) -> str:
-        told = [n for n, m in self.metrics.items() if m.about.best is not None and n in found]
-        primary = self.asked.primary or next(iter([*told, *found]))
-        if primary not in found:
-            raise nearest("metric to compare", primary, list(found))
-        return sentence(found[primary], found.values(), a=name, b=self.control)
+    def _format_sentence(self, name: str, comparisons: Comparisons) -> str:
+        directed = [n for n, m in self.metrics.items() if m.about.best is not None and n in comparisons]
+        primary = self.options.primary or next(iter([*directed, *comparisons]))
+        if primary not in comparisons:
+            raise unknown_name_error("metric to compare", primary, list(comparisons))
+        return describe_comparison(comparisons[primary], comparisons.values(), a=name, b=self.control)
 
     @property
     def exit_code(self) -> int:
@@ -204,219 +225,239 @@ class Versus:
         return 0 if self.card is None else self.card.exit_code
 
     def grids(self) -> list[Grid]:
-        """The differences as tables."""
-        about = self._share
+        """Return the differences as tables."""
+        confidence = self._confidence_label
         if self.title:
-            by = next(iter(self.found.values())).by
+            by = next(iter(self.comparisons.values())).by
             return (
-                [by_key(self._changes(), by, self.order, f"{self._against}, {self.title}", about)] if self.order else []
+                [
+                    build_slice_grid(
+                        self._collect_changes(), by, self.order, f"{self._sides_label}, {self.title}", confidence
+                    )
+                ]
+                if self.order
+                else []
             )
         if self.card is not None:
-            return [figures(self._changes(), self.control, about)]
-        return [differences([c for c in self._changes() if c.treatment == n], self.control, about) for n in self.found]
+            return [figures(self._collect_changes(), self.control, confidence)]
+        return [
+            build_difference_grid([c for c in self._collect_changes() if c.treatment == n], self.control, confidence)
+            for n in self.comparisons
+        ]
 
-    def _changes(self) -> list[NumberChange]:
+    def _collect_changes(self) -> list[NumberChange]:
         if self.card is not None:
-            made = changes_of_card(self.card.slices("bh") if self.title else self.card.table())
+            changes = collect_card_changes(self.card.slices("bh") if self.title else self.card.table())
         else:
-            made = [one for name, found in self.found.items() for one in changes_of_models(name, found)]
-        return [c._replace(reason=c.reason and self._by_name(c.reason, c.treatment)) for c in made]
+            changes = [
+                one
+                for name, comparisons in self.comparisons.items()
+                for one in collect_model_changes(name, comparisons)
+            ]
+        return [c._replace(reason=c.reason and self._name_sides(c.reason, c.treatment)) for c in changes]
 
     @property
-    def _against(self) -> str:
+    def _sides_label(self) -> str:
         return f"{', '.join(self.treatments)} against {self.control}"
 
     @property
-    def _share(self) -> str:
-        confidence = self.asked.confidence
+    def _confidence_label(self) -> str:
+        confidence = self.options.confidence
         if self.card is not None and len(self.treatments) > 1:
             confidence = 1.0 - (1.0 - confidence) / len(self.treatments)
-        return share(confidence) + (" always" if self.asked.sequential else "")
+        return format_confidence(confidence) + (" always" if self.options.sequential else "")
 
 
-# -- sides -----------------------------------------------------------------------------------------------------------
+# -- Sides -----------------------------------------------------------------------------------------------------------
 
 
-def models_of(thing: Any, group: Sequence[str], asked: ComparisonOptions, order: Any = None) -> Versus:
-    """Return the models of one log against one another."""
-    control = group[0] if asked.control is None else _model(asked.control, group)
-    sides = {_short(name, group): thing.task(name) for name in group}
-    return Versus(sides, _short(control, group), asked, **_about(thing, order))
+def compare_models(result: Any, group: Sequence[str], options: ComparisonOptions, order: Any = None) -> SideComparison:
+    """Return the comparison of the models of one log with a control, by default the first model."""
+    control = group[0] if options.control is None else _find_model(options.control, group)
+    sides = {_shorten_name(name, group): result.task(name) for name in group}
+    return SideComparison(sides, _shorten_name(control, group), options, **_describe_axis(result, order))
 
 
-def _short(name: str, group: Sequence[str]) -> str:
-    """The name of a model without what all of its group begin with."""
+def _shorten_name(name: str, group: Sequence[str]) -> str:
+    """Return the name of a model without the prefix that all models of its group share."""
     parents = {one.rpartition("/")[0] for one in group}
     return name.rpartition("/")[2] if len(parents) == 1 else name
 
 
-def _model(given: str, group: Sequence[str]) -> str:
-    """The task of this name, in full or without what is before it."""
-    return next((one for one in group if given in (one, one.rpartition("/")[2])), group[0])
+def _find_model(name: str, group: Sequence[str]) -> str:
+    """Return the full name of the model with this name, with or without a prefix; if there is none, the first model."""
+    return next((one for one in group if name in (one, one.rpartition("/")[2])), group[0])
 
 
-def arms_of(sliced: Sliced, asked: ComparisonOptions, order: Any = None) -> Versus:
-    """Return the arms of an experiment against the control; rows without an arm are in none."""
-    sides = {shown(key): sliced[key] for key in sliced.keys if key is not None}
-    if asked.control not in sides:  # a boolean may be spelled as programs print it
-        named = {shown(arm).lower(): shown(arm) for arm in sliced.keys if isinstance(arm, bool)}
-        if (control := named.get(str(asked.control).lower())) is None:
+def compare_arms(sliced: Sliced, options: ComparisonOptions, order: Any = None) -> SideComparison:
+    """Return the comparison of the arms of an experiment. Rows without an arm are excluded."""
+    sides = {format_atom(key): sliced[key] for key in sliced.keys if key is not None}
+    # The user may spell a boolean arm in any case, such as true or True.
+    if options.control not in sides:
+        boolean_arms = {format_atom(arm).lower(): format_atom(arm) for arm in sliced.keys if isinstance(arm, bool)}
+        if (control := boolean_arms.get(str(options.control).lower())) is None:
             raise UsageError(
-                f"--control {asked.control}: is no arm of {sliced.by[0]}; there are {', '.join(sides) or 'none'}"
+                f"--control {options.control}: not an arm of {sliced.by[0]}; there are {', '.join(sides) or 'none'}"
             )
-        asked = replace(asked, control=control)
+        options = replace(options, control=control)
     if len(sides) < 2:
-        raise UsageError(f"there is one arm of {sliced.by[0]}, {asked.control}, and nothing to compare it with")
-    return Versus(sides, str(asked.control), replace(asked, experiment=True), **_about(sliced.total, order))
+        raise UsageError(f"there is one arm of {sliced.by[0]}, {options.control}, and nothing to compare it with")
+    return SideComparison(
+        sides, str(options.control), replace(options, experiment=True), **_describe_axis(sliced.total, order)
+    )
 
 
-def _about(thing: Any, order: Any) -> dict[str, Any]:
-    """The title of slices, and which of them a table shows."""
-    if not isinstance(thing, AxisWrapper):
+def _describe_axis(result: Any, order: Any) -> dict[str, Any]:
+    """Return the `title` and `order` arguments of `SideComparison` for slices or windows."""
+    if not isinstance(result, AxisWrapper):
         return {}
-    if isinstance(thing, Windowed):
-        return {"title": f"by {thing.width} of {thing.time}", "order": order(thing)}
-    return {"title": f"by {', '.join(definition_of(thing).levels)}", "order": order(thing)}
+    if isinstance(result, Windowed):
+        return {"title": f"by {result.width} of {result.time}", "order": order(result)}
+    return {"title": f"by {', '.join(definition_of(result).levels)}", "order": order(result)}
 
 
-def rows_of(piece: AxisWrapper, top: int | None = None, **shown_how: Any) -> dict[tuple[Any, ...], int]:
-    """Return the slices that a table shows, in its order, with their rows."""
+def select_slices(piece: AxisWrapper, top: int | None = None, **shown_how: Any) -> dict[tuple[Any, ...], int]:
+    """Return the slices to show in a table, in order, with their numbers of rows."""
     rows: dict[tuple[Any, ...], int] = {}
-    for record in by_slice(piece, top, **shown_how):
+    for record in build_slice_records(piece, top, **shown_how):
         if not record["other"]:
             rows.setdefault(tuple(record["slice"].values()), record["rows"] or 0)
     return rows
 
 
-def check_alike(sides: Mapping[str, Any], asked: ComparisonOptions) -> None:
-    """Raise where sides have not the same shards of units, and are not said to be independent."""
-    control = str(asked.control)
-    ours, held = sharded(sides[control]), contents(sides[control])
+def check_same_shards(sides: Mapping[str, Any], options: ComparisonOptions) -> None:
+    """Raise UsageError unless sides have the same shards of units, or the user states that they are independent."""
+    control = str(options.control)
+    ours, control_metrics = find_sharded(sides[control]), collect_entries(sides[control])
     for name, side in sides.items():
         if name == control:
             continue
-        if not held.keys() & contents(side).keys():
+        if not control_metrics.keys() & collect_entries(side).keys():
             raise UsageError(
-                f"there is nothing to compare: {control} has {', '.join(held)}; {name} has {', '.join(contents(side))}"
+                f"there is nothing to compare: {control} has {', '.join(control_metrics)}; "
+                f"{name} has {', '.join(collect_entries(side))}"
             )
-        theirs = sharded(side)
-        if asked.independent or (ours and theirs and (ours.unit, ours.shards) == (theirs.unit, theirs.shards)):
+        theirs = find_sharded(side)
+        if options.independent or (ours and theirs and (ours.unit, ours.shards) == (theirs.unit, theirs.shards)):
             continue
         units, cure = f"{control} and {name} have no shards of units", "--unit user_id"
-        if known := ours or theirs:
-            units = " and ".join(f"{n} has {_plan(s)}" for n, s in ((control, ours), (name, theirs)))
-            cure = f"--unit {known.unit} --shards {known.shards}"
+        if sharded_side := ours or theirs:
+            units = " and ".join(f"{n} has {_describe_shards(s)}" for n, s in ((control, ours), (name, theirs)))
+            cure = f"--unit {sharded_side.unit} --shards {sharded_side.shards}"
         raise UsageError(
-            f"{units}, so that what they share cannot be told from what differs: count both with {cure}; or, if no unit "
+            f"{units}, so that the units of both sides cannot be matched: count both with {cure}; or, if no unit "
             f"is in both, say --independent"
         )
 
 
-def _plan(found: Any) -> str:
-    return "no shards of units" if found is None else f"{found.shards} shards of {found.unit}"
+def _describe_shards(collection: Any) -> str:
+    return "no shards of units" if collection is None else f"{collection.shards} shards of {collection.unit}"
 
 
-def versus(
-    thing: Any, asked: ComparisonOptions, arm: str | None = None, top: int | None = None, **shown_how: Any
-) -> list[Versus]:
-    """Return what can be compared in what one pass has made: of all rows, then by slice and window.
+def build_comparisons(
+    result: Any, options: ComparisonOptions, arm: str | None = None, top: int | None = None, **shown_how: Any
+) -> list[SideComparison]:
+    """Return all comparisons within the result of one pass: for all rows first, then by slice and window.
 
     Parameters
     ----------
-    thing : MetricCollection, Sharded or Bundle
-        What was counted.
-    asked : Asked
+    result : MetricCollection, Sharded or Bundle
+        The result of the pass.
+    options : ComparisonOptions
         How sides are compared.
     arm : str, optional
-        The column of arms: the sides are then arms, else models.
+        The column of arms. With it, the sides are arms; otherwise they are models.
     top, **shown_how
-        Which slices tables show: as for `by_slice`.
+        Which slices to show, as for `by_slice`.
     """
-    order = partial(rows_of, top=top, **shown_how)
-    found = [piece for _, piece in pieces(thing)]
+    order = partial(select_slices, top=top, **shown_how)
+    parts = [piece for _, piece in split_pieces(result)]
     if arm is not None:
-        made = []
-        for sliced in (p for p in found if isinstance(p, Sliced) and p.by == (arm,)):
-            within = windows_in(sliced)
-            made.append(arms_of(sliced if within is None else sliced.across(within.time), asked, order))
+        comparisons = []
+        for sliced in (p for p in parts if isinstance(p, Sliced) and p.by == (arm,)):
+            windows = find_windows(sliced)
+            comparisons.append(compare_arms(sliced if windows is None else sliced.across(windows.time), options, order))
             if isinstance(sliced.inner, Windowed):
-                made.append(arms_of(sliced, asked, order))
-        return [made[0], *(replace(one, whole=made[0]) for one in made[1:])]
-    made = []
-    for piece in found:
-        within = windows_in(piece) if isinstance(piece, AxisWrapper) else None
-        plain = piece.across(within.time) if isinstance(piece, AxisWrapper) and within is not None else piece
-        made += [models_of(plain, group, asked, order) for group in rivals(piece)]
-    whole = [one for one in made if not one.title]
-    of = {tuple(one.sides): one for one in whole}
-    return [*whole, *(replace(one, whole=of.get(tuple(one.sides))) for one in made if one.title)]
+                comparisons.append(compare_arms(sliced, options, order))
+        return [comparisons[0], *(replace(one, overall=comparisons[0]) for one in comparisons[1:])]
+    comparisons = []
+    for piece in parts:
+        windows = find_windows(piece) if isinstance(piece, AxisWrapper) else None
+        without_windows = (
+            piece.across(windows.time) if isinstance(piece, AxisWrapper) and windows is not None else piece
+        )
+        comparisons += [
+            compare_models(without_windows, group, options, order) for group in group_comparable_tasks(piece)
+        ]
+    of_all_rows = [one for one in comparisons if not one.title]
+    overall_of = {tuple(one.sides): one for one in of_all_rows}
+    return [*of_all_rows, *(replace(one, overall=overall_of.get(tuple(one.sides))) for one in comparisons if one.title)]
 
 
-# -- what was asked --------------------------------------------------------------------------------------------------
+# -- Options --------------------------------------------------------------------------------------------------
 
 
-def read_margins(given: Iterable[str]) -> dict[str, float]:
-    """Read `calibration=0.02`."""
-    found = {}
-    for one in given:
-        name, _, margin = one.rpartition("=")  # a name may have one, too: log_loss:eps=1e-6
+def parse_margins(texts: Iterable[str]) -> dict[str, float]:
+    """Parse the values of --guardrail, such as `calibration=0.02`, as a dict of metric names to relative margins."""
+    margins = {}
+    for one in texts:
+        # Split at the last "=", as a name such as log_loss:eps=1e-6 contains one, too.
+        name, _, margin = one.rpartition("=")
         try:
-            found[name.strip()] = float(margin)
+            margins[name.strip()] = float(margin)
         except ValueError:
             raise UsageError(
                 f"--guardrail {one}: give the metric and by how much it may become worse, such as calibration=0.02 for 2 %"
             ) from None
-        if not 0.0 <= found[name.strip()] < 1e6:
+        if not 0.0 <= margins[name.strip()] < 1e6:
             raise UsageError(f"--guardrail {one}: a margin is 0 or more, such as 0.02 for 2 %")
-    return found
+    return margins
 
 
-def read_words(given: Iterable[str]) -> dict[str, str]:
-    """Read `ctr=high`."""
-    found = {}
-    for one in given:
+def parse_directions(texts: Iterable[str]) -> dict[str, str]:
+    """Parse the values of --better, such as `ctr=high`, as a dict of metric names to "high" or "low"."""
+    directions = {}
+    for one in texts:
         name, _, word = one.rpartition("=")
         if word not in ("high", "low"):
             raise UsageError(f"--better {one}: give the metric and which of its values are good, such as ctr=high")
-        found[name.strip()] = word
-    return found
+        directions[name.strip()] = word
+    return directions
 
 
-def in_full(asked: ComparisonOptions, known: Iterable[str]) -> ComparisonOptions:
-    """Return what is asked with the full names of metrics, where only one ends so."""
+def expand_metric_names(options: ComparisonOptions, names: Iterable[str]) -> ComparisonOptions:
+    """Return the options with metric names completed (`auc` to `ctr/auc`), if only one metric ends with the name."""
 
     def full(name: str) -> str:
-        ends = [one for one in known if one.rpartition("/")[2] == name]
-        return ends[0] if name not in known and len(ends) == 1 else name
+        ends = [one for one in names if one.rpartition("/")[2] == name]
+        return ends[0] if name not in names and len(ends) == 1 else name
 
     return replace(
-        asked,
-        primary=full(asked.primary) if asked.primary else None,
-        guardrails={full(name): margin for name, margin in asked.guardrails.items()},
-        better={full(name): word for name, word in asked.better.items()},
+        options,
+        primary=full(options.primary) if options.primary else None,
+        guardrails={full(name): margin for name, margin in options.guardrails.items()},
+        better={full(name): word for name, word in options.better.items()},
     )
 
 
-def check_names(asked: ComparisonOptions, known: Mapping[str, Any], where: str = "") -> None:
-    """Raise where a metric that was named is not there, or nothing says which of its values are better."""
-    for name in asked.names:
-        if name not in known:
-            raise nearest(f"metric in {where}:" if where else "metric", name, list(known))
-    for name in asked.better:
-        if (best := known[name].about.best) is not None:
+def check_metric_names(options: ComparisonOptions, metrics: Mapping[str, Any], side: str = "") -> None:
+    """Raise UsageError if a named metric does not exist, or has no better direction."""
+    for name in options.names:
+        if name not in metrics:
+            raise unknown_name_error(f"metric in {side}:" if side else "metric", name, list(metrics))
+    for name in options.better:
+        if (best := metrics[name].about.best) is not None:
             raise UsageError(
-                f"--better {name}: its best value is known, {best}; this is for metrics that do not say it"
+                f"--better {name}: its direction is known ({best}); this option is for metrics without one"
             )
     for option, names in (
-        ("--primary", [asked.primary] if asked.primary else []),
-        ("--guardrail", list(asked.guardrails)),
+        ("--primary", [options.primary] if options.primary else []),
+        ("--guardrail", list(options.guardrails)),
     ):
         for name in names:
             if (
-                known[name].about.best is None
-                and name not in asked.better
-                and (asked.judged or option == "--guardrail")
+                metrics[name].about.best is None
+                and name not in options.better
+                and (options.has_scorecard or option == "--guardrail")
             ):
-                raise UsageError(
-                    f"{option} {name}: nothing says which of its values are better: add --better {name}=high, or low"
-                )
+                raise UsageError(f"{option} {name}: its better direction is unknown: add --better {name}=high, or low")

@@ -1,4 +1,4 @@
-"""`streammetrics demo`: a click log with known truth, scored in every way that a first look wants to see."""
+"""`streammetrics demo`: write a click log with known true values, and show the main features on it."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from streammetrics.cli.messages import UsageError
-from streammetrics.cli.score import scored, write_report
+from streammetrics.cli.score import evaluate_with_progress, write_report
 from streammetrics.cli.tasks import TaskSpec, make_collection, read_task_file
 from streammetrics.collect.files import atomic_write
 from streammetrics.io.demo import DemoTruth, write_demo_log
 from streammetrics.io.logs import Log
 from streammetrics.io.search import SearchTruth, write_search_log
-from streammetrics.reports.records import Record, overall, tasks_of
-from streammetrics.reports.tables import compare, headline, slices
-from streammetrics.reports.text_table import Cell, Grid, say, show
+from streammetrics.reports.records import Record, build_records, group_by_task
+from streammetrics.reports.tables import build_metric_grid, build_slice_grid, build_task_grid
+from streammetrics.reports.text_table import Cell, Grid, print_grid, print_line
 
 __all__ = ["run_demo"]
 
 T = TypeVar("T")
-RATE = 0.1
-SLICES = 6  # of country and device: enough to see what it looks like
+NEGATIVE_RATE = 0.1
+SHOWN_SLICES = 6  # slices by country and device that the demo prints
 TRUTH, TASKS, REPORT = "_truth.json", "tasks.toml", "report.html"
-QUERY_ROWS = 100  # impressions for each search of the log of searches
+QUERY_ROWS = 100  # the log of searches has one search for this many impressions
 METRICS = ("auc", "normalized_entropy", "calibration", "ctr")
 SCREEN = ", ".join(f'"{name}"' for name in METRICS)
-FILE = f"""\
+TASK_FILE_TEXT = f"""\
 # Three tasks, one pass: streammetrics eval {{folder}}/full --task {{folder}}/{TASKS}
 by = ["variant", "country,device"]
 
@@ -53,161 +53,173 @@ metrics = [{SCREEN}]
 
 
 def run_demo(folder: str, rows: int) -> None:
-    """Write both logs unless they are there, score them, print the tables and the commands that make them."""
+    """Write the logs that do not exist yet, score them, and print tables and the commands for them."""
     root = Path(folder)
     began = time.perf_counter()
-    full = _logs(root, rows)
-    say(f"{full.rows:,} impressions of two models, and a copy that kept {RATE:.0%} of the negatives: {folder}/", "bold")
-    say(f"{time.perf_counter() - began:.1f} s; the first run also compiles, which takes some seconds once", "dim")
-    say()
+    full = _write_missing_logs(root, rows)
+    print_line(
+        f"{full.rows:,} impressions of two models, and a copy that kept {NEGATIVE_RATE:.0%} of the negatives: {folder}/",
+        "bold",
+    )
+    print_line(
+        f"{time.perf_counter() - began:.1f} s; the first run also compiles, which takes some seconds once", "dim"
+    )
+    print_line()
     _show_full(root, full)
     _show_sampled(root)
     _show_search(root, rows // QUERY_ROWS)
     _show_commands(folder)
 
 
-# -- the logs --------------------------------------------------------------------------------------------------------
+# -- The logs --------------------------------------------------------------------------------------------------------
 
 
-def _logs(root: Path, rows: int) -> DemoTruth:
-    """Write the logs that are missing, or whose writing was interrupted; return the truth about the full one."""
+def _write_missing_logs(root: Path, rows: int) -> DemoTruth:
+    """Write missing and incomplete logs; return the true values of the full log."""
     _check_folder(root, rows)
     root.mkdir(parents=True, exist_ok=True)
-    _write(root / TASKS, FILE.format(folder=root))  # first: it says whose folder this is
+    _write_text(root / TASKS, TASK_FILE_TEXT.format(folder=root))  # first, as it marks the folder as a demo
     if not (root / "full" / TRUTH).exists():
-        say(f"Writing a week of impressions to {root}/ ...", "dim")
-    _log(root / "sampled", rows, RATE)
-    return _log(root / "full", rows, 1.0)
+        print_line(f"Writing a week of impressions to {root}/ ...", "dim")
+    _write_missing_log(root / "sampled", rows, NEGATIVE_RATE)
+    return _write_missing_log(root / "full", rows, 1.0)
 
 
 def _check_folder(root: Path, rows: int) -> None:
-    """Raise unless the folder is new, empty, or of a demo of as many rows: what it holds may be written anew."""
+    """Raise UsageError unless the folder is new, empty, or a demo of the same size: its files may be overwritten."""
     if not root.exists() or (root.is_dir() and not any(root.iterdir())):
         return
     tasks = root / TASKS
-    mine = tasks.is_file() and tasks.read_text(encoding="utf-8", errors="replace").startswith(FILE[:40])
-    if not mine or any(entry.name not in ("full", "sampled", "search", TASKS, REPORT) for entry in root.iterdir()):
+    is_demo = tasks.is_file() and tasks.read_text(encoding="utf-8", errors="replace").startswith(TASK_FILE_TEXT[:40])
+    if not is_demo or any(entry.name not in ("full", "sampled", "search", TASKS, REPORT) for entry in root.iterdir()):
         raise UsageError(f"{root}: holds something else; name another folder: streammetrics demo DIR")
     truth = root / "full" / TRUTH
-    if truth.exists() and (found := _read(truth, DemoTruth).impressions) != rows:
-        raise UsageError(f"{root}: holds a demo of {found:,} rows; name another folder, or give --rows {found}")
+    if truth.exists() and (rows_found := _read_truth(truth, DemoTruth).impressions) != rows:
+        raise UsageError(
+            f"{root}: holds a demo of {rows_found:,} rows; name another folder, or give --rows {rows_found}"
+        )
 
 
-def _log(folder: Path, rows: int, rate: float) -> DemoTruth:
+def _write_missing_log(folder: Path, rows: int, rate: float) -> DemoTruth:
     truth = folder / TRUTH
     if truth.exists():
-        return _read(truth, DemoTruth)
+        return _read_truth(truth, DemoTruth)
     if folder.exists():
-        shutil.rmtree(folder)  # an interrupted demo: the truth is written last
-    made = write_demo_log(folder, rows, negative_rate=rate, sampled_scale=False)
-    _write(truth, json.dumps(asdict(made)))
-    return made
+        shutil.rmtree(folder)  # The demo was interrupted, as the file with the true values is written last.
+    truth_of_log = write_demo_log(folder, rows, negative_rate=rate, sampled_scale=False)
+    _write_text(truth, json.dumps(asdict(truth_of_log)))
+    return truth_of_log
 
 
-def _write(path: Path, text: str) -> None:
+def _write_text(path: Path, text: str) -> None:
     atomic_write(path, lambda file: file.write(text.encode()))
 
 
-def _read(path: Path, kind: type[T]) -> T:
+def _read_truth(path: Path, kind: type[T]) -> T:
     try:
         return kind(**json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError):
         raise UsageError(f"{path}: not what a demo wrote; name another folder: streammetrics demo DIR") from None
 
 
-# -- the full log ----------------------------------------------------------------------------------------------------
+# -- The full log ----------------------------------------------------------------------------------------------------
 
 
 def _show_full(root: Path, truth: DemoTruth) -> None:
     specs, by, _ = read_task_file(str(root / TASKS), None)
     began = time.perf_counter()
     sets = [tuple(names.split(",")) for names in by]
-    found = scored(Log(root / "full"), make_collection(specs, "raise"), sets)
+    result = evaluate_with_progress(Log(root / "full"), make_collection(specs, "raise"), sets)
     seconds = time.perf_counter() - began
-    table = headline(found.overall, f"Two click models, and conversions after clicks: one pass, {seconds:.1f} s")
-    show(_with_truth(table, truth))
-    _write_report(root, found.saved, truth.impressions)
-    variants = slices(found.slices[sets[0]], title="By variant")
+    table = build_task_grid(
+        result.overall, f"Two click models, and conversions after clicks: one pass, {seconds:.1f} s"
+    )
+    print_grid(_add_truth(table, truth))
+    _write_report(root, result.bundle, truth.impressions)
+    variants = build_slice_grid(result.slices[sets[0]], title="By variant")
     variants.remarks.append(
         f"truth: ctr A {truth.ctr['A']:.6f}, B {truth.ctr['B']:.6f}: B has {truth.lift:+.1%}, before the luck of the draw"
     )
-    show(variants)
-    crossed = slices(
-        found.slices[sets[1]], SLICES, f"By country and device, the {SLICES} largest of {len(found.slices[sets[1]])}"
+    print_grid(variants)
+    crossed = build_slice_grid(
+        result.slices[sets[1]],
+        SHOWN_SLICES,
+        f"By country and device, the {SHOWN_SLICES} largest of {len(result.slices[sets[1]])}",
     )
     crossed.remarks = [r for r in crossed.remarks if not r.startswith("and ")]
-    show(crossed)
+    print_grid(crossed)
 
 
-def _write_report(root: Path, thing: Any, rows: int) -> None:
-    """Write the page beside the logs, if jinja2 is installed."""
+def _write_report(root: Path, result: Any, rows: int) -> None:
+    """Write the report next to the logs, if jinja2 is installed."""
     try:
-        write_report(thing, str(root / REPORT), f"A demo: {rows:,} impressions")
-    except UsageError as error:  # a demo goes on without the page
-        say(str(error), "dim")
+        write_report(result, str(root / REPORT), f"A demo: {rows:,} impressions")
+    except UsageError as error:
+        # The report is an extra: the demo goes on without it.
+        print_line(str(error), "dim")
     else:
-        say(f"with pictures: {root / REPORT}", "bold")
-    say()
+        print_line(f"with pictures: {root / REPORT}", "bold")
+    print_line()
 
 
-def _with_truth(grid: Grid, truth: DemoTruth) -> Grid:
-    """Put the truth beside each model's column, where it is known."""
+def _add_truth(grid: Grid, truth: DemoTruth) -> Grid:
+    """Add a column of true values next to the column of each model."""
     ctr = _overall_ctr(truth)
-    known = {
+    truths = {
         "model_a": {"auc": truth.auc["pctr_a"], "calibration": truth.calibration["pctr_a"], "ctr": ctr},
         "model_b": {"auc": truth.auc["pctr_b"], "calibration": truth.calibration["pctr_b"], "ctr": ctr},
     }
-    shown = _beside(grid, known)
-    shown.remarks.append("truth: the expectation over clicks, given these impressions")
-    return shown
+    extended = _add_truth_columns(grid, truths)
+    extended.remarks.append("truth: the expectation over clicks, given these impressions")
+    return extended
 
 
-def _beside(grid: Grid, known: dict[str, dict[str, float]]) -> Grid:
-    """Put a column of what is known beside each column of that name."""
+def _add_truth_columns(grid: Grid, truths: dict[str, dict[str, float]]) -> Grid:
+    """Add a column of true values next to each column that has some."""
     heads, rows = grid.heads[:1], [None if row is None else row[:1] for row in grid.rows]
     for i, name in enumerate(grid.heads[1:], 1):
-        heads += [name, "truth"] if name in known else [name]
+        heads += [name, "truth"] if name in truths else [name]
         for old, new in zip(grid.rows, rows, strict=True):
             if old is not None and new is not None:
-                value = known.get(name, {}).get(old[0].text, math.nan)
-                shown = [Cell("" if math.isnan(value) else f"{value:.4f}", style="dim")] if name in known else []
-                new += [old[i], *shown]
+                value = truths.get(name, {}).get(old[0].text, math.nan)
+                truth_cells = [Cell("" if math.isnan(value) else f"{value:.4f}", style="dim")] if name in truths else []
+                new += [old[i], *truth_cells]
     return Grid(grid.title, heads, rows, remarks=list(grid.remarks))
 
 
 def _overall_ctr(truth: DemoTruth) -> float:
-    """The expected rate of both variants, which are about as large."""
+    """Return the expected rate over both variants, which are about equal in size."""
     return sum(truth.ctr.values()) / len(truth.ctr)
 
 
-# -- the down-sampled log --------------------------------------------------------------------------------------------
+# -- The down-sampled log --------------------------------------------------------------------------------------------
 
 
 def _show_sampled(root: Path) -> None:
-    """Show that NE, calibration and rates of the sample are wrong as they stand, and right once corrected."""
+    """Show that normalized entropy, calibration and rates are biased on the sample, and right after correction."""
     spec = TaskSpec("click", ("pctr_b",), metrics=("auc", "average_precision", "log_loss", *METRICS[1:]))
-    corrected = TaskSpec("click", ("pctr_b",), metrics=spec.metrics, negative_rate=RATE, corrects="rows")
+    corrected = TaskSpec("click", ("pctr_b",), metrics=spec.metrics, negative_rate=NEGATIVE_RATE, corrects="rows")
     columns = {
         "full log": _by_variant(root / "full", spec),
         "sample as it is": _by_variant(root / "sampled", spec),
         "sample corrected": _by_variant(root / "sampled", corrected),
     }
-    grid = compare(columns, title=f"A log that kept {RATE:.0%} of the negatives, model_b")
-    grid.rows = [_marked(row) for row in grid.rows]
+    grid = build_metric_grid(columns, title=f"A log that kept {NEGATIVE_RATE:.0%} of the negatives, model_b")
+    grid.rows = [_color_errors(row) for row in grid.rows]
     grid.remarks.append(
-        f"corrected: --negative-rate {RATE} --corrects rows; --corrects both for a model trained on such a sample"
+        f"corrected: --negative-rate {NEGATIVE_RATE} --corrects rows; --corrects both for a model trained on such a sample"
     )
-    show(grid)
+    print_grid(grid)
 
 
 def _by_variant(folder: Path, spec: TaskSpec) -> dict[str, Record]:
-    """Score a log; by slice, because the first tables have compiled that already."""
-    found = scored(Log(folder), make_collection({"": spec}, "raise"), [("variant",)])
-    return tasks_of(overall(found.overall))[""]
+    """Score a log. Slicing by variant reuses the kernels that the first tables compiled."""
+    result = evaluate_with_progress(Log(folder), make_collection({"": spec}, "raise"), [("variant",)])
+    return group_by_task(build_records(result.overall))[""]
 
 
-def _marked(row: list[Cell] | None) -> list[Cell] | None:
-    """Mark what the sample gets wrong by more than luck can explain."""
+def _color_errors(row: list[Cell] | None) -> list[Cell] | None:
+    """Color values of the sample that differ from the full log by more than chance."""
     if row is None or row[0].text in ("rows", "positives"):
         return row
     full, sample, corrected = (float(cell.text) for cell in row[1:])
@@ -220,42 +232,49 @@ def _marked(row: list[Cell] | None) -> list[Cell] | None:
     return [*row[:2], *marked]
 
 
-# -- the log of searches ---------------------------------------------------------------------------------------------
+# -- The log of searches ---------------------------------------------------------------------------------------------
 
 
 def _show_search(root: Path, queries: int) -> None:
-    """Score two rankers, the truth beside what was computed by sorting."""
+    """Score two rankers, and show the true values next to the results."""
     folder = root / "search"
-    truth = _searches(folder, max(queries, 10))
+    truth = _write_missing_searches(folder, max(queries, 10))
     spec = TaskSpec("grade", ("score_a", "score_b"), task_type="ranking", query="query_id", k=(10,))
     log = Log(folder)
-    found = scored(log, make_collection({"": spec}, "raise", log.schema), [])
-    grid = headline(found.overall, f"Two rankers of {truth.queries:,} searches, {truth.rows:,} graded documents")
-    show(_beside(grid, {name: {"ndcg@10": truth.ndcg[name], "mrr@10": truth.mrr[name]} for name in truth.ndcg}))
+    result = evaluate_with_progress(log, make_collection({"": spec}, "raise", log.schema), [])
+    grid = build_task_grid(
+        result.overall, f"Two rankers of {truth.queries:,} searches, {truth.rows:,} graded documents"
+    )
+    print_grid(
+        _add_truth_columns(
+            grid, {name: {"ndcg@10": truth.ndcg[name], "mrr@10": truth.mrr[name]} for name in truth.ndcg}
+        )
+    )
 
 
-def _searches(folder: Path, queries: int) -> SearchTruth:
-    known = folder / TRUTH
-    if known.exists():
-        return _read(known, SearchTruth)
+def _write_missing_searches(folder: Path, queries: int) -> SearchTruth:
+    truth_file = folder / TRUTH
+    if truth_file.exists():
+        return _read_truth(truth_file, SearchTruth)
     if folder.exists():
-        shutil.rmtree(folder)  # an interrupted demo: the truth is written last
-    made = write_search_log(folder, queries)
-    _write(known, json.dumps(asdict(made)))
-    return made
+        shutil.rmtree(folder)  # The demo was interrupted, as the true values are written last.
+    truth = write_search_log(folder, queries)
+    _write_text(truth_file, json.dumps(asdict(truth)))
+    return truth
 
 
-# -- what to do next -------------------------------------------------------------------------------------------------
+# -- Next steps -------------------------------------------------------------------------------------------------
 
 
 def _show_commands(folder: str) -> None:
-    say("Try it yourself", "bold cyan")
+    print_line("Try it yourself", "bold cyan")
     for text, command in (
         ("both models side by side", f"streammetrics eval {folder}/full --label click --score pctr_a --score pctr_b"),
         ("the tables above", f"streammetrics eval {folder}/full --task {folder}/{TASKS}"),
         (
             "the sampled log, corrected",
-            f"streammetrics eval {folder}/sampled --label click --score pctr_b --negative-rate {RATE} --corrects rows",
+            f"streammetrics eval {folder}/sampled --label click --score pctr_b --negative-rate {NEGATIVE_RATE} "
+            f"--corrects rows",
         ),
         (
             "one day at a time, merged later",
@@ -270,6 +289,6 @@ def _show_commands(folder: str) -> None:
         ),
         ("every metric there is", "streammetrics catalog"),
     ):
-        say(f"# {text}", "dim")
+        print_line(f"# {text}", "dim")
         for line in command.split("\n"):
-            say(line)
+            print_line(line)

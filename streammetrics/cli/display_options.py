@@ -1,32 +1,32 @@
-"""How results are printed."""
+"""Options for the display of results."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from streammetrics.cli.comparison import Versus
+from streammetrics.cli.comparison import SideComparison
 
-__all__ = ["Shown"]
+__all__ = ["DisplayOptions"]
 
 
 @dataclass(frozen=True)
-class Shown:
-    """How results are printed.
+class DisplayOptions:
+    """How results are displayed.
 
     Parameters
     ----------
-    printed, top, sort, min_rows
-        As the options of these names; `printed` is `--format`.
+    output_format, top, sort, min_rows
+        The command-line options with the same names; `output_format` is `--format`.
     confidence : float or None
-        Of intervals; None for none.
-    versus : list of Versus
-        What is compared.
+        Confidence level of intervals; None for no intervals.
+    comparisons : list of SideComparison
+        The comparisons to show.
     """
 
-    printed: str = "table"
+    output_format: str = "table"
     top: int = 40
     sort: str | None = None
     min_rows: int = 0
     confidence: float | None = None
-    versus: Sequence[Versus] = ()
+    comparisons: Sequence[SideComparison] = ()

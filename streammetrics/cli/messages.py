@@ -1,4 +1,4 @@
-"""What a user did wrong, in one line that speaks of options rather than of Python."""
+"""Error messages for users: one line each, in terms of command-line options instead of Python arguments."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from contextvars import ContextVar
 
 from streammetrics.errors import IncompatibleStateError, MemoryLimitError, StreamMetricsError
 
-__all__ = ["COMMAND", "UsageError", "as_options", "explain", "nearest"]
+__all__ = ["COMMAND", "UsageError", "convert_keywords", "format_user_error", "unknown_name_error"]
 
 COMMAND: ContextVar[tuple[str, ...]] = ContextVar("COMMAND", default=())
-"""The words of the command that runs: what pages say they come from."""
+"""The arguments of the running command; reports show them as their origin."""
 
 _KEYWORD = re.compile(r"\b([a-z_]+)=\"?([\w.-]+)\"?(?= |;|,|\)|$)")
-_OPTIONS = ("scale", "on_invalid", "corrects", "limit", "negative_rate", "bits")
-_SAID = {
+_OPTION_KEYWORDS = ("scale", "on_invalid", "corrects", "limit", "negative_rate", "bits")
+_MESSAGES = {
     r"give labels=\([^)]*\) to the task": "say which are positive: --pos-label VALUE",
     r"give where= to the task, a 0/1 column that selects": "give --where to select",
     # These patterns precede the general ones: they name options that the command does not have yet.
@@ -32,7 +32,7 @@ _SAID = {
     r'missing="skip" leaves out rows': "--metrics group_auc:missing=skip leaves out rows",
     r"labels=\(\.\.\.\) takes named classes": "--classes a,b,c names classes",
 }
-"""Patterns of what the library says to users of Python, and what the command line says instead."""
+"""Patterns of messages of the library, and their replacements on the command line."""
 _LOG_OPTIONS = (
     (re.compile(r"types=\{'([^']*)': '([^']*)'\}"), r"--type \1=\2"),
     (re.compile(r"types=\{\"([^\"]*)\": '([^']*)'\}"), r"--type \1=\2"),
@@ -45,26 +45,26 @@ _LOG_OPTIONS = (
     (re.compile(r"\bnames="), "--columns"),
     (re.compile(r"\bnulls="), "--nulls"),
 )
-"""Arguments of `Log`, and the options that stand for them."""
-_KINDS = re.compile(r"of kind (integer|string) here and (integer|string) there")
+"""Patterns of arguments of `Log`, and the equivalent options."""
+_KEY_KINDS = re.compile(r"of kind (integer|string) here and (integer|string) there")
 
 
 class UsageError(Exception):
-    """What was asked for makes no sense; the message is one line."""
+    """Raised for a mistake in options or files; the message is one line."""
 
 
-def explain(error: Exception) -> str | None:
-    """Return the one line for a user's error; None for an error of ours, which is to be seen in full."""
+def format_user_error(error: Exception) -> str | None:
+    """Return the message for a mistake of the user; None for a bug, which needs the full traceback."""
     if isinstance(error, MemoryLimitError) and " slices " in str(error):
         return f"{str(error).partition(';')[0]}; fewer --bits make them smaller, --limit N keeps N of them"
-    if isinstance(error, IncompatibleStateError) and _KINDS.search(str(error)):
+    if isinstance(error, IncompatibleStateError) and _KEY_KINDS.search(str(error)):
         what = str(error).removesuffix("; convert one of them")
         return (
             f"{what}; keys of CSV files and partitions are text, those of Parquet have the type of their column: score "
             f"both logs with the same --type, such as --type NAME=string"
         )
     if isinstance(error, (UsageError, StreamMetricsError)):
-        return as_options(str(error)).replace("\n", " ")
+        return convert_keywords(str(error)).replace("\n", " ")
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     if isinstance(error, MemoryError):
@@ -72,23 +72,23 @@ def explain(error: Exception) -> str | None:
     return None
 
 
-def as_options(message: str) -> str:
-    """Spell keyword arguments as options: on_invalid="drop" becomes --on-invalid drop."""
+def convert_keywords(message: str) -> str:
+    """Replace keyword arguments in a message by options: on_invalid="drop" becomes --on-invalid drop."""
 
     def spell(match: re.Match[str]) -> str:
         name, value = match.groups()
-        return f"--{name.replace('_', '-')} {value}" if name in _OPTIONS else match[0]
+        return f"--{name.replace('_', '-')} {value}" if name in _OPTION_KEYWORDS else match[0]
 
-    for said, instead in _SAID.items():
-        message = re.sub(said, instead, message)
+    for library_text, instead in _MESSAGES.items():
+        message = re.sub(library_text, instead, message)
     for pattern, option in _LOG_OPTIONS:
         message = pattern.sub(option, message)
     return _KEYWORD.sub(spell, message)
 
 
-def nearest(what: str, given: str, known: Iterable[str]) -> UsageError:
-    """Return the error for an unknown name: the nearest one, or all there are."""
-    names = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(given.lower(), names, 1)
-    hint = f"did you mean {names[close[0]]!r}?" if close else f"there are {', '.join(names.values())}"
-    return UsageError(f"there is no {what} {given!r}; {hint}")
+def unknown_name_error(what: str, name: str, names: Iterable[str]) -> UsageError:
+    """Return the error for an unknown name, with the most similar name or all known names."""
+    by_lower = {one.lower(): one for one in names}
+    close = difflib.get_close_matches(name.lower(), by_lower, 1)
+    hint = f"did you mean {by_lower[close[0]]!r}?" if close else f"there are {', '.join(by_lower.values())}"
+    return UsageError(f"there is no {what} {name!r}; {hint}")

@@ -1,4 +1,4 @@
-"""The columns of a model: one of scores or of lists, or several by a pattern such as `score_*`."""
+"""Find the columns of a model: one column of scores or lists, or several by a pattern such as `score_*`."""
 
 from __future__ import annotations
 
@@ -13,64 +13,66 @@ __all__ = ["LoggedModel", "find_model"]
 
 
 class LoggedModel(NamedTuple):
-    """A model as the log has it.
+    """A model whose scores are in the log.
 
     Parameters
     ----------
     name : str
-        What it is called in tables.
+        Name of the model in tables.
     column : str or tuple of str
-        Where its scores are.
+        The columns of its scores.
     """
 
     name: str
     column: str | tuple[str, ...]
 
-    def width(self, schema: Any) -> int | None:
-        """Return how many values a row has; None if only the rows tell."""
+    def count_outputs(self, schema: Any) -> int | None:
+        """Return the number of scores in a row; None if the schema does not tell."""
         if isinstance(self.column, tuple):
             return len(self.column)
         kind = schema.field(self.column).type if schema is not None and self.column in schema.names else None
         return getattr(kind, "list_size", None) if "fixed_size_list" in str(kind) else None
 
-    def ordered(self, classes: Sequence[object]) -> LoggedModel:
-        """Return the columns in the order of the classes, where they are called after them: `p_cat`, `p_dog`."""
+    def order_by_class(self, classes: Sequence[object]) -> LoggedModel:
+        """Return the model with its columns in the order of classes, if columns end with their names: `p_cat`, `p_dog`."""
         if isinstance(self.column, str):
             return self
-        found = {str(c): [n for n in self.column if _is_called(n, str(c))] for c in classes}
-        if not any(found.values()):
+        columns_by_class = {str(c): [n for n in self.column if _ends_with_class(n, str(c))] for c in classes}
+        if not any(columns_by_class.values()):
             return self
-        for name, columns in found.items():
+        for name, columns in columns_by_class.items():
             if len(columns) != 1:
                 several = f"{' and '.join(columns)} are" if columns else f"no column of {', '.join(self.column)} is"
-                raise UsageError(f"{self.name}: {several} called after the class {name!r}, and others are after theirs")
-        return LoggedModel(self.name, tuple(columns[0] for columns in found.values()))
+                raise UsageError(
+                    f"{self.name}: {several} named after the class {name!r}, but other columns are named after classes"
+                )
+        return LoggedModel(self.name, tuple(columns[0] for columns in columns_by_class.values()))
 
 
-def find_model(given: str, schema: Any) -> LoggedModel:
-    """Return the columns that are meant.
+def find_model(pattern: str, schema: Any) -> LoggedModel:
+    """Return the model for a column or a pattern of columns.
 
     Parameters
     ----------
-    given : str
-        A column, or a pattern of several; their order is that of the numbers in their names.
+    pattern : str
+        A column, or a pattern of several columns; they are sorted by the numbers in their names.
     schema : pyarrow.Schema, optional
-        The columns there are; None where a pattern makes no sense.
+        The columns of the log; None if patterns are not allowed.
     """
     names = [] if schema is None else list(schema.names)
-    if given in names or not re.search(r"[*?]", given):
-        return LoggedModel(given, given)
-    found = sorted((n for n in names if fnmatchcase(n, given)), key=_by_number)
-    if not found:
-        raise UsageError(f"no column is like {given!r}; there are {', '.join(names[:40])}")
-    return LoggedModel(re.split(r"[*?]", given)[0].rstrip("_-. ") or given, tuple(found))
+    if pattern in names or not re.search(r"[*?]", pattern):
+        return LoggedModel(pattern, pattern)
+    matches = sorted((n for n in names if fnmatchcase(n, pattern)), key=_number_key)
+    if not matches:
+        raise UsageError(f"no column is like {pattern!r}; there are {', '.join(names[:40])}")
+    return LoggedModel(re.split(r"[*?]", pattern)[0].rstrip("_-. ") or pattern, tuple(matches))
 
 
-def _is_called(column: str, name: str) -> bool:
-    """Whether a column ends with the name of a class, as a word: `p_female` is not after "male"."""
+def _ends_with_class(column: str, name: str) -> bool:
+    """Whether a column name ends with the name of a class as a separate word: `p_female` does not end with "male"."""
     before = column[: -len(name)] if name and column.endswith(name) else None
     return before is not None and not (before[-1:].isalnum() and name[0].isalnum())
 
 
-def _by_number(name: str) -> list[Any]:
+def _number_key(name: str) -> list[Any]:
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name)]

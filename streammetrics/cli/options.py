@@ -1,4 +1,4 @@
-"""Options that several commands share: their values, help and panels."""
+"""Options that several commands share: values, help texts and panels."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ DASHBOARD_PANEL = "Dashboard"
 
 
 class Format(StrEnum):
-    """How results are printed."""
+    """Output format of results."""
 
     table = "table"
     json = "json"
@@ -66,7 +66,7 @@ class Format(StrEnum):
 
 
 class Corrects(StrEnum):
-    """What of a down-sampled log is brought back."""
+    """What the correction for down-sampled negatives changes: scores, weights of rows, or both."""
 
     score = "score"
     rows = "rows"
@@ -74,7 +74,7 @@ class Corrects(StrEnum):
 
 
 class ScoreScale(StrEnum):
-    """What scores are."""
+    """Scale of scores."""
 
     probability = "probability"
     logit = "logit"
@@ -82,21 +82,21 @@ class ScoreScale(StrEnum):
 
 
 class OnInvalid(StrEnum):
-    """What happens to a bad row."""
+    """What to do with invalid rows: raise an error, or drop them."""
 
     stop = "raise"
     drop = "drop"
 
 
 class MissingColumns(StrEnum):
-    """What happens where a file lacks a column that others have."""
+    """What to do with files that lack a column: raise an error, or read nulls."""
 
     stop = "raise"
     null = "null"
 
 
 class Keep(StrEnum):
-    """Which slices a limit keeps."""
+    """Which slices `--limit` keeps: those with the smallest hash of the key, or those with the most rows."""
 
     rows = "rows"
     hash = "hash"
@@ -111,13 +111,15 @@ Printed = Annotated[
 Top = Annotated[
     int,
     typer.Option(
-        min=1, help="Slices a table shows: those with most rows. json and csv have all.", rich_help_panel=OUTPUT_PANEL
+        min=1,
+        help="Number of slices in a table: the largest ones. json and csv have all.",
+        rich_help_panel=OUTPUT_PANEL,
     ),
 ]
 
 
 class Type(StrEnum):
-    """What a task predicts."""
+    """Type of a prediction task."""
 
     binary = "binary"
     multiclass = "multiclass"
@@ -131,7 +133,7 @@ Texts = list[str] | None
 
 
 class MissingUnits(StrEnum):
-    """What happens to rows without a unit."""
+    """What to do with rows whose unit (such as the user ID) is missing."""
 
     stop = "raise"
     skip = "skip"

@@ -10,13 +10,13 @@ from typing import Any
 
 from streammetrics.cli.messages import UsageError
 from streammetrics.reading.records import dropped_of
-from streammetrics.reports.records import contents, unsharded
+from streammetrics.reports.records import collect_entries, remove_shards
 
 __all__ = ["check_outcome"]
 
-_SHOWN = 10
-_MOST_VALUES = 1000
-_SIMILAR = 0.8
+_MAX_LISTED_VALUES = 10
+_MAX_COUNTED_VALUES = 1000
+_MIN_SIMILARITY = 0.8
 
 Labels = Mapping[tuple[str, Any], Any]
 """Positive labels as the user typed them, by the column and the value that metrics compare with."""
@@ -48,50 +48,52 @@ def check_outcome(overall: Any, log: Any, filters: Iterable[Any] = (), spellings
         is spelled almost alike. Without such a label the hour may simply have no positives.
     """
     columns = {one.name: [c.column for c in one.conditions if c.sign in ("=", "!=")] for one in filters}
-    counted = [(content.binding, content.states[0]) for content in contents(unsharded(overall)).values()]
-    known = [(binding, state.facts(), dropped_of(state).get("where", 0)) for binding, state in counted]
-    known = [(binding, facts, left_out) for binding, facts, left_out in known if "rows" in facts]
-    none = {binding.where: n for binding, facts, n in known if not facts["rows"] and n and binding.where is not None}
-    messages = [_no_rows(where, rows, log, columns.get(where, ())) for where, rows in none.items()]
-    if messages and not any(facts["rows"] for _, facts, _ in known):
+    statistics = [(content.binding, content.states[0]) for content in collect_entries(remove_shards(overall)).values()]
+    counts = [(binding, state.facts(), dropped_of(state).get("where", 0)) for binding, state in statistics]
+    counts = [(binding, facts, left_out) for binding, facts, left_out in counts if "rows" in facts]
+    none = {binding.where: n for binding, facts, n in counts if not facts["rows"] and n and binding.where is not None}
+    messages = [_describe_empty_filter(where, rows, log, columns.get(where, ())) for where, rows in none.items()]
+    if messages and not any(facts["rows"] for _, facts, _ in counts):
         raise UsageError(messages[0])
-    # Several metrics share a label, which is looked up once.
+    # Several metrics may read the same label; the log is searched for it only once.
     absent = {
         (binding.column("y_true"), binding.pos_label): None
-        for binding, facts, _ in known
+        for binding, facts, _ in counts
         if binding.pos_label is not None and facts["rows"] and facts.get("positives") == 0
     }
-    found = [
+    label_messages = [
         _check_label(column, label, (spellings or {}).get((column, label), label), log) for column, label in absent
     ]
-    return [*messages, *(message for message in found if message is not None)]
+    return [*messages, *(message for message in label_messages if message is not None)]
 
 
-def _no_rows(where: str, rows: int, log: Any, columns: Iterable[str]) -> str:
-    said = f"no row of {rows:,} meets --where {where}"
-    found = [f"{column} holds {shown}" for column in columns if (shown := _shown(_count_values(log, column)))]
-    return "; ".join([said, *found])
+def _describe_empty_filter(condition: str, rows: int, log: Any, columns: Iterable[str]) -> str:
+    message = f"no row of {rows:,} meets --where {condition}"
+    values = [
+        f"{column} holds {listed}" for column in columns if (listed := _format_counts(_count_values(log, column)))
+    ]
+    return "; ".join([message, *values])
 
 
 def _check_label(column: str, positive: Any, spelling: Any, log: Any) -> str | None:
     """Return a message if no row of the log has the label; raise UsageError if another label is spelled almost alike.
 
-    A label that the log has is in rows that conditions or metrics leave out.
+    If the log has the label after all, return None: conditions or metrics have left out the rows with it.
     """
-    if log.once:
+    if log.is_stream:
         return None
-    found: Counter[Any] = Counter()
+    values: Counter[Any] = Counter()
     for part in log.parts([column]):
         for batch in part.batches():
-            counts = _counts(batch)
+            counts = _count_batch(batch)
             if any(value == positive for value in counts):
                 return None
-            found.update(counts)
-            if len(found) > _MOST_VALUES:
+            values.update(counts)
+            if len(values) > _MAX_COUNTED_VALUES:
                 return f"--pos-label {spelling}: no counted row has this label"
-    holds = f"; {column} holds {_shown(found)}" if found else ""
+    holds = f"; {column} holds {_format_counts(values)}" if values else ""
     message = f"--pos-label {spelling}: no row has this label{holds}"
-    similar = _find_similar(positive, [value for value in found if isinstance(value, str)])
+    similar = _find_similar(positive, [value for value in values if isinstance(value, str)])
     if similar is not None:
         raise UsageError(f"{message}; did you mean --pos-label {similar}?")
     return message
@@ -106,7 +108,7 @@ def _find_similar(label: Any, others: Iterable[str]) -> str | None:
         return None
     key = _similarity_key(label)
     candidates = {v.strip().lower(): v for v in others if _similarity_key(v) == key}
-    close = difflib.get_close_matches(label.strip().lower(), candidates, 1, _SIMILAR)
+    close = difflib.get_close_matches(label.strip().lower(), candidates, 1, _MIN_SIMILARITY)
     return candidates[close[0]] if close else None
 
 
@@ -116,24 +118,24 @@ def _similarity_key(label: str) -> tuple[str, list[str]]:
 
 def _count_values(log: Any, column: str) -> Counter[Any]:
     """Count the rows of each value of a column; empty if the log is read only once, or if there are too many values."""
-    found: Counter[Any] = Counter()
-    if log.once:
-        return found
+    values: Counter[Any] = Counter()
+    if log.is_stream:
+        return values
     for part in log.parts([], [column]):
         for batch in part.batches():
-            found.update(_counts(batch))
-            if len(found) > _MOST_VALUES:
+            values.update(_count_batch(batch))
+            if len(values) > _MAX_COUNTED_VALUES:
                 return Counter()
-    return found
+    return values
 
 
-def _counts(batch: Any) -> dict[Any, int]:
+def _count_batch(batch: Any) -> dict[Any, int]:
     """Count the rows of each value of a batch of one column."""
     counts = batch.column(0).value_counts().to_pylist()
     return {one["values"]: one["counts"] for one in counts if one["values"] is not None}
 
 
-def _shown(found: Counter[Any]) -> str:
-    some = [f"{value} ({n:,} row{'s' if n > 1 else ''})" for value, n in found.most_common(_SHOWN)]
-    more = f" and {len(found) - _SHOWN:,} others" if len(found) > _SHOWN else ""
-    return ", ".join(some) + more
+def _format_counts(counts: Counter[Any]) -> str:
+    listed = [f"{value} ({n:,} row{'s' if n > 1 else ''})" for value, n in counts.most_common(_MAX_LISTED_VALUES)]
+    more = f" and {len(counts) - _MAX_LISTED_VALUES:,} others" if len(counts) > _MAX_LISTED_VALUES else ""
+    return ", ".join(listed) + more

@@ -1,72 +1,79 @@
-"""`streammetrics catalog --from sklearn roc_auc_score`: what stands here for a metric of another library."""
+"""`streammetrics catalog --from sklearn roc_auc_score`: show the equivalent of a metric of another library."""
 
 from __future__ import annotations
 
-from streammetrics.cli.messages import nearest
-from streammetrics.cli.specs import spelled
-from streammetrics.guide.suggest import squashed
-from streammetrics.guide.tables import PEERS, PeerLine, of_peer, written
-from streammetrics.reports.text_table import Cell, Grid, is_terminal, say, show
+from streammetrics.cli.messages import unknown_name_error
+from streammetrics.cli.specs import format_spec
+from streammetrics.guide.suggest import normalize_name
+from streammetrics.guide.tables import PEERS, PeerLine, find_peer_lines, format_expression
+from streammetrics.reports.text_table import Cell, Grid, is_terminal, print_grid, print_line
 
-__all__ = ["list_names", "tell_name"]
+__all__ = ["list_names", "show_name"]
 
-TASKS = ("Binary", "Multiclass", "Multilabel")
-"""What torchmetrics has a class each for, and one name above them."""
+TASK_PREFIXES = ("Binary", "Multiclass", "Multilabel")
+"""Prefixes of torchmetrics classes that share a name, such as BinaryAUROC and MulticlassAUROC."""
 
 
 def list_names(library: str) -> None:
-    """Print every name of a library with what stands for it here."""
-    found = of_peer(_key(library))
-    lines = [line for name in found for line in found[name]]
+    """Print all metrics of a library with their equivalents."""
+    lines_by_name = find_peer_lines(_find_library(library))
+    lines = [line for name in lines_by_name for line in lines_by_name[name]]
     if is_terminal():
         for line in lines:
-            say(_call(line), "bold")
-            say(f"  {_here(line) or f'not offered: {line.why}'}")
+            print_line(_format_peer_call(line), "bold")
+            print_line(f"  {_format_own_call(line) or f'not offered: {line.why}'}")
         return
-    texts = [[_call(line), _here(line), f"not offered: {line.why}" if line.why else line.note] for line in lines]
+    texts = [
+        [_format_peer_call(line), _format_own_call(line), f"not offered: {line.why}" if line.why else line.note]
+        for line in lines
+    ]
     rows: list[list[Cell] | None] = [[Cell(text) for text in row] for row in texts]
-    show(Grid("", [PEERS[_key(library)], "here", "what differs"], rows, left=3, whole=True))
+    print_grid(
+        Grid("", [PEERS[_find_library(library)], "here", "what differs"], rows, left_columns=3, unbroken_lines=True)
+    )
 
 
-def tell_name(library: str, name: str) -> None:
-    """Print what stands for one metric of a library: the line to write, on the command line too, and what differs."""
-    peer = _key(library)
-    lines = _lines(peer, name.rpartition(".")[2])
+def show_name(library: str, name: str) -> None:
+    """Print the equivalent of one metric of a library in Python and on the command line, and the differences."""
+    peer = _find_library(library)
+    lines = _find_lines(peer, name.rpartition(".")[2])
     for line in lines:
-        say(f"{PEERS[peer]}  {_call(line)}", "bold cyan")
+        print_line(f"{PEERS[peer]}  {_format_peer_call(line)}", "bold cyan")
         if line.why:
-            say(f"  not offered: {line.why}")
+            print_line(f"  not offered: {line.why}")
             continue
-        say(f"  {_here(line)}")
-        if spec := spelled(line.ours):
-            say(f"  --metrics {spec}", "dim")
+        print_line(f"  {_format_own_call(line)}")
+        if spec := format_spec(line.ours):
+            print_line(f"  --metrics {spec}", "dim")
         if line.note:
-            say(f"  {'other values: ' if line.differs else ''}{line.note}")
+            print_line(f"  {'other values: ' if line.differs else ''}{line.note}")
 
 
-def _key(library: str) -> str:
-    known = {squashed(word): key for key, spoken in PEERS.items() for word in (key, spoken)}
-    if squashed(library) not in known:
-        raise nearest("library", library, PEERS)
-    return known[squashed(library)]
+def _find_library(library: str) -> str:
+    keys = {normalize_name(word): key for key, spoken in PEERS.items() for word in (key, spoken)}
+    if normalize_name(library) not in keys:
+        raise unknown_name_error("library", library, PEERS)
+    return keys[normalize_name(library)]
 
 
-def _lines(peer: str, name: str) -> list[PeerLine]:
-    """Return the lines of a name, in whatever letters it is given; of a name above several tasks, those of each."""
-    found = of_peer(peer)
-    if name in found:
-        return found[name]
-    plain = {squashed(one): one for one in found}
-    if squashed(name) in plain:
-        return found[plain[squashed(name)]]
-    if peer == "torchmetrics" and (of_tasks := [line for task in TASKS for line in found.get(task + name, [])]):
+def _find_lines(peer: str, name: str) -> list[PeerLine]:
+    """Return the table entries for a metric name, ignoring case; a library may use one name for several tasks."""
+    lines_by_name = find_peer_lines(peer)
+    if name in lines_by_name:
+        return lines_by_name[name]
+    names = {normalize_name(one): one for one in lines_by_name}
+    if normalize_name(name) in names:
+        return lines_by_name[names[normalize_name(name)]]
+    if peer == "torchmetrics" and (
+        of_tasks := [line for task in TASK_PREFIXES for line in lines_by_name.get(task + name, [])]
+    ):
         return of_tasks
-    raise nearest(f"metric of {PEERS[peer]}", name, found)
+    raise unknown_name_error(f"metric of {PEERS[peer]}", name, lines_by_name)
 
 
-def _call(line: PeerLine) -> str:
-    return f"{line.name}({line.given}){line.read}"
+def _format_peer_call(line: PeerLine) -> str:
+    return f"{line.name}({line.arguments}){line.read}"
 
 
-def _here(line: PeerLine) -> str:
-    return written(line.ours) + line.ours_read if line.ours else ""
+def _format_own_call(line: PeerLine) -> str:
+    return format_expression(line.ours) + line.ours_read if line.ours else ""

@@ -1,4 +1,4 @@
-"""`streammetrics eval --push`: what was counted goes to a dashboard."""
+"""`streammetrics eval --push`: post the metrics of one hour to a dashboard, as serialized states."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Any
 from streammetrics.cli.messages import UsageError
 from streammetrics.errors import InvalidInputError, PushError
 from streammetrics.io.evaluate import slice_name
-from streammetrics.serve.push import checked_url, push, token_of
-from streammetrics.serve.store.part_keys import key_of
+from streammetrics.serve.push import normalize_url, push, read_token
+from streammetrics.serve.store.part_keys import parse_key
 
-__all__ = ["Pushed"]
+__all__ = ["PushTarget"]
 
 
 @dataclass(frozen=True)
-class Pushed:
-    """Where states go, and under which key.
+class PushTarget:
+    """The address and the key under which states are posted.
 
     Parameters
     ----------
     url : str
-        Of the dashboard.
+        URL of the dashboard.
     experiment, hour : str or None
-        As the options of these names.
+        The command-line options with the same names.
     source : str
-        Who counted. One name for all machines: the same log, scored again elsewhere, is then the same part.
+        Name of the sender. Machines share it, so that a log scored again on another machine replaces the same part.
     seq : int
-        The number of the part.
+        Number of the part within the hour.
     """
 
     url: str
@@ -37,7 +37,7 @@ class Pushed:
     seq: int
 
     def check(self, arm: str | None, sets: list[tuple[str, ...]], window: str | None) -> None:
-        """Raise UsageError where something is missing, before hours go into the log."""
+        """Raise UsageError if an option is missing, before the log is read."""
         if self.experiment is None or self.hour is None:
             raise UsageError("--push needs --experiment, and --hour of the rows, such as 2026-06-01T09, in UTC")
         if arm is None:
@@ -45,21 +45,21 @@ class Pushed:
         if len(sets) > 1 or window is not None:
             raise UsageError("--push takes one --by (country,device is the cross of two), and no --window")
         try:
-            key_of(self.experiment, self.source, self.hour, self.seq)
-            checked_url(self.url)
-            token_of(None)
+            parse_key(self.experiment, self.source, self.hour, self.seq)
+            normalize_url(self.url)
+            read_token(None)
         except InvalidInputError as error:
             raise UsageError(str(error)) from None
 
     def send(self, scored: Any, arm: str, sets: list[tuple[str, ...]]) -> str:
-        """Push the states by arm, and by slices if there are any; return what to say of it."""
+        """Post the states by arm and slice to the dashboard; return a message for the user."""
         assert self.experiment is not None
         assert self.hour is not None
         names = (arm, *(sets[0] if sets else ()))
-        where: dict[str, Any] = {"experiment": self.experiment, "source": self.source, "hour": self.hour}
+        key: dict[str, Any] = {"experiment": self.experiment, "source": self.source, "hour": self.hour}
         try:
-            word = push(self.url, scored.slices[names], **where, seq=self.seq)
+            word = push(self.url, scored.slices[names], **key, seq=self.seq)
         except PushError as error:
             raise UsageError(f"--push: {error}") from None
-        told = "pushed" if word == "stored" else "was there before, the same, "
-        return f"{slice_name(names)}: {told} to {self.url} as {self.experiment}/{self.hour}/{self.source}-{self.seq}"
+        outcome = "pushed" if word == "stored" else "was already pushed, unchanged,"
+        return f"{slice_name(names)}: {outcome} to {self.url} as {self.experiment}/{self.hour}/{self.source}-{self.seq}"

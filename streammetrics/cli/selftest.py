@@ -1,8 +1,8 @@
-"""`streammetrics selftest`: whether this machine makes the same bits as all others, and how fast it is.
+"""`streammetrics selftest`: check that this machine computes the same bits as all others, and measure its speed.
 
-The rows are made by integer arithmetic, so that they are the same everywhere; what comes of them is compared with digests
-that are part of the code. To renew them after a change of a state's form (never of its content):
-``python -m streammetrics.cli.selftest``.
+Integer arithmetic makes the same rows on every machine, and the digests of the results are compared with those in the
+code. After a change to the format of a state (never to its content), ``python -m streammetrics.cli.selftest`` prints new
+digests.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from streammetrics.collect.collection import MetricCollection
 from streammetrics.collect.task import Task
 from streammetrics.compose.sharded import Sharded
 from streammetrics.compose.sliced import Sliced
-from streammetrics.numerics.keys import scattered
-from streammetrics.reports.text_table import Cell, Grid, say, show
+from streammetrics.numerics.slice_keys import mix_bits
+from streammetrics.reports.text_table import Cell, Grid, print_grid, print_line
 
-__all__ = ["GOLDEN", "cases", "fingerprint", "self_test"]
+__all__ = ["GOLDEN", "compute_fingerprint", "make_cases", "run_self_test"]
 
 ROWS = 20_000
 SPEED_ROWS = 1 << 16
-ROUNDS = 15
+TIMING_ROUNDS = 15
 
 GOLDEN = {
     "probabilities, float32": "424d752b233ff12ec80e956b30c59640fe31ea4b4a725c0a74296440d2a1995d",
@@ -42,94 +42,100 @@ GOLDEN = {
     "slices, limited": "70f8a846844bb2a846fd7c1d4f05c3a9ec2a61a2a01133eb2116e65d8e7af558",
     "by unit": "ef34795f6090e4b4606930fba12712939b611dc9a678bb3a2dd50787a331b3b9",
 }
-"""SHA-256 of the state and of the bits of all values and bounds, for each case."""
+"""SHA-256 of the state, values and bounds of each case."""
 
 
-def self_test() -> bool:
-    """Print what is checked and what was measured; return whether all digests are right."""
-    say(
+def run_self_test() -> bool:
+    """Print the checks and the measured speed; return whether all digests are right."""
+    print_line(
         f"streammetrics {__version__}, {platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}"
     )
-    say()
-    wrong = [name for name, made in cases().items() if fingerprint(made()) != GOLDEN[name]]
+    print_line()
+    wrong = [name for name, make_case in make_cases().items() if compute_fingerprint(make_case()) != GOLDEN[name]]
     for name in GOLDEN:
-        say(f"{'WRONG' if name in wrong else 'ok   '}  {name}", "bold red" if name in wrong else "")
-    say()
-    say("digests differ: do not merge states of this machine with others, and report it" if wrong else "all bits right")
-    say()
-    show(_speeds())
+        print_line(f"{'WRONG' if name in wrong else 'ok   '}  {name}", "bold red" if name in wrong else "")
+    print_line()
+    print_line(
+        "digests differ: do not merge states of this machine with others, and report it" if wrong else "all bits right"
+    )
+    print_line()
+    print_grid(_measure_speeds())
     return not wrong
 
 
-def fingerprint(thing: MetricCollection | Sliced) -> str:
-    """SHA-256 of a state, and of the bits of every value and bound."""
-    sha = hashlib.sha256(thing.digest().encode())
-    for record in thing.table():
+def compute_fingerprint(metrics: MetricCollection | Sliced) -> str:
+    """Return the SHA-256 of a state and of the bits of all values and bounds."""
+    sha = hashlib.sha256(metrics.digest().encode())
+    for record in metrics.table():
         for column in ("value", "bound_low", "bound_high", "interval_low", "interval_high"):
             number = record[column]
             sha.update(b"-" if number is None else float(number).hex().encode())
     return sha.hexdigest()
 
 
-# -- rows that are the same everywhere -------------------------------------------------------------------------------
+# -- Rows that are the same on every machine ----------------------------------------------------------------------------
 
 
-def _random(rows: int, seed: int) -> NDArray[np.uint64]:
-    """Numbers by splitmix64: integers alone."""
-    return scattered((np.arange(rows, dtype=np.uint64) + np.uint64(seed << 32)) * np.uint64(0x9E3779B97F4A7C15))
+def _random_integers(rows: int, seed: int) -> NDArray[np.uint64]:
+    """Return random numbers by splitmix64, which uses integers alone."""
+    return mix_bits((np.arange(rows, dtype=np.uint64) + np.uint64(seed << 32)) * np.uint64(0x9E3779B97F4A7C15))
 
 
-def columns(rows: int = ROWS, dtype: Any = np.float32) -> dict[str, Any]:
-    """Return a log of a few percent of clicks that the scores know something about."""
-    unit = (_random(rows, 1) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    score = unit * unit * unit * 0.25  # products round alike everywhere
-    luck = (_random(rows, 2) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+def make_columns(rows: int = ROWS, dtype: Any = np.float32) -> dict[str, Any]:
+    """Return a log with a few percent of clicks, and scores that predict them."""
+    unit = (_random_integers(rows, 1) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    score = unit * unit * unit * 0.25  # products are rounded the same on every machine
+    luck = (_random_integers(rows, 2) >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return {
         "y_true": (luck < score).astype(np.uint8),
         "y_score": score.astype(dtype),
-        "logit": ((_random(rows, 3) >> np.uint64(40)).astype(np.float64) * 2.0**-20 - 12.0).astype(dtype),
-        "weight": 1.0 + (_random(rows, 4) & np.uint64(0xFFFFF)).astype(np.float64) * 2.0**-18,
-        "variant": np.where(_random(rows, 5) & np.uint64(1), "B", "A"),
-        "shop": (_random(rows, 6) % np.uint64(7)).astype(np.int32),
-        "user": (_random(rows, 7) % np.uint64(997)).astype(np.int64),
+        "logit": ((_random_integers(rows, 3) >> np.uint64(40)).astype(np.float64) * 2.0**-20 - 12.0).astype(dtype),
+        "weight": 1.0 + (_random_integers(rows, 4) & np.uint64(0xFFFFF)).astype(np.float64) * 2.0**-18,
+        "variant": np.where(_random_integers(rows, 5) & np.uint64(1), "B", "A"),
+        "shop": (_random_integers(rows, 6) % np.uint64(7)).astype(np.int32),
+        "user": (_random_integers(rows, 7) % np.uint64(997)).astype(np.int64),
     }
 
 
-def cases() -> dict[str, Callable[[], MetricCollection | Sliced]]:
-    """Return how each case is made."""
+def make_cases() -> dict[str, Callable[[], MetricCollection | Sliced]]:
+    """Return the cases by name: each is a function that builds metrics and updates them with the test rows."""
     smooth = ["auc", "average_precision", "ks", "log_loss", "normalized_entropy", "brier_score", "calibration"]
-    plain = make_metrics([*smooth, "auc@0.1", "ctr", "f1@0.1", "matthews_corrcoef@0.1"])
+    metrics = make_metrics([*smooth, "auc@0.1", "ctr", "f1@0.1", "matthews_corrcoef@0.1"])
     logits = Task(make_metrics(smooth, scale="logit"), y_score="logit")
-    corrected = Task(plain, negative_rate=0.1, corrects="both")
+    corrected = Task(metrics, negative_rate=0.1, corrects="both")
     few = make_metrics(["auc", "log_loss"], bits=12)
     return {
-        "probabilities, float32": lambda: MetricCollection(plain).update(columns()),
-        "probabilities, float64": lambda: MetricCollection(plain).update(columns(dtype=np.float64)),
-        "probabilities, weighted": lambda: MetricCollection(Task(plain, sample_weight="weight")).update(columns()),
-        "logits": lambda: MetricCollection(logits).update(columns()),
-        "down-sampled, corrected": lambda: MetricCollection(corrected).update(columns()),
-        "slices": lambda: Sliced(few, by=("variant", "shop")).update(columns()),
-        "slices, limited": lambda: Sliced(few, by="shop", limit=3).update(columns()),
-        "by unit": lambda: Sliced(Sharded(plain, unit="user"), by="variant").update(columns()),
+        "probabilities, float32": lambda: MetricCollection(metrics).update(make_columns()),
+        "probabilities, float64": lambda: MetricCollection(metrics).update(make_columns(dtype=np.float64)),
+        "probabilities, weighted": lambda: MetricCollection(Task(metrics, sample_weight="weight")).update(
+            make_columns()
+        ),
+        "logits": lambda: MetricCollection(logits).update(make_columns()),
+        "down-sampled, corrected": lambda: MetricCollection(corrected).update(make_columns()),
+        "slices": lambda: Sliced(few, by=("variant", "shop")).update(make_columns()),
+        "slices, limited": lambda: Sliced(few, by="shop", limit=3).update(make_columns()),
+        "by unit": lambda: Sliced(Sharded(metrics, unit="user"), by="variant").update(make_columns()),
     }
 
 
-# -- speed -----------------------------------------------------------------------------------------------------------
+# -- Speed -----------------------------------------------------------------------------------------------------------
 
 
-def _speeds() -> Grid:
-    log = columns(SPEED_ROWS)
+def _measure_speeds() -> Grid:
+    log = make_columns(SPEED_ROWS)
     y, s = log["y_true"], log["y_score"]
-    made = make_metrics(["auc", "log_loss", "normalized_entropy", "calibration", "f1"])
+    metrics = make_metrics(["auc", "log_loss", "normalized_entropy", "calibration", "f1"])
     several = MetricCollection(make_metrics(["auc", "log_loss", "calibration"]))
-    arms = Sliced(made["auc"], by="shop")
-    timed: dict[str, Callable[[], Any]] = {name: partial(_update, metric, y, s) for name, metric in made.items()}
-    timed["auc, log_loss, calibration"] = partial(several.update, y, s)
-    timed["auc by 7 slices"] = lambda: arms.update(y, s, shop=log["shop"])
-    rows: list[list[Cell] | None] = [[Cell(n), Cell(f"{1e9 * _fastest(f) / SPEED_ROWS:.2f}")] for n, f in timed.items()]
+    arms = Sliced(metrics["auc"], by="shop")
+    calls: dict[str, Callable[[], Any]] = {name: partial(_update, metric, y, s) for name, metric in metrics.items()}
+    calls["auc, log_loss, calibration"] = partial(several.update, y, s)
+    calls["auc by 7 slices"] = lambda: arms.update(y, s, shop=log["shop"])
+    rows: list[list[Cell] | None] = [
+        [Cell(n), Cell(f"{1e9 * _measure_fastest(f) / SPEED_ROWS:.2f}")] for n, f in calls.items()
+    ]
     one = make_metrics(["auc"])["auc"]
     rows.append(
-        [Cell("auc, one row a call"), Cell(f"{1e9 * _fastest(partial(_update, one, y[:1], s[:1]), 1000):,.0f}")]
+        [Cell("auc, one row a call"), Cell(f"{1e9 * _measure_fastest(partial(_update, one, y[:1], s[:1]), 1000):,.0f}")]
     )
     return Grid("Speed of one core, float32", ["update", "ns a row"], rows)
 
@@ -138,11 +144,11 @@ def _update(metric: Any, y: Any, s: Any) -> None:
     metric.update(y, s)
 
 
-def _fastest(call: Callable[[], Any], times: int = 1) -> float:
-    """Return the seconds of a call, without what else the machine does."""
+def _measure_fastest(call: Callable[[], Any], times: int = 1) -> float:
+    """Call a function several times; return the seconds of the fastest call, which other processes disturbed least."""
     call()
     best = float("inf")
-    for _ in range(ROUNDS):
+    for _ in range(TIMING_ROUNDS):
         began = time.perf_counter()
         for _ in range(times):
             call()
@@ -151,5 +157,5 @@ def _fastest(call: Callable[[], Any], times: int = 1) -> float:
 
 
 if __name__ == "__main__":
-    for case, make in cases().items():
-        print(f'    "{case}": "{fingerprint(make())}",')
+    for case, make in make_cases().items():
+        print(f'    "{case}": "{compute_fingerprint(make())}",')

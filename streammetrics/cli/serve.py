@@ -1,4 +1,4 @@
-"""`streammetrics serve`: the dashboard, and the tokens of those who write to it and read it."""
+"""`streammetrics serve`: run the dashboard, and manage the tokens of its writers and readers."""
 
 from __future__ import annotations
 
@@ -13,64 +13,64 @@ from pathlib import Path
 from typing import Any
 
 from streammetrics.cli.messages import UsageError
-from streammetrics.reports.text_table import say
-from streammetrics.serve.api.auth import OWNER, READER, issue
-from streammetrics.serve.api.reader_process import Apart, DecoderApart
-from streammetrics.serve.dashboard import dashboard
-from streammetrics.serve.server import server_of
+from streammetrics.reports.text_table import print_line
+from streammetrics.serve.api.auth import OWNER, READER, issue_token
+from streammetrics.serve.api.reader_process import DecoderProcess, ReaderProcess
+from streammetrics.serve.dashboard import build_dashboard
+from streammetrics.serve.server import build_server
 from streammetrics.serve.settings import LOOPBACK, ServerSettings
 from streammetrics.serve.store import Store, open_store
 from streammetrics.serve.store.part_keys import NAME
 
-__all__ = ["list_tokens", "listening", "make_token", "read_auth", "revoke_token", "run_server"]
+__all__ = ["list_tokens", "make_token", "open_listener", "parse_auth", "revoke_token", "run_server"]
 
-HERE = ("localhost", "127.0.0.1", "::1", "[::1]")
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "[::1]")
 
 
 def run_server(url: str, host: str, port: int, settings: ServerSettings, names: list[str]) -> None:
-    """Serve until a signal comes.
+    """Serve until a signal stops the process.
 
     Parameters
     ----------
     url : str
-        Of the store.
+        URL of the store.
     host, port : str, int
-        Where it listens; port 0 is one that is free.
-    settings : Settings
-        What is allowed.
+        Address to listen at; port 0 selects a free port.
+    settings : ServerSettings
+        Access and limits.
     names : list of str
-        Names under which it is called, beside those of this machine.
+        Host names of the server in addition to the local ones.
     """
     for folder in (settings.definitions, settings.watch):
         if folder is not None and "://" not in folder and not Path(folder).is_dir():
             raise UsageError(f"there is no folder {folder}")
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     alone = host in (*LOOPBACK, "localhost")
-    settings = replace(settings, hosts=(*HERE, *names) if alone or names else ("*",))
-    with listening(host, port) as heard, _opened(url) as store:
-        app = dashboard(store, settings, reader=Apart(url), decoder=DecoderApart(url))
-        shown = f"[{host}]" if ":" in host else host
-        say(f"http://{shown}:{heard.getsockname()[1]}", "bold")
-        for hint in _hints(store, settings, alone):
-            say(hint, "dim")
-        sys.stdout.flush()  # whoever started it may wait for the address
-        server_of(app, host, port).run(sockets=[heard])
+    settings = replace(settings, hosts=(*LOCAL_HOSTS, *names) if alone or names else ("*",))
+    with open_listener(host, port) as listener, _open_store(url) as store:
+        app = build_dashboard(store, settings, reader=ReaderProcess(url), decoder=DecoderProcess(url))
+        shown_host = f"[{host}]" if ":" in host else host
+        print_line(f"http://{shown_host}:{listener.getsockname()[1]}", "bold")
+        for hint in _collect_hints(store, settings, alone):
+            print_line(hint, "dim")
+        sys.stdout.flush()  # the starting process may wait for the address
+        build_server(app, host, port).run(sockets=[listener])
 
 
-def _hints(store: Store, settings: ServerSettings, alone: bool) -> list[str]:
-    """What is missing, or not safe."""
-    found = []
+def _collect_hints(store: Store, settings: ServerSettings, alone: bool) -> list[str]:
+    """Return hints about missing or unsafe settings."""
+    hints = []
     if not (settings.public_read or settings.proxy_header or store.tokens(READER) or store.tokens(OWNER)):
-        found.append("nobody can log in yet: streammetrics serve token --reader NAME")
+        hints.append("nobody can log in yet: streammetrics serve token --reader NAME")
     if not (store.definitions() or settings.definitions):
-        found.append("there are no experiments yet: --experiments FOLDER of TOML files, or post definitions")
+        hints.append("there are no experiments yet: --experiments FOLDER of TOML files, or post definitions")
     if not alone and not settings.https and not settings.proxies:
-        found.append("tokens and sessions are not encrypted: put a proxy with https in front, --trust-proxy ADDRESS")
-    return found
+        hints.append("tokens and sessions are not encrypted: put a proxy with https in front, --trust-proxy ADDRESS")
+    return hints
 
 
-def listening(host: str, port: int) -> socket.socket:
-    """Return a socket, before the server is there: so that its address can be said, and workers may knock already."""
+def open_listener(host: str, port: int) -> socket.socket:
+    """Open the socket before the server starts, so that its address is known, and early connections wait."""
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
@@ -78,21 +78,21 @@ def listening(host: str, port: int) -> socket.socket:
         raise UsageError(f"{host}, port {port}: {reason}; --port 0 takes one that is free") from None
 
 
-def _opened(url: str) -> Store:
+def _open_store(url: str) -> Store:
     try:
         return open_store(url)
     except ValueError as error:
         raise UsageError(f"--store: {error}") from None
 
 
-def read_auth(given: str) -> str | None:
-    """Return the header by which a proxy says who reads; None where readers log in."""
-    kind, _, header = given.partition("=")
-    if given == "login":
+def parse_auth(text: str) -> str | None:
+    """Parse --auth; return the header in which a proxy names the reader, or None if readers log in."""
+    kind, _, header = text.partition("=")
+    if text == "login":
         return None
     if kind == "proxy-header" and header and all(c.isalnum() or c == "-" for c in header):
         return header
-    raise UsageError(f"--auth is login, or proxy-header=NAME such as proxy-header=X-Forwarded-User, not {given!r}")
+    raise UsageError(f"--auth is login, or proxy-header=NAME such as proxy-header=X-Forwarded-User, not {text!r}")
 
 
 def make_token(url: str, experiment: str | None, name: str | None, owner: str | None, reader: str | None) -> None:
@@ -104,14 +104,14 @@ def make_token(url: str, experiment: str | None, name: str | None, owner: str | 
     if experiment is not None:
         _check_name(experiment)
     whose, who = (experiment, name or "worker") if experiment else (OWNER, owner) if owner else (READER, reader)
-    with _opened(url) as store:
-        print(issue(store, str(whose), str(who), **_by()))
-    print("shown once: only its hash is kept; another one of this name takes its place", file=sys.stderr)
+    with _open_store(url) as store:
+        print(issue_token(store, str(whose), str(who), **_audit_fields()))
+    print("shown once, as only its hash is stored; a new token of this name replaces it", file=sys.stderr)
 
 
 def list_tokens(url: str, experiment: str | None) -> None:
-    """Print who has a token."""
-    with _opened(url) as store:
+    """Print the names of all tokens."""
+    with _open_store(url) as store:
         rows = [("owner", row.name) for row in store.tokens(OWNER)] + [
             ("reader", row.name) for row in store.tokens(READER)
         ]
@@ -122,10 +122,10 @@ def list_tokens(url: str, experiment: str | None) -> None:
 
 
 def revoke_token(url: str, whose: str, name: str) -> None:
-    """Let somebody in no longer."""
-    kept = {"owner": OWNER, "reader": READER}.get(whose, whose)
-    with _opened(url) as store:
-        if not store.revoke(kept, name, **_by()):
+    """Revoke a token."""
+    owner = {"owner": OWNER, "reader": READER}.get(whose, whose)
+    with _open_store(url) as store:
+        if not store.revoke(owner, name, **_audit_fields()):
             raise UsageError(f"{whose} has no token {name!r}; `streammetrics serve tokens` lists them")
 
 
@@ -136,10 +136,10 @@ def _check_name(experiment: str) -> None:
         raise UsageError(f"--{experiment} NAME makes the token of an {experiment}")
 
 
-def _by() -> dict[str, Any]:
-    """Who does it, by the system, and when."""
+def _audit_fields() -> dict[str, Any]:
+    """Return the system user and the time, for the audit log."""
     try:
         who = getuser()
-    except (KeyError, OSError):  # a container has users without a name
+    except (KeyError, OSError):  # users in containers may have no name
         who = f"user {os.getuid()}"
     return {"by": f"{who} by the command line", "at": time.time()}

@@ -1,4 +1,4 @@
-"""Metrics by name, as options and task files spell them: `auc`, `precision@0.1`, `f2`, `log_loss:eps=1e-6`."""
+"""Parse metric specifications of options and task files: `auc`, `precision@0.1`, `f2`, `log_loss:eps=1e-6`."""
 
 from __future__ import annotations
 
@@ -8,18 +8,26 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
-from streammetrics.cli.messages import UsageError, nearest
-from streammetrics.cli.types import TYPES
+from streammetrics.cli.messages import UsageError, unknown_name_error
+from streammetrics.cli.task_types import TASK_TYPES
 from streammetrics.collect.metric import METRICS, Metric
-from streammetrics.guide.suggest import what_is_meant
-from streammetrics.guide.tables import PEERS, written
+from streammetrics.guide.suggest import find_suggestion
+from streammetrics.guide.tables import PEERS, format_expression
 
-__all__ = ["DEFAULT", "at_setting", "make_metrics", "metric_names", "no_metric", "settings_of", "spelled"]
+__all__ = [
+    "DEFAULT_METRICS",
+    "default_settings",
+    "find_at_setting",
+    "format_spec",
+    "make_metrics",
+    "metric_names",
+    "unknown_metric_error",
+]
 
-DEFAULT = TYPES["binary"].screen
-"""What an unasked question about a click log gets: ranking, loss, calibration, and what the rates are."""
+DEFAULT_METRICS = TASK_TYPES["binary"].default_metrics
+"""Default metrics for a click log: ranking, loss, calibration, and rates."""
 
-_AT = (
+_AT_SETTINGS = (
     "k",
     "q",
     "max_fpr",
@@ -29,10 +37,11 @@ _AT = (
     "recall",
     "specificity",
     "fraction",
-)  # what the number after @ sets, as in the names of the metrics
+)
+"""Settings that the number after @ can set; a metric takes the first one that it has."""
 _INTEGER = re.compile(r"[+-]?\d+")
 _F_BETA = re.compile(r"f(\d+(?:\.\d+)?)")
-_SHORT: dict[str, tuple[str, dict[str, Any]]] = {"copc": ("calibration", {"inverse": True})}
+_ALIASES: dict[str, tuple[str, dict[str, Any]]] = {"copc": ("calibration", {"inverse": True})}
 
 
 def metric_names() -> list[str]:
@@ -40,21 +49,21 @@ def metric_names() -> list[str]:
     return sorted(METRICS)
 
 
-def settings_of(metric: type[Metric[Any, Any]]) -> dict[str, Any]:
+def default_settings(metric: type[Metric[Any, Any]]) -> dict[str, Any]:
     """Return the settings of a metric with their defaults."""
     return {f.name: f.default for f in fields(metric) if f.init and not f.metadata.get("operational")}
 
 
-def at_setting(metric: type[Metric[Any, Any]]) -> str | None:
-    """Return the setting that the number after @ gives, if there is one."""
-    return next((name for name in _AT if name in settings_of(metric)), None)
+def find_at_setting(metric: type[Metric[Any, Any]]) -> str | None:
+    """Return the name of the setting that `@number` sets, such as k in `ndcg@10`; None if the metric has none."""
+    return next((name for name in _AT_SETTINGS if name in default_settings(metric)), None)
 
 
 def make_metrics(
     specs: Iterable[str] | None,
     *,
-    screen: Iterable[str] = DEFAULT,
-    ks: Sequence[int] = (),
+    default_metrics: Iterable[str] = DEFAULT_METRICS,
+    cutoffs: Sequence[int] = (),
     scale: str = "probability",
     **shared: Any,
 ) -> dict[str, Metric[Any, Any]]:
@@ -63,132 +72,136 @@ def make_metrics(
     Parameters
     ----------
     specs : iterable of str, optional
-        `tag`, `tag@number`, and `tag:setting=value` (again for more settings); None for the default screen, as far as it
-        suits the scale.
-    screen : iterable of str
-        The default screen.
-    ks : sequence of int
-        Cut-offs for the metrics that have one and name none.
+        `tag`, `tag@number`, or `tag:setting=value`, repeated for more settings. None selects the default metrics that
+        support the scale.
+    default_metrics : iterable of str
+        The default metrics.
+    cutoffs : sequence of int
+        Cutoffs for metrics that have one, unless the specification sets it.
     scale : {"probability", "logit", "real"}
-        What the scores are.
+        The scale of scores.
     **shared
         Settings for all metrics that have them, such as `bits`.
 
     Raises
     ------
     UsageError
-        A name is unknown (the message has the nearest), named twice, or a setting is wrong.
+        A name is unknown (the message suggests a similar one) or repeated, or a setting is invalid.
     """
     shared = {"scale": scale} | shared
-    wanted = list(specs) if specs is not None else [tag for tag in screen if _suits(tag, scale)]
-    made: dict[str, Metric[Any, Any]] = {}
-    for spec in (one for name in wanted for one in _at_every_k(name.strip(), ks)):
-        name, metric = _make(spec, shared)
-        if name in made:
-            raise UsageError(f"the metric {name} is asked for twice")
-        made[name] = metric
-    if not made:
-        raise UsageError("no metric is asked for")
-    return made
+    names = list(specs) if specs is not None else [tag for tag in default_metrics if _has_scale(tag, scale)]
+    metrics: dict[str, Metric[Any, Any]] = {}
+    for spec in (one for name in names for one in _expand_cutoffs(name.strip(), cutoffs)):
+        name, metric = _make_metric(spec, shared)
+        if name in metrics:
+            raise UsageError(f"the metric {name} is named twice")
+        metrics[name] = metric
+    if not metrics:
+        raise UsageError("no metric is named")
+    return metrics
 
 
-def _at_every_k(spec: str, ks: Sequence[int]) -> list[str]:
-    """Return a spec with each cut-off, if the metric has one and the spec does not say which."""
+def _expand_cutoffs(spec: str, cutoffs: Sequence[int]) -> list[str]:
+    """Return one specification for each cutoff, if the metric has a cutoff and the specification does not set it."""
     head, colon, settings = spec.partition(":")
-    named = head in METRICS and "@" not in head and not re.search(r"\bk=", settings)
-    if not ks or not named or at_setting(METRICS[head]) != "k":
+    is_open = head in METRICS and "@" not in head and not re.search(r"\bk=", settings)
+    if not cutoffs or not is_open or find_at_setting(METRICS[head]) != "k":
         return [spec]
-    return [f"{head}@{k}{colon}{settings}" for k in ks]
+    return [f"{head}@{k}{colon}{settings}" for k in cutoffs]
 
 
-def _suits(tag: str, scale: str) -> bool:
-    return scale in _scales(METRICS[tag.partition("@")[0]], (scale,))
+def _has_scale(tag: str, scale: str) -> bool:
+    return scale in _list_scales(METRICS[tag.partition("@")[0]], (scale,))
 
 
-def _scales(metric: type[Metric[Any, Any]], default: tuple[str, ...] = ()) -> tuple[str, ...]:
+def _list_scales(metric: type[Metric[Any, Any]], default: tuple[str, ...] = ()) -> tuple[str, ...]:
     declared = next((f for f in fields(metric) if f.name == "scale"), None)
     return declared.metadata["rules"]["choices"] if declared is not None else default
 
 
-def _shared(metric: type[Metric[Any, Any]], given: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that all metrics of a task have in common, as far as this one has them."""
-    known = settings_of(metric)
-    return {name: value for name, value in given.items() if name in known}
+def _select_settings(metric: type[Metric[Any, Any]], settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the shared settings that this metric has; the others are left out."""
+    own_settings = default_settings(metric)
+    return {name: value for name, value in settings.items() if name in own_settings}
 
 
-def _make(spec: str, shared: dict[str, Any]) -> tuple[str, Metric[Any, Any]]:
-    head, *given = spec.split(":")
+def _make_metric(spec: str, shared: dict[str, Any]) -> tuple[str, Metric[Any, Any]]:
+    head, *assignments = spec.split(":")
     tag, at, number = head.partition("@")
-    tag, settings = _known(tag)
+    tag, settings = _resolve_tag(tag)
     metric = METRICS[tag]
     if at:
-        setting = at_setting(metric)
+        setting = find_at_setting(metric)
         if setting is None:
             raise UsageError(f"metric {spec}: {tag} takes no number after @")
-        settings[setting] = _value(number)
-    for one in given:
+        settings[setting] = _parse_value(number)
+    for one in assignments:
         name, equals, value = one.partition("=")
         if not equals:
             raise UsageError(f"metric {spec}: a setting is written name=value, not {one!r}")
-        settings[name] = value if value in _choices(metric, name) else _value(value)
+        settings[name] = value if value in _list_choices(metric, name) else _parse_value(value)
     for several, what in (("num_classes", "classes"), ("labels", "classes"), ("num_labels", "labels")):
-        if several in shared and several not in settings_of(metric):
-            raise UsageError(f"metric {spec}: {tag} is not for several {what}")
+        if several in shared and several not in default_settings(metric):
+            raise UsageError(f"metric {spec}: {tag} does not support several {what}")
     try:
-        made = metric(**(_shared(metric, shared) | settings))
+        made_metric = metric(**(_select_settings(metric, shared) | settings))
     except (ValueError, TypeError) as error:
         raise UsageError(f"metric {spec}: {error}") from None
-    return (spec if given else made.name), made
+    return (spec if assignments else made_metric.name), made_metric
 
 
-def _choices(metric: Any, name: str) -> tuple[Any, ...]:
-    """The words that a setting may be, "true" among them for one that is normalised by the true class."""
+def _list_choices(metric: Any, name: str) -> tuple[Any, ...]:
+    """Return the words that a setting allows. For some settings "true" is a word, not a boolean."""
     rules = {f.name: f.metadata.get("rules", {}) for f in fields(metric)}
     return tuple(rules.get(name, {}).get("choices") or ())
 
 
-def _known(tag: str) -> tuple[str, dict[str, Any]]:
+def _resolve_tag(tag: str) -> tuple[str, dict[str, Any]]:
     if tag in METRICS:
         return tag, {}
-    if tag in _SHORT:
-        return _SHORT[tag][0], dict(_SHORT[tag][1])
+    if tag in _ALIASES:
+        return _ALIASES[tag][0], dict(_ALIASES[tag][1])
     if beta := _F_BETA.fullmatch(tag):
         return "fbeta", {"beta": float(beta[1])}
-    raise no_metric(tag)
+    raise unknown_metric_error(tag)
 
 
-def no_metric(given: str) -> UsageError:
-    """Return the error for a name that is no metric: what it is in other libraries and in the field, or the nearest."""
-    meant = what_is_meant(given, metric_names())
-    if meant is None:
-        return nearest("metric", given, metric_names())
-    said = f"there is no metric {given!r}"
-    ours = spelled(meant.ours[0]) or written(meant.ours[0]) if meant.ours else ""
-    if not meant.whose:
-        return UsageError(f"{said}; did you mean {ours!r}?")
-    whose = f"{PEERS[meant.whose]}'s {meant.name}"
-    return UsageError(f"{said}; {whose} is {ours!r} here" if ours else f"{said}; {whose} is not offered: {meant.why}")
+def unknown_metric_error(name: str) -> UsageError:
+    """Return the error for an unknown metric, with its equivalent from another library, or a similar name."""
+    suggestion = find_suggestion(name, metric_names())
+    if suggestion is None:
+        return unknown_name_error("metric", name, metric_names())
+    message = f"there is no metric {name!r}"
+    ours = format_spec(suggestion.ours[0]) or format_expression(suggestion.ours[0]) if suggestion.ours else ""
+    if not suggestion.library:
+        return UsageError(f"{message}; did you mean {ours!r}?")
+    library_name = f"{PEERS[suggestion.library]}'s {suggestion.name}"
+    return UsageError(
+        f"{message}; {library_name} is {ours!r} here"
+        if ours
+        else f"{message}; {library_name} is not offered: {suggestion.why}"
+    )
 
 
-def spelled(ours: str) -> str | None:
-    """Return `AUC(max_fpr=0.1)` as options have it, `auc:max_fpr=0.1`; None for what they cannot say."""
-    if ours in METRICS:
-        return ours
-    made = ast.parse(ours, mode="eval").body
-    if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Name) or made.args:
+def format_spec(expression: str) -> str | None:
+    """Convert an expression `AUC(max_fpr=0.1)` to a specification `auc:max_fpr=0.1`; None if there is no equivalent."""
+    if expression in METRICS:
+        return expression
+    call = ast.parse(expression, mode="eval").body
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
         return None
-    tag = next((tag for tag, metric in METRICS.items() if metric.__name__ == ast.unparse(made.func)), None)
-    if tag is None or not all(isinstance(given.value, ast.Constant) for given in made.keywords):
+    tag = next((tag for tag, metric in METRICS.items() if metric.__name__ == ast.unparse(call.func)), None)
+    if tag is None or not all(isinstance(keyword.value, ast.Constant) for keyword in call.keywords):
         return None
-    settings = [f"{given.arg}={ast.literal_eval(given.value)}" for given in made.keywords]
+    settings = [f"{keyword.arg}={ast.literal_eval(keyword.value)}" for keyword in call.keywords]
     return ":".join([tag, *settings])
 
 
-def _value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     words = {"none": None, "true": True, "false": False}
     if text.lower() in words:
         return words[text.lower()]
     try:
         return int(text) if _INTEGER.fullmatch(text) else float(text)
-    except ValueError:  # a setting that is a text
+    except ValueError:  # The value is not a number, so it stays a string.
         return text

@@ -1,4 +1,4 @@
-"""From options, or from a task file, to the metrics of one pass."""
+"""Build the metrics of one pass from options or from a task file."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from streammetrics.cli.messages import UsageError, nearest
+from streammetrics.cli.log_options import split_columns
+from streammetrics.cli.messages import UsageError, unknown_name_error
 from streammetrics.cli.models import LoggedModel, find_model
-from streammetrics.cli.reading import key_columns
-from streammetrics.cli.specs import at_setting, make_metrics
-from streammetrics.cli.types import TYPES
+from streammetrics.cli.specs import find_at_setting, make_metrics
+from streammetrics.cli.task_types import TASK_TYPES
 from streammetrics.collect.collection import MetricCollection
 from streammetrics.collect.metric import Metric
 from streammetrics.collect.task import Task
 
-__all__ = ["TaskSpec", "make_collection", "read_classes", "read_cutoffs", "read_task_file"]
+__all__ = ["TaskSpec", "make_collection", "parse_classes", "parse_cutoffs", "read_task_file"]
 
 _CORRECTS = ("score", "rows", "both")
 _SCALES = ("probability", "logit", "real")
-_HOW: dict[str, Any] = {
+_FILE_OPTIONS: dict[str, Any] = {
     "unit": str,
     "shards": int,
     "missing_unit": str,
@@ -34,48 +34,48 @@ _HOW: dict[str, Any] = {
     "guardrails": dict,
     "better": dict,
 }
-"""What concerns all tasks of a file, and its type."""
-_TEXTS = ("label", "weight", "scale", "corrects", "task_type", "query", "group")
+"""Keys of a task file that apply to all its tasks, and their types."""
+_TEXT_KEYS = ("label", "weight", "scale", "corrects", "task_type", "query", "group")
 
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """One task, with the names that options and task files share.
+    """One task, as options or a task file define it.
 
     Parameters
     ----------
     label : str
         The column of labels.
     score : tuple of str
-        Columns of scores: each is a task of its own. A pattern such as `score_*` stands for a matrix of several.
+        Columns of scores, one model each. A pattern such as `score_*` combines several columns to a matrix.
     pred : tuple of str
-        Columns of decisions, in the place of scores.
+        Columns of decisions instead of scores.
     task_type : str
-        One of `types.TYPES`.
+        One of `task_types.TASK_TYPES`.
     classes : int or tuple, optional
-        How many classes (or labels) there are, or what the classes are called.
+        Number of classes (or labels), or the names of classes.
     query, group : str, optional
-        The columns of queries and of users; a comma makes a key of several.
+        The columns of queries and of users; a comma combines several columns.
     k : tuple of int, optional
-        Cut-offs for the metrics that have one.
+        Cutoffs for metrics that have one.
     weight : str, optional
         The column of weights.
     where : tuple of str
-        Which rows count: 0/1 columns, and comparisons such as `price>0`.
+        Conditions on rows: 0/1 columns, and comparisons such as `price>0`.
     metrics : tuple of str, optional
-        As `make_metrics` takes them.
+        Specifications of metrics for `make_metrics`.
     scale : str
-        What the scores are.
+        The scale of scores.
     bits : int, optional
         Resolution of histograms.
     negative_rate : float, optional
-        Share of negatives that the log kept.
+        Fraction of negatives that the log kept.
     corrects : str, optional
-        What of it is undone.
+        Which effects of down-sampling are corrected.
     labels, pos_label : optional
-        What labels are called, if not 0 and 1.
+        The values of labels, if they are not 0 and 1.
     report : bool
-        Whether the metrics that pictures read are wanted, too.
+        Whether to add the metrics for the charts of a report.
     """
 
     label: str
@@ -98,15 +98,15 @@ class TaskSpec:
     report: bool = False
 
     def check(self) -> None:
-        """Raise UsageError where settings contradict one another."""
-        if self.task_type not in TYPES:
-            raise nearest("type of task", self.task_type, TYPES)
+        """Raise UsageError if settings contradict each other."""
+        if self.task_type not in TASK_TYPES:
+            raise unknown_name_error("type of task", self.task_type, TASK_TYPES)
         if self.scale not in _SCALES:
-            raise nearest("scale", self.scale, _SCALES)
+            raise unknown_name_error("scale", self.scale, _SCALES)
         if self.corrects is not None and self.corrects not in _CORRECTS:
-            raise nearest("way to correct", self.corrects, _CORRECTS)
+            raise unknown_name_error("way to correct", self.corrects, _CORRECTS)
         if (self.negative_rate is None) != (self.corrects is None):
-            raise UsageError("--negative-rate needs --corrects (score, rows or both), and the other way")
+            raise UsageError("--negative-rate needs --corrects (score, rows or both), and vice versa")
         if self.scale == "real" and self.corrects in ("score", "both"):
             raise UsageError("scores of scale real cannot be corrected; probabilities and logits can")
         if self.score and self.pred:
@@ -116,124 +116,142 @@ class TaskSpec:
                 raise UsageError(f"a score is named twice: {', '.join(models)}")
         if self.task_type == "ranking" and self.query is None:
             raise UsageError("a ranking needs the column of queries: --query")
-        several = TYPES[self.task_type].several
+        several = TASK_TYPES[self.task_type].output_kind
         if self.classes is not None and not several:
             raise UsageError(f"classes are for --task-type multiclass or multilabel, not {self.task_type}")
         if several == "labels" and isinstance(self.classes, tuple):
-            raise UsageError("of labels only their number is asked: --classes 14")
+            raise UsageError("for labels, give their number: --classes 14")
         if several and not (self.score or self.pred):
-            raise UsageError(f"{several} need a score of each (--score 'p_*', or a column of lists), or --pred")
+            raise UsageError(f"{several} need one score each (--score 'p_*', or a column of lists), or --pred")
         if several and self.negative_rate is not None:
-            raise UsageError("a negative rate is for labels of 0 and 1, one a row")
+            raise UsageError("a negative rate needs labels of 0 and 1, one a row")
 
     def tasks(self, schema: Any = None) -> dict[str, Task]:
-        """Return the task of every model; "" stands for none.
+        """Return a task for every model by name; "" is a task without a model.
 
         Parameters
         ----------
         schema : pyarrow.Schema, optional
-            The columns of the log: what patterns and the number of classes are found in.
+            The columns of the log, to find the columns of patterns and the number of classes.
         """
         self.check()
-        asked = self.pred or self.score
-        models = [find_model(name, schema) for name in asked]
-        if len({model.name for model in models}) < len(models):  # of patterns that begin alike
-            models = [LoggedModel(name, model.column) for name, model in zip(asked, models, strict=True)]
+        patterns = self.pred or self.score
+        models = [find_model(name, schema) for name in patterns]
+        # Patterns with a common prefix would give models with the same name, so the patterns become the names.
+        if len({model.name for model in models}) < len(models):
+            models = [LoggedModel(name, model.column) for name, model in zip(patterns, models, strict=True)]
         if isinstance(self.classes, tuple):
-            models = [model.ordered(self.classes) for model in models]
-        label = find_model(self.label, schema).column if TYPES[self.task_type].several == "labels" else self.label
+            models = [model.order_by_class(self.classes) for model in models]
+        label = (
+            find_model(self.label, schema).column if TASK_TYPES[self.task_type].output_kind == "labels" else self.label
+        )
         if not models:
-            metrics = self._metrics({}, schema)
-            _check_scoreless(metrics)
-            return {"": self._task(metrics, label, None, schema)}
-        return {m.name: self._task(self._metrics(self._several(m, schema), schema), label, m, schema) for m in models}
+            metrics = self._make_metrics({}, schema)
+            _check_needs_no_score(metrics)
+            return {"": self._make_task(metrics, label, None, schema)}
+        return {
+            m.name: self._make_task(self._make_metrics(self._class_settings(m, schema), schema), label, m, schema)
+            for m in models
+        }
 
     def filter(self, schema: Any = None) -> Any:
-        """Return what says which rows count, as `evaluate` takes it; None where that is no comparison."""
-        from streammetrics.io.where import read_where  # which loads pyarrow
+        """Return the filter on rows for `evaluate`; None without conditions, or for a single 0/1 column."""
+        from streammetrics.io.row_filter import parse_filter  # loads pyarrow
 
-        found = read_where(self.where, () if schema is None else schema.names)
-        for one in found.conditions if found is not None and schema is not None else ():
+        row_filter = parse_filter(self.where, () if schema is None else schema.names)
+        for one in row_filter.conditions if row_filter is not None and schema is not None else ():
             if not one.sign and one.column in schema.names and "string" in str(schema.field(one.column).type):
-                raise UsageError(f"--where {one.column}: is a column of texts; say which: '{one.column}=VALUE'")
-        return None if found is None or not (found.conditions[1:] or found.conditions[0].sign) else found
+                raise UsageError(f"--where {one.column}: is a column of text; compare it: '{one.column}=VALUE'")
+        return (
+            None
+            if row_filter is None or not (row_filter.conditions[1:] or row_filter.conditions[0].sign)
+            else row_filter
+        )
 
-    def _several(self, model: LoggedModel, schema: Any) -> dict[str, Any]:
-        """Return the setting that says which classes or labels there are."""
-        what = TYPES[self.task_type].several
-        width = None if self.pred and what == "classes" else model.width(schema)
-        known = len(self.classes) if isinstance(self.classes, tuple) else self.classes
-        if width is not None and known is not None and width != known:
-            raise UsageError(f"{model.name}: there are {width} columns of scores for {known} {what}")
+    def _class_settings(self, model: LoggedModel, schema: Any) -> dict[str, Any]:
+        """Return the setting for the classes or labels of a model."""
+        what = TASK_TYPES[self.task_type].output_kind
+        width = None if self.pred and what == "classes" else model.count_outputs(schema)
+        class_count = len(self.classes) if isinstance(self.classes, tuple) else self.classes
+        if width is not None and class_count is not None and width != class_count:
+            raise UsageError(f"{model.name}: there are {width} columns of scores for {class_count} {what}")
         if what == "classes" and isinstance(self.classes, tuple):
             return {"labels": self.classes}
         if what == "classes" and self.pred and self.classes is None:
             return {"labels": "discover"}
-        if what and not (width or known):
+        if what and not (width or class_count):
             raise UsageError(f"{model.name}: how many {what} are there? Give --classes")
-        return {f"num_{what}": width or known} if what else {}
+        return {f"num_{what}": width or class_count} if what else {}
 
-    def _metrics(self, several: dict[str, Any], schema: Any) -> dict[str, Metric[Any, Any]]:
-        kind = TYPES[self.task_type]
+    def _make_metrics(self, several: dict[str, Any], schema: Any) -> dict[str, Metric[Any, Any]]:
+        kind = TASK_TYPES[self.task_type]
         shared: dict[str, Any] = several | ({"bits": self.bits} if self.bits is not None else {})
         if self.pred:
             shared["threshold"] = None  # which reads y_pred
-        screen, ks = kind.hard if self.pred else kind.screen, self.k or kind.ks
-        if not screen and self.metrics is None:
+        default_metrics, cutoffs = kind.decision_metrics if self.pred else kind.default_metrics, self.k or kind.cutoffs
+        if not default_metrics and self.metrics is None:
             raise UsageError(f"--pred: --task-type {self.task_type} has no decisions; name its column by --score")
         if self.group is not None and self.task_type == "binary" and self.score:
-            screen += ("group_auc",)
+            default_metrics += ("group_auc",)
         if self.report:
-            screen += tuple(name for name in kind.drawn if name.partition("@")[2] not in map(str, ks))
-        made = make_metrics(self.metrics, screen=screen, ks=ks, scale=self.scale, **shared)
-        needs = {name: {need.role for need in metric.make_state().needs()} for name, metric in made.items()}
+            default_metrics += tuple(
+                name for name in kind.report_metrics if name.partition("@")[2] not in map(str, cutoffs)
+            )
+        metrics = make_metrics(
+            self.metrics, default_metrics=default_metrics, cutoffs=cutoffs, scale=self.scale, **shared
+        )
+        needs = {name: {need.role for need in metric.make_state().needs()} for name, metric in metrics.items()}
         for role, whose in (("group", "users"), ("query", "queries")):
-            readers, given = [name for name, roles in needs.items() if role in roles], getattr(self, role)
-            if given is not None and not readers:
+            readers, column = [name for name, roles in needs.items() if role in roles], getattr(self, role)
+            if column is not None and not readers:
                 hint = "group_auc does" if role == "group" else "those of --task-type ranking do"
-                raise UsageError(f"--{role} {given}: none of {', '.join(made)} reads it; {hint}")
-            if given is None and readers and schema is not None and role not in schema.names:
+                raise UsageError(f"--{role} {column}: none of {', '.join(metrics)} reads it; {hint}")
+            if column is None and readers and schema is not None and role not in schema.names:
                 raise UsageError(f"{', '.join(readers)}: which column is of {whose}? Give --{role}")
-        if self.k and not any(at_setting(type(metric)) == "k" for metric in made.values()):
-            raise UsageError(f"--k {','.join(map(str, self.k))}: none of {', '.join(made)} has a cut-off")
-        if self.scale != "probability" and not any("scale" in metric.settings for metric in made.values()):
-            raise UsageError(f"--scale {self.scale}: none of {', '.join(made)} reads scores on a scale")
-        return made
+        if self.k and not any(find_at_setting(type(metric)) == "k" for metric in metrics.values()):
+            raise UsageError(f"--k {','.join(map(str, self.k))}: none of {', '.join(metrics)} has a cut-off")
+        if self.scale != "probability" and not any("scale" in metric.settings for metric in metrics.values()):
+            raise UsageError(f"--scale {self.scale}: none of {', '.join(metrics)} reads scores on a scale")
+        return metrics
 
-    def positive(self, schema: Any) -> Any:
-        """Return the positive label as the column holds it; `--pos-label` gives it as text."""
+    def convert_pos_label(self, schema: Any) -> Any:
+        """Convert the positive label from text to the type of the label column."""
         if not isinstance(self.pos_label, str) or schema is None or self.label not in schema.names:
             return self.pos_label
+        from streammetrics.io.row_filter import Condition
         from streammetrics.io.sources import LogError
-        from streammetrics.io.where import Condition
 
         kind = schema.field(self.label).type
         try:
-            return Condition(self.label, "=", self.pos_label).read_as(getattr(kind, "value_type", kind))
+            return Condition(self.label, "=", self.pos_label).parse_value(getattr(kind, "value_type", kind))
         except LogError:
             raise UsageError(
                 f"--pos-label {self.pos_label}: expected a value of type {kind}, as in column {self.label!r}; "
                 f"--type {self.label}=string reads the column as text"
             ) from None
 
-    def check_unread(self, names: Collection[str], read: Collection[str]) -> None:
-        """Raise where a column of scores or decisions is not there that no metric reads: of others reading says it."""
-        for given in (*self.score, *self.pred):
-            if given not in (*names, *read) and not re.search(r"[*?]", given):
-                raise nearest("column", given, names)
+    def check_unread_columns(self, names: Collection[str], read: Collection[str]) -> None:
+        """Raise UsageError if a score column that no metric reads does not exist. Reading the log checks the others."""
+        for column in (*self.score, *self.pred):
+            if column not in (*names, *read) and not re.search(r"[*?]", column):
+                raise unknown_name_error("column", column, names)
 
-    def _task(self, metrics: dict[str, Metric[Any, Any]], label: Any, model: LoggedModel | None, schema: Any) -> Task:
-        columns = {"y_pred" if self.pred else TYPES[self.task_type].role: model.column} if model is not None else {}
-        known = () if schema is None else schema.names
-        keys = {role: _key(getattr(self, role), known) for role in ("query", "group")}
+    def _make_task(
+        self, metrics: dict[str, Metric[Any, Any]], label: Any, model: LoggedModel | None, schema: Any
+    ) -> Task:
+        columns = (
+            {"y_pred" if self.pred else TASK_TYPES[self.task_type].role: model.column} if model is not None else {}
+        )
+        names = () if schema is None else schema.names
+        keys = {role: _parse_key(getattr(self, role), names) for role in ("query", "group")}
         try:
             return Task(
                 metrics,
                 y_true=label,
                 sample_weight=self.weight,
-                where=found.name if (found := self.filter(schema)) else next(iter(self.where), None),
+                where=row_filter.name if (row_filter := self.filter(schema)) else next(iter(self.where), None),
                 labels=self.labels,
-                pos_label=self.positive(schema),
+                pos_label=self.convert_pos_label(schema),
                 negative_rate=self.negative_rate,
                 corrects=self.corrects,
                 scale="logit" if self.scale == "logit" else "probability",
@@ -244,21 +262,21 @@ class TaskSpec:
             raise UsageError(str(error)) from None
 
 
-def _key(given: str | None, known: Collection[str]) -> str | tuple[str, ...] | None:
-    names = tuple(name for name in key_columns(given or "", known) if name)
+def _parse_key(text: str | None, columns: Collection[str]) -> str | tuple[str, ...] | None:
+    names = tuple(name for name in split_columns(text or "", columns) if name)
     return names if len(names) > 1 else names[0] if names else None
 
 
-def _check_scoreless(metrics: dict[str, Metric[Any, Any]]) -> None:
+def _check_needs_no_score(metrics: dict[str, Metric[Any, Any]]) -> None:
     need = [n for n, m in metrics.items() if {"y_score", "y_pred"} & {need.role for need in m.make_state().needs()}]
     if need:
         raise UsageError(f"{', '.join(need)} need a score: name its column")
 
 
 def make_collection(specs: dict[str, TaskSpec], on_invalid: str, schema: Any = None) -> MetricCollection:
-    """Make the metrics of all tasks: named "auc", "pctr_b/auc", "ctr/auc" or "ctr/pctr_b/auc", as short as is clear."""
+    """Make the metrics of all tasks, with short unique names: "auc", "pctr_b/auc", "ctr/auc" or "ctr/pctr_b/auc"."""
     if on_invalid not in ("raise", "drop"):
-        raise nearest("way to treat bad rows", on_invalid, ("raise", "drop"))
+        raise unknown_name_error("way to treat bad rows", on_invalid, ("raise", "drop"))
     tree: dict[str, Any] = {}
     for name, spec in specs.items():
         try:
@@ -274,7 +292,7 @@ def make_collection(specs: dict[str, TaskSpec], on_invalid: str, schema: Any = N
 
 
 class TaskFile(NamedTuple):
-    """What a task file says.
+    """Content of a task file.
 
     Parameters
     ----------
@@ -282,22 +300,22 @@ class TaskFile(NamedTuple):
         The tasks.
     by : list of str
         The slices.
-    how : dict
-        Units, windows, and how models or arms are compared: by the names of `_HOW`.
+    options : dict
+        Options on units, windows and comparisons, by the names of `_FILE_OPTIONS`.
     """
 
     specs: dict[str, TaskSpec]
     by: list[str]
-    how: dict[str, Any]
+    options: dict[str, Any]
 
 
 def read_task_file(path: str, bits: int | None) -> TaskFile:
-    """Read tasks, the slices they are wanted by, and how they are compared, from a TOML file.
+    """Read tasks, slices, and options on comparisons from a TOML file.
 
     ::
 
         by = ["country,device"]
-        unit = "user_id"                    # all of these may be left out, and options go before them
+        unit = "user_id"                    # all of these are optional, and command-line options override them
         arm = "variant"
         control = "A"
         primary = "ctr"
@@ -308,8 +326,8 @@ def read_task_file(path: str, bits: int | None) -> TaskFile:
 
         [tasks.ctr]
         label = "click"
-        score = ["pctr_a", "pctr_b"]        # or one
-        metrics = ["auc", "log_loss"]       # all keys but label may be left out
+        score = ["pctr_a", "pctr_b"]        # or one column
+        metrics = ["auc", "log_loss"]       # all keys but label are optional
         negative_rate = 0.1
         corrects = "both"
 
@@ -329,15 +347,15 @@ def read_task_file(path: str, bits: int | None) -> TaskFile:
     Raises
     ------
     UsageError
-        The file is not TOML, or says something unknown.
+        The file is not TOML, or has an unknown key or an invalid value.
     """
     try:
         content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: not TOML: {error}") from None
     for key in content:
-        if key not in ("by", "tasks", *_HOW):
-            raise UsageError(f"{path}: {nearest('key', key, ('by', 'tasks', *_HOW))}")
+        if key not in ("by", "tasks", *_FILE_OPTIONS):
+            raise UsageError(f"{path}: {unknown_name_error('key', key, ('by', 'tasks', *_FILE_OPTIONS))}")
     tasks = content.get("tasks")
     if not isinstance(tasks, dict) or not all(isinstance(t, dict) for t in tasks.values()) or not tasks:
         raise UsageError(f"{path}: no task; write [tasks.NAME] and below it label = ..., score = ...")
@@ -345,89 +363,93 @@ def read_task_file(path: str, bits: int | None) -> TaskFile:
     by = [by] if isinstance(by, str) else by
     if not isinstance(by, list) or not all(isinstance(one, str) for one in by):
         raise UsageError(f'{path}: by is a list such as ["variant", "country,device"], not {by!r}')
-    specs = {name: _spec(f"{path}: task {name}", given, bits) for name, given in tasks.items()}
-    return TaskFile(specs, by, {key: _checked(path, key, content[key]) for key in _HOW if key in content})
+    specs = {name: _make_spec(f"{path}: task {name}", entries, bits) for name, entries in tasks.items()}
+    return TaskFile(
+        specs, by, {key: _check_file_option(path, key, content[key]) for key in _FILE_OPTIONS if key in content}
+    )
 
 
-def _checked(path: str, key: str, value: Any) -> Any:
-    """A setting that concerns all tasks."""
-    kind = _HOW[key]
-    found = str(value) if key == "window" and type(value) is int else value
-    if not isinstance(found, kind):
-        wanted = {str: "a text", int: "a number", dict: "a table such as { calibration = 0.02 }"}[kind]
-        raise UsageError(f"{path}: {key} is {wanted}, not {value!r}")
-    return [f"{name}={one}" for name, one in found.items()] if isinstance(found, dict) else found
+def _check_file_option(path: str, key: str, value: Any) -> Any:
+    """Return an option for all tasks, after a check of its type."""
+    kind = _FILE_OPTIONS[key]
+    option = str(value) if key == "window" and type(value) is int else value
+    if not isinstance(option, kind):
+        expected = {str: "a text", int: "a number", dict: "a table such as { calibration = 0.02 }"}[kind]
+        raise UsageError(f"{path}: {key} is {expected}, not {value!r}")
+    return [f"{name}={one}" for name, one in option.items()] if isinstance(option, dict) else option
 
 
-def _spec(where: str, given: dict[str, Any], bits: int | None) -> TaskSpec:
-    known = [f.name for f in fields(TaskSpec) if f.name != "report"]
-    for key in given:
-        if key not in known:
-            raise UsageError(f"{where}: {nearest('key', key, known)}")
-    if "label" not in given:
-        raise UsageError(f"{where}: which column is the label?")
-    made = {"bits": bits} | given
-    for key in _TEXTS:
-        if key in given and not isinstance(given[key], str):
-            raise UsageError(f"{where}: {key} is a text, not {given[key]!r}")
+def _make_spec(place: str, entries: dict[str, Any], bits: int | None) -> TaskSpec:
+    keys = [f.name for f in fields(TaskSpec) if f.name != "report"]
+    for key in entries:
+        if key not in keys:
+            raise UsageError(f"{place}: {unknown_name_error('key', key, keys)}")
+    if "label" not in entries:
+        raise UsageError(f"{place}: which column is the label?")
+    settings = {"bits": bits} | entries
+    for key in _TEXT_KEYS:
+        if key in entries and not isinstance(entries[key], str):
+            raise UsageError(f"{place}: {key} is a text, not {entries[key]!r}")
     for key in ("score", "pred", "metrics", "where"):
-        if key in given:
-            made[key] = _texts(where, key, given[key])
-    if isinstance(given.get("metrics"), str):
-        made["metrics"] = read_names(given["metrics"])
-    if "k" in given:
-        made["k"] = _cutoffs(where, given["k"])
+        if key in entries:
+            settings[key] = _check_texts(place, key, entries[key])
+    if isinstance(entries.get("metrics"), str):
+        settings["metrics"] = parse_names(entries["metrics"])
+    if "k" in entries:
+        settings["k"] = _check_cutoffs(place, entries["k"])
     for key, kinds in (("bits", (int,)), ("negative_rate", (int, float))):
-        if key in given and (not isinstance(given[key], kinds) or isinstance(given[key], bool)):
-            raise UsageError(f"{where}: {key} is a number, not {given[key]!r}")
-    if "labels" in given:
-        if not isinstance(given["labels"], list):
-            raise UsageError(f"{where}: labels is a list of the negative and the positive one, not {given['labels']!r}")
-        made["labels"] = tuple(given["labels"])
-    if "classes" in given:
-        made["classes"] = _classes(where, given["classes"])
-    return TaskSpec(**made)
+        if key in entries and (not isinstance(entries[key], kinds) or isinstance(entries[key], bool)):
+            raise UsageError(f"{place}: {key} is a number, not {entries[key]!r}")
+    if "labels" in entries:
+        if not isinstance(entries["labels"], list):
+            raise UsageError(
+                f"{place}: labels is a list of the negative and the positive one, not {entries['labels']!r}"
+            )
+        settings["labels"] = tuple(entries["labels"])
+    if "classes" in entries:
+        settings["classes"] = _check_classes(place, entries["classes"])
+    return TaskSpec(**settings)
 
 
-def read_classes(given: str | None) -> int | tuple[Any, ...] | None:
-    """Read `10`, or `cat,dog`."""
-    if given is None:
+def parse_classes(text: str | None) -> int | tuple[Any, ...] | None:
+    """Parse a number of classes `10`, or names `cat,dog`."""
+    if text is None:
         return None
-    words = [word.strip() for word in given.split(",")]
-    return _classes("--classes", int(given) if given.strip().isdigit() else words)
+    words = [word.strip() for word in text.split(",")]
+    return _check_classes("--classes", int(text) if text.strip().isdigit() else words)
 
 
-def _classes(where: str, value: Any) -> int | tuple[Any, ...]:
+def _check_classes(place: str, value: Any) -> int | tuple[Any, ...]:
     if isinstance(value, int) and not isinstance(value, bool) and value > 1:
         return value
     if isinstance(value, list) and len(value) > 1:
-        whole = all(isinstance(v, str) and v.lstrip("-").isdigit() for v in value)
-        return tuple(map(int, value)) if whole else tuple(value)
-    raise UsageError(f"{where}: classes are their number (2 or more), or their names, not {value!r}")
+        are_integers = all(isinstance(v, str) and v.lstrip("-").isdigit() for v in value)
+        return tuple(map(int, value)) if are_integers else tuple(value)
+    raise UsageError(f"{place}: classes are their number (2 or more), or their names, not {value!r}")
 
 
-def read_names(given: str) -> tuple[str, ...]:
-    """Read `auc,log_loss`."""
-    return tuple(name for name in map(str.strip, given.split(",")) if name)
+def parse_names(text: str) -> tuple[str, ...]:
+    """Parse a list of names such as `auc,log_loss`."""
+    return tuple(name for name in map(str.strip, text.split(",")) if name)
 
 
-def read_cutoffs(given: str | None) -> tuple[int, ...] | None:
-    """Read `5,10`."""
-    if given is None:
+def parse_cutoffs(text: str | None) -> tuple[int, ...] | None:
+    """Parse cutoffs such as `5,10`."""
+    if text is None:
         return None
-    words = [word.strip() for word in given.split(",")]
-    return _cutoffs("--k", [int(word) if word.isdigit() else word for word in words])
+    words = [word.strip() for word in text.split(",")]
+    return _check_cutoffs("--k", [int(word) if word.isdigit() else word for word in words])
 
 
-def _cutoffs(where: str, value: Any) -> tuple[int, ...]:
+def _check_cutoffs(place: str, value: Any) -> tuple[int, ...]:
     values = value if isinstance(value, list) else [value]
     if not values or not all(isinstance(k, int) and not isinstance(k, bool) and k > 0 for k in values):
-        raise UsageError(f"{where}: k is a positive integer or a list of them, not {value!r}")
+        raise UsageError(f"{place}: k is a positive integer or a list of them, not {value!r}")
     return tuple(values)
 
 
-def _texts(where: str, key: str, value: Any) -> tuple[str, ...]:
+def _check_texts(place: str, key: str, value: Any) -> tuple[str, ...]:
     values: Sequence[Any] = [value] if isinstance(value, str) else value
     if not isinstance(values, list) or not all(isinstance(v, str) for v in values):
-        raise UsageError(f"{where}: {key} is a list of texts, not {value!r}")
+        raise UsageError(f"{place}: {key} is a list of texts, not {value!r}")
     return tuple(values)

@@ -1,1 +1,1 @@
-"""Metrics, tasks and collections, and the one way a batch is counted."""
+"""Metrics, tasks and collections, their accumulators, and their files."""

@@ -1,4 +1,4 @@
-"""Accumulator: counts batches in states, merges them, takes rows away again, and is saved."""
+"""Accumulator: counts batches in states, merges and subtracts states, and encodes them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from numpy import ndarray
 
 from ..batch.columns import Batch
 from ..batch.convert import COLUMNS, as_columns
-from ..count.batch_updater import Feed, StateChange, change, hold
+from ..count.batch_updater import BatchUpdater
 from ..count.reads import MEMORY_LIMIT
+from ..count.state_changes import StateChange, apply_changes, replace_states
 from ..errors import IncompatibleStateError
 from ..format import frame
 from ..numerics.canonical import canonical_json
@@ -23,14 +24,14 @@ __all__ = ["Accumulator", "accumulate", "accumulator_of", "definition_of", "sele
 
 
 class Accumulator:
-    """The states of a metric, a collection or a wrapper, and all that happens to them.
+    """The states of a metric, a collection or a wrapper, with the operations on them.
 
     Parameters
     ----------
     definition : Definition
-        What is counted, and how the states are read.
+        Which states are counted, and how values are read from them.
     states : sequence of State, optional
-        The states to go on from; by default empty ones.
+        The initial states; by default they are empty.
     """
 
     def __init__(self, definition: Definition, states: Sequence[State] | None = None) -> None:
@@ -40,161 +41,162 @@ class Accumulator:
         self._columns: tuple[tuple[str, ...], tuple[str, ...]] | None = None
         self._pair: tuple[Any, Any] | None = None
         if states is not None:
-            self.hold(states)
+            self.set_states(states)
 
     # -- the states ---------------------------------------------------------------------------------------------------
 
     @property
-    def feed(self) -> Feed:
-        """The feed that counts batches."""
-        held = self.__dict__
-        feed: Feed | None = held.get("_feed")
-        if feed is None:
+    def updater(self) -> BatchUpdater:
+        """The object that counts batches; it is created at first use."""
+        attributes = self.__dict__
+        updater: BatchUpdater | None = attributes.get("_updater")
+        if updater is None:
             definition = self.definition
             # A metric may have a memory_limit setting that is None.
             limit = MEMORY_LIMIT if definition.memory_limit is None else definition.memory_limit
-            made = Feed(definition.reads, memory_limit=limit, on_invalid=definition.on_invalid)
-            # One call, because several threads may bring the first rows.
-            feed = held.setdefault("_feed", made)
-        return feed
+            new = BatchUpdater(definition.reads, memory_limit=limit, on_invalid=definition.on_invalid)
+            # Several threads may bring the first rows at once. `setdefault` is atomic, so all of them get one updater.
+            updater = attributes.setdefault("_updater", new)
+        return updater
 
     @property
-    def feeds(self) -> tuple[Feed, ...]:
-        """The feeds that count its rows."""
-        return (self.feed,)
+    def updaters(self) -> tuple[BatchUpdater, ...]:
+        """All updaters; an accumulator with several parts has several."""
+        return (self.updater,)
 
     @property
     def states(self) -> tuple[State, ...]:
         """The states, in canonical form."""
-        feed: Feed = self.__dict__.get("_feed") or self.feed
-        return feed.states
+        updater: BatchUpdater = self.__dict__.get("_updater") or self.updater
+        return updater.states
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that the states take, room for growth included."""
-        return self.feed.nbytes
+        """The bytes of memory that the states take, including room for growth."""
+        return self.updater.nbytes
 
-    def hold(self, states: Sequence[State]) -> None:
-        """Replace what was counted by these states."""
-        hold(self.feeds, states)
+    def set_states(self, states: Sequence[State]) -> None:
+        """Replace the states."""
+        replace_states(self.updaters, states)
 
     def reset(self) -> None:
-        """Forget every row, and which warnings were given of undefined values."""
-        self.hold([r.state for r in self.definition.reads])
-        self.forget_warnings()
+        """Replace the states by empty ones, and reset the warnings."""
+        self.set_states([r.state for r in self.definition.reads])
+        self.reset_warnings()
 
-    def forget_warnings(self) -> None:
-        """Warn of undefined values again."""
+    def reset_warnings(self) -> None:
+        """Forget which warnings were issued, so that they are issued again."""
         self.warned.clear()
 
     def copy(self) -> Self:
         """Return an independent copy."""
-        return type(self)(self.definition, [state for feed in self.feeds for state in feed.states])
+        return type(self)(self.definition, [state for updater in self.updaters for state in updater.states])
 
-    # -- the rows in --------------------------------------------------------------------------------------------------
+    # -- counting ----------------------------------------------------------------------------------------------------
 
     def update(self, first: Any, second: Any, columns: dict[str, Any]) -> None:
-        """Count a batch, given as the `update` of the public object is given it."""
-        # One function and not several, because for a small batch the calls are most of the cost.
+        """Count a batch; the parameters are the same as for `MetricLike.update`."""
+        # For a small batch function calls are most of the cost, so this is one function. A call with two arrays remembers
+        # the roles of both and the method that counts them (`_pair`): later calls of the same form skip all checks.
         if first is not None and type(first) is not ndarray:
             table = as_columns(first)
             if table is not None:
                 if columns or second is not None:
                     raise TypeError(f"{self.definition.type_name}.update() takes a table or columns, not both")
                 batch = Batch(table)
-                self.feed.count_batch(batch)
+                self.updater.count_batch(batch)
                 return
         if type(first) in COLUMNS and second is not None and not columns and (pair := self._pair):
             pair[1](pair[0], (first, second))
             return
-        names, roles = self._columns or known_columns(self)
+        names, roles = self._columns or input_columns(self)
         if (second is not None and len(roles) < 2) or (first is not None and not roles):
             raise TypeError(f"{self.definition.type_name} reads {', '.join(names)}: give columns by name, or a table")
-        given: tuple[str, ...]
+        names_passed: tuple[str, ...]
         arrays: tuple[Any, ...]
         if second is None:
-            given, arrays = ((), ()) if first is None else (roles[:1], (first,))
+            names_passed, arrays = ((), ()) if first is None else (roles[:1], (first,))
         else:
-            given, arrays = (roles[1:2], (second,)) if first is None else (roles[:2], (first, second))
+            names_passed, arrays = (roles[1:2], (second,)) if first is None else (roles[:2], (first, second))
         if columns:
-            given, arrays = with_named(self.definition, given, arrays, columns, names)
-        feed = self.__dict__.get("_feed") or self.feed
-        if len(given) == 2 and not columns:
-            self._pair = given, feed.count_arrays
-        feed.count_arrays(given, arrays)
+            names_passed, arrays = add_named_columns(self.definition, names_passed, arrays, columns, names)
+        updater = self.__dict__.get("_updater") or self.updater
+        if len(names_passed) == 2 and not columns:
+            self._pair = names_passed, updater.count_arrays
+        updater.count_arrays(names_passed, arrays)
 
     def count_batch(self, batch: Batch) -> None:
-        """Count a batch whose columns other accumulators may share."""
-        self.feed.count_batch(batch)
+        """Count a batch that may be shared with other accumulators, so that each column is read once."""
+        self.updater.count_batch(batch)
 
     # -- merging ------------------------------------------------------------------------------------------------------
 
     def merge(self, other: Any) -> None:
-        """Add what another accumulator has counted; see `MetricLike.merge`."""
+        """Add the states of another accumulator; see `MetricLike.merge`."""
         if other is self:
             raise IncompatibleStateError(
                 f"merging a {self.definition.type_name} with itself counts its rows twice; merge a copy() if you mean it"
             )
-        change(self.adding(self.fitting(other)))
+        apply_changes(self.merge_changes(self.align(other)))
 
     def subtract(self, other: Any) -> None:
-        """Take away what another accumulator has counted; see `MetricLike.subtract`."""
+        """Subtract the states of another accumulator; see `MetricLike.subtract`."""
         name = self.definition.type_name
         if not self.definition.adds:
-            raise IncompatibleStateError(f"a {name} holds a total of wholes: no rows can be taken away")
+            raise IncompatibleStateError(f"a {name} holds the total of whole partitions: no rows can be taken away")
         if other is self:
-            raise IncompatibleStateError(f"a {name} less itself has seen nothing: that is what reset() is for")
-        change(self.taking(self.fitting(other, "subtract", "from")))
+            raise IncompatibleStateError(f"subtracting a {name} from itself leaves nothing; use reset() for that")
+        apply_changes(self.subtract_changes(self.align(other, "subtract", "from")))
 
-    def adding(self, other: Any) -> list[StateChange]:
-        """Return the changes that add the states of a fitting accumulator."""
-        return [self.feed.adding(other.feed.states)]
+    def merge_changes(self, other: Any) -> list[StateChange]:
+        """Return the changes that add the states of an aligned accumulator."""
+        return [self.updater.merge_change(other.updater.states)]
 
-    def taking(self, other: Any) -> list[StateChange]:
-        """Return the changes that take the states of a fitting accumulator away."""
-        return [self.feed.taking(other.feed.states)]
+    def subtract_changes(self, other: Any) -> list[StateChange]:
+        """Return the changes that subtract the states of an aligned accumulator."""
+        return [self.updater.subtract_change(other.updater.states)]
 
-    def fitting(self, other: Any, verb: str = "merge", preposition: str = "into") -> Any:
-        """Return another accumulator with its metrics in the order of these; raise if it has other settings."""
-        found = other.in_order(self.definition) if isinstance(other, Accumulator) else other
-        self.check_fits(found, verb, preposition)
-        return found
+    def align(self, other: Any, verb: str = "merge", preposition: str = "into") -> Any:
+        """Return another accumulator with its metrics in the order of this one; raise if their settings differ."""
+        aligned = other.reorder_like(self.definition) if isinstance(other, Accumulator) else other
+        self.check_compatible(aligned, verb, preposition)
+        return aligned
 
-    def in_order(self, like: Definition) -> Accumulator:
-        """Return the same with its metrics in the order of another definition, if only their order differs."""
+    def reorder_like(self, like: Definition) -> Accumulator:
+        """Return this accumulator with its metrics in the order of another definition, if only the order differs."""
         names, wanted = self.definition.names, like.names
         if self.definition.kind != like.kind or names == wanted or sorted(names) != sorted(wanted):
             return self
         return select(self, {name: name for name in wanted})
 
-    def check_fits(self, other: Any, verb: str = "merge", preposition: str = "into") -> None:
-        """Raise what `merge` would raise for other settings."""
+    def check_compatible(self, other: Any, verb: str = "merge", preposition: str = "into") -> None:
+        """Raise IncompatibleStateError if `merge` would refuse the other accumulator because of its settings."""
         ours = self.definition
         if not isinstance(other, Accumulator) or other.definition.kind != ours.kind:
             theirs = other.definition.type_name if isinstance(other, Accumulator) else type(other).__name__
             raise IncompatibleStateError(f"cannot {verb} a {theirs} {preposition} a {ours.type_name}")
-        if found := ours.differences(other.definition):
-            hint = "; coarsen(bits) brings histograms to the same resolution" if "bits" in " ".join(found) else ""
-            raise IncompatibleStateError(f"cannot {verb} this {ours.type_name}: {'; '.join(found)}{hint}")
+        if differences := ours.differences(other.definition):
+            hint = "; coarsen(bits) brings histograms to the same resolution" if "bits" in " ".join(differences) else ""
+            raise IncompatibleStateError(f"cannot {verb} this {ours.type_name}: {'; '.join(differences)}{hint}")
 
     # -- the answers --------------------------------------------------------------------------------------------------
 
     def answer(self) -> Answer:
-        """Return what the definition says about the states as they are now."""
+        """Return the answers (values, bounds, intervals) for the current states."""
         return self.definition.read(self.states)
 
     # -- identity -----------------------------------------------------------------------------------------------------
 
     def digest(self) -> str:
-        """Return the SHA-256 of settings and states, the same on every machine."""
+        """Return the SHA-256 of settings and states; it is the same on every machine."""
         sha = hashlib.sha256(canonical_json(self.definition.header()).encode())
         for state in self.states:
-            sha.update(bytes.fromhex(frame.digest(state)))
+            sha.update(bytes.fromhex(frame.compute_digest(state)))
         return sha.hexdigest()
 
     def to_bytes(self) -> bytes:
         """Encode settings and states (see `streammetrics.format.frame`)."""
-        return frame.write(self.states, self.definition.header())
+        return frame.write_frame(self.states, self.definition.header())
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Accumulator) or other.definition.kind != self.definition.kind:
@@ -206,12 +208,12 @@ class Accumulator:
 
 
 def accumulate(definition: Definition, states: Sequence[State] | None = None) -> Any:
-    """Return a new accumulator of a definition, which goes on from these states; by default from empty ones."""
+    """Return a new accumulator of a definition with these states; by default they are empty."""
     return (definition.accumulator_type or Accumulator)(definition, states)
 
 
 def accumulator_of(thing: Any) -> Any:
-    """Return the accumulator of a metric, a collection or a wrapper; of anything else the thing itself."""
+    """Return the accumulator of a metric, a collection or a wrapper; return any other object unchanged."""
     return getattr(thing, "_accumulator", thing)
 
 
@@ -220,45 +222,45 @@ def definition_of(thing: Any) -> Any:
     return thing._accumulator.definition
 
 
-def known_columns(accumulator: Accumulator) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the columns that `update` takes, and those that it takes by position; the accumulator keeps them."""
+def input_columns(accumulator: Accumulator) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return all columns that `update` takes, and those that it takes by position; cache both in the accumulator."""
     definition = accumulator.definition
     roles = definition.positional_columns()
     accumulator._columns = tuple(dict.fromkeys((*roles, *definition.columns))), roles
     return accumulator._columns
 
 
-def with_named(
+def add_named_columns(
     definition: Definition,
-    given: tuple[str, ...],
+    positional: tuple[str, ...],
     arrays: tuple[Any, ...],
     columns: dict[str, Any],
     names: tuple[str, ...],
 ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-    """Return the names and values of columns, those given by name behind those given by position."""
+    """Return the names and values of all columns: first those passed by position, then those passed by name."""
     for name, column in columns.items():
         if name not in names:
             raise unknown_column(definition.type_name, name, names)
-        if name in given:
+        if name in positional:
             raise TypeError(f"{definition.type_name}.update() was given {name} twice")
         if column is not None:
-            given, arrays = (*given, name), (*arrays, column)
-    return given, arrays
+            positional, arrays = (*positional, name), (*arrays, column)
+    return positional, arrays
 
 
 def select(accumulator: Accumulator, names: Mapping[str, str]) -> Accumulator:
-    """Return some metrics of a collection in the order of `names`, which gives each its new name, with their states."""
-    definition, places = accumulator.definition.selected(names)
+    """Return some metrics of a collection with their states; `names` maps old to new names, in the new order."""
+    definition, places = accumulator.definition.select_metrics(names)
     states = accumulator.states
-    kept = [states[place].narrow(read.state) for place, read in zip(places, definition.reads, strict=True)]
-    made: Accumulator = accumulate(definition, kept)
-    return made
+    selected_states = [states[place].narrow(read.state) for place, read in zip(places, definition.reads, strict=True)]
+    selection: Accumulator = accumulate(definition, selected_states)
+    return selection
 
 
-def unknown_column(owner: str, name: str, known: Iterable[str]) -> TypeError:
-    """Return the error for a column that is not read."""
-    known = list(known)
-    message = f"{owner}.update() does not know {name!r}; it reads {', '.join(known)}"
-    if name == "y_pred" and "y_score" in known:
+def unknown_column(owner: str, name: str, columns: Iterable[str]) -> TypeError:
+    """Return the error for a column that no metric reads."""
+    columns = list(columns)
+    message = f"{owner}.update() does not know {name!r}; it reads {', '.join(columns)}"
+    if name == "y_pred" and "y_score" in columns:
         message += ": scores are y_score, and predicted classes y_pred, which metrics read that have threshold=None"
     return TypeError(message)

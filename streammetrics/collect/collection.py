@@ -1,4 +1,4 @@
-"""Many metrics over one pass: metrics that ask for the same state from the same columns share it."""
+"""MetricCollection: many metrics in one pass; metrics that need the same state of the same columns share it."""
 
 from __future__ import annotations
 
@@ -19,129 +19,134 @@ from .accumulator import accumulate
 from .definition import Definition, MetricRead, definition_of_header
 from .metric import MetricDefinition
 from .metric_container import MetricContainer
-from .task import Metrics, agreed, flatten
+from .task import Metrics, flatten, resolve_on_invalid
 
 __all__ = ["CollectionDefinition", "CollectionEntry", "MetricCollection", "contents_of"]
 
 
 class PlanEntry(NamedTuple):
-    """A definition in a collection, and the places of its states in the list of all states of the collection."""
+    """A definition in a collection, and the indices of its states in the list of all states of the collection."""
 
     definition: Any
-    units: tuple[int, ...]
+    places: tuple[int, ...]
 
 
 class StatePlan:
-    """What reads which state: equal reads share one, widened where they ask for different read-outs.
+    """Which definitions of a collection share which states.
+
+    Definitions that read the same kind of state from the same columns share one state. If they need different parts of it,
+    the shared state has all of these parts (`State.widen`).
 
     Parameters
     ----------
-    named : iterable of (name, definition, binding)
-        What the collection contains.
+    items : iterable of (name, definition, binding)
+        The content of the collection.
     """
 
-    def __init__(self, named: Iterable[tuple[str, Definition, Binding]]) -> None:
+    def __init__(self, items: Iterable[tuple[str, Definition, Binding]]) -> None:
         self.entries: dict[str, PlanEntry] = {}
-        self.units: list[Read] = []
-        for name, definition, binding in named:
+        self.reads: list[Read] = []
+        for name, definition, binding in items:
             if name in self.entries:
                 raise ValueError(f"two metrics are called {name!r}; name them with a dict")
-            reads = [_bound(definition, read, binding) for read in definition.reads]
-            self.entries[name] = PlanEntry(definition, tuple(map(self._unit, reads)))
+            reads = [_bind_read(definition, read, binding) for read in definition.reads]
+            self.entries[name] = PlanEntry(definition, tuple(map(self._add_read, reads)))
         if not self.entries:
             raise ValueError("a collection needs at least one metric")
         limits: dict[Any, Any] = {}
-        for axis, kind in (time for unit in self.units for time in unit.times):
+        for axis, kind in (time for unit in self.reads for time in unit.times):
             if limits.setdefault(axis, kind) != kind:
                 raise ValueError(f"windows of {axis.names[0]} in one collection have one max_time")
 
-    def _unit(self, wanted: Read) -> int:
-        needs = _needs(wanted)
-        for i, unit in enumerate(self.units):
-            same = (unit.binding, unit.latest) == (wanted.binding, wanted.latest) and _needs(unit) == needs
-            if same and (wide := unit.state.widen(wanted.state)) is not None:
-                self.units[i] = unit._replace(state=wide)
+    def _add_read(self, wanted: Read) -> int:
+        """Return the index of the state for a read: a shared one, widened if necessary, or a new one."""
+        needs = _bound_needs(wanted)
+        for i, read in enumerate(self.reads):
+            same = (read.binding, read.latest) == (wanted.binding, wanted.latest) and _bound_needs(read) == needs
+            if same and (wide := read.state.widen(wanted.state)) is not None:
+                self.reads[i] = read._replace(state=wide)
                 return i
-        self.units.append(wanted)
-        return len(self.units) - 1
+        self.reads.append(wanted)
+        return len(self.reads) - 1
 
     def entry(self, name: str) -> PlanEntry:
-        """Return an entry by name."""
+        """Return an entry by name; raise KeyError if there is none."""
         if name not in self.entries:
             raise KeyError(f"there is no metric {name!r}; there are {', '.join(self.entries)}")
         return self.entries[name]
 
-    def of(self, entry: PlanEntry, states: Sequence[State]) -> list[State]:
-        """Return the states of an entry, without the parts that only other entries read."""
+    def own_states(self, entry: PlanEntry, states: Sequence[State]) -> list[State]:
+        """Return the states of an entry without the parts that only other entries need."""
         wanted = [read.state for read in entry.definition.reads]
-        return [s.narrow(w) for s, w in zip(self.wide(entry, states), wanted, strict=True)]
+        return [s.narrow(w) for s, w in zip(self.shared_states(entry, states), wanted, strict=True)]
 
-    def wide(self, entry: PlanEntry, states: Sequence[State]) -> list[State]:
-        """Return the states of an entry with all that others ask of them: what values are read from."""
-        return [self.units[u].binding.read(states[u]) for u in entry.units]
+    def shared_states(self, entry: PlanEntry, states: Sequence[State]) -> list[State]:
+        """Return the states of an entry with the parts of all entries; values are read from these."""
+        return [self.reads[u].binding.correct_state(states[u]) for u in entry.places]
 
-    def named(self) -> list[tuple[str, Any, Binding]]:
-        """Return what a plan is made of."""
+    def items(self) -> list[tuple[str, Any, Binding]]:
+        """Return the arguments from which this plan can be built again."""
         return [(n, e.definition, self.binding(e)) for n, e in self.entries.items()]
 
     def binding(self, entry: PlanEntry) -> Binding:
-        """Return the binding of the task of an entry; an entry that has its own tasks has a plain binding."""
+        """Return the binding of the task of an entry; an entry with tasks of its own (such as slices) has none."""
         own = [read.binding for read in entry.definition.reads]
-        return PLAIN if any(b != PLAIN for b in own) else self.units[entry.units[0]].binding
+        return PLAIN if any(b != PLAIN for b in own) else self.reads[entry.places[0]].binding
 
     def header(self) -> list[dict[str, Any]]:
-        """Describe the entries as plain data."""
+        """Return the entries as JSON data."""
         return [
             {"name": n, "thing": e.definition.header()} | ({"task": b} if (b := self.binding(e).header()) else {})
             for n, e in self.entries.items()
         ]
 
-    def units_header(self) -> list[list[int]]:
-        """Which units each entry reads, by their number."""
-        return [list(e.units) for e in self.entries.values()]
+    def places_header(self) -> list[list[int]]:
+        """Return the indices of the states of each entry (saved under the key "units")."""
+        return [list(e.places) for e in self.entries.values()]
 
     def differences(self, other: StatePlan) -> list[str]:
-        """Say in words how another plan differs."""
-        found = [f"it has no {n!r}" for n in self.entries if n not in other.entries]
-        found += [f"it has {n!r}, this one has not" for n in other.entries if n not in self.entries]
+        """Describe each difference from another plan, for error messages."""
+        differences = [f"it has no {n!r}" for n in self.entries if n not in other.entries]
+        differences += [f"it has {n!r}, this one has not" for n in other.entries if n not in self.entries]
         for name in [n for n in self.entries if n in other.entries]:
             ours, theirs = self.entries[name], other.entries[name]
-            found += [
-                f"{d} of {name!r}" if " is " not in d else _named(d, name)
+            differences += [
+                f"{d} of {name!r}" if " is " not in d else _insert_metric_name(d, name)
                 for d in ours.definition.differences(theirs.definition)
             ]
             here, there = self.binding(ours).header(), other.binding(theirs).header()
-            found += [
+            differences += [
                 f"the task's {what} of {name!r} is {here.get(what)!r} here and {there.get(what)!r} there"
                 for what in dict.fromkeys([*here, *there])
                 if canonical_json(here.get(what)) != canonical_json(there.get(what))
             ]
-        if not found and [*self.entries] != [*other.entries]:  # states are found by their place
+        # States are matched by index, so the order of the metrics matters.
+        if not differences and [*self.entries] != [*other.entries]:
             orders = (", ".join(plan.entries) for plan in (self, other))
-            found.append("the order of metrics is {} here and {} there".format(*orders))
-        return found
+            differences.append("the order of metrics is {} here and {} there".format(*orders))
+        return differences
 
 
-def _needs(read: Read) -> list[Need]:
-    """What a read needs; what it can do without is there where another one shares the state."""
+def _bound_needs(read: Read) -> list[Need]:
+    """Return what a read needs after binding. A derived column counts as required, so that reads can share a state."""
     needs = [replace(n, optional=False, derived=False) if n.derived else n for n in read.state.needs()]
-    return [read.binding.need(n) for n in needs]
+    return [read.binding.adapt_need(n) for n in needs]
 
 
-def _named(difference: str, name: str) -> str:
+def _insert_metric_name(difference: str, name: str) -> str:
     what, _, rest = difference.partition(" is ")
     return f"{what} of {name!r} is {rest}"
 
 
-def _bound(definition: Definition, read: Read, binding: Binding) -> Read:
-    """A read as a task binds it to columns."""
+def _bind_read(definition: Definition, read: Read, binding: Binding) -> Read:
+    """Return a read whose roles are bound to the columns of a task."""
     if binding == PLAIN:
         return read
     if read.binding != PLAIN:
-        raise TypeError(f"a task inside a task: say in one how {definition.name} is bound to columns")
-    given = getattr(getattr(definition, "metric", None), "scale", None)
-    if binding.corrects_scores and given not in (None, binding.scale):
-        raise ValueError(f"{definition.name} has scale={given!r}, its task scale={binding.scale!r}")
+        raise TypeError(f"a task inside a task: bind {definition.name} to columns in one of them")
+    metric_scale = getattr(getattr(definition, "metric", None), "scale", None)
+    if binding.corrects_scores and metric_scale not in (None, binding.scale):
+        raise ValueError(f"{definition.name} has scale={metric_scale!r}, its task scale={binding.scale!r}")
     ranks = binding.ranks if read.ranks is None else read.ranks
     return read._replace(binding=replace(binding, ranks=bool(ranks) and binding.corrects_scores))
 
@@ -152,15 +157,15 @@ class CollectionEntry(NamedTuple):
     Parameters
     ----------
     name : str
-        Its full name.
+        The full name of the entry.
     metric : Metric or None
         The metric; None for slices and other wrappers.
     states : tuple of State
-        The states that it reads, with all that others ask of these states.
+        The states that the entry reads, with the parts that other entries need.
     binding : Binding
-        The columns that play its roles.
+        The binding of its roles to columns.
     definition : Definition
-        Its definition.
+        The definition of the entry.
     """
 
     name: str
@@ -171,25 +176,25 @@ class CollectionEntry(NamedTuple):
 
 
 class CollectionAnswers(NamedAnswers):
-    """What the metrics of a collection say about its states.
+    """The answers of the metrics of a collection.
 
     Parameters
     ----------
-    plan : Plan
+    plan : StatePlan
         The metrics, and the states that each reads.
     states : sequence of State
-        The states of the collection, of one cell.
+        The states of the collection, with one cell.
     """
 
     def __init__(self, plan: StatePlan, states: Sequence[State]) -> None:
-        super().__init__({n: e.definition.read(plan.wide(e, states)) for n, e in plan.entries.items()})
+        super().__init__({n: e.definition.read(plan.shared_states(e, states)) for n, e in plan.entries.items()})
         self._plan, self._states = plan, states
 
     @property
     def explanation(self) -> dict[str, Any]:
         plan = self._plan
-        # The facts that it shows are those of the state that each metric alone would have.
-        alone = {n: e.definition.read(plan.of(e, self._states)) for n, e in plan.entries.items()}
+        # `explain` shows facts about the state. They must be the same as for the metric outside of the collection.
+        alone = {n: e.definition.read(plan.own_states(e, self._states)) for n, e in plan.entries.items()}
         return NamedAnswers(alone).explanation
 
 
@@ -198,10 +203,10 @@ class CollectionDefinition(Definition):
 
     Parameters
     ----------
-    plan : Plan
+    plan : StatePlan
         The metrics, and the states that each reads.
     on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        Whether a bad row raises an error, or is left out and reported.
     """
 
     kind = "collection"
@@ -223,23 +228,23 @@ class CollectionDefinition(Definition):
 
     @cached_property
     def reads(self) -> tuple[Read, ...]:
-        return tuple(self.plan.units)
+        return tuple(self.plan.reads)
 
     def __reduce__(self) -> Any:
-        return _definition, (self.plan.named(), self.on_invalid)
+        return _rebuild_definition, (self.plan.items(), self.on_invalid)
 
     def header(self) -> dict[str, Any]:
-        return {"kind": "collection", "items": self.plan.header(), "units": self.plan.units_header()}
+        return {"kind": "collection", "items": self.plan.header(), "units": self.plan.places_header()}
 
     @classmethod
     def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Definition:
-        named = []
+        items = []
         for item, units in zip(header["items"], header["units"], strict=True):
             definition = definition_of_header(item["thing"], [states[u] for u in units])
-            named.append((item["name"], definition, Binding.of(item.get("task", {}))))
-        if len({n for n, _, _ in named}) != len(named) or not all(isinstance(n, str) for n, _, _ in named):
+            items.append((item["name"], definition, Binding.from_header(item.get("task", {}))))
+        if len({n for n, _, _ in items}) != len(items) or not all(isinstance(n, str) for n, _, _ in items):
             raise ValueError("two metrics have one name, or one has none")
-        return cls(StatePlan(named))
+        return cls(StatePlan(items))
 
     @classmethod
     def number_of_states(cls, header: dict[str, Any]) -> int:
@@ -247,101 +252,106 @@ class CollectionDefinition(Definition):
 
     def check_states(self, states: Sequence[State]) -> None:
         for entry in self.plan.entries.values():
-            entry.definition.check_states([states[u] for u in entry.units])
+            entry.definition.check_states([states[u] for u in entry.places])
 
     def differences(self, other: Any) -> list[str]:
-        found = self.plan.differences(other.plan)
+        differences = self.plan.differences(other.plan)
         ours, theirs = set(self.names), set(other.names)
-        if found and ours != theirs and ours & theirs:
-            found[-1] += '; sm.merge(parts, metrics="common") merges what they share'
-        return found
+        if differences and ours != theirs and ours & theirs:
+            differences[-1] += '; sm.merge(parts, metrics="common") merges what they share'
+        return differences
 
     def positional_columns(self) -> tuple[str, ...]:
-        """Return those of its metrics, as far as all agree; a column that a task names is not given by position."""
-        found: list[str] = []
+        """Return the common prefix of the positional columns of all metrics, without columns that a task binds."""
+        roles_so_far: list[str] = []
         entries = [
-            (e.definition, e.definition.positional_columns(), self.plan.binding(e).bound)
+            (e.definition, e.definition.positional_columns(), self.plan.binding(e).columns_by_role)
             for e in self.plan.entries.values()
         ]
-        while roles := [(r[len(found)], d) for d, r, bound in entries if len(r) > len(found) and not bound.keys() & r]:
+        while roles := [
+            (r[len(roles_so_far)], d) for d, r, bound in entries if len(r) > len(roles_so_far) and not bound.keys() & r
+        ]:
             read = {role for role, definition in roles if role in definition.columns} or {role for role, _ in roles}
             if len(read) > 1:
                 break
-            found += read
-        return tuple(found)
+            roles_so_far += read
+        return tuple(roles_so_far)
 
     def read(self, states: Sequence[State]) -> Answer:
         return CollectionAnswers(self.plan, states)
 
     def metric_reads(self) -> dict[str, MetricRead] | None:
-        entries, units = self.plan.entries, self.plan.units
+        entries, reads = self.plan.entries, self.plan.reads
         if not all(isinstance(e.definition, MetricDefinition) for e in entries.values()):
             return None
-        return {n: MetricRead(e.definition.metric, e.units[0], units[e.units[0]].binding) for n, e in entries.items()}
+        return {n: MetricRead(e.definition.metric, e.places[0], reads[e.places[0]].binding) for n, e in entries.items()}
 
     def samples(self, states: Sequence[State]) -> list[Sample]:
         out = []
         for name, entry in self.plan.entries.items():
-            found = entry.definition.samples(self.plan.wide(entry, states))
-            out += [replace(one, name=renamed(one.name, entry.definition, name)) for one in found]
+            samples = entry.definition.samples(self.plan.shared_states(entry, states))
+            out += [replace(one, name=rename_number(one.name, entry.definition, name)) for one in samples]
         return out
 
-    def selected(self, names: Mapping[str, str]) -> tuple[Self, list[int]]:
+    def select_metrics(self, names: Mapping[str, str]) -> tuple[Self, list[int]]:
         ours = self.plan.entries
-        known = {n: (d, b) for n, d, b in self.plan.named()}
-        new = type(self)(StatePlan((names[n], *known[n]) for n in names if n in known), self.on_invalid)
-        units = [0] * len(new.plan.units)
+        items = {n: (d, b) for n, d, b in self.plan.items()}
+        new = type(self)(StatePlan((names[n], *items[n]) for n in names if n in items), self.on_invalid)
+        places = [0] * len(new.plan.reads)
         for name in (n for n in ours if n in names):
-            for unit, old in zip(new.plan.entries[names[name]].units, ours[name].units, strict=True):
-                units[unit] = old
-        return new, units
+            for place, old in zip(new.plan.entries[names[name]].places, ours[name].places, strict=True):
+                places[place] = old
+        return new, places
 
-    def sealed(self, parts: int | None = None) -> Self:
-        new = type(self)(StatePlan((n, d.sealed(parts), b) for n, d, b in self.plan.named()), self.on_invalid)
-        if len(new.plan.units) < len(self.plan.units):
+    def seal(self, parts: int | None = None) -> Self:
+        new = type(self)(StatePlan((n, d.seal(parts), b) for n, d, b in self.plan.items()), self.on_invalid)
+        if len(new.plan.reads) < len(self.plan.reads):
             raise IncompatibleStateError(
-                "closed groups do not say by which scale= and missing= they were counted, so metrics that differ in these "
+                "closed groups do not contain the settings scale= and missing=, so metrics that differ in these "
                 "cannot be sealed in one collection"
             )
         return new
 
-    def coarser(self, bits: int) -> Self:
-        named = [(n, d.coarser(bits) if d.can_coarsen else d, b) for n, d, b in self.plan.named()]
-        return type(self)(StatePlan(named), self.on_invalid)
+    def coarsen(self, bits: int) -> Self:
+        items = [(n, d.coarsen(bits) if d.can_coarsen else d, b) for n, d, b in self.plan.items()]
+        return type(self)(StatePlan(items), self.on_invalid)
 
-    def coarsened(self, new: Any, states: Sequence[State], bits: int) -> list[State]:
-        held = [r.state for r in new.plan.units]
+    def coarsen_states(self, new: Any, states: Sequence[State], bits: int) -> list[State]:
+        new_states = [r.state for r in new.plan.reads]
         for name, entry in new.plan.entries.items():
             old = self.plan.entries[name]
-            made = old.definition.coarsened(entry.definition, self.plan.of(old, states), bits)
-            for unit, i, state in zip(entry.units, old.definition.sources(entry.definition), made, strict=True):
-                # A state without bits that others widened: all its metrics share it.
-                if held[unit].settings != state.settings:
-                    state = states[old.units[i]].narrow(held[unit])
-                held[unit] = state
-        return held
+            coarse_states = old.definition.coarsen_states(entry.definition, self.plan.own_states(old, states), bits)
+            for place, i, state in zip(
+                entry.places, old.definition.sources(entry.definition), coarse_states, strict=True
+            ):
+                # A state without the setting `bits` may be shared by several metrics, and `own_states` kept only the parts
+                # that this metric reads. Take the state from the collection instead; coarsening does not change it.
+                if new_states[place].settings != state.settings:
+                    state = states[old.places[i]].narrow(new_states[place])
+                new_states[place] = state
+        return new_states
 
     def sources(self, new: Any) -> list[int]:
-        found: dict[int, int] = {}
+        places: dict[int, int] = {}
         for name, entry in new.plan.entries.items():
             old = self.plan.entries[name]
             sources = old.definition.sources(entry.definition)
-            found |= {u: old.units[i] for u, i in zip(entry.units, sources, strict=True)}
-        return [found[unit] for unit in range(len(found))]
+            places |= {u: old.places[i] for u, i in zip(entry.places, sources, strict=True)}
+        return [places[place] for place in range(len(places))]
 
 
 class MetricCollection(MetricContainer):
-    """Many metrics over one pass.
+    """Many metrics, counted in one pass over the data.
 
-    Metrics that ask for the same state from the same columns share it: decided here, from settings, never from data.
-    For every metric m of a collection C, ``C[m]`` equals m used alone, bytes included.
+    Metrics that need the same state of the same columns share one state. Which metrics share depends only on their
+    settings. For every metric m of a collection C, ``C[m]`` equals m used alone, down to its bytes.
 
     Parameters
     ----------
     *metrics : metric, Task, Sliced, MetricCollection, list or dict of these
-        What to compute. Dicts name and nest: ``{"ctr": Task(...)}`` gives "ctr/auc".
+        The metrics to compute. Dicts give names and can be nested: ``{"ctr": Task(...)}`` gives "ctr/auc".
     on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted; by default it is left out if all metrics say so.
+        Whether a bad row raises an error, or is left out and reported. The default is "drop" if all metrics have "drop".
 
     Examples
     --------
@@ -356,19 +366,19 @@ class MetricCollection(MetricContainer):
     """
 
     def __init__(self, *metrics: Metrics, on_invalid: str | None = None) -> None:
-        named = list(flatten(list(metrics)))
-        how = agreed(on_invalid, (definition for _, definition, _ in named))
-        self._accumulator = accumulate(CollectionDefinition(StatePlan(named), how))
+        items = list(flatten(list(metrics)))
+        on_invalid_rule = resolve_on_invalid(on_invalid, (definition for _, definition, _ in items))
+        self._accumulator = accumulate(CollectionDefinition(StatePlan(items), on_invalid_rule))
 
     def plan(self) -> list[dict[str, Any]]:
-        """Return which metrics share which state, which columns it reads, and the bytes that it takes."""
+        """Return one dict for each state: its columns, the metrics that share it, and its size in bytes."""
         definition: Any = self._accumulator.definition
         out = []
-        for i, (unit, size) in enumerate(zip(definition.reads, self._accumulator.feed.sizes, strict=True)):
-            reads = {n.role: _spelled(unit.binding.column(n.role)) for n in unit.state.needs() if not n.optional}
-            names = [n for n, e in definition.plan.entries.items() if i in e.units]
-            by = {"by": [n for a in unit.state.axes for n in a.names]} if unit.state.axes else {}
-            out.append({"state": unit.state.tag, "columns": reads, **by, "metrics": names, "bytes": size})
+        for i, (read, size) in enumerate(zip(definition.reads, self._accumulator.updater.sizes, strict=True)):
+            reads = {n.role: _format_column(read.binding.column(n.role)) for n in read.state.needs() if not n.optional}
+            names = [n for n, e in definition.plan.entries.items() if i in e.places]
+            by = {"by": [n for a in read.state.axes for n in a.names]} if read.state.axes else {}
+            out.append({"state": read.state.tag, "columns": reads, **by, "metrics": names, "bytes": size})
         return out
 
     def __getitem__(self, name: str) -> Any:
@@ -378,7 +388,7 @@ class MetricCollection(MetricContainer):
             return self.task(name)
         entry = plan.entry(name)
         alone = entry.definition.with_on_invalid(definition.on_invalid)
-        return alone.wrap(accumulate(alone, plan.of(entry, self._accumulator.states)))
+        return alone.wrap(accumulate(alone, plan.own_states(entry, self._accumulator.states)))
 
     def __contains__(self, name: str) -> bool:
         return name in self.names
@@ -402,30 +412,30 @@ CollectionDefinition.public = MetricCollection
 
 
 def contents_of(collection: MetricCollection) -> list[CollectionEntry]:
-    """Return every entry of a collection, with the states that it reads and the columns of these."""
+    """Return every entry of a collection with its states and its binding."""
     definition: Any = collection._accumulator.definition
     plan, states = definition.plan, collection._accumulator.states
     return [
         CollectionEntry(
             n,
             getattr(e.definition, "metric", None),
-            tuple(plan.wide(e, states)),
-            plan.units[e.units[0]].binding,
+            tuple(plan.shared_states(e, states)),
+            plan.reads[e.places[0]].binding,
             e.definition,
         )
         for n, e in plan.entries.items()
     ]
 
 
-def _definition(named: Sequence[tuple[str, Definition, Binding]], on_invalid: str) -> CollectionDefinition:
-    return CollectionDefinition(StatePlan(named), on_invalid)
+def _rebuild_definition(items: Sequence[tuple[str, Definition, Binding]], on_invalid: str) -> CollectionDefinition:
+    return CollectionDefinition(StatePlan(items), on_invalid)
 
 
-def renamed(number: str, definition: Definition, name: str) -> str:
-    """Return the name of a number of a definition that is called `name` here."""
+def rename_number(number: str, definition: Definition, name: str) -> str:
+    """Return the name that a number has in the collection, from its own name and the `name` of its entry."""
     alone = isinstance(definition, MetricDefinition)
     return name + number.removeprefix(definition.name) if alone else f"{name}/{number}"
 
 
-def _spelled(column: Any) -> str:
+def _format_column(column: Any) -> str:
     return " x ".join(column) if isinstance(column, tuple) else str(column)

@@ -1,4 +1,4 @@
-"""Metric: what a user looks up. Settings, a formula, and one pure function of a state."""
+"""Metric: the base class of all metrics. A metric has settings, a formula, and a pure function of a state."""
 
 from __future__ import annotations
 
@@ -17,39 +17,52 @@ from ..count.reads import MEMORY_LIMIT, Read
 from ..errors import StateFormatError, StreamMetricsError, UndefinedMetricWarning
 from ..format import frame
 from ..numerics.exact import Limits
-from ..numerics.settings import Settings, decode_setting, encode_setting, setting, unlike, written_settings
+from ..numerics.settings import (
+    Settings,
+    decode_setting,
+    encode_changed_settings,
+    encode_setting,
+    find_differing_settings,
+    setting,
+)
 from ..reading.about import About, inherit
 from ..reading.answers import MetricAnswer, identity_of, reading_of
 from ..reading.interval import Estimate
 from ..reading.reading import OwnReading, Reading, relative_slack
 from ..reading.records import explanation_of
 from ..reading.replicates import Sample, samples_of
-from ..reading.wide_bounds import may_be_wide, sentence_of, warn, wide_of
+from ..reading.wide_bounds import may_be_wide, sentence_of, warn_of_wide_values, wide_of
 from ..state.state import State
 from .accumulator import Accumulator, accumulate
 from .definition import Definition, MetricRead, definition_of_header
 from .metric_like import MetricLike
+from .parameter_docs import inherit_parameter_docs
 
-__all__ = ["METRICS", "Metric", "ScoredLabels", "nothing_counted"]
+__all__ = ["METRICS", "Metric", "ScoredLabels", "no_weight_reason"]
 
 S = TypeVar("S", bound=State)
 T = TypeVar("T")
 
-UPWARD = Context(prec=1, rounding=ROUND_CEILING)
+ROUND_UP = Context(prec=1, rounding=ROUND_CEILING)
 METRICS: dict[str, type[Metric[Any, Any]]] = {}
-"""Every metric there is, by tag: what the laws, the catalogue and the command line go through."""
+"""All metrics by tag. The laws, the catalogue and the command line iterate over it."""
 
 
 class Metric(Settings, MetricLike, Generic[S, T]):
-    """A metric: fed by `update`, united by `merge`, read by `compute`.
+    """The base class of metrics: `update` counts rows, `merge` adds states, `compute` returns the value.
 
-    A subclass declares settings, makes an empty state (`make_state`), and computes `of(state)`. Its record `about`
-    declares the formula, which values are better, the range of the value and how intervals are made (see `About`). See
-    `check_metric` for the laws that every metric keeps.
+    A subclass declares settings, builds an empty state (`make_state`), and computes the value (`of`). Its record `about`
+    declares the formula, which values are better, the range of the value, and the interval methods (see `About`).
+    `check_metric` tests a metric against the laws that every metric must satisfy.
+
+    Parameters
+    ----------
+    on_invalid : {"raise", "drop"}
+        Whether an invalid row raises an error, or is left out and counted.
 
     Notes
     -----
-    To make a metric of your own, in any package, over a state that exists::
+    To define a metric in your own package over an existing state::
 
         from streammetrics.extend import About, Metric, ScoreSums
 
@@ -75,6 +88,7 @@ class Metric(Settings, MetricLike, Generic[S, T]):
     def __init_subclass__(cls, tag: str = "", **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         cls.about = inherit(cls, tag)
+        inherit_parameter_docs(cls)
         if tag:
             taken = METRICS.get(tag)
             if taken is not None and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
@@ -84,50 +98,50 @@ class Metric(Settings, MetricLike, Generic[S, T]):
     # -- what a metric declares ---------------------------------------------------------------------------------------
 
     def make_state(self) -> S:
-        """Make the empty state this metric reads."""
-        raise NotImplementedError(f"{type(self).__name__} does not say which state it reads")
+        """Return the empty state that this metric reads."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement make_state()")
 
     def of(self, state: Any) -> Any:
-        """Return the value from a state of one cell; pure.
+        """Return the value from a state with one cell. The method must be a pure function of settings and state.
 
         Returns
         -------
         float, Quotient, Limits, array, NamedTuple or None
-            A float is exact but for its rounding. `Limits` say between which numbers the value certainly is. None stands
-            for an undefined number.
+            A float is exact except for its rounding. `Limits` contain certified limits of the value. None means that the
+            value is undefined.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say what it computes")
+        raise NotImplementedError(f"{type(self).__name__} does not implement of()")
 
     def reason(self, state: Any) -> str | None:
         """Return why the value is undefined; None if it is defined."""
         return "no rows" if not state.facts().get("rows", 1) else None
 
-    def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
-        """Return how much wider the limits are if each weight was rounded by a share: as a quotient is."""
-        return relative_slack(found, rounding)
+    def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:
+        """Return by how much to widen `limits` if the relative rounding error of each weight is at most `rounding`."""
+        return relative_slack(limits, rounding)
 
-    def estimate(self, found: Reading, method: str) -> Estimate | None:
-        """Return the value with its standard error, of a reading of one cell or of cells side by side; None without.
+    def estimate(self, reading: Reading, method: str) -> Estimate | None:
+        """Return the value with its standard error; None if the metric has none.
 
         Parameters
         ----------
-        found : Reading
-            The reading, with the value and the state.
+        reading : Reading
+            The reading of one cell, or of stacked cells whose numbers are arrays.
         method : str
             One of `about.interval_methods`.
         """
         return None
 
     def read(self, state: S) -> Reading:
-        """Return what this metric says about a state of one cell: of two classes, of one label, of one output.
+        """Return the reading of a state with one cell, for two classes, one label or one output.
 
-        With `about.read_cells=read_side_by_side` it also takes a state of cells side by side (`State.stacked`), whose
-        counts are arrays.
+        With `about.read_cells=read_side_by_side` this method also takes a vectorized state of many cells
+        (`State.vectorize`), whose counts are arrays.
         """
         return OwnReading(self, state)
 
     def reading(self, state: S) -> Reading:
-        """Return what this metric says about a state of one cell, whatever its classes, labels and outputs."""
+        """Return the reading of a state with one cell, with any number of classes, labels and outputs."""
         return self.read(state)
 
     @property
@@ -135,7 +149,7 @@ class Metric(Settings, MetricLike, Generic[S, T]):
         """The name in collections and tables, such as "auc" or "precision@0.9"."""
         return self.about.tag
 
-    # -- what every metric does ---------------------------------------------------------------------------------------
+    # -- methods of every metric ---------------------------------------------------------------------------------------
 
     @cached_property
     def _accumulator(self) -> Accumulator:  # type: ignore[override]
@@ -143,52 +157,52 @@ class Metric(Settings, MetricLike, Generic[S, T]):
 
     @property
     def state(self) -> S:
-        """The state: what was counted so far."""
+        """The current state."""
         state: Any = self._accumulator.states[0]
         return state  # type: ignore[no-any-return]
 
     def compute(self) -> T:
-        """Return the value; NaN, with one UndefinedMetricWarning and a reason, where it is undefined.
+        """Return the value. If it is undefined, return NaN and issue one UndefinedMetricWarning with the reason.
 
-        A value whose certified bounds are wider than 5 % of the metric's range, or of the value where it has no range,
-        comes with one WideBoundsWarning, which says how to count more exactly.
+        If the certified bounds are wider than 5 % of the metric's range (or of the value, if the metric has no range), one
+        WideBoundsWarning tells how to get narrower bounds.
         """
         accumulator = self._accumulator
-        found = reading_of(self, accumulator.states[0])
-        value: T = found.value
+        reading = reading_of(self, accumulator.states[0])
+        value: T = reading.value
         if isinstance(value, float) and math.isnan(value) and self.name not in accumulator.warned:
             accumulator.warned.add(self.name)
-            reason = found.reason or "0/0"
+            reason = reading.reason or "0/0"
             warnings.warn(f"{self.name} is undefined: {reason}", UndefinedMetricWarning, stacklevel=2)
-        elif may_be_wide(self, found.state):
-            # `bounds()` often follows and needs the value, too, so the state keeps it. The state does not keep the
-            # reading: the two would refer to each other, and only the garbage collector would free them.
-            found.state.__dict__.setdefault("_found", {})[identity_of(self)] = found.found
-            warn(wide_of(self, self.name, found), accumulator.warned_wide, stacklevel=2)
+        elif may_be_wide(self, reading.state):
+            # A call of `bounds()` often follows and needs the value, too, so the state caches the value. It does not cache
+            # the reading: state and reading would refer to each other, and only the garbage collector would free them.
+            reading.state.__dict__.setdefault("_raw_values", {})[identity_of(self)] = reading.raw_value
+            warn_of_wide_values(wide_of(self, self.name, reading), accumulator.warned_wide, stacklevel=2)
         return value
 
     def bounds(self) -> tuple[T, T]:
-        """Return certified limits of the value: a proof from the state. Equal limits: the value is exact, rounded once."""
+        """Return certified bounds of the value. If both are equal, the value is exact except for one rounding."""
         return reading_of(self, self._accumulator.states[0]).bounds
 
     def explain(self) -> dict[str, Any]:
-        """Return the value with everything behind it: bounds, formula, rows, weight, rows dropped and why."""
+        """Return a dict with the value, bounds, formula, settings, rows, weight and dropped rows by reason."""
         return explanation_of(self, reading_of(self, self._accumulator.states[0]))
 
     def __repr__(self) -> str:
         """Return the settings, and the value with its bounds: AUC(0.784112 +- 0.00003 proof, 90 rows).
 
-        A value takes at most a millisecond or two, so it is computed; that of groups can take minutes, and is not.
+        Most values take a millisecond or two. Values of groups can take minutes, so they are not computed here.
         """
         settings = super().__repr__()
         accumulator = self.__dict__.get("_accumulator")
         rows = accumulator.states[0].facts().get("rows") if accumulator is not None else None
         if not rows:
             return settings
-        value = "" if self.state.behind is not None else value_text(self)
-        given = settings.partition("(")[2][:-1]
+        value = "" if self.state.inner_axis is not None else format_value(self)
+        settings_text = settings.partition("(")[2][:-1]
         count = f"{rows:,} row{'s' if rows > 1 else ''}"
-        return f"{type(self).__name__}({', '.join(text for text in (given, value, count) if text)})"
+        return f"{type(self).__name__}({', '.join(text for text in (settings_text, value, count) if text)})"
 
 
 class ScoredLabels(Metric[S, T]):
@@ -202,43 +216,44 @@ class ScoredLabels(Metric[S, T]):
         Parameters
         ----------
         y_true : array-like of shape (n,)
-            0 or 1. Or a mapping, data frame or Arrow table that holds the columns by name.
+            The labels, 0 or 1; or a mapping, data frame or Arrow table that contains the columns by name.
         y_score : array-like of shape (n,)
-            Probabilities, or what `scale=` says.
+            The scores: probabilities, or scores on the scale that the setting `scale` names.
         **columns : array-like of shape (n,)
-            `sample_weight`: 0, or between 2**-36 and 2**31. Both others may be given by name, too.
+            `sample_weight`: 0, or between 2**-36 and 2**31. `y_true` and `y_score` may be passed by name, too.
 
         Raises
         ------
         InvalidInputError
-            A value is bad, or lengths differ; the message names column, row and count, and nothing was counted.
+            A value is invalid, or lengths differ; no row was counted. The message names the column, the row and the count.
         CounterOverflowError
-            2**62 rows, or a total weight of 2**42, would be passed.
+            There would be more than 2**62 rows, or a total weight above 2**42.
         """
         self._accumulator.update(y_true, y_score, columns)
         return self
 
 
-def value_text(metric: Metric[Any, Any]) -> str:
-    """Return the value with its bound, in the digits that the bound leaves."""
-    found = reading_of(metric, metric.state)
-    value = found.value
+def format_value(metric: Metric[Any, Any]) -> str:
+    """Return the value and its bound as text, for `repr`."""
+    reading = reading_of(metric, metric.state)
+    value = reading.value
     if not isinstance(value, float) or math.isnan(value):
         return "NaN" if isinstance(value, float) else ""
-    (low, high), shown = found.bounds, f"{value:.6g}"
-    wide = wide_of(metric, metric.name, found)
+    (low, high), shown = reading.bounds, f"{value:.6g}"
+    wide = wide_of(metric, metric.name, reading)
+    # Counts and sums are exact, so there is no bound to show.
     if "off_grid" not in metric.state.facts() and not wide:
-        return shown  # counts and sums have nothing to certify
+        return shown
     if high <= math.nextafter(low, math.inf):
         return f"{shown} exact"
     half = max(high - value, value - low) + abs(value - float(shown))
     mark = f": {sentence_of(metric)}" if wide else ""
-    text = f"{UPWARD.create_decimal(half):f}" if math.isfinite(half) else "inf"
+    text = f"{ROUND_UP.create_decimal(half):f}" if math.isfinite(half) else "inf"
     return f"{shown} +- {text} proof{mark}"
 
 
-def nothing_counted(state: State) -> str | None:
-    """Say why a state has no weight, of those that know theirs; None if it has."""
+def no_weight_reason(state: State) -> str | None:
+    """Return why a state has no weight; None if it has one."""
     facts = state.facts()
     return "no rows" if not facts["rows"] else None if facts["weight"] else "the weights are all zero"
 
@@ -258,7 +273,7 @@ class MetricDefinition(Definition):
 
     def __init__(self, metric: Metric[Any, Any]) -> None:
         self.metric = _bare_copy(metric)
-        # The metric of another package may keep values in its `__dict__`. No other object may have them.
+        # A metric of another package may cache values in its `__dict__`. Objects that `wrap` builds must not share them.
         self._settings = dict(self.metric.__dict__)
         self.on_invalid = metric.on_invalid
         self.memory_limit = getattr(metric, "memory_limit", MEMORY_LIMIT)
@@ -274,17 +289,17 @@ class MetricDefinition(Definition):
         return type(self.metric).__name__
 
     def wrap(self, accumulator: Any) -> Any:
-        made = object.__new__(type(self.metric))
-        made.__dict__.update(self._settings, _accumulator=accumulator)
-        return made
+        metric = object.__new__(type(self.metric))
+        metric.__dict__.update(self._settings, _accumulator=accumulator)
+        return metric
 
     def with_on_invalid(self, on_invalid: str) -> Self:
-        made = super().with_on_invalid(on_invalid)
-        if made is not self:
-            made.metric = _bare_copy(self.metric)
-            made.metric.__dict__["on_invalid"] = on_invalid
-            made._settings = self._settings | {"on_invalid": on_invalid}
-        return made
+        copy = super().with_on_invalid(on_invalid)
+        if copy is not self:
+            copy.metric = _bare_copy(self.metric)
+            copy.metric.__dict__["on_invalid"] = on_invalid
+            copy._settings = self._settings | {"on_invalid": on_invalid}
+        return copy
 
     @cached_property
     def reads(self) -> tuple[Read, ...]:
@@ -294,13 +309,13 @@ class MetricDefinition(Definition):
         columns = self.columns
         roles: tuple[str, ...] | None = self.metric.about.positional_columns
         must = [name for name, needed in columns.items() if needed]
-        # Some metrics are given predictions in place of scores.
+        # With some settings a metric reads other columns than its class declares, such as predictions for scores.
         if roles is None or (set(roles) - set(columns) and set(must) - set(roles)):
             roles = tuple(must[:2])
         return roles
 
     def header(self) -> dict[str, Any]:
-        return {"kind": "metric", "tag": self.metric.about.tag, "settings": written_settings(self.metric)}
+        return {"kind": "metric", "tag": self.metric.about.tag, "settings": encode_changed_settings(self.metric)}
 
     @classmethod
     def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Definition:
@@ -315,7 +330,7 @@ class MetricDefinition(Definition):
         if type(theirs) is not type(ours) or theirs.about.tag != ours.about.tag:
             return [f"it is a {type(theirs).__name__}"]
         mine, others = ({k: encode_setting(v) for k, v in m.settings.items()} for m in (ours, theirs))
-        return [f"{k} is {a} here and {b} there" for k, (a, b) in unlike(mine, others).items()]
+        return [f"{k} is {a} here and {b} there" for k, (a, b) in find_differing_settings(mine, others).items()]
 
     def read(self, states: Sequence[State]) -> MetricAnswer:
         return MetricAnswer(self.metric, states[0])
@@ -326,65 +341,69 @@ class MetricDefinition(Definition):
     def samples(self, states: Sequence[State]) -> list[Sample]:
         return samples_of(self.name, self.metric, states[0])
 
-    def sealed(self, parts: int | None = None) -> Definition:
-        sealed_metric = getattr(self.metric, "sealed_metric", None)  # of groups alone
+    def seal(self, parts: int | None = None) -> Definition:
+        # Only metrics of groups have this method.
+        sealed_metric = getattr(self.metric, "sealed_metric", None)
         return self if sealed_metric is None else MetricDefinition(sealed_metric(parts))
 
     @cached_property
     def can_coarsen(self) -> bool:  # type: ignore[override]
-        """Whether its bits are those of a histogram, which can be made coarser; those of a sketch cannot."""
+        """Whether the setting `bits` belongs to a histogram. A sketch has such a setting, too, but cannot be coarsened."""
         state = self.metric.make_state()
         return "bits" in self.metric.settings and (hasattr(state, "coarsen") or "bits" not in state.settings)
 
-    def coarser(self, bits: int) -> Definition:
+    def coarsen(self, bits: int) -> Definition:
         if not self.can_coarsen:
             raise TypeError(f"{self.name} has no histogram to coarsen")
         state: Any = self.metric.make_state()
-        fewer = state.coarsen(bits) if "bits" in state.settings else state  # bins of equal width have none
-        kept = "limit" in self.metric.settings and hasattr(fewer, "limit")  # a mean over rows has no buckets
-        limit = {"limit": fewer.limit} if kept else {}  # rows that a cell then keeps exactly
-        return MetricDefinition(type(self.metric)(**(_given(self.metric) | {"bits": bits} | limit)))
+        # Bins of equal width have no bits, and a mean over rows has no limit.
+        fewer = state.coarsen(bits) if "bits" in state.settings else state
+        has_limit = "limit" in self.metric.settings and hasattr(fewer, "limit")
+        # The number of rows that are kept exactly depends on the bits by default, so it is passed explicitly.
+        limit = {"limit": fewer.limit} if has_limit else {}
+        return MetricDefinition(type(self.metric)(**(_constructor_arguments(self.metric) | {"bits": bits} | limit)))
 
-    def coarsened(self, new: Any, states: Sequence[State], bits: int) -> list[State]:
-        return super().coarsened(new, states, bits) if self.can_coarsen else list(states)
+    def coarsen_states(self, new: Any, states: Sequence[State], bits: int) -> list[State]:
+        return super().coarsen_states(new, states, bits) if self.can_coarsen else list(states)
 
     def __reduce__(self) -> Any:
         cls = type(self.metric)
-        found: Any = sys.modules.get(cls.__module__)
+        importable: Any = sys.modules.get(cls.__module__)
         for name in cls.__qualname__.split("."):
-            found = getattr(found, name, None)
-        if found is cls and cls is not OpaqueMetric:  # pickle finds classes by name
-            return definition_of_class, (cls, _given(self.metric))
-        return _unpickled, (frame.write([r.state for r in self.reads], self.header()),)
+            importable = getattr(importable, name, None)
+        # Pickle finds classes by name. A metric whose class has no importable name is pickled as bytes.
+        if importable is cls and cls is not OpaqueMetric:
+            return definition_of_class, (cls, _constructor_arguments(self.metric))
+        return _unpickle_definition, (frame.write_frame([r.state for r in self.reads], self.header()),)
 
 
 def _bare_copy(metric: Metric[Any, Any]) -> Any:
-    """Return a metric of the same settings without its accumulator."""
-    made = object.__new__(type(metric))
-    made.__dict__.update(metric.__dict__)
-    made.__dict__.pop("_accumulator", None)
-    return made
+    """Return a metric with the same settings and without an accumulator."""
+    copy = object.__new__(type(metric))
+    copy.__dict__.update(metric.__dict__)
+    copy.__dict__.pop("_accumulator", None)
+    return copy
 
 
-def _given(metric: Metric[Any, Any]) -> dict[str, Any]:
-    """Return what the constructor was given, operational settings included."""
+def _constructor_arguments(metric: Metric[Any, Any]) -> dict[str, Any]:
+    """Return the arguments of the constructor, including operational settings."""
     return {f.name: getattr(metric, f.name) for f in fields(metric) if f.init}
 
 
-def _unpickled(data: bytes) -> Definition:
-    """Return the definition of a metric whose class cannot be imported by name."""
+def _unpickle_definition(data: bytes) -> Definition:
+    """Return the definition from bytes, for a metric whose class cannot be imported by name."""
     opened = frame.Frame(data)
-    return definition_of_header(opened.about, opened.states())  # type: ignore[no-any-return]
+    return definition_of_header(opened.about, opened.read_states())  # type: ignore[no-any-return]
 
 
 class OpaqueMetric(Metric[Any, Any]):
-    """A metric whose class is not imported: it loads, merges and is written again, but cannot compute."""
+    """A metric whose class is not imported here: it can be loaded, merged and saved, but not computed."""
 
     about = About(rank_based=None)
 
     def __init__(self, tag: str, settings: dict[str, Any], state: State) -> None:
         self.__dict__.update(on_invalid="raise", about=About(tag=tag, rank_based=None))
-        self.__dict__.update(_settings=settings, _state=state.empty())
+        self.__dict__.update(_settings=settings, _state=state.empty_copy())
 
     settings = property(lambda self: self.__dict__["_settings"])
 
@@ -392,29 +411,29 @@ class OpaqueMetric(Metric[Any, Any]):
         state: State = self.__dict__["_state"]
         return state
 
-    def update(self, *given: Any, **columns: Any) -> NoReturn:
-        raise _unknown(self.about.tag)
+    def update(self, *columns_by_position: Any, **columns: Any) -> NoReturn:
+        raise _unknown_metric_error(self.about.tag)
 
     def of(self, state: State) -> NoReturn:
-        raise _unknown(self.about.tag)
+        raise _unknown_metric_error(self.about.tag)
 
     def __repr__(self) -> str:
         return f"OpaqueMetric({self.about.tag!r})"
 
 
-def _unknown(tag: str) -> StreamMetricsError:
+def _unknown_metric_error(tag: str) -> StreamMetricsError:
     return StreamMetricsError(f"{tag!r} is not known here: import the package that defines it, then load again")
 
 
 def definition_of_class(cls: type[Metric[Any, Any]], settings: dict[str, Any]) -> MetricDefinition:
-    """Return the definition of a metric whose class came with it, and may be unknown here, such as one of a script."""
+    """Return the definition of a metric. Register its class: this process may not know a class that a script defines."""
     METRICS.setdefault(cls.about.tag, cls)
     return MetricDefinition(cls(**settings))
 
 
 def make_metric(tag: str, settings: dict[str, Any], state: State) -> Metric[Any, Any]:
-    """Make the metric that a header describes; `state` is of the kind that it reads."""
+    """Build the metric that a header describes; `state` is an example of the state that it reads."""
     if not isinstance(tag, str):
-        raise StateFormatError("the tag of a metric is no text")
+        raise StateFormatError("the tag of a metric is not a string")
     known, decoded = METRICS.get(tag), {k: decode_setting(v) for k, v in settings.items()}
     return OpaqueMetric(tag, decoded, state) if known is None else known(**decoded)

@@ -1,11 +1,11 @@
-"""MetricContainer: the methods of collections and of the wrappers around them, which select some of their metrics."""
+"""MetricContainer: the shared methods of collections and of wrappers around them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any, Self
 
-from ..numerics.settings import check_several
+from ..numerics.settings import check_list
 from ..reading.interval import DEFAULT_CONFIDENCE, check_confidence
 from ..reading.table import Table, values_table
 from .accumulator import select
@@ -15,11 +15,11 @@ __all__ = ["MetricContainer"]
 
 
 class MetricContainer(MetricLike):
-    """An object of several metrics, of which some can be selected, with what they have counted."""
+    """An object with several metrics; some of them can be selected together with their states."""
 
     @property
     def on_invalid(self) -> str:
-        """Whether a bad row raises, or is left out and counted."""
+        """Whether a bad row raises an error ("raise"), or is left out and reported ("drop")."""
         return self._accumulator.definition.on_invalid
 
     @property
@@ -42,22 +42,22 @@ class MetricContainer(MetricLike):
         return values_table(accumulator.definition.levels, records, confidence)
 
     def only(self, names: Iterable[str]) -> Self:
-        """Return the same with some of the metrics of a collection, and what they have counted.
+        """Return a copy that contains only some metrics of a collection, with their states.
 
         Raises
         ------
         KeyError
-            There is no metric of one of these names.
+            There is no metric with one of these names.
         """
-        some = self._checked_names(names)
-        return self._selected({name: name for name in self.names if name in some})
+        some = self._check_names(names)
+        return self._select({name: name for name in self.names if name in some})
 
     def ordered(self, names: Iterable[str]) -> Self:
-        """Return the same with some of the metrics of a collection, in this order, and what they have counted."""
-        return self._selected({name: name for name in self._checked_names(names)})
+        """Return a copy that contains some metrics of a collection in this order, with their states."""
+        return self._select({name: name for name in self._check_names(names)})
 
     def task(self, name: str) -> Self:
-        """Return the metrics of a task of a collection, under the names that they have in it, with what they have counted.
+        """Return the metrics of one task of a collection, with their states and without the name of the task as a prefix.
 
         Examples
         --------
@@ -71,16 +71,16 @@ class MetricContainer(MetricLike):
         if not names:
             tasks = dict.fromkeys(full.rpartition("/")[0] for full in known if "/" in full)
             raise KeyError(f"there is no task {name!r}; there are {', '.join(tasks) or 'none'}")
-        return self._selected(names)
+        return self._select(names)
 
-    def _checked_names(self, names: Iterable[str]) -> list[str]:
-        asked, known = check_several("names=", names, "names of metrics"), self.names
-        for name in asked:
+    def _check_names(self, names: Iterable[str]) -> list[str]:
+        wanted, known = check_list("names=", names, "names of metrics"), self.names
+        for name in wanted:
             if name not in known:
                 raise KeyError(f"there is no metric {name!r}; there are {', '.join(known)}")
-        return asked
+        return wanted
 
-    def _selected(self, names: dict[str, str]) -> Self:
+    def _select(self, names: dict[str, str]) -> Self:
         selected = select(self._accumulator, names)
-        made: Any = selected.definition.wrap(selected)
-        return made  # type: ignore[no-any-return]
+        container: Any = selected.definition.wrap(selected)
+        return container  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""MetricLike: the methods that metrics, collections and wrappers share. Each object owns an accumulator."""
+"""MetricLike: the methods that metrics, collections and wrappers share. Each object has an accumulator."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, Self
 
 from ..errors import UndefinedMetricWarning
 from ..format import frame
-from ..numerics.settings import check_whole, is_partition
+from ..numerics.settings import check_integer, is_partition
 from ..reading.answers import Answer
-from ..reading.flatten import settled_names
+from ..reading.flatten import logger_names
 from ..reading.interval import check_confidence
-from ..reading.wide_bounds import warn
+from ..reading.wide_bounds import warn_of_wide_values
 from ..state.state import State
 from .accumulator import Accumulator, accumulate, accumulator_of, definition_of
-from .definition import Definition, described, inconsistent
+from .definition import Definition, parse_definition, wrap_format_errors
 from .plottable import Plottable
 
 __all__ = [
@@ -40,26 +40,26 @@ class MetricLike(Plottable):
         Parameters
         ----------
         y_true : array-like of shape (n,), or table
-            Labels; or a mapping, data frame, Arrow table or record batch that contains all columns by name (others are
-            ignored). One event may be given as values: `update(1, 0.3)`, `update({"click": 1, "p": 0.3})`, or as a list of
-            such mappings.
+            Labels; or a mapping, data frame, Arrow table or record batch that contains all columns by name (other columns
+            are ignored). A single event may be passed as scalars: `update(1, 0.3)`, `update({"click": 1, "p": 0.3})`; and
+            several events as a list of such mappings.
         y_score : array-like of shape (n,)
             Scores.
         **columns : array-like of shape (n,)
-            Columns by name; unknown names raise.
+            Columns by name. An unknown name raises TypeError.
 
         Raises
         ------
         InvalidInputError
-            A column is missing, has another length, or contains a bad value. Nothing was counted anywhere.
+            A column is missing, has another length, or contains a bad value. No row was counted.
         MemoryLimitError
-            Cells would take more than the memory limit; nothing was counted.
+            Cells would take more than the memory limit. No row was counted.
         """
         self._accumulator.update(y_true, y_score, columns)
         return self
 
     def merge(self, other: Self) -> Self:
-        """Add what another object of the same settings has counted; `other` stays as it is.
+        """Add the state of another object with the same settings; `other` is unchanged.
 
         Raises
         ------
@@ -67,32 +67,32 @@ class MetricLike(Plottable):
             The other object is something else or has other settings. The message names each difference, and both objects
             are unchanged.
         MemoryLimitError
-            Both together would take more than the memory limit.
+            The merged state would take more than the memory limit.
         """
         self._accumulator.merge(accumulator_of(other))
         return self
 
     def subtract(self, other: Self) -> Self:
-        """Take away rows that were counted, such as those of labels that were retracted.
+        """Subtract rows that were counted before, such as rows whose labels were retracted.
 
         Parameters
         ----------
         other : object of the same settings
-            It has counted these rows, and no others, with the weights that they had. It stays as it is.
+            The object that counted these rows, and no others, with the same weights. It is unchanged.
 
         Raises
         ------
         IncompatibleStateError
-            The other object is something else; or it has rows that were not counted here; or the state keeps extremes,
-            registers, samples or closed groups, from which no row can be taken away: count the remaining rows again. Both
-            objects are unchanged.
+            The other object has another type or other settings; or it has rows that were not counted here; or the state
+            contains extremes, registers, samples or closed groups, from which rows cannot be subtracted: count the
+            remaining rows again. Both objects are unchanged.
 
         Notes
         -----
-        The state is the one that the remaining rows alone would have made, except for what had to be added up for the
-        others: exact scores that became buckets, slices beyond a limit and windows that were not kept do not come apart
-        again. Second moments that were too large stay so, and so do notes that scores were rounded. For late and changed
-        labels use `Delta`.
+        The resulting state equals that of the remaining rows alone, with a few exceptions: scores that moved to buckets
+        stay there, and so do rows of slices beyond a limit and of windows that were not kept. Second
+        moments that overflowed stay undefined, and flags that scores were rounded stay set. For late and changed labels
+        use `Delta`.
 
         Examples
         --------
@@ -105,7 +105,7 @@ class MetricLike(Plottable):
         return self
 
     def compute(self) -> Any:
-        """Return the value of every metric; with a warning where it is undefined, or its bounds are too wide."""
+        """Return the value of every metric; warn if a value is undefined or its bounds are too wide."""
         answer = self._accumulator.answer()
         value = answer.value
         warn_of(self._accumulator, answer, stacklevel=2)
@@ -116,27 +116,27 @@ class MetricLike(Plottable):
         return self._accumulator.answer().bounds
 
     def interval(self, confidence: float = 0.95, method: str | None = None) -> Any:
-        """Return the statistical interval of every value, or the reason why there is none, laid out as `compute` does.
+        """Return the statistical interval of every value (or the reason why there is none), in the layout of `compute`.
 
         Parameters
         ----------
         confidence : float
-            The nominal coverage, between 0 and 1.
+            The confidence level, between 0 and 1.
         method : str, optional
-            One of the metric's methods, by default the first; ValueError, naming them, for another.
+            One of the interval methods of the metric; by default the first. For another one, ValueError lists them.
 
         Returns
         -------
         Interval
-            Low, high, estimate, standard error, method, assumption, confidence and reason. It is about other rows of the
-            same kind, and rests on the assumption that it names: rows of one user are correlated, and an interval that
-            takes them as independent is too narrow. It says nothing about the certified bounds (`bounds`).
+            Low, high, estimate, standard error, method, assumption, confidence and reason. The interval covers sampling
+            variation under the assumption that it names. Rows of one user are correlated, so an interval that assumes
+            independent rows is too narrow then (see `Sharded`). It does not include the certified bounds (`bounds`).
         """
         check_confidence(confidence)
         return self._accumulator.answer().intervals(confidence, method)
 
     def explain(self) -> Any:
-        """Return every value with everything behind it: bounds, formula, rows, weight, rows dropped and why."""
+        """Return a dict for every value with bounds, formula, settings, rows, weight and dropped rows by reason."""
         return self._accumulator.answer().explanation
 
     def reset(self) -> Self:
@@ -146,16 +146,16 @@ class MetricLike(Plottable):
 
     def copy(self) -> Self:
         """Return an independent copy."""
-        copied = self._accumulator.copy()
-        made: Self = copied.definition.wrap(copied)
-        return made
+        accumulator = self._accumulator.copy()
+        thing: Self = accumulator.definition.wrap(accumulator)
+        return thing
 
     def digest(self) -> str:
-        """Return the SHA-256 of settings and content: equal objects, and only these, have equal digests on any machine."""
+        """Return the SHA-256 of settings and content, equal on all machines; equal objects have equal digests."""
         return self._accumulator.digest()
 
     def to_bytes(self) -> bytes:
-        """Encode settings and content in the library's one format; `from_bytes` reads it."""
+        """Encode settings and content in the file format of the library; `from_bytes` decodes it."""
         return self._accumulator.to_bytes()
 
     def __eq__(self, other: object) -> bool:
@@ -166,7 +166,7 @@ class MetricLike(Plottable):
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> Any:
-        return unpickled, (self._accumulator.definition, self.to_bytes())
+        return unpickle, (self._accumulator.definition, self.to_bytes())
 
     def __copy__(self) -> Self:
         return self.copy()
@@ -176,19 +176,19 @@ class MetricLike(Plottable):
 
 
 def warn_of(accumulator: Accumulator, answer: Answer, stacklevel: int) -> None:
-    """Warn once of every value that is undefined, or whose certified bounds are too wide."""
+    """Warn once of every value that is undefined, and of every value whose certified bounds are too wide."""
     if wide := answer.wide:
-        warn(wide, accumulator.warned_wide, stacklevel=stacklevel + 1)
-    for name, reason in answer.undefined():
+        warn_of_wide_values(wide, accumulator.warned_wide, stacklevel=stacklevel + 1)
+    for name, reason in answer.undefined_values():
         if name not in accumulator.warned:
             accumulator.warned.add(name)
             warnings.warn(f"{name} is undefined: {reason}", UndefinedMetricWarning, stacklevel=stacklevel + 1)
 
 
-def unpickled(definition: Definition, data: bytes) -> Any:
-    """Return the object of a definition with the states of its bytes, in this process or another that trusts them."""
-    # The definition comes first: it brings the classes of metrics of other packages.
-    return definition.wrap(accumulate(definition, frame.Frame(data).states()))
+def unpickle(definition: Definition, data: bytes) -> Any:
+    """Return the object of a definition with the states of `data` (for pickle, which is trusted)."""
+    # Pickle loads the definition first, which imports the packages that define its metrics.
+    return definition.wrap(accumulate(definition, frame.Frame(data).read_states()))
 
 
 # -- functions of any object ------------------------------------------------------------------------------------------
@@ -200,52 +200,52 @@ def states_of(thing: MetricLike) -> tuple[State, ...]:
 
 
 def answer_of(thing: MetricLike) -> Answer:
-    """Return what is said about the states as they are now."""
+    """Return the answers (values, bounds, intervals) for the current states of an object."""
     return thing._accumulator.answer()
 
 
 def columns_of(thing: MetricLike) -> dict[str, bool]:
-    """Return the columns that `update` reads, and whether each must be there."""
+    """Return the columns that `update` reads, and whether each is required."""
     return dict(thing._accumulator.definition.columns)
 
 
 def nbytes(thing: MetricLike) -> int:
-    """Return the bytes of memory that the states of an object take, room for growth included."""
+    """Return the bytes of memory that the states of an object take, including room for growth."""
     return thing._accumulator.nbytes
 
 
 def empty_copy(thing: Any) -> Any:
-    """Return an object of the same settings that has counted nothing."""
+    """Return an empty object with the same settings."""
     return with_states(thing, None)
 
 
 def with_states(thing: Any, states: Sequence[State] | None) -> Any:
-    """Return an object of the same settings that has counted what these states have."""
+    """Return an object with the same settings and these states; with None it is empty."""
     definition = definition_of(thing)
     return definition.wrap(accumulate(definition, states))
 
 
 def flat(thing: MetricLike, undefined: str = "omit") -> dict[str, float]:
-    """Return every value as a plain float under a flat name, as TensorBoard, MLflow and W&B log them.
+    """Return every value as a float under a flat name, for loggers such as TensorBoard, MLflow and W&B.
 
     Parameters
     ----------
     thing : metric, collection or wrapper
         The object that has counted.
     undefined : {"omit", "nan"}
-        Whether a value that is undefined (NaN) is left out, or is included; no warning is given.
+        Whether undefined values (NaN) are omitted or included. There is no warning.
 
     Returns
     -------
     dict of str to float
-        The value of a metric under its name, of a collection as it names them ("ctr/auc"), of slices behind the key
-        ("A/auc", "A/7/auc"), of an array by place ("recall_each/0"). Curves and matrices are left out. Loggers refuse some
-        characters: "@" becomes "_at_", and others than letters, digits and ``_ . / -`` become "_".
+        Values by name: the name of a metric, the full name in a collection ("ctr/auc"), the key of a slice in front
+        ("A/auc", "A/7/auc"), the index of an array element behind ("recall_each/0"). Curves and matrices are omitted.
+        Loggers refuse some characters: "@" becomes "_at_", and all except letters, digits and ``_ . / -`` become "_".
 
     Raises
     ------
     ValueError
-        Two values would have one name.
+        Two values would have the same name.
 
     Examples
     --------
@@ -254,48 +254,50 @@ def flat(thing: MetricLike, undefined: str = "omit") -> dict[str, float]:
     >>> sm.flat(metrics.update([1, 1], [0.2, 0.7]))
     {'ctr': 1.0, 'precision_at_0.3': 1.0}
     """
-    return settled_names(thing._accumulator.answer().numbers(), undefined)
+    return logger_names(thing._accumulator.answer().numbers(), undefined)
 
 
 def seal(thing: Any, partition: tuple[int, int] | None = None) -> Any:
-    """Return a copy with its groups closed, in constant size: all rows of each of them were counted here.
+    """Return a copy of constant size whose groups are closed: all rows of each group must have been counted here.
 
-    Merge it with those of the other partitions; the same partition twice raises. An object without groups stays as it is.
+    The copies of all partitions can be merged; merging the same partition twice raises. An object without groups is
+    returned unchanged.
 
     Parameters
     ----------
     thing : metric, collection or wrapper
         The object that has counted.
     partition : (i, n), optional
-        The partition whose groups these are (see `group_partition`), where no metric says it: (0, 1) for all groups.
+        The partition that contains these groups (see `group_partition`), if the metrics do not declare it; (0, 1) means
+        all groups.
 
     Raises
     ------
     IncompatibleStateError
-        A collection has metrics of the same groups that could no longer be told apart.
+        Metrics of a collection that share groups could no longer be distinguished.
     ValueError
-        There is no such partition.
+        The partition is invalid.
     """
     if partition is not None and not is_partition(partition):
         raise ValueError(f"partition= takes (i, n) with 0 <= i < n, not {partition!r}")
-    sealed = definition_of(thing).sealed(None if partition is None else partition[1])
+    sealed = definition_of(thing).seal(None if partition is None else partition[1])
     return sealed.wrap(accumulate(sealed, [s.seal(partition) for s in states_of(thing)]))
 
 
 def coarsen(thing: Any, bits: int) -> Any:
-    """Return a copy with fewer buckets in its histograms: what the same rows would have made there.
+    """Return a copy whose histograms have fewer buckets; it equals one that counted the same rows with fewer bits.
 
     Parameters
     ----------
     thing : metric, collection or wrapper
         The object that has counted.
     bits : int
-        log2 of the number of buckets.
+        The logarithm, to base 2, of the number of buckets.
     """
-    bits = check_whole("coarsen()", bits)
+    bits = check_integer("coarsen()", bits)
     definition = definition_of(thing)
-    coarser = definition.coarser(bits)
-    return coarser.wrap(accumulate(coarser, definition.coarsened(coarser, states_of(thing), bits)))
+    coarser = definition.coarsen(bits)
+    return coarser.wrap(accumulate(coarser, definition.coarsen_states(coarser, states_of(thing), bits)))
 
 
 def object_of_header(about: Any, states: Sequence[State]) -> Any:
@@ -308,7 +310,7 @@ def object_of_header(about: Any, states: Sequence[State]) -> Any:
     """
     if about == {"kind": "state"} and len(states) == 1:
         return states[0]
-    definition = described(about, states)
-    with inconsistent():
+    definition = parse_definition(about, states)
+    with wrap_format_errors():
         definition.check_states(states)
         return definition.wrap(accumulate(definition, states))

@@ -1,4 +1,4 @@
-"""Plottable: objects that draw the picture that a report shows of them."""
+"""Plottable: the `plot` method of metrics, collections and results."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from typing import Any
 __all__ = ["Plottable", "drawing"]
 
 drawing: dict[str, Callable[..., Any]] = {}
-"""How to draw with matplotlib. The reports register it here, because they know the pictures."""
+"""The function that draws with matplotlib. `reports.plots` registers it here, so that this module need not import it."""
 
 
 class Plottable:
-    """An object of which a report has a picture."""
+    """An object that a report shows as a chart."""
 
     def plot(self, ax: Any = None, *, label: str | None = None) -> Any:
-        """Draw the picture that a report shows, with matplotlib.
+        """Draw the chart of the report with matplotlib.
 
         Parameters
         ----------
         ax : matplotlib axes, optional
-            Where to draw; by default in a new figure.
+            The axes to draw in; by default those of a new figure.
         label : str, optional
             The name of a curve in the legend.
 
         Returns
         -------
         matplotlib axes
-            Or, of several pictures in a new figure, an array of axes.
+            For several charts in a new figure, an array of axes.
 
         Raises
         ------
         TypeError
-            There is no picture of it.
+            The object has no chart.
         ImportError
             matplotlib is not installed.
         """

@@ -1,4 +1,4 @@
-"""Saved objects: from bytes and files, and merging what many workers made."""
+"""Save and load objects, and merge the objects, bytes and files of many workers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ M = TypeVar("M", bound=MetricLike | State)
 PATHS = (str, os.PathLike)
 BYTES = (bytes, bytearray, memoryview)
 RUN, RUN_BYTES = 1 << 14, 1 << 26
-"""Saved parts that are held at once: so many, of so many bytes."""
+"""The largest number of saved parts that `merge` keeps in memory at a time, and of their bytes."""
 
 
 @overload
@@ -37,55 +37,56 @@ def from_bytes(data: bytes | bytearray | memoryview, kind: type[M], *, max_bytes
 def from_bytes(
     data: bytes | bytearray | memoryview, kind: type[Any] | None = None, *, max_bytes: int = MAX_BYTES
 ) -> Any:
-    """Read a state, metric, collection, slices or bundle that `to_bytes` wrote.
+    """Decode a state, metric, collection, slices or bundle from the bytes of `to_bytes`.
 
     Parameters
     ----------
     data : bytes
-        The bytes; they need not be trusted.
+        The bytes. They may come from an untrusted source.
     kind : type, optional
-        The class that must come out, such as `Sliced`; an editor then knows the methods of the result.
+        The expected class, such as `Sliced`; an editor then knows the methods of the result.
     max_bytes : int
         The most memory that decoding may take.
 
     Returns
     -------
     Metric, MetricCollection, Sliced, Bundle or State
-        What was written. A metric or state of a package that is not imported still merges and re-encodes.
+        The decoded object. If the package that defines its metric or state is not imported, the object can still be merged
+        and encoded again.
 
     Raises
     ------
     StateFormatError
-        The bytes are damaged, truncated, newer than this release, inconsistent, or something else.
+        The bytes are damaged, truncated, inconsistent, from a newer release, or something else.
     TypeError
         The bytes contain another kind of object.
     """
     if not isinstance(data, BYTES):
         raise TypeError(f"from_bytes() takes bytes, not a {type(data).__name__}")
-    opened = Frame(data, max_bytes)
-    found: Any = object_of_header(opened.about, opened.states())
-    if kind is not None and not isinstance(found, kind):
-        raise TypeError(f"expected a {kind.__name__}, found a {type(found).__name__}")
-    return found
+    saved = Frame(data, max_bytes)
+    thing: Any = object_of_header(saved.about, saved.read_states())
+    if kind is not None and not isinstance(thing, kind):
+        raise TypeError(f"expected a {kind.__name__}, found a {type(thing).__name__}")
+    return thing
 
 
 def save(thing: Any, path: str | os.PathLike[str]) -> Path:
-    """Write a state, metric, collection, slices or bundle to a file, whole or not at all.
+    """Write a state, metric, collection, slices or bundle to a file atomically.
 
     Parameters
     ----------
     thing : object with `to_bytes`, or state
-        What is written.
+        The object to write.
     path : path
-        Where. A link stays a link, a file keeps its permissions; a killed process leaves the old file, and at most a
-        hidden ".streammetrics-..." beside it.
+        The file. A symbolic link stays a link, and a file keeps its permissions. If the process is killed, the old file
+        stays, possibly with a hidden temporary file ".streammetrics-..." in the same folder.
 
     Raises
     ------
     OSError
-        The system refuses; what was there is there, and nothing else.
+        The system refuses the write; the old file is unchanged.
     """
-    data = frame.write([thing], {"kind": "state"}) if isinstance(thing, State) else thing.to_bytes()
+    data = frame.write_frame([thing], {"kind": "state"}) if isinstance(thing, State) else thing.to_bytes()
     files.atomic_write(path, lambda file: file.write(data))
     return Path(path)
 
@@ -95,26 +96,27 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = ...) -> MetricLike: .
 @overload
 def load(path: str | os.PathLike[str], kind: type[M], *, max_bytes: int = ...) -> M: ...
 def load(path: str | os.PathLike[str], kind: type[Any] | None = None, *, max_bytes: int = MAX_BYTES) -> Any:
-    """Read what `save` wrote.
+    """Load an object from a file that `save` wrote.
 
     Parameters
     ----------
     path : path
         The file.
     kind : type, optional
-        The class that must come out, such as `Sliced`; an editor then knows the methods of the result.
+        The expected class, such as `Sliced`; an editor then knows the methods of the result.
     max_bytes : int
         The most memory that decoding may take.
 
     Raises
     ------
     StateFormatError
-        The file is no state; the message names it.
+        The file is not a readable state; the message names the file.
     TypeError
         The file contains another kind of object.
     """
     try:
-        read: Any = from_bytes  # without overloads: `kind` may be None
+        # The overloads of `from_bytes` do not allow `kind=None`.
+        read: Any = from_bytes
         return read(files.read(path), kind, max_bytes=max_bytes)
     except (StateFormatError, TypeError) as error:
         raise type(error)(f"{os.fspath(path)}: {error}") from error
@@ -125,32 +127,33 @@ def merge(parts: Iterable[M], *, metrics: str = ..., max_bytes: int = ...) -> M:
 @overload
 def merge(parts: Iterable[Any], *, metrics: str = ..., max_bytes: int = ...) -> Any: ...
 def merge(parts: Iterable[Any], *, metrics: str = "same", max_bytes: int = MAX_BYTES) -> Any:
-    """Merge states, metrics, collections, slices or ledgers into a new one; the parts stay as they are.
+    """Merge states, metrics, collections, slices or ledgers into a new object; the parts are unchanged.
 
     Parameters
     ----------
     parts : iterable of objects, bytes or paths
-        What workers returned or saved. Order does not matter: the result is the same to the last bit; metrics are in the
-        order of all parts, or that of their names where parts differ. Bytes and files of one kind are read many at a time.
+        The objects that workers returned or saved. Their order does not matter: the result is identical to the last bit.
+        If the order of metrics differs between parts, the result has them in alphabetical order. Bytes and files of one
+        kind are read many at a time.
     metrics : {"same", "common"}
-        For collections, and slices and windows of them: whether all must have the same metrics, or those that all have are
-        merged and the others left.
+        For collections, and slices and windows of them. "same": all parts must have the same metrics. "common": only the
+        metrics that all parts have are merged.
     max_bytes : int
         The most memory that decoding any one of the parts may take.
 
     Raises
     ------
     TypeError
-        A part is nothing that can be merged.
+        A part is not an object, bytes or path that can be merged.
     IncompatibleStateError
-        Two parts answer different questions; the message names each difference, and the file if there is one. Or a file or
-        an object is given twice.
+        Two parts have different settings; the message names each difference, and the file if there is one. Or a file or an
+        object is passed twice.
     StateFormatError
         Bytes or a file are not a state.
 
     Notes
     -----
-    At most 16,384 saved parts, or 64 MiB of them, are held at a time, besides the total.
+    At most 16,384 saved parts, or 64 MiB of them, are in memory at a time, besides the total.
 
     Examples
     --------
@@ -161,97 +164,101 @@ def merge(parts: Iterable[Any], *, metrics: str = "same", max_bytes: int = MAX_B
     """
     if metrics not in ("same", "common"):
         raise ValueError(f'metrics must be "same" or "common", not {metrics!r}')
-    if isinstance(parts, (*BYTES, *PATHS, MetricLike)) or not isinstance(
-        parts, Iterable
-    ):  # slices have keys to go through, which are no parts
+    # Slices are iterable, but iterating gives their keys, which are no parts.
+    if isinstance(parts, (*BYTES, *PATHS, MetricLike)) or not isinstance(parts, Iterable):
         raise TypeError("merge() takes an iterable of parts, such as [a, b]")
     total: Any = None
-    for thing, fresh, path in _read(parts, max_bytes):
-        with _named(path):
-            total = _added(total, thing, fresh, metrics)
+    for thing, fresh, path in _iterate_parts(parts, max_bytes):
+        with _add_path_to_errors(path):
+            total = _merge_part(total, thing, fresh, metrics)
     if total is None:
         raise InvalidInputError("there is nothing to merge")
     return total
 
 
-def _added(total: Any, thing: Any, fresh: bool, metrics: str) -> Any:
-    """The total with one more; `fresh` says that nobody else has that."""
+def _merge_part(total: Any, thing: Any, fresh: bool, metrics: str) -> Any:
+    """Merge a part into the total and return it; no other object refers to a `fresh` part, so it need not be copied."""
     if total is None:
         return thing if fresh or isinstance(thing, State) else thing.copy()
     if isinstance(total, State):
         return total.merge(thing)
-    if isinstance(thing, MetricContainer) and _shares(total, thing) and total.names != thing.names:
-        total, thing = _common(total, thing, metrics == "common")
+    if isinstance(thing, MetricContainer) and _wrap_collections_alike(total, thing) and total.names != thing.names:
+        total, thing = _select_common_metrics(total, thing, metrics == "common")
     return total.merge(thing)
 
 
-def _shares(total: Any, thing: Any) -> bool:
-    """Whether both hold a collection in the same way; what else differs is for `merge` to say."""
-    kinds = _kinds(definition_of(total))
-    return kinds[-1] == CollectionDefinition.kind and kinds == _kinds(definition_of(thing))
+def _wrap_collections_alike(total: Any, thing: Any) -> bool:
+    """Return whether both contain a collection inside the same wrappers; `merge` reports all other differences."""
+    kinds = _wrapper_kinds(definition_of(total))
+    return kinds[-1] == CollectionDefinition.kind and kinds == _wrapper_kinds(definition_of(thing))
 
 
-def _kinds(definition: Definition) -> list[str]:
-    """Return the kinds of the wrappers and of what they contain, from the outside in."""
+def _wrapper_kinds(definition: Definition) -> list[str]:
+    """Return the kinds of nested definitions, the outermost first."""
     inner = getattr(definition, "inner", None)
-    return [definition.kind] if inner is None else [definition.kind, *_kinds(inner)]
+    return [definition.kind] if inner is None else [definition.kind, *_wrapper_kinds(inner)]
 
 
-def _common(total: Any, thing: Any, some: bool) -> tuple[Any, Any]:
-    """Both with the metrics that both have, in an order that is the same whichever came first."""
+def _select_common_metrics(total: Any, thing: Any, some: bool) -> tuple[Any, Any]:
+    """Return both with their common metrics in alphabetical order, so that the result does not depend on the order."""
     shared = sorted(set(total.names) & set(thing.names))
     if not some and not len(shared) == len(total.names) == len(thing.names):
-        return total, thing  # merge says what differs
+        # The metrics differ, and `merge` raises an error that names the differences.
+        return total, thing
     if not shared:
         raise InvalidInputError("the collections have no metric in common")
     return total.ordered(shared), thing.ordered(shared)
 
 
-class _Saved(NamedTuple):
-    """A saved part, and the file that it is from."""
+class _SavedPart(NamedTuple):
+    """A saved part, and its file if it has one."""
 
     frame: Frame
     path: Any
 
     @property
-    def about(self) -> str:
-        """What it is, as text."""
+    def header_text(self) -> str:
+        """The header as text; parts with equal headers are of one kind."""
         return self.frame.kind.about
 
     @property
-    def alone(self) -> bool:
-        """Whether it is merged as a whole only."""
+    def merges_as_whole(self) -> bool:
+        """Whether the part has to be merged as an object, because its states cannot be merged one by one."""
         about = self.frame.about
         return isinstance(about, dict) and about.get("kind") in whole_kinds
 
-    def made(self) -> Any:
-        """The object."""
-        with _named(self.path):
-            return object_of_header(self.frame.about, self.frame.states())
+    def build(self) -> Any:
+        """Return the object of the part."""
+        with _add_path_to_errors(self.path):
+            return object_of_header(self.frame.about, self.frame.read_states())
 
 
-Read = tuple[Any, bool, Any]
+LoadedPart = tuple[Any, bool, Any]
 
 
-def _read(parts: Iterable[Any], max_bytes: int) -> Iterator[Read]:
-    """Yield objects, whether nobody else has them, and their file; saved ones of one kind, side by side, as one."""
-    run: list[_Saved] = []
-    size, seen = 0, dict[Any, Any]()
+def _iterate_parts(parts: Iterable[Any], max_bytes: int) -> Iterator[LoadedPart]:
+    """Yield (object, whether it is fresh, file) for all parts.
+
+    Consecutive saved parts of one kind are collected in a run, merged as frames, and yielded as one object: this is much
+    faster than building and merging an object for each.
+    """
+    run: list[_SavedPart] = []
+    size, parts_so_far = 0, dict[Any, Any]()
     for part in parts:
         _check_part(part)
-        _check_new(part, seen)
+        _check_new(part, parts_so_far)
         if isinstance(part, (MetricLike, State)):
-            yield from _united(run)
+            yield from _merge_run(run)
             run, size = [], 0
             yield part, False, None
             continue
-        opened = _opened(part, max_bytes)
-        if run and (opened.about != run[0].about or len(run) >= RUN or size >= RUN_BYTES):
-            yield from _united(run)
+        saved = _open_part(part, max_bytes)
+        if run and (saved.header_text != run[0].header_text or len(run) >= RUN or size >= RUN_BYTES):
+            yield from _merge_run(run)
             run, size = [], 0
-        run.append(opened)
-        size += len(opened.frame.data)
-    yield from _united(run)
+        run.append(saved)
+        size += len(saved.frame.data)
+    yield from _merge_run(run)
 
 
 def _check_part(part: Any) -> None:
@@ -260,41 +267,42 @@ def _check_part(part: Any) -> None:
         raise TypeError(f"a part is a metric, collection, slices, a state, bytes or a path, not a {what}")
 
 
-def _check_new(part: Any, seen: dict[Any, Any]) -> None:
-    """Raise where a file, by whatever name, or an object is given twice: its rows would count twice."""
+def _check_new(part: Any, parts_so_far: dict[Any, Any]) -> None:
+    """Raise if an object, or a file under any of its names, occurs twice: its rows would count twice."""
     if isinstance(part, PATHS):
-        key = files.identity(part)
-        again, name = key in seen, os.fspath(part)
-        seen[key] = True
+        key = files.file_identity(part)
+        again, name = key in parts_so_far, os.fspath(part)
+        parts_so_far[key] = True
     elif isinstance(part, MetricLike):
-        held = seen.get(id(part))
-        again, name = held is not None and held() is part, f"one {type(part).__name__}"
-        seen[id(part)] = weakref.ref(part)  # another may get its number once it is gone
+        reference = parts_so_far.get(id(part))
+        again, name = reference is not None and reference() is part, f"one {type(part).__name__}"
+        # A weak reference, because another object can get the same id once this one is freed.
+        parts_so_far[id(part)] = weakref.ref(part)
     else:
         return
     if again:
         raise IncompatibleStateError(
-            f"{name} is given twice, and its rows would count twice; give copies if that is what you mean"
+            f"{name} is passed twice, so its rows would count twice; pass copies if you want that"
         )
 
 
-def _opened(part: Any, max_bytes: int) -> _Saved:
+def _open_part(part: Any, max_bytes: int) -> _SavedPart:
     if isinstance(part, BYTES):
-        return _Saved(Frame(part, max_bytes), None)
-    with _named(part):
-        return _Saved(Frame(files.read(part), max_bytes), part)
+        return _SavedPart(Frame(part, max_bytes), None)
+    with _add_path_to_errors(part):
+        return _SavedPart(Frame(files.read(part), max_bytes), part)
 
 
-def _united(run: list[_Saved]) -> Iterator[Read]:
-    """One object of all; or each, where they have to be merged as objects, or to be told apart in an error."""
-    if len(run) > 1 and not run[0].alone and (found := _folded(run)) is not None:
-        yield found, True, None
+def _merge_run(run: list[_SavedPart]) -> Iterator[LoadedPart]:
+    """Yield one object for the whole run, or one for each part if they cannot be merged as frames."""
+    if len(run) > 1 and not run[0].merges_as_whole and (merged := _merge_frames(run)) is not None:
+        yield merged, True, None
     else:
-        yield from ((one.made(), True, one.path) for one in run)
+        yield from ((one.build(), True, one.path) for one in run)
 
 
-def _folded(run: list[_Saved]) -> Any:
-    """All as one; None if one of them, from a file, has to be named: for it is read again by itself."""
+def _merge_frames(run: list[_SavedPart]) -> Any:
+    """Merge the frames of a run. Return None if that fails for files: then each is read alone, and its error names it."""
     try:
         about, states = frame.merge_frames((one.frame for one in run), run[0].frame.limit)
         return object_of_header(about, states)
@@ -305,8 +313,8 @@ def _folded(run: list[_Saved]) -> Any:
 
 
 @contextmanager
-def _named(path: Any) -> Iterator[None]:
-    """Let errors name the file, if it is one."""
+def _add_path_to_errors(path: Any) -> Iterator[None]:
+    """Add the path of a file to errors."""
     try:
         yield
     except (StateFormatError, IncompatibleStateError) as error:

@@ -1,4 +1,4 @@
-"""Tasks: metrics bound to columns."""
+"""Task: metrics with the columns that they read."""
 
 from __future__ import annotations
 
@@ -18,31 +18,34 @@ Metrics = Any
 
 
 class Task:
-    """Metrics bound to columns, rows chosen by `where`, down-sampling undone.
+    """Metrics with the columns that they read, an optional row filter, and a correction for negative down-sampling.
 
     Parameters
     ----------
     metrics : metric, list or dict of metrics
-        What to compute; a dict names them.
+        The metrics to compute; a dict gives their names.
     y_true, y_score, y_pred, value, sample_weight, group, query : str, optional
-        The columns that play these roles; by default those of the same name. A tuple of names is a key of several
-        columns for `group` and `query`, and a matrix for `y_true`, `y_score` and `y_pred`.
+        The columns for these roles; by default the columns of the same names. A tuple of names is a key of several columns
+        for `group` and `query`, and a matrix for `y_true`, `y_score` and `y_pred`.
     where : str, optional
-        A 0/1 column: rows with 0 are left out, and counted. Conversions after clicks: ``where="click"``.
+        A 0/1 column: rows with 0 are left out, and their number is reported. For example, ``where="click"`` restricts a
+        conversion rate to clicked rows.
     labels : (negative, positive), optional
-        What the two labels are called, such as (-1, 1) or ("no", "yes"); in `y_pred`, too. Soft labels are then these two.
+        The values of the two labels in `y_true` and `y_pred`, such as (-1, 1) or ("no", "yes"). Soft labels must then be
+        one of the two.
     pos_label : optional
-        What a positive is called; everything else that is there is a negative.
+        The value of positive labels; all other values are negative.
     negative_rate : float, optional
         The share of negatives kept in a down-sampled log, in (0, 1].
     corrects : {"score", "rows", "both"}, optional
-        What to bring back to the full log. `score`: p' = p / (p + (1 - p) / r), for a model trained on down-sampled rows.
-        Metrics of the order of scores (AUC, curves, GroupAUC) count scores as given; their thresholds are corrected.
-        `rows`: negatives weigh 1 / r, for a log that was down-sampled.
+        How to undo the down-sampling, with r = `negative_rate`. "score": p' = p / (p + (1 - p) / r), for a model that was
+        trained on down-sampled rows. Metrics that depend only on the order of scores (AUC, curves, GroupAUC) use the
+        scores unchanged, and correct their thresholds. "rows": negatives get the weight 1 / r, for a log that was
+        down-sampled.
     scale : {"probability", "logit"}
-        What the scores are, for the correction; metrics have their own `scale`.
+        The scale of the scores, for the correction; metrics have a setting `scale` of their own.
     **others : str
-        The columns of other roles that the metrics read, such as `document` of ``NDCG(ties="document")``.
+        The columns for other roles of the metrics, such as `document` of ``NDCG(ties="document")``.
 
     Examples
     --------
@@ -85,42 +88,42 @@ class Task:
         )
 
     def __repr__(self) -> str:
-        given = [f"{k}={v!r}" for k, v in (dict(self.binding.columns) | self.binding.given).items()]
-        return f"Task({', '.join([repr(self.metrics), *given])})"
+        settings = [f"{k}={v!r}" for k, v in (dict(self.binding.columns) | self.binding.options).items()]
+        return f"Task({', '.join([repr(self.metrics), *settings])})"
 
 
-def fitting(metric: MetricLike, binding: Binding) -> Definition:
-    """Return the definition of a metric; raise where a collection cannot contain it, or the binding does not fit it."""
+def containable_definition(metric: MetricLike, binding: Binding) -> Definition:
+    """Return the definition of a metric; raise if a collection cannot contain it, or the binding does not fit it."""
     definition: Definition = definition_of(metric)
     if not (definition.adds and definition.counts):
         raise TypeError(f"a collection holds metrics, collections and slices, not a {definition.type_name}")
     for state, *_ in definition.reads if binding.corrects is not None else ():
         labels = [isinstance(need.kind, Label) for need in state.needs() if need.role == "y_true"]
         if not all(labels):
-            raise ValueError(f"{metric!r}: negative_rate= undoes the sampling of rows of one 0/1 label")
+            raise ValueError(f"{metric!r}: negative_rate= needs rows with one 0/1 label")
         if not labels and binding.corrects != "score":
             raise ValueError(
-                f"{metric!r} reads no label, by which corrects={binding.corrects!r} weighs rows; put it into a task of "
-                f'its own, or pass corrects="score"'
+                f"{metric!r} reads no label, but corrects={binding.corrects!r} weights rows by their label; put it into a "
+                f'task of its own, or pass corrects="score"'
             )
     return definition
 
 
 def flatten(metrics: Any, binding: Binding = PLAIN, prefix: str = "") -> Iterator[tuple[str, Definition, Binding]]:
-    """Yield each definition in a nest of lists, dicts and tasks, with its full name and its binding."""
+    """Yield full name, definition and binding of each metric in nested lists, dicts and tasks."""
     if isinstance(metrics, MetricLike):
-        definition = fitting(metrics, binding)
+        definition = containable_definition(metrics, binding)
         yield prefix + definition.name, definition, binding
     elif isinstance(metrics, Task):
         if binding != PLAIN:
-            raise TypeError(f"a task inside a task: say in one how {metrics!r} is bound to columns")
-        found = list(flatten(metrics.metrics, metrics.binding, prefix))
-        _check_roles(metrics.others, found)
-        yield from found
+            raise TypeError(f"a task inside a task: bind {metrics!r} to columns in one of them")
+        definitions = list(flatten(metrics.metrics, metrics.binding, prefix))
+        _check_roles(metrics.others, definitions)
+        yield from definitions
     elif isinstance(metrics, Mapping):
         for key, value in metrics.items():
             if isinstance(value, MetricLike):
-                yield f"{prefix}{key}", fitting(value, binding), binding
+                yield f"{prefix}{key}", containable_definition(value, binding), binding
             else:
                 yield from flatten(value, binding, f"{prefix}{key}/")
     elif isinstance(metrics, (list, tuple)):
@@ -131,8 +134,8 @@ def flatten(metrics: Any, binding: Binding = PLAIN, prefix: str = "") -> Iterato
         raise TypeError(f"expected metrics, lists, dicts or tasks, got {metrics!r}{hint}")
 
 
-def agreed(on_invalid: str | None, definitions: Iterable[Definition]) -> str:
-    """Return the rule for bad rows: the one that is passed, else "drop" if all definitions say so; check it."""
+def resolve_on_invalid(on_invalid: str | None, definitions: Iterable[Definition]) -> str:
+    """Return the rule for bad rows: the one that was passed, otherwise "drop" if all definitions have "drop"."""
     if on_invalid is None:
         return "drop" if all(one.on_invalid == "drop" for one in definitions) else "raise"
     if on_invalid not in ("raise", "drop"):
@@ -140,9 +143,11 @@ def agreed(on_invalid: str | None, definitions: Iterable[Definition]) -> str:
     return on_invalid
 
 
-def _check_roles(roles: Iterable[str], found: list[tuple[str, Definition, Binding]]) -> None:
-    """Raise for a role that no metric of a task reads."""
-    known = dict.fromkeys(n.role for _, definition, _ in found for state, *_ in definition.reads for n in state.needs())
+def _check_roles(roles: Iterable[str], definitions: list[tuple[str, Definition, Binding]]) -> None:
+    """Raise TypeError for a role that no metric of a task reads."""
+    known = dict.fromkeys(
+        n.role for _, definition, _ in definitions for state, *_ in definition.reads for n in state.needs()
+    )
     for role in roles:
         if role not in known:
             raise TypeError(f"Task: no metric reads {role!r}; they read {', '.join(known)}")

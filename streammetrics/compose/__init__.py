@@ -1,1 +1,1 @@
-"""Wrappers: each puts an axis before those there are."""
+"""Wrappers of metrics: slices, windows, decay and shards of users; and totals with the parts that they contain."""

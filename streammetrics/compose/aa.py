@@ -1,4 +1,4 @@
-"""A/A tests from rows: how often two arms that are alike are told apart, for the unit that assigns and for a wrong one."""
+"""A/A tests: how often an interval finds a difference between equal arms, for the right unit and for a wrong one."""
 
 from __future__ import annotations
 
@@ -17,47 +17,50 @@ from ..batch.convert import as_columns
 from ..batch.ids import IdColumn, Ids
 from ..collect.accumulator import definition_of
 from ..collect.task import Metrics
-from ..count.batch_updater import Feed
+from ..count.batch_updater import BatchUpdater
 from ..count.reads import MEMORY_LIMIT, Read
 from ..errors import InvalidInputError
 from ..inference.estimates import p_value
-from ..inference.jackknife import Replicates, jackknife, subtracted
+from ..inference.jackknife import Replicates, jackknife, subtract_replicates
 from ..reading.about import sharded_refusal_of
 from ..reading.interval import check_confidence
 from ..reading.reading import CellReadings
 from ..reading.replicates import numbers_of
 from ..state.axes import Axis, Vocabulary
 from ..state.state import State
-from ..statistics.groups.solve import hashes_of
-from .leave_one_shard_out import by_shard, deleted, together
+from ..statistics.groups.partitions import hashes_of
+from .leave_one_shard_out import leave_one_out, merge_shards, table_by_shard
 from .sharded import Sharded
 
 __all__ = ["FalseAlarms", "aa"]
 
-SALT = 0x4141544553540001  # other than those of shards and samples; for ever
-CHUNK = 1 << 15  # rows that have their arms in all runs at once: 100 MB
+# Never change the salt. Shards and samples have other salts, so arms are independent of both.
+SALT = 0x4141544553540001
+CHUNK = 1 << 15
+"""The number of rows that get their arms in all runs at a time; they take about 100 MB."""
 ROW = "row of the log"
-SPREAD = 3.0  # standard errors that chance is allowed
+SPREAD = 3.0
+"""The number of standard errors by which the rate may exceed its expectation."""
 Ints = NDArray[np.int64]
 
 
 class FalseAlarms(NamedTuple):
-    """How often a metric told apart arms that are alike.
+    """The false alarm rate of a metric: the share of comparisons of equal arms that show a significant difference.
 
     Parameters
     ----------
     metric : str
-        As the collection names it.
+        The name in the collection.
     unit : str
-        Whose rows the intervals took as belonging together; "row" if none do.
+        The column of the units that the intervals assumed to be independent; "row" for rows.
     rate : float
-        The share of comparisons whose interval left 0 out; NaN if all were refused.
+        The share of comparisons whose interval does not contain 0; NaN if there is no interval.
     expected : float
-        What that share should be: 1 - confidence.
+        The expected rate: 1 - confidence.
     compared : int
-        Comparisons that had an interval.
+        The number of comparisons with an interval.
     refused : int
-        Comparisons that had none: too few shards, or nothing varies.
+        The number of comparisons without an interval, because of too few shards or no variation.
     """
 
     metric: str
@@ -69,27 +72,27 @@ class FalseAlarms(NamedTuple):
 
     @property
     def most(self) -> float:
-        """The rate that chance alone still makes: three standard errors beyond what is expected."""
+        """The largest rate that chance explains: three standard errors above the expected rate."""
         if not self.compared:
             return math.nan
         return self.expected + SPREAD * math.sqrt(self.expected * (1.0 - self.expected) / self.compared)
 
     @property
     def trusted(self) -> bool:
-        """Whether the rate is no higher than chance makes it."""
+        """Whether the rate is at most `most`, so that intervals can be trusted."""
         return self.rate <= self.most
 
     @property
     def sentence(self) -> str:
-        """What it means, in words."""
+        """The result in words."""
         if not self.compared:
             return f"{self.metric} by {self.unit}: no interval in any of {self.refused} comparisons"
-        said = (
+        text = (
             f"{self.metric} by {self.unit}: {100 * self.rate:.1f} % of {self.compared} comparisons of equal arms are "
             f"false alarms, {100 * self.expected:g} % expected"
         )
         rest = "" if self.trusted else ": its intervals are too narrow, and find differences where there are none"
-        return f"{said}{rest}"
+        return f"{text}{rest}"
 
 
 def aa(
@@ -106,33 +109,33 @@ def aa(
     seed: int = 0,
     memory_limit: int = MEMORY_LIMIT,
 ) -> list[FalseAlarms]:
-    """Label the units of a log anew many times, by a salted hash, and count how often the arms seem to differ.
+    """Assign the units of a log to random arms many times, and count how often the arms seem to differ.
 
-    All arms are alike, so intervals that are right leave 0 out in 1 - confidence of the comparisons. Rows of the log are
-    needed: states of shards do not know units any more, and shuffling shards is blind to a wrong unit.
+    All arms are equal, so valid intervals exclude 0 in a share 1 - confidence of the comparisons. The function needs rows:
+    sharded states no longer contain units, and shuffling shards would not detect a wrong unit.
 
     Parameters
     ----------
     table : table, or iterable of tables
-        A mapping, data frame, Arrow table or record batch; or several, one after the other, each of which is read once.
+        A mapping, data frame, Arrow table or record batch; or several of them, each of which is read once.
     unit : str
-        The column of what is assigned to arms, such as users.
+        The column of the units that are assigned to arms, such as users.
     metrics : metric, Task, MetricCollection, or list or dict of metrics
-        What to compare.
+        The metrics to compare.
     runs : int
-        How many times the units are labelled.
+        The number of random assignments.
     arms : int
-        How many arms; each but the first is compared with the first.
+        The number of arms; each other arm is compared with the first.
     rows : bool
-        Whether to say also what comes out when every row is taken as a unit of its own, which is usually wrong.
+        Whether to also report the rate if every row is a unit of its own, which is usually wrong.
     confidence : float
-        Of the intervals.
+        The confidence level of the intervals.
     shards, shard_bits : int
         As for `Sharded`.
     seed : int
-        Other labels.
+        Another seed gives other assignments.
     memory_limit : int
-        Raise MemoryLimitError rather than take more bytes than this: a run holds the shards of all arms.
+        The largest number of bytes; more raises MemoryLimitError. Each run keeps the shards of all arms.
 
     Returns
     -------
@@ -142,12 +145,12 @@ def aa(
     Raises
     ------
     InvalidInputError
-        A column is missing or bad; a row has no unit.
+        A column is missing or contains a bad value, or a row has no unit.
 
     Notes
     -----
-    One pass over the log. 200 runs of CTR and log-loss over 1 million rows take 3 seconds on one core, with `rows` twice
-    that, and 0.4 GB. At 200 runs a rate of 5 % is known to 1.5 %.
+    There is one pass over the log. 200 runs of CTR and log-loss over 1 million rows take 3 seconds on one core (twice that
+    with `rows`) and 0.4 GB. With 200 runs the standard error of a rate of 5 % is 1.5 %.
 
     Examples
     --------
@@ -173,48 +176,47 @@ def aa(
         r.binding.column(n.role): n.kind
         for r in definition.reads
         for n in r.state.needs()
-        if n.role == r.state.together
+        if n.role == r.state.block_column
     }
     if rows and blocks:
         raise ValueError(
-            f"rows=True: rows of one {', '.join(map(str, blocks))} come together: none is a unit by itself"
+            f"rows=True: rows of one {', '.join(map(str, blocks))} belong together, so a row cannot be a unit"
         )
-    feed = Feed(_reads(sharded, units, runs), memory_limit=memory_limit, on_invalid=definition.on_invalid)
+    updater = BatchUpdater(_reads(sharded, units, runs), memory_limit=memory_limit, on_invalid=definition.on_invalid)
     salts = hashes_of(np.arange(runs, dtype=np.int64) + seed * runs, SALT).tolist()
     first = 0
     for batch, ids in _batches(table, unit):
-        sharded.copy().update(
-            {n: _part(batch.raw(n), slice(0, 0)) for n in batch.names}
-        )  # what is missing is told here
-        for some in _chunks(batch, len(ids), blocks):
-            columns = {name: _part(batch.raw(name), some) for name in batch.names}
-            columns |= {_run(r): _arms(ids[some], salt, arms) for r, salt in enumerate(salts)}
+        # An update without rows raises an error for missing columns.
+        sharded.copy().update({n: _slice_column(batch.raw(n), slice(0, 0)) for n in batch.names})
+        for some in _split_rows(batch, len(ids), blocks):
+            columns = {name: _slice_column(batch.raw(name), some) for name in batch.names}
+            columns |= {_arm_column(r): _assign_arms(ids[some], salt, arms) for r, salt in enumerate(salts)}
             columns[ROW] = np.arange(first + some.start, first + some.stop)
-            with _counted_from(some.start):
-                feed.count_batch(Batch(columns))
+            with _shift_row_numbers(some.start):
+                updater.count_batch(Batch(columns))
         first += len(ids)
-    states = feed.states
+    states = updater.states
     each, out = len(states) // (len(units) * runs), list[FalseAlarms]()
     for i, name in enumerate(units):
         mine = states[i * runs * each : (i + 1) * runs * each]
-        merged = [_merged(mine[s::each]) for s in range(each)]
-        out += _judged(sharded, merged, name, round(1.0 - confidence, 15))
+        merged = [_merge_runs(mine[s::each]) for s in range(each)]
+        out += _count_false_alarms(sharded, merged, name, round(1.0 - confidence, 15))
     return out
 
 
-# -- rows in ---------------------------------------------------------------------------------------------------------
+# -- counting -------------------------------------------------------------------------------------------------------
 
 
-def _run(run: int) -> str:
+def _arm_column(run: int) -> str:
     return f"arm in run {run}"
 
 
 def _reads(sharded: Sharded, units: Sequence[str], runs: int) -> list[Read]:
-    """What is counted: for each unit and run, by arm and shard, what the metrics read."""
+    """Return what to count: the states of the metrics by arm and shard, for each unit column and run."""
     definition = definition_of(sharded)
     coarse = definition.reads[len(definition.reads) // 2 :]
     return [
-        read._replace(state=read.state.empty((Axis((_run(r),)), definition.axis._replace(names=(name,)))))
+        read._replace(state=read.state.empty_copy((Axis((_arm_column(r),)), definition.axis._replace(names=(name,)))))
         for name in units
         for r in range(runs)
         for read in coarse
@@ -222,22 +224,22 @@ def _reads(sharded: Sharded, units: Sequence[str], runs: int) -> list[Read]:
 
 
 def _batches(table: Any, unit: str) -> Iterator[tuple[Batch, Ints]]:
-    """Tables one after the other, each with the ids of its units."""
+    """Yield each table as a batch, with the IDs of its units."""
     alone = not isinstance(table, (list, tuple)) and as_columns(table) is not None
     tables: Iterable[Any] = [table] if alone else table
     for one in tables:
-        found: Mapping[str, Any] | None = as_columns(one)
-        if found is None:
-            raise InvalidInputError(f"aa() takes a table, or several one after the other, not a {type(one).__name__}")
-        batch = Batch(found)
+        columns: Mapping[str, Any] | None = as_columns(one)
+        if columns is None:
+            raise InvalidInputError(f"aa() takes a table or an iterable of tables, not a {type(one).__name__}")
+        batch = Batch(columns)
         ids = batch.column(unit, Ids())
         batch.check(unit, Ids())
         assert isinstance(ids, IdColumn)
         yield batch, ids.values
 
 
-def _chunks(batch: Batch, rows: int, blocks: Mapping[Any, Kind]) -> Iterator[slice]:
-    """Rows that are counted at once: not many, and all of a block that comes together."""
+def _split_rows(batch: Batch, rows: int, blocks: Mapping[Any, Kind]) -> Iterator[slice]:
+    """Yield ranges of rows to count at a time. Rows of one block, such as a query, stay together."""
     edges = np.arange(0, rows, CHUNK)
     for name, kind in blocks.items():
         ids = batch.column(name, kind)
@@ -248,8 +250,8 @@ def _chunks(batch: Batch, rows: int, blocks: Mapping[Any, Kind]) -> Iterator[sli
 
 
 @contextmanager
-def _counted_from(first: int) -> Iterator[None]:
-    """Name rows as the whole table has them."""
+def _shift_row_numbers(first: int) -> Iterator[None]:
+    """Let errors give row numbers of the whole table, not of the chunk."""
     try:
         yield
     except InvalidInputError as error:
@@ -260,8 +262,8 @@ def _counted_from(first: int) -> Iterator[None]:
         raise InvalidInputError(text, column=error.column, row=row, count=error.count) from None
 
 
-def _part(column: Any, rows: slice) -> Any:
-    """Some rows of a column, in the form in which it was given."""
+def _slice_column(column: Any, rows: slice) -> Any:
+    """Return some rows of a column without changing its type."""
     if hasattr(column, "iloc"):
         return column.iloc[rows]
     if hasattr(column, "slice"):
@@ -269,54 +271,61 @@ def _part(column: Any, rows: slice) -> Any:
     return column[rows]
 
 
-def _arms(ids: Ints, salt: int, arms: int) -> Ints:
-    """The arm of each row: of its unit."""
+def _assign_arms(ids: Ints, salt: int, arms: int) -> Ints:
+    """Return the arm of the unit of each row.
+
+    The arm is the upper 32 bits of the hash, read as a fraction of 2**32, times the number of arms, rounded down.
+    """
     return np.asarray((hashes_of(ids, salt) >> np.uint64(32)) * np.uint64(arms) >> np.uint64(32), np.int64)
 
 
-# -- what came out ---------------------------------------------------------------------------------------------------
+# -- results ---------------------------------------------------------------------------------------------------
 
 
-def _merged(states: Sequence[State]) -> State:
-    """The states of all runs as one: by run, arm and shard."""
+def _merge_runs(states: Sequence[State]) -> State:
+    """Merge the states of all runs into one state, whose axes are run, arm and shard."""
     first = states[0]
     axes = Axis(("run",)), Axis(("arm",)), first.axes[1]
-    moved = []
+    with_run = []
     for run, state in enumerate(states):
         keys = np.column_stack([np.zeros(len(state), np.int64), state.cells.keys])
-        words = Vocabulary.of("integer", np.array([run] if len(state) else [], np.int64)), *state.cells.words
-        moved.append(state.moved(keys, axes, words))
-    return moved[0].merge(*moved[1:])
+        words = (
+            Vocabulary.from_values("integer", np.array([run] if len(state) else [], np.int64)),
+            *state.cells.vocabularies,
+        )
+        with_run.append(state.move_cells(keys, axes, words))
+    return with_run[0].merge(*with_run[1:])
 
 
-def _judged(sharded: Sharded, states: Sequence[State], name: str, alpha: float) -> list[FalseAlarms]:
-    """The false alarms of each number of each metric."""
+def _count_false_alarms(sharded: Sharded, states: Sequence[State], name: str, alpha: float) -> list[FalseAlarms]:
+    """Return a `FalseAlarms` for each number of each metric."""
     out = []
     for called, (metric, unit, binding) in (definition_of(sharded).metric_reads() or {}).items():
         state: Any = states[unit]
-        grouped = name == sharded.unit == binding.column("group")  # then no group is in two shards
-        apart = state.apart() if grouped else state
-        total: Any = binding.read(together(apart))
+        # If the groups of the metric are the units, every group lies in one shard.
+        grouped = name == sharded.unit == binding.column("group")
+        shards = state.to_subtractable() if grouped else state
+        total: Any = binding.correct_state(merge_shards(shards))
         values = numbers_of(called, CellReadings(metric, total).values)
-        weights = by_shard(apart, state.weight_seen, sharded.shards, max(len(total), 1))
-        without = deleted(called, metric, binding, apart, sharded.shards)
-        first, other = _pairs(total)
-        for number, found in values.items():
+        weights = table_by_shard(shards, state.row_weights, sharded.shards, max(len(total), 1))
+        without = leave_one_out(called, metric, binding, shards, sharded.shards)
+        first, other = _pair_arms(total)
+        for number, values_of_cells in values.items():
             each = without[number]
-            sides = [Replicates(found[at], each[:, at], weights[:, at]) for at in (other, first)]
-            told = np.asarray(p_value(jackknife(subtracted(*sides))))
-            known = told[~np.isnan(told)]
+            sides = [Replicates(values_of_cells[at], each[:, at], weights[:, at]) for at in (other, first)]
+            p_values = np.asarray(p_value(jackknife(subtract_replicates(*sides))))
+            known = p_values[~np.isnan(p_values)]
             rate = float((known <= alpha).mean()) if len(known) else math.nan
             shown = "row" if name == ROW else name
-            out.append(FalseAlarms(number, shown, rate, alpha, len(known), len(told) - len(known)))
+            out.append(FalseAlarms(number, shown, rate, alpha, len(known), len(p_values) - len(known)))
     return out
 
 
-def _pairs(total: State) -> tuple[list[int], list[int]]:
-    """The cells of the first arm, and those of each other one, run by run; arms without rows are left out."""
+def _pair_arms(total: State) -> tuple[list[int], list[int]]:
+    """Return the cells of the first arm and of each other arm, for every run; arms without rows are left out."""
     if not len(total):
         return [], []
-    runs, arms = (total.cells.words[i].values[total.cells.keys[:, i]].tolist() for i in range(2))
+    runs, arms = (total.cells.vocabularies[i].values[total.cells.keys[:, i]].tolist() for i in range(2))
     cells = list(enumerate(zip(runs, arms, strict=True)))
     firsts = {run: i for i, (run, arm) in cells if arm == 0}
     others = [(firsts[run], i) for i, (run, arm) in cells if arm and run in firsts]

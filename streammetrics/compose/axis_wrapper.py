@@ -1,4 +1,4 @@
-"""AxisWrapper: the base of slices, windows and the other wrappers that put one axis in front of a metric."""
+"""AxisWrapper: the base class of slices, windows and other wrappers: each computes a metric in many cells."""
 
 from __future__ import annotations
 
@@ -14,79 +14,79 @@ from ..collect.collection import MetricCollection
 from ..collect.definition import Definition, definition_of_header, number_of_states
 from ..collect.metric_container import MetricContainer
 from ..collect.metric_like import MetricLike
-from ..collect.task import Metrics, agreed
+from ..collect.task import Metrics, resolve_on_invalid
 from ..count.reads import MEMORY_LIMIT, Read
 from ..errors import MemoryLimitError
-from ..numerics.keys import sort_key
+from ..numerics.slice_keys import sort_key
 from ..reading.replicates import Sample
 from ..state.axes import EPOCHS, EXPIRED, OTHER, Axis
 from ..state.declare import Flat
-from ..state.retention import settled
+from ..state.retention import apply_retention
 from ..state.state import State
-from .cell_answers import REST, CellAnswers, Places, plain
+from .cell_answers import REST, CellAnswers, Places, unwrap_key
 
-__all__ = ["AxisDefinition", "AxisWrapper", "check_dense", "inner_of"]
+__all__ = ["AxisDefinition", "AxisWrapper", "check_dense_size", "inner_of"]
 
 Ints = NDArray[np.int64]
 
 
 class AxisDefinition(Definition):
-    """The definition of a metric, a collection or a wrapper in every cell of one more axis.
+    """The definition of a metric, a collection or a wrapper in every cell of an axis, such as every slice.
 
-    A subclass sets `kind`, says how its `header` is written and read, and has a `name`.
+    A subclass sets `kind`, and implements `name`, `header` and `of_header`.
 
     Parameters
     ----------
     inner : Definition
-        What is in every cell.
+        The definition in every cell.
     axis : Axis
-        The axis that is put in front.
+        The axis; it comes in front of the axes of `inner`.
     on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        Whether a bad row raises an error, or is left out and reported.
     memory_limit : int
-        The bytes that cells may take.
+        The largest number of bytes for the cells.
     """
 
     rest: ClassVar[str] = "(other)"
-    """The name of the row for everything that is not kept, in tables."""
+    """The key, in tables, of the row for all rows whose cell is not kept."""
 
     noun: ClassVar[str] = "slice"
-    """The word for one cell, in messages."""
+    """The word for a cell in messages."""
 
     def __init__(
         self, inner: Any, axis: Axis, on_invalid: str = "raise", memory_limit: int | None = MEMORY_LIMIT
     ) -> None:
-        self.inner, self.axis = self.checked_inner(inner), axis
+        self.inner, self.axis = self.check_inner(inner), axis
         self.on_invalid, self.memory_limit = on_invalid, memory_limit
 
     @classmethod
-    def around(cls, metric: Metrics, axis: Axis, on_invalid: str | None, memory_limit: int | None) -> Self:
-        """Return the definition around metrics as a user gives them, and check what it will take."""
+    def from_metrics(cls, metric: Metrics, axis: Axis, on_invalid: str | None, memory_limit: int | None) -> Self:
+        """Return the definition around metrics that a user passed; raise MemoryLimitError if it would be too large."""
         inner = inner_of(metric, on_invalid)
-        made = cls(inner, axis, agreed(on_invalid, [inner]), memory_limit)
-        check_dense(made)
-        return made
+        definition = cls(inner, axis, resolve_on_invalid(on_invalid, [inner]), memory_limit)
+        check_dense_size(definition)
+        return definition
 
     @classmethod
-    def checked_inner(cls, inner: Any) -> Any:
-        """Return what is to be in every cell; raise TypeError if it cannot be there."""
+    def check_inner(cls, inner: Any) -> Any:
+        """Return the inner definition; raise TypeError if it cannot be in a cell."""
         if not (inner.adds and inner.counts):
             name = cls.public.__name__
             raise TypeError(f"a {name} holds metrics, collections and slices, not a {inner.type_name}")
         return inner
 
     def having(self, **parts: Any) -> Self:
-        """Return the same definition with another `inner` or `axis`."""
-        made = object.__new__(type(self))
-        made.__dict__.update(self.__getstate__() | parts)
-        return made
+        """Return a copy with another `inner` or `axis`."""
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__getstate__() | parts)
+        return copy
 
     # -- the settings -------------------------------------------------------------------------------------------------
 
     @property
     def names(self) -> list[str]:
-        found: list[str] = self.inner.names
-        return found
+        names: list[str] = self.inner.names
+        return names
 
     @property
     def levels(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -94,23 +94,23 @@ class AxisDefinition(Definition):
 
     @cached_property
     def reads(self) -> tuple[Read, ...]:
-        return tuple(map(self.in_front, self.inner.reads))
+        return tuple(map(self.add_axis, self.inner.reads))
 
-    def in_front(self, read: Read) -> Read:
-        """Return what is read in a cell with the axis in front."""
+    def add_axis(self, read: Read) -> Read:
+        """Return a read of the inner definition, with the axis in front of the other axes of its state."""
         known = {name for axis in read.state.axes if axis.kind == "key" for name in axis.names}
         if self.axis in read.state.axes or (self.axis.kind == "key" and known & set(self.axis.names)):
-            raise ValueError(f"{', '.join(self.axis.names)}: what is behind tells rows apart by this already")
-        return read._replace(state=read.state.empty((self.axis, *read.state.axes)))
+            raise ValueError(f"{', '.join(self.axis.names)}: the inner object is sliced by this column already")
+        return read._replace(state=read.state.empty_copy((self.axis, *read.state.axes)))
 
     def positional_columns(self) -> tuple[str, ...]:
-        found: tuple[str, ...] = self.inner.positional_columns()
-        return found
+        columns: tuple[str, ...] = self.inner.positional_columns()
+        return columns
 
     @classmethod
     def inner_of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
-        """Return the definition of what a header says is in every cell."""
-        return definition_of_header(header["inner"], [s.empty(s.axes[1:]) for s in states])
+        """Build the inner definition from the header of the wrapper."""
+        return definition_of_header(header["inner"], [s.empty_copy(s.axes[1:]) for s in states])
 
     @classmethod
     def number_of_states(cls, header: dict[str, Any]) -> int:
@@ -123,7 +123,7 @@ class AxisDefinition(Definition):
         return [f"{n} is {a!r} here and {b!r} there" for n, a, b in pairs if a != b] + self.inner_differences(other)
 
     def inner_differences(self, other: Any) -> list[str]:
-        """Say how what is in the cells of another definition differs."""
+        """Describe each difference between the inner definitions."""
         if self.inner.kind != other.inner.kind:
             return [f"it holds a {other.inner.kind}, this one a {self.inner.kind}"]
         return list(self.inner.differences(other.inner))
@@ -134,53 +134,56 @@ class AxisDefinition(Definition):
         return CellAnswers(self, states)
 
     def samples(self, states: Sequence[State]) -> list[Sample]:
-        found: list[Sample] = self.inner.samples(states)
-        return found  # the keys of the cells say which slices and windows they are
+        samples: list[Sample] = self.inner.samples(states)
+        # Keys of cells include the slice and window already, so the samples are returned unchanged.
+        return samples
 
     def check_states(self, states: Sequence[State]) -> None:
         self.inner.check_states(states)
 
     def places(self, states: Sequence[State]) -> Places:
-        """Return the front cells of each key, an array for each state; keys sorted, `REST` last.
+        """Return, for each key, the indices of its cells: one array for each state. Keys are sorted, and `REST` is last.
 
         Callers may change the dict.
         """
-        # The state never changes, so it keeps them.
-        kept: dict[Any, Any] = states[0].__dict__.setdefault("_places", {})
-        # Every kind of wrapper spells keys in its way.
-        asked = (type(self), len(self.axis.names), *map(id, states[1:]))
-        if asked not in kept:
-            # With the states, so that no other state can have their ids meanwhile.
-            kept[asked] = states[1:], self.find_places(states)
-        return dict(kept[asked][1])
+        # States are immutable, so the first state caches the result.
+        cache: dict[Any, Any] = states[0].__dict__.setdefault("_places", {})
+        # Wrappers of other classes read other keys from the same states, so the class is part of the cache key.
+        cache_key = (type(self), len(self.axis.names), *map(id, states[1:]))
+        if cache_key not in cache:
+            # The cache also refers to the states, so that no other state can get their ids.
+            cache[cache_key] = states[1:], self.find_places(states)
+        return dict(cache[cache_key][1])
 
     def find_places(self, states: Sequence[State]) -> Places:
-        """Return what `places` keeps."""
+        """Compute the result of `places`."""
         width, none = len(self.axis.names), np.zeros(0, np.int64)
-        found: Places = {}
-        first = 0  # how many keys the first state has
+        cells: Places = {}
+        # The number of keys of the first state.
+        first = 0
         names: list[tuple[Any, ...]] = []
         pieces: list[Ints] = []
         for i, state in enumerate(states):
             if not i or not _have_same_keys(states[i - 1], state):
                 keys = state.cells.keys[:, :width]
                 starts = np.flatnonzero(np.r_[len(keys) > 0, (keys[1:] != keys[:-1]).any(axis=1)][: len(keys)])
-                ends, places = np.append(starts[1:], len(keys))[: len(starts)], np.arange(len(keys))
-                names = _spelled(state, keys[starts])
-                pieces = [places[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+                ends, indices = np.append(starts[1:], len(keys))[: len(starts)], np.arange(len(keys))
+                names = _user_keys(state, keys[starts])
+                pieces = [indices[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
             for key, piece in zip(names, pieces, strict=True):
-                if key not in found:
-                    found[key] = [none] * len(states)
-                found[key][i] = piece
-            first = first or len(found)
-        if len(found) > first:
-            return {k: found[k] for k in sorted(found, key=_in_order)}
-        if REST in found:  # cells are in the order of keys, marks before all
-            found[REST] = found.pop(REST)
-        return found
+                if key not in cells:
+                    cells[key] = [none] * len(states)
+                cells[key][i] = piece
+            first = first or len(cells)
+        if len(cells) > first:
+            return {k: cells[k] for k in sorted(cells, key=_key_order)}
+        # Cells are sorted by key, and the marks for other and expired rows come first. Move them to the end.
+        if REST in cells:
+            cells[REST] = cells.pop(REST)
+        return cells
 
     def place_of(self, states: Sequence[State], key: Any) -> list[Ints] | None:
-        """Return the front cells of a key in each state; None if there are none."""
+        """Return, for each state, the indices of the cells of a key; None if there are none."""
         atoms = key if isinstance(key, tuple) else (key,)
         if len(atoms) != len(self.axis.names):
             return None
@@ -188,50 +191,50 @@ class AxisDefinition(Definition):
         for state in states:
             mask = np.ones(len(state), bool)
             for i, atom in enumerate(atoms):
-                rank = state.cells.words[i].rank(atom)
+                rank = state.cells.vocabularies[i].find_rank(atom)
                 mask &= False if rank is None else state.cells.keys[:, i] == rank
             out.append(np.flatnonzero(mask))
         return out if any(len(o) for o in out) else None
 
     # -- other definitions --------------------------------------------------------------------------------------------
 
-    def selected(self, names: Mapping[str, str]) -> tuple[Self, list[int]]:
-        inner, places = self.inner.selected(names)
+    def select_metrics(self, names: Mapping[str, str]) -> tuple[Self, list[int]]:
+        inner, places = self.inner.select_metrics(names)
         return self.having(inner=inner), places
 
-    def sealed(self, parts: int | None = None) -> Self:
-        return self.having(inner=self.inner.sealed(parts))
+    def seal(self, parts: int | None = None) -> Self:
+        return self.having(inner=self.inner.seal(parts))
 
-    def coarser(self, bits: int) -> Self:
-        return self.having(inner=self.inner.coarser(bits) if self.inner.can_coarsen else self.inner)
+    def coarsen(self, bits: int) -> Self:
+        return self.having(inner=self.inner.coarsen(bits) if self.inner.can_coarsen else self.inner)
 
-    def coarsened(self, new: Any, states: Sequence[State], bits: int) -> list[State]:
-        found: list[State] = self.inner.coarsened(new.inner, states, bits)
-        return found
+    def coarsen_states(self, new: Any, states: Sequence[State], bits: int) -> list[State]:
+        coarse: list[State] = self.inner.coarsen_states(new.inner, states, bits)
+        return coarse
 
     def sources(self, new: Any) -> list[int]:
-        found: list[int] = self.inner.sources(new.inner)
-        return found
+        sources: list[int] = self.inner.sources(new.inner)
+        return sources
 
 
 class AxisWrapper(MetricContainer):
-    """A metric, a collection or a wrapper in every cell of one more axis; a mapping of keys to such objects."""
+    """A metric, a collection or a wrapper in every cell of an axis; a mapping from keys to such objects."""
 
     @property
     def memory_limit(self) -> int | None:
-        """The bytes that cells may take."""
+        """The largest number of bytes for the cells."""
         return self._accumulator.definition.memory_limit
 
     @property
     def inner(self) -> Any:
-        """An empty copy of what is in every cell."""
+        """An empty copy of the object in each cell."""
         inner = definition_of(self).inner
         return inner.wrap(accumulate(inner))
 
     @property
     def keys(self) -> list[Any]:
-        """The keys kept, sorted: tuples if there are several columns."""
-        return [plain(k) for k in definition_of(self).places(self._accumulator.states) if k != REST]
+        """The sorted keys of the cells; tuples if there are several columns."""
+        return [unwrap_key(k) for k in definition_of(self).places(self._accumulator.states) if k != REST]
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -247,70 +250,72 @@ class AxisWrapper(MetricContainer):
         at = definition.place_of(states, key)
         if at is None:
             raise KeyError(f"there is no {definition.noun} {key!r}; there are {len(self)}, such as {self.keys[:5]}")
-        return object_of_cells(definition, [s.under(p, 1) for s, p in zip(states, at, strict=True)])
+        return object_of_cells(definition, [s.drop_leading_axes(p, 1) for s, p in zip(states, at, strict=True)])
 
     @property
     def total(self) -> Any:
-        """The object of all rows: exactly what it would be without the axis."""
+        """The object for all rows; it equals one without slices or windows, bit for bit."""
         states = self._accumulator.states
-        return object_of_cells(definition_of(self), [settled(s.rollup(*s.axes[1:])) for s in states])
+        return object_of_cells(definition_of(self), [apply_retention(s.rollup(*s.axes[1:])) for s in states])
 
     def across(self, *names: str) -> Self:
-        """Return the same with some columns within added up: slices of windows become slices alone.
+        """Return a copy in which inner slices or windows by these columns are summed: slices of windows become slices.
 
         Parameters
         ----------
         *names : str
-            The columns of slices and windows within; others are ignored.
+            The columns of inner slices and windows; other names are ignored.
         """
-        new = _without(definition_of(self), set(names))
-        held = []
+        new = _drop_axes(definition_of(self), set(names))
+        new_states = []
         for state, read in zip(self._accumulator.states, new.reads, strict=True):
-            kept: list[int] = []
+            columns: list[int] = []
             at = 0
             for i, axis in enumerate(state.axes):
                 if not i or axis.kind == "shard" or not set(axis.names) <= set(names):
-                    kept += range(at, at + len(axis.names))
+                    columns += range(at, at + len(axis.names))
                 at += len(axis.names)
-            keys, words = state.cells.keys, state.cells.words
-            kept += range(at, keys.shape[1])
-            moved = np.ascontiguousarray(keys[:, np.array(kept)])
-            held.append(settled(state.moved(moved, read.state.axes, tuple(words[i] for i in kept))))
-        made: Self = new.wrap(accumulate(new, held))
-        return made
+            keys, words = state.cells.keys, state.cells.vocabularies
+            columns += range(at, keys.shape[1])
+            moved = np.ascontiguousarray(keys[:, np.array(columns)])
+            new_states.append(
+                apply_retention(state.move_cells(moved, read.state.axes, tuple(words[i] for i in columns)))
+            )
+        wrapper: Self = new.wrap(accumulate(new, new_states))
+        return wrapper
 
     def _summary(self, cells: str) -> str:
-        """Return what `repr` says about the cells and the memory."""
+        """Return the number of cells and the memory as text, for `repr`."""
         return f"{len(self)} {cells}, {self._accumulator.nbytes / 2**20:.1f} MiB"
 
 
 def inner_of(metric: Metrics, on_invalid: str | None) -> Any:
-    """Return the definition of metrics as a user gives them; of several that of a collection."""
-    made = metric if isinstance(metric, MetricLike) else MetricCollection(metric, on_invalid=on_invalid)
-    return definition_of(made)
+    """Return the definition of metrics that a user passed; several metrics become a collection."""
+    thing = metric if isinstance(metric, MetricLike) else MetricCollection(metric, on_invalid=on_invalid)
+    return definition_of(thing)
 
 
 def object_of_cells(definition: AxisDefinition, states: Sequence[State]) -> Any:
-    """Return the object of what is in the cells of an axis, with these states."""
+    """Return the inner object with the states of some cells."""
     inner = definition.inner.with_on_invalid(definition.on_invalid)
-    # What only other cells have is absent here.
-    return inner.wrap(accumulate(inner, [s.present() for s in states]))
+    # `canonicalize` removes optional parts that only other cells have, so that the state equals one that counted alone.
+    return inner.wrap(accumulate(inner, [s.canonicalize() for s in states]))
 
 
-def _without(definition: Any, names: set[str], first: bool = True) -> Any:
-    """Return the definition without the axes of some columns within."""
+def _drop_axes(definition: Any, names: set[str], first: bool = True) -> Any:
+    """Return the definition without the inner axes of some columns; the first axis stays."""
     if not isinstance(definition, AxisDefinition):
         return definition
-    inner = _without(definition.inner, names, False)
+    inner = _drop_axes(definition.inner, names, False)
     return inner if not first and set(definition.axis.names) <= names else definition.having(inner=inner)
 
 
-def _spelled(state: State, keys: Ints) -> list[tuple[Any, ...]]:
-    """Return keys as users write them; `REST` for what is not kept."""
+def _user_keys(state: State, keys: Ints) -> list[tuple[Any, ...]]:
+    """Return keys with plain Python values; `REST` for cells of rows that are not kept."""
     columns = []
     for i in range(keys.shape[1]):
-        words = state.cells.words[i]
-        columns.append([words.key(rank) if rank >= -1 else rank for rank in keys[:, i].tolist()])
+        words = state.cells.vocabularies[i]
+        columns.append([words.read_key(rank) if rank >= -1 else rank for rank in keys[:, i].tolist()])
     return [
         REST if first in (OTHER, EXPIRED) else k
         for k, first in zip(zip(*columns, strict=True), keys[:, 0].tolist(), strict=True)
@@ -318,18 +323,18 @@ def _spelled(state: State, keys: Ints) -> list[tuple[Any, ...]]:
 
 
 def _have_same_keys(a: State, b: State) -> bool:
-    """Return whether two states have cells of the same keys."""
-    words = zip(a.cells.words, b.cells.words, strict=True)
-    return np.array_equal(a.cells.keys, b.cells.keys) and all(x.kind == y.kind and x.same(y) for x, y in words)
+    """Return whether two states have cells with the same keys."""
+    words = zip(a.cells.vocabularies, b.cells.vocabularies, strict=True)
+    return np.array_equal(a.cells.keys, b.cells.keys) and all(x.kind == y.kind and x.equals(y) for x, y in words)
 
 
-def _in_order(key: tuple[Any, ...]) -> tuple[Any, ...]:
+def _key_order(key: tuple[Any, ...]) -> tuple[Any, ...]:
     return (1, ()) if key == REST else (0, sort_key(key))
 
 
-def check_dense(definition: Any) -> None:
-    """Raise MemoryLimitError if the dense parts are too large once all epochs that are kept, and all shards, have rows."""
-    size = sum(_dense(r.state) for r in definition.reads)
+def check_dense_size(definition: Any) -> None:
+    """Raise MemoryLimitError if arrays of fixed size would exceed the limit once all windows and shards have rows."""
+    size = sum(_dense_bytes(r.state) for r in definition.reads)
     if definition.memory_limit is not None and size > definition.memory_limit:
         raise MemoryLimitError(
             f"{definition.name} would take {size:,} bytes once every window kept and every shard has rows; memory_limit "
@@ -337,10 +342,10 @@ def check_dense(definition: Any) -> None:
         )
 
 
-def _dense(state: State) -> int:
-    """Return the bytes of the parts that every cell has, in all epochs that are kept and all shards."""
+def _dense_bytes(state: State) -> int:
+    """Return the bytes of the arrays of fixed size of a state if all windows and shards have rows."""
     cells = 1
     for axis in state.axes:
         cells *= axis.size if axis.kind == "shard" else 1 + (axis.keep or 0) if axis.kind in EPOCHS else 1
     flats = [p for p in state.parts().values() if isinstance(p, Flat) and not p.optional]
-    return cells * sum(p.empty(state, 1).nbytes for p in flats if state.behind is None or p.front)
+    return cells * sum(p.empty(state, 1).nbytes for p in flats if state.inner_axis is None or p.front)

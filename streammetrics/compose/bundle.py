@@ -1,4 +1,4 @@
-"""Bundle: several objects in one file, such as what one pass over a log makes overall and by slice."""
+"""Bundle: several objects in one file, such as the overall metrics and the slices of one pass over a log."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any, Self
 from ..collect.accumulator import Accumulator, accumulate, accumulator_of, definition_of
 from ..collect.definition import Definition, definition_of_header, number_of_states
 from ..collect.metric_like import MetricLike
-from ..count.batch_updater import Feed, StateChange
+from ..count.batch_updater import BatchUpdater
 from ..count.reads import Read
+from ..count.state_changes import StateChange
 from ..errors import IncompatibleStateError
 from ..reading.answers import Answer, NamedAnswers
-from ..reading.flatten import Named, prefixed
+from ..reading.flatten import NamedNumbers, prefix_names
 from ..state.state import State
 
 __all__ = ["Bundle", "BundleAccumulator", "BundleDefinition"]
@@ -22,9 +23,9 @@ __all__ = ["Bundle", "BundleAccumulator", "BundleDefinition"]
 class BundleAnswers(NamedAnswers):
     """The answers of the objects of a bundle, by name."""
 
-    def numbers(self) -> Named:
+    def numbers(self) -> NamedNumbers:
         for name, answer in self.answers.items():
-            yield from prefixed(name, answer.numbers())
+            yield from prefix_names(name, answer.numbers())
 
 
 class BundleAccumulator(Accumulator):
@@ -35,7 +36,7 @@ class BundleAccumulator(Accumulator):
     definition : BundleDefinition
         The definitions by name.
     states : sequence of State, optional
-        The states to go on from.
+        The initial states.
     parts : mapping of str to Accumulator, optional
         The accumulators by name; by default new ones.
     """
@@ -50,8 +51,8 @@ class BundleAccumulator(Accumulator):
         super().__init__(definition, states)
 
     @property
-    def feeds(self) -> tuple[Feed, ...]:
-        return tuple(feed for part in self.parts.values() for feed in part.feeds)
+    def updaters(self) -> tuple[BatchUpdater, ...]:
+        return tuple(updater for part in self.parts.values() for updater in part.updaters)
 
     @property
     def states(self) -> tuple[State, ...]:
@@ -61,28 +62,36 @@ class BundleAccumulator(Accumulator):
     def nbytes(self) -> int:
         return sum(part.nbytes for part in self.parts.values())
 
-    def forget_warnings(self) -> None:
-        super().forget_warnings()
+    def reset_warnings(self) -> None:
+        super().reset_warnings()
         for part in self.parts.values():
-            part.forget_warnings()
+            part.reset_warnings()
 
     def update(self, first: Any, second: Any, columns: dict[str, Any]) -> None:
-        raise TypeError("a bundle counts nothing itself: update what it holds")
+        raise TypeError("a bundle counts nothing itself: update the objects in it")
 
-    def in_order(self, like: Definition) -> Accumulator:
+    def reorder_like(self, like: Definition) -> Accumulator:
         if like.kind != self.definition.kind or set(like.names) != set(self.parts):
             return self
         wanted: Any = like
-        parts = {name: self.parts[name].in_order(wanted.definitions[name]) for name in like.names}
+        parts = {name: self.parts[name].reorder_like(wanted.definitions[name]) for name in like.names}
         ours: Any = self.definition
         definition = ours.having({name: part.definition for name, part in parts.items()})
         return type(self)(definition, None, parts)
 
-    def adding(self, other: Any) -> list[StateChange]:
-        return [_named(name, one) for name, part in self.parts.items() for one in part.adding(other.parts[name])]
+    def merge_changes(self, other: Any) -> list[StateChange]:
+        return [
+            _add_name_to_errors(name, one)
+            for name, part in self.parts.items()
+            for one in part.merge_changes(other.parts[name])
+        ]
 
-    def taking(self, other: Any) -> list[StateChange]:
-        return [_named(name, one) for name, part in self.parts.items() for one in part.taking(other.parts[name])]
+    def subtract_changes(self, other: Any) -> list[StateChange]:
+        return [
+            _add_name_to_errors(name, one)
+            for name, part in self.parts.items()
+            for one in part.subtract_changes(other.parts[name])
+        ]
 
 
 class BundleDefinition(Definition):
@@ -102,7 +111,7 @@ class BundleDefinition(Definition):
         self.definitions = dict(definitions)
 
     def having(self, definitions: Mapping[str, Definition]) -> Self:
-        """Return the same kind of definition of other objects."""
+        """Return a definition of the same kind with other objects."""
         return type(self)(definitions)
 
     @property
@@ -125,7 +134,7 @@ class BundleDefinition(Definition):
     def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Definition:
         names, heads = header["names"], header["things"]
         if len(set(names)) != len(names) or not all(isinstance(n, str) and n for n in names) or not names:
-            raise ValueError("a bundle holds each thing under a name of its own")
+            raise ValueError("each object of a bundle needs a name of its own")
         definitions, rest = {}, list(states)
         for name, head in zip(names, heads, strict=True):
             n = number_of_states(head)
@@ -141,41 +150,43 @@ class BundleDefinition(Definition):
 
     def differences(self, other: Any) -> list[str]:
         ours, theirs = self.definitions, other.definitions
-        found = [f"it has no {n!r}" for n in ours if n not in theirs]
-        found += [f"it has {n!r}, this one has not" for n in theirs if n not in ours]
+        differences = [f"it has no {n!r}" for n in ours if n not in theirs]
+        differences += [f"it has {n!r}, this one has not" for n in theirs if n not in ours]
         for name in [n for n in ours if n in theirs]:
             if ours[name].kind != theirs[name].kind:
-                found.append(f"{name} is a {ours[name].kind} here and a {theirs[name].kind} there")
+                differences.append(f"{name} is a {ours[name].kind} here and a {theirs[name].kind} there")
             else:
-                found += [f"{name}: {d}" for d in ours[name].differences(theirs[name])]
-        return found
+                differences += [f"{name}: {d}" for d in ours[name].differences(theirs[name])]
+        return differences
 
     def read(self, states: Sequence[State]) -> Answer:
-        return BundleAnswers({n: d.read(mine) for (n, d), mine in self._with_states(states)})
+        return BundleAnswers({n: d.read(mine) for (n, d), mine in self._pair_with_states(states)})
 
     def check_states(self, states: Sequence[State]) -> None:
-        for (_, definition), mine in self._with_states(states):
+        for (_, definition), mine in self._pair_with_states(states):
             definition.check_states(mine)
 
-    def _with_states(self, states: Sequence[State]) -> Iterator[tuple[tuple[str, Definition], list[State]]]:
-        """Yield each definition, by name, with those of the states that it reads."""
+    def _pair_with_states(self, states: Sequence[State]) -> Iterator[tuple[tuple[str, Definition], list[State]]]:
+        """Yield each definition with its name and its states."""
         rest = list(states)
         for item in self.definitions.items():
             n = len(item[1].reads)
             yield item, rest[:n]
             rest = rest[n:]
 
-    def sealed(self, parts: int | None = None) -> Self:
-        return self.having({n: d.sealed(parts) for n, d in self.definitions.items()})
+    def seal(self, parts: int | None = None) -> Self:
+        return self.having({n: d.seal(parts) for n, d in self.definitions.items()})
 
-    def coarser(self, bits: int) -> Self:
-        return self.having({n: d.coarser(bits) if d.can_coarsen else d for n, d in self.definitions.items()})
+    def coarsen(self, bits: int) -> Self:
+        return self.having({n: d.coarsen(bits) if d.can_coarsen else d for n, d in self.definitions.items()})
 
-    def coarsened(self, new: Any, states: Sequence[State], bits: int) -> list[State]:
+    def coarsen_states(self, new: Any, states: Sequence[State], bits: int) -> list[State]:
         return [
             state
-            for (name, definition), mine in self._with_states(states)
-            for state in (definition.coarsened(new.definitions[name], mine, bits) if definition.can_coarsen else mine)
+            for (name, definition), mine in self._pair_with_states(states)
+            for state in (
+                definition.coarsen_states(new.definitions[name], mine, bits) if definition.can_coarsen else mine
+            )
         ]
 
 
@@ -185,7 +196,7 @@ class Bundle(Mapping[str, Any], MetricLike):
     Parameters
     ----------
     things : mapping of str to Metric, MetricCollection, Sliced or Bundle
-        What it holds: the objects themselves, not copies, so none of them twice.
+        The objects by name. The bundle contains the objects themselves, not copies, so each may occur only once.
 
     Examples
     --------
@@ -202,10 +213,12 @@ class Bundle(Mapping[str, Any], MetricLike):
     def __init__(self, things: Mapping[str, Any]) -> None:
         if not isinstance(things, Mapping):
             what = type(things).__name__
-            raise TypeError(f'a bundle names what it holds, as {{"overall": sm.CTR()}} does: it takes no {what}')
+            raise TypeError(
+                f'a bundle takes a mapping from name to object, such as {{"overall": sm.CTR()}}, not a {what}'
+            )
         for name, thing in things.items():
             if not isinstance(name, str) or not name:
-                raise TypeError(f"a bundle names what it holds by strings, not {name!r}")
+                raise TypeError(f"the names in a bundle are strings, not {name!r}")
             if not isinstance(thing, MetricLike) or not definition_of(thing).adds:
                 raise TypeError(f"{name}: a bundle holds metrics, collections and slices, not a {type(thing).__name__}")
         if not things:
@@ -213,13 +226,13 @@ class Bundle(Mapping[str, Any], MetricLike):
         self._things = dict(things)
         leaves = list(self._leaves())
         if twice := [n for i, (n, one) in enumerate(leaves) if any(one is other for _, other in leaves[:i])]:
-            raise ValueError(f"{twice[0]}: it is here under another name already; hold a copy()")
+            raise ValueError(f"{twice[0]}: it is in the bundle under another name already; pass a copy()")
         parts = {name: accumulator_of(thing) for name, thing in self._things.items()}
         definition = BundleDefinition({name: part.definition for name, part in parts.items()})
         self._accumulator = BundleAccumulator(definition, None, parts)
 
     def _leaves(self) -> Iterator[tuple[str, MetricLike]]:
-        """Yield the objects in it that count, by name."""
+        """Yield all objects that are not bundles, with their names."""
         for name, thing in self.items():
             if isinstance(thing, Bundle):
                 yield from ((f"{name}: {of}", one) for of, one in thing._leaves())
@@ -242,8 +255,8 @@ class Bundle(Mapping[str, Any], MetricLike):
         return len(list(iter(self)))
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Any:
-        """Raise TypeError: a bundle is made of objects that have counted, so update these."""
-        raise TypeError("a bundle counts nothing itself: update what it holds")
+        """Raise TypeError, because a bundle counts nothing itself; update its objects."""
+        raise TypeError("a bundle counts nothing itself: update the objects in it")
 
     def __eq__(self, other: object) -> bool:
         return MetricLike.__eq__(self, other)
@@ -258,8 +271,8 @@ class Bundle(Mapping[str, Any], MetricLike):
 BundleDefinition.public = Bundle
 
 
-def _named(name: str, change: StateChange) -> StateChange:
-    """Return the same change, with the name in front of the error that it raises."""
+def _add_name_to_errors(name: str, change: StateChange) -> StateChange:
+    """Return the change with the name of the object in front of its error messages."""
 
     def how(states: tuple[State, ...]) -> Sequence[State]:
         try:

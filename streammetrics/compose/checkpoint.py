@@ -1,4 +1,4 @@
-"""Checkpoint: an unfinished pass over a log: what was counted so far, of which parts, and which log it is."""
+"""Checkpoint: the state of an unfinished pass over a log, with the parts that it contains and the identity of the log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 from ..collect.accumulator import Accumulator, accumulate, accumulator_of, definition_of
 from ..collect.definition import Definition, definition_of_header, number_of_states
 from ..collect.metric_like import MetricLike
-from ..count.batch_updater import Feed
+from ..count.batch_updater import BatchUpdater
 from ..count.reads import Read
 from ..errors import IncompatibleStateError
 from ..state.state import State
@@ -21,20 +21,20 @@ Ranges = Sequence[Sequence[int]]
 
 
 class LogIdentity(NamedTuple):
-    """What a log is known by: SHA-256 of what is too long to be kept.
+    """The identity of a log: numbers, and SHA-256 digests of longer properties.
 
     Parameters
     ----------
     files, bytes : int
-        How many there are.
+        The number of files, and of their bytes.
     names : str
-        Of the files, in their order.
+        The digest of the file names, in order.
     stamps : str
-        Of their sizes and of when they were written.
+        The digest of the sizes and modification times.
     reading : str
-        Of how they are read: columns, delimiter, conditions, which slices are kept.
+        The digest of the read settings: columns, delimiter, conditions, limits of slices.
     cut : str
-        Of the parts that they are read in.
+        The digest of the parts into which the log is cut.
     """
 
     files: int
@@ -45,34 +45,34 @@ class LogIdentity(NamedTuple):
     cut: str
 
     def differences(self, now: LogIdentity) -> str:
-        """Say how a log is another one; empty if it is not. What comes first explains what comes behind."""
+        """Return the first difference from another log, which explains all others; empty if it is the same."""
         if self.names != now.names:
             return (
                 f"of another log: of {self.files:,} files of {self.bytes:,} bytes; now there are {now.files:,} of "
-                f"{now.bytes:,}, or they are called otherwise"
+                f"{now.bytes:,}, or their names differ"
             )
         if self.stamps != now.stamps:
-            return "of this log as it was: since then a file changed its size, or was written again"
+            return "of an older version of this log: since then a file changed its size, or was written again"
         if self.reading != now.reading:
-            return "of this log read otherwise: columns, --where, --delimiter, --limit or --keep are not what they were"
-        return "of this log cut otherwise: another release reads it in other parts" if self.cut != now.cut else ""
+            return "of this log with other settings: columns, --where, --delimiter, --limit or --keep changed"
+        return "of this log in other parts: another release cuts it differently" if self.cut != now.cut else ""
 
 
 class CheckpointAccumulator(Accumulator):
-    """The accumulator of the total of an unfinished pass."""
+    """The accumulator of an unfinished pass; it contains the accumulator of the total."""
 
     def __init__(
         self, definition: Any, states: Sequence[State] | None = None, total: Accumulator | None = None
     ) -> None:
         if total is None and states is None:
-            # Without states no part was counted, whatever parts the definition names.
+            # An empty accumulator contains no part, whatever parts the definition lists.
             definition = definition.having(done=(), rows=0)
         self.total: Accumulator = accumulate(definition.total) if total is None else total
         super().__init__(definition, states)
 
     @property
-    def feeds(self) -> tuple[Feed, ...]:
-        return self.total.feeds
+    def updaters(self) -> tuple[BatchUpdater, ...]:
+        return self.total.updaters
 
     @property
     def states(self) -> tuple[State, ...]:
@@ -96,21 +96,23 @@ class CheckpointAccumulator(Accumulator):
 
 
 class CheckpointDefinition(Definition):
-    """The definition of an unfinished pass: what it counts, which log it reads, and how far it is."""
+    """The definition of an unfinished pass: the total, the log, and the parts that were counted."""
 
     kind = "checkpoint"
     accumulator_type = CheckpointAccumulator
     adds = False
 
-    def __init__(self, total: Definition, log: LogIdentity, parts: int, done: Ranges = (), rows: int = 0) -> None:
+    def __init__(
+        self, total: Definition, log: LogIdentity, parts: int, part_ranges: Ranges = (), rows: int = 0
+    ) -> None:
         self.total, self.log, self.parts, self.rows = total, log, parts, rows
-        self.done = tuple((a, b) for a, b in done)
+        self.done = tuple((a, b) for a, b in part_ranges)
 
     def having(self, **parts: Any) -> Self:
-        """Return the same definition with other parts `done` and `rows`."""
-        made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__ | parts)
-        return made
+        """Return a copy with other `done` and `rows`."""
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__ | parts)
+        return copy
 
     @property
     def name(self) -> str:
@@ -132,17 +134,18 @@ class CheckpointDefinition(Definition):
 
     @classmethod
     def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Self:
-        log, done, counts = LogIdentity(*header["log"]), header["done"], (header["parts"], header["rows"])
+        log, part_ranges, counts = LogIdentity(*header["log"]), header["done"], (header["parts"], header["rows"])
         if not all(type(n) is int and 0 <= n < 1 << 62 for n in (*counts, *log[:2])):
-            raise ValueError("a checkpoint counts parts, rows, files and bytes")
+            raise ValueError("the numbers of parts, rows, files and bytes are integers")
         if not all(isinstance(text, str) for text in log[2:]):
-            raise ValueError("a log is known by texts")
-        edges = [edge for pair in done for edge in pair]
-        if not all(type(edge) is int for edge in edges) or not all(len(pair) == 2 for pair in done):
-            raise ValueError("parts are numbers, in ranges")
+            raise ValueError("the digests of a log are strings")
+        # The header may be damaged. Ranges are sorted and disjoint with gaps in between, so their flat edges must ascend.
+        edges = [edge for pair in part_ranges for edge in pair]
+        if not all(type(edge) is int for edge in edges) or not all(len(pair) == 2 for pair in part_ranges):
+            raise ValueError("ranges of parts are pairs of integers")
         if any(a >= b for a, b in pairwise(edges)) or (edges and not 0 <= edges[0] < edges[-1] <= counts[0]):
-            raise ValueError("ranges of parts ascend")
-        return cls(definition_of_header(header["total"], states), log, counts[0], done, counts[1])
+            raise ValueError("ranges of parts must ascend")
+        return cls(definition_of_header(header["total"], states), log, counts[0], part_ranges, counts[1])
 
     @classmethod
     def number_of_states(cls, header: dict[str, Any]) -> int:
@@ -151,28 +154,28 @@ class CheckpointDefinition(Definition):
     def check_states(self, states: Sequence[State]) -> None:
         self.total.check_states(states)
 
-    def sealed(self, parts: int | None = None) -> Any:
-        raise TypeError("a checkpoint is half of a result: finish the pass, then close the groups of what --save wrote")
+    def seal(self, parts: int | None = None) -> Any:
+        raise TypeError("a checkpoint is not complete: finish the pass, then close the groups of what --save wrote")
 
-    def coarser(self, bits: int) -> Any:
-        raise TypeError("a checkpoint is half of a result: finish the pass, then coarsen what --save wrote")
+    def coarsen(self, bits: int) -> Any:
+        raise TypeError("a checkpoint is not complete: finish the pass, then coarsen what --save wrote")
 
 
 class Checkpoint(MetricLike):
-    """What one pass over a log has counted so far, and of which of its parts.
+    """The state of an unfinished pass over a log, with the parts that it contains.
 
     Parameters
     ----------
     total : metric, collection or wrapper
-        The object that has counted.
-    log : Log
-        The log.
+        The object that counts the log.
+    log : LogIdentity
+        The identity of the log.
     parts : int
-        How many parts the log has.
+        The number of parts of the log.
     done : sequence of (int, int)
-        The parts that are in the total, as ascending ranges.
+        The parts that the total contains, as ascending ranges.
     rows : int
-        The number of their rows, those left out included.
+        The number of rows of these parts, including rows that were left out.
     """
 
     _accumulator: CheckpointAccumulator
@@ -183,25 +186,25 @@ class Checkpoint(MetricLike):
 
     @property
     def total(self) -> Any:
-        """The object that has counted."""
+        """The object that counts the log."""
         total = self._accumulator.total
         return total.definition.wrap(total)
 
     @property
     def log(self) -> LogIdentity:
-        """The log."""
+        """The identity of the log."""
         log: LogIdentity = definition_of(self).log
         return log
 
     @property
     def parts(self) -> int:
-        """How many parts the log has."""
+        """The number of parts of the log."""
         parts: int = definition_of(self).parts
         return parts
 
     @property
     def done(self) -> Ranges:
-        """The parts that are in the total, as ascending ranges."""
+        """The parts that the total contains, as ascending ranges."""
         done: Ranges = definition_of(self).done
         return done
 
@@ -213,12 +216,12 @@ class Checkpoint(MetricLike):
 
     @property
     def count(self) -> int:
-        """How many parts are in the total."""
+        """The number of parts that the total contains."""
         return sum(b - a for a, b in self.done)
 
     @property
     def finished(self) -> bool:
-        """Whether all parts are in the total."""
+        """Whether the total contains all parts."""
         return self.count == self.parts
 
     def __repr__(self) -> str:
@@ -229,9 +232,9 @@ CheckpointDefinition.public = Checkpoint
 
 
 def ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Return numbers as ascending ranges: each the first, and one past the last."""
-    found: list[tuple[int, int]] = []
+    """Return numbers as ascending half-open ranges (first, one past the last)."""
+    result: list[tuple[int, int]] = []
     for n in sorted(numbers):
-        first = found.pop()[0] if found and found[-1][1] == n else n
-        found.append((first, n + 1))
-    return found
+        first = result.pop()[0] if result and result[-1][1] == n else n
+        result.append((first, n + 1))
+    return result

@@ -1,4 +1,4 @@
-"""Decayed: a metric of rows that fade with age, for the curve of a training run or of a live model."""
+"""Decayed: a metric with exponential decay of old rows, for monitoring a training run or a live model."""
 
 from __future__ import annotations
 
@@ -11,62 +11,70 @@ from ..collect.definition import Definition
 from ..collect.metric import Metric, MetricDefinition
 from ..collect.task import Metrics
 from ..count.reads import MEMORY_LIMIT
-from ..numerics.settings import as_int
+from ..numerics.settings import to_python_int
 from ..reading.about import about_of
-from ..reading.interval import refused
+from ..reading.interval import no_interval
 from ..reading.replicates import Sample
 from ..state.declare import FORMS, Flat
 from ..state.state import State
-from .pooled_windows import PooledAnswer, PooledDefinition, PooledWrapper, alone, mapped, newest, starts
+from .pooled_windows import (
+    PooledAnswer,
+    PooledDefinition,
+    PooledWrapper,
+    cell_starts,
+    map_values,
+    newest_start,
+    sum_cells,
+)
 from .windowed import Windowed, WindowedDefinition, axis_of, width_of
 
 __all__ = ["Decayed", "DecayedDefinition"]
 
 READ = ("value", "bound_low", "bound_high", "bounds", "exact", "reason", "wide")
-"""What a row of a table, or an explanation, says about weighted rows; the rest is about rows as they came."""
+"""The fields of records and explanations that refer to decayed rows; all others refer to rows without decay."""
 
-NO_SAMPLE = "rows weigh what their age says, so they are no sample: Decayed(Sharded(..., unit=), ...) has intervals"
+NO_SAMPLE = "rows are weighted by age, so they are no sample: Decayed(Sharded(..., unit=), ...) has intervals"
 
 
 class DecayedAnswer(PooledAnswer):
-    """The answer about faded rows; the numbers of rows are those of rows as they came."""
+    """The answer for decayed rows; numbers of rows do not decay."""
 
     @property
-    def _counted(self) -> Any:
-        """The answer about the rows of all epochs that are read, as they came."""
-        return self.definition.inner.read([alone(s, starts(s)[0]) for s in self.states])
+    def _undecayed_answer(self) -> Any:
+        """The answer for the rows of all epochs that are read, without decay."""
+        return self.definition.inner.read([sum_cells(s, cell_starts(s)[0]) for s in self.states])
 
     @property
     def explanation(self) -> Any:
-        return _with_read(self._counted.explanation, self.answer.explanation)
+        return _replace_decayed_fields(self._undecayed_answer.explanation, self.answer.explanation)
 
     def intervals(self, confidence: float, method: str | None = None) -> Any:
         if self.definition.unit is not None:
             return self.answer.intervals(confidence, method)
-        return mapped(self.value, lambda value: refused(value, confidence, NO_SAMPLE))
+        return map_values(self.value, lambda value: no_interval(value, confidence, NO_SAMPLE))
 
     def records(self, confidence: float | None = 0.95) -> list[dict[str, Any]]:
         by_unit = self.definition.unit is not None
         read = (*READ, "interval_low", "interval_high", "interval_reason") if by_unit else READ
-        faded = self.answer.records(confidence if by_unit else None)
+        decayed = self.answer.records(confidence if by_unit else None)
         rows = [
             row | {n: one[n] for n in read if n in one}
-            for row, one in zip(self._counted.records(None), faded, strict=True)
+            for row, one in zip(self._undecayed_answer.records(None), decayed, strict=True)
         ]
-        no_interval = not by_unit and confidence is not None
-        return [row | {"interval_reason": NO_SAMPLE} for row in rows] if no_interval else rows
+        without_interval = not by_unit and confidence is not None
+        return [row | {"interval_reason": NO_SAMPLE} for row in rows] if without_interval else rows
 
 
 class DecayedDefinition(PooledDefinition):
-    """The definition of rows that fade."""
+    """The definition of a metric with decay."""
 
     kind = "decayed"
     rest = "(expired)"
     noun = "epoch"
 
     @classmethod
-    def checked_inner(cls, inner: Any) -> Any:
-        check_fades(super().checked_inner(inner))
+    def check_inner(cls, inner: Any) -> Any:
+        check_can_decay(super().check_inner(inner))
         return inner
 
     @property
@@ -87,19 +95,21 @@ class DecayedDefinition(PooledDefinition):
     def read(self, states: Sequence[State]) -> DecayedAnswer:
         return DecayedAnswer(self, states)
 
-    def pooled(self, states: Sequence[State]) -> list[State]:
-        return [self._faded(s) for s in states]
+    def pool_states(self, states: Sequence[State]) -> list[State]:
+        return [self._decay_state(s) for s in states]
 
-    def _faded(self, state: State) -> State:
-        """Return each epoch of a state 2**k times, k the epochs behind it, all added up."""
-        held, begin = starts(state)
-        total = state.empty(state.axes[1:])
-        if not len(held):
+    def _decay_state(self, state: State) -> State:
+        """Return the sum of all epochs of a state; each epoch has twice the weight of the epoch before it."""
+        cells, begin = cell_starts(state)
+        total = state.empty_copy(state.axes[1:])
+        if not len(cells):
             return total
+        # Horner's scheme from the newest epoch (age 0) to the oldest: double the total, then add the next older epoch. The
+        # newest epoch ends with the largest weight, the oldest with 1. Integer weights keep all sums exact.
         age = (int(begin.max()) - begin) // self.axis.size
         for k in range(int(age.max()) + 1):
             again = [total, total] if k else []
-            total = total.empty(total.axes).merge(*again, alone(state, held[age == k]))
+            total = total.empty_copy(total.axes).merge(*again, sum_cells(state, cells[age == k]))
         return total
 
     def samples(self, states: Sequence[State]) -> list[Sample]:
@@ -107,37 +117,39 @@ class DecayedDefinition(PooledDefinition):
 
 
 class Decayed(PooledWrapper):
-    """A metric, a collection, or slices, in which rows weigh half as much one half-life later.
+    """A metric, a collection, or slices with exponential decay: the weight of a row halves with every half-life.
 
-    The weight of a row is 2**-age, its age being the whole half-lives between the epoch that it lies in and the newest.
-    Epochs begin at multiples of the half-life, the same everywhere: so results of workers merge, and resumed runs go on.
+    Rows are grouped in epochs of one half-life. The weight of a row is 2**-age, where age is the number of epochs between
+    its epoch and the newest one. Epochs begin at multiples of the half-life on every machine, so states of workers merge,
+    and resumed runs continue.
 
     Parameters
     ----------
     metric : metric, Task, MetricCollection, Sliced, Sharded, or list or dict of metrics
-        What to compute: shares, means, curves. Counts and sums are refused, as are extremes and distinct counts.
+        The metrics to compute, such as proportions, means and curves. Counts, sums, extremes and distinct counts raise
+        TypeError.
     half_life : int, str or timedelta
-        So many steps, for a column of integers; or a duration such as "1h", for a column of timestamps or dates.
+        The number of steps, for a column of integers; or a duration such as "1h", for a column of timestamps or dates.
     time : str
-        The column that says when a row came. One number may stand for a whole batch: ``update(y, p, step=17)``.
+        The column with the time of each row. A scalar applies to the whole batch: ``update(y, p, step=17)``.
     keep : int
-        How many epochs are read, the newest: what is older, and would weigh 2**-keep or less, weighs nothing.
+        The number of newest epochs that are read. Older rows, with a weight of 2**-keep or less, are ignored.
     memory_limit : int
-        Raise MemoryLimitError rather than take more bytes than this.
+        The largest number of bytes for the cells; more raises MemoryLimitError.
     on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted, that without a time in no epoch.
+        Whether a bad row raises an error, or is left out and reported. A row without a time is in no epoch.
 
     Notes
     -----
-    States of epochs are integers; at the read-out each is added 2**k times, k the epochs behind it: so any order of rows
-    and of merges gives the same bits, and the value is that of rows that come so often, exactly. It costs what `Windowed`
-    does, and `compute()` some `keep` merges. Tables and `explain()` say how many rows there were, not what they weigh.
-    Scores that a histogram keeps while rows are few become buckets sooner, as each counts so often: `bounds()` tells.
-    There are no intervals but by units, ``Decayed(Sharded(...), ...)``. The weight of an epoch times 2**keep stays below
-    2**42, or CounterOverflowError: of a longer one use a smaller `keep`.
+    States of epochs are integers. To read them, an epoch is added 2**k times, where k is the number of epochs since the
+    oldest. So every order of rows and merges gives the same bits, and the value is exactly that of repeated rows. Memory
+    is that of `Windowed`, and `compute()` takes about `keep` merges. Tables and `explain()` show the number of rows
+    without decay. Because rows are repeated, a histogram that keeps a limited number of scores exactly reaches its limit
+    sooner; `bounds()` then shows wider bounds. Intervals need units: ``Decayed(Sharded(...), ...)``. The weight of an
+    epoch times 2**keep must be below 2**42, otherwise CounterOverflowError is raised; use a smaller `keep` then.
 
-    EasyRec's DecayAUC fades a state with every batch; torcheval's WindowedBinaryAUROC and torchrec's windows forget at
-    once, as `Recent` and ``Windowed(...).last(n)`` do.
+    Compare EasyRec's DecayAUC, which decays the state with every batch, and torcheval's WindowedBinaryAUROC and torchrec's
+    windows, which drop old rows at once, like `Recent` and ``Windowed(...).last(n)``.
 
     Examples
     --------
@@ -145,7 +157,7 @@ class Decayed(PooledWrapper):
     >>> live = sm.Decayed([sm.CTR(), sm.AUC()], half_life=100, time="step")
     >>> for step in range(0, 300, 50):  # a training loop
     ...     _ = live.update([0, 1], [0.3, 0.6] if step < 200 else [0.6, 0.3], step=step)
-    >>> live.compute()  # of 4 rows each that weigh 1, 1/2 and 1/4
+    >>> live.compute()  # 4 rows each with the weights 1, 1/2 and 1/4
     {'ctr': 0.5, 'auc': 0.42857142857142855}
     >>> sm.from_bytes(live.to_bytes()).update([1], [0.9], step=300).newest
     300
@@ -161,33 +173,33 @@ class Decayed(PooledWrapper):
         memory_limit: int = MEMORY_LIMIT,
         on_invalid: str | None = None,
     ) -> None:
-        check_epochs(keep := as_int(keep))
+        check_epochs(keep := to_python_int(keep))
         axis = axis_of(time, half_life, keep, "half_life=")
-        self._accumulator = accumulate(DecayedDefinition.around(metric, axis, on_invalid, memory_limit))
+        self._accumulator = accumulate(DecayedDefinition.from_metrics(metric, axis, on_invalid, memory_limit))
 
     @property
     def time(self) -> str:
-        """The column that says when a row came."""
+        """The column with the time of each row."""
         name: str = definition_of(self).axis.names[0]
         return name
 
     @property
     def half_life(self) -> str | int:
-        """After how long a row weighs half as much: a duration, or so many steps."""
+        """The half-life: a duration, or a number of steps."""
         return width_of(definition_of(self).axis)
 
     @property
     def windows(self) -> Windowed:
-        """The epochs as windows, with what they have counted: each alone, some as one, or all."""
+        """The epochs as a `Windowed` object, without decay."""
         own = definition_of(self)
         definition = WindowedDefinition(own.inner, own.axis, own.on_invalid, own.memory_limit)
-        made: Windowed = definition.wrap(accumulate(definition, self._accumulator.states))
-        return made
+        windows: Windowed = definition.wrap(accumulate(definition, self._accumulator.states))
+        return windows
 
     @property
     def newest(self) -> int | None:
         """The step, or microsecond since 1970, at which the newest epoch begins; None without rows."""
-        return newest(self._accumulator.states)
+        return newest_start(self._accumulator.states)
 
     def __repr__(self) -> str:
         of = f" {self.time}" if definition_of(self).axis.kind == "step" else f" of {self.time}"
@@ -197,42 +209,42 @@ class Decayed(PooledWrapper):
 DecayedDefinition.public = Decayed
 
 
-def _with_read(came: Any, faded: Any) -> Any:
-    """Explanations of rows as they came, with what is read of them as they are weighed."""
-    if isinstance(came, dict) and "metric" not in came:
-        return {key: _with_read(one, faded[key]) for key, one in came.items()}
-    return came | {name: faded[name] for name in READ if name in faded}
+def _replace_decayed_fields(undecayed: Any, decayed: Any) -> Any:
+    """Return the explanations of undecayed rows, with the fields in `READ` from the explanations of decayed rows."""
+    if isinstance(undecayed, dict) and "metric" not in undecayed:
+        return {key: _replace_decayed_fields(one, decayed[key]) for key, one in undecayed.items()}
+    return undecayed | {name: decayed[name] for name in READ if name in decayed}
 
 
 def check_epochs(keep: Any) -> None:
-    """Raise ValueError unless so many epochs may be kept."""
+    """Raise ValueError unless `keep` is a valid number of epochs."""
     if type(keep) is not int or not 1 <= keep <= 40:
         raise ValueError(f"keep= takes a number of epochs from 1 to 40, not {keep!r}")
 
 
-def check_fades(inner: Any) -> None:
-    """Raise TypeError unless the weight of rows is all that their age can change."""
-    for metric in metrics_of(inner):
+def check_can_decay(inner: Any) -> None:
+    """Raise TypeError if a metric cannot decay: it is extensive, or its state cannot weight rows."""
+    for metric in iterate_metrics(inner):
         if about_of(metric).extensive:
             raise TypeError(
-                f"{metric.name} grows with the rows, and so has no value where these fade; Mean and shares have, and "
-                f"Recent holds any metric"
+                f"{metric.name} grows with the rows, so it has no value if rows fade; use Mean or shares, or Recent, "
+                f"which allows any metric"
             )
     for read in inner.reads:
         for part in read.state.parts().values():
-            if isinstance(part, Flat) and not (part.optional or FORMS[part.form].subtracts):
+            if isinstance(part, Flat) and not (part.optional or FORMS[part.form].can_subtract):
                 raise TypeError(
                     f"{type(read.state).__name__} keeps extremes, registers, samples or closed groups, of which no row "
-                    f"can fade; Recent holds any metric"
+                    f"can fade; Recent allows any metric"
                 )
 
 
-def metrics_of(definition: Any) -> Iterator[Metric[Any, Any]]:
-    """Yield the metrics of a definition."""
+def iterate_metrics(definition: Any) -> Iterator[Metric[Any, Any]]:
+    """Yield every metric in a definition, also those inside collections and wrappers."""
     if isinstance(definition, MetricDefinition):
         yield definition.metric
     elif isinstance(definition, CollectionDefinition):
         for entry in definition.plan.entries.values():
-            yield from metrics_of(entry.definition)
+            yield from iterate_metrics(entry.definition)
     else:
-        yield from metrics_of(definition.inner)
+        yield from iterate_metrics(definition.inner)

@@ -1,4 +1,4 @@
-"""Delta: corrections of what was counted: rows that came since, and rows that are to go."""
+"""Delta: corrections of a total: rows to add, and rows to retract."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Self, TypeVar
 from ..collect.accumulator import accumulate, accumulator_of, definition_of
 from ..collect.definition import Definition, definition_of_header, number_of_states
 from ..collect.metric_like import MetricLike, states_of
-from ..count.batch_updater import change
+from ..count.state_changes import apply_changes
 from ..state.state import State
 from .bundle import Bundle, BundleDefinition
 
@@ -18,7 +18,7 @@ M = TypeVar("M", bound=MetricLike)
 
 
 class DeltaDefinition(BundleDefinition):
-    """The definition of rows that were added and rows that were retracted."""
+    """The definition of added and retracted rows."""
 
     kind = "delta"
 
@@ -44,25 +44,26 @@ class DeltaDefinition(BundleDefinition):
 
 
 class Delta(Bundle):
-    """What was added and what was retracted since something was counted.
+    """Rows to add to, and rows to retract from, something that was counted before.
 
-    A click is counted with label 0, and converts days later; an order is cancelled. A delta holds the new rows and the old
-    ones apart, so deltas are saved and merged in any order, without the total, and applied to it when it suits.
+    For example, a click was counted with label 0 and converts days later, or an order is cancelled. A delta counts new and
+    retracted rows separately. So deltas can be saved and merged in any order without the total, and applied to it later.
 
     Parameters
     ----------
     metric : Metric, MetricCollection, Sliced or Windowed
-        What the total is of. It stays as it is; rows that it has seen are in neither part.
+        An object with the settings of the total. It is unchanged, and its rows are not part of the delta.
 
     Attributes
     ----------
     added, retracted : of the kind of `metric`
-        What was counted on each side, also as ``delta["added"]`` and ``delta["retracted"]``.
+        The objects that count both kinds of rows; also ``delta["added"]`` and ``delta["retracted"]``.
 
     Notes
     -----
-    Each side costs what the metric does for its rows, and applying it what a merge does. Rows are retracted with all that
-    they were counted with: label, score, weight, slice, unit and time. To take away a whole part there is `subtract`.
+    Each side takes the memory of the metric for its rows; applying a delta takes the time of a merge. A row must be
+    retracted with all values with which it was counted: label, score, weight, slice, unit and time. Use `subtract` to
+    remove a whole merged part.
 
     Examples
     --------
@@ -85,54 +86,57 @@ class Delta(Bundle):
 
     @property
     def added(self) -> Any:
-        """What has counted the rows that came."""
+        """The object that counts the added rows."""
         return self["added"]
 
     @property
     def retracted(self) -> Any:
-        """What has counted the rows that are to go."""
+        """The object that counts the retracted rows."""
         return self["retracted"]
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Self:
-        """Count a batch of rows that came; takes, and raises, what `update` of the metric does."""
+        """Count a batch of added rows; see `update` of the metric."""
         self.added.update(y_true, y_score, **columns)
         return self
 
     def retract(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Self:
-        """Count a batch of rows that are to go, each with the label, score and weight with which it was counted."""
+        """Count a batch of retracted rows, each with the label, score and weight with which it was counted before."""
         self.retracted.update(y_true, y_score, **columns)
         return self
 
     def apply_to(self, total: M) -> M:
-        """Change what was counted to what it would be had the retracted rows never come; return it.
+        """Add the added rows to a total, subtract the retracted rows, and return the total.
 
         Parameters
         ----------
         total : of the kind of the metric
-            What counted the retracted rows, unless this delta added them; it is changed as one. The delta stays as it is.
+            The object to change, completely or not at all. It has counted the retracted rows, unless this delta adds them.
+            The delta is unchanged.
 
         Raises
         ------
         IncompatibleStateError
-            The total is of something else; rows were retracted that are in neither; or no row can be taken away (see
-            `subtract`). Nothing was changed.
+            The total has other settings; or a retracted row is neither in the total nor added; or rows cannot be
+            subtracted (see `subtract`). The total is unchanged.
         """
         if not isinstance(total, MetricLike):
-            raise TypeError(f"a delta is applied to what counts, not to a {type(total).__name__}")
+            raise TypeError(
+                f"a delta is applied to a metric, a collection, slices or windows, not to a {type(total).__name__}"
+            )
         accumulator = accumulator_of(total)
-        added, retracted = (accumulator.fitting(side) for side in self._accumulator.parts.values())
-        change([accumulator.feed.correcting(added.states, retracted.states)])
+        added, retracted = (accumulator.align(side) for side in self._accumulator.parts.values())
+        apply_changes([accumulator.updater.correction(added.states, retracted.states)])
         return total
 
     def __repr__(self) -> str:
-        sides = [f"{_rows(thing)} {name}" for name, thing in self.items()]
+        sides = [f"{_row_count_text(thing)} {name}" for name, thing in self.items()]
         return f"Delta of {type(self.added).__name__}: {', '.join(sides)}"
 
 
 DeltaDefinition.public = Delta
 
 
-def _rows(thing: MetricLike) -> str:
-    """Return how many rows an object has counted, in words."""
-    rows = max(int(state.rows_seen.sum()) for state in states_of(thing))
+def _row_count_text(thing: MetricLike) -> str:
+    """Return the number of rows of an object as text."""
+    rows = max(int(state.row_counts.sum()) for state in states_of(thing))
     return f"{rows:,} row{'s' if rows != 1 else ''}"

@@ -1,4 +1,8 @@
-"""What metrics say without each shard of units: all shards together, less one after the other."""
+"""Leave-one-shard-out values: the value of a metric without each shard of units, for the delete-one-group jackknife.
+
+The total of all shards is computed once, and one shard at a time is subtracted from it. States that cannot subtract are
+merged again from all other shards, which takes longer.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,10 @@ from ..reading.reading import CellReadings
 from ..reading.replicates import numbers_of
 from ..state.axes import Vocabulary
 from ..state.state import State
-from ..statistics.score_readouts import pairs_without, quotients
+from ..statistics.score_readouts import count_pairs_without, divide_integers
 from ..statistics.scores import ScoreHistogram
 
-__all__ = ["by_shard", "check_cells", "deleted", "shard_of"]
+__all__ = ["check_cells", "leave_one_out", "shard_of", "table_by_shard"]
 
 NAN = float("nan")
 Floats = NDArray[np.float64]
@@ -24,89 +28,95 @@ Ints = NDArray[np.int64]
 
 
 def shard_of(state: State) -> Ints:
-    """The shard of each front cell; shards are the last axis."""
-    words, column = state.cells.words[-1], state.cells.keys[:, -1]
+    """Return the shard number of each cell of a state whose last axis is the shard."""
+    words, column = state.cells.vocabularies[-1], state.cells.keys[:, -1]
     return np.asarray(words.values, np.int64)[column] if len(column) else column
 
 
-def together(shards: State) -> State:
-    """The shards of each cell as one."""
+def merge_shards(shards: State) -> State:
+    """Return the state without the shard axis: the shards of each cell are added up."""
     return shards.rollup(*shards.axes[:-1])
 
 
-def places(shards: State) -> Ints:
-    """Which cell of `together` each cell of the shards belongs to."""
+def cells_of_shards(shards: State) -> Ints:
+    """Return, for each sharded cell, the index of its cell in the result of `merge_shards`."""
     keys = shards.cells.keys[:, :-1]
     if not len(keys) or not keys.shape[1]:
         return np.zeros(len(keys), np.int64)
-    new = np.append(False, (keys[1:] != keys[:-1]).any(axis=1))  # keys are sorted, shards last
+    # Keys are sorted, with the shard as the last column, so cells with equal other columns are adjacent.
+    new = np.append(False, (keys[1:] != keys[:-1]).any(axis=1))
     return np.cumsum(new)
 
 
-def by_shard(shards: State, numbers: NDArray[Any], count: int, cells: int) -> Floats:
-    """Numbers of the cells of shards as a table, (count, cells); 0 where no unit fell."""
+def table_by_shard(shards: State, numbers: NDArray[Any], count: int, cells: int) -> Floats:
+    """Return numbers of sharded cells as a table of shape (count, cells), with 0 for empty shards."""
     out = np.zeros((count, cells))
-    out[shard_of(shards), places(shards)] = numbers
+    out[shard_of(shards), cells_of_shards(shards)] = numbers
     return out
 
 
 def check_cells(whole: State, shards: State) -> None:
-    """Raise unless shards have the cells, by key, and the rows that the state beside them has."""
-    at, total = places(shards), np.zeros(len(whole), np.int64)
-    fits = not whole.axes or _same_keys(whole, shards, np.flatnonzero(np.diff(at, prepend=-1)))
+    """Raise StateFormatError unless the shards add up to the keys and row counts of `whole`, the state without shards."""
+    at, total = cells_of_shards(shards), np.zeros(len(whole), np.int64)
+    fits = not whole.axes or _have_same_keys(whole, shards, np.flatnonzero(np.diff(at, prepend=-1)))
     if fits:
-        np.add.at(total, at, shards.rows_seen)
-    if not fits or not np.array_equal(total, whole.rows_seen):
-        raise StateFormatError("the shards of units have not the rows of the state beside them")
+        np.add.at(total, at, shards.row_counts)
+    if not fits or not np.array_equal(total, whole.row_counts):
+        raise StateFormatError("the shards do not contain the rows of the state at full resolution")
 
 
-def _same_keys(whole: State, shards: State, firsts: Ints) -> bool:
-    """Whether the first shards of each cell are of the cells that a state has; ranks of keys are of the same words."""
+def _have_same_keys(whole: State, shards: State, firsts: Ints) -> bool:
+    """Return whether shards and state have the same keys; `firsts` are the first sharded cells of each key."""
     same = np.array_equal(shards.cells.keys[firsts, :-1], whole.cells.keys)
-    return same and all(map(Vocabulary.same, shards.cells.words[:-1], whole.cells.words))
+    return same and all(map(Vocabulary.equals, shards.cells.vocabularies[:-1], whole.cells.vocabularies))
 
 
-def deleted(name: str, metric: Any, binding: Any, shards: State, count: int) -> dict[str, Floats]:
-    """Return each number of a metric without each shard, (count, cells) by name; NaN where it is undefined.
+def leave_one_out(name: str, metric: Any, binding: Any, shards: State, count: int) -> dict[str, Floats]:
+    """Return each number of a metric without each shard, by name: arrays of shape (count, cells), NaN if undefined.
 
     Parameters
     ----------
     name : str
-        Of the metric: its numbers are called by it.
+        The name of the metric, from which the names of its numbers follow.
     metric : Metric
-        What computes.
+        The metric.
     binding : Binding
-        How its state is read.
+        The binding with which its state is read.
     shards : State
-        What was seen, by any axes and, last, by shard.
+        The sharded state; the shard is its last axis.
     count : int
-        How many shards there are.
+        The number of shards.
     """
-    of, at = shard_of(shards), places(shards)
+    # For each sharded cell, `of` is its shard (a row of the result), and `at` its cell without shards (a column).
+    of, at = shard_of(shards), cells_of_shards(shards)
     cells = int(at.max(initial=-1)) + 1 if len(shards.axes) > 1 else 1
     statistic = about_of(metric).pair_statistic
     if statistic is not None and type(shards) is ScoreHistogram:
-        pairs = pairs_without(shards, at, cells)
+        # Metrics of pairs, such as AUC: one pass over the histogram counts the pairs without each shard.
+        pairs = count_pairs_without(shards, at, cells)
         if pairs is not None:
-            all_shards, less_one = (quotients(*statistic(*each.T)) for each in pairs)
+            all_shards, less_one = (divide_integers(*statistic(*each.T)) for each in pairs)
             table = np.repeat(all_shards[None], count, axis=0)
             table[of, at] = less_one
             return {name: table}
-    total = together(shards)
-    seen, subtracts = total.seen, total.subtracts
+    # All other metrics: subtract one shard at a time from the total.
+    total = merge_shards(shards)
+    rows_of_cells, subtracts = total.total_row_counts, total.can_subtract
     out: dict[str, Floats] = {}
     for k in range(count):
-        mine = np.flatnonzero(of == k)
-        left = seen.copy()
-        left[at[mine]] -= shards.seen[mine]
+        cells_of_shard = np.flatnonzero(of == k)
+        rows_left = rows_of_cells.copy()
+        rows_left[at[cells_of_shard]] -= shards.total_row_counts[cells_of_shard]
         rest = total
-        if len(mine) and subtracts:
-            rest = total.subtract(together(shards.select(mine)))
-        elif len(mine):  # all others together, which takes longer
-            rest = together(shards.select(np.flatnonzero(of != k)))
-        rest = binding.read(rest)
+        if len(cells_of_shard) and subtracts:
+            rest = total.subtract(merge_shards(shards.select(cells_of_shard)))
+        elif len(cells_of_shard):
+            # Slower: merge all other shards.
+            rest = merge_shards(shards.select(np.flatnonzero(of != k)))
+        rest = binding.correct_state(rest)
         values = CellReadings(metric, rest).values if rest.axes else [metric.reading(rest).value]
-        for number, found in numbers_of(name, values).items():
-            kept = left > 0 if rest.axes else slice(None)
-            out.setdefault(number, np.full((count, cells), NAN))[k, kept] = found
+        # Cells without any row outside of the shard are missing in `rest`; their values stay NaN.
+        for number, numbers in numbers_of(name, values).items():
+            has_rows = rows_left > 0 if rest.axes else slice(None)
+            out.setdefault(number, np.full((count, cells), NAN))[k, has_rows] = numbers
     return out

@@ -1,4 +1,4 @@
-"""Ledger: a total and the partitions that are in it: those that come again, late or in another order count once."""
+"""Ledger: a total with the list of its partitions, so that every partition counts once, even if it is added again."""
 
 from __future__ import annotations
 
@@ -20,62 +20,67 @@ from ..collect.metric_like import MetricLike
 from ..collect.serialization import from_bytes, load
 from ..count.reads import Read
 from ..errors import IncompatibleStateError, PartitionConflictError, StateFormatError
-from ..numerics.keys import KINDS, fits, plain, raw
-from ..numerics.signal_safety import at_once
+from ..numerics.signal_safety import run_without_interrupt
+from ..numerics.slice_keys import KINDS, are_stored_keys, from_stored_key, to_stored_key
 from ..state.axes import NULL, Axis, Vocabulary
 from ..state.cells import Cells
 from ..state.declare import Flat
 from ..state.state import State
 
-__all__ = ["Added", "Ledger"]
+__all__ = ["Ledger", "PartitionDigests"]
 
 AXIS = Axis(("partition",))
 WORDS = 8
-"""A digest is so many words of 32 bits."""
+"""The number of 32-bit words of a SHA-256 digest."""
 LISTED = 3
+"""The largest number of partitions that a message lists."""
 
 
-class Added(State, tag="added"):
-    """The digest of what was added, for every partition."""
+class PartitionDigests(State, tag="added"):
+    """The digest of the content of every partition, as a state with one cell for each partition ID."""
 
     added = Flat(form="once")
     digest = Flat(WORDS)
 
-    counted = ("added",)
+    row_parts = ("added",)
 
     def needs(self) -> tuple[Any, ...]:
         return ()
 
     def check(self) -> None:
-        digests = self.flat("digest")
-        if (self.flat("added") != 1).any() or (digests < 0).any() or (digests >= 1 << 32).any():
-            raise StateFormatError("Added holds what is no digest")
+        digests = self.read_cells_named("digest")
+        if (self.read_cells_named("added") != 1).any() or (digests < 0).any() or (digests >= 1 << 32).any():
+            raise StateFormatError("the digest of a partition is invalid")
         if len(self) and int(self.cells.keys.min()) <= NULL:
-            raise StateFormatError("Added holds a partition without an id")
+            raise StateFormatError("a partition has no ID")
 
     @classmethod
-    def of(cls, kind: str, digests: Mapping[Any, bytes]) -> Added:
-        """The state of some partitions, whose ids are as they are held."""
-        empty = cls().empty((AXIS,))
+    def of(cls, kind: str, digests: Mapping[Any, bytes]) -> PartitionDigests:
+        """Build the state from stored IDs of one kind, and their digests."""
+        empty = cls().empty_copy((AXIS,))
         if not digests:
             return empty
-        words = Vocabulary.of(kind, list(digests))
-        order = words.values if words.texts else words.values.tolist()
+        words = Vocabulary.from_values(kind, list(digests))
+        order = words.values if words.is_text else words.values.tolist()
         table = np.frombuffer(b"".join(digests[i] for i in order), "<u4").reshape(-1, WORDS).astype(np.int64)
         keys = np.arange(len(words), dtype=np.int64)[:, None]
         flats = {"added": np.ones(len(words), np.int64), "digest": table}
-        return empty.holding(Cells((AXIS,), keys, (words,), None, None, flats, {}))
+        return empty.with_cells(Cells((AXIS,), keys, (words,), None, None, flats, {}))
 
     def read(self) -> tuple[str, dict[Any, bytes]]:
-        """What `of` was given."""
-        (words,) = self.cells.words
-        table: NDArray[Any] = self.flat("digest").astype("<u4")
-        values = words.values if words.texts or not len(words) else words.values.tolist()
+        """Return the kind of the IDs and the digest of each ID, so that ``of(*state.read())`` builds an equal state."""
+        (words,) = self.cells.vocabularies
+        table: NDArray[Any] = self.read_cells_named("digest").astype("<u4")
+        values = words.values if words.is_text or not len(words) else words.values.tolist()
         return words.kind, {value: row.tobytes() for value, row in zip(values, table, strict=True)}
 
 
 class LedgerAccumulator(Accumulator):
-    """The accumulator of the total, with the digest of every partition."""
+    """The accumulator of the total, with the digest of every partition.
+
+    The kind of the IDs, the digests and the total are one tuple, `content`, which is replaced as a whole: a reader that
+    does not hold the lock always sees a total together with its partitions.
+    """
 
     def __init__(self, definition: Any, states: Sequence[State] | None = None) -> None:
         self._lock = threading.Lock()
@@ -83,7 +88,7 @@ class LedgerAccumulator(Accumulator):
         super().__init__(definition, states)
 
     def snapshot(self) -> tuple[str, dict[Any, bytes], Accumulator]:
-        """Return kind of the ids, digests by id, and total, of one moment."""
+        """Return a consistent copy of the kind of the IDs, the digests by ID, and the total."""
         with self._lock:
             kind, digests, total = self.content
             return kind, dict(digests), total
@@ -91,72 +96,84 @@ class LedgerAccumulator(Accumulator):
     @property
     def states(self) -> tuple[State, ...]:
         kind, digests, total = self.snapshot()
-        return Added.of(kind, digests), *total.states
+        return PartitionDigests.of(kind, digests), *total.states
 
     @property
     def nbytes(self) -> int:
         _, digests, total = self.content
         return total.nbytes + 250 * len(digests)
 
-    def hold(self, states: Sequence[State]) -> None:
+    def set_states(self, states: Sequence[State]) -> None:
         added, *rest = states
-        assert isinstance(added, Added)
+        assert isinstance(added, PartitionDigests)
         definition: Any = self.definition
         with self._lock:
             self.content = (*added.read(), accumulate(definition.total, rest))
 
     def reset(self) -> None:
         definition: Any = self.definition
-        with self._lock:  # or what somebody adds meanwhile would come back
+        # Hold the lock, so that an `add` in another thread cannot restore the old total afterwards.
+        with self._lock:
             self.content = "", {}, accumulate(definition.total)
 
     def copy(self) -> Self:
         kind, digests, total = self.snapshot()
-        made = type(self)(self.definition)
-        made.content = kind, digests, total.copy()
-        return made
+        copy = type(self)(self.definition)
+        copy.content = kind, digests, total.copy()
+        return copy
 
     def update(self, first: Any, second: Any, columns: dict[str, Any]) -> None:
-        raise TypeError("a ledger counts no rows itself: add() what has counted those of a partition")
+        raise TypeError("a ledger counts no rows itself: add() the object that counted a partition")
 
     def add(self, partition_id: Any, state: Any) -> None:
-        """Add what a partition counted, unless it is there already; see `Ledger.add`."""
-        kind, value = _id(partition_id)
-        thing = accumulator_of(_opened(state))
+        """Add the state of a partition unless it is in the ledger; see `Ledger.add`."""
+        kind, value = _require_id(partition_id)
+        thing = accumulator_of(_load_state(state))
         with self._lock:
-            held, digests, total = self.content
-            if held not in ("", kind):
-                raise TypeError(f"partition ids of this ledger are of kind {held}, {partition_id!r} is of kind {kind}")
-            thing = total.fitting(thing)
+            ledger_kind, digests, total = self.content
+            if ledger_kind not in ("", kind):
+                raise TypeError(
+                    f"partition IDs of this ledger are of kind {ledger_kind}, {partition_id!r} is of kind {kind}"
+                )
+            thing = total.align(thing)
             digest = bytes.fromhex(thing.digest())
             if value in digests:
                 _check_same(kind, value, digests[value], digest)
                 return
+            # Merge into a copy: if it fails, or the process is interrupted, the old total is still consistent.
             merged = total.copy()
             merged.merge(thing)
             self._commit(kind, {value: digest}, merged)
 
     def _commit(self, kind: str, new: dict[Any, bytes], total: Accumulator) -> None:
-        """Note partitions and their total, in one call that no signal divides: no Python runs in it."""
+        """Store new partitions and the total.
+
+        Both happen in one call of C code, so a signal handler (such as Ctrl-C) cannot run in between: it would leave
+        partitions without their rows in the total, or the reverse.
+        """
         digests = self.content[1]
-        at_once([partial(digests.update, new), partial(self.__dict__.__setitem__, "content", (kind, digests, total))])
+        run_without_interrupt(
+            [partial(digests.update, new), partial(self.__dict__.__setitem__, "content", (kind, digests, total))]
+        )
 
     def merge(self, other: Any) -> None:
         if other is self:
             return
-        self.check_fits(other)
+        self.check_compatible(other)
         their_kind, theirs, their_total = other.snapshot()
         with self._lock:
             kind, ours, total = self.content
             if kind and their_kind and kind != their_kind:
-                raise IncompatibleStateError(f"partition ids are of kind {kind} here and of kind {their_kind} there")
+                raise IncompatibleStateError(f"partition IDs are of kind {kind} here and of kind {their_kind} there")
             both = [value for value in theirs if value in ours]
             for value in both:
                 _check_same(kind, value, ours[value], theirs[value])
             if len(both) == len(theirs):
                 return
             if both and len(both) < len(ours):
-                raise IncompatibleStateError(_overlap(kind, both, len(ours), len(theirs)))
+                raise IncompatibleStateError(_overlap_message(kind, both, len(ours), len(theirs)))
+            # Either the other ledger contains all partitions of this one, and its total is the result; or they have no
+            # partition in common, and the totals are merged. The copy keeps both ledgers unchanged if the merge fails.
             merged = (their_total if both else total).copy()
             if not both:
                 merged.merge(their_total)
@@ -164,7 +181,7 @@ class LedgerAccumulator(Accumulator):
 
 
 class LedgerDefinition(Definition):
-    """The definition of a total that partitions are added to."""
+    """The definition of a ledger; it contains the definition of the total."""
 
     kind = "ledger"
     accumulator_type = LedgerAccumulator
@@ -179,7 +196,7 @@ class LedgerDefinition(Definition):
 
     @cached_property
     def reads(self) -> tuple[Read, ...]:
-        return Read(Added().empty((AXIS,)), PLAIN), *self.total.reads
+        return Read(PartitionDigests().empty_copy((AXIS,)), PLAIN), *self.total.reads
 
     def header(self) -> dict[str, Any]:
         return {"kind": "ledger", "total": self.total.header()}
@@ -187,8 +204,8 @@ class LedgerDefinition(Definition):
     @classmethod
     def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Self:
         added, *rest = states
-        if not isinstance(added, Added):
-            raise ValueError("a ledger begins with what was added")
+        if not isinstance(added, PartitionDigests):
+            raise ValueError("the first state of a ledger must contain the digests of its partitions")
         total = definition_of_header(header["total"], rest)
         if not total.adds:
             raise ValueError(f"a ledger holds no {total.type_name}")
@@ -207,33 +224,34 @@ class LedgerDefinition(Definition):
     def check_states(self, states: Sequence[State]) -> None:
         self.total.check_states(states[1:])
 
-    def sealed(self, parts: int | None = None) -> Any:
-        raise TypeError("a ledger goes on: add() what was sealed, or seal its total")
+    def seal(self, parts: int | None = None) -> Any:
+        raise TypeError("a ledger cannot be sealed: add() sealed objects, or seal its total")
 
-    def coarser(self, bits: int) -> Any:
-        raise TypeError("a ledger keeps digests of what was added, which has the bits it has; coarsen its total")
+    def coarsen(self, bits: int) -> Any:
+        raise TypeError("a ledger keeps digests of its partitions, so it cannot be coarsened; coarsen its total")
 
 
 class Ledger(MetricLike):
-    """One merged total, and which partitions are in it.
+    """A merged total with the list of the partitions that it contains.
 
-    Tasks are retried, batches replayed, files listed twice: a partition that is added again, as it was, changes nothing,
-    and the order does not matter. One that comes again with other content raises. So a total may be kept up to date by a
-    job that can die at any moment: load, add, save, and begin again where nobody knows.
+    Tasks are retried, batches are replayed, files are listed twice. Adding a partition again with the same content
+    changes nothing, in any order; adding it with other content raises an error. So a job that may fail at any time can
+    keep a total up to date: it loads the ledger, adds partitions, saves the ledger, and simply starts again after a
+    failure.
 
     Parameters
     ----------
     metrics : Metric, MetricCollection, Sliced or Bundle
-        What the states are of. It stays as it is; rows that it has seen do not count.
+        An object with the settings of the partitions. It is unchanged, and its rows do not count.
 
     Notes
     -----
-    Besides the total it holds the id of each partition and 32 bytes, in memory about 250, so there is no need for the
-    parts after they were added. An `add` takes a copy of the total, which shares what does not change: the time of a
-    merge. Several threads may add. Saved by `sm.save`, whole or not at all, and read by `sm.load`.
+    For each partition the ledger keeps the ID and 32 bytes (about 250 bytes in memory), so parts need not be kept after
+    they were added. `add` takes the time of a merge: it works on a copy of the total that shares unchanged arrays.
+    Several threads may call it. `sm.save` writes a ledger atomically, and `sm.load` reads it.
 
-    A digest is that of content: what a partition counts must not depend on the run. It does not, unless rows differ; but
-    with ``grouped="sorted"`` it tells how rows were cut into batches.
+    The digest depends on the state, so counting a partition again must give the same state. It does if the rows are the
+    same; but with ``grouped="sorted"`` the state also depends on how rows were cut into batches.
 
     Examples
     --------
@@ -246,7 +264,7 @@ class Ledger(MetricLike):
     >>> ledger.add("day=1/part-0", sm.CTR().update([0, 0]))
     Traceback (most recent call last):
     streammetrics.errors.PartitionConflictError: partition 'day=1/part-0' was added with digest 9799bae8ab4c..., and now \
-has 714858656aef...: its rows, or the metrics, are not what they were; count it again, or give it another id
+has 714858656aef...: its rows, or the metrics, changed; count it again, or use another id
     """
 
     _accumulator: LedgerAccumulator
@@ -257,38 +275,37 @@ has 714858656aef...: its rows, or the metrics, are not what they were; count it 
         self._accumulator = LedgerAccumulator(LedgerDefinition(definition_of(metrics)))
 
     def add(self, partition_id: Any, state: Any) -> Self:
-        """Add what a partition counted, unless it is there already.
+        """Add the state of a partition, unless the partition is in the ledger already.
 
         Parameters
         ----------
         partition_id : str, int, bytes, date, ...
-            What the partition is called by every run: a path, the number of a batch. All ids are of one kind.
+            The ID of the partition, equal in every run: a path, or the number of a batch. All IDs have one type.
         state : object, bytes or path
-            What was counted of its rows alone: of the same metrics as the ledger. It stays as it is.
+            The object that counted the rows of this partition, with the metrics of the ledger. It is unchanged.
 
         Raises
         ------
         PartitionConflictError
-            The id is there with another digest; the message names it, and both digests.
+            The ID is in the ledger with another digest; the message names the ID and both digests.
         IncompatibleStateError
-            The state is of other metrics; the message names each difference. Whatever is raised, nothing was added.
+            The state has other metrics; the message names each difference. After any error the ledger is unchanged.
         """
         self._accumulator.add(partition_id, state)
         return self
 
     def merge(self, other: Self) -> Self:
-        """Add what another ledger holds; `other` stays as it is.
+        """Merge another ledger into this one; `other` is unchanged.
 
-        Either they have no partition in common, or all that one has are in the other, whose total is that of both: a
-        total cannot be taken apart.
+        Either the ledgers have no partition in common, or one contains all partitions of the other, and its total is the
+        result. Other overlaps raise an error, because the rows of single partitions cannot be removed from a total.
 
         Raises
         ------
         PartitionConflictError
-            A partition has one digest here and another there.
+            A partition has different digests in both ledgers.
         IncompatibleStateError
-            They have some partitions in common, and each has others besides; or their metrics differ. Both are as they
-            were.
+            Some partitions are in both ledgers and each has others, too; or their metrics differ. Both are unchanged.
         """
         return super().merge(other)
 
@@ -300,14 +317,14 @@ has 714858656aef...: its rows, or the metrics, are not what they were; count it 
 
     @property
     def partitions(self) -> Mapping[Any, str]:
-        """The digest of what was added, by partition, in the order of their ids."""
+        """The digest of each partition, sorted by ID."""
         kind, digests, _ = self._accumulator.snapshot()
-        return MappingProxyType({plain(kind, v): digests[v].hex() for v in sorted(digests)})
+        return MappingProxyType({from_stored_key(kind, v): digests[v].hex() for v in sorted(digests)})
 
     def __contains__(self, partition_id: object) -> bool:
-        found = _fitting(partition_id)
+        parsed = _parse_id(partition_id)
         kind, digests, _ = self._accumulator.content
-        return found is not None and found[0] == kind and found[1] in digests
+        return parsed is not None and parsed[0] == kind and parsed[1] in digests
 
     def __len__(self) -> int:
         return len(self._accumulator.content[1])
@@ -324,38 +341,39 @@ has 714858656aef...: its rows, or the metrics, are not what they were; count it 
 LedgerDefinition.public = Ledger
 
 
-def _id(given: Any) -> tuple[str, Any]:
-    """The kind of an id, and how it is held."""
-    if (found := _fitting(given)) is not None:
-        return found
-    said = f"a partition is called by a text of Unicode, an integer of 64 bits, bytes or a date, not by {given!r}"
-    raise (ValueError if isinstance(given, (str, int, datetime.date)) else TypeError)(said)
+def _require_id(partition_id: Any) -> tuple[str, Any]:
+    """Return the kind of a partition ID and its stored form; raise if it is not a valid ID."""
+    if (parsed := _parse_id(partition_id)) is not None:
+        return parsed
+    message = f"a partition ID is a Unicode string, a 64-bit integer, bytes or a date, not {partition_id!r}"
+    raise (ValueError if isinstance(partition_id, (str, int, datetime.date)) else TypeError)(message)
 
 
-def _fitting(given: Any) -> tuple[str, Any] | None:
-    """The kind of an id, and how it is held; None for what can be none."""
+def _parse_id(partition_id: Any) -> tuple[str, Any] | None:
+    """Return the kind of a partition ID and its stored form; None if it is not a valid ID."""
     try:
-        held = None if given is None else raw(given)
-        # or it could be added, and never be saved
-        fit = held is not None and (KINDS[held[0]] or fits(held[0], np.array([held[1]], object)))
-    except ValueError:  # half a character, or the NaT of pandas
+        parsed = None if partition_id is None else to_stored_key(partition_id)
+        # An ID that does not fit its kind could be added, but never saved.
+        fit = parsed is not None and (KINDS[parsed[0]] or are_stored_keys(parsed[0], np.array([parsed[1]], object)))
+    # A text with half a surrogate pair, or the NaT of pandas.
+    except ValueError:
         return None
-    return held if fit else None
+    return parsed if fit else None
 
 
-def _opened(state: Any) -> Any:
+def _load_state(state: Any) -> Any:
     if isinstance(state, (bytes, bytearray, memoryview)):
         return from_bytes(state)
     return load(state) if isinstance(state, (str, os.PathLike)) else state
 
 
-def _check_same(kind: str, value: Any, held: bytes, given: bytes) -> None:
-    if held != given:
-        raise PartitionConflictError(plain(kind, value), held.hex(), given.hex())
+def _check_same(kind: str, value: Any, ours: bytes, theirs: bytes) -> None:
+    if ours != theirs:
+        raise PartitionConflictError(from_stored_key(kind, value), ours.hex(), theirs.hex())
 
 
-def _overlap(kind: str, both: Sequence[Any], ours: int, theirs: int) -> str:
-    some = ", ".join(repr(plain(kind, v)) for v in sorted(both)[:LISTED])
+def _overlap_message(kind: str, both: Sequence[Any], ours: int, theirs: int) -> str:
+    some = ", ".join(repr(from_stored_key(kind, v)) for v in sorted(both)[:LISTED])
     return (
         f"{len(both):,} partition{'s are' if len(both) > 1 else ' is'} in both ledgers, of {ours:,} here and {theirs:,} "
         f"there: {some}{', ...' if len(both) > LISTED else ''}; totals cannot be taken apart: add() the partitions that "

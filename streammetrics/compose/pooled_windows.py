@@ -1,4 +1,4 @@
-"""PooledDefinition: the base of wrappers whose cells are read as one: recent rows, and rows that fade."""
+"""PooledDefinition: the base class of wrappers whose windows are read as one (`Recent` and `Decayed`)."""
 
 from __future__ import annotations
 
@@ -10,44 +10,52 @@ from numpy.typing import NDArray
 
 from ..reading.answers import InnerAnswer
 from ..reading.replicates import Sample
-from ..state.retention import settled
+from ..state.retention import apply_retention
 from ..state.state import State
 from .axis_wrapper import AxisDefinition, AxisWrapper
 
-__all__ = ["PooledAnswer", "PooledDefinition", "PooledWrapper", "alone", "mapped", "newest", "starts"]
+__all__ = [
+    "PooledAnswer",
+    "PooledDefinition",
+    "PooledWrapper",
+    "cell_starts",
+    "map_values",
+    "newest_start",
+    "sum_cells",
+]
 
 Ints = NDArray[np.int64]
 
 
 class PooledAnswer(InnerAnswer):
-    """The answer of what is in the cells, about the states that `pooled` makes of all cells.
+    """The answer of the inner definition for the pooled states of all cells.
 
     Parameters
     ----------
     definition : PooledDefinition
-        The axis, and what is in every cell.
+        The axis and the inner definition.
     states : sequence of State
         The states, with the axis in front.
     """
 
     def __init__(self, definition: Any, states: Sequence[State]) -> None:
-        super().__init__(definition, states, definition.inner.read(definition.pooled(states)))
+        super().__init__(definition, states, definition.inner.read(definition.pool_states(states)))
 
 
 class PooledDefinition(AxisDefinition):
     """The definition of an axis of steps whose cells are read as one.
 
-    A subclass says which states they make together.
+    A subclass implements `pool_states`.
     """
 
-    def pooled(self, states: Sequence[State]) -> list[State]:
-        """Return a state without the axis for each state."""
+    def pool_states(self, states: Sequence[State]) -> list[State]:
+        """Return, for each state, one state without the axis that combines its cells."""
         raise NotImplementedError
 
     @property
     def levels(self) -> tuple[str, ...]:  # type: ignore[override]
-        found: tuple[str, ...] = self.inner.levels
-        return found
+        levels: tuple[str, ...] = self.inner.levels
+        return levels
 
     @property
     def is_single(self) -> bool:  # type: ignore[override]
@@ -55,40 +63,41 @@ class PooledDefinition(AxisDefinition):
 
     @property
     def unit(self) -> str | None:  # type: ignore[override]
-        found: str | None = self.inner.unit
-        return found
+        unit: str | None = self.inner.unit
+        return unit
 
     def read(self, states: Sequence[State]) -> PooledAnswer:
         return PooledAnswer(self, states)
 
     def samples(self, states: Sequence[State]) -> list[Sample]:
-        found: list[Sample] = self.inner.samples(self.pooled(states))
-        return found
+        samples: list[Sample] = self.inner.samples(self.pool_states(states))
+        return samples
 
 
 class PooledWrapper(AxisWrapper):
     """A metric, a collection or a wrapper whose cells along one axis are read as one."""
 
 
-def alone(state: State, cells: Ints) -> State:
-    """Return some front cells of a state added up, without the axis."""
-    return settled(state.select(cells).rollup(*state.axes[1:]))
+def sum_cells(state: State, cells: Ints) -> State:
+    """Return the sum of some cells of a state, as a state without the first axis."""
+    return apply_retention(state.select(cells).rollup(*state.axes[1:]))
 
 
-def starts(state: State) -> tuple[Ints, Ints]:
-    """The front cells that are told apart by the first axis, and at which step each begins."""
+def cell_starts(state: State) -> tuple[Ints, Ints]:
+    """Return the indices of the cells that have a window on the first axis, and the start of each window."""
+    # Negative ranks mark the cells of expired rows and of rows without a time.
     ranks = state.cells.keys[:, 0]
-    held = np.flatnonzero(ranks >= 0)
-    values = state.cells.words[0].values
-    return held, np.asarray(values, np.int64)[ranks[held]] if len(held) else held
+    cells = np.flatnonzero(ranks >= 0)
+    values = state.cells.vocabularies[0].values
+    return cells, np.asarray(values, np.int64)[ranks[cells]] if len(cells) else cells
 
 
-def newest(states: Sequence[State]) -> int | None:
-    """At which step the newest cell begins."""
-    found = [int(begin.max()) for _, begin in map(starts, states) if len(begin)]
-    return max(found, default=None)
+def newest_start(states: Sequence[State]) -> int | None:
+    """Return the start of the newest window; None without windows."""
+    starts = [int(begin.max()) for _, begin in map(cell_starts, states) if len(begin)]
+    return max(starts, default=None)
 
 
-def mapped(value: Any, how: Callable[[Any], Any]) -> Any:
-    """Values, by whatever keys there are, each as something else."""
-    return {key: mapped(one, how) for key, one in value.items()} if isinstance(value, dict) else how(value)
+def map_values(value: Any, how: Callable[[Any], Any]) -> Any:
+    """Apply a function to every value of nested dicts."""
+    return {key: map_values(one, how) for key, one in value.items()} if isinstance(value, dict) else how(value)

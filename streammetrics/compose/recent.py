@@ -1,4 +1,4 @@
-"""Recent: a metric of the last rows or updates alone."""
+"""Recent: a metric of only the last rows or updates."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ import numpy as np
 
 from ..batch.columns import Batch
 from ..batch.convert import as_columns, is_scalar
-from ..collect.accumulator import Accumulator, accumulate, definition_of, known_columns
-from ..collect.task import Metrics, agreed
-from ..count.batch_updater import StateChange, change
+from ..collect.accumulator import Accumulator, accumulate, definition_of, input_columns
+from ..collect.task import Metrics, resolve_on_invalid
 from ..count.reads import MEMORY_LIMIT
+from ..count.state_changes import StateChange, apply_changes
 from ..errors import IncompatibleStateError
-from ..numerics.settings import as_int
+from ..numerics.settings import to_python_int
 from ..state.axes import Axis
 from ..state.state import State
 from .axis_wrapper import inner_of
-from .pooled_windows import PooledDefinition, PooledWrapper, alone, newest, starts
+from .pooled_windows import PooledDefinition, PooledWrapper, cell_starts, newest_start, sum_cells
 
 __all__ = ["Recent", "RecentDefinition"]
 
 KINDS = {"steps": "(update)", "rows": "(row)"}
-"""What is counted, and the column that is added to batches."""
-SLACK = 64  # updates or rows, at least, that are held beyond those that are read, so that few updates drop any
+"""The units that can be counted, and the name of the column that numbers them."""
+SLACK = 64
+"""At least this many old updates or rows are dropped at a time, so that few calls spend time on it."""
 
 
 class RecentAccumulator(Accumulator):
-    """An accumulator that numbers updates or rows, and drops those that are far behind."""
+    """An accumulator that numbers updates or rows, and drops the old ones from time to time."""
 
     def __init__(self, definition: Any, states: Sequence[State] | None = None) -> None:
         self._numbering = threading.Lock()
@@ -39,59 +40,60 @@ class RecentAccumulator(Accumulator):
     @property
     def states(self) -> tuple[State, ...]:
         """The states of the updates or rows that are read."""
-        return tuple(self._last(self.feed.states))
+        return tuple(self._last_states(self.updater.states))
 
-    def _last(self, states: Sequence[State]) -> list[State]:
-        found: list[State] = self.definition.last(states)  # type: ignore[attr-defined]
-        return found
+    def _last_states(self, states: Sequence[State]) -> list[State]:
+        states_read: list[State] = self.definition.last(states)  # type: ignore[attr-defined]
+        return states_read
 
-    def hold(self, states: Sequence[State]) -> None:
+    def set_states(self, states: Sequence[State]) -> None:
         with self._numbering:
-            # First, so that an interrupt behind it leaves a number that is found again.
+            # Delete the number first: if an interrupt follows, it is computed again from the states.
             self._forget_number()
-            super().hold(states)
+            super().set_states(states)
 
     def update(self, first: Any, second: Any, columns: dict[str, Any]) -> None:
         definition: Any = self.definition
         if self._columns is None:
-            names, roles = known_columns(self)
+            names, roles = input_columns(self)
             self._columns = (*names, *definition.axis.names), roles
         table = None if first is None or type(first) is np.ndarray else as_columns(first)
         if table is None:
-            rows = _rows(first, second, *columns.values())
+            rows = _count_rows(first, second, *columns.values())
             self._count(rows, lambda number: super(RecentAccumulator, self).update(first, second, columns | number))
             return
         if columns or second is not None:
             raise TypeError(f"{definition.type_name}.update() takes a table or columns, not both")
-        read = {name: column for name, column in table.items() if name in definition.columns}  # others have any length
-        self._count(_rows(*read.values()), lambda number: self.feed.count_batch(Batch({**table, **number})))
+        # Columns that no metric reads may have any length.
+        read = {name: column for name, column in table.items() if name in definition.columns}
+        self._count(_count_rows(*read.values()), lambda number: self.updater.count_batch(Batch({**table, **number})))
 
     def count_batch(self, batch: Batch) -> None:
-        self.update({name: batch.given(name) for name in batch.names}, None, {})
+        self.update({name: batch.read_original(name) for name in batch.names}, None, {})
 
     def _count(self, rows: int, count: Callable[[dict[str, Any]], Any]) -> None:
-        """Count a batch, with the number of the update, or of each row, as a column; drop what is far behind."""
+        """Count a batch with the number of the update, or of each row, as a column; drop old ones from time to time."""
         definition: Any = self.definition
-        column, by_row, size = definition.axis.names[0], definition.counted == "rows", definition.axis.keep
+        column, by_row, size = definition.axis.names[0], definition.count_unit == "rows", definition.axis.keep
         with self._numbering:
-            at, held = self._next(), self.__dict__
-            # A call that fails, before or after the rows are counted, leaves a number that is found again.
-            del held["_step"]
+            at, attributes = self._next_number(), self.__dict__
+            # Delete the number first: if the call fails before or after counting, it is computed again from the states.
+            del attributes["_step"]
             count({column: np.arange(at, at + rows) if by_row else at})
-            held["_step"] = at = at + (rows if by_row else min(rows, 1))
+            attributes["_step"] = at = at + (rows if by_row else min(rows, 1))
             if rows:
-                oldest = held.setdefault("_oldest", at - 1)
+                oldest = attributes.setdefault("_oldest", at - 1)
                 if at - oldest > size + max(size, SLACK):
-                    change([StateChange(self.feed, self._last)])
-                    held["_oldest"] = at - size
+                    apply_changes([StateChange(self.updater, self._last_states)])
+                    attributes["_oldest"] = at - size
 
-    def _next(self) -> int:
+    def _next_number(self) -> int:
         """Return the number of the next update or row."""
-        held = self.__dict__
-        if "_step" not in held:
-            latest = newest(self.feed.states)
-            held["_step"] = 0 if latest is None else latest + 1
-        return int(held["_step"])
+        attributes = self.__dict__
+        if "_step" not in attributes:
+            latest = newest_start(self.updater.states)
+            attributes["_step"] = 0 if latest is None else latest + 1
+        return int(attributes["_step"])
 
     def _forget_number(self) -> None:
         for name in ("_step", "_oldest"):
@@ -100,7 +102,7 @@ class RecentAccumulator(Accumulator):
     def merge(self, other: Any) -> None:
         ours: Any = self.definition
         both = isinstance(other, RecentAccumulator) and other is not self
-        if ours.counted == "rows" and both and ours.places(self.states) and ours.places(other.states):
+        if ours.count_unit == "rows" and both and ours.places(self.states) and ours.places(other.states):
             raise IncompatibleStateError(
                 "rows of two streams have no common order, so the last of both are not known: Recent(..., steps=) merges "
                 "step by step"
@@ -123,78 +125,80 @@ class RecentDefinition(PooledDefinition):
         self, inner: Any, axis: Axis, on_invalid: str = "raise", memory_limit: int | None = MEMORY_LIMIT
     ) -> None:
         super().__init__(inner, axis, on_invalid, memory_limit)
-        block = next((r.state.together for r in inner.reads if r.state.together), None)
-        if self.counted == "rows" and block is not None:
-            raise TypeError(f"rows of one {block} come together: Recent(..., steps=) reads whole updates")
+        block = next((r.state.block_column for r in inner.reads if r.state.block_column), None)
+        if self.count_unit == "rows" and block is not None:
+            raise TypeError(f"rows of one {block} belong together: Recent(..., steps=) reads whole updates")
 
     @property
-    def counted(self) -> str:
-        """What is counted: "steps" or "rows"."""
+    def count_unit(self) -> str:
+        """The unit that is counted: "steps" or "rows"."""
         return next(counted for counted, column in KINDS.items() if column == self.axis.names[0])
 
     @property
     def name(self) -> str:
-        return f"{self.inner.name} of the last {self.axis.keep:,} {self.counted}"
+        return f"{self.inner.name} of the last {self.axis.keep:,} {self.count_unit}"
 
     @cached_property
     def columns(self) -> dict[str, bool]:
         return {name: must for name, must in super().columns.items() if name not in self.axis.names}
 
     def header(self) -> dict[str, Any]:
-        return {"kind": "recent", "inner": self.inner.header(), self.counted: self.axis.keep}
+        return {"kind": "recent", "inner": self.inner.header(), self.count_unit: self.axis.keep}
 
     @classmethod
     def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Self:
         counted = next(k for k in KINDS if k in header)
-        return cls(cls.inner_of_header(header, states), _axis(counted, header[counted]))
+        return cls(cls.inner_of_header(header, states), _number_axis(counted, header[counted]))
 
     def last(self, states: Sequence[State]) -> list[State]:
         """Return the states of the updates or rows that are read."""
-        latest = newest(states)
+        latest = newest_start(states)
         if latest is None:
             return [r.state for r in self.reads]
         out = []
         for state in states:
-            held, at = starts(state)
-            kept = held[at > latest - (self.axis.keep or 1)]
-            out.append(state if len(kept) == len(state) else state.select(kept))
+            cells, at = cell_starts(state)
+            recent = cells[at > latest - (self.axis.keep or 1)]
+            out.append(state if len(recent) == len(state) else state.select(recent))
         return out
 
-    def pooled(self, states: Sequence[State]) -> list[State]:
-        return [alone(s, starts(s)[0]) for s in self.last(states)]
+    def pool_states(self, states: Sequence[State]) -> list[State]:
+        return [sum_cells(s, cell_starts(s)[0]) for s in self.last(states)]
 
 
 class Recent(PooledWrapper):
-    """A metric, a collection, or slices, of the last updates or rows: exactly what these alone would have made.
+    """A metric, a collection, or slices of the last updates or rows; equal, bit for bit, to counting only these.
 
     Parameters
     ----------
     metric : metric, Task, MetricCollection, Sliced, Sharded, or list or dict of metrics
-        What to compute.
+        The metrics to compute.
     steps : int
-        So many updates, the last; empty batches are none.
+        The number of last updates to read. Empty batches do not count.
     rows : int
-        Or so many rows, the last, those left out among them. Not of metrics whose rows come in queries.
+        Instead of `steps`: the number of last rows to read, including rows that were left out. Metrics of queries do not
+        allow it.
     memory_limit : int
-        Raise MemoryLimitError rather than take more bytes than this.
+        The largest number of bytes for the cells; more raises MemoryLimitError.
     on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        Whether a bad row raises an error, or is left out and reported.
 
     Raises
     ------
     IncompatibleStateError
-        From `merge`, of rows: those of two streams have no common order. Steps are added up by their number since the
-        beginning: so workers that step together merge to the last steps of all, and none may be a step behind.
+        From `merge`, with `rows`: rows of two streams have no common order. With `steps`, updates are merged by their
+        number since the beginning. So workers that update in step merge to the last steps of all workers; none may be
+        behind.
 
     Notes
     -----
-    It depends on the order of updates and on where batches were cut, which no other result does; so neither collections
-    nor slices hold it, it holds them. Of a stream in which every row has a time there is ``Windowed(...).last(n)``, of
-    older rows that fade rather than go `Decayed`.
+    Unlike all other results, this one depends on the order of updates and on how batches were cut. Therefore collections
+    and slices cannot contain it, but it can contain them. If every row has a time, use ``Windowed(...).last(n)``; for
+    gradual decay of old rows use `Decayed`.
 
-    There is a state for each update or row: one of up to twice as many is held, and `compute()` adds up those that are
-    read. A histogram of a row costs some ten bytes, an exact sum 550. torchmetrics' Running, torcheval's Windowed metrics
-    and river's Rolling keep rows, or states of updates, too.
+    Each update or row has a cell. Up to twice as many cells as are read are kept, and `compute()` adds up those that are
+    read. A histogram of one row takes about ten bytes, an exact sum 550. torchmetrics' Running, torcheval's Windowed
+    metrics and river's Rolling also keep rows or states of updates.
 
     Examples
     --------
@@ -218,34 +222,36 @@ class Recent(PooledWrapper):
         on_invalid: str | None = None,
     ) -> None:
         if (steps is None) == (rows is None):
-            raise TypeError("Recent takes steps= or rows=, how many of the last are read")
-        axis = _axis("steps", steps) if rows is None else _axis("rows", rows)
+            raise TypeError("Recent takes steps= or rows=, the number of last ones to read")
+        axis = _number_axis("steps", steps) if rows is None else _number_axis("rows", rows)
         inner = inner_of(metric, on_invalid)
-        definition = RecentDefinition(inner, axis, agreed(on_invalid, [inner]), memory_limit)
+        definition = RecentDefinition(inner, axis, resolve_on_invalid(on_invalid, [inner]), memory_limit)
         self._accumulator = accumulate(definition)
 
     @property
     def size(self) -> int:
-        """How many of the last updates or rows are read."""
+        """The number of last updates or rows that are read."""
         return definition_of(self).axis.keep or 1
 
     def __repr__(self) -> str:
-        counted, size = definition_of(self).counted, self._accumulator.nbytes / 2**20
-        seen = f"{len(self):,} of the last {self.size:,} {counted}"
-        return f"Recent({', '.join(self.names)}; {seen}): {size:.1f} MiB"
+        counted, size = definition_of(self).count_unit, self._accumulator.nbytes / 2**20
+        size_text = f"{len(self):,} of the last {self.size:,} {counted}"
+        return f"Recent({', '.join(self.names)}; {size_text}): {size:.1f} MiB"
 
 
 RecentDefinition.public = Recent
 
 
-def _rows(*columns: Any) -> int:
-    """Return how many rows columns have: one value may stand for all rows, and values alone are one event."""
-    given = [c for c in columns if c is not None]
-    return next((len(c) for c in given if hasattr(c, "__len__") and not is_scalar(c)), int(bool(given)))
+def _count_rows(*columns: Any) -> int:
+    """Return the number of rows of columns. A scalar applies to all rows; scalars alone are one event."""
+    columns_passed = [c for c in columns if c is not None]
+    return next(
+        (len(c) for c in columns_passed if hasattr(c, "__len__") and not is_scalar(c)), int(bool(columns_passed))
+    )
 
 
-def _axis(kind: str, size: Any) -> Axis:
-    size = as_int(size)
+def _number_axis(kind: str, size: Any) -> Axis:
+    size = to_python_int(size)
     if type(size) is not int or not 1 <= size < 1 << 31:
         raise ValueError(f"{kind}= takes a number from 1 to 2**31 - 1, not {size!r}")
     return Axis((KINDS[kind],), "step", 1, keep=size)

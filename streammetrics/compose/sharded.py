@@ -1,4 +1,4 @@
-"""Sharded: metrics with shards of units, for intervals and comparisons where rows of one user are correlated."""
+"""Sharded: metrics with shards of units, for valid intervals and comparisons if rows of one user are correlated."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from ..batch.column_binding import Unit
 from ..batch.ids import Ids
 from ..collect.accumulator import accumulate, definition_of
 from ..collect.collection import CollectionDefinition
-from ..collect.definition import Definition, MetricRead, coarsened, definition_of_header, number_of_states
+from ..collect.definition import Definition, MetricRead, coarsen_state, definition_of_header, number_of_states
 from ..collect.metric import MetricDefinition
 from ..collect.metric_container import MetricContainer
-from ..collect.task import Metrics, agreed
+from ..collect.task import Metrics, resolve_on_invalid
 from ..count.reads import MEMORY_LIMIT, Read
-from ..inference.estimates import each
-from ..inference.shard_intervals import intervals_of
-from ..numerics.settings import as_int, check_missing, decode_setting, encode_setting
+from ..inference.estimates import split_intervals
+from ..inference.shard_intervals import compute_shard_intervals
+from ..numerics.settings import check_missing_values, decode_setting, encode_setting, to_python_int
 from ..reading.about import about_of, sharded_refusal_of
 from ..reading.answers import InnerAnswer
 from ..reading.flatten import named_numbers
-from ..reading.interval import Interval, refused
+from ..reading.interval import Interval, no_interval
 from ..reading.reading import CellReadings
-from ..reading.records import chance
+from ..reading.records import interval_columns
 from ..reading.replicates import Sample, Shards
 from ..state.axes import Axis
 from ..state.state import State
 from ..state.unknown_state import OpaqueState
 from ..statistics.value_order import weight_below
-from .axis_wrapper import check_dense, inner_of
-from .leave_one_shard_out import by_shard, check_cells, deleted, places
+from .axis_wrapper import check_dense_size, inner_of
+from .leave_one_shard_out import cells_of_shards, check_cells, leave_one_out, table_by_shard
 
 __all__ = ["Sharded", "ShardedDefinition"]
 
@@ -41,14 +41,14 @@ FEWEST, MOST = 8, 4096
 
 
 class ShardedAnswer(InnerAnswer):
-    """The answer of the metrics about the whole states, with intervals from the shards.
+    """The answer of sharded metrics: values from the states without shards, intervals from the states by shard.
 
     Parameters
     ----------
     definition : ShardedDefinition
         The metrics and the units.
     states : sequence of State
-        The states at full resolution, then those by shard.
+        The states at full resolution, followed by the states by shard.
     """
 
     def __init__(self, definition: Any, states: Sequence[State]) -> None:
@@ -57,16 +57,16 @@ class ShardedAnswer(InnerAnswer):
     def intervals(self, confidence: float, method: str | None = None) -> Any:
         if method not in (None, "jackknife"):
             return self.answer.intervals(confidence, method)
-        found = {n: one[0] for n, one in self.definition.intervals_of_cells(self.states, confidence).items()}
-        return next(iter(found.values())) if self.definition.is_single else found
+        intervals = {n: one[0] for n, one in self.definition.intervals_of_cells(self.states, confidence).items()}
+        return next(iter(intervals.values())) if self.definition.is_single else intervals
 
     def records(self, confidence: float | None = 0.95) -> list[dict[str, Any]]:
         rows = self.answer.records(None)
         if confidence is None:
             return rows
-        found = self.definition.intervals_of_cells(self.states, confidence)
+        intervals = self.definition.intervals_of_cells(self.states, confidence)
         unit = {"unit": self.definition.unit}
-        return [r | chance(r["value"], found[r["metric"]][0]) | unit for r in rows]
+        return [r | interval_columns(r["value"], intervals[r["metric"]][0]) | unit for r in rows]
 
 
 class ShardedDefinition(Definition):
@@ -77,15 +77,15 @@ class ShardedDefinition(Definition):
     inner : Definition
         The metrics.
     units : Unit
-        The column of the units, and how it is read.
+        The column of the units, and how missing units are treated.
     shards : int
-        How many hash classes of units.
+        The number of shards; a unit belongs to one by its hash.
     bits : int
-        log2 of the buckets of histograms in shards.
+        The logarithm, to base 2, of the number of histogram buckets in shards.
     on_invalid, memory_limit
         As for `Sharded`.
     unknown : tuple of State
-        The states by shard of metrics that are not known here.
+        The states by shard of metrics whose class is not imported here.
     """
 
     kind = "sharded"
@@ -105,10 +105,10 @@ class ShardedDefinition(Definition):
         check_inner(inner)
 
     def having(self, **parts: Any) -> Self:
-        """Return the same definition with another `inner` or `shard_bits`."""
-        made = object.__new__(type(self))
-        made.__dict__.update(self.__getstate__() | parts)
-        return made
+        """Return a copy with another `inner` or `shard_bits`."""
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__getstate__() | parts)
+        return copy
 
     # -- the settings -------------------------------------------------------------------------------------------------
 
@@ -118,8 +118,8 @@ class ShardedDefinition(Definition):
 
     @property
     def names(self) -> list[str]:
-        found: list[str] = self.inner.names
-        return found
+        names: list[str] = self.inner.names
+        return names
 
     @property
     def unit(self) -> str:  # type: ignore[override]
@@ -136,15 +136,15 @@ class ShardedDefinition(Definition):
 
     @cached_property
     def reads(self) -> tuple[Read, ...]:
-        """First what the metrics read, then the same by shard."""
+        """The empty states of the metrics with their columns: first at full resolution, then the same states by shard."""
         whole = [r._replace(binding=replace(r.binding, unit=self.units)) for r in self.inner.reads]
-        coarse = self._unknown or [coarsened(r.state, self.shard_bits) for r in whole]
-        parts = [r._replace(state=s.empty((*r.state.axes, self.axis))) for r, s in zip(whole, coarse, strict=True)]
+        coarse = self._unknown or [coarsen_state(r.state, self.shard_bits) for r in whole]
+        parts = [r._replace(state=s.empty_copy((*r.state.axes, self.axis))) for r, s in zip(whole, coarse, strict=True)]
         return (*whole, *parts)
 
     def positional_columns(self) -> tuple[str, ...]:
-        found: tuple[str, ...] = self.inner.positional_columns()
-        return found
+        columns: tuple[str, ...] = self.inner.positional_columns()
+        return columns
 
     def header(self) -> dict[str, Any]:
         how = self.units.kind
@@ -159,10 +159,10 @@ class ShardedDefinition(Definition):
         inner = definition_of_header(header["inner"], states[:half])
         shards, bits, missing = header["shards"], header["bits"], header.get("missing", "raise")
         check_settings(header["unit"], shards, bits, missing)
-        values = check_missing("Sharded", decode_setting(header.get("missing_values", [])))
+        values = check_missing_values("Sharded", decode_setting(header.get("missing_values", [])))
         known = all(not isinstance(s, OpaqueState) for s in states[:half])
-        # Of states that are not known here, nobody knows what they are at fewer bits.
-        unknown = () if known else tuple(s.empty(s.axes[:-1]) for s in states[half:])
+        # The class of an unknown state defines how to coarsen it, so the saved sharded states are used as they are.
+        unknown = () if known else tuple(s.empty_copy(s.axes[:-1]) for s in states[half:])
         return cls(inner, Unit(header["unit"], Ids(missing, values)), shards, bits, unknown=unknown)
 
     @classmethod
@@ -177,10 +177,10 @@ class ShardedDefinition(Definition):
             "missing": (self.units.kind.missing, other.units.kind.missing),
             "missing_values": (self.units.kind.missing_values, other.units.kind.missing_values),
         }
-        found = [f"{name} is {a!r} here and {b!r} there" for name, (a, b) in pairs.items() if a != b]
+        differences = [f"{name} is {a!r} here and {b!r} there" for name, (a, b) in pairs.items() if a != b]
         if self.inner.kind != other.inner.kind:
-            return [*found, f"it holds a {other.inner.kind}, this one a {self.inner.kind}"]
-        return found + list(self.inner.differences(other.inner))
+            return [*differences, f"it holds a {other.inner.kind}, this one a {self.inner.kind}"]
+        return differences + list(self.inner.differences(other.inner))
 
     # -- the answers --------------------------------------------------------------------------------------------------
 
@@ -193,70 +193,80 @@ class ShardedDefinition(Definition):
             check_cells(whole, parts)
 
     def metric_reads(self) -> dict[str, MetricRead] | None:
-        found: dict[str, MetricRead] | None = self.inner.metric_reads()
-        return found
+        reads: dict[str, MetricRead] | None = self.inner.metric_reads()
+        return reads
 
     def intervals_of_cells(self, states: Sequence[State], confidence: float) -> dict[str, list[Interval]]:
-        found = {s.name: list(each(intervals_of(s, confidence))) for s in self.samples(states)}
-        made: dict[str, list[Interval]] = {}
+        of_numbers = {
+            s.name: list(split_intervals(compute_shard_intervals(s, confidence))) for s in self.samples(states)
+        }
+        intervals: dict[str, list[Interval]] = {}
         for name, (metric, place, _) in (self.metric_reads() or {}).items():
-            if name in found:
-                made[name] = found[name]
+            if name in of_numbers:
+                intervals[name] = of_numbers[name]
                 continue
             state = states[place]
             values = CellReadings(metric, state).values if state.axes else [metric.reading(state).value]
-            made[name] = [_of_several(name, metric, v, found, i, confidence) for i, v in enumerate(values)]
-        return made
+            intervals[name] = [
+                _array_interval(name, metric, v, of_numbers, i, confidence) for i, v in enumerate(values)
+            ]
+        return intervals
 
     def samples(self, states: Sequence[State]) -> list[Sample]:
+        # Values come from the states at full resolution, replicates from the states by shard.
         half = len(states) // 2
         whole, parts = states[:half], states[half:]
-        found = {s.name: s for s in self.inner.samples(whole)}
-        return [replace(found[n], shards=s) for n, s in self._shards(whole, parts, found)]
+        samples = {s.name: s for s in self.inner.samples(whole)}
+        return [replace(samples[n], shards=s) for n, s in self._shards(whole, parts, samples)]
 
     def _shards(
-        self, whole: Sequence[State], parts: Sequence[State], found: dict[str, Sample]
+        self, whole: Sequence[State], parts: Sequence[State], samples: dict[str, Sample]
     ) -> Iterator[tuple[str, Shards]]:
-        """Yield each number without each shard."""
-        seen: dict[int, tuple[Any, ...]] = {}
+        """Yield the leave-one-shard-out values of each number."""
+        totals_by_place: dict[int, tuple[Any, ...]] = {}
         for name, (metric, place, binding) in (self.metric_reads() or {}).items():
-            grouped = binding.column("group") == self.unit  # then no group is in two shards
-            apart: Any = parts[place].apart() if grouped else parts[place]
-            cells = len(whole[place]) if whole[place].axes else 1  # one, whether or not it has rows
+            # If the groups of the metric are the units, every group lies in one shard.
+            grouped = binding.column("group") == self.unit
+            shards: Any = parts[place].to_subtractable() if grouped else parts[place]
+            # Without axes there is one cell, whether or not it has rows.
+            cells = len(whole[place]) if whole[place].axes else 1
             total: Any = whole[place]
             share = about_of(metric).quantile
-            below = None if share is None else weight_below(total, apart, places(apart), share)
+            below = None if share is None else weight_below(total, shards, cells_of_shards(shards), share)
             known = not sharded_refusal_of(metric) and below is None
-            numbers = deleted(name, metric, binding, apart, self.shards) if known else {}
-            below = None if below is None else by_shard(apart, below, self.shards, cells)
-            if place not in seen:  # of all metrics of a state alike
-                both = parts[place].weight_seen, parts[place].positives_seen
-                seen[place] = tuple(by_shard(apart, each, self.shards, cells) for each in both)
-            weights, events = seen[place]
+            numbers = leave_one_out(name, metric, binding, shards, self.shards) if known else {}
+            below = None if below is None else table_by_shard(shards, below, self.shards, cells)
+            # Weights and positives are equal for all metrics that share a state.
+            if place not in totals_by_place:
+                both = parts[place].row_weights, parts[place].positive_counts
+                totals_by_place[place] = tuple(table_by_shard(shards, each, self.shards, cells) for each in both)
+            weights, events = totals_by_place[place]
             none = np.full((self.shards, cells), np.nan)
-            for number in [n for n, s in found.items() if s.metric is metric]:
-                plan = self.unit, self.shards, parts[place].cells.words[-1].kind.removeprefix("shard of ")
+            for number in [n for n, s in samples.items() if s.metric is metric]:
+                plan = self.unit, self.shards, parts[place].cells.vocabularies[-1].kind.removeprefix("shard of ")
                 yield number, Shards(plan, numbers.get(number, none), weights, events, below)
 
     # -- other definitions --------------------------------------------------------------------------------------------
 
-    def selected(self, names: Mapping[str, str]) -> tuple[Self, list[int]]:
-        inner, at = self.inner.selected(names)
+    def select_metrics(self, names: Mapping[str, str]) -> tuple[Self, list[int]]:
+        inner, at = self.inner.select_metrics(names)
         half = len(self.reads) // 2
         return self.having(inner=inner), [*at, *(half + i for i in at)]
 
-    def sealed(self, parts: int | None = None) -> Self:
-        return self.having(inner=self.inner.sealed(parts))
+    def seal(self, parts: int | None = None) -> Self:
+        return self.having(inner=self.inner.seal(parts))
 
-    def coarser(self, bits: int) -> Self:
-        inner = self.inner.coarser(bits) if self.inner.can_coarsen else self.inner
+    def coarsen(self, bits: int) -> Self:
+        inner = self.inner.coarsen(bits) if self.inner.can_coarsen else self.inner
         fewer = min(bits, self.shard_bits)
-        return self.having(inner=inner, shard_bits=fewer, _unknown=tuple(coarsened(s, fewer) for s in self._unknown))
+        return self.having(
+            inner=inner, shard_bits=fewer, _unknown=tuple(coarsen_state(s, fewer) for s in self._unknown)
+        )
 
-    def coarsened(self, new: Any, states: Sequence[State], bits: int) -> list[State]:
-        whole = self.inner.coarsened(new.inner, states[: len(states) // 2], bits)
-        came = zip(self.sources(new)[len(whole) :], new.reads[len(whole) :], strict=True)
-        return [*whole, *(coarsened(states[i], new.shard_bits).narrow(read.state) for i, read in came)]
+    def coarsen_states(self, new: Any, states: Sequence[State], bits: int) -> list[State]:
+        whole = self.inner.coarsen_states(new.inner, states[: len(states) // 2], bits)
+        from_places = zip(self.sources(new)[len(whole) :], new.reads[len(whole) :], strict=True)
+        return [*whole, *(coarsen_state(states[i], new.shard_bits).narrow(read.state) for i, read in from_places)]
 
     def sources(self, new: Any) -> list[int]:
         half, whole = len(self.reads) // 2, self.inner.sources(new.inner)
@@ -264,43 +274,46 @@ class ShardedDefinition(Definition):
 
 
 class Sharded(MetricContainer):
-    """A metric, or a collection of metrics, whose intervals hold although rows of one unit, such as a user, are alike.
+    """A metric, or a collection, with valid intervals if rows of one unit, such as a user, are correlated.
 
-    Beside the states at full resolution, which make the values, it keeps coarse ones for each of K hash classes of units:
-    what the values are without each of these says how far they are off by chance (the delete-one-group jackknife).
+    Values come from states at full resolution. In addition there are states with fewer histogram buckets for each of K
+    shards of units, where the shard of a unit follows from its hash. The standard error comes from the delete-one-group
+    jackknife over the shards.
 
     Parameters
     ----------
     metric : metric, Task, MetricCollection, or list or dict of metrics
-        What to compute. Slices and windows go around: ``Sliced(Sharded(...), by=)``.
+        The metrics to compute. Slices and windows go around it: ``Sliced(Sharded(...), by=)``.
     unit : str
-        The column of the units: whoever decides, comes back, or was assigned to an arm. Keys are integers, strings, bytes,
-        booleans, dates, timestamps or decimals.
+        The column of the units, such as the user ID: whatever was assigned to an arm or returns independently. IDs are
+        integers, strings, bytes, booleans, dates, timestamps or decimals.
     shards : int
-        How many hash classes, 8 to 4,096. What is compared must have the same.
+        The number of shards, 8 to 4,096. Objects that are compared must have the same number.
     shard_bits : int
-        log2 of the buckets of histograms in shards, at most those of the metrics.
+        The logarithm, to base 2, of the number of histogram buckets in shards; at most that of the metrics.
     missing : {"raise", "skip"}
-        Whether a row without a unit raises, or is left out and counted.
+        Whether a row without a unit raises an error, or is left out and reported.
     missing_values : tuple of int or str
-        Units that stand for none, such as 0.
+        IDs that mean that there is no unit, such as 0.
     memory_limit : int
-        Raise MemoryLimitError rather than take more bytes than this: when it is built, if what every shard has is larger.
+        The largest number of bytes for the cells; more raises MemoryLimitError. The constructor raises it, too, if the
+        arrays of fixed size of all shards are larger.
     on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        Whether a bad row raises an error, or is left out and reported.
 
     Notes
     -----
-    Values are those that the metrics have alone, to the bit. Shards cost what their rows touch: of sums 100 bytes each, of
-    histograms 5 to 8 bytes a bucket that occurs. An interval of an AUC takes some 20 ms.
+    Values equal those of the metrics without shards, bit for bit. The memory of shards depends on the rows in them: about
+    100 bytes for sums, and 5 to 8 bytes for each occupied histogram bucket. An interval of an AUC takes about 20 ms.
 
-    With x_k the value without shard k, on the scale of the metric (logit for areas and proportions, log for ratios):
-    se^2 = (K - 1) / K sum (x_k - mean)^2, and limits by Student's t of K_eff - 1 degrees of freedom, K_eff = (sum W)^2 /
-    sum W^2 over the weights W of the shards: units that weigh much make them fewer. Under K_eff 6 there is no interval,
-    and the reason says so. Quantiles: the error of the share below q, carried back through the histogram (Woodruff 1952).
-    At nominal 95 % intervals cover 94.4 to 95.4 % for even users, 93.2 to 96.0 % where rows by user follow a power law
-    (the binomial interval 46 to 78 %); but 83 % of a mean of the totals of such users, which single ones of them make up:
-    cap it (see PerUnit). Source: delete-a-group jackknife, Kott (2001).
+    Let x_k be the value without shard k, on the scale of the metric (logit for areas and proportions, log for ratios).
+    Then se^2 = (K - 1) / K sum (x_k - mean)^2. The limits use Student's t with K_eff - 1 degrees of freedom, where K_eff
+    = (sum W)^2 / sum W^2 for the weights W of the shards, so units with large weights reduce it. If K_eff is below 6,
+    there is no interval, and the reason says so. For quantiles, the error of the share below q is transformed with the
+    histogram (Woodruff 1952). 95 % intervals cover 94.4 to 95.4 % if users have equally many rows, and 93.2 to 96.0 % if
+    rows per user follow a power law (the binomial interval: 46 to 78 %). They cover only 83 % for a mean of totals per
+    user with a power law, where single users dominate: cap the totals (see PerUnit). Reference: delete-a-group
+    jackknife, Kott (2001).
 
     Examples
     --------
@@ -325,13 +338,13 @@ class Sharded(MetricContainer):
         memory_limit: int = MEMORY_LIMIT,
         on_invalid: str | None = None,
     ) -> None:
-        shards, shard_bits = as_int(shards), as_int(shard_bits)
+        shards, shard_bits = to_python_int(shards), to_python_int(shard_bits)
         check_settings(unit, shards, shard_bits, missing)
         inner = inner_of(metric, on_invalid)
-        units = Unit(unit, Ids(missing, check_missing("Sharded", missing_values)))
-        how = agreed(on_invalid, [inner])
+        units = Unit(unit, Ids(missing, check_missing_values("Sharded", missing_values)))
+        how = resolve_on_invalid(on_invalid, [inner])
         definition = ShardedDefinition(inner, units, shards, shard_bits, how, memory_limit)
-        check_dense(definition)
+        check_dense_size(definition)
         self._accumulator = accumulate(definition)
 
     @property
@@ -342,7 +355,7 @@ class Sharded(MetricContainer):
 
     @property
     def shards(self) -> int:
-        """How many hash classes of units there are."""
+        """The number of shards."""
         shards: int = definition_of(self).shards
         return shards
 
@@ -354,13 +367,13 @@ class Sharded(MetricContainer):
 
     @property
     def whole(self) -> Any:
-        """The metrics without their shards, with what they have counted."""
+        """The metrics without shards, with their states at full resolution."""
         inner = definition_of(self).inner.with_on_invalid(definition_of(self).on_invalid)
         states = self._accumulator.states
         return inner.wrap(accumulate(inner, states[: len(states) // 2]))
 
     def __getitem__(self, name: str) -> Any:
-        """Return a metric of a collection, or all below a name, such as those of a model, with its shards."""
+        """Return a metric of a collection with its shards, or all metrics under a prefix, such as those of a model."""
         definition = definition_of(self)
         inner = definition.inner
         if not isinstance(inner, CollectionDefinition):
@@ -371,12 +384,12 @@ class Sharded(MetricContainer):
         new = definition.having(inner=entry.definition)
         states = self._accumulator.states
         half = len(states) // 2
-        chosen = [states[u] for u in entry.units] + [states[half + u] for u in entry.units]
+        chosen = [states[u] for u in entry.places] + [states[half + u] for u in entry.places]
         return new.wrap(accumulate(new, [s.narrow(r.state) for s, r in zip(chosen, new.reads, strict=True)]))
 
     def __iter__(self) -> Any:
         if not isinstance(definition_of(self).inner, CollectionDefinition):
-            raise TypeError(f"{self.name} is one metric: there is nothing to go through")
+            raise TypeError(f"{self.name} is one metric: it cannot be iterated over")
         return iter(self.names)
 
     def __repr__(self) -> str:
@@ -388,7 +401,7 @@ ShardedDefinition.public = Sharded
 
 
 def check_settings(unit: Any, shards: Any, shard_bits: Any, missing: Any) -> None:
-    """Raise ValueError for what cannot be."""
+    """Raise ValueError for invalid settings."""
     if not isinstance(unit, str) or not unit:
         raise ValueError(f'unit= takes the name of a column, such as "user_id", not {unit!r}')
     if type(shards) is not int or not FEWEST <= shards <= MOST:
@@ -400,7 +413,7 @@ def check_settings(unit: Any, shards: Any, shard_bits: Any, missing: Any) -> Non
 
 
 def check_inner(inner: Definition) -> None:
-    """Raise TypeError for wrappers that go around shards, not inside."""
+    """Raise TypeError for wrappers inside of shards; they have to go around them."""
     inside = [e.definition for e in inner.plan.entries.values()] if isinstance(inner, CollectionDefinition) else [inner]
     for one in inside:
         if not isinstance(one, MetricDefinition):
@@ -410,14 +423,14 @@ def check_inner(inner: Definition) -> None:
             )
 
 
-def _of_several(
-    name: str, metric: Any, value: Any, found: dict[str, list[Interval]], cell: int, confidence: float
+def _array_interval(
+    name: str, metric: Any, value: Any, intervals: dict[str, list[Interval]], cell: int, confidence: float
 ) -> Interval:
-    """The interval of an array: of each class, label or output its own; of a curve there is none."""
-    each = [found[n][cell] for n, _ in named_numbers(name, value)]
-    if not each:
+    """Return the interval of an array value, elementwise; a curve has none."""
+    of_elements = [intervals[n][cell] for n, _ in named_numbers(name, value)]
+    if not of_elements:
         why = about_of(metric).no_interval_reason or "a curve has no one standard error; its area has an interval"
-        return refused(value, confidence, why)
-    low, high, error = (np.array([getattr(e, f) for e in each]) for f in ("low", "high", "standard_error"))
-    some = next((e for e in each if e.reason is None), each[0])
+        return no_interval(value, confidence, why)
+    low, high, error = (np.array([getattr(e, f) for e in of_elements]) for f in ("low", "high", "standard_error"))
+    some = next((e for e in of_elements if e.reason is None), of_elements[0])
     return some._replace(low=low, high=high, estimate=value, standard_error=error)

@@ -1,4 +1,4 @@
-"""Windowed: a metric for every window of event time: tumbling as counted, sliding as read, and the lifetime beside."""
+"""Windowed: a metric for every tumbling window of event time; sliding windows and lifetime totals are read from it."""
 
 from __future__ import annotations
 
@@ -10,41 +10,40 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..batch.convert import python_time
+from ..batch.convert import to_python_time
 from ..batch.times import Latest
 from ..collect.accumulator import accumulate, definition_of
 from ..collect.task import Metrics
 from ..count.reads import MEMORY_LIMIT, Read
-from ..numerics.durations import duration_text, microseconds
-from ..numerics.keys import plain as plain_time
-from ..numerics.keys import raw
-from ..numerics.settings import as_int, check_whole
+from ..numerics.durations import format_duration, to_microseconds
+from ..numerics.settings import check_integer, to_python_int
+from ..numerics.slice_keys import from_stored_key as plain_time
+from ..numerics.slice_keys import to_stored_key
 from ..reading.interval import DEFAULT_CONFIDENCE, check_confidence
 from ..reading.table import Table, values_table
 from ..state.axes import EPOCHS, EXPIRED, Axis
-from ..state.retention import settled
+from ..state.retention import apply_retention
 from ..state.state import State
 from .axis_wrapper import AxisDefinition, AxisWrapper, object_of_cells
 from .cell_answers import REST, CellAnswers, Places
-from .pooled_windows import newest, starts
+from .pooled_windows import cell_starts, newest_start
 
 __all__ = ["Windowed", "WindowedDefinition"]
 
 Ints = NDArray[np.int64]
-ISO = re.compile(
-    r"\d{4}-(0[1-9]|1[0-2])-\d\d([T ]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?(Z|\+00:00)?)?"
-)  # as tables print times
+ISO = re.compile(r"\d{4}-(0[1-9]|1[0-2])-\d\d([T ]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?(Z|\+00:00)?)?")
+"""The form in which tables print times."""
 
 
 class WindowAnswers(CellAnswers):
-    """The answers of all windows; rows of young windows are marked as provisional.
+    """The answers of all windows; table rows of young windows are marked as provisional.
 
     Parameters
     ----------
     definition, states
         As for `CellAnswers`.
     now : int, optional
-        The time at which windows are mature or not; by default the end of the newest window.
+        The time from which the age of windows is measured; by default the end of the newest window.
     """
 
     def __init__(self, definition: Any, states: Sequence[State], now: int | None = None) -> None:
@@ -53,22 +52,26 @@ class WindowAnswers(CellAnswers):
 
     def records_of(self, places: Places, confidence: float | None) -> list[dict[str, Any]]:
         definition = self.definition
-        young, latest = definition.length(definition.mature_after, "mature_after="), newest(self.states)
+        young, latest = definition.length(definition.mature_after, "mature_after="), newest_start(self.states)
         if not young or latest is None:
             return super().records_of(places, confidence)
         size = definition.axis.size
-        # A window is mature if it begins until then.
+        # Windows that begin at this time or earlier are mature.
         last = (latest + size if self._now is None else self._now) - young - size
-        made = []
+        records = []
         for key, at in places.items():
             rows = super().records_of({key: at}, confidence)
             start = None if key == REST else definition.stamp(key[0])
-            made += rows if start is None or start <= last else [self._provisional(r) for r in rows]
-        return made
+            records += rows if start is None or start <= last else [self._provisional(r) for r in rows]
+        return records
 
     def _provisional(self, record: dict[str, Any]) -> dict[str, Any]:
-        given = self.definition.mature_after
-        age = given if isinstance(given, (str, int)) else duration_text(self.definition.length(given, ""))
+        mature_after = self.definition.mature_after
+        age = (
+            mature_after
+            if isinstance(mature_after, (str, int))
+            else format_duration(self.definition.length(mature_after, ""))
+        )
         why = f"provisional: younger than {age}"
         return record | {"provisional": True, "reason": f"{record['reason']}; {why}" if record["reason"] else why}
 
@@ -87,10 +90,10 @@ class WindowedDefinition(AxisDefinition):
         of = f" {self.axis.names[0]}" if self.axis.kind == "step" else ""
         return f"{self.inner.name} per {width_of(self.axis)}{of}"
 
-    def in_front(self, read: Read) -> Read:
-        latest = _latest(self.axis, self.max_time)
-        made = super().in_front(read)
-        return made if latest is None else made._replace(latest=((self.axis, latest), *made.latest))
+    def add_axis(self, read: Read) -> Read:
+        latest = _time_limit(self.axis, self.max_time)
+        with_axis = super().add_axis(read)
+        return with_axis if latest is None else with_axis._replace(latest=((self.axis, latest), *with_axis.latest))
 
     def header(self) -> dict[str, Any]:
         axis = self.axis
@@ -107,68 +110,70 @@ class WindowedDefinition(AxisDefinition):
         return WindowAnswers(self, states)
 
     def find_places(self, states: Sequence[State]) -> Places:
-        found = super().find_places(states)
-        found.pop((None,), None)  # rows without a time, which were left out: they are in no window
-        return found
+        places = super().find_places(states)
+        # Rows without a time were left out, so they are in no window.
+        places.pop((None,), None)
+        return places
 
     def place_of(self, states: Sequence[State], key: Any) -> list[Ints] | None:
         stamp = self.stamp(key)
         return None if stamp is None else super().place_of(states, plain_time(EPOCHS[self.axis.kind], stamp))
 
-    def stamp(self, given: Any) -> int | None:
-        """Return a time as columns contain it; None if it is none."""
-        return _stamp(self.axis, given)
+    def stamp(self, time: Any) -> int | None:
+        """Return a time as the integer that columns contain; None if it is not a time."""
+        return _stamp(self.axis, time)
 
-    def length(self, given: Any, what: str) -> int:
-        """Return a duration in microseconds or steps."""
-        if given is None:
+    def length(self, duration: Any, what: str) -> int:
+        """Return a duration in microseconds or steps; 0 for None."""
+        if duration is None:
             return 0
         if self.axis.kind == "epoch":
-            return microseconds(given, what)
-        if type(given) is not int or given < 1:
-            raise ValueError(f"{what} takes a number of steps, not {given!r}")
-        return given
+            return to_microseconds(duration, what)
+        if type(duration) is not int or duration < 1:
+            raise ValueError(f"{what} takes a number of steps, not {duration!r}")
+        return duration
 
 
 class Windowed(AxisWrapper):
-    """A metric, a collection, or slices, for every window of event time.
+    """A metric, a collection, or slices for every window of event time.
 
-    Windows lie side by side, and begin at multiples of their width since 1970 (UTC), or since 0: the same everywhere, and
-    so they merge. `last` reads the newest ones as one, `lifetime` everything ever.
+    Windows do not overlap. They begin at multiples of their width since 1970 (UTC) or since 0, on every machine, so
+    states of workers merge. `last` returns the newest windows as one object, `lifetime` all rows.
 
     Parameters
     ----------
     metric : metric, Task, MetricCollection, Sliced, Windowed, or list or dict of metrics
-        What to compute in every window.
+        The metrics to compute in every window.
     width : str, timedelta or int
         A duration such as "15m", "1h" or "1d", for a column of timestamps or dates; or an integer, for a column of
         integers in the same unit, such as steps.
     time : str
-        The column that says when a row happened. Timestamps without a time zone are UTC. One time may stand for a whole
-        batch: ``update(y, p, step=17)``. Rows without a time raise, or are left out and counted (see `on_invalid`).
+        The column with the time of each row. Timestamps without a time zone are UTC. A scalar applies to the whole batch:
+        ``update(y, p, step=17)``. A row without a time is a bad row (see `on_invalid`).
     keep : int, optional
-        Keep the newest windows, so many, whether or not there were rows in each. Older ones are added up, whatever the
-        order in which rows come: rows that are late are not lost to `lifetime`. In slices it acts within each.
+        The number of newest windows to keep, including windows without rows. Older windows are summed in one row,
+        independent of the order of rows, so late rows still count in `lifetime`. In slices it applies to each slice.
     max_time : timestamp, int or str, optional
-        What is later is refused as a bad value, as the clock of a phone that is wrong would expire all windows that are
-        right: a time; or a duration such as "5m", that long after the clock of this machine. No part of what it is, and
-        not saved.
+        Rows with a later time are bad rows: with `keep`, one wrong clock would otherwise expire all windows. Pass a
+        time, or a duration such as "5m" for the time of this machine plus the duration. It is not part of the settings
+        that are compared and saved.
     mature_after : str, timedelta or int, optional
-        Tables call windows provisional while some of their rows may be younger than this, as conversions come late: before
-        the end of the newest window (in slices, of each), or before the `now` of `table`. Not saved.
+        For late labels such as conversions: tables mark a window as provisional if some of its rows may be younger than
+        this. The age is measured from the end of the newest window (in slices: of each slice), or from `now` of `table`.
+        It is not saved.
     memory_limit : int
-        Raise MemoryLimitError rather than take more bytes than this.
+        The largest number of bytes for the cells; more raises MemoryLimitError.
     on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted, that without a time in no window.
+        Whether a bad row raises an error, or is left out and reported. A row without a time is in no window.
 
     Raises
     ------
     MemoryLimitError
-        What has the same size in every window is beyond the limit once all that are kept have rows.
+        The arrays of fixed size of all windows that are kept would exceed the limit.
 
     Notes
     -----
-    A window costs what a slice does. Hourly ones of a year are 8,760: `keep` bounds them.
+    A window takes the memory of a slice. A year has 8,760 hourly windows; `keep` limits their number.
 
     Examples
     --------
@@ -201,111 +206,114 @@ class Windowed(AxisWrapper):
         on_invalid: str | None = None,
     ) -> None:
         axis = axis_of(time, width, keep)
-        _latest(axis, max_time)
-        definition = WindowedDefinition.around(metric, axis, on_invalid, memory_limit)
+        _time_limit(axis, max_time)
+        definition = WindowedDefinition.from_metrics(metric, axis, on_invalid, memory_limit)
         definition.length(mature_after, "mature_after=")
         self._accumulator = accumulate(definition.having(max_time=max_time, mature_after=mature_after))
 
     @property
     def time(self) -> str:
-        """The column that says when a row happened."""
+        """The column with the time of each row."""
         name: str = definition_of(self).axis.names[0]
         return name
 
     @property
     def width(self) -> str | int:
-        """The width of a window: a duration, or so many steps."""
+        """The width of a window: a duration, or a number of steps."""
         return width_of(definition_of(self).axis)
 
     @property
     def keep(self) -> int | None:
-        """How many windows are kept; None for all."""
+        """The number of windows that are kept; None for all."""
         keep: int | None = definition_of(self).axis.keep
         return keep
 
     @property
     def max_time(self) -> Any:
-        """The latest time that is believed."""
+        """The latest valid time, or how far a time may be ahead of the clock."""
         return definition_of(self).max_time
 
     @property
     def mature_after(self) -> Any:
-        """How long the windows of a table are provisional."""
+        """The age from which windows are no longer provisional in tables."""
         return definition_of(self).mature_after
 
     def last(self, windows: int = 1, until: Any = None) -> Any:
-        """Return what holds the rows of the newest windows: exactly what these alone would have made.
+        """Return the object for the rows of the newest windows; bit for bit equal to counting only these rows.
 
         Parameters
         ----------
         windows : int
-            How many, whether or not there were rows in each: a window of ``windows`` times the width, that slides.
+            The number of windows, including windows without rows: a sliding window of ``windows`` times the width.
         until : timestamp, text as tables print times, or int, optional
-            A time in the newest of them; by default the newest window that has rows.
+            A time in the last window; by default that of the newest window with rows.
 
         Raises
         ------
         ValueError
-            They are no longer told apart: `keep` is less.
+            Some of these windows are older than `keep` windows, so their rows are summed already.
         """
-        windows = check_whole("last()", windows, 1)
+        windows = check_integer("last()", windows, 1)
         definition, states = definition_of(self), self._accumulator.states
-        width, latest = definition.axis.size, newest(states)
-        asked = latest if until is None else definition.stamp(until)
-        if until is not None and asked is None:
+        width, latest = definition.axis.size, newest_start(states)
+        stamp = latest if until is None else definition.stamp(until)
+        if until is not None and stamp is None:
             raise ValueError(f"until= takes a time as {self.time} has it, not {until!r}")
-        if latest is None or asked is None:
-            return object_of_cells(definition, [s.empty(s.axes[1:]) for s in states])
-        end = asked // width * width
+        if latest is None or stamp is None:
+            return object_of_cells(definition, [s.empty_copy(s.axes[1:]) for s in states])
+        end = stamp // width * width
         begin = end - (windows - 1) * width
         if self.keep is not None and begin < (oldest := latest - (self.keep - 1) * width):
             begins_at = plain_time(EPOCHS[definition.axis.kind], oldest)
-            raise ValueError(f"keep={self.keep}: windows before {begins_at} are added up, and no longer told apart")
+            raise ValueError(
+                f"keep={self.keep}: windows before {begins_at} are summed already, so they cannot be read alone"
+            )
         chosen = []
         for state in states:
-            held, begins = starts(state)
-            index = held[(begins >= max(begin, -(1 << 63))) & (begins <= end)]
-            chosen.append(settled(state.select(index).rollup(*state.axes[1:])))
+            cells, begins = cell_starts(state)
+            index = cells[(begins >= max(begin, -(1 << 63))) & (begins <= end)]
+            chosen.append(apply_retention(state.select(index).rollup(*state.axes[1:])))
         return object_of_cells(definition, chosen)
 
     def lifetime(self) -> Any:
-        """Return the object of all rows, with those of windows that are not kept: what no windows would have made."""
+        """Return the object for all rows, including those of expired windows; equal to counting without windows."""
         return self.total
 
     @property
     def late(self) -> int:
-        """How many rows are in windows that are not kept: of several tasks, of that which has most."""
+        """The number of rows in expired windows; with several tasks, the largest number of a task."""
         states = self._accumulator.states
-        return max(int(s.rows_seen[s.cells.keys[:, 0] == EXPIRED].sum()) for s in states)
+        return max(int(s.row_counts[s.cells.keys[:, 0] == EXPIRED].sum()) for s in states)
 
     def table(self, *, expired: bool = True, now: Any = None, confidence: float | None = DEFAULT_CONFIDENCE) -> Table:
-        """Return a row for every window and metric, the oldest first; what is not kept comes last, where there is any.
+        """Return a table with a row for every window and metric, the oldest first; expired windows are one row at the end.
 
         Parameters
         ----------
         expired : bool
-            Whether that is shown.
+            Whether to include the row of expired windows.
         now : timestamp, text as tables print times, or int, optional
-            The time at which windows are mature, or not (see `mature_after`); by default the end of the newest window.
+            The time from which the age of windows is measured (see `mature_after`); by default the end of the newest
+            window.
         confidence : float or None
             Confidence level of the intervals. If you pass one, the table prints every interval, or the reason why there is
             none. By default it prints only intervals that come from `Sharded`, because rows of one user are correlated.
             None omits intervals.
         """
-        shown = self.shown(expired=expired, now=now, confidence=check_confidence(confidence))
-        return values_table(definition_of(self).levels, shown, confidence)
+        records = self.table_records(expired=expired, now=now, confidence=check_confidence(confidence))
+        return values_table(definition_of(self).levels, records, confidence)
 
-    def shown(
+    def table_records(
         self, *, expired: bool = True, now: Any = None, top: int | None = None, confidence: float | None = None
     ) -> list[dict[str, Any]]:
-        """Return the rows of `table`, each with the rows left out by reason ("dropped").
+        """Return the rows of `table` as dicts, which also contain the dropped rows by reason ("dropped").
 
         Parameters
         ----------
         expired, now, confidence
             As for `table`; by default without intervals.
         top : int, optional
-            Show so many windows, the newest, and what is not kept.
+            The number of newest windows to return, in addition to the row of expired windows.
         """
         definition = definition_of(self)
         if now is not None and definition.stamp(now) is None:
@@ -328,53 +336,55 @@ WindowedDefinition.public = Windowed
 
 
 def width_of(axis: Axis) -> str | int:
-    """The width of a window: a duration, or so many steps."""
-    return axis.size if axis.kind == "step" else duration_text(axis.size)
+    """Return the width of a window: a duration, or a number of steps."""
+    return axis.size if axis.kind == "step" else format_duration(axis.size)
 
 
 def axis_of(time: Any, width: Any, keep: Any, what: str = "width=") -> Axis:
-    """The axis of some settings, which are checked."""
+    """Return the axis of windows with these settings; raise if a setting is invalid."""
     if not isinstance(time, str) or not time:
         raise TypeError(f"time= takes the name of a column, not {time!r}")
-    width = width if isinstance(width, np.timedelta64) else as_int(width)  # of which numpy thinks as an integer
-    keep = as_int(keep)
+    # numpy treats a timedelta64 as an integer, so it must not be converted to one.
+    width = width if isinstance(width, np.timedelta64) else to_python_int(width)
+    keep = to_python_int(keep)
     if keep is not None and (type(keep) is not int or keep < 1):
         raise ValueError(f"keep= takes a number of windows, not {keep!r}")
     if type(width) is int:
         if not 0 < width < 1 << 62:
             raise ValueError(f"{what} takes a number of steps, not {width!r}")
         return Axis((time,), "step", width, keep=keep)
-    return Axis((time,), "epoch", microseconds(width, what), keep=keep)
+    return Axis((time,), "epoch", to_microseconds(width, what), keep=keep)
 
 
-def _stamp(axis: Axis, given: Any) -> int | None:
-    """A time as columns of an axis hold it; None if it is none."""
-    if isinstance(given, str):
-        given = _printed(given) if axis.kind == "epoch" else None
-    if isinstance(given, datetime.date) and given != given:  # the NaT of pandas
+def _stamp(axis: Axis, time: Any) -> int | None:
+    """Return a time as an integer: microseconds since 1970, or steps; None if it does not fit the column of the axis."""
+    if isinstance(time, str):
+        time = _parse_printed_time(time) if axis.kind == "epoch" else None
+    if isinstance(time, datetime.date) and time != time:  # only NaT of pandas is not equal to itself
         return None
-    if isinstance(given, np.datetime64):
-        given = python_time(given)
-    if isinstance(given, datetime.date) and not isinstance(given, datetime.datetime):
-        given = datetime.datetime(given.year, given.month, given.day, tzinfo=datetime.UTC)
-    held = None if given is None else raw(given)
-    return None if held is None or held[0] != EPOCHS[axis.kind] else int(held[1])
+    if isinstance(time, np.datetime64):
+        time = to_python_time(time)
+    if isinstance(time, datetime.date) and not isinstance(time, datetime.datetime):
+        time = datetime.datetime(time.year, time.month, time.day, tzinfo=datetime.UTC)
+    stored = None if time is None else to_stored_key(time)
+    return None if stored is None or stored[0] != EPOCHS[axis.kind] else int(stored[1])
 
 
-def _printed(text: str) -> datetime.datetime | None:
-    """The time of a text as tables print it; None if it is none, such as the 30th of February."""
+def _parse_printed_time(text: str) -> datetime.datetime | None:
+    """Parse a time in the form of tables; return None for other texts and invalid dates such as February 30."""
     try:
         return datetime.datetime.fromisoformat(text) if ISO.fullmatch(text) else None
-    except ValueError:  # its digits are of no day, or hour
+    except ValueError:
+        # The text is not a time.
         return None
 
 
-def _latest(axis: Axis, max_time: Any) -> Latest | None:
-    """The latest time that is believed."""
+def _time_limit(axis: Axis, max_time: Any) -> Latest | None:
+    """Return the limit of valid times; None without a limit."""
     if max_time is None:
         return None
     if axis.kind == "epoch" and isinstance(max_time, (str, datetime.timedelta, np.timedelta64)):
-        return Latest(ahead=microseconds(max_time, "max_time="))
+        return Latest(ahead=to_microseconds(max_time, "max_time="))
     at = _stamp(axis, max_time)
     if at is None:
         kinds = 'a timestamp, or how far after the clock: "5m"' if axis.kind == "epoch" else "an integer"

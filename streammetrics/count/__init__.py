@@ -1,1 +1,1 @@
-"""Counting: batches go to counters, cell by cell, in one call of kernels. Kernels load with the first row."""
+"""Counting: one call of kernels adds a batch to the counters of all statistics. Kernels are loaded with the first row."""

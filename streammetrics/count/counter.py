@@ -1,6 +1,8 @@
-"""One statistic in all cells, while rows come: arrays that kernels write to, made from a state, and a state made of them.
+"""The counter of a statistic: the mutable arrays of all its cells, which kernels write while batches come.
 
-What can fail happens before: `room` makes room and changes nothing that a state shows, `bind` compiles.
+A counter is made from a state, and makes a state in canonical form on demand. Kernels cannot fail halfway, because all
+that can fail is done before the commit: `reserve` allocates memory, `bind_kernels` compiles kernels. Neither changes
+anything that a state shows.
 """
 
 from __future__ import annotations
@@ -15,19 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import MemoryLimitError
-from ..kernels import reduce
-from ..numerics.rows import put
+from ..kernels import tally_codes
+from ..numerics.array_rows import put_rows
 from ..state import retention as policy
 from ..state import tally
 from ..state.axes import Axis, Vocabulary
 from ..state.cells import Cells
 from ..state.declare import Flat, Tally, carry
-from ..state.fold import ascending
+from ..state.fold import find_sort_order
 from ..state.state import State
 from ..state.tally import Entries
 from ..statistics.step import Like
-from .index import Index
-from .tallies import HotExact, HotTally, weights_less_one, zeros_behind
+from .index import Index, encode_keys, locate_keys, rank_keys
+from .tallies import LiveExactRows, LiveTally, pad_zeros, weights_less_one
 
 __all__ = ["Counter", "path_of"]
 
@@ -36,170 +38,187 @@ Ints = NDArray[np.int64]
 
 
 def path_of(axes: tuple[Axis, ...]) -> tuple[tuple[str, Axis], ...]:
-    """The columns that lead to a cell, outermost first, each with its axis."""
+    """Return the columns that identify a cell, outermost first, each with its axis."""
     return tuple((name, axis) for axis in axes for name in axis.names)
 
 
-SAMPLE = 1 << 13  # rows of a batch that are looked at before it is counted
+# The first rows of a batch, at most this many, decide before counting whether its cell goes from exact rows to buckets.
+SAMPLE = 1 << 13
 
 
 class Counter:
-    """A statistic that is being counted.
+    """The mutable arrays of one statistic, to which kernels add rows.
+
+    A cell keeps its distinct rows exactly until it has too many of them; then it is folded: its rows go to buckets.
 
     Parameters
     ----------
     state : State
-        What was seen before.
+        The state with which the counter starts.
     index : Index
-        Where cells are numbered, shared by all counters of a feed.
+        The numbers of cells, shared by all counters of an updater.
     """
 
     def __init__(self, state: State, index: Index) -> None:
-        self.statistic, self.index = state.empty(), index
-        self.classes = f"classes {id(self)}"  # of its own: two statistics may read classes of different kinds
+        self.statistic, self.index = state.empty_copy(), index
+        # Each counter has its own codes of classes: two statistics may read classes of different kinds.
+        self.classes = f"classes {id(self)}"
+        # Front cells are the cells by the axes of the state. Inner cells are split further by the axis of the
+        # statistic, if any.
         self.front = path_of(state.axes)
-        self.inner = self.front if state.behind is None else (*self.front, *self._behind(state))
+        self.inner = self.front if state.inner_axis is None else (*self.front, *self._inner_axis_path(state))
+        # There is a single cell.
         self.lone = not self.inner
         self.flats: dict[str, Array] = {}
-        self.hot: dict[str, Any] = {}
+        self.tallies: dict[str, Any] = {}
+        # 1 for each cell whose exact rows were replaced by buckets.
         self.folded = np.zeros(0, np.uint8)
-        self.read_facts()
-        self.most = self.exact_rows_limit
+        self.copy_constants()
+        # The limit of exact rows of a state with one cell. `_must_fold` raises it while the cell has few distinct rows.
+        self.exact_rows_allowed = self.exact_rows_limit
         self._load(state)
 
-    def read_facts(self) -> None:
-        """Keep what the statistic says about itself, which never changes: batches need not go back to it."""
+    def copy_constants(self) -> None:
+        """Copy constant properties of the statistic, so that they are computed once instead of for each batch."""
         statistic = self.statistic
-        self.parts, self.folds, self.folds_by_rows = statistic.parts(), statistic.folds, statistic.folds_by_rows
-        self.spread, self.times, self.exact_rows_limit = statistic.spread, statistic.times, statistic.most
-        self.together, self.open_ended = statistic.together, statistic.open_ended
-        self.fixed_weights, self.fixed_terms = statistic.fixed_weights, statistic.fixed_terms
+        self.parts, self.folding, self.folds_by_rows = statistic.parts(), statistic.folding, statistic.folds_by_rows
+        self.cells_per_row, self.counts_per_row, self.exact_rows_limit = (
+            statistic.cells_per_row,
+            statistic.counts_per_row,
+            statistic.exact_rows_limit,
+        )
+        self.block_column, self.has_unbounded_size = statistic.block_column, statistic.has_unbounded_size
+        self.has_fixed_point_weights, self.has_fixed_point_terms = (
+            statistic.has_fixed_point_weights,
+            statistic.has_fixed_point_terms,
+        )
 
-    def _behind(self, state: State) -> tuple[tuple[str, Axis], ...]:
-        axis = state.behind
+    def _inner_axis_path(self, state: State) -> tuple[tuple[str, Axis], ...]:
+        axis = state.inner_axis
         assert axis is not None
         if axis.kind == "class":
             return tuple((f"{name} {self.classes}", axis) for name in axis.names)
         return ((axis.names[0], axis),)
 
-    # -- from a state -------------------------------------------------------------------------------------------------
+    # -- loading a state ----------------------------------------------------------------------------------------------
 
     def _load(self, state: State) -> None:
         cells, index = state.cells, self.index
         keys = np.empty_like(cells.keys)
         for i, (name, axis) in enumerate(self.front):
-            keys[:, i] = _learned(index, name, axis, cells.words[i], cells.keys[:, i])
-        at = _located(index, self.front, keys, np.zeros(len(keys), np.int64))
+            keys[:, i] = encode_keys(index, name, axis, cells.vocabularies[i], cells.keys[:, i])
+        at = locate_keys(index, self.front, keys, np.zeros(len(keys), np.int64))
         places = at
-        if cells.inner is not None:
+        if cells.inner_keys is not None:
             axis = self.inner[-1][1]
-            below = cells.inner[:, 1:]
+            below = cells.inner_keys[:, 1:]
             if axis.kind == "class":
-                codes = index.numbers(self.classes).learn(cells.behind or Vocabulary())
+                codes = index.key_codes(self.classes).add_vocabulary(cells.class_vocabulary or Vocabulary())
                 below = codes[below] if len(codes) else below
-            places = _located(index, self.inner, below, at[cells.inner[:, 0]], len(self.front))
+            places = locate_keys(index, self.inner, below, at[cells.inner_keys[:, 0]], len(self.front))
         fronts, count = max(index.count(self.front), 1), max(index.count(self.inner), 1)
         for name, part in self.parts.items():
             if isinstance(part, Flat):
                 if name in cells.flats:
-                    size, where = (fronts, at) if part.front or cells.inner is None else (count, places)
+                    size, where = (fronts, at) if part.front or cells.inner_keys is None else (count, places)
                     self.flats[name] = part.empty(self.statistic, size)
-                    put(self.flats[name], where, cells.flats[name])
+                    put_rows(self.flats[name], where, cells.flats[name])
                 elif not part.optional:
                     self.flats[name] = part.empty(self.statistic, count)
             else:
                 entries = cells.tallies[name]
                 if not _is_identity(places):
-                    entries = entries.moved(places, state.starts(name), ascending=False)
-                self._take(name, part, entries, count)
+                    entries = entries.move_cells(places, state.entry_starts(name), ascending=False)
+                self._load_tally(name, part, entries, count)
 
-    def _take(self, name: str, part: Tally, entries: Entries, cells: int) -> None:
+    def _load_tally(self, name: str, part: Tally, entries: Entries, cells: int) -> None:
         shift = part.shift(self.statistic)
-        folds = self.folds
-        if part.wide(self.statistic):
-            hot: Any = HotExact(shift, lone=self.lone)
-            hot.take(entries)
+        folding = self.folding
+        if part.is_wide(self.statistic):
+            live: Any = LiveExactRows(shift, lone=self.lone)
+            live.set_entries(entries)
         else:
-            folds_here = folds is not None and name == folds[1] and not self._all_folded
-            awake = not folds_here or len(entries) > 0
-            hot = HotTally(shift, part.count(self.statistic), lone=self.lone, awake=awake)
-            hot.take(entries, cells)
+            folds_here = folding is not None and name == folding[1] and not self._is_never_exact
+            is_active = not folds_here or len(entries) > 0
+            live = LiveTally(shift, part.place_count(self.statistic), lone=self.lone, is_active=is_active)
+            live.set_entries(entries, cells)
             if folds_here:
                 self.folded = np.zeros(cells, np.uint8)
                 self.folded[entries.cells] = 1
-        self.hot[name] = hot
+        self.tallies[name] = live
 
     # -- room ---------------------------------------------------------------------------------------------------------
 
     @property
-    def left(self) -> int:
-        """Rows for which there is room in the cells there are, whatever their weights; 0 if somebody has to look."""
-        if not (self.lone or self._all_folded):
+    def free_rows(self) -> int:
+        """The number of rows, of any weight, that fit the existing cells; 0 if `reserve` has to be called first."""
+        if not (self.lone or self._is_never_exact):
             return 0
         room, cells = 1 << 62, max(self.index.count(self.inner), 1)
-        for hot in self.hot.values():
-            if isinstance(hot, HotTally):
-                room = min(room, hot.left(cells))
-            elif not self._folded_alone:
-                room = min(room, hot.left(self.most) // self.times)
+        for live in self.tallies.values():
+            if isinstance(live, LiveTally):
+                room = min(room, live.count_free_rows(cells))
+            elif not self._is_bucketed:
+                room = min(room, live.count_free_rows(self.exact_rows_allowed) // self.counts_per_row)
         return room
 
     @property
-    def _folded_alone(self) -> bool:
-        """Whether all rows that come go to buckets."""
-        return self._all_folded or (self.lone and bool(self.folded.any()))
+    def _is_bucketed(self) -> bool:
+        """Whether all new rows go to buckets, because no cell is exact."""
+        return self._is_never_exact or (self.lone and bool(self.folded.any()))
 
     @cached_property
-    def _all_folded(self) -> bool:
-        return self.folds is None or self.exact_rows_limit == 0
+    def _is_never_exact(self) -> bool:
+        return self.folding is None or self.exact_rows_limit == 0
 
     @property
     def present(self) -> frozenset[str]:
-        """Optional parts that are there."""
+        """The names of the optional arrays that exist."""
         return frozenset(n for n in self.flats if self.parts[n].optional)
 
     @property
     def dense(self) -> frozenset[str]:
-        """Tallies that have a counter for each place, and all of whose rows go there."""
-        folds = self.folds
-        found = {n for n, h in self.hot.items() if isinstance(h, HotTally) and h.dense}
-        if folds is not None and not self._folded_alone:
-            found.discard(folds[1])
-        return frozenset(found)
+        """The names of the tallies that hold an array with one counter for each possible value, and no buffered rows."""
+        folding = self.folding
+        dense = {n for n, h in self.tallies.items() if isinstance(h, LiveTally) and h.dense}
+        if folding is not None and not self._is_bucketed:
+            dense.discard(folding[1])
+        return frozenset(dense)
 
-    def like(self, columns: Mapping[str, Any]) -> Like:
-        """What is known of rows of such columns, before their values."""
+    def describe_rows(self, columns: Mapping[str, Any]) -> Like:
+        """Return the properties of a batch that are known before its values, for columns like these."""
         return Like(columns, self.lone, self.dense, self.present)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory."""
-        return int(sum(a.nbytes for a in self.flats.values()) + sum(h.nbytes for h in self.hot.values()))
+        """The memory, in bytes."""
+        return int(sum(a.nbytes for a in self.flats.values()) + sum(h.nbytes for h in self.tallies.values()))
 
-    def need(self, rows: int) -> int:
-        """An upper limit of the bytes that are held when so many more rows have come."""
+    def estimate_bytes(self, rows: int) -> int:
+        """Return an upper limit of the memory, in bytes, after `rows` more rows."""
         cells = max(self.index.count(self.inner), 1)
         fronts = max(self.index.count(self.front), 1)
         parts = self.parts
         flats = sum(a[:1].nbytes * (fronts if parts[n].front else cells) for n, a in self.flats.items())
-        placed = rows * self._places
-        hot = sum(
-            h.need(cells, placed) if isinstance(h, HotTally) else h.nbytes + 13 * placed for h in self.hot.values()
+        placed = rows * self._counts_per_cell
+        tallies = sum(
+            h.estimate_bytes(cells, placed) if isinstance(h, LiveTally) else h.nbytes + 13 * placed
+            for h in self.tallies.values()
         )
-        return flats + hot
+        return flats + tallies
 
     @property
-    def _places(self) -> int:
-        """In how many places of its cell a row is counted: several outputs have one each."""
-        return max(self.times // max(self.spread, 1), 1)
+    def _counts_per_cell(self) -> int:
+        """The number of values that a row adds to its cell: one for each output."""
+        return max(self.counts_per_row // max(self.cells_per_row, 1), 1)
 
-    def room(self, rows: int, *, weighted: bool) -> bool:
-        """Make room for so many rows in all cells there are; return whether an array is another one now.
+    def reserve(self, rows: int, *, weighted: bool) -> bool:
+        """Make room for more rows in all existing cells; return whether an array that a kernel writes to was replaced.
 
         Raises
         ------
         MemoryLimitError
-            The statistic has a limit of its own.
+            The statistic has a memory limit, and the rows may exceed it.
         """
         if not self.lone:
             cells, fronts = self.index.count(self.inner), self.index.count(self.front)
@@ -211,194 +230,208 @@ class Counter:
                     new = part.empty(self.statistic, max(size, 2 * len(array)))
                     new[: len(array)] = array
                     self.flats[name] = new
-            if not self._all_folded and cells > len(self.folded):
-                self.folded = zeros_behind(self.folded, 2 * cells)
+            if not self._is_never_exact and cells > len(self.folded):
+                self.folded = pad_zeros(self.folded, 2 * cells)
         limit = getattr(self.statistic, "memory_limit", None)
-        if limit is not None and self.open_ended and self.need(rows) > limit:
+        if limit is not None and self.has_unbounded_size and self.estimate_bytes(rows) > limit:
             self._check_limit(rows, limit)
-        if weighted or self.left < rows:
-            self._room_in_tallies(rows, weighted=weighted)
+        if weighted or self.free_rows < rows:
+            self._reserve_in_tallies(rows, weighted=weighted)
         fresh = weighted and self._weigh()
-        if fresh or self._moved:
-            self.given = {}
+        if fresh or self._has_moved:
+            self.bound_arrays = {}
             return True
         return False
 
     @property
-    def _moved(self) -> bool:
-        """Whether an array that kernels were bound to is another one now."""
-        return any(any(map(is_not, held, self._arrays(name))) for name, held in self.given.items())
+    def _has_moved(self) -> bool:
+        """Whether an array that kernels write to was replaced."""
+        return any(any(map(is_not, arrays, self._arrays(name))) for name, arrays in self.bound_arrays.items())
 
     def admit_rows(self, columns: Mapping[str, Any], at: Ints) -> None:
-        """Raise unless checked rows, each in its front cell, may be counted, together and with those before."""
+        """Raise an error if these rows, given with the cell of each, must not be counted together or with earlier rows."""
         sources = {role: c.source for role, c in columns.items() if len(c.values)}
-        self.statistic.admit_rows(columns, at)
-        self.statistic.admit_beside(self.flats, sources)
+        self.statistic.check_rows(columns, at)
+        self.statistic.check_sources(self.flats, sources)
 
     def _check_classes(self) -> None:
         if self.inner[-1][1].kind == "class":
-            count = self.index.numbers(self.classes).count
+            count = self.index.key_codes(self.classes).count
             try:
-                self.statistic.admit_classes(count)
-            except MemoryLimitError:  # those of batches that failed are numbered, too
-                self.statistic.admit_classes(len(np.unique(self.index.codes(self.inner)[:, len(self.front) :])))
+                self.statistic.check_class_count(count)
+            except MemoryLimitError:
+                # Classes of batches that failed have codes, too. Therefore only the classes of cells are counted.
+                self.statistic.check_class_count(len(np.unique(self.index.codes(self.inner)[:, len(self.front) :])))
 
     def _check_limit(self, rows: int, limit: int) -> None:
-        for hot in self.hot.values():
-            if isinstance(hot, HotExact):
-                hot.take(hot.settle())  # what waited gives its room back
-        if (found := self.need(rows)) > limit:
+        for live in self.tallies.values():
+            if isinstance(live, LiveExactRows):
+                # This frees the buffers of rows.
+                live.set_entries(live.consolidate())
+        if (needed := self.estimate_bytes(rows)) > limit:
             raise MemoryLimitError(
-                f"{type(self.statistic).__name__} would need up to {found:,} bytes; its memory_limit is {limit:,}"
+                f"{type(self.statistic).__name__} would need up to {needed:,} bytes; its memory_limit is {limit:,}"
             )
 
-    def _room_in_tallies(self, rows: int, *, weighted: bool) -> None:
-        cells, most = max(self.index.count(self.inner), 1), self.most
-        for hot in self.hot.values():
-            if isinstance(hot, HotExact) and not self._folded_alone and hot.full(rows * self._places):
-                self._settle_folding()
-        for hot in self.hot.values():
-            if isinstance(hot, HotTally):
-                hot.room(cells, rows * self._places, weighted=weighted)
-            elif not self._folded_alone:
-                hot.room(rows * self._places, most, weighted=weighted)
+    def _reserve_in_tallies(self, rows: int, *, weighted: bool) -> None:
+        cells, most = max(self.index.count(self.inner), 1), self.exact_rows_allowed
+        for live in self.tallies.values():
+            if isinstance(live, LiveExactRows) and not self._is_bucketed and live.is_full(rows * self._counts_per_cell):
+                self._fold_large_cells()
+        for live in self.tallies.values():
+            if isinstance(live, LiveTally):
+                live.reserve(cells, rows * self._counts_per_cell, weighted=weighted)
+            elif not self._is_bucketed:
+                live.reserve(rows * self._counts_per_cell, most, weighted=weighted)
 
-    # -- exact rows that become buckets -------------------------------------------------------------------------------
+    # -- folding exact rows into buckets ------------------------------------------------------------------------------
 
-    def folds_with(self, rows: int) -> bool:
-        """Whether so many more rows in a lone cell make it too large to be exact: they are checked before they come."""
-        if self._all_folded or not self.lone or self.most is None or self._folded_alone:
+    def would_fold(self, rows: int) -> bool:
+        """Return whether `rows` more rows may make the single cell too large to be exact; then the batch is prepared."""
+        if self._is_never_exact or not self.lone or self.exact_rows_allowed is None or self._is_bucketed:
             return False
-        more = rows * self.times
-        return any(isinstance(h, HotExact) and h.rows + more > self.most for h in self.hot.values())
+        more = rows * self.counts_per_row
+        return any(
+            isinstance(h, LiveExactRows) and h.rows + more > self.exact_rows_allowed for h in self.tallies.values()
+        )
 
     def fold_ahead(self, at: Ints, rows: int, columns: Mapping[str, Any]) -> None:
-        """Fold the cells that rows, which are good, make too large: so they go to buckets at once."""
-        most, spread = self.exact_rows_limit, self.spread
-        if self._all_folded or most is None:
+        """Replace exact rows by buckets in cells that the new rows would make too large, so that these go to buckets."""
+        most, cells_per_row = self.exact_rows_limit, self.cells_per_row
+        if self._is_never_exact or most is None:
             return
         if self.lone:
-            if self.folds_with(rows) and self._outgrown(rows, columns):
+            if self.would_fold(rows) and self._must_fold(rows, columns):
                 self._fold(np.ones(1, bool))
         elif not self.folds_by_rows:
-            return  # `_settle_folding` decides when the rows that wait are sorted
-        elif max(rows, len(at)) * self._places > most:
-            cells = at if spread == 1 else at // spread
-            many = np.bincount(cells, minlength=len(self.folded)) * self._places > most
-            if (many > zeros_behind(self.folded, len(many))).any():  # some cells may be new
+            # `_fold_large_cells` decides later, when it sorts the buffered rows.
+            return
+        elif max(rows, len(at)) * self._counts_per_cell > most:
+            cells = at if cells_per_row == 1 else at // cells_per_row
+            many = np.bincount(cells, minlength=len(self.folded)) * self._counts_per_cell > most
+            # New cells are not yet in `folded`.
+            if (many > pad_zeros(self.folded, len(many))).any():
                 self._fold(many)
 
-    def _outgrown(self, rows: int = 0, columns: Mapping[str, Any] | None = None) -> bool:
-        """Return whether a lone cell with so many more rows goes to buckets; if not, let twice as many rows wait."""
-        statistic, hot = self.statistic, self.hot[self.folds[0]]  # type: ignore[index]
+    def _must_fold(self, rows: int = 0, columns: Mapping[str, Any] | None = None) -> bool:
+        """Return whether the only cell must go to buckets before `rows` more rows; if not, raise `exact_rows_allowed`."""
+        statistic, live = self.statistic, self.tallies[self.folding[0]]  # type: ignore[index]
         if self.folds_by_rows:
             return True
-        more = None if columns is None else statistic.sample(columns, SAMPLE)
-        known = hot.settle() if more is None else tally.united([hot.settle(), more])
-        if statistic.outgrown(known, np.ones(1, bool)).any():
+        more = None if columns is None else statistic.sample_entries(columns, SAMPLE)
+        known = live.consolidate() if more is None else tally.sum_entries([live.consolidate(), more])
+        if statistic.select_folded_cells(known, np.ones(1, bool)).any():
             return True
-        self.most = 2 * (hot.rows + rows)
+        self.exact_rows_allowed = 2 * (live.rows + rows)
         return False
 
     def mark(self) -> Any:
-        """What to come back to with `restore`, should rows for which cells were folded not be counted after all."""
-        return self.folded, self.flats, self.hot
+        """Return what `restore` needs to undo `fold_ahead`, in case the rows are not counted after all."""
+        return self.folded, self.flats, self.tallies
 
     def restore(self, mark: Any) -> None:
-        """Go back to cells that were exact."""
-        folded, flats, hot = mark
-        if self.hot is not hot:
-            given = {name: arrays for name, arrays in self.given.items() if name in flats or name in hot}
-            self.__dict__.update(folded=folded, flats=flats, hot=hot, given=given)
+        """Restore the exact rows of cells that went to buckets after `mark`."""
+        folded, flats, tallies = mark
+        if self.tallies is not tallies:
+            bound = {name: arrays for name, arrays in self.bound_arrays.items() if name in flats or name in tallies}
+            self.__dict__.update(folded=folded, flats=flats, tallies=tallies, bound_arrays=bound)
 
-    def _settle_folding(self) -> None:
-        """Turn the exact rows of cells that hold too many into buckets."""
+    def _fold_large_cells(self) -> None:
+        """Replace exact rows by buckets in the cells that have too many of them."""
         statistic = self.statistic
-        if self._all_folded or self.exact_rows_limit is None:
+        if self._is_never_exact or self.exact_rows_limit is None:
             return
-        hot, cells = self.hot[self.folds[0]], max(self.index.count(self.inner), 1)  # type: ignore[index]
+        live, cells = self.tallies[self.folding[0]], max(self.index.count(self.inner), 1)  # type: ignore[index]
         if self.lone:
-            if hot.rows > self.exact_rows_limit and self._outgrown():
+            if live.rows > self.exact_rows_limit and self._must_fold():
                 self._fold(np.ones(1, bool))
             return
-        entries = hot.settle()
-        starts = entries.starts(cells)
-        run = np.concatenate([[0], np.cumsum(entries.mass)])
-        folded = zeros_behind(self.folded, cells)[:cells] != 0
+        entries = live.consolidate()
+        starts = entries.cell_starts(cells)
+        run = np.concatenate([[0], np.cumsum(entries.int64_counts)])
+        folded = pad_zeros(self.folded, cells)[:cells] != 0
         many = np.diff(run[starts]) > self.exact_rows_limit
         if many.any() and not self.folds_by_rows:
-            many = statistic.outgrown(entries, many)
+            many = statistic.select_folded_cells(entries, many)
         many |= folded & (np.diff(starts) > 0)
         if many.any():
             self._fold(many)
 
     def _fold(self, many: NDArray[np.bool_]) -> None:
-        """Turn the exact rows of some cells into buckets; all of them, or, should this be interrupted, none."""
+        """Replace the exact rows of some cells by buckets."""
         statistic = self.statistic
-        assert self.folds is not None
-        exact, rows, flag = self.folds
-        old, coarse, cells = self.hot[exact], self.hot[rows], max(self.index.count(self.inner), 1)
-        folded, off_grid = zeros_behind(self.folded, len(many)).copy(), self.flats[flag].copy()
+        assert self.folding is not None
+        exact, rows, flag = self.folding
+        old, coarse, cells = self.tallies[exact], self.tallies[rows], max(self.index.count(self.inner), 1)
+        folded, off_grid = pad_zeros(self.folded, len(many)).copy(), self.flats[flag].copy()
         folded[np.flatnonzero(many)] = 1
-        new, fine = HotTally(coarse.shift, coarse.places, lone=self.lone), HotExact(old.shift, lone=self.lone)
+        new, fine = LiveTally(coarse.shift, coarse.places, lone=self.lone), LiveExactRows(old.shift, lone=self.lone)
         if self.lone:
-            made, off = statistic.bucketed(old.everything())
+            bucketed, off = statistic.bucket_entries(old.collect_rows())
         else:
-            entries = old.settle()
-            apart = folded[entries.cells] != 0
-            made, off = statistic.bucketed(entries.where(apart))
-            fine.take(tally.canonical(entries.where(~apart)))
+            entries = old.consolidate()
+            in_buckets = folded[entries.cells] != 0
+            bucketed, off = statistic.bucket_entries(entries.select(in_buckets))
+            fine.set_entries(tally.canonicalize(entries.select(~in_buckets)))
         off_grid[off] = 1
-        new.take(tally.add(coarse.settled(), made), cells)
-        update = {"folded": folded, "flats": self.flats | {flag: off_grid}, "hot": self.hot | {rows: new, exact: fine}}
+        new.set_entries(tally.add_entries(coarse.consolidate(), bucketed), cells)
+        update = {
+            "folded": folded,
+            "flats": self.flats | {flag: off_grid},
+            "tallies": self.tallies | {rows: new, exact: fine},
+        }
+        # One call into C replaces all attributes, so an interrupt leaves either no cell folded or all of them.
         self.__dict__.update(update)
 
-    # -- what kernels are given ---------------------------------------------------------------------------------------
+    # -- arguments of kernels -----------------------------------------------------------------------------------------
 
-    def held(self, part: Any) -> tuple[Any, ...]:
-        """The arrays that stand for a part among the arguments of a kernel."""
+    def bind_part(self, part: Any) -> tuple[Any, ...]:
+        """Return the arrays of a part of the state as kernel arguments, and remember which arrays kernels write to."""
         name = part.name
         if isinstance(part, Flat):
             if name not in self.flats:
-                self.flats[name] = self._made(part)
-            self.given[name] = self._arrays(name)
+                self.flats[name] = self._build_optional_part(part)
+            self.bound_arrays[name] = self._arrays(name)
             return (self.flats[name].reshape(-1),)
-        hot = self.hot[name]
-        self.given[name] = self._arrays(name)
-        if isinstance(hot, HotExact):
-            return (self.folded, *hot.target())
-        target: tuple[Any, ...] = hot.target()
-        return target
+        live = self.tallies[name]
+        self.bound_arrays[name] = self._arrays(name)
+        if isinstance(live, LiveExactRows):
+            return (self.folded, *live.collect_arguments())
+        arguments: tuple[Any, ...] = live.collect_arguments()
+        return arguments
 
     @cached_property
-    def given(self) -> dict[str, tuple[Array, ...]]:
-        """What kernels were bound to."""
+    def bound_arrays(self) -> dict[str, tuple[Array, ...]]:
+        """The arrays of each part that kernels write to."""
         return {}
 
     def _arrays(self, name: str) -> tuple[Array, ...]:
-        """The arrays behind a part: while they are the same, what was bound to them is good."""
+        """Return the arrays of a part; kernels stay valid as long as these are the same objects."""
         if name in self.flats:
             return (self.flats[name],)
-        target = self.hot[name].target()
-        return (self.folded, *(a for a in target if isinstance(a, np.ndarray)))
+        arguments = self.tallies[name].collect_arguments()
+        return (self.folded, *(a for a in arguments if isinstance(a, np.ndarray)))
 
-    def _made(self, part: Flat) -> Array:
-        """An optional part, spelled out as it was while it was absent; kernels go over all cells that have room."""
+    def _build_optional_part(self, part: Flat) -> Array:
+        """Return an optional array filled with the values that its absence means, with one row for each cell."""
         parts = self.parts
-        rooms = [len(a) for n, a in self.flats.items() if parts[n].front == part.front]
-        made = part.empty(self.statistic, max([self.index.count(self.front if part.front else self.inner), 1, *rooms]))
+        lengths = [len(a) for n, a in self.flats.items() if parts[n].front == part.front]
+        array = part.empty(
+            self.statistic, max([self.index.count(self.front if part.front else self.inner), 1, *lengths])
+        )
         if part.like is None:
-            return made
+            return array
         source = self.flats[part.like]
-        if made.ndim == source.ndim:
-            made[: len(source)] = source
+        if array.ndim == source.ndim:
+            array[: len(source)] = source
         else:
-            made[: len(source), ..., 0] = source << 20
-        return carry(part.form, made)
+            # Rows without weights have weight 1, which is 1 << 20 in units of 2**-20.
+            array[: len(source), ..., 0] = source << 20
+        return carry(part.form, array)
 
     @property
-    def weighed(self) -> bool:
-        """Whether there are parts that only weights make: rows without them feed these, too, as rows of weight 1."""
+    def has_weighted_parts(self) -> bool:
+        """Whether weights are summed; if so, a row without a weight counts with weight 1."""
         return not self._of_weights.isdisjoint(self.flats)
 
     @cached_property
@@ -410,84 +443,88 @@ class Counter:
         return [p for p in self.parts.values() if isinstance(p, Flat) and p.optional]
 
     def _weigh(self) -> bool:
-        """Make the parts that weights make; return whether one is new."""
+        """Create the arrays that only weighted rows need; return whether one is new."""
         fresh = [p for p in self._optional if p.like is not None and p.name not in self.flats]
         for part in fresh:
-            self.held(part)
+            self.bind_part(part)
         return bool(fresh)
 
-    def absorbed(self, columns: Mapping[str, Any], at: Ints, rows: int) -> list[Callable[[], Any]]:
-        """Count rows aside, by the statistic's own numpy; return the calls that put the result in place."""
+    def stage_rows(self, columns: Mapping[str, Any], at: Ints, rows: int) -> list[Callable[[], Any]]:
+        """Count rows in copies, with the numpy code of the statistic; return the calls that put the copies in place."""
         statistic, parts = self.statistic, self.parts
         if not rows:
             return []
-        into: dict[str, Any] = {}
+        copies: dict[str, Any] = {}
         for name, part in parts.items():
             if isinstance(part, Flat) and name not in ("dropped", "rounded"):
                 if name not in self.flats and part.optional:
-                    into[name] = self._made(part)
+                    copies[name] = self._build_optional_part(part)
                 else:
-                    into[name] = self.flats[name].copy()
+                    copies[name] = self.flats[name].copy()
             elif isinstance(part, Tally):
-                into[name] = []
-        statistic.absorb(into, at if len(at) else np.zeros(rows, np.int64), **columns)
+                copies[name] = []
+        statistic.absorb(copies, at if len(at) else np.zeros(rows, np.int64), **columns)
         calls: list[Callable[[], Any]] = []
-        fresh, hot = dict(self.flats), dict(self.hot)
-        for name, made in into.items():
+        fresh, tallies = dict(self.flats), dict(self.tallies)
+        for name, content in copies.items():
             part = parts[name]
             if isinstance(part, Flat):
-                fresh[name] = carry(part.form, made)
-            elif made:
-                hot[name] = self._retaken(part, made)
-        calls.append(partial(self.__dict__.update, {"flats": fresh, "hot": hot}))
+                fresh[name] = carry(part.form, content)
+            elif content:
+                tallies[name] = self._add_entries(part, content)
+        calls.append(partial(self.__dict__.update, {"flats": fresh, "tallies": tallies}))
         return calls
 
-    def _retaken(self, part: Tally, given: list[Any]) -> Any:
-        """A tally with more entries."""
+    def _add_entries(self, part: Tally, additions: list[Any]) -> Any:
+        """Return a copy of a tally to which entries are added."""
         shift, cells = part.shift(self.statistic), max(self.index.count(self.inner), 1)
-        old, more = self.hot[part.name], []
-        for at, places, weights in given:
-            high = at.astype(np.uint32) << np.uint32(max(shift - 64, 0)) if part.wide(self.statistic) else None
-            kind = np.uint64 if high is not None else tally.code_type(cells << shift)
+        old, batches = self.tallies[part.name], []
+        for at, places, weights in additions:
+            high = at.astype(np.uint32) << np.uint32(max(shift - 64, 0)) if part.is_wide(self.statistic) else None
+            kind = np.uint64 if high is not None else tally.find_code_type(cells << shift)
             codes = places.astype(kind) if high is not None else (at.astype(kind) << kind(shift)) | places.astype(kind)
             excess = None if weights is None else weights_less_one(np.asarray(weights, np.float64))
-            more.append(tally.reduce(Entries(shift, codes, np.ones(len(codes), np.uint32), excess, high)))
-        if isinstance(old, HotExact):
-            fresh: Any = HotExact(shift, lone=self.lone)
-            fresh.take(tally.united([old.settle(), *more]))
+            batches.append(tally.sort_entries(Entries(shift, codes, np.ones(len(codes), np.uint32), excess, high)))
+        if isinstance(old, LiveExactRows):
+            fresh: Any = LiveExactRows(shift, lone=self.lone)
+            fresh.set_entries(tally.sum_entries([old.consolidate(), *batches]))
         else:
-            fresh = HotTally(shift, old.places, lone=self.lone)
-            fresh.take(tally.united([old.settled(), *more]), cells)
+            fresh = LiveTally(shift, old.places, lone=self.lone)
+            fresh.set_entries(tally.sum_entries([old.consolidate(), *batches]), cells)
         return fresh
 
-    # -- to a state ---------------------------------------------------------------------------------------------------
+    # -- making a state -----------------------------------------------------------------------------------------------
 
     def state(self) -> State:
-        """What was counted, in canonical form."""
-        self._settle_folding()
+        """Return the counted rows as a state in canonical form."""
+        # Cells are numbered in order of first appearance. In the canonical form they are sorted by key, so the same rows
+        # in any order, and in any batches, give the same bytes.
+        self._fold_large_cells()
         statistic, index = self.statistic, self.index
         fronts, cells = (index.count(p) if p else 1 for p in (self.front, self.inner))
         names = [n for n, _ in self.front]
-        words, keys = _ranked(index, self.front, index.codes(self.front)[:, : len(names)])
-        order = ascending(keys) if len(names) else np.zeros(1, np.int64)
+        words, keys = rank_keys(index, self.front, index.codes(self.front)[:, : len(names)])
+        order = find_sort_order(keys) if len(names) else np.zeros(1, np.int64)
         inner = behind = None
         below = order
-        if statistic.behind is not None:
+        if statistic.inner_axis is not None:
             inner, behind = self._inner_table(order)
-            below = ascending(inner)
+            below = find_sort_order(inner)
             inner = inner.take(below, axis=0)
         flats = {}
         for name, array in self.flats.items():
             front = self.parts[name].front or inner is None
             flats[name] = array[: fronts if front else cells].take(order if front else below, axis=0)
-        tallies = {n: self._in_order(h, below) for n, h in self.hot.items()}
-        made = statistic.holding(Cells(statistic.axes, keys[order], words, inner, behind, flats, tallies))
-        if self.lone and self.folds is not None and not self._folded_alone:  # known, and slow to add up
-            made.__dict__["rows_behind"] = np.array([self.hot[self.folds[0]].rows // self.times])
-        return policy.settled(made.present())
+        tallies = {n: self._in_order(h, below) for n, h in self.tallies.items()}
+        state = statistic.with_cells(Cells(statistic.axes, keys[order], words, inner, behind, flats, tallies))
+        if self.lone and self.folding is not None and not self._is_bucketed:
+            # This fills the cache of `inner_row_counts`: the number is known here, and slow to compute from the
+            # entries.
+            state.__dict__["inner_row_counts"] = np.array([self.tallies[self.folding[0]].rows // self.counts_per_row])
+        return policy.apply_retention(state.canonicalize())
 
     def _inner_table(self, order: Ints) -> tuple[Ints, Vocabulary | None]:
-        """The cells behind front ones, with these in their new order."""
+        """Return the key of each cell (its slice in the new order, then its codes) and the vocabulary of classes."""
         index, axis = self.index, self.inner[-1][1]
         to = np.empty(len(order), np.int64)
         to[order] = np.arange(len(order))
@@ -497,85 +534,40 @@ class Counter:
             above = index.parents(path)[above]
         behind = None
         if axis.kind == "class":
-            behind, flat = index.numbers(self.classes).ranked(np.ascontiguousarray(codes.reshape(-1)))
+            behind, flat = index.key_codes(self.classes).rank_codes(np.ascontiguousarray(codes.reshape(-1)))
             codes = flat.reshape(codes.shape)
         fronts = to[above] if self.front else np.zeros(len(codes), np.int64)
         return np.column_stack([fronts, codes]), behind
 
-    def _in_order(self, hot: Any, order: Ints) -> Entries:
-        entries: Entries = hot.settle() if isinstance(hot, HotExact) else hot.settled()
+    def _in_order(self, live: Any, order: Ints) -> Entries:
+        entries: Entries = live.consolidate()
         if self.lone or _is_identity(order) or not len(entries):
             return entries
-        return _gathered(entries, order)
+        return _reorder_cells(entries, order)
 
 
-def _gathered(entries: Entries, order: Ints) -> Entries:
-    """Entries with cells in another order."""
-    starts = entries.starts(len(order))
+def _reorder_cells(entries: Entries, order: Ints) -> Entries:
+    """Return the entries with their cells in another order."""
+    starts = entries.cell_starts(len(order))
     if entries.excess is not None:
-        return entries.take(order, starts)
+        return entries.take_cells(order, starts)
     counts, high = np.empty_like(entries.counts), None
-    reduce.gather(entries.counts, starts, order, 0, counts)
+    tally_codes.gather_runs(entries.counts, starts, order, 0, counts)
     if entries.high is not None:
         codes: Array = np.empty_like(entries.codes)
-        reduce.gather(entries.codes, starts, order, 0, codes)
+        tally_codes.gather_runs(entries.codes, starts, order, 0, codes)
         high = np.repeat(np.arange(len(order), dtype=np.uint32), np.diff(starts)[order])
-        if entries.top:
-            labels = entries.high & np.uint32((1 << entries.top) - 1)
+        if entries.high_place_bits:
+            labels = entries.high & np.uint32((1 << entries.high_place_bits) - 1)
             moved = np.empty_like(labels)
-            reduce.gather(labels, starts, order, 0, moved)
-            high = (high << np.uint32(entries.top)) | moved
+            tally_codes.gather_runs(labels, starts, order, 0, moved)
+            high = (high << np.uint32(entries.high_place_bits)) | moved
         return replace(entries, codes=codes, counts=counts, high=high)
-    kind = tally.code_type(len(order) << entries.shift)
+    kind = tally.find_code_type(len(order) << entries.shift)
     codes = np.empty(len(entries), kind)
-    reduce.gather(entries.codes.astype(kind, copy=False), starts, order, entries.shift, codes)
-    return tally.canonical(replace(entries, codes=codes, counts=counts))
+    tally_codes.gather_runs(entries.codes.astype(kind, copy=False), starts, order, entries.shift, codes)
+    return tally.canonicalize(replace(entries, codes=codes, counts=counts))
 
 
 def _is_identity(order: Ints) -> bool:
     return bool(np.array_equal(order, np.arange(len(order))))
-
-
-def _learned(index: Index, name: str, axis: Axis, words: Vocabulary, ranks: Ints) -> Ints:
-    """The codes of keys of a finished state; marks stay."""
-    if axis.kind == "shard":  # which are numbers themselves
-        codes = np.asarray(words.values, np.int64)
-        if len(codes):
-            index.numbers(name, axis.kind).kind = words.kind
-    else:
-        codes = index.numbers(name, axis.kind).learn(words)
-    return np.where(ranks < 0, ranks, codes[np.maximum(ranks, 0)]) if len(codes) else ranks
-
-
-def _located(index: Index, path: Any, codes: Ints, above: Ints, first: int = 0) -> Ints:
-    """The cells of keys, each column of which is a step of the path."""
-    if len(path) <= first:
-        return above
-    at = above if first else above[:0]
-    step = first
-    while step < len(path):
-        column = step - first
-        name_axis = path[step]
-        wide = name_axis[1].kind == "group"
-        given = codes if wide else np.ascontiguousarray(codes[:, column])
-        made: dict[Any, Ints] = {path[:step]: at} if step else {}
-        at = index.locate(path[: step + 1], _given(given), made)
-        step += 1
-    return at
-
-
-def _given(codes: Ints) -> Callable[[Any], Ints]:
-    return lambda _: codes
-
-
-def _ranked(index: Index, path: Any, codes: Ints) -> tuple[tuple[Vocabulary, ...], Ints]:
-    """The vocabulary of each column, and keys as ranks in them."""
-    out, words = np.empty_like(codes), []
-    for i, (name, axis) in enumerate(path):
-        if axis.kind != "shard":
-            vocabulary, out[:, i] = index.numbers(name, axis.kind).ranked(codes[:, i])
-        else:
-            vocabulary = Vocabulary.of(index.numbers(name, axis.kind).kind, codes[:, i][codes[:, i] >= 0])
-            out[:, i] = np.where(codes[:, i] < 0, codes[:, i], vocabulary.ranks(np.maximum(codes[:, i], 0)))
-        words.append(vocabulary)
-    return tuple(words), out

@@ -1,4 +1,4 @@
-"""Which counter counts a statistic."""
+"""The registry of counter classes: which class counts the rows of which statistic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .pairs import PairCounter
 from .sorted_groups import SortedCounter
 from .values import ValueCounter
 
-__all__ = ["counter_of"]
+__all__ = ["make_counter"]
 
 COUNTERS: dict[str, type[Counter]] = {
     "cells": Counter,
@@ -24,6 +24,6 @@ COUNTERS: dict[str, type[Counter]] = {
 }
 
 
-def counter_of(state: Any, index: Index) -> Counter:
-    """Return what goes on counting from a state."""
+def make_counter(state: Any, index: Index) -> Counter:
+    """Return a counter that starts with the rows of a state; later batches are added to them."""
     return COUNTERS[getattr(type(state), "counter", "cells")](state, index)

@@ -1,4 +1,10 @@
-"""Drafts: how batches of some dtypes are counted, decided once: the conversion of columns, and the kernels to call."""
+"""Drafts: cached plans of how batches of one layout are counted.
+
+The layout of a batch is what is known before its values: names, dtypes, strides and widths of its columns. A draft holds
+the conversion of each column and one bound call of all kernels, the commit. It is made once for each layout, so most
+batches need no decision in Python. Batches whose columns have to be prepared, because they select rows, have keys or
+need a ranking, get their columns from `batch.prepared_batch`; only their kernels are bound here.
+"""
 
 from __future__ import annotations
 
@@ -9,76 +15,102 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..batch.column_plan import check_of, flat_of
+from ..batch.column_plan import find_check, plan_column
 from ..batch.columns import Batch
+from ..batch.ids import IdColumn, Ids
 from ..batch.kinds import Need
 from ..errors import InvalidInputError
-from ..numerics.keys import SHARDS
-from ..numerics.signal_safety import undivided
+from ..numerics.kernel_registry import find_kernel
+from ..numerics.signal_safety import run_uninterrupted
+from ..numerics.slice_keys import SHARDS
 from ..state.state import State
-from ..statistics.step import NO_WEIGHTS, NOTHING, Beside, Step, Typed
+from ..statistics.step import NO_WEIGHTS, NOTHING, ColumnType, ShardPart, Step
 from .reads import Read
 
 if TYPE_CHECKING:
     from .counter import Counter
     from .index import Index
 
-__all__ = ["Draft", "Given", "Held", "Last", "absorbs", "bind", "can_draft", "counting", "draft_of"]
+__all__ = [
+    "ArgumentColumns",
+    "Draft",
+    "LastBatch",
+    "LiveCounters",
+    "bind_kernels",
+    "can_draft",
+    "compute_shards",
+    "counts_in_numpy",
+    "load_engine",
+    "make_draft",
+]
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
 MOST_DRAFTS = 256
 SHARD_SALT = np.uint64(0x5348415244000001)
-"""The salt of the hash that says in which shard a unit is."""
+"""The salt of the hash that assigns units to shards."""
 
 
 @cache
-def counting() -> Any:
-    """What counts: loaded at the first row, so that merging and reading need no kernels.
-
-    Numba that a Ctrl-C had left half imported could not be imported again.
-    """
+def load_engine() -> Any:
+    """Import and return the module of everything that needs numba, at the first row that is counted."""
 
     def load() -> Any:
         from . import engine
 
         return engine
 
-    return undivided(load)
+    # An interrupt (Ctrl-C) during the import would leave numba half imported, and Python could not import it again.
+    return run_uninterrupted(load)
 
 
 class Draft(NamedTuple):
-    """How batches of some dtypes are counted.
+    """The plan for batches of one layout.
 
     Parameters
     ----------
-    makes : tuple of (column, callable or None)
-        How each flat column is made of those given.
+    converters : tuple of (column, callable or None), optional
+        For each argument column, the position of the column of the user and its conversion; None if no column changes.
     commit : callable
-        Counts flat columns; returns 1, and leaves everything as it was, on a bad value. Of prepared columns, all good, the
-        calls that count them, to be taken as one with others.
+        Counts argument columns, and returns 1 without any change if a value is bad. For prepared columns, which are
+        already checked, it returns the calls that count them, to run together with other calls.
     cells : callable, optional
-        Turns the last flat column, of units, into the cell of each row; None if one is new.
+        Counts argument columns, and returns 1 without any change if a value is bad. For prepared columns, which are
     """
 
-    makes: tuple[tuple[int, Callable[[Array], Array] | None], ...] | None
+    converters: tuple[tuple[int, Callable[[Array], Array] | None], ...] | None
     commit: Callable[..., Any]
     cells: Callable[[Array], Ints | None] | None = None
 
 
-class Last(NamedTuple):
-    """How the batch before was counted: columns of these names that are like its columns are counted alike."""
+class LastBatch(NamedTuple):
+    """The plan of the last batch. It also serves a batch of equal names if `like` returns True for the new columns."""
 
     names: tuple[str, ...]
     like: Callable[..., bool]
     commit: Callable[..., Any]
-    makes: tuple[tuple[int, Callable[[Array], Array] | None], ...] | None
+    converters: tuple[tuple[int, Callable[[Array], Array] | None], ...] | None
 
 
-class Held(NamedTuple):
-    """All that a feed holds while rows come, on one attribute; for how many rows is `left` (see `_room`).
+class LiveCounters(NamedTuple):
+    """The counters of an updater and everything that depends on their arrays; all are replaced together.
 
-    `last` has how the batch before was counted, or None.
+    Parameters
+    ----------
+    counters : tuple of Counter
+        A counter for each state.
+    index : Index
+        The cells, shared by all counters.
+    mass : float64 array
+        Two numbers: an upper limit of the total weight, and 1.0 if a row may have both a small and a large weight.
+    drafts : dict
+        Drafts by layout, bound to the arrays of these counters.
+    recent : dict
+        For states of queries, the ids of the queries of the last batch.
+    free_rows : list of one int
+        The number of rows for which the counters have room; negative while arrays are being replaced.
+    last : list of one LastBatch or None
+        How the last batch was counted.
     """
 
     counters: tuple[Counter, ...]
@@ -86,201 +118,258 @@ class Held(NamedTuple):
     mass: Array
     drafts: dict[Any, Draft]
     recent: dict[int, Ints]
-    left: list[int]
-    last: list[Last | None]
+    free_rows: list[int]
+    last: list[LastBatch | None]
 
 
-class Given:
-    """Arrays that kernels are given, each once, however many read it."""
+class ArgumentColumns:
+    """The arrays that kernels read. An array that several kernels read is listed only once."""
 
     def __init__(self) -> None:
         self.flats: list[Array] = []
-        self.typed: list[Typed] = []
+        self.typed: list[ColumnType] = []
         self.ndims: list[int] = []
-        self._places: dict[int, tuple[Array, int]] = {}  # with the array, lest another gets its number
+        # Positions by the `id` of an array. The array is kept, so no other array can get the same `id`.
+        self._places: dict[int, tuple[Array, int]] = {}
 
-    def place(self, values: Array, source: str) -> int:
-        """Say where an array stands."""
+    def add(self, values: Array, source: str) -> int:
+        """Add an array unless it is already there; return its position."""
         known = self._places.get(id(values))
         if known is None:
             known = values, len(self.flats)
             self._places[id(values)] = known
             self.flats.append(values if values.flags.c_contiguous else np.ascontiguousarray(values))
-            self.typed.append(Typed(values.dtype, source))
+            self.typed.append(ColumnType(values.dtype, source))
             self.ndims.append(values.ndim)
         return known[1]
 
 
-def draft_of(
+def make_draft(
     reads_of: Sequence[Read],
     needs_of: Sequence[tuple[Need, ...]],
-    held: Held,
+    live: LiveCounters,
     names: tuple[str, ...],
     key: Any,
     arrays: tuple[Array, ...],
     widened: frozenset[str],
 ) -> Draft | None:
-    """Say how plain columns like these are counted; None if they have to be prepared. The caller has the lock."""
+    """Return the draft for plain columns like these; None if they have to be prepared. The caller holds the lock.
+
+    Parameters
+    ----------
+    reads_of, needs_of : sequences
+        The reads of the updater (states with their columns), and the needs of each.
+    live : LiveCounters
+        The counters, which also keep the draft.
+    names : tuple of str
+        The names of the columns.
+    key : tuple
+        The layout of the columns.
+    arrays : tuple of ndarray
+        Columns of this layout.
+    widened : frozenset of str
+        The names of the columns that were bfloat16 and are now float32.
+    """
     like = dict(zip(names, arrays, strict=True))
     batch = Batch(like)
-    units = {r.binding.unit: c.front for r, c in zip(reads_of, held.counters, strict=True) if c.front}
+    units = {r.binding.unit: c.front for r, c in zip(reads_of, live.counters, strict=True) if c.front}
     unit, path = next(iter(units.items()), (None, ()))
     if len(units) > 1 or any(r.binding.unit != unit for r in reads_of):
         return None
     reads: list[tuple[str, Any]] = []
     flats: list[Any] = []
     bound: list[dict[str, int]] = []
-    for read, needs, counter in zip(reads_of, needs_of, held.counters, strict=True):
+    for read, needs, counter in zip(reads_of, needs_of, live.counters, strict=True):
         binding = read.binding
-        if counter.weighed and binding.column("sample_weight") not in like:
-            return None  # rows without weights are rows of weight 1
-        mine: dict[str, int] = {}
+        if counter.has_weighted_parts and binding.column("sample_weight") not in like:
+            # The general path prepares rows without weights: it gives them weight 1.
+            return None
+        positions: dict[str, int] = {}
         for need in needs:
             name = binding.column(need.role)
             if name not in like:
-                if need.optional and need.role not in binding.bound and not need.derived:
+                if need.optional and need.role not in binding.columns_by_role and not need.derived:
                     continue
-                return None  # what is missing is said there
+                # The general path raises the error when it prepares the rows.
+                return None
             kind = need.kind.variant(batch, name)
-            flat = flat_of(kind, like[name])
-            if flat is None or (need.role != "sample_weight" and check_of(kind) is None):
+            flat = plan_column(kind, like[name])
+            if flat is None or (need.role != "sample_weight" and find_check(kind) is None):
                 return None
             if name in widened and flat.source == "float32":
                 flat = flat._replace(source="bfloat16")
             if (name, kind) not in reads:
                 reads.append((name, kind))
                 flats.append(flat)
-            mine[need.role] = reads.index((name, kind))
+            positions[need.role] = reads.index((name, kind))
         try:
-            counter.statistic.admit_beside(counter.flats, {role: flats[i].source for role, i in mine.items()})
+            counter.statistic.check_sources(counter.flats, {role: flats[i].source for role, i in positions.items()})
         except InvalidInputError:
-            return None  # it is raised there
-        bound.append(mine)
-    cells, given = None, list(reads)
+            # The general path raises the error when it prepares the rows.
+            return None
+        bound.append(positions)
+    cells, columns_read = None, list(reads)
     if unit is not None:
-        flat = flat_of(unit.kind, like[unit.column]) if unit.column in like else None
-        if flat is None or held.index.numbers(unit.column, "shard").kind not in ("", SHARDS["integer"]):
-            return None  # units of another kind are refused there
-        for mine, counter in zip(bound, held.counters, strict=True):
-            mine |= {"at": len(reads), "front": len(reads)} if counter.front else {}
-        given.append(unit)
+        flat = plan_column(unit.kind, like[unit.column]) if unit.column in like else None
+        if flat is None or live.index.key_codes(unit.column, "shard").kind not in ("", SHARDS["integer"]):
+            # For units of another kind, the general path raises the error when it prepares the rows.
+            return None
+        for positions, counter in zip(bound, live.counters, strict=True):
+            positions |= {"at": len(reads), "front": len(reads)} if counter.front else {}
+        columns_read.append(unit)
         flats.append(flat)
-        cells = _cells_of(held.index, path)
-    commit = bind(held, bound, [Typed(f.dtype, f.source) for f in flats], reads, [f.ndim for f in flats])
-    makes = tuple((names.index(n), f.make) for (n, _), f in zip(given, flats, strict=True))
-    as_is = [i for i, _ in makes] == list(range(len(names))) and not any(m for _, m in makes)
-    if len(held.drafts) >= MOST_DRAFTS:  # of strides that never come again
-        held.drafts.clear()
-    draft = Draft(None if as_is else makes, commit, cells)
-    held.drafts[names, key] = draft
+        cells = _make_shard_locator(live.index, path)
+    commit = bind_kernels(live, bound, [ColumnType(f.dtype, f.source) for f in flats], reads, [f.ndim for f in flats])
+    converters = tuple((names.index(n), f.convert) for (n, _), f in zip(columns_read, flats, strict=True))
+    as_is = [i for i, _ in converters] == list(range(len(names))) and not any(m for _, m in converters)
+    # Strides are part of the layout and may differ in each batch, so the number of drafts needs a limit.
+    if len(live.drafts) >= MOST_DRAFTS:
+        live.drafts.clear()
+    draft = Draft(None if as_is else converters, commit, cells)
+    live.drafts[names, key] = draft
     return draft
 
 
-def bind(
-    held: Held, bound: Sequence[Mapping[str, int]], typed: Sequence[Typed], reads: Sequence[Any] | None,
+def bind_kernels(
+    live: LiveCounters, bound: Sequence[Mapping[str, int]], typed: Sequence[ColumnType], reads: Sequence[Any] | None,
     ndims: Sequence[int],
 ) -> Callable[..., Any]:  # fmt: skip
-    """Return the call that counts flat columns; `bound` says for each state which column plays which role.
+    """Return the call that counts argument columns: the commit, or a builder of calls if all columns are prepared.
 
-    With `reads`, what the columns hold, all that nothing else checks is checked first.
+    Parameters
+    ----------
+    live : LiveCounters
+        The counters whose arrays the kernels write.
+    bound : sequence of mappings
+        For each counter, the position of the column that plays each role.
+    typed, ndims : sequences
+        The dtype, source and dimensions of each column.
+    reads : sequence of (name, kind), optional
+        What the columns hold. Then the commit first checks every column that the first kernel does not check itself;
+        None means that the columns are checked already.
     """
-    count = counting()
+    count = load_engine()
     columns = [np.zeros((0,) * d, t.dtype) for t, d in zip(typed, ndims, strict=True)]
     steps: list[tuple[Step, dict[str, int], Counter]] = []
-    beside: dict[int, Counter] = {}  # by the number of a step, what it counts besides
-    for counter, mine in zip(held.counters, bound, strict=True):
-        if not mine or counter in beside.values() or absorbs(counter.statistic):
+    # By the `id` of a step: the second counter that the step writes to.
+    shard_counters: dict[int, Counter] = {}
+    for counter, positions in zip(live.counters, bound, strict=True):
+        if not positions or counter in shard_counters.values() or counts_in_numpy(counter.statistic):
             continue
-        like = counter.like({role: typed[i] for role, i in mine.items() if role not in ("at", "front", "ones")})
-        other = None if reads is None else _same_by_shard(counter, mine, held.counters, bound, like)
-        if other is not None:
-            step, fellow, columns_of = other
-            beside[id(step)] = fellow
-            steps.append((step, columns_of, counter))
+        like = counter.describe_rows(
+            {role: typed[i] for role, i in positions.items() if role not in ("at", "front", "ones")}
+        )
+        shard_step = None if reads is None else _find_shard_counter(counter, positions, live.counters, bound, like)
+        if shard_step is not None:
+            step, shard_counter, shard_positions = shard_step
+            shard_counters[id(step)] = shard_counter
+            steps.append((step, shard_positions, counter))
             continue
-        steps += [(step, dict(mine), counter) for step in counter.statistic.steps(like)]
-        if reads is not None and like.weighted and counter.fixed_weights:
-            terms = counter.fixed_terms
-            step = Step("checks:note_rounding", "sample_weight", "front", terms, held.mass, State.rounded)
-            steps.append((step, {r: mine[r] for r in ("sample_weight", "front") if r in mine}, counter))
+        steps += [(step, dict(positions), counter) for step in counter.statistic.steps(like)]
+        if reads is not None and like.has_weights and counter.has_fixed_point_weights:
+            terms = counter.has_fixed_point_terms
+            step = Step("checks:mark_rounded_weights", "sample_weight", "front", terms, live.mass, State.rounded)
+            steps.append((step, {r: positions[r] for r in ("sample_weight", "front") if r in positions}, counter))
+    # The first counting kernel may check its columns itself, which saves a pass over them: on a bad value it leaves its
+    # counters as they were, and no other kernel has run. So a checking kernel of a single cell comes first. All other
+    # columns are checked by kernels of their own before it.
     if reads is not None:
         steps.sort(key=lambda s: not s[0].checks or bool(s[2].front))
-    made = [] if reads is None else _checks(held, steps, reads, bound)
-    for step, mine, counter in steps:
+    calls = [] if reads is None else _collect_checks(live, steps, reads, bound)
+    for step, positions, counter in steps:
         arguments: list[Any] = []
         for argument in step.arguments:
-            if isinstance(argument, Beside):
-                arguments += beside[id(step)].held(argument.part)
+            if isinstance(argument, ShardPart):
+                arguments += shard_counters[id(step)].bind_part(argument.part)
             elif isinstance(argument, str):
-                arguments.append(count.Place(mine[argument]) if argument in mine else _absent(argument))
+                arguments.append(
+                    count.ColumnArgument(positions[argument]) if argument in positions else _empty_argument(argument)
+                )
             elif hasattr(argument, "name") and argument.name in counter.parts:
-                arguments += counter.held(argument)
+                arguments += counter.bind_part(argument)
             else:
                 arguments.append(argument)
-        made.append((step.kernel, arguments))
-    bound_steps = [(count.bound(k, a, columns), a) for k, a in made]
-    made_of: Callable[..., Any] = (
-        count.calls_of(bound_steps) if reads is None else count.commit_of(bound_steps, len(columns))
+        calls.append((step.kernel, arguments))
+    bound_steps = [(count.specialize_kernel(k, a, columns), a) for k, a in calls]
+    builder: Callable[..., Any] = (
+        count.build_deferred_calls(bound_steps) if reads is None else count.build_commit(bound_steps, len(columns))
     )
-    return made_of
+    return builder
 
 
-def _checks(
-    held: Held, steps: Sequence[tuple[Step, dict[str, int], Counter]], reads: Sequence[Any], bound: Any
+def _collect_checks(
+    live: LiveCounters, steps: Sequence[tuple[Step, dict[str, int], Counter]], reads: Sequence[Any], bound: Any
 ) -> list[tuple[str, list[Any]]]:
-    """The checks of what the first counter does not check itself; of weights last, as their total is kept."""
-    place = counting().Place
-    weights = sorted({mine["sample_weight"] for mine in bound if "sample_weight" in mine})
-    done: set[int] = set()
+    """Return the kernels that check those columns that the first counting kernel does not check itself.
+
+    Checks of weights come last, because they add to the total weight: no check may fail after them.
+    """
+    place = load_engine().ColumnArgument
+    weights = sorted({positions["sample_weight"] for positions in bound if "sample_weight" in positions})
+    checked: set[int] = set()
     if steps and steps[0][0].checks and not weights:
-        done = {steps[0][1][a] for a in steps[0][0].arguments if isinstance(a, str) and a in steps[0][1]}
-    left = [i for i in range(len(reads)) if i not in done and i not in weights]
-    checks = [(i, check_of(reads[i][1])) for i in left]
+        checked = {steps[0][1][a] for a in steps[0][0].arguments if isinstance(a, str) and a in steps[0][1]}
+    unchecked = [i for i in range(len(reads)) if i not in checked and i not in weights]
+    checks = [(i, find_check(reads[i][1])) for i in unchecked]
     named = [c.kernel for _, c in checks if c is not None]
-    if named == ["checks:labels", "checks:probabilities"]:
-        pair = [place(i) for i in left]
+    if named == ["checks:find_bad_label", "checks:find_bad_probability"]:
+        pair = [place(i) for i in unchecked]
         if len(weights) == 1:
-            return [("checks:weighted_pairs", [*pair, place(weights[0]), held.mass])]
-        return [("checks:pairs", pair)]
-    made: list[tuple[str, list[Any]]] = [(c.kernel, [place(i), *c.arguments]) for i, c in checks if c is not None]
-    return made + [("checks:weights", [place(i), held.mass]) for i in weights]
+            return [("checks:find_bad_weighted_pair", [*pair, place(weights[0]), live.mass])]
+        return [("checks:find_bad_pair", pair)]
+    calls: list[tuple[str, list[Any]]] = [(c.kernel, [place(i), *c.arguments]) for i, c in checks if c is not None]
+    return calls + [("checks:find_bad_weight", [place(i), live.mass]) for i in weights]
 
 
-def _absent(role: str) -> Array:
+def _empty_argument(role: str) -> Array:
     return NOTHING if role in ("at", "front") else NO_WEIGHTS
 
 
-def absorbs(state: State) -> bool:
-    """Return whether a statistic counts rows by itself, not by steps of kernels."""
+def counts_in_numpy(state: State) -> bool:
+    """Return whether a statistic counts rows with numpy (`absorb`) instead of kernels."""
     return type(state).absorb is not State.absorb
 
 
 def can_draft(read: Read) -> bool:
-    """Whether plain columns may be counted as they come: every row, in one cell, by kernels alone."""
+    """Return whether plain columns may be counted without preparation: every row, in one cell, by kernels alone."""
     state, binding = read.state, read.binding
-    by_shard = [a.kind for a in state.axes] == ["shard"] and (state.folds is None or state.most == 0)
-    lone = (not state.axes or by_shard) and state.behind is None and state.spread <= 1
-    as_is = not state.derives and type(state).admit_rows is State.admit_rows
-    return lone and as_is and not (absorbs(state) or state.together or binding.where or binding.corrects)
+    by_shard = [a.kind for a in state.axes] == ["shard"] and (state.folding is None or state.exact_rows_limit == 0)
+    lone = (not state.axes or by_shard) and state.inner_axis is None and state.cells_per_row <= 1
+    as_is = not state.derives_columns and type(state).check_rows is State.check_rows
+    return lone and as_is and not (counts_in_numpy(state) or state.block_column or binding.where or binding.corrects)
 
 
-def _same_by_shard(
+def _find_shard_counter(
     counter: Counter,
-    mine: Mapping[str, int],
+    positions: Mapping[str, int],
     counters: Sequence[Counter],
     bound: Sequence[Mapping[str, int]],
     like: Any,
 ) -> tuple[Step, Counter, dict[str, int]] | None:
-    """The step that counts a lone cell and the same rows by shard at once, the counter of these, and its columns."""
-    for other, theirs in zip(counters, bound, strict=True):
-        same = type(other.statistic) is type(counter.statistic) and mine.items() <= theirs.items()
+    """Return a step that can count a single cell and its shards in one pass, the counter by shard, and its columns."""
+    for other, other_positions in zip(counters, bound, strict=True):
+        same = type(other.statistic) is type(counter.statistic) and positions.items() <= other_positions.items()
         if counter.lone and other.front and same:
             step = counter.statistic.step_with_shards(like, other.statistic)
             if step is not None:
-                return step, other, dict(theirs)
+                return step, other, dict(other_positions)
     return None
 
 
-def _cells_of(index: Index, path: Any) -> Callable[[Array], Ints | None]:
-    """What turns units into the cells of their shards."""
+def _make_shard_locator(index: Index, path: Any) -> Callable[[Array], Ints | None]:
+    """Return the function that turns the units of rows, such as users, into the cells of their shards."""
     return lambda units: index.shards(path, units, SHARD_SALT)
+
+
+def compute_shards(batch: Batch, name: str, axis: Any) -> Ints:
+    """Return the shard of each row; 0 for a row without a unit, which raises an error or counts as dropped there."""
+    ids = batch.column(name, Ids())
+    assert isinstance(ids, IdColumn)
+    words = (
+        [ids.values, NOTHING] if ids.values.ndim == 1 else [np.ascontiguousarray(ids.values[:, i]) for i in range(2)]
+    )
+    out = np.empty(len(ids.values), np.int64)
+    find_kernel("cells:find_unit_shards")(*words, SHARD_SALT, axis.size, out)
+    if ids.missing is not None:
+        out[ids.missing] = 0
+    return out

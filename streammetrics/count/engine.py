@@ -1,15 +1,15 @@
-"""What counting needs of kernels: loaded at the first row, so that merging and reading need no numba."""
+"""The part of counting that needs numba. It is imported at the first row, so merging and reading states do without it."""
 
 from ..kernels._cache import writable_folder as writable_folder
 from ..kernels._jit import KERNELS as KERNELS
 from ..kernels._jit import BusyError as BusyError
-from ..kernels._jit import compilations as compilations
-from ..kernels._jit import impatient as impatient
+from ..kernels._jit import count_compilations as count_compilations
+from ..kernels._jit import raise_if_busy as raise_if_busy
 from .counter import Counter as Counter
-from .counter_registry import counter_of as counter_of
-from .fused_call import Place as Place
-from .fused_call import bound as bound
-from .fused_call import calls_of as calls_of
-from .fused_call import commit_of as commit_of
-from .fused_call import find as find
+from .counter_registry import make_counter as make_counter
+from .fused_call import ColumnArgument as ColumnArgument
+from .fused_call import build_commit as build_commit
+from .fused_call import build_deferred_calls as build_deferred_calls
+from .fused_call import find_kernel as find_kernel
+from .fused_call import specialize_kernel as specialize_kernel
 from .index import Index as Index

@@ -1,8 +1,10 @@
-"""The commit: compiled steps that count a batch, called as one, which no signal divides.
+"""The commit: one call that runs all kernels of a batch, so that a batch is counted in full or not at all.
 
-Python runs the handlers of signals between its own instructions, never inside one call into C. So all steps run inside
-one: `next` over `starmap`, which ends at the first that finds something. Only a check, or the first counter, which
-checks while it counts, ever does; then nothing has been counted.
+Two things could leave a batch half counted: a bad value, and an exception that a signal handler raises (Ctrl-C).
+Python runs signal handlers between bytecode instructions, never inside a call into C. The commit is therefore a single
+call into C: `next(filter(None, starmap(call, steps)), 0)` calls one compiled kernel after the other and stops at the
+first that returns something other than 0. Only a check, or the first counting kernel, which checks rows before it
+writes, returns 1 for a bad value. At that moment no kernel has written anything.
 """
 
 from __future__ import annotations
@@ -16,78 +18,95 @@ from operator import call
 from typing import Any, NamedTuple
 
 from ..kernels._jit import Kernel
-from ..numerics import kernel_registry as compiled
+from ..numerics import kernel_registry
 
-__all__ = ["Place", "bound", "calls_of", "commit_of", "find"]
+__all__ = ["ColumnArgument", "build_commit", "build_deferred_calls", "find_kernel", "specialize_kernel"]
 
 
-class Place(NamedTuple):
-    """Where among the columns of a commit an argument is."""
+class ColumnArgument(NamedTuple):
+    """A kernel argument that is a column of the batch, given by its position among all columns that kernels read."""
 
-    i: int
+    position: int
 
 
 @functools.cache
-def find(name: str) -> Callable[..., Any]:
-    """Return a kernel by its name: "score_sums:sum_scores" of this package, or "acme.kernels:count" of another."""
-    module, _, function = name.partition(":")
+def find_kernel(name: str) -> Callable[..., Any]:
+    """Return a kernel by its name: "score_sums:sum_scores" in this package, "acme.kernels:count" in another."""
+    module, _, function_name = name.partition(":")
     path = module if "." in module else f"streammetrics.kernels.{module}"
-    found: Callable[..., Any] = getattr(importlib.import_module(path), function)
-    return found
+    kernel: Callable[..., Any] = getattr(importlib.import_module(path), function_name)
+    return kernel
 
 
-def bound(name: str, arguments: Sequence[Any], columns: Sequence[Any]) -> Callable[..., Any]:
-    """Return the compiled function for these arguments, of which some are columns like those given."""
-    kernel = find(name)
+def specialize_kernel(name: str, arguments: Sequence[Any], columns: Sequence[Any]) -> Callable[..., Any]:
+    """Return the machine code of a kernel for the types of its arguments; `columns` stand for each `ColumnArgument`."""
+    kernel = find_kernel(name)
     if not isinstance(kernel, Kernel):
         return kernel
-    return kernel.entry(*(columns[a.i] if isinstance(a, Place) else a for a in arguments))
+    return kernel.find_entry_point(*(columns[a.position] if isinstance(a, ColumnArgument) else a for a in arguments))
 
 
 @functools.cache
-def _shape(picks: tuple[tuple[int, ...], ...], columns: int) -> Callable[..., Callable[..., int]]:
-    """Make what turns kernels and constants into one function of columns; -1 in a pick is the next constant."""
-    held, calls = [], []
+def _build_caller(picks: tuple[tuple[int, ...], ...], columns: int) -> Callable[..., Callable[..., int]]:
+    """Return a factory that turns kernels and constants into one function of `columns` columns.
+
+    Parameters
+    ----------
+    picks : tuple of tuple of int
+        For each kernel the position of each argument among the columns; -1 stands for the next constant.
+    columns : int
+        The number of columns.
+    """
+    # The source is `lambda k0, h0_1: lambda c0, c1: k0(c0, h0_1, c1)`, or `next` over several such calls. A Python loop
+    # over the steps would be slower, and a signal could come between two of them. The source depends on `picks` alone, so
+    # one cached factory serves all batches of this layout.
+    constants, calls = [], []
     for k, pick in enumerate(picks):
         names = [f"c{i}" if i >= 0 else f"h{k}_{j}" for j, i in enumerate(pick)]
-        held += [f"k{k}", *(n for n in names if n.startswith("h"))]
+        constants += [f"k{k}", *(n for n in names if n.startswith("h"))]
         calls.append(f"(k{k}, {', '.join(names)})")
-    given = ", ".join(f"c{i}" for i in range(columns))
+    parameters = ", ".join(f"c{i}" for i in range(columns))
     if len(calls) == 1:
         inner = calls[0].replace(", ", "(", 1)[1:] if picks[0] else "k0()"
-        source = f"lambda {', '.join(held)}: lambda {given}: {inner}"
     else:
-        source = (
-            f"lambda {', '.join(held)}: lambda {given}: next(filter(None, starmap(call, ({', '.join(calls)},))), 0)"
-        )
-    made: Callable[..., Callable[..., int]] = eval(source, {"starmap": starmap, "call": call})  # made of numbers alone
-    return made
+        inner = f"next(filter(None, starmap(call, ({', '.join(calls)},))), 0)"
+    # The source is made of numbers alone, so `eval` sees no text of the user.
+    source = f"lambda {', '.join(constants)}: lambda {parameters}: {inner}"
+    factory: Callable[..., Callable[..., int]] = eval(source, {"starmap": starmap, "call": call})
+    return factory
 
 
-def commit_of(steps: Sequence[tuple[Callable[..., Any], Sequence[Any]]], columns: int) -> Callable[..., int]:
-    """Return steps as one function of so many columns, which returns 0, or 1 with everything as it was.
+def build_commit(steps: Sequence[tuple[Callable[..., Any], Sequence[Any]]], columns: int) -> Callable[..., int]:
+    """Return the steps as one function of columns. It returns 0; or, for a bad value, 1 without any change.
 
     Parameters
     ----------
     steps : sequence of (compiled function, arguments)
-        Arguments are columns by their `Place`, or what they are.
+        Each argument is a `ColumnArgument`, or a constant such as an array of counters.
     columns : int
-        How many columns there are.
+        The number of columns.
     """
     if not steps:
         return lambda *_: 0
-    picks = tuple(tuple(a.i if isinstance(a, Place) else -1 for a in arguments) for _, arguments in steps)
-    held = [x for k, arguments in steps for x in (k, *(a for a in arguments if not isinstance(a, Place)))]
-    return _shape(picks, columns)(*held)
+    picks = tuple(
+        tuple(a.position if isinstance(a, ColumnArgument) else -1 for a in arguments) for _, arguments in steps
+    )
+    constants = [x for k, arguments in steps for x in (k, *(a for a in arguments if not isinstance(a, ColumnArgument)))]
+    return _build_caller(picks, columns)(*constants)
 
 
-def calls_of(steps: Sequence[tuple[Callable[..., Any], Sequence[Any]]]) -> Callable[..., list[Callable[[], Any]]]:
-    """Return steps as a function of columns that makes calls of them, for `at_once`."""
+def build_deferred_calls(
+    steps: Sequence[tuple[Callable[..., Any], Sequence[Any]]],
+) -> Callable[..., list[Callable[[], Any]]]:
+    """Return the steps as a function of columns that returns a list of calls, to run together with other calls."""
 
     def calls(*columns: Any) -> list[Callable[[], Any]]:
-        return [partial(k, *(columns[a.i] if isinstance(a, Place) else a for a in given)) for k, given in steps]
+        return [
+            partial(k, *(columns[a.position] if isinstance(a, ColumnArgument) else a for a in arguments))
+            for k, arguments in steps
+        ]
 
     return calls
 
 
-compiled.use(find)
+kernel_registry.set_kernel_finder(find_kernel)

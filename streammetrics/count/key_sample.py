@@ -1,4 +1,4 @@
-"""Samples of keys while rows come: keys beyond the level are not taken, those that are wait to be sorted in."""
+"""Counter of key samples: keys above the level are skipped, and all others are buffered, then merged into the sample."""
 
 from __future__ import annotations
 
@@ -10,57 +10,61 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..batch.columns import Column
-from ..statistics.groups.solve import hashes_of
-from ..statistics.key_kinds import kind_of
-from ..statistics.key_sample import ALL, SALT, KeySample, thinned
+from ..statistics.groups.partitions import hashes_of
+from ..statistics.key_kinds import kind_number
+from ..statistics.key_sample import ALL, SALT, KeySample, thin_keys
 from .counter import Counter
-from .tallies import HotExact
+from .tallies import LiveExactRows
 
 __all__ = ["KeyCounter"]
 
-FEW = 1 << 16  # keys that are never looked through
+# The sample is thinned when it has more than twice the keys that the last thinning left, plus this many.
+FEW = 1 << 16
 
 
 class KeyCounter(Counter):
-    """A sample of keys that is being counted."""
+    """Counts keys into a random sample of distinct keys, chosen by hash."""
 
     statistic: KeySample
-    after = 0
-    """How many keys were left when there were last too many."""
+    keys_after_thinning = 0
+    """The number of keys that the last thinning left."""
 
-    def room(self, rows: int, *, weighted: bool) -> bool:
-        changed = super().room(rows, weighted=False)
-        hot = self.hot["keys"]
-        if len(hot.entries) + int(hot.used[0]) > 2 * self.after + FEW:
+    def reserve(self, rows: int, *, weighted: bool) -> bool:
+        changed = super().reserve(rows, weighted=False)
+        live = self.tallies["keys"]
+        if len(live.entries) + int(live.used[0]) > 2 * self.keys_after_thinning + FEW:
             self._thin()
-        self.hot["keys"].room(rows, None, weighted=False)
+        self.tallies["keys"].reserve(rows, None, weighted=False)
         return changed
 
     def _thin(self) -> None:
-        """Raise levels until no cell has more keys than its limit; all of it or, should this be interrupted, nothing."""
-        old: HotExact = self.hot["keys"]
-        entries, levels = thinned(old.settle(), self.flats["level"], self.statistic.limit)
-        fresh = HotExact(old.shift, lone=self.lone)
-        fresh.take(entries)
-        self.__dict__.update(hot={"keys": fresh}, flats=self.flats | {"level": levels}, after=len(entries))
+        """Raise the levels of cells until no cell has more keys than its limit."""
+        old: LiveExactRows = self.tallies["keys"]
+        entries, levels = thin_keys(old.consolidate(), self.flats["level"], self.statistic.limit)
+        fresh = LiveExactRows(old.shift, lone=self.lone)
+        fresh.set_entries(entries)
+        # One call into C replaces all attributes, so an interrupt leaves either the old or the new sample.
+        flats = self.flats | {"level": levels}
+        self.__dict__.update(tallies={"keys": fresh}, flats=flats, keys_after_thinning=len(entries))
 
-    def absorbed(self, columns: Mapping[str, Column], at: NDArray[np.int64], rows: int) -> list[Callable[[], Any]]:
-        """Write keys where nobody sees them yet; return the calls after which they are there."""
+    def stage_rows(self, columns: Mapping[str, Column], at: NDArray[np.int64], rows: int) -> list[Callable[[], Any]]:
+        """Write keys after the used part of the buffer; return the calls that add them to the sample."""
         if not rows:
             return []
-        hashes, hot = hashes_of(columns["value"].values, SALT), self.hot["keys"]
+        hashes, live = hashes_of(columns["value"].values, SALT), self.tallies["keys"]
         cells = at if len(at) else np.zeros(rows, np.int64)
         level = self.flats["level"].astype(np.uint64)
         kept = hashes <= ALL >> level[cells]
-        first = int(hot.used[0])
+        first = int(live.used[0])
         end = first + int(kept.sum())
-        hot.low[first:end] = hashes[kept]
-        if len(hot.high):
-            hot.high[first:end] = cells[kept]
-        seen = self.flats["rows"] + np.bincount(cells, minlength=len(self.flats["rows"]))
-        kind, kinds = kind_of(columns["value"].source, np.zeros(0)), self.flats["kinds"]
-        if not kinds[:, kind].all():  # of cells that are new
+        live.low[first:end] = hashes[kept]
+        if len(live.high):
+            live.high[first:end] = cells[kept]
+        row_counts = self.flats["rows"] + np.bincount(cells, minlength=len(self.flats["rows"]))
+        kind, kinds = kind_number(columns["value"].source, np.zeros(0)), self.flats["kinds"]
+        # Some cells are new.
+        if not kinds[:, kind].all():
             kinds = kinds.copy()
             kinds[cells, kind] = 1
-        fresh = self.flats | {"rows": seen, "kinds": kinds}
-        return [partial(hot.used.__setitem__, 0, end), partial(self.__dict__.update, flats=fresh)]
+        fresh = self.flats | {"rows": row_counts, "kinds": kinds}
+        return [partial(live.used.__setitem__, 0, end), partial(self.__dict__.update, flats=fresh)]

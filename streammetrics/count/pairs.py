@@ -1,4 +1,4 @@
-"""Joint histograms while rows come: exact words, or numbers that wait to be put in buckets."""
+"""Counter of joint histograms: small cells keep exact rows; pairs of larger cells are buffered, then put in buckets."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from ..state import tally
 from ..state.declare import Tally
-from ..state.pair_levels import LOOKS, PairRows, add_rows
+from ..state.pair_levels import VIEWS, PairRows, add_rows
 from ..state.state import State
 from ..state.tally import Entries
 from ..statistics.joint import JointHistogram
 from .counter import Counter
-from .page_allocator import grown
-from .tallies import HotExact, weights_less_one, zeros_behind
+from .page_allocator import grow_copy
+from .tallies import LiveExactRows, pad_zeros, weights_less_one
 
 __all__ = ["PairCounter"]
 
@@ -23,12 +23,14 @@ Array = NDArray[Any]
 Ints = NDArray[np.int64]
 U4, U8 = np.uint32, np.uint64
 
-WAIT = 1 << 20  # rows that wait before they are put in buckets
-AHEAD = 1 << 12  # rows for which there is room at once
+# The buffer is put into buckets when it has this many pairs.
+WAIT = 1 << 20
+# The number of pairs for which the first buffer has room.
+AHEAD = 1 << 12
 
 
 class WaitingPairs:
-    """Buckets of pairs, and rows that wait."""
+    """Buckets of pairs, and a buffer of pairs that are not yet in buckets."""
 
     def __init__(self, entries: Entries) -> None:
         self.entries = entries
@@ -37,134 +39,135 @@ class WaitingPairs:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory."""
+        """The memory, in bytes."""
         return self.entries.nbytes + sum(a.nbytes for a in (self.x, self.y, self.cells, self.weights))
 
-    def target(self) -> tuple[Any, ...]:
-        """Return the arrays that the kernel writes: numbers that wait, their cells and weights, and how many there are."""
+    def collect_arguments(self) -> tuple[Any, ...]:
+        """Return the arrays that the kernel writes: the buffered pairs, their cells and weights, and their number."""
         return self.x, self.y, self.cells, self.weights, self.used
 
-    def room(self, rows: int, *, weighted: bool) -> None:
-        """Make room for so many rows."""
+    def reserve(self, rows: int, *, weighted: bool) -> None:
+        """Make room in the buffer for `rows` more rows."""
         used = int(self.used[0])
         size = used + rows
         if size > len(self.x):
             size = max(2 * size, AHEAD)
-            self.x, self.y, self.cells = (grown(a, used, size) for a in (self.x, self.y, self.cells))
+            self.x, self.y, self.cells = (grow_copy(a, used, size) for a in (self.x, self.y, self.cells))
         if (weighted or len(self.weights)) and len(self.weights) < len(self.x):
-            new = np.ones(len(self.x)) if not len(self.weights) else grown(self.weights, used, len(self.x))
+            new = np.ones(len(self.x)) if not len(self.weights) else grow_copy(self.weights, used, len(self.x))
             self.weights = new
 
-    def settled(self) -> Entries:
-        """Return the buckets; no rows wait."""
+    def consolidate(self) -> Entries:
+        """Return the buckets; the caller has already put all buffered pairs into them."""
         return self.entries
 
     def rows(self) -> PairRows:
-        """Return the rows that wait."""
+        """Return the buffered pairs."""
         n = int(self.used[0])
         excess = weights_less_one(self.weights[:n]) if len(self.weights) else None
         return PairRows(self.cells[:n].astype(np.int64), self.x[:n], self.y[:n], np.ones(n, U4), excess)
 
 
-def _ordered(entries: Entries) -> Entries:
-    """Bring entries of rows to canonical form: by the sort that exact rows have."""
+def _sort_entries(entries: Entries) -> Entries:
+    """Bring entries of pairs to canonical form, with the sort for exact rows."""
     if entries.excess is not None:
-        return tally.reduce(entries)
-    hot = HotExact(entries.shift, lone=False)
-    hot.high, hot.low = entries.high, entries.codes  # type: ignore[assignment]
-    hot.used[0] = len(entries)
-    return hot.settle()
+        return tally.sort_entries(entries)
+    live = LiveExactRows(entries.shift, lone=False)
+    live.high, live.low = entries.high, entries.codes  # type: ignore[assignment]
+    live.used[0] = len(entries)
+    return live.consolidate()
 
 
 class PairCounter(Counter):
-    """A joint histogram that is being counted."""
+    """Counts pairs of numbers into a joint histogram."""
 
     statistic: JointHistogram
 
-    def _take(self, name: str, part: Tally, entries: Entries, cells: int) -> None:
+    def _load_tally(self, name: str, part: Tally, entries: Entries, cells: int) -> None:
         if name == "rows":
-            self.hot[name] = WaitingPairs(entries)
-            if not self._all_folded:
-                self.folded = zeros_behind(self.folded, cells)
+            self.tallies[name] = WaitingPairs(entries)
+            if not self._is_never_exact:
+                self.folded = pad_zeros(self.folded, cells)
                 self.folded[entries.cells] = 1
         else:
-            super()._take(name, part, entries, cells)
+            super()._load_tally(name, part, entries, cells)
 
-    def held(self, part: Any) -> tuple[Any, ...]:
+    def bind_part(self, part: Any) -> tuple[Any, ...]:
         if part.name != "rows":
-            return super().held(part)
-        self.given[part.name] = self._arrays(part.name)
-        return self.hot["rows"].target()  # type: ignore[no-any-return]
+            return super().bind_part(part)
+        self.bound_arrays[part.name] = self._arrays(part.name)
+        return self.tallies["rows"].collect_arguments()  # type: ignore[no-any-return]
 
     @property
-    def left(self) -> int:
+    def free_rows(self) -> int:
         if not self.lone:
             return 0
-        pairs: WaitingPairs = self.hot["rows"]
+        pairs: WaitingPairs = self.tallies["rows"]
         room = len(pairs.x) - int(pairs.used[0])
-        if self._folded_alone:
+        if self._is_bucketed:
             return room
-        exact: HotExact = self.hot["exact"]
-        return min(room, exact.left(self.statistic.most) // LOOKS)
+        exact: LiveExactRows = self.tallies["exact"]
+        return min(room, exact.count_free_rows(self.statistic.exact_rows_limit) // VIEWS)
 
-    def room(self, rows: int, *, weighted: bool) -> bool:
-        changed = super().room(rows, weighted=weighted)
-        if int(self.hot["rows"].used[0]) + rows > max(WAIT, len(self.hot["rows"].entries)):
-            self._settle_pairs()
-        self.hot["rows"].room(rows, weighted=weighted)
-        if self._moved:
-            self.given = {}
+    def reserve(self, rows: int, *, weighted: bool) -> bool:
+        changed = super().reserve(rows, weighted=weighted)
+        if int(self.tallies["rows"].used[0]) + rows > max(WAIT, len(self.tallies["rows"].entries)):
+            self._bucket_waiting_rows()
+        self.tallies["rows"].reserve(rows, weighted=weighted)
+        if self._has_moved:
+            self.bound_arrays = {}
             return True
         return changed
 
-    def _room_in_tallies(self, rows: int, *, weighted: bool) -> None:
-        exact = self.hot["exact"]
-        if self._folded_alone:
+    def _reserve_in_tallies(self, rows: int, *, weighted: bool) -> None:
+        exact = self.tallies["exact"]
+        if self._is_bucketed:
             return
-        if exact.full(rows * LOOKS):
-            self._settle_folding()
-        if not self._folded_alone:
-            exact.room(rows * LOOKS, self.statistic.most, weighted=weighted)
+        if exact.is_full(rows * VIEWS):
+            self._fold_large_cells()
+        if not self._is_bucketed:
+            exact.reserve(rows * VIEWS, self.statistic.exact_rows_limit, weighted=weighted)
 
-    def _settle_pairs(self) -> None:
-        """Put the rows that wait in buckets, at the levels that all rows so far need."""
-        hot: WaitingPairs = self.hot["rows"]
-        if not hot.used[0]:
+    def _bucket_waiting_rows(self) -> None:
+        """Put the buffered pairs into buckets, at the levels that all rows so far need."""
+        live: WaitingPairs = self.tallies["rows"]
+        if not live.used[0]:
             return
-        entries, levels = add_rows(hot.entries, self._levels, hot.rows(), self.statistic.bits, _ordered)
-        self._hold(entries, levels)
+        entries, levels = add_rows(live.entries, self._levels, live.rows(), self.statistic.bits, _sort_entries)
+        self._replace_pairs(entries, levels)
 
-    def _hold(self, entries: Entries, levels: Ints, **others: Any) -> None:
-        """Go on with these buckets, at these levels; all of it or, should this be interrupted, nothing."""
-        exact = others.pop("exact", self.hot["exact"])
-        hot = {"exact": exact, "rows": WaitingPairs(entries)}
-        self.__dict__.update(hot=hot, flats=self.flats | {"level": levels}, **others)
+    def _replace_pairs(self, entries: Entries, levels: Ints, **others: Any) -> None:
+        """Replace buckets, levels and other attributes."""
+        exact = others.pop("exact", self.tallies["exact"])
+        tallies = {"exact": exact, "rows": WaitingPairs(entries)}
+        # One call into C replaces all of them, so an interrupt leaves either all old or all new values.
+        self.__dict__.update(tallies=tallies, flats=self.flats | {"level": levels}, **others)
 
     @property
     def _levels(self) -> Ints:
-        held = self.flats.get("level")
+        levels = self.flats.get("level")
         cells = max(self.index.count(self.inner), 1)
-        return np.zeros((cells, LOOKS), np.int64) if held is None else held
+        return np.zeros((cells, VIEWS), np.int64) if levels is None else levels
 
     def _fold(self, many: NDArray[np.bool_]) -> None:
-        self._settle_pairs()
-        old, pairs = self.hot["exact"], self.hot["rows"]
-        folded = zeros_behind(self.folded, len(many)).copy()
+        self._bucket_waiting_rows()
+        old, pairs = self.tallies["exact"], self.tallies["rows"]
+        folded = pad_zeros(self.folded, len(many)).copy()
         folded[np.flatnonzero(many)] = 1
-        entries = old.settle()
-        apart = folded[entries.cells] != 0
-        fine = HotExact(old.shift, lone=self.lone)
-        fine.take(tally.canonical(entries.where(~apart)))
-        made, found = self.statistic.bucketed(entries.where(apart))
-        levels = zeros_behind(self._levels, len(found)).copy()
-        levels[: len(found)] = np.maximum(levels[: len(found)], found)
-        self._hold(tally.add(pairs.entries, made), levels, folded=folded, exact=fine)
+        entries = old.consolidate()
+        in_buckets = folded[entries.cells] != 0
+        fine = LiveExactRows(old.shift, lone=self.lone)
+        fine.set_entries(tally.canonicalize(entries.select(~in_buckets)))
+        buckets, needed_levels = self.statistic.bucket_entries(entries.select(in_buckets))
+        levels = pad_zeros(self._levels, len(needed_levels)).copy()
+        levels[: len(needed_levels)] = np.maximum(levels[: len(needed_levels)], needed_levels)
+        self._replace_pairs(tally.add_entries(pairs.entries, buckets), levels, folded=folded, exact=fine)
 
     def state(self) -> State:
-        self._settle_folding()
-        self._settle_pairs()
+        self._fold_large_cells()
+        self._bucket_waiting_rows()
         return super().state()
 
     def _check_limit(self, rows: int, limit: int) -> None:
-        self._settle_pairs()
+        self._bucket_waiting_rows()
         super()._check_limit(rows, limit)

@@ -1,4 +1,4 @@
-"""Read: the state that is counted and the columns that it is counted from."""
+"""A state and the columns that it is counted from."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from ..state.state import State
 __all__ = ["MEMORY_LIMIT", "Read"]
 
 MEMORY_LIMIT = 4 << 30
-"""The bytes that the cells of one object may take, if it sets no limit of its own."""
+"""Default limit, in bytes, of the cells of one object."""
 
 
 class Read(NamedTuple):
-    """What is counted.
+    """A state and the columns that it is counted from.
 
     Parameters
     ----------
     state : State
-        What has seen nothing, or some rows.
+        The state to start from, empty or not.
     binding : Binding
-        The columns that it is counted from.
+        The columns that play the roles of the state.
     ranks : bool, optional
-        Whether of the scores only the order matters; None if nobody knows.
+        Whether only the order of the scores matters; None if this is unknown.
     latest : tuple of (axis, Latest)
-        Of axes of event time, what time is too late.
+        For axes of event time, the latest time that is accepted.
     """
 
     state: State
@@ -37,7 +37,7 @@ class Read(NamedTuple):
 
     @property
     def times(self) -> tuple[tuple[Axis, EventTime], ...]:
-        """The axes of event time, and what their columns hold."""
+        """The axes of event time, each with the kind of its column."""
         latest = dict(self.latest)
         epochs = [a for a in self.state.axes if a.kind in EPOCHS]
         return tuple((a, EventTime(EPOCHS[a.kind], a.size, latest.get(a))) for a in epochs)

@@ -1,4 +1,8 @@
-"""Groups of a sorted log while rows come: closed as they end; the first and the last one wait."""
+"""The counter of groups of a sorted log: a group is closed when the next begins; the first and the last stay open.
+
+The rows of the first and of the last group may continue in another part of the log, so both are kept as rows. All
+groups between them are complete: their rows become sums, and are no longer needed.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +18,10 @@ from ..errors import InvalidInputError
 from ..state.cells import Cells
 from ..state.fold import fold
 from ..state.state import State
-from ..statistics.groups.closed import Groups, added, summed
-from ..statistics.groups.rows import entries_of
-from ..statistics.groups.solve import Raw, scan_sorted
-from ..statistics.groups.sorted import SortedGroups
+from ..statistics.groups.closed_sums import Groups, add_sums, sum_groups
+from ..statistics.groups.group_rows import entries_of
+from ..statistics.groups.partitions import RawRows, scan_sorted
+from ..statistics.groups.sorted_groups import SortedGroups
 from .counter import Counter, path_of
 from .index import Index
 
@@ -25,104 +29,101 @@ __all__ = ["SortedCounter"]
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
-MANY, OFTEN = (
-    1 << 17,
-    1 << 10,
-)  # closed groups that wait for their sums, which cost as much for few; and batches of them
+# Exact sums of a few groups cost as much as sums of many. Therefore closed groups are summed only when there are this
+# many groups, or this many batches of groups.
+MAX_WAITING_GROUPS, MAX_WAITING_BATCHES = 1 << 17, 1 << 10
 Call = Callable[[], Any]
 
 
 class SortedContent(NamedTuple):
-    """What was seen.
+    """The counted rows of one contiguous part of a log.
 
     Parameters
     ----------
     first, last : int
-        The groups at the ends.
+        The keys of the first and of the last group.
     head, tail : tuple of dict
-        Their rows; there is no tail while there is one group.
+        The rows of the first and of the last group; the tail is empty while there is only one group.
     wait : tuple of Groups
-        Groups that are closed, but not summed yet.
+        Closed groups that are not yet part of the sums.
     sums : dict, optional
-        Sums of all others.
+        Sums over all other closed groups.
     rows : (int, int)
-        Negatives and positives of closed groups.
+        The number of negatives and positives in closed groups.
     """
 
     first: int
     last: int
-    head: tuple[Raw, ...]
-    tail: tuple[Raw, ...]
+    head: tuple[RawRows, ...]
+    tail: tuple[RawRows, ...]
     wait: tuple[Groups, ...] = ()
     sums: dict[str, Ints] | None = None
     rows: tuple[int, int] = (0, 0)
 
-    def closing(self, parts: tuple[Raw, ...]) -> SortedContent:
-        """Close the groups of these rows, which are sorted by group."""
+    def close_groups(self, parts: tuple[RawRows, ...]) -> SortedContent:
+        """Return the content after closing the groups of these rows, which are sorted by group."""
         n = sum(len(p["labels"]) for p in parts)
         if not n:
             return self
         positives = sum(int(np.count_nonzero(p["labels"])) for p in parts)
-        made = self._replace(
+        content = self._replace(
             wait=(*self.wait, scan_sorted(parts)), rows=(self.rows[0] + n - positives, self.rows[1] + positives)
         )
-        return made.summed() if sum(len(g.wins) for g in made.wait) > MANY or len(made.wait) > OFTEN else made
+        groups = sum(len(g.wins) for g in content.wait)
+        too_many = groups > MAX_WAITING_GROUPS or len(content.wait) > MAX_WAITING_BATCHES
+        return content.sum_waiting_groups() if too_many else content
 
-    def summed(self) -> SortedContent:
-        """Let no group wait."""
-        fresh = summed(Groups.joined(self.wait))
-        return self._replace(wait=(), sums=fresh if self.sums is None else added(self.sums, fresh))
+    def sum_waiting_groups(self) -> SortedContent:
+        """Return the content after adding all waiting closed groups to its sums."""
+        fresh = sum_groups(Groups.concat(self.wait))
+        return self._replace(wait=(), sums=fresh if self.sums is None else add_sums(self.sums, fresh))
 
 
 class SortedCounter(Counter):
-    """Groups of a sorted log that are being counted: a part of its own, beside those there were.
+    """Counts groups of a sorted log. New rows are a part of their own, which `state` merges with the earlier parts.
 
     Parameters
     ----------
     state : SortedGroups
-        What was seen before.
+        The state with which the counter starts.
     index : Index
-        Where cells are numbered.
+        The numbers of cells.
     """
 
     statistic: SortedGroups
 
     def __init__(self, state: SortedGroups, index: Index) -> None:
-        self.statistic, self.index, self.before = state.empty(), index, state
-        self.read_facts()
+        self.statistic, self.index, self.before = state.empty_copy(), index, state
+        self.copy_constants()
         self.front = self.inner = path_of(state.axes)
         self.lone = not self.front
-        self.hot, self.flats, self.folded = {}, {}, np.zeros(0, np.uint8)
-        self.most = max((last for _, last in state.ranges), default=None)
+        self.tallies, self.flats, self.folded = {}, {}, np.zeros(0, np.uint8)
+        self.last_key = max((last for _, last in state.key_ranges), default=None)
         self.content: SortedContent | None = None
 
     @property
-    def fixed(self) -> bool:
-        return False
-
-    @property
     def nbytes(self) -> int:
-        held = self.content
-        if held is None:
+        content = self.content
+        if content is None:
             return self.before.nbytes
-        arrays = [a for r in (*held.head, *held.tail) for a in r.values()] + [a for g in held.wait for a in g]
+        arrays = [a for r in (*content.head, *content.tail) for a in r.values()] + [a for g in content.wait for a in g]
         return self.before.nbytes + sum(a.nbytes for a in arrays)
 
-    def need(self, rows: int) -> int:
+    def estimate_bytes(self, rows: int) -> int:
         return self.nbytes + 33 * rows
 
-    def room(self, rows: int, *, weighted: bool) -> bool:
+    def reserve(self, rows: int, *, weighted: bool) -> bool:
         return False
 
-    # -- rows in ------------------------------------------------------------------------------------------------------
+    # -- adding rows --------------------------------------------------------------------------------------------------
 
-    def absorbed(self, columns: Mapping[str, Column], at: Ints, rows: int) -> list[Call]:
-        """Close groups aside; return the call that puts the result in place.
+    def stage_rows(self, columns: Mapping[str, Column], at: Ints, rows: int) -> list[Call]:
+        """Close groups in a copy of the content; return the call that replaces the content by the copy.
 
         Raises
         ------
         InvalidInputError
-            Keys are no integers, or do not ascend.
+            The keys are not integers, or not in ascending order.
         """
         if not rows:
             return []
@@ -133,29 +134,33 @@ class SortedCounter(Counter):
         fresh = {"ids": ids, "scores": columns["y_score"].values, "labels": columns["y_true"].values}
         if "sample_weight" in columns:
             fresh["weights"] = columns["sample_weight"].values
-        return [partial(self.__dict__.update, {"content": self._going_on(ids, fresh)})]
+        return [partial(self.__dict__.update, {"content": self._append_rows(ids, fresh)})]
 
-    def _going_on(self, ids: Ints, fresh: Raw) -> SortedContent:
-        held, last = self.content, int(ids[-1])
-        if held is None:
-            held = SortedContent(int(ids[0]), int(ids[0]), (), ())
-        begun = int(np.searchsorted(ids, held.last, "right"))  # rows of the group that was open come before
-        if begun:
-            mine = cut(fresh, 0, begun)
-            if held.first == held.last:
-                held = held._replace(head=(*held.head, mine))
+    def _append_rows(self, ids: Ints, fresh: RawRows) -> SortedContent:
+        content, last = self.content, int(ids[-1])
+        if content is None:
+            content = SortedContent(int(ids[0]), int(ids[0]), (), ())
+        # The end of the rows of the group that is still open.
+        open_end = int(np.searchsorted(ids, content.last, "right"))
+        if open_end:
+            open_rows = copy_rows(fresh, 0, open_end)
+            if content.first == content.last:
+                content = content._replace(head=(*content.head, open_rows))
             else:
-                held = held._replace(tail=(*held.tail, mine))
-        if last == held.last:
-            return held
-        end = int(np.searchsorted(ids, last, "left"))  # those of the one that is open now, after
-        between = {n: c[begun:end] for n, c in fresh.items()}
-        return held.closing((*held.tail, between))._replace(last=last, tail=(cut(fresh, end, len(ids)),))
+                content = content._replace(tail=(*content.tail, open_rows))
+        if last == content.last:
+            return content
+        # The beginning of the group that is open after this batch.
+        last_begin = int(np.searchsorted(ids, last, "left"))
+        between = {n: c[open_end:last_begin] for n, c in fresh.items()}
+        return content.close_groups((*content.tail, between))._replace(
+            last=last, tail=(copy_rows(fresh, last_begin, len(ids)),)
+        )
 
     def _check_order(self, ids: Ints) -> None:
         if ids.ndim != 1:
             raise InvalidInputError('group: grouped="sorted" takes integers, whose order it can check', column="group")
-        most = self.most if self.content is None else self.content.last
+        most = self.last_key if self.content is None else self.content.last
         before = np.concatenate([[ids[0] if most is None else most], ids[:-1]])
         bad = np.flatnonzero(ids < before)
         if len(bad):
@@ -168,32 +173,33 @@ class SortedCounter(Counter):
                 count=len(bad),
             )
 
-    # -- to a state ---------------------------------------------------------------------------------------------------
+    # -- making a state -----------------------------------------------------------------------------------------------
 
     def state(self) -> State:
-        held = self.content
-        if held is not None and held.wait:
-            held = self.content = held.summed()
+        content = self.content
+        if content is not None and content.wait:
+            content = self.content = content.sum_waiting_groups()
         statistic, dropped = self.statistic, self.flats.get("dropped")
-        if held is None and (dropped is None or not dropped.any()):
+        if content is None and (dropped is None or not dropped.any()):
             return self.before
-        inner, entries = entries_of((*held.head, *held.tail) if held is not None else (), statistic.real)
-        sums = summed(Groups.none()) if held is None or held.sums is None else held.sums
+        inner, entries = entries_of((*content.head, *content.tail) if content is not None else (), statistic.real)
+        sums = sum_groups(Groups.zeros()) if content is None or content.sums is None else content.sums
         flats: dict[str, Any] = {n: a[None] for n, a in sums.items()}
-        flats["rows"] = np.array([held.rows if held is not None else (0, 0)], np.int64)
+        flats["rows"] = np.array([content.rows if content is not None else (0, 0)], np.int64)
         flats["begins"], flats["ends"] = np.zeros((2, len(inner)), np.int64)
         if len(inner):
             flats["begins"][0] = flats["ends"][-1] = 1
-        flats |= {n: a.copy() for n, a in self.flats.items()}  # rows left out, weights rounded
-        made = statistic.holding(
+        # These are the arrays `dropped` and `rounded`, if present.
+        flats |= {n: a.copy() for n, a in self.flats.items()}
+        fresh = statistic.with_cells(
             Cells((), np.zeros((1, 0), np.int64), (), inner, None, flats, {"scores": entries})
-        ).present()
-        return fold([self.before, made]) if len(self.before) else made
+        ).canonicalize()
+        return fold([self.before, fresh]) if len(self.before) else fresh
 
     def reset(self) -> Counter:
-        return SortedCounter(self.statistic.empty(), Index())
+        return SortedCounter(self.statistic.empty_copy(), Index())
 
 
-def cut(rows: Raw, first: int, end: int) -> Raw:
-    """Some rows, as a copy: the batch belongs to whoever gave it."""
+def copy_rows(rows: RawRows, first: int, end: int) -> RawRows:
+    """Return a copy of some rows, because the user may reuse the arrays of the batch."""
     return {n: c[first:end].copy() for n, c in rows.items()}

@@ -1,6 +1,13 @@
-"""Tallies while rows come: a counter, or a byte, for each place; or codes that wait until there are as many as entries.
+"""Tallies of counters: how many rows there are in each place of each cell, in the form that kernels write fastest.
 
-What is held here changes form, never content: whoever reads gets sorted entries, which are not written to again.
+- One cell with few places (`LiveTally`, dense): a counter of 64 bits for each place.
+- Several cells with few places together: a counter of 8 bits for each place. A kernel that raises a byte beyond 255
+  writes the code of the place to a buffer, where it stands for 256 rows.
+- All others, and exact rows (`LiveExactRows`): each row is a code in a buffer. When there are about as many codes as
+  entries, they are sorted and merged into the entries, so each row is moved a bounded number of times on average.
+
+Readers read ahead without a copy: `consolidate` returns sorted entries whose arrays are never written again, so a state
+may keep them while kernels go on to write to the buffers.
 """
 
 from __future__ import annotations
@@ -14,31 +21,40 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels import exact_rows, reduce
+from ..kernels import exact_rows, tally_codes
 from ..numerics.exact import carry_fixed
-from ..numerics.signal_safety import at_once
+from ..numerics.signal_safety import run_without_interrupt
 from ..state import tally
 from ..state.tally import Entries
-from .page_allocator import cut, room
+from .page_allocator import allocate, trim
 
-__all__ = ["HotExact", "HotTally", "weights_less_one"]
+__all__ = ["LiveExactRows", "LiveTally", "weights_less_one"]
 
 Array = NDArray[Any]
 I8, U1, U4, U8, F8 = np.int64, np.uint8, np.uint32, np.uint64, np.float64
 
-LONE = (1 << 25) + 2  # places of a lone cell that may have a counter each
-FEW = 1 << 25  # places of all cells that may have a byte each
+# A place is a possible value of a row. A single cell with at most this many places has a 64-bit counter for each place.
+LONE = (1 << 25) + 2
+# Several cells with at most this many places in total have an 8-bit counter for each place.
+FEW = 1 << 25
+# The same limit for weighted rows, which need 16 more bytes for each place.
+FEW_WEIGHTED = 1 << 20
+# Up to this many places, a kernel finds the places that have rows; beyond it, numpy does.
 MANY_PLACES = 1 << 20
-FEW_ROWS = 1 << 17  # exact rows of a lone cell for which there is room from the first on
-FEW_WEIGHTED = 1 << 20  # and 16 more of them, for weights
+# The first buffer for exact rows of a single cell has room for this many rows.
+FEW_ROWS = 1 << 17
+# Fewer codes than this are sorted by numpy, and fewer distinct codes are counted in a hash table.
 FEW_CODES = 2048
-FAR = 64  # times as many high words as codes: no counter for each
-AHEAD = 6  # batches for which there is room at once
-WAIT = 3 << 20  # codes that may wait, whatever has been sorted in
+# If there are more than this many high words for each code, codes are not grouped by high word.
+FAR = 64
+# A new buffer has room for this many batches.
+AHEAD = 6
+# At least this many codes may be buffered, even if there are fewer entries.
+WAIT = 3 << 20
 
 
-def zeros_behind(array: Array, size: int) -> Array:
-    """Return the array with zeros behind it: the same if it is long enough."""
+def pad_zeros(array: Array, size: int) -> Array:
+    """Return the array, extended by zeros to `size` items; the array itself if it is long enough."""
     if size <= len(array):
         return array
     new = np.zeros((size, *array.shape[1:]), array.dtype)
@@ -47,18 +63,22 @@ def zeros_behind(array: Array, size: int) -> Array:
 
 
 def weights_less_one(weights: Array) -> NDArray[np.int64]:
-    """Return w - 1 as fixed numbers: w = high * 2**-20 + low * 2**-60, rounded once, as kernels do."""
+    """Return w - 1 as fixed-point numbers (high, low), where w - 1 = high * 2**-20 + low * 2**-60, rounded once."""
+    # Near 1.5 * 2**32 the last bit of a float64 is 2**-20. Adding this constant therefore rounds a number to a multiple of
+    # 2**-20, and the bits of the sum minus the bits of the constant are the multiple as an integer. The remainder is exact
+    # and is rounded to 2**-60 in the same way. Kernels use the same two additions, so results are equal bit for bit.
     high = weights + 1.5 * 2.0**32
     low = (weights - (high - 1.5 * 2.0**32)) + 1.5 * 2.0**-8
     pair = np.stack([high.view(I8) - 0x41F8000000000000, low.view(I8) - 0x3F78000000000000], axis=-1)
-    pair[:, 0] -= 1 << 20  # here, not before: w - 1 would round
+    # The integer 1 is subtracted here, because the float64 w - 1 would be rounded.
+    pair[:, 0] -= 1 << 20
     carry_fixed(pair)
     return pair
 
 
 def sort(codes: Array) -> None:
-    """Sort codes in place; no signal comes in between."""
-    if _by_numpy(codes):
+    """Sort codes in place, in one call into C, which no signal handler interrupts."""
+    if _prefers_numpy_sort(codes):
         codes.sort()
     else:
         _sort_by_digits(codes)
@@ -66,44 +86,46 @@ def sort(codes: Array) -> None:
 
 def sorted_copy(codes: Array) -> Array:
     """Return codes in ascending order."""
-    made = codes.copy()
-    sort(made)
-    return made
+    copy = codes.copy()
+    sort(copy)
+    return copy
 
 
-def _by_numpy(codes: Array) -> bool:
+def _prefers_numpy_sort(codes: Array) -> bool:
     return len(codes) < FEW_CODES or numpy_sorts_quicker()
 
 
 def _sort_by_digits(codes: Array) -> None:
-    reduce.sort_codes(codes, room(len(codes), codes.dtype), np.empty(2048, I8))
+    tally_codes.sort_codes(codes, allocate(len(codes), codes.dtype), np.empty(2048, I8))
 
 
 @cache
 def numpy_sorts_quicker() -> bool:
-    """Whether numpy's sort beats the one by digits: where it is vectorised for this processor, which is tried."""
+    """Return whether numpy's sort, which some processors vectorise, is faster than our radix sort; measured once."""
     words = np.arange(8 * FEW_CODES, dtype=U8) * U8(0x9E3779B97F4A7C15)
-    return min(_spent(np.ndarray.sort, words) for _ in range(3)) < min(_spent(_sort_by_digits, words) for _ in range(3))
+    return min(_time_sort(np.ndarray.sort, words) for _ in range(3)) < min(
+        _time_sort(_sort_by_digits, words) for _ in range(3)
+    )
 
 
-def _spent(sort: Callable[[Array], None], words: Array) -> int:
-    mine = words.copy()
+def _time_sort(sort: Callable[[Array], None], words: Array) -> int:
+    copy = words.copy()
     start = time.perf_counter_ns()
-    sort(mine)
+    sort(copy)
     return time.perf_counter_ns() - start
 
 
-class HotTally:
-    """A narrow tally that is being counted.
+class LiveTally:
+    """A tally whose codes have at most 64 bits: the cell, shifted left by `shift`, plus the place.
 
     Parameters
     ----------
     shift, places : int
-        Bits of a place, and how many places a cell has.
+        The number of bits of a place (a possible value of a row), and the number of places of a cell.
     lone : bool
-        Whether there is one cell, whose places have a counter each if they are not too many.
-    awake : bool
-        Whether rows come here; if not, because cells are exact until they hold many, there is nothing to make room for.
+        Whether there is only one cell.
+    is_active : bool
+        Whether rows are counted in this tally. It is False while all cells are exact, and then no room is reserved.
     """
 
     entries: Entries
@@ -114,38 +136,40 @@ class HotTally:
     weights: Array
     waiting: Array
 
-    def __init__(self, shift: int, places: int, *, lone: bool, awake: bool = True) -> None:
-        self.shift, self.places, self.awake = shift, places, awake
+    def __init__(self, shift: int, places: int, *, lone: bool, is_active: bool = True) -> None:
+        self.shift, self.places, self.is_active = shift, places, is_active
         self.dense = lone and places <= LONE
-        self.take(Entries.none(shift), 1)
+        self.set_entries(Entries.empty(shift), 1)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory."""
-        held = (self.rows, self.low, self.excess, self.codes, self.weights)
-        return self.entries.nbytes + sum(a.nbytes for a in held)
+        """The memory, in bytes."""
+        arrays = (self.rows, self.low, self.excess, self.codes, self.weights)
+        return self.entries.nbytes + sum(a.nbytes for a in arrays)
 
-    def take(self, entries: Entries, cells: int) -> None:
-        """Hold these entries, in so many cells."""
-        made: dict[str, Any] = {
-            "entries": entries, "owned": False, "rows": np.zeros(0, I8), "low": np.zeros(0, U1), "excess": np.zeros(0, I8),
+    def set_entries(self, entries: Entries, cells: int) -> None:
+        """Replace the content by these entries, which belong to `cells` cells."""
+        fields: dict[str, Any] = {
+            "entries": entries, "rows": np.zeros(0, I8), "low": np.zeros(0, U1), "excess": np.zeros(0, I8),
             "codes": np.zeros(0, U4), "weights": np.zeros(0), "waiting": np.zeros(1, I8),
         }  # fmt: skip
-        if not self.awake:
+        if not self.is_active:
             assert not len(entries)
         elif self.dense:
-            made |= {"entries": Entries.none(self.shift), "rows": np.zeros(self.places, I8)}
-            made["rows"][entries.places] = entries.counts
-            made["excess"] = self._spread_excess(entries, entries.places, self.places)
-        elif self._few(cells, weighted=entries.excess is not None):
+            fields |= {"entries": Entries.empty(self.shift), "rows": np.zeros(self.places, I8)}
+            fields["rows"][entries.places] = entries.counts
+            fields["excess"] = self._spread_excess(entries, entries.places, self.places)
+        elif self._fits_byte_counters(cells, weighted=entries.excess is not None):
             here = entries.cells * self.places + entries.places.astype(I8)
-            low = made["low"] = np.zeros(cells * self.places, U1)
+            low = fields["low"] = np.zeros(cells * self.places, U1)
+            # The lowest byte of a count goes to the byte counter. The rest stays an entry, which counts rows in units
+            # of 256 here.
             low[here] = entries.counts & entries.counts.dtype.type(255)
-            made["excess"] = self._spread_excess(entries, here, len(low))
+            fields["excess"] = self._spread_excess(entries, here, len(low))
             high = entries.counts >> entries.counts.dtype.type(8)
             kept = Entries(self.shift, entries.codes[high > 0], high[high > 0])
-            made |= {"entries": tally.canonical(kept), "owned": True}
-        self.__dict__.update(made)
+            fields |= {"entries": tally.canonicalize(kept)}
+        self.__dict__.update(fields)
 
     def _spread_excess(self, entries: Entries, here: Array, size: int) -> Array:
         if entries.excess is None:
@@ -154,53 +178,57 @@ class HotTally:
         out[here] = entries.excess
         return out.reshape(-1)
 
-    def _few(self, cells: int, *, weighted: bool) -> bool:
+    def _fits_byte_counters(self, cells: int, *, weighted: bool) -> bool:
         return cells * self.places <= (FEW_WEIGHTED if weighted else FEW)
 
     # -- room ---------------------------------------------------------------------------------------------------------
 
-    def need(self, cells: int, rows: int) -> int:
-        """An upper limit of the bytes that are held when so many more rows have come, in so many cells."""
-        if not self.awake:
+    def estimate_bytes(self, cells: int, rows: int) -> int:
+        """Return an upper limit of the memory, in bytes, after `rows` more rows in `cells` cells."""
+        if not self.is_active:
             return 0
-        if self.dense or self._few(cells, weighted=False):
+        if self.dense or self._fits_byte_counters(cells, weighted=False):
             return self.nbytes + max(cells * self.places - len(self.low), 0) + (0 if self.dense else 4 * AHEAD * rows)
         return self.nbytes + 8 * rows
 
-    def left(self, cells: int) -> int:
-        """Rows for which there is room, whatever their weights, in so many cells; 0 if somebody has to look."""
-        if self.dense or not self.awake:
+    def count_free_rows(self, cells: int) -> int:
+        """Return the number of rows, of any weight, that still fit; 0 if `reserve` has to be called first."""
+        if self.dense or not self.is_active:
             return 1 << 62
-        if len(self.low) < cells * self.places or self.codes.dtype != tally.code_type(cells << self.shift):
+        if len(self.low) < cells * self.places or self.codes.dtype != tally.find_code_type(cells << self.shift):
             return 0
         return len(self.codes) - int(self.waiting[0])
 
-    def room(self, cells: int, rows: int, *, weighted: bool) -> None:
-        """Make room for so many rows."""
-        if not self.awake:
+    def reserve(self, cells: int, rows: int, *, weighted: bool) -> None:
+        """Make room for `rows` more rows in `cells` cells."""
+        if not self.is_active:
             return
         if not self.dense:
-            self._room(cells, rows, weighted)
+            self._reserve(cells, rows, weighted)
         elif weighted and not len(self.excess):
             self.excess = np.zeros(2 * self.places, I8)
 
-    def _room(self, cells: int, rows: int, weighted: bool) -> None:
-        most = max(WAIT, len(self.entries) // 2)  # half: what waits takes room beside both old and new entries
+    def _reserve(self, cells: int, rows: int, weighted: bool) -> None:
+        # The limit is half as many codes as entries, because sorting needs memory for codes, old entries and new
+        # entries.
+        most = max(WAIT, len(self.entries) // 2)
         if self.waiting[0] + rows > most and self.waiting[0]:
-            self._sort_in()
+            self._sort_in_waiting()
         heavy = weighted or len(self.excess) > 0
-        if len(self.low) and not self._few(cells, weighted=heavy):
-            self._wait_only(self.settled())
+        if len(self.low) and not self._fits_byte_counters(cells, weighted=heavy):
+            self._give_up_byte_counters(self.consolidate())
         if len(self.low):
             if cells * self.places > len(self.low):
-                self.low = zeros_behind(self.low, max(cells, min(2 * cells, FEW // self.places)) * self.places)
+                self.low = pad_zeros(self.low, max(cells, min(2 * cells, FEW // self.places)) * self.places)
             if heavy:
-                self.excess = zeros_behind(self.excess, 2 * len(self.low))
-        kind, used = tally.code_type(cells << self.shift), int(self.waiting[0])
-        size = used + rows  # of bytes, too: all of them may be at 255, as when a batch comes again and again
+                self.excess = pad_zeros(self.excess, 2 * len(self.low))
+        kind, used = tally.find_code_type(cells << self.shift), int(self.waiting[0])
+        # Byte counters need this room, too: all bytes may be at 255, for example if all batches are equal.
+        size = used + rows
         if size > len(self.codes) or self.codes.dtype != kind:
-            ahead = AHEAD if len(self.low) else 2  # few of the rows that bytes count wait
-            fresh = room(max(size, min(most, ahead * size)), kind)
+            # Byte counters turn few rows into codes, so a buffer for several batches seldom fills up.
+            ahead = AHEAD if len(self.low) else 2
+            fresh = allocate(max(size, min(most, ahead * size)), kind)
             fresh[:used] = self.codes[:used]
             self.codes = fresh
         if not len(self.low) and (weighted or len(self.weights)) and len(self.weights) < len(self.codes):
@@ -208,88 +236,92 @@ class HotTally:
             new[:used] = self.weights[:used] if len(self.weights) else 1.0
             self.weights = new
 
-    def _wait_only(self, entries: Entries) -> None:
-        """Give up the bytes."""
+    def _give_up_byte_counters(self, entries: Entries) -> None:
+        """Replace the byte counters by entries; from now on each row is buffered as a code."""
         none = {"low": np.zeros(0, U1), "excess": np.zeros(0, I8)}
-        self.__dict__.update(entries=entries, owned=False, waiting=np.zeros(1, I8), codes=np.zeros(0, U4), **none)
+        self.__dict__.update(entries=entries, waiting=np.zeros(1, I8), codes=np.zeros(0, U4), **none)
 
-    def target(self) -> tuple[Any, ...]:
-        """What a kernel is given: counters and the excess of weights, or the seven arguments of a tally."""
+    def collect_arguments(self) -> tuple[Any, ...]:
+        """Return the kernel arguments: counters and excess weights, or the seven arguments of a buffered tally."""
         if self.dense:
             return self.rows, self.excess
         return self.shift, self.places, self.low, self.excess, self.codes, self.weights, self.waiting
 
     # -- sorting ------------------------------------------------------------------------------------------------------
 
-    def _sort_in(self) -> None:
-        """Add the codes that wait to the entries: all of them, or, should this be interrupted, none."""
+    def _sort_in_waiting(self) -> None:
+        """Sort the buffered codes and merge them into the entries."""
         n = int(self.waiting[0])
         if len(self.weights) or (self.entries.excess is not None and not len(self.low)):
             excess = weights_less_one(self.weights[:n] if len(self.weights) else np.ones(n))
-            fresh = tally.reduce(Entries(self.shift, self.codes[:n].copy(), np.ones(n, U4), excess))
-            entries = tally.add(self.entries, tally.canonical(fresh))
+            fresh = tally.sort_entries(Entries(self.shift, self.codes[:n].copy(), np.ones(n, U4), excess))
+            entries = tally.add_entries(self.entries, tally.canonicalize(fresh))
         else:
-            sort(self.codes[:n])  # they may wait in any order
-            entries = self._with_sorted(self.codes[:n])
-        self.__dict__.update(entries=entries, owned=True, weights=np.zeros(0), waiting=np.zeros(1, I8))
+            sort(self.codes[:n])  # in place: the order of buffered codes does not matter
+            entries = self._insert_codes(self.codes[:n])
+        # One call into C replaces all attributes, so an interrupt leaves all codes in the buffer, or none.
+        self.__dict__.update(entries=entries, weights=np.zeros(0), waiting=np.zeros(1, I8))
 
-    def _with_sorted(self, codes: Array) -> Entries:
-        """The entries, and one row more for each code."""
+    def _insert_codes(self, codes: Array) -> Entries:
+        """Return the entries with one more row for each of these sorted codes."""
         old = self.entries
         if len(old) and old.excess is None and int(old.counts.max()) + len(codes) < tally.MANY:
             size = len(old) + len(codes)
-            out = room(size, codes.dtype), room(size, U4)
-            m = reduce.add_sorted(old.codes.astype(codes.dtype, copy=False), old.counts, codes, *out)
-            return Entries(self.shift, cut(out[0], m), cut(out[1], m))
+            out = allocate(size, codes.dtype), allocate(size, U4)
+            m = tally_codes.add_sorted(old.codes.astype(codes.dtype, copy=False), old.counts, codes, *out)
+            return Entries(self.shift, trim(out[0], m), trim(out[1], m))
         out = np.empty_like(codes), np.empty(len(codes), U4)
-        m = reduce.runs(codes, *out)
-        return tally.add(old, tally.canonical(Entries(self.shift, *(a[:m] for a in out))))
+        m = tally_codes.count_runs(codes, *out)
+        return tally.add_entries(old, tally.canonicalize(Entries(self.shift, *(a[:m] for a in out))))
 
-    def settled(self) -> Entries:
-        """All entries, sorted."""
+    def consolidate(self) -> Entries:
+        """Return all rows as sorted entries."""
         if self.waiting[0]:
-            self._sort_in()
+            self._sort_in_waiting()
         if not len(self.rows) and not len(self.low):
             return self.entries
         if self.dense:
-            found = Entries(self.shift, *self._occupied())
+            entries = Entries(self.shift, *self._find_occupied_places())
         else:
             cells = -(-len(self.low) // self.places)
-            kind, how = tally.code_type(cells << self.shift), (self.low, self.places, self.shift, cells)
-            n = reduce.sweep(*how, np.empty(0, kind), np.empty(0, U4))
+            kind, how = tally.find_code_type(cells << self.shift), (self.low, self.places, self.shift, cells)
+            n = tally_codes.collect_bytes(*how, np.empty(0, kind), np.empty(0, U4))
             out = np.empty(n, kind), np.empty(n, U4)
             if n:
-                reduce.sweep(*how, *out)
-            found = tally.canonical(Entries(self.shift, *out))
+                tally_codes.collect_bytes(*how, *out)
+            entries = tally.canonicalize(Entries(self.shift, *out))
             if len(self.entries):
-                found = tally.add(found, Entries(self.shift, self.entries.codes, self.entries.mass << 8))
+                entries = tally.add_entries(
+                    entries, Entries(self.shift, self.entries.codes, self.entries.int64_counts << 8)
+                )
         if len(self.excess):
-            here = found.cells * self.places + found.places.astype(I8)
-            found = tally.canonical(replace(found, excess=self.excess.reshape(-1, 2)[here]))
-        return found
+            here = entries.cells * self.places + entries.places.astype(I8)
+            entries = tally.canonicalize(replace(entries, excess=self.excess.reshape(-1, 2)[here]))
+        return entries
 
-    def _occupied(self) -> tuple[Array, Array]:
-        """The places of a lone cell that hold rows, and how many."""
+    def _find_occupied_places(self) -> tuple[Array, Array]:
+        """Return the places (possible values) of the only cell that have rows, and the number of rows in each."""
         n = -1
         if len(self.rows) <= MANY_PLACES:
             codes, counts = np.empty(len(self.rows), U4), np.empty(len(self.rows), U4)
-            n = reduce.occupied(self.rows, codes, counts)
-        if n < 0:  # mostly empty, or counts too large
+            n = tally_codes.collect_counters(self.rows, codes, counts)
+        # There are many places, or a count does not fit 32 bits.
+        if n < 0:
             places = np.flatnonzero(self.rows)
             counts = self.rows[places]
-            return places.astype(U4), counts.astype(tally.count_type(int(counts.max(initial=0))))
+            return places.astype(U4), counts.astype(tally.find_count_type(int(counts.max(initial=0))))
         return (codes[:n], counts[:n]) if 2 * n > len(codes) else (codes[:n].copy(), counts[:n].copy())
 
 
-class HotExact:
-    """Rows that wait as exact codes: sorted when they are read, or when there is no more room, not before.
+class LiveExactRows:
+    """Exact rows as codes of two 64-bit words. Buffered rows are sorted when they are read, or when the buffer is full.
 
     Parameters
     ----------
     shift : int
-        Bits of a place, with which codes are wide.
+        The number of bits of a place (a possible value of a row).
     lone : bool
-        Whether there is one cell: while places have 64 bits, the high word is 0 and not kept.
+        Whether there is only one cell. If a place then has at most 64 bits, the high word is 0, and is not stored.
     """
 
     entries: Entries
@@ -297,41 +329,41 @@ class HotExact:
     low: Array
     weights: Array
     used: Array
-    settled_rows: int
+    consolidated_rows: int
 
     def __init__(self, shift: int, *, lone: bool) -> None:
-        self.shift, self.lone, self.bare = shift, lone, lone and shift <= 64
-        self.take(Entries.none(shift, wide=True))
+        self.shift, self.lone, self.low_words_only = shift, lone, lone and shift <= 64
+        self.set_entries(Entries.empty(shift, wide=True))
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory."""
+        """The memory, in bytes."""
         return self.entries.nbytes + self.high.nbytes + self.low.nbytes + self.weights.nbytes
 
-    def take(self, entries: Entries) -> None:
-        """Hold these entries."""
+    def set_entries(self, entries: Entries) -> None:
+        """Replace the content by these entries."""
         none = {"high": np.zeros(0, U4), "low": np.zeros(0, U8), "weights": np.zeros(0), "used": np.zeros(1, I8)}
-        self.__dict__.update(entries=entries, settled_rows=int(entries.mass.sum()), **none)
+        self.__dict__.update(entries=entries, consolidated_rows=int(entries.int64_counts.sum()), **none)
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
-        return int(self.settled_rows) + int(self.used[0])
+        """The number of rows."""
+        return int(self.consolidated_rows) + int(self.used[0])
 
-    def left(self, most: int | None) -> int:
-        """Rows of a lone cell for which there is room, while no more than `most` are kept."""
+    def count_free_rows(self, most: int | None) -> int:
+        """Return how many more rows of a single cell fit, if at most `most` rows are kept exactly."""
         room = len(self.low) - int(self.used[0])
         return room if most is None else max(min(room, most - self.rows), 0)
 
-    def full(self, rows: int) -> bool:
-        """Whether those that wait are to be sorted before so many more come."""
+    def is_full(self, rows: int) -> bool:
+        """Return whether the buffered rows have to be sorted before the given number of rows is added."""
         used = int(self.used[0])
         return used > 0 and used + rows > max(WAIT // 3, 3 * len(self.entries))
 
-    def room(self, rows: int, most: int | None, *, weighted: bool) -> None:
-        """Make room for so many rows, in a lone cell for `most` at once if these are few."""
-        if self.full(rows):
-            self.settle()
+    def reserve(self, rows: int, most: int | None, *, weighted: bool) -> None:
+        """Make room for `rows` more rows; in a single cell for `most` rows at once if `most` is small."""
+        if self.is_full(rows):
+            self.consolidate()
         used = int(self.used[0])
         if used + rows > len(self.low):
             ahead = 2 * (used + rows)
@@ -340,7 +372,7 @@ class HotExact:
             low = np.empty(max(used + rows, ahead, 256), U8)
             low[:used] = self.low[:used]
             self.low = low
-        if not self.bare and len(self.high) < len(self.low):
+        if not self.low_words_only and len(self.high) < len(self.low):
             high = np.zeros(len(self.low), U4)
             high[:used] = self.high[:used]
             self.high = high
@@ -349,81 +381,86 @@ class HotExact:
             new[:used] = self.weights[:used] if len(self.weights) else 1.0
             self.weights = new
 
-    def target(self) -> tuple[Any, ...]:
-        """What a kernel is given: both words of codes, weights, and how many wait."""
+    def collect_arguments(self) -> tuple[Any, ...]:
+        """Return the arguments of a kernel: both words of codes, weights, and the number of buffered rows."""
         return self.high, self.low, self.weights, self.used
 
     # -- sorting ------------------------------------------------------------------------------------------------------
 
-    def settle(self) -> Entries:
-        """All entries, sorted. What kernels are given stays as it is."""
+    def consolidate(self) -> Entries:
+        """Return all rows as sorted entries. The buffers stay the same objects, so kernels can keep writing to them."""
         n = int(self.used[0])
         if n:
-            made = self._united(n)
-            hold = partial(self.__dict__.update, entries=made, settled_rows=self.rows)
-            at_once([hold, partial(self.used.__setitem__, 0, 0)])
+            merged = self._consolidate_waiting(n)
+            replace_entries = partial(self.__dict__.update, entries=merged, consolidated_rows=self.rows)
+            # Both calls run together, because an interrupt between them would leave rows that are counted twice.
+            run_without_interrupt([replace_entries, partial(self.used.__setitem__, 0, 0)])
         entries: Entries = self.entries
         return entries
 
-    def everything(self) -> Entries:
-        """All entries, those that wait not sorted, and one for each row."""
+    def collect_rows(self) -> Entries:
+        """Return all entries, followed by one unsorted entry for each buffered row."""
         n = int(self.used[0])
-        fresh = self._waiting(n)
+        fresh = self._build_waiting_entries(n)
         if not len(self.entries):
             return fresh
-        return tally.joined([self.entries, fresh]) if n else self.entries
+        return tally.concatenate([self.entries, fresh]) if n else self.entries
 
-    def _waiting(self, n: int) -> Entries:
+    def _build_waiting_entries(self, n: int) -> Entries:
         high = self.high[:n] if len(self.high) else np.zeros(n, U4)
         excess = weights_less_one(self.weights[:n]) if len(self.weights) else None
         return Entries(self.shift, self.low[:n], np.ones(n, U4), excess, high)
 
-    def _united(self, n: int) -> Entries:
+    def _consolidate_waiting(self, n: int) -> Entries:
         old = self.entries
         plain = not len(self.weights) and old.excess is None and self.rows < tally.MANY
-        if self.bare and plain and len(old):
-            return self._with_sorted(n)
-        fresh = tally.reduce(self._waiting(n)) if len(self.weights) else self._sorted(n)
-        return tally.add(old, fresh) if len(old) else fresh
+        if self.low_words_only and plain and len(old):
+            return self._insert_codes(n)
+        fresh = tally.sort_entries(self._build_waiting_entries(n)) if len(self.weights) else self._sort_waiting(n)
+        return tally.add_entries(old, fresh) if len(old) else fresh
 
-    def _with_sorted(self, n: int) -> Entries:
-        """The entries of a lone cell, and one row more for each code that waits; few are put where they belong."""
+    def _insert_codes(self, n: int) -> Entries:
+        """Return the entries of the only cell with one more row for each buffered code."""
         old, codes = self.entries, sorted_copy(self.low[:n])
-        out = room(len(old) + n, U8), room(len(old) + n, U4)
+        out = allocate(len(old) + n, U8), allocate(len(old) + n, U4)
         if 8 * n < len(old):
-            each = np.empty(n, U8), np.empty(n, U4)
-            k = reduce.runs(codes, *each)
-            m = exact_rows.insert(old.codes, old.counts, each[0][:k], each[1][:k], *out)
+            # Each of a few codes is inserted by binary search, and the entries between two codes are copied as a block.
+            runs = np.empty(n, U8), np.empty(n, U4)
+            k = tally_codes.count_runs(codes, *runs)
+            m = exact_rows.insert_sorted(old.codes, old.counts, runs[0][:k], runs[1][:k], *out)
         else:
-            m = reduce.add_sorted(old.codes, old.counts, codes, *out)
-        return Entries(self.shift, cut(out[0], m), cut(out[1], m), None, np.zeros(m, U4))
+            m = tally_codes.add_sorted(old.codes, old.counts, codes, *out)
+        return Entries(self.shift, trim(out[0], m), trim(out[1], m), None, np.zeros(m, U4))
 
-    def _few_different(self, n: int) -> Entries | None:
-        """Return the rows that wait, counted in a hash table; None if there are many different ones."""
+    def _count_few_distinct(self, n: int) -> Entries | None:
+        """Return the buffered rows as entries, counted in a hash table; None if there are many distinct codes."""
         high, low, counts = np.empty(FEW_CODES, U4), np.empty(FEW_CODES, U8), np.empty(FEW_CODES, U4)
-        m = exact_rows.unite_few(self.high[:n], self.low[:n], high, low, counts)
+        m = exact_rows.count_few_codes(self.high[:n], self.low[:n], high, low, counts)
         if m < 0:
             return None
         order = np.lexsort((low[:m], high[:m]))
         return Entries(self.shift, low[order], counts[order], None, high[order])
 
-    def _sorted(self, n: int) -> Entries:
-        """Those that wait, none of which has a weight."""
-        if n > FEW_CODES and (few := self._few_different(n)) is not None:
+    def _sort_waiting(self, n: int) -> Entries:
+        """Return the buffered rows, none of which has a weight, as sorted entries."""
+        if n > FEW_CODES and (few := self._count_few_distinct(n)) is not None:
             return few
-        if not self.bare and int(self.high[:n].max()) > FAR * n + MANY_PLACES:  # of cells that lie far apart
-            return tally.reduce(self._waiting(n))
-        if self.bare:
+        # The cell numbers are too sparse for a counting sort.
+        if not self.low_words_only and int(self.high[:n].max()) > FAR * n + MANY_PLACES:
+            return tally.sort_entries(self._build_waiting_entries(n))
+        if self.low_words_only:
             low, ends, names = sorted_copy(self.low[:n]), np.array([n]), np.zeros(1, U4)
         else:
-            each = np.bincount(self.high[:n])
-            ends, low = np.cumsum(each), np.empty(n, U8)
-            exact_rows.by_high(self.high[:n], self.low[:n], ends - each, low)
-            names = np.flatnonzero(each).astype(U4)
+            # A counting sort by high word, then a sort of the low words within each of them.
+            counts = np.bincount(self.high[:n])
+            ends, low = np.cumsum(counts), np.empty(n, U8)
+            exact_rows.scatter_low_words(self.high[:n], self.low[:n], ends - counts, low)
+            names = np.flatnonzero(counts).astype(U4)
             ends = ends[names]
             for a, b in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True):
                 sort(low[a:b])
-        made = np.empty(n, U4), np.empty(n, U8), np.empty(n, U4)
-        m = exact_rows.unite_runs(low, ends, names, *made)
-        h, c, k = (a[:m] if 4 * m > 3 * n else a[:m].copy() for a in made)
+        runs = np.empty(n, U4), np.empty(n, U8), np.empty(n, U4)
+        m = exact_rows.count_sorted_codes(low, ends, names, *runs)
+        # A view would keep the whole buffer in memory, so a result that is much shorter than the buffer is copied.
+        h, c, k = (a[:m] if 4 * m > 3 * n else a[:m].copy() for a in runs)
         return Entries(self.shift, c, k, None, h)

@@ -1,7 +1,7 @@
-"""Engines that read a log in many places: each folds its batches into bytes, and merges bytes.
+"""Distributed engines: workers compute the states of their batches as bytes, and the engine merges these bytes.
 
-An adapter is one module, named after its engine, and imports it at the top. All of them are a few lines over `fold`
-and `streammetrics.merge`, so all of them end in the same digest, which is that of one pass over the whole log.
+Each adapter is a module named after its engine, which it imports at the top. All adapters use `fold` and
+`streammetrics.merge`, so all give the same digest as one pass over the whole log in one process.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ __all__ = ["fold"]
 
 
 def fold(batches: Iterable[Any], metrics: MetricLike) -> bytes:
-    """Count batches into a fresh copy of `metrics`, and return its bytes: what a worker does.
+    """Update an empty copy of `metrics` with batches, and return its bytes. Workers of engines call this function.
 
     Parameters
     ----------
     batches : iterable of tables
-        What `update` takes: mappings, data frames, Arrow tables or record batches, with columns by name.
+        The tables for `update`: mappings, data frames, Arrow tables or record batches, with columns by name.
     metrics : Metric, MetricCollection, Sliced or Bundle
-        What is counted. It stays as it is: rows that it has seen are not counted again.
+        The metrics to compute. The object itself does not change, and its own rows are not included.
 
     Returns
     -------
     bytes
-        The state of these rows alone, in the library's format; `streammetrics.merge` takes them in any order.
+        The state of these rows; `streammetrics.merge` merges such states in any order.
 
     Raises
     ------
     InvalidInputError
-        A batch is bad; nothing is returned.
+        A batch has invalid values; nothing is returned.
 
     Examples
     --------
@@ -43,15 +43,15 @@ def fold(batches: Iterable[Any], metrics: MetricLike) -> bytes:
     0.75
     """
     check_metrics(metrics)
-    counted = metrics.copy().reset()
+    copy = metrics.copy().reset()
     for batch in batches:
-        counted.update(batch)
-    return counted.to_bytes()
+        copy.update(batch)
+    return copy.to_bytes()
 
 
 def check_metrics(metrics: Any) -> None:
-    """Raise TypeError for what cannot count by itself, such as a task."""
+    """Raise TypeError unless `metrics` can be updated; a task, for example, cannot."""
     if not isinstance(metrics, MetricLike):
         raise TypeError(
-            f"metrics is a metric, a MetricCollection or Sliced; of a {type(metrics).__name__} make one first"
+            f"expected a metric, a MetricCollection or Sliced, not a {type(metrics).__name__}: build one from it first"
         )

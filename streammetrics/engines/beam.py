@@ -1,4 +1,4 @@
-"""Apache Beam: `CombineFn`s for ``CombineGlobally`` and ``CombinePerKey``, over tables, rows or saved states."""
+"""Apache Beam: combine functions for ``CombineGlobally`` and ``CombinePerKey`` of tables, rows or saved states."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import apache_beam as beam
 
 from ..collect.metric_like import MetricLike
 from ..collect.serialization import from_bytes
-from .parts import read_columns, total
+from .parts import find_read_columns, merge_results
 
 __all__ = ["FoldRows", "FoldTables", "Merge"]
 
 
 class FoldTables(beam.CombineFn):
-    """Count tables: Arrow tables or record batches, data frames, mappings of columns.
+    """Compute metrics of tables: Arrow tables or record batches, data frames, or mappings of columns.
 
     Parameters
     ----------
     metrics : Metric, MetricCollection or Sliced
-        What to compute; it stays as it is. The output is a new one that has seen all tables: none, of an empty input.
+        The metrics to compute; the object itself does not change. The output is a new object with the state of all tables.
 
     Notes
     -----
-    Tables of some thousand rows cost least: ``beam.io.ReadFromParquetBatched`` gives such.
+    Tables of some thousand rows are most efficient; ``beam.io.ReadFromParquetBatched`` reads such tables.
 
     Examples
     --------
@@ -49,28 +49,29 @@ class FoldTables(beam.CombineFn):
         return mutable_accumulator
 
     def merge_accumulators(self, accumulators: Iterable[BufferedMetrics]) -> BufferedMetrics:
-        """Merge into a new one: those that Beam holds stay as they are."""
-        return BufferedMetrics(total((one.settled() for one in accumulators), self.counts))
+        """Merge into a new accumulator, as Beam may use the arguments again."""
+        return BufferedMetrics(merge_results((one.count_buffered() for one in accumulators), self.counts))
 
     def compact(self, accumulator: BufferedMetrics) -> BufferedMetrics:
-        return BufferedMetrics(accumulator.settled())
+        return BufferedMetrics(accumulator.count_buffered())
 
     def extract_output(self, accumulator: BufferedMetrics) -> Any:
-        return accumulator.settled()
+        return accumulator.count_buffered()
 
     def get_accumulator_coder(self) -> AccumulatorCoder:
         return AccumulatorCoder(self.counts)
 
 
 class FoldRows(FoldTables):
-    """Count rows: mappings of values, `beam.Row` or named tuples; a column that a row lacks is null there.
+    """Compute metrics of rows: mappings, `beam.Row` or named tuples; a column that a row lacks is null.
 
     Parameters
     ----------
     metrics : Metric, MetricCollection or Sliced
-        What to compute; it stays as it is. Queries of several rows would be cut: rank by rows that hold lists.
+        The metrics to compute; the object itself does not change. Rows come in any order, so ranking metrics need one row
+        with lists for each query.
     buffer : int
-        How many rows wait to be counted as one batch. They are counted earlier where Beam moves them (`compact`).
+        The rows that are buffered for a batch. The batch is smaller if Beam moves the accumulator (`compact`).
 
     Examples
     --------
@@ -91,18 +92,18 @@ class FoldRows(FoldTables):
         self.buffer = buffer
 
     def add_input(self, mutable_accumulator: BufferedMetrics, element: Any) -> BufferedMetrics:
-        mutable_accumulator.rows.append(_as_mapping(element))
+        mutable_accumulator.rows.append(_convert_row(element))
         full = len(mutable_accumulator.rows) >= self.buffer
         return self.compact(mutable_accumulator) if full else mutable_accumulator
 
 
 class Merge(FoldTables):
-    """Unite saved states: bytes that workers, earlier pipelines or other engines have made.
+    """Merge saved states: the bytes of workers, earlier pipelines or other engines.
 
     Parameters
     ----------
     metrics : Metric, MetricCollection or Sliced
-        What the states are of.
+        The metrics of the states.
     """
 
     def add_input(self, mutable_accumulator: BufferedMetrics, element: bytes) -> BufferedMetrics:
@@ -111,40 +112,40 @@ class Merge(FoldTables):
 
 
 class BufferedMetrics:
-    """Metrics, and rows that wait for them."""
+    """The accumulator of Beam's combine functions: metrics, and buffered rows that `update` has not received yet."""
 
     def __init__(self, metrics: Any) -> None:
         self.metrics = metrics
         self.rows: list[Mapping[str, Any]] = []
 
-    def settled(self) -> Any:
-        """The metrics with all rows; the accumulator stays as it is."""
+    def count_buffered(self) -> Any:
+        """Return the metrics including the buffered rows; the accumulator does not change."""
         if not self.rows:
             return self.metrics
         names = dict.fromkeys(name for row in self.rows for name in row)
-        read = read_columns(self.metrics, names)
+        read = find_read_columns(self.metrics, names)
         return self.metrics.copy().update({name: [row.get(name) for row in self.rows] for name in read})
 
 
 class AccumulatorCoder(beam.coders.Coder):
-    """Accumulators as the library's bytes: equal content, equal bytes."""
+    """A deterministic coder: accumulators with equal content have equal bytes."""
 
     def __init__(self, metrics: MetricLike) -> None:
         self.counts = metrics
 
     def encode(self, value: BufferedMetrics) -> bytes:
-        data: bytes = value.settled().to_bytes()
+        data: bytes = value.count_buffered().to_bytes()
         return data
 
     def decode(self, encoded: bytes) -> BufferedMetrics:
-        """Read it, with settings that are no part of what was counted, and so of its bytes."""
-        return BufferedMetrics(total([encoded], self.counts))
+        """Decode an accumulator; the bytes lack some settings, which come from the metrics of the coder."""
+        return BufferedMetrics(merge_results([encoded], self.counts))
 
     def is_deterministic(self) -> bool:
         return True
 
 
-def _as_mapping(row: Any) -> Mapping[str, Any]:
+def _convert_row(row: Any) -> Mapping[str, Any]:
     if isinstance(row, Mapping):
         return row
     return row.as_dict() if isinstance(row, beam.Row) else row._asdict()

@@ -1,4 +1,4 @@
-"""Dask: data frames, bags of tables, and delayed parts, each partition folded where it is."""
+"""Dask: metrics of data frames, bags of tables, and delayed parts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dask.delayed import Delayed, delayed
 
 from ..collect.metric_like import MetricLike
 from ..collect.serialization import merge
-from .parts import fold_part, read_columns, total
+from .parts import find_read_columns, fold_part, merge_results
 
 __all__ = ["evaluate", "states"]
 
@@ -19,33 +19,34 @@ H = TypeVar("H", bound=MetricLike)
 
 
 def evaluate(data: Any, metrics: H, *, split_every: int = 16) -> H:
-    """Count a data frame, a bag or delayed parts, on whatever scheduler or cluster is set.
+    """Compute metrics of a data frame, a bag or delayed parts, with the current scheduler or cluster.
 
     Parameters
     ----------
     data : dask.dataframe.DataFrame, dask.bag.Bag of tables, or iterable of parts
-        Parts are delayed or held (`Future`) tables, tables, or callables that return these (see `local.evaluate`).
+        Parts are tables, delayed tables, futures of tables, or callables that return tables (see `local.evaluate`).
     metrics : Metric, MetricCollection or Sliced
-        What to compute; it stays as it is.
+        The metrics to compute; the object itself does not change.
     split_every : int
-        How many states, 2 or more, are merged at once, in a tree, where they are.
+        The states, 2 or more, that a task merges; workers merge all states in a tree of tasks.
 
     Returns
     -------
     Metric, MetricCollection or Sliced
-        A new object that has seen all rows.
+        A new object with the state of all rows.
 
     Raises
     ------
     InvalidInputError
-        A batch is bad, or the data frame lacks a column.
+        A batch has invalid values, or the data frame lacks a column.
 
     Notes
     -----
-    Partitions may end anywhere: queries of several rows must be parts, or rows that hold lists.
+    Partitions may end between any two rows, so ranking metrics need parts with whole queries, or one row with lists for
+    each query.
 
-    Dask names what it holds by a hash, which all slices of one Arrow table share, and takes one for the other: give
-    ``hash=False`` to ``client.scatter`` and ``pure=False`` to ``client.map`` when these are given slices.
+    Dask identifies data by a hash, which all slices of one Arrow table share, and confuses them. To scatter or map such
+    slices, use ``client.scatter(..., hash=False)`` and ``client.map(..., pure=False)``.
 
     Examples
     --------
@@ -58,16 +59,18 @@ def evaluate(data: Any, metrics: H, *, split_every: int = 16) -> H:
     0.5
     """
     if split_every < 2:
-        raise ValueError(f"split_every must be 2 or more, not {split_every!r}: fewer states never become one")
-    found: Sequence[Any] = states(data, metrics)
-    unite = delayed(_united)
-    while len(found) > 1:
-        found = [unite(found[i : i + split_every]) for i in range(0, len(found), split_every)]
-    return total(dask.compute(*found), metrics)
+        raise ValueError(f"split_every must be 2 or more, not {split_every!r}")
+    merged_states: Sequence[Any] = states(data, metrics)
+    merge_delayed = delayed(_merge_bytes)
+    while len(merged_states) > 1:
+        merged_states = [
+            merge_delayed(merged_states[i : i + split_every]) for i in range(0, len(merged_states), split_every)
+        ]
+    return merge_results(dask.compute(*merged_states), metrics)
 
 
 def states(data: Any, metrics: MetricLike) -> list[Delayed]:
-    """Make a delayed state of every partition: bytes, which `streammetrics.merge` takes in any order.
+    """Return a delayed state, as bytes, for each partition; `streammetrics.merge` merges them in any order.
 
     Parameters
     ----------
@@ -75,15 +78,15 @@ def states(data: Any, metrics: MetricLike) -> list[Delayed]:
         As in `evaluate`.
     """
     count = delayed(partial(fold_part, metrics=metrics), name="fold", pure=False)
-    return [count(part) for part in _parts(data, metrics)]
+    return [count(part) for part in _split_parts(data, metrics)]
 
 
-def _parts(data: Any, metrics: MetricLike) -> Iterable[Any]:
+def _split_parts(data: Any, metrics: MetricLike) -> Iterable[Any]:
     if hasattr(data, "columns"):
-        data = data[read_columns(metrics, data.columns)]
+        data = data[find_read_columns(metrics, data.columns)]
     return data.to_delayed() if hasattr(data, "to_delayed") else data
 
 
-def _united(some: Iterable[bytes]) -> bytes:
-    data: bytes = merge(some).to_bytes()
+def _merge_bytes(states: Iterable[bytes]) -> bytes:
+    data: bytes = merge(states).to_bytes()
     return data

@@ -1,4 +1,4 @@
-"""Apache Flink: functions for the Table API and SQL, which count, merge and read states kept as BYTES."""
+"""Apache Flink: functions for the Table API and SQL that compute, merge and read states in BYTES columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyflink.table.udf import udaf, udf
 from ..collect.metric_like import MetricLike, columns_of
 from ..collect.serialization import merge
 from . import fold
-from .parts import read_columns, total, value_of
+from .parts import find_read_columns, merge_results, read_value
 
 __all__ = ["evaluate", "merged", "register", "state", "value"]
 
@@ -20,32 +20,32 @@ H = TypeVar("H", bound=MetricLike)
 
 
 def evaluate(data: Table, metrics: H, *, buckets: int = 64) -> H:
-    """Count a bounded table where its rows are.
+    """Compute metrics of a bounded table on the workers of Flink.
 
     Parameters
     ----------
     data : pyflink.table.Table
-        The log; only the columns that are read move.
+        The log; only the columns that the metrics read are fetched.
     metrics : Metric, MetricCollection or Sliced
-        What to compute; it stays as it is.
+        The metrics to compute; the object itself does not change.
     buckets : int
-        In how many parts, drawn at random, rows are counted: Flink hands a part to Python whole, so it must fit there.
+        The number of random parts. Flink passes a whole part to Python at once, so a part must fit into memory.
 
     Returns
     -------
     Metric, MetricCollection or Sliced
-        A new object that has seen all rows.
+        A new object with the state of all rows.
 
     Raises
     ------
     py4j.protocol.Py4JJavaError
-        A batch is bad; the message holds ours.
+        A batch has invalid values; the message contains the error message of this library.
     InvalidInputError
         The table lacks a column.
 
     Notes
     -----
-    Parts hold any rows: queries of several rows must be rows that hold lists.
+    Parts have random rows, so ranking metrics need one row with lists for each query.
 
     Examples
     --------
@@ -57,64 +57,64 @@ def evaluate(data: Table, metrics: H, *, buckets: int = 64) -> H:
     >>> evaluate(log, sm.AUC()).compute()  # doctest: +SKIP
     1.0
     """
-    names = read_columns(metrics, data.get_schema().get_field_names())
+    names = find_read_columns(metrics, data.get_schema().get_field_names())
     bucket, count = "streammetrics_bucket", state(metrics, names)
-    spread = data.select(*map(col, names), rand_integer(buckets).alias(bucket))
-    counted = spread.group_by(col(bucket)).select(count(*map(col, names)).alias("state"))
-    with counted.execute().collect() as rows:
-        return total((bytes(row[0]) for row in rows), metrics)
+    rows_with_bucket = data.select(*map(col, names), rand_integer(buckets).alias(bucket))
+    states = rows_with_bucket.group_by(col(bucket)).select(count(*map(col, names)).alias("state"))
+    with states.execute().collect() as rows:
+        return merge_results((bytes(row[0]) for row in rows), metrics)
 
 
 def state(metrics: MetricLike, columns: Iterable[str] | None = None) -> Any:
-    """Make an aggregate function (a pandas `udaf`) of columns, whose value is the state of the rows of a group.
+    """Return an aggregate function (a pandas `udaf`) of columns, whose value is the state of the rows of a group.
 
     Parameters
     ----------
     metrics : Metric, MetricCollection or Sliced
-        What to compute; it stays as it is.
+        The metrics to compute; the object itself does not change.
     columns : iterable of str, optional
-        What the arguments are; by default the columns that must be there.
+        The columns that are passed as arguments; by default the required ones.
 
     Notes
     -----
-    For batches and for windows over time; Flink holds the rows of a group, or window, until it has all.
+    The function works for groups and for time windows; Flink buffers the rows of a group or window until it has all.
     """
-    names = [name for name, must in columns_of(metrics).items() if must] if columns is None else list(columns)
+    names = [name for name, required in columns_of(metrics).items() if required] if columns is None else list(columns)
 
-    def count(*given: Any) -> bytes:
-        return fold([dict(zip(names, given, strict=True))], metrics)
+    def count(*arrays: Any) -> bytes:
+        return fold([dict(zip(names, arrays, strict=True))], metrics)
 
     return udaf(count, result_type=DataTypes.BYTES(), func_type="pandas")
 
 
 def merged() -> Any:
-    """Make an aggregate function (a pandas `udaf`) of a column of states, whose value is the state of all of them."""
-    return udaf(_united, result_type=DataTypes.BYTES(), func_type="pandas")
+    """Return an aggregate function (a pandas `udaf`) of a column of states, whose value is the merged state."""
+    return udaf(_merge_bytes, result_type=DataTypes.BYTES(), func_type="pandas")
 
 
-def _united(states: Iterable[Any]) -> bytes | None:
-    found = [one for one in states if one is not None]
-    return merge(found).to_bytes() if found else None
+def _merge_bytes(states: Iterable[Any]) -> bytes | None:
+    present = [one for one in states if one is not None]
+    return merge(present).to_bytes() if present else None
 
 
 def value() -> Any:
-    """Make a function of a state, and optionally the name of a metric in it, whose value is that of the metric."""
-    return udf(_value, result_type=DataTypes.DOUBLE())
+    """Return a SQL function that takes a state, and optionally a metric name, and returns the value of the metric."""
+    return udf(_read_value, result_type=DataTypes.DOUBLE())
 
 
-def _value(state: Any, metric: str | None = None) -> float | None:
-    return None if state is None else value_of(state, metric)
+def _read_value(state: Any, metric: str | None = None) -> float | None:
+    return None if state is None else read_value(state, metric)
 
 
 def register(env: TableEnvironment, metrics: Mapping[str, MetricLike]) -> None:
-    """Let SQL count, merge and read states: ``smet_NAME_agg(...)``, ``smet_merge_agg(state)``, ``smet_value(state)``.
+    """Register the SQL functions ``smet_NAME_agg(...)``, ``smet_merge_agg(state)`` and ``smet_value(state)``.
 
     Parameters
     ----------
     env : pyflink.table.TableEnvironment
-        Where temporary functions of these names are made.
+        The environment in which the temporary functions are created.
     metrics : mapping of str to Metric, MetricCollection or Sliced
-        What to compute, by names in SQL. Each function takes the required columns, in the order of
+        The metrics by their names in SQL. Each function takes the required columns, in the order of
         `streammetrics.extend.columns_of`.
 
     Examples

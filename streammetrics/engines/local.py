@@ -1,4 +1,4 @@
-"""Threads and processes of one machine; logs in files are better scored by `streammetrics eval`, which cuts them."""
+"""Metrics of parts in threads or processes of one machine. For log files, `streammetrics eval` is simpler."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ..collect.metric_like import MetricLike
-from .parts import fold_part, total
+from .parts import fold_part, merge_results
 
 __all__ = ["evaluate"]
 
@@ -17,34 +17,34 @@ H = TypeVar("H", bound=MetricLike)
 
 
 def evaluate(parts: Iterable[Any], metrics: H, *, workers: int | None = None, processes: bool = False) -> H:
-    """Count the parts of a log side by side.
+    """Compute metrics of the parts of a log in parallel.
 
     Parameters
     ----------
     parts : iterable of tables, iterators of tables, or callables that return these
-        A callable is called in the worker: what opens a file there and reads it, batch by batch, so that nothing but the
-        callable itself travels. Tables take part in memory, and are copied to processes.
+        A callable is called in the worker, where it can open a file and read it in batches, so that no rows are sent.
+        Tables are in memory already, and are copied to processes.
     metrics : Metric, MetricCollection or Sliced
-        What to compute; it stays as it is.
+        The metrics to compute; the object itself does not change.
     workers : int, optional
-        How many at once; as many as there are processors by default.
+        The number of workers; by default the number of processors.
     processes : bool
-        Whether processes count instead of threads: where reading holds Python's lock. Each starts afresh ("spawn"), so a
-        script needs ``if __name__ == "__main__":``, and callables must pickle.
+        Whether to use processes instead of threads, which helps if reading holds the global interpreter lock. Processes
+        are spawned, so a script needs ``if __name__ == "__main__":``, and callables must be picklable.
 
     Returns
     -------
     Metric, MetricCollection or Sliced
-        A new object that has seen all parts.
+        A new object with the state of all parts.
 
     Raises
     ------
     InvalidInputError
-        A batch is bad; parts that have not begun are left.
+        A batch has invalid values; the remaining parts are not read.
 
     Notes
     -----
-    Each part costs one state; a few parts for each worker are enough.
+    Each part needs memory for one state; a few parts for each worker are enough.
 
     Examples
     --------
@@ -56,11 +56,12 @@ def evaluate(parts: Iterable[Any], metrics: H, *, workers: int | None = None, pr
     >>> local.evaluate(hours, sm.MetricCollection(sm.AUC(), sm.CTR())).compute()["auc"]
     1.0
     """
-    with _pool(workers, processes) as pool:
-        return total(pool.map(partial(fold_part, metrics=metrics), parts), metrics)
+    with _build_pool(workers, processes) as pool:
+        return merge_results(pool.map(partial(fold_part, metrics=metrics), parts), metrics)
 
 
-def _pool(workers: int | None, processes: bool) -> Executor:
+def _build_pool(workers: int | None, processes: bool) -> Executor:
     if not processes:
         return ThreadPoolExecutor(workers or multiprocessing.cpu_count(), "streammetrics")
-    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))  # threads of others do not survive a fork
+    # A forked process would lack the threads of numba and other libraries.
+    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))

@@ -1,4 +1,4 @@
-"""Parts of a log as engines hand them out: the batches of one, the columns that are read of it, the total of all."""
+"""Functions that adapters share: compute the state of a part of a log, find the columns to read, merge states."""
 
 from __future__ import annotations
 
@@ -15,82 +15,82 @@ from ..collect.serialization import from_bytes, merge
 from ..errors import InvalidInputError
 from . import check_metrics, fold
 
-__all__ = ["fold_part", "read_columns", "total", "value_of"]
+__all__ = ["find_read_columns", "fold_part", "merge_results", "read_value"]
 
 H = TypeVar("H", bound=MetricLike)
 
 
 def fold_part(part: Any, metrics: MetricLike) -> bytes:
-    """Count one part of a log: what a task of an engine does.
+    """Compute the state of one part of a log; the tasks of an engine call this function.
 
     Parameters
     ----------
     part : table, iterator or list of tables, or callable that returns these
-        A callable is called where the rows are counted, so that only it travels: such as ``part.batches`` of
-        `streammetrics.io.logs.Log.parts`.
+        A callable runs in the worker and reads the rows there, so that no rows are sent. An example is ``part.batches``
+        of a part from `streammetrics.io.logs.Log.parts`.
     metrics : Metric, MetricCollection or Sliced
-        What is counted; it stays as it is.
+        The metrics to compute; the object itself does not change.
 
     Returns
     -------
     bytes
-        The state of these rows alone.
+        The state of these rows.
 
     Raises
     ------
     InvalidInputError
-        A batch is bad; nothing is returned.
+        A batch has invalid values; nothing is returned.
     """
-    return fold(_batches(part() if callable(part) else part), metrics)
+    return fold(_iterate_batches(part() if callable(part) else part), metrics)
 
 
-def _batches(part: Any) -> Iterable[Any]:
-    """A table is a batch; iterators (readers of Arrow streams are some) and lists hold batches."""
+def _iterate_batches(part: Any) -> Iterable[Any]:
+    """Return the batches of a part: the items of an iterator (such as an Arrow reader) or list, or one table."""
     return part if isinstance(part, (Iterator, list, tuple)) else (part,)
 
 
-def read_columns(metrics: MetricLike, there: Iterable[str]) -> list[str]:
-    """Return the columns that `update` would read of a table: no others need be fetched.
+def find_read_columns(metrics: MetricLike, present: Iterable[str]) -> list[str]:
+    """Return the columns of a table that `update` reads, so that an engine fetches no others.
 
     Raises
     ------
     InvalidInputError
-        One that must be there is not. Groups and queries are left to `update`: a row that holds lists is a query itself.
+        A required column is missing. Columns of groups and queries are not checked, as rows with lists need none.
     """
     check_metrics(metrics)
-    names, keys, columns = list(there), _ids(metrics), columns_of(metrics)
-    for name, must in columns.items():
-        if must and name not in names and name not in keys:
-            found = ", ".join(map(repr, names)) or "none"
-            raise InvalidInputError(f"there is no column {name!r}; the table has {found}", column=name)
+    names, keys, columns = list(present), _find_id_columns(metrics), columns_of(metrics)
+    for name, required in columns.items():
+        if required and name not in names and name not in keys:
+            listed = ", ".join(map(repr, names)) or "none"
+            raise InvalidInputError(f"there is no column {name!r}; the table has {listed}", column=name)
     return [name for name in columns if name in names]
 
 
-def _ids(metrics: MetricLike) -> set[str]:
-    found = [
+def _find_id_columns(metrics: MetricLike) -> set[str]:
+    columns = [
         binding.column(need.role)
         for state, binding, *_ in definition_of(metrics).reads
         for need in state.needs()
         if isinstance(need.kind, Ids)
     ]
-    return {name for column in found for name in (column if isinstance(column, tuple) else (column,))}
+    return {name for column in columns for name in (column if isinstance(column, tuple) else (column,))}
 
 
-def total(states: Iterable[Any], metrics: H) -> H:
-    """Merge what workers returned, in any order, into a new object with the settings of `metrics`; none is no rows."""
+def merge_results(states: Iterable[Any], metrics: H) -> H:
+    """Merge the states of workers, in any order, into a new object with the settings of `metrics`."""
     merged: H = merge(itertools.chain([metrics.copy().reset()], states))
     return merged
 
 
-def value_of(state: bytes, name: str | None = None) -> float:
-    """Return the value of a saved metric, or of one of a collection: what SQL asks of a column of states.
+def read_value(state: bytes, name: str | None = None) -> float:
+    """Return the value of a metric in a saved state; SQL functions call this for columns of states.
 
     Parameters
     ----------
     state : bytes
-        What `to_bytes` wrote.
+        The bytes of `to_bytes`.
     name : str, optional
-        Which metric of a collection.
+        The name of the metric; not needed if the state has only one.
 
     Returns
     -------
@@ -100,21 +100,21 @@ def value_of(state: bytes, name: str | None = None) -> float:
     Raises
     ------
     InvalidInputError
-        There is no metric of that name, or its value is not one number.
+        The state has no metric of this name, or its value is not one number.
     """
-    thing = from_bytes(state)
-    if not isinstance(thing, (Metric, MetricCollection)):
+    metrics = from_bytes(state)
+    if not isinstance(metrics, (Metric, MetricCollection)):
         raise InvalidInputError(
-            f"the state is one of {type(thing).__name__}, which has no single value: read it in Python"
+            f"the state is one of {type(metrics).__name__}, which has no single value: read it in Python"
         )
-    names = [thing.name] if isinstance(thing, Metric) else list(thing)
-    asked = names[0] if name is None and len(names) == 1 else name
-    if asked not in names:
-        raise InvalidInputError(f"there is no metric {asked!r} in this state; there are {', '.join(names)}")
-    metric = thing if isinstance(thing, Metric) else thing[asked]
+    names = [metrics.name] if isinstance(metrics, Metric) else list(metrics)
+    metric_name = names[0] if name is None and len(names) == 1 else name
+    if metric_name not in names:
+        raise InvalidInputError(f"there is no metric {metric_name!r} in this state; there are {', '.join(names)}")
+    metric = metrics if isinstance(metrics, Metric) else metrics[metric_name]
     value = answer_of(metric).value
     if not isinstance(value, float):
         raise InvalidInputError(
-            f"the value of {asked} is no single number but a {type(value).__name__}: read it in Python"
+            f"the value of {metric_name} is no single number but a {type(value).__name__}: read it in Python"
         )
     return value

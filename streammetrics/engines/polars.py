@@ -1,4 +1,4 @@
-"""polars: a streaming pass over a lazy frame, and expressions for ``group_by().agg`` and columns of states."""
+"""Polars: a streaming pass over a lazy frame, and expressions for ``group_by().agg`` and columns of states."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import polars as pl
 from ..collect.metric_like import MetricLike, columns_of
 from ..collect.serialization import merge
 from . import fold
-from .parts import read_columns, total, value_of
+from .parts import find_read_columns, merge_results, read_value
 
 __all__ = ["evaluate", "merged", "state", "value"]
 
@@ -18,30 +18,30 @@ H = TypeVar("H", bound=MetricLike)
 
 
 def evaluate(data: pl.LazyFrame | pl.DataFrame, metrics: H, *, rows: int = 1 << 17) -> H:
-    """Count a frame in batches, as the streaming engine makes them.
+    """Compute metrics of a frame in batches of the streaming engine.
 
     Parameters
     ----------
     data : polars.LazyFrame or polars.DataFrame
-        The log; only the columns that are read are fetched.
+        The log; only the columns that the metrics read are fetched.
     metrics : Metric, MetricCollection or Sliced
-        What to compute; it stays as it is.
+        The metrics to compute; the object itself does not change.
     rows : int
-        How many rows a batch holds.
+        The rows of a batch.
 
     Returns
     -------
     Metric, MetricCollection or Sliced
-        A new object that has seen all rows.
+        A new object with the state of all rows.
 
     Raises
     ------
     InvalidInputError
-        A batch is bad, or the frame lacks a column.
+        A batch has invalid values, or the frame lacks a column.
 
     Notes
     -----
-    Batches may end anywhere: queries of several rows must be rows that hold lists.
+    Batches may end between any two rows, so ranking metrics need one row with lists for each query.
 
     Examples
     --------
@@ -53,29 +53,29 @@ def evaluate(data: pl.LazyFrame | pl.DataFrame, metrics: H, *, rows: int = 1 << 
     1.0
     """
     lazy = data.lazy()
-    chosen = lazy.select(read_columns(metrics, lazy.collect_schema().names()))
-    return total([fold(chosen.collect_batches(chunk_size=rows), metrics)], metrics)
+    selected = lazy.select(find_read_columns(metrics, lazy.collect_schema().names()))
+    return merge_results([fold(selected.collect_batches(chunk_size=rows), metrics)], metrics)
 
 
 def state(metrics: MetricLike, columns: Iterable[str] | None = None) -> pl.Expr:
-    """Make an expression that counts the rows of each group: one state, as bytes, for each.
+    """Return an expression whose value is the state of the rows of each group, as bytes.
 
     Parameters
     ----------
     metrics : Metric, MetricCollection or Sliced
-        What to compute; it stays as it is.
+        The metrics to compute; the object itself does not change.
     columns : iterable of str, optional
-        The columns to count; by default those that must be there, so weights are named here unless a task names them.
+        The columns to read; by default the required ones. Name weights here, unless a task names their column.
 
     Returns
     -------
     polars.Expr
-        Of binary values, called "state".
+        An expression of binary values, named "state".
 
     Notes
     -----
-    polars holds the rows of a group until it has all; the state of a group costs about 1 ms. A `Sliced` in
-    `evaluate` counts many groups faster and in constant memory.
+    Polars buffers the rows of a group until it has all; each group takes about 1 ms. For many groups, a `Sliced` in
+    `evaluate` is faster and needs constant memory.
 
     Examples
     --------
@@ -86,56 +86,58 @@ def state(metrics: MetricLike, columns: Iterable[str] | None = None) -> pl.Expr:
     >>> log.group_by("variant").agg(state(sm.CTR())).select("variant", value("state")).sort("variant").rows()
     [('A', 0.5), ('B', 1.0)]
     """
-    names = [name for name, must in columns_of(metrics).items() if must] if columns is None else list(columns)
+    names = [name for name, required in columns_of(metrics).items() if required] if columns is None else list(columns)
 
     def count(series: Sequence[pl.Series]) -> pl.Series:
-        return _binary([fold([dict(zip(names, series, strict=True))], metrics)])
+        return _to_binary_series([fold([dict(zip(names, series, strict=True))], metrics)])
 
-    made: pl.Expr = pl.map_batches(
+    expression: pl.Expr = pl.map_batches(
         [pl.col(name) for name in names], count, return_dtype=pl.Binary, returns_scalar=True
     ).alias("state")
-    return made
+    return expression
 
 
 def merged(column: str = "state") -> pl.Expr:
-    """Make an expression that merges the states of each group to one; nulls are left out, and nothing is null.
+    """Return an expression that merges the states of each group; nulls are ignored, and a group without states is null.
 
     Parameters
     ----------
     column : str
-        The states, as bytes.
+        The column of states, as bytes.
     """
 
-    def unite(series: Sequence[pl.Series]) -> pl.Series:
-        some = series[0].drop_nulls().to_list()
-        return _binary([merge(some).to_bytes() if some else None])
+    def merge_group(series: Sequence[pl.Series]) -> pl.Series:
+        states = series[0].drop_nulls().to_list()
+        return _to_binary_series([merge(states).to_bytes() if states else None])
 
-    made: pl.Expr = pl.map_batches([pl.col(column)], unite, return_dtype=pl.Binary, returns_scalar=True).alias(column)
-    return made
+    expression: pl.Expr = pl.map_batches(
+        [pl.col(column)], merge_group, return_dtype=pl.Binary, returns_scalar=True
+    ).alias(column)
+    return expression
 
 
 def value(column: str = "state", metric: str | None = None) -> pl.Expr:
-    """Make an expression of the value of each state.
+    """Return an expression of the value of each state.
 
     Parameters
     ----------
     column : str
-        The states, as bytes; the value of null is null.
+        The column of states, as bytes; the value of null is null.
     metric : str, optional
-        Which metric of a collection.
+        The name of the metric; not needed if the states have only one.
 
     Returns
     -------
     polars.Expr
-        Of float64 values, called as the metric is, or "value".
+        An expression of float64 values, named after the metric, or "value".
     """
 
     def read(states: pl.Series) -> pl.Series:
-        return pl.Series([None if one is None else value_of(one, metric) for one in states], dtype=pl.Float64)
+        return pl.Series([None if one is None else read_value(one, metric) for one in states], dtype=pl.Float64)
 
-    made: pl.Expr = pl.col(column).map_batches(read, return_dtype=pl.Float64, is_elementwise=True)
-    return made.alias(metric or "value")
+    expression: pl.Expr = pl.col(column).map_batches(read, return_dtype=pl.Float64, is_elementwise=True)
+    return expression.alias(metric or "value")
 
 
-def _binary(values: list[Any]) -> pl.Series:
+def _to_binary_series(values: list[Any]) -> pl.Series:
     return pl.Series(values, dtype=pl.Binary)

@@ -1,4 +1,4 @@
-"""Ray: a streaming pass over a dataset, tasks, and an aggregation for ``aggregate`` and ``groupby``."""
+"""Ray: metrics of a dataset or of parts in tasks, and an aggregation for ``aggregate`` and ``groupby``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ray.data.aggregate import AggregateFn
 from ..collect.metric_like import MetricLike
 from ..collect.serialization import merge
 from . import fold
-from .parts import fold_part, read_columns, total
+from .parts import find_read_columns, fold_part, merge_results
 
 __all__ = ["AggregateMetrics", "evaluate"]
 
@@ -22,31 +22,34 @@ H = TypeVar("H", bound=MetricLike)
 
 
 def evaluate(data: Dataset | Iterable[Any], metrics: H) -> H:
-    """Count a dataset where its blocks are, or the parts of a log in tasks.
+    """Compute metrics of a dataset on the nodes of its blocks, or of the parts of a log in tasks.
 
     Parameters
     ----------
     data : ray.data.Dataset, or iterable of parts
-        A dataset streams: only the columns that are read, and then only states, move. Parts are tables, references to
-        them, or callables that return tables (see `local.evaluate`), each a task, which starts again if its worker dies.
+        A dataset is streamed; only the columns that the metrics read are fetched, and only states are sent. Parts are
+        tables, references to tables, or callables that return tables (see `local.evaluate`). Each part is a task, which
+        Ray restarts if its worker dies.
     metrics : Metric, MetricCollection or Sliced
-        What to compute; it stays as it is.
+        The metrics to compute; the object itself does not change.
 
     Returns
     -------
     Metric, MetricCollection or Sliced
-        A new object that has seen all rows.
+        A new object with the state of all rows.
 
     Raises
     ------
     ray.exceptions.RayTaskError
-        A batch is bad; the message holds ours, and from tasks it is an InvalidInputError, too.
+        A batch has invalid values; the message contains the error message of this library. From tasks, the error is
+        also an InvalidInputError.
     InvalidInputError
         The dataset lacks a column.
 
     Notes
     -----
-    Blocks may end anywhere: queries of several rows must be parts, or rows that hold lists.
+    Blocks may end between any two rows, so ranking metrics need parts with whole queries, or one row with lists for
+    each query.
 
     Examples
     --------
@@ -57,53 +60,53 @@ def evaluate(data: Dataset | Iterable[Any], metrics: H) -> H:
     >>> evaluate(log, sm.AUC()).compute()  # doctest: +SKIP
     0.6
     """
-    states = _of_dataset(data, metrics) if isinstance(data, Dataset) else _of_tasks(data, metrics)
-    return total(states, metrics)
+    states = _count_dataset(data, metrics) if isinstance(data, Dataset) else _count_parts(data, metrics)
+    return merge_results(states, metrics)
 
 
-def _of_dataset(data: Dataset, metrics: MetricLike) -> Iterator[bytes]:
-    there = data.columns()
-    if there is None:  # without a single row Ray knows no columns
+def _count_dataset(data: Dataset, metrics: MetricLike) -> Iterator[bytes]:
+    columns = data.columns()
+    if columns is None:  # an empty dataset has no columns
         return
-    chosen = data.select_columns(read_columns(metrics, there))
-    folded = chosen.map_batches(
-        partial(_folded, metrics=metrics), batch_size=None, batch_format="pyarrow", zero_copy_batch=True
+    selected = data.select_columns(find_read_columns(metrics, columns))
+    states = selected.map_batches(
+        partial(_fold_block, metrics=metrics), batch_size=None, batch_format="pyarrow", zero_copy_batch=True
     )
-    for row in folded.iter_rows():
+    for row in states.iter_rows():
         yield row["state"]
 
 
-def _folded(block: pa.Table, metrics: MetricLike) -> pa.Table:
+def _fold_block(block: pa.Table, metrics: MetricLike) -> pa.Table:
     return pa.table({"state": pa.array([fold([block], metrics)], pa.binary())})
 
 
-def _of_tasks(parts: Iterable[Any], metrics: MetricLike) -> Iterator[bytes]:
-    """Yield states as they come, and cancel the rest if one fails."""
-    held, task = ray.put(metrics), ray.remote(fold_part)
-    waiting = [task.remote(part, held) for part in parts]
+def _count_parts(parts: Iterable[Any], metrics: MetricLike) -> Iterator[bytes]:
+    """Yield states as they arrive; cancel the remaining tasks if one fails."""
+    metrics_ref, task = ray.put(metrics), ray.remote(fold_part)
+    waiting = [task.remote(part, metrics_ref) for part in parts]
     try:
         while waiting:
-            (done, *_), waiting = ray.wait(waiting)
-            yield ray.get(done)
+            (finished, *_), waiting = ray.wait(waiting)
+            yield ray.get(finished)
     finally:
         for one in waiting:
             ray.cancel(one)
 
 
 class AggregateMetrics(AggregateFn):
-    """Aggregate rows to a state, as bytes: ``dataset.groupby(key).aggregate(AggregateMetrics(metrics))``.
+    """An aggregation of rows to a state, as bytes: ``dataset.groupby(key).aggregate(AggregateMetrics(metrics))``.
 
     Parameters
     ----------
     metrics : Metric, MetricCollection or Sliced
-        What to compute; it stays as it is.
+        The metrics to compute; the object itself does not change.
     name : str
-        The column of the result that the states, which `streammetrics.from_bytes` reads, are in.
+        The column of states in the result; `streammetrics.from_bytes` decodes them.
 
     Notes
     -----
-    ``groupby`` sorts rows by key, in 200 partitions unless ``num_partitions=`` says how many; a `Sliced` in `evaluate` is
-    faster. This is no `AggregateFnV2`, as those read one column, and Ray drops all others but the keys.
+    ``groupby`` sorts rows by key into 200 partitions, or ``num_partitions=``; a `Sliced` in `evaluate` is faster. The
+    class is no `AggregateFnV2`, for which Ray reads one column besides the keys and drops all others.
 
     Examples
     --------
@@ -120,11 +123,11 @@ class AggregateMetrics(AggregateFn):
         super().__init__(
             name=name,
             init=lambda _: fold((), metrics),
-            accumulate_block=lambda state, block: _united(state, fold([block], metrics)),
-            merge=_united,
+            accumulate_block=lambda state, block: _merge_bytes(state, fold([block], metrics)),
+            merge=_merge_bytes,
         )
 
 
-def _united(one: bytes, other: bytes) -> bytes:
+def _merge_bytes(one: bytes, other: bytes) -> bytes:
     data: bytes = merge([one, other]).to_bytes()
     return data

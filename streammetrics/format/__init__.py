@@ -1,1 +1,1 @@
-"""Bytes of states: frames, sections, and the codes of numbers in them. Numpy alone."""
+"""The bytes of states: frames, sections and the encodings of numbers. Needs only numpy."""

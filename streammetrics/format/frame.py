@@ -1,13 +1,15 @@
-"""Frames: states as bytes. Standard library and numpy only; no pickle.
+"""Frames: the bytes of any number of states. Needs only the standard library and numpy; no pickle.
 
 ::
 
     "SMET" | u16 version | u16 flags | u32 header length | u32 packed length | header | table | bodies | u32 CRC-32
 
-The header is canonical JSON, deflated with a preset dictionary: "about", what the object is, and "sections", what each
-state is of (`schema`). A row of the table is u64 plain length | u64 packed length | SHA-256 of the schema's text, a zero
-byte and the plain section: the digest of the state, the same alone and in any collection. A body is its section, deflated,
-and after the end of that what was left as it is. Reading is lazy, and of many frames at once: N of one kind cost one pass.
+The header is canonical JSON, compressed by deflate with a preset dictionary. Its member "about" describes the object, and
+"sections" has the schema of each state (see `schema`). A row of the table is: u64 plain length | u64 packed length |
+SHA-256 of the text of the schema, a zero byte and the plain section. The hash is the digest of the state, alone and in any
+collection. A body is a compressed section, followed by its noise (see `section`), which is not compressed.
+
+A frame is read lazily, and many frames of one kind are decoded in one pass.
 """
 
 from __future__ import annotations
@@ -22,12 +24,12 @@ from weakref import WeakValueDictionary
 
 from ..errors import IncompatibleStateError, StateFormatError
 from ..numerics.canonical import canonical_json
-from ..state.retention import settled
+from ..state.retention import apply_retention
 from ..state.state import State
-from .schema import Schema, read_schema, schema_of
-from .section import pack, packed
-from .section_header import weight
-from .unpack import MAX_BYTES, Sections, unpack
+from .schema import Schema, build_schema, parse_schema
+from .section import pack_section, pack_state
+from .section_header import estimate_section_memory
+from .unpack import MAX_BYTES, Sections, unpack_sections
 
 __all__ = [
     "MAGIC",
@@ -35,23 +37,27 @@ __all__ = [
     "VERSION",
     "Frame",
     "FrameKind",
-    "digest",
-    "head_of",
+    "compute_digest",
     "merge_frames",
     "merge_groups",
-    "read_together",
-    "write",
+    "read_frames",
+    "read_head",
+    "write_frame",
 ]
 
 MAGIC, VERSION = b"SMET", 2
 PREFIX, ROW, CHECK = struct.Struct("<4sHHII"), struct.Struct("<QQ32s"), struct.Struct("<I")
 MAX_HEADER = 1 << 22
-KEPT = 1 << 14  # headers up to here are kept parsed, for frames of the same kind that come later
-HEADER_ROOM = 64  # times as many bytes a header takes when it is read, at most
-SMALL = 1 << 16  # bytes of a section that are inflated without a look at how it begins
+MAX_CACHED_HEADER = 1 << 14
+"""Parsed headers up to this size are cached for later frames of the same kind."""
+HEADER_ROOM = 64
+"""An upper bound of the memory of a parsed header, in multiples of its size."""
+SMALL = 1 << 16
+"""Sections up to this size are decompressed without checking the counts at their beginning first."""
 BATCH, PORTION = 1 << 23, 1 << 24
-"""Bytes of sections that are read together, and of memory that those of one state take in one pass."""
-PAGES = 1 << 16  # from here on there is nothing to look for but frequencies
+"""The bytes of frames that are read together, and the memory of the sections that are decoded in one pass."""
+MAX_MATCHING = 1 << 16
+"""Larger sections are compressed by frequencies of bytes only, without a search for repetitions."""
 WORDS = (
     b'"about":{"axes":"behind":{"kind":"class","names":["y_true","y_pred"]},"kind":"group","names":["group"]'
     b'"counted":["exact","rows"],"dropped":["expired","group","sample_weight","where","y_pred","y_score","y_true"]'
@@ -63,31 +69,31 @@ WORDS = (
     b'{"about":{"tag":"auc"},"sections":[{"counted":["exact","rows"],"folds":["exact","rows","off_grid"],"most":65536,'
     b'"parts":[["exact","tally","9214364837600034818"],["rows","tally",131074],["off_grid","flag",[]]],"tag":"scores"}]}'
 )
-"""What headers are made of: deflate finds it here. Part of the format."""
+"""The preset dictionary of common header fragments for deflate; part of the format."""
 
 
-def digest(state: State) -> str:
-    """SHA-256 of what a state is of and of its content: its identity on every machine, alone and in any collection."""
-    return schema_of(state).digest(pack(state)).hex()
+def compute_digest(state: State) -> str:
+    """Return the SHA-256 of the schema and content of a state, the same on every machine and in any collection."""
+    return build_schema(state).digest(pack_state(state)).hex()
 
 
-def write(states: Sequence[State], about: Any = None) -> bytes:
-    """Write some states, and what is to be said about them, as one frame.
+def write_frame(states: Sequence[State], about: Any = None) -> bytes:
+    """Encode states and a description of the object that they belong to as one frame.
 
     Parameters
     ----------
     states : sequence of State
         The states.
-    about : anything that JSON holds
-        What the object is.
+    about : JSON value
+        The description of the object.
     """
-    schemas = [schema_of(s) for s in states]
+    schemas = [build_schema(s) for s in states]
     text = canonical_json({"about": about, "sections": [s.head for s in schemas]}).encode()
     if len(text) > MAX_HEADER:
         raise ValueError(f"the header would take {len(text):,} bytes; the format allows {MAX_HEADER:,}")
     head, table, bodies = _deflate(text, WORDS), [], []
     for state, schema in zip(states, schemas, strict=True):
-        plain, noise = packed(state, schema)
+        plain, noise = pack_section(state, schema)
         end = len(plain) - noise
         bodies.append(_deflate(memoryview(plain)[:end]) + plain[end:])
         table.append(ROW.pack(len(plain), len(bodies[-1]), schema.digest(plain)))
@@ -95,10 +101,13 @@ def write(states: Sequence[State], about: Any = None) -> bytes:
     return frame + CHECK.pack(zlib.crc32(frame))
 
 
-def _deflate(plain: bytes | memoryview, words: bytes = b"") -> bytes:
-    """Entries have no repetitions to look for: beyond some pages coding them by frequency is smaller, and much quicker."""
-    strategy, level = (zlib.Z_HUFFMAN_ONLY, 1) if len(plain) > PAGES else (zlib.Z_DEFAULT_STRATEGY, 6)
-    packer = zlib.compressobj(level, zlib.DEFLATED, -15, 9, strategy, *([words] if words else []))
+def _deflate(plain: bytes | memoryview, dictionary: bytes = b"") -> bytes:
+    """Compress bytes with deflate, or with Huffman coding alone if there are more than MAX_MATCHING bytes.
+
+    Large sections are mostly entries, which have no repetitions: Huffman coding alone is then smaller and much faster.
+    """
+    strategy, level = (zlib.Z_HUFFMAN_ONLY, 1) if len(plain) > MAX_MATCHING else (zlib.Z_DEFAULT_STRATEGY, 6)
+    packer = zlib.compressobj(level, zlib.DEFLATED, -15, 9, strategy, *([dictionary] if dictionary else []))
     return packer.compress(plain) + packer.flush()
 
 
@@ -106,18 +115,18 @@ def _deflate(plain: bytes | memoryview, words: bytes = b"") -> bytes:
 
 
 class FrameKind:
-    """What a header says: frames of one kind have the same."""
+    """A parsed header. Frames with equal headers are of the same kind and share one object."""
 
     def __init__(self, text: bytes) -> None:
         head = json.loads(text)
         if not isinstance(head, dict) or head.keys() != {"about", "sections"} or canonical_json(head).encode() != text:
             raise StateFormatError("the header is not canonical JSON")
         self.about = canonical_json(head["about"])
-        self.sections: list[Schema] = [read_schema(s) for s in head["sections"]]
+        self.sections: list[Schema] = [parse_schema(s) for s in head["sections"]]
 
 
-def _inflated(unpacker: Any, data: bytes | memoryview, size: int) -> bytes:
-    """The first bytes of a deflated section."""
+def _inflate(unpacker: Any, data: bytes | memoryview, size: int) -> bytes:
+    """Decompress only the first bytes of a section."""
     try:
         plain: bytes = unpacker.decompress(data, size)
     except zlib.error as error:
@@ -125,7 +134,7 @@ def _inflated(unpacker: Any, data: bytes | memoryview, size: int) -> bytes:
     return plain
 
 
-def _kind(head: bytes, size: int) -> FrameKind:
+def _parse_kind(head: bytes, size: int) -> FrameKind:
     unpacker = zlib.decompressobj(-15, WORDS)
     text = unpacker.decompress(head, size + 1)
     if len(text) != size or not unpacker.eof or unpacker.unused_data:
@@ -134,23 +143,23 @@ def _kind(head: bytes, size: int) -> FrameKind:
 
 
 @lru_cache(64)
-def _kept_kind(head: bytes, size: int, known: int) -> FrameKind:
-    return _kind(head, size)
+def _cached_kind(head: bytes, size: int, registry: int) -> FrameKind:
+    return _parse_kind(head, size)
 
 
-def _shared_kind(head: bytes, size: int, known: int) -> FrameKind:
-    """The kind of a large header: one for all frames that are there, and none when they are gone."""
-    found = _large.get((head, size, known))
-    if found is None:
-        found = _large[head, size, known] = _kind(head, size)
-    return found
+def _shared_kind(head: bytes, size: int, registry: int) -> FrameKind:
+    """Return the kind for a large header; frames share the object as long as one of them exists."""
+    kind = _large_kinds.get((head, size, registry))
+    if kind is None:
+        kind = _large_kinds[head, size, registry] = _parse_kind(head, size)
+    return kind
 
 
-_large: WeakValueDictionary[tuple[bytes, int, int], FrameKind] = WeakValueDictionary()
+_large_kinds: WeakValueDictionary[tuple[bytes, int, int], FrameKind] = WeakValueDictionary()
 
 
-def head_of(data: bytes) -> bytes:
-    """The beginning of what may be a frame, with its header: frames of one kind begin alike."""
+def read_head(data: bytes) -> bytes:
+    """Return the bytes of a frame up to the end of its header, without checks; they are equal for frames of one kind."""
     if len(data) < PREFIX.size:
         return b""
     *_, packed_length = PREFIX.unpack_from(data)
@@ -158,19 +167,19 @@ def head_of(data: bytes) -> bytes:
 
 
 class Frame:
-    """A frame that is read as it is needed: checksums when it is opened, a section when it is asked for.
+    """A lazily decoded frame: its checksum is verified when it is opened, a section when it is read.
 
     Parameters
     ----------
     data : bytes
-        The frame; it need not be trusted.
+        The bytes of the frame, which may be untrusted.
     max_bytes : int
-        The most memory that its content may take.
+        The most memory that the states may take.
 
     Raises
     ------
     StateFormatError
-        The bytes are damaged, truncated, newer than this release, inconsistent, or something else.
+        The bytes are not a frame, damaged, truncated, inconsistent, or written by a newer release.
     """
 
     __slots__ = ("_kind", "bodies", "data", "head", "limit", "size", "table")
@@ -221,148 +230,158 @@ class Frame:
 
     @property
     def kind(self) -> FrameKind:
-        """What the header says."""
+        """The parsed header."""
         if self._kind is None:
             try:
-                # anew when another class has been imported, which may be the one that this is of
-                kept = _kept_kind if self.size <= KEPT else _shared_kind
-                self._kind = kept(self.head, self.size, registered())
+                # If a class of states was imported since, it may be the class of a section. Then parse the header again.
+                parse = _cached_kind if self.size <= MAX_CACHED_HEADER else _shared_kind
+                self._kind = parse(self.head, self.size, hash_registry())
             except (StateFormatError, MemoryError):
                 raise
-            except Exception as error:  # of bytes that nobody vouches for: whatever they break is said as that
-                raise StateFormatError(f"the header is inconsistent: {_said(error)}") from error
+            # Untrusted bytes may cause any exception; report each of them as damaged bytes.
+            except Exception as error:
+                raise StateFormatError(f"the header is inconsistent: {_format_error(error)}") from error
         return self._kind
 
     @property
     def about(self) -> Any:
-        """What the object is."""
+        """The description of the object."""
         return json.loads(self.kind.about)
 
     def __len__(self) -> int:
         return len(self.table)
 
     def digest(self, i: int) -> str:
-        """The digest of a state, as the frame says it; checked when the state is read."""
-        said: bytes = self.table[i][2]
-        return said.hex()
+        """Return the digest of a state as the table of the frame has it; reading the state verifies it."""
+        digest: bytes = self.table[i][2]
+        return digest.hex()
 
-    def plain(self, i: int, limit: int | None = None) -> bytes:
-        """A section, inflated and checked against its digest; what it would become is bounded first."""
-        size, _, said = self.table[i]
+    def read_section(self, i: int, limit: int | None = None) -> bytes:
+        """Decompress a section and verify its digest, after checking that decoding stays within the memory limit."""
+        size, _, digest = self.table[i]
         begin, end = self.bodies[i]
         if size > SMALL:
-            lead = _inflated(zlib.decompressobj(-15), self.data[begin:end], SMALL)
-            _bound(size + weight(self.kind.sections[i], lead), self.limit if limit is None else limit)
+            start = _inflate(zlib.decompressobj(-15), self.data[begin:end], SMALL)
+            _check_memory(
+                size + estimate_section_memory(self.kind.sections[i], start), self.limit if limit is None else limit
+            )
         unpacker = zlib.decompressobj(-15)
-        plain = _inflated(unpacker, self.data[begin:end], size + 1)
+        plain = _inflate(unpacker, self.data[begin:end], size + 1)
+        # The noise follows the end of the compressed bytes.
         if unpacker.unused_data:
             plain += unpacker.unused_data
         if len(plain) != size or not unpacker.eof:
             raise StateFormatError("a section does not inflate to its declared size")
-        if self.kind.sections[i].digest(plain) != said:
+        if self.kind.sections[i].digest(plain) != digest:
             raise StateFormatError("the digest is wrong: the content is not what was written")
         return plain
 
-    def state(self, i: int = 0, limit: int | None = None) -> State:
-        """One of the states."""
+    def read_state(self, i: int = 0, limit: int | None = None) -> State:
+        """Decode and return one of the states."""
         limit = self.limit if limit is None else limit
-        return unpack(self.kind.sections[i], [self.plain(i, limit)], limit)[0]
+        return unpack_sections(self.kind.sections[i], [self.read_section(i, limit)], limit)[0]
 
-    def plains(self) -> tuple[list[bytes], int]:
-        """All sections, inflated, and what reading them takes with them; what stays is no more than the limit."""
+    def read_sections(self) -> tuple[list[bytes], int]:
+        """Decompress all sections; return them, and the bytes of memory that they and decoding them take.
+
+        Raises an error if this is more than the limit.
+        """
         plains: list[bytes] = []
         need = 0
         for i, schema in enumerate(self.kind.sections):
-            room = self.limit - need // 2  # reading takes twice what stays
-            plains.append(self.plain(i, room))
-            more = len(plains[-1]) + weight(schema, plains[-1])
-            _bound(more, room)
+            # Decoding takes twice the memory of its result.
+            room = self.limit - need // 2
+            plains.append(self.read_section(i, room))
+            more = len(plains[-1]) + estimate_section_memory(schema, plains[-1])
+            _check_memory(more, room)
             need += more
         return plains, need
 
-    def states(self) -> list[State]:
-        """All states, which take no more than the limit together."""
-        made, room = [], self.limit
+    def read_states(self) -> list[State]:
+        """Decode all states; raise an error if together they take more memory than the limit."""
+        states, room = [], self.limit
         for i in range(len(self.table)):
-            made.append(self.state(i, room))
-            room -= made[-1].nbytes
-        return made
+            states.append(self.read_state(i, room))
+            room -= states[-1].nbytes
+        return states
 
 
-def _bound(need: int, limit: int) -> None:
+def _check_memory(need: int, limit: int) -> None:
     if need > limit:
         raise StateFormatError(f"reading the content takes {need:,} bytes, more than max_bytes allows")
 
 
-def registered() -> int:
-    """A number that changes when a class is registered, or taken away."""
+def hash_registry() -> int:
+    """Return a number that changes whenever a class of states is registered or removed."""
     return hash(tuple(map(id, State.by_tag.values())))
 
 
-def _said(error: Exception) -> str:
+def _format_error(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error)[:200]}"
 
 
-# -- many ------------------------------------------------------------------------------------------------------------
+# -- many frames -----------------------------------------------------------------------------------------------------
 
 
-def read_together(frames: Iterable[Frame]) -> Iterator[list[Sections]]:
-    """Read frames of one header in their order, as many in one pass as take a bounded room.
+def read_frames(frames: Iterable[Frame]) -> Iterator[list[Sections]]:
+    """Decode frames with equal headers, in order; each pass decodes as many frames as a memory limit allows.
 
     Yields
     ------
     list of Sections
-        Of each state those of some frames.
+        For one pass: for each section of the header, the states of all frames of the pass.
 
     Raises
     ------
     StateFormatError, IncompatibleStateError
-        One of them is damaged, or they are of different things; which, shows when each is read alone.
+        A frame is damaged, or the keys of frames are of different kinds. To find out which frame it is, read each one
+        alone.
     """
     some: list[Frame] = []
     plains: list[list[bytes]] = []
     size = 0
     for frame in frames:
-        found, need = frame.plains()
+        sections, need = frame.read_sections()
         if some and size + need > 8 * BATCH:
-            yield _sections(some, plains, size)
+            yield _unpack_frames(some, plains, size)
             some, plains, size = [], [], 0
         some.append(frame)
-        plains.append(found)
+        plains.append(sections)
         size += need
     if some:
-        yield _sections(some, plains, size)
+        yield _unpack_frames(some, plains, size)
 
 
-def _sections(frames: Sequence[Frame], plains: Sequence[Sequence[bytes]], size: int) -> list[Sections]:
-    room = 2 * size  # where one of them has weights, there is room for those of all
+def _unpack_frames(frames: Sequence[Frame], plains: Sequence[Sequence[bytes]], size: int) -> list[Sections]:
+    # If only some frames have weights, all of them get arrays for weights.
+    room = 2 * size
     columns = zip(frames[0].kind.sections, zip(*plains, strict=True), strict=True)
-    return [unpack(schema, column, room) for schema, column in columns]
+    return [unpack_sections(schema, column, room) for schema, column in columns]
 
 
 def merge_frames(frames: Iterable[bytes | Frame], max_bytes: int = MAX_BYTES) -> tuple[Any, list[State]]:
-    """Merge frames without making an object of each: inflate, check, decode together, and fold once a batch.
+    """Merge frames in batches, which is faster than creating and merging an object for each frame.
 
     Parameters
     ----------
     frames : iterable of bytes or Frame
-        Frames that say the same about themselves, with the same statistics in the same order.
+        Frames with equal descriptions, and with the same statistics in the same order.
     max_bytes : int
-        The most memory that the content of one may take.
+        The most memory that the states of a single frame may take.
 
     Returns
     -------
     about : object
-        What they say.
+        The description of the objects.
     states : list of State
-        One of each section.
+        The merged state of each section.
 
     Raises
     ------
     StateFormatError
-        One of them is damaged.
+        A frame is damaged.
     IncompatibleStateError
-        They are of different things.
+        The frames have different objects or settings.
     """
     about, merged = merge_groups(((0, frame) for frame in frames), max_bytes)
     return about, merged.get(0, [])
@@ -371,42 +390,48 @@ def merge_frames(frames: Iterable[bytes | Frame], max_bytes: int = MAX_BYTES) ->
 def merge_groups(
     frames: Iterable[tuple[int, bytes | Frame]], max_bytes: int = MAX_BYTES
 ) -> tuple[Any, dict[int, list[State]]]:
-    """Merge frames by group, each given behind its own; otherwise as `merge_frames`, all of them read together.
+    """Merge the frames of each group, given pairs (group, frame); see `merge_frames` for parameters and errors.
 
     Returns
     -------
     about : object
-        What they say.
+        The description of the objects.
     states : dict of lists of State
-        By group, in ascending order: one of each section.
+        By group, in ascending order, the merged state of each section.
     """
     about: str | None = None
     total: dict[int, list[State]] = {}
-    for into, batch in _batches((g, f if isinstance(f, Frame) else Frame(f, max_bytes)) for g, f in frames):
+    for into, batch in _batch_frames((g, f if isinstance(f, Frame) else Frame(f, max_bytes)) for g, f in frames):
         for one in batch:
             about = one.kind.about if about is None else about
             if one.kind.about != about or len(one) != len(batch[0]):
                 raise IncompatibleStateError("frames of different objects cannot be merged as they are")
-        new = [_merged(batch, i, into, max_bytes) for i in range(len(batch[0]))]
+        new = [_merge_sections(batch, i, into, max_bytes) for i in range(len(batch[0]))]
         for group in dict.fromkeys(into):
-            states, held = [section[group] for section in new], total.get(group)
-            if held is not None and len(held) != len(states):
+            states, earlier = [section[group] for section in new], total.get(group)
+            if earlier is not None and len(earlier) != len(states):
                 raise IncompatibleStateError("frames of different objects cannot be merged as they are")
-            total[group] = states if held is None else [a.merge(b) for a, b in zip(held, states, strict=True)]
+            total[group] = states if earlier is None else [a.merge(b) for a, b in zip(earlier, states, strict=True)]
     return None if about is None else json.loads(about), {group: total[group] for group in sorted(total)}
 
 
-def _merged(batch: Sequence[Frame], i: int, into: Sequence[int], max_bytes: int) -> dict[int, State]:
-    """Section i of all frames of a batch, merged by group."""
-    made: dict[int, list[State]] = {}
-    for where, sections in _portions(batch, i, [max_bytes] * len(batch)):
-        for group, state in sections.grouped([into[n] for n in where]).items():
-            made.setdefault(group, []).append(state)
-    return {group: settled(first) if not others else first.merge(*others) for group, (first, *others) in made.items()}
+def _merge_sections(batch: Sequence[Frame], i: int, into: Sequence[int], max_bytes: int) -> dict[int, State]:
+    """Decode section i of all frames of a batch, and return the merged state of each group."""
+    parts: dict[int, list[State]] = {}
+    for where, sections in _unpack_portions(batch, i, [max_bytes] * len(batch)):
+        for group, state in sections.merge_by_group([into[n] for n in where]).items():
+            parts.setdefault(group, []).append(state)
+    return {
+        group: apply_retention(first) if not others else first.merge(*others)
+        for group, (first, *others) in parts.items()
+    }
 
 
-def _portions(frames: Sequence[Frame], i: int, room: Sequence[int]) -> Iterator[tuple[list[int], Sections]]:
-    """Section i of frames, those of one schema together, as many at once as take a bounded room; and which they are."""
+def _unpack_portions(frames: Sequence[Frame], i: int, room: Sequence[int]) -> Iterator[tuple[list[int], Sections]]:
+    """Yield the states of section i in portions of bounded memory, each of frames with equal schemas.
+
+    Each portion comes with the indices of its frames in the batch.
+    """
     kinds: dict[str, tuple[Schema, list[int]]] = {}
     for n, frame in enumerate(frames):
         schema = frame.kind.sections[i]
@@ -416,19 +441,20 @@ def _portions(frames: Sequence[Frame], i: int, room: Sequence[int]) -> Iterator[
         plains: list[bytes] = []
         size = 0
         for n in where:
-            plain = frames[n].plain(i, room[n])
-            need = weight(schema, plain)  # what is mostly zeros is far smaller in a frame
+            plain = frames[n].read_section(i, room[n])
+            # A section that is mostly zeros takes far more memory than its compressed bytes.
+            need = estimate_section_memory(schema, plain)
             if some and size + need > PORTION:
-                yield some, unpack(schema, plains, max(room[some[0]], 8 * BATCH))
+                yield some, unpack_sections(schema, plains, max(room[some[0]], 8 * BATCH))
                 some, plains, size = [], [], 0
             some.append(n)
             plains.append(plain)
             size += need
-        yield some, unpack(schema, plains, max(room[some[0]], 8 * BATCH) if len(some) > 1 else room[some[0]])
+        yield some, unpack_sections(schema, plains, max(room[some[0]], 8 * BATCH) if len(some) > 1 else room[some[0]])
 
 
-def _batches(frames: Iterable[tuple[int, Frame]]) -> Iterator[tuple[list[int], list[Frame]]]:
-    """Frames that are read together, and the group of each."""
+def _batch_frames(frames: Iterable[tuple[int, Frame]]) -> Iterator[tuple[list[int], list[Frame]]]:
+    """Yield batches of frames that are read together, with the group of each frame."""
     into: list[int] = []
     batch: list[Frame] = []
     size = 0

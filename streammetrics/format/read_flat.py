@@ -1,4 +1,4 @@
-"""Flats of sections."""
+"""Decode the flats of sections: parts with a fixed number of integers per cell."""
 
 from __future__ import annotations
 
@@ -12,129 +12,135 @@ from ..errors import StateFormatError
 from ..state.declare import CEILING, LIMIT, Flat, identity
 from ..state.levels import HIGHEST
 from ..state.state import State
-from .section import LIMB, need, sparse
-from .section_header import Lead
-from .superaccumulator_codec import WORDS, unpack_exact
-from .varint import per_section, running, unzigzag
+from .section import LIMB, is_sparse, require
+from .section_header import SectionReader
+from .superaccumulator_codec import WORDS, unpack_superaccumulators
+from .varint import count_by_section, cumsum_by_section, unzigzag
 
-__all__ = ["limbs", "read_flat", "says_nothing"]
+__all__ = ["decode_low_limbs", "is_redundant", "read_flat"]
 
 Ints = NDArray[np.int64]
 Array = NDArray[Any]
 
 
-def read_flat(lead: Lead, flat: Flat) -> Array:
-    """One part of all sections: a row for every cell."""
-    rows, total = lead.of(flat)
-    stored, places = lead.stored(flat)
-    extent = lead.layout.extents[flat.name]
-    at = lead.next(places) if places.any() else None
-    numbers = _numbers(lead, flat, stored)
-    shape = lead.layout.shapes[flat.name]
-    if f"some {flat.name}" in lead.said:
-        numbers = _spread(flat, numbers, at, (stored, places), rows * extent)
-    made = numbers.reshape(total, *shape, *numbers.shape[1:])
+def read_flat(reader: SectionReader, flat: Flat) -> Array:
+    """Read one fixed-size part of all sections; return an array with a row for each cell."""
+    rows, total = reader.count_rows(flat)
+    stored_counts, places = reader.count_written(flat)
+    extent = reader.layout.extents[flat.name]
+    at = reader.read_numbers(places) if places.any() else None
+    numbers = _read_numbers(reader, flat, stored_counts)
+    shape = reader.layout.shapes[flat.name]
+    if f"some {flat.name}" in reader.header:
+        numbers = _place_numbers(flat, numbers, at, (stored_counts, places), rows * extent)
+    array = numbers.reshape(total, *shape, *numbers.shape[1:])
     if flat.name == "dropped":
-        said = per_reason(made, rows)
-        need(said.all(), "a reason is said for which no rows were dropped")
-    return made
+        require(find_reasons(array, rows).all(), "a reason is listed for which no rows were dropped")
+    return array
 
 
-def per_reason(dropped: Array, rows: Ints) -> Array:
-    """Whether each section has rows that were dropped for each reason."""
+def find_reasons(dropped: Array, rows: Ints) -> Array:
+    """Return, for each section and reason, whether the section has rows dropped for this reason."""
     out = np.zeros((len(rows), dropped.shape[1]), bool)
     np.logical_or.at(out, np.repeat(np.arange(len(rows)), rows), dropped != 0)
     return out
 
 
-def _numbers(lead: Lead, flat: Flat, stored: Ints) -> Array:
-    """The numbers that are written, of every section, checked one by one."""
+def _read_numbers(reader: SectionReader, flat: Flat, stored_counts: Ints) -> Array:
+    """Read the stored numbers of one fixed-size part of every section, and check that each is in range."""
     form, name = flat.form, flat.name
     if form == "exact":
-        places, lengths, words = lead.next(stored), lead.next(stored), lead.said[f"chunks {name}"]
-        need(int(lengths.max(initial=0)) <= WORDS, "a sum has words beyond its last")
-        need(lead.fits(lengths.astype(np.int64), stored, words), "the words of a sum do not fit")
-        return unpack_exact(places, lengths, lead.rest.cut(4 * words, "<u4"))
-    said = lead.next(stored)
+        places, lengths, words = (
+            reader.read_numbers(stored_counts),
+            reader.read_numbers(stored_counts),
+            reader.header[f"chunks {name}"],
+        )
+        require(int(lengths.max(initial=0)) <= WORDS, "a sum has words beyond its last")
+        require(reader.adds_up(lengths.astype(np.int64), stored_counts, words), "the words of a sum do not fit")
+        return unpack_superaccumulators(places, lengths, reader.rest.cut(4 * words, "<u4"))
+    codes = reader.read_numbers(stored_counts)
     if form in ("low", "high", "least", "largest"):
-        return unzigzag(said.astype(np.uint64) - np.uint64(2 if form in ("low", "least") else 1))
+        return unzigzag(codes.astype(np.uint64) - np.uint64(2 if form in ("low", "least") else 1))
     if form == "level":
-        need(int(said.max(initial=0)) <= HIGHEST, f"{name} is out of range")
-        return said.astype(flat.dtype)
+        require(int(codes.max(initial=0)) <= HIGHEST, f"{name} is out of range")
+        return codes.astype(flat.dtype)
     if form in ("flag", "once", "register"):
-        need(int(said.max(initial=0)) <= (255 if form == "register" else 1), f"{name} is out of range")
-        return said.astype(flat.dtype)
+        require(int(codes.max(initial=0)) <= (255 if form == "register" else 1), f"{name} is out of range")
+        return codes.astype(flat.dtype)
     if form in ("signed", "fixed"):
-        values = unzigzag(said)
-        need(int(values.max(initial=0)) < LIMIT and int(values.min(initial=0)) > -LIMIT, f"{name} is out of range")
+        values = unzigzag(codes)
+        require(int(values.max(initial=0)) < LIMIT and int(values.min(initial=0)) > -LIMIT, f"{name} is out of range")
     else:
-        need(int(said.max(initial=0)) < LIMIT, f"{name} is out of range")
-        values = said.astype(np.int64)
+        require(int(codes.max(initial=0)) < LIMIT, f"{name} is out of range")
+        values = codes.astype(np.int64)
     if not flat.limbs:
         return values
-    low = limbs(lead.rest.cut(LIMB * stored))
+    low = decode_low_limbs(reader.rest.cut(LIMB * stored_counts))
     if form == "square":
-        need(not (values > CEILING).any() and not (low[values == CEILING]).any(), f"{name} is out of range")
+        require(not (values > CEILING).any() and not (low[values == CEILING]).any(), f"{name} is out of range")
     return np.stack([values, low], axis=1)
 
 
-def limbs(raw: Array) -> Ints:
-    """Second limbs, below 2**40."""
+def decode_low_limbs(raw: Array) -> Ints:
+    """Decode the second limbs of fixed-point numbers, which are below 2**40 and stored in five bytes each."""
     out = np.zeros((len(raw) // LIMB, 8), np.uint8)
     out[:, :LIMB] = raw.reshape(-1, LIMB)
     return out.view("<i8").ravel().astype(np.int64, copy=False)
 
 
-def _spread(flat: Flat, numbers: Array, at: Array | None, counts: tuple[Ints, Ints], whole: Ints) -> Array:
-    """Put numbers where they belong; whether a section is written in full follows from what it says."""
-    stored, places = counts
-    blank = _blank(flat, numbers)
-    alone = len(stored) == 1  # an index of all that is said would be larger than flags are
-    said = np.array([len(blank) - np.count_nonzero(blank)]) if alone else per_section(np.flatnonzero(~blank), stored)
-    few = places > 0
-    none = stored != whole  # written as places, of which there may be none
-    if (few & (said != stored)).any() or (~none & sparse(said, whole)).any():
+def _place_numbers(flat: Flat, numbers: Array, at: Array | None, counts: tuple[Ints, Ints], whole: Ints) -> Array:
+    """Expand sparsely written numbers to full arrays; raise an error if a section is not in its shortest form."""
+    stored_counts, places = counts
+    neutral = _is_identity(flat, numbers)
+    # For a single section only count, because an index would take eight times the memory of the flags.
+    if len(stored_counts) == 1:
+        informative = np.array([len(neutral) - np.count_nonzero(neutral)])
+    else:
+        informative = count_by_section(np.flatnonzero(~neutral), stored_counts)
+    # A sparse section that stores no numbers has no places either, so `has_places` alone does not identify it.
+    has_places = places > 0
+    sparse = stored_counts != whole
+    if (has_places & (informative != stored_counts)).any() or (~sparse & is_sparse(informative, whole)).any():
         raise StateFormatError(f"{flat.name} is not written in its shortest form")
-    if not none.any():
+    if not sparse.any():
         return numbers
     out = np.empty((int(whole.sum()), *numbers.shape[1:]), flat.dtype)
     out[...] = identity(flat.form)
     index = np.arange(len(numbers))
     base = np.cumsum(whole) - whole
-    index += np.repeat(base - (np.cumsum(stored) - stored), stored)
+    index += np.repeat(base - (np.cumsum(stored_counts) - stored_counts), stored_counts)
     if at is not None:
         steps = at.astype(np.uint64) + np.uint64(1)
-        need(int(at.max()) < 1 << 62 and not (steps == 0).any(), "a place is not there")
-        where = running(steps.astype(np.int64), places) - 1
-        need(
-            (where >= 0).all() and (where < np.repeat(whole, places)).all(),
-            f"{flat.name} has a place that is not there",
-        )
-        need(_up(where, places), f"{flat.name} has a place that is not there")
-        index[np.repeat(none, stored)] = where + np.repeat(base, places)
+        require(int(at.max()) < 1 << 62 and not (steps == 0).any(), f"{flat.name} has a place out of range")
+        where = cumsum_by_section(steps.astype(np.int64), places) - 1
+        in_range = (where >= 0).all() and (where < np.repeat(whole, places)).all()
+        require(in_range, f"{flat.name} has a place out of range")
+        require(_is_ascending(where, places), f"{flat.name} has unsorted places")
+        index[np.repeat(sparse, stored_counts)] = where + np.repeat(base, places)
     out[index] = numbers
     return out
 
 
-def _up(where: Ints, counts: Ints) -> bool:
+def _is_ascending(where: Ints, counts: Ints) -> bool:
+    """Whether the numbers ascend within each section; `counts` has how many numbers belong to each section."""
     up = where[1:] > where[:-1]
     begins = np.cumsum(counts)[:-1]
     up[begins[(begins > 0) & (begins < len(where))] - 1] = True
     return bool(up.all())
 
 
-def _blank(flat: Flat, numbers: Array) -> Array:
+def _is_identity(flat: Flat, numbers: Array) -> Array:
     same: Array = numbers == identity(flat.form)
     return np.asarray(same.all(axis=1)) if same.ndim > 1 else same
 
 
-def says_nothing(made: State, flat: Flat, rows: Ints) -> bool:
-    """Whether a section has an optional part that says no more than that it is absent."""
-    array = made.cells.flats[flat.name]
+def is_redundant(state: State, flat: Flat, rows: Ints) -> bool:
+    """Whether an optional part of a section equals its implied values, so that it should have been omitted."""
+    array = state.cells.flats[flat.name]
     if flat.like is None:
-        said = array != 0
+        differs = array != 0
     else:
-        bare = {n: a for n, a in made.cells.flats.items() if n != flat.name}
-        said = array != made.holding(replace(made.cells, flats=bare)).spelled(flat)
-    some = said.reshape(len(array), -1).any(axis=1) if len(array) else np.zeros(0, bool)
-    return bool((per_section(np.flatnonzero(some), rows) == 0).any())
+        bare = {n: a for n, a in state.cells.flats.items() if n != flat.name}
+        differs = array != state.with_cells(replace(state.cells, flats=bare)).read_cells(flat)
+    some = differs.reshape(len(array), -1).any(axis=1) if len(array) else np.zeros(0, bool)
+    return bool((count_by_section(np.flatnonzero(some), rows) == 0).any())

@@ -1,4 +1,4 @@
-"""Tallies of sections."""
+"""Decode the tallies of sections (sorted counts by place), and check their buckets and levels."""
 
 from __future__ import annotations
 
@@ -9,135 +9,152 @@ from numpy.typing import NDArray
 
 from ..state import levels
 from ..state.declare import LIMIT, Tally
-from ..state.pair_levels import are_pairs, at_needed_levels
+from ..state.pair_levels import are_pairs, fit_part_levels
 from ..state.state import State
-from ..state.tally import WIDEST, Entries, code_type, count_type
+from ..state.tally import WIDEST, Entries, find_code_type, find_count_type
 from ..state.unknown_state import OpaqueState
-from .read_flat import limbs
-from .section import LIMB, need, noise
-from .section_header import Lead
-from .varint import BLOCK, running, unzigzag
+from .read_flat import decode_low_limbs
+from .section import LIMB, count_noise_planes, require
+from .section_header import SectionReader
+from .varint import BLOCK, cumsum_by_section, unzigzag
 
-__all__ = ["read_folds", "read_levels", "read_tally"]
+__all__ = ["check_folding", "check_levels", "read_tally"]
 
 Ints = NDArray[np.int64]
+MAX_UINT64 = (1 << 64) - 1
 Array = NDArray[Any]
 
 
-def read_tally(lead: Lead, tally: Tally) -> Entries:
-    """The entries of all sections; sorted and unique in every cell."""
-    name, entries = tally.name, lead.said[f"entries {tally.name}"]
-    runs = lead.cells * lead.layout.runs[name]
-    each = lead.next(runs).astype(np.int64)
+def read_tally(reader: SectionReader, tally: Tally) -> Entries:
+    """Read the entries of a tally in all sections; raise an error unless they are sorted and unique in every cell."""
+    name, entries = tally.name, reader.header[f"entries {tally.name}"]
+    runs = reader.cell_counts * reader.layout.label_slots[name]
+    entry_counts = reader.read_numbers(runs).astype(np.int64)
     n = int(entries.sum())
-    _, shift, wide = lead.layout.places[name]
+    _, shift, wide = reader.layout.places[name]
     if not n:
-        need(not each.any() and not lead.said[f"excess {name}"].any(), f"entries of {name} do not fit")
-        numbers = [lead.said[f"{what} {name}"] for what in ("zeros", "width") if f"{what} {name}" in lead.said]
-        need(not any(said.any() for said in numbers), "the lead")
-        return Entries.none(shift, wide=wide)
-    need(each.min() >= 0 and each.max() <= n, f"entries of {name} do not fit")
-    need(lead.fits(each, runs, entries), f"entries of {name} do not fit")
+        require(not entry_counts.any() and not reader.header[f"excess {name}"].any(), f"entries of {name} do not fit")
+        numbers = [reader.header[f"{what} {name}"] for what in ("zeros", "width") if f"{what} {name}" in reader.header]
+        require(not any(count.any() for count in numbers), "the header is out of range")
+        return Entries.empty(shift, wide=wide)
+    require(entry_counts.min() >= 0 and entry_counts.max() <= n, f"entries of {name} do not fit")
+    require(reader.adds_up(entry_counts, runs, entries), f"entries of {name} do not fit")
     if tally.level is not None:
-        made = _leveled(lead, tally, each)
+        decoded = _read_buckets(reader, tally, entry_counts)
     else:
-        made = _wide(lead, tally, each, n) if wide else _narrow(lead, tally, each)
-    rows = float(made.counts.sum(dtype=np.float64))
-    need(rows < LIMIT and int(made.counts.max(initial=0)) < LIMIT, f"{name} has too many rows")
-    excess = lead.said[f"excess {name}"]
-    return _excess(lead, tally, made, excess) if excess.any() else made
+        decoded = _read_wide(reader, tally, entry_counts, n) if wide else _read_narrow(reader, tally, entry_counts)
+    rows = float(decoded.counts.sum(dtype=np.float64))
+    require(rows < LIMIT and int(decoded.counts.max(initial=0)) < LIMIT, f"{name} has too many rows")
+    excess = reader.header[f"excess {name}"]
+    return _read_excess(reader, tally, decoded, excess) if excess.any() else decoded
 
 
-def _narrow(lead: Lead, tally: Tally, each: Ints) -> Entries:
-    places, shift, _ = lead.layout.places[tally.name]
-    entries = lead.said[f"entries {tally.name}"]
-    gaps = lead.next(entries)
-    need(int(gaps.max()) < places, f"{tally.name} holds a place that is not there")
-    held = np.flatnonzero(each)
-    starts = (np.cumsum(each) - each)[held]
-    wide = code_type(len(each) << shift)
-    large = int(each.max()) * int(gaps.max()) >= 1 << 63  # a sum could wrap around; of floats it is only not exact
+def _read_narrow(reader: SectionReader, tally: Tally, entry_counts: Ints) -> Entries:
+    places, shift, _ = reader.layout.places[tally.name]
+    entries = reader.header[f"entries {tally.name}"]
+    gaps = reader.read_numbers(entries)
+    require(int(gaps.max()) < places, f"{tally.name} has a place out of range")
+    nonempty = np.flatnonzero(entry_counts)
+    starts = (np.cumsum(entry_counts) - entry_counts)[nonempty]
+    wide = find_code_type(len(entry_counts) << shift)
+    # If a sum of gaps could wrap around int64, add up floats: they are not exact, but exact enough for this bound.
+    large = int(entry_counts.max()) * int(gaps.max()) >= 1 << 63
     reach = np.add.reduceat(gaps.astype(np.float64) if large else gaps, starts, dtype=np.float64 if large else np.int64)
-    need(int((reach + each[held]).max()) <= places, f"{tally.name} holds a place that is not there")
-    codes: Array = gaps.astype(wide, copy=gaps.dtype == np.uint8)  # a piece of the section, or made just now
+    require(int((reach + entry_counts[nonempty]).max()) <= places, f"{tally.name} has a place out of range")
+    # Gaps of one byte each are a view of the section, which must not change. Wider gaps are a new array.
+    codes: Array = gaps.astype(wide, copy=gaps.dtype == np.uint8)
     del gaps
     codes += wide(1)
-    np.cumsum(codes, out=codes)  # modulo 2**32 or 2**64, which the next step makes good
+    # The running sum over all cells may wrap around; subtracting the sum before each cell modulo 2**32 or 2**64 corrects
+    # this.
+    np.cumsum(codes, out=codes)
     before = np.append(wide(0), codes[starts[1:] - 1])
-    first = (held.astype(wide) << wide(shift)) - before - wide(1)
-    codes += first[0] if len(held) == 1 else np.repeat(first, each[held])
-    return Entries(shift, codes, _counts(lead.next(entries)))
+    first = (nonempty.astype(wide) << wide(shift)) - before - wide(1)
+    codes += first[0] if len(nonempty) == 1 else np.repeat(first, entry_counts[nonempty])
+    return Entries(shift, codes, _decode_counts(reader.read_numbers(entries)))
 
 
-def _leveled(lead: Lead, tally: Tally, each: Ints) -> Entries:
-    """Buckets of numbers: each label in the high word, the bucket in the low one."""
-    places, shift, _ = lead.layout.places[tally.name]
-    runs, entries = lead.layout.runs[tally.name], lead.said[f"entries {tally.name}"]
+def _read_buckets(reader: SectionReader, tally: Tally, entry_counts: Ints) -> Entries:
+    """Read buckets of numbers: the cell and label in the high word, the bucket in the low word."""
+    places, shift, _ = reader.layout.places[tally.name]
+    runs, entries = reader.layout.label_slots[tally.name], reader.header[f"entries {tally.name}"]
     if runs > 1:
-        need(not each.reshape(-1, runs)[:, places // WIDEST :].any(), f"{tally.name} holds a label that is not there")
-    gaps = lead.next(entries).astype(np.uint64)
-    held = each > 0
-    starts = (np.cumsum(each) - each)[held]
+        require(
+            not entry_counts.reshape(-1, runs)[:, places // WIDEST :].any(), f"{tally.name} has a label out of range"
+        )
+    gaps = reader.read_numbers(entries).astype(np.uint64)
+    nonempty = entry_counts > 0
+    starts = (np.cumsum(entry_counts) - entry_counts)[nonempty]
     steps = gaps + np.uint64(1)
     steps[starts] -= np.uint64(1)
-    buckets = running(steps, each)
+    buckets = cumsum_by_section(steps, entry_counts)
     ascends = np.append(True, buckets[1:] > buckets[:-1])
     ascends[starts] = True
-    need(bool(ascends.all()), f"{tally.name} holds a bucket that is not there")
-    zeros = lead.said[f"zeros {tally.name}"]
-    need(not zeros[entries == 0].any() and _no_zeros(buckets, entries, zeros), "buckets end in more zeros")
-    buckets <<= np.repeat(zeros, entries).astype(np.uint64)
+    require(bool(ascends.all()), f"{tally.name} has an impossible bucket")
+    zeros = reader.header[f"zeros {tally.name}"]
+    require(
+        not zeros[entries == 0].any() and _is_without_common_zeros(buckets, entries, zeros),
+        "buckets have more trailing zeros than the header says",
+    )
+    zero_bits = np.repeat(zeros, entries).astype(np.uint64)
+    # Bits that the shift pushes out would be lost, and the buckets would no longer ascend.
+    require(bool((buckets <= np.uint64(MAX_UINT64) >> zero_bits).all()), f"{tally.name} has an impossible bucket")
+    buckets <<= zero_bits
     top = max(shift - 64, 0)
-    need(len(each) << min(top, 1) < 1 << 32, "there are more cells than codes")
-    high = np.repeat(np.arange(len(each), dtype=np.uint32), each) << np.uint32(min(top, 1))
-    return Entries(shift, buckets, _counts(lead.next(entries)), None, high)
+    require(len(entry_counts) << min(top, 1) < 1 << 32, "there are more cells than a code has room for")
+    high = np.repeat(np.arange(len(entry_counts), dtype=np.uint32), entry_counts) << np.uint32(min(top, 1))
+    return Entries(shift, buckets, _decode_counts(reader.read_numbers(entries)), None, high)
 
 
-def _counts(less: Array) -> Array:
-    need(int(less.max(initial=0)) < LIMIT - 1, "a place has too many rows")
-    counts: Array = less.astype(count_type(int(less.max(initial=0)) + 1))
+def _decode_counts(rows_less_one: Array) -> Array:
+    """Decode numbers of rows, which are stored minus one."""
+    require(int(rows_less_one.max(initial=0)) < LIMIT - 1, "a place has too many rows")
+    counts: Array = rows_less_one.astype(find_count_type(int(rows_less_one.max(initial=0)) + 1))
     counts += counts.dtype.type(1)
     return counts
 
 
-def _wide(lead: Lead, tally: Tally, each: Ints, n: int) -> Entries:
+def _read_wide(reader: SectionReader, tally: Tally, entry_counts: Ints, n: int) -> Entries:
     name = tally.name
-    places, shift, _ = lead.layout.places[name]
-    if (runs := lead.layout.runs[name]) > 1:
-        need(not each.reshape(-1, runs)[:, places // WIDEST :].any(), f"{name} holds a label that is not there")
+    places, shift, _ = reader.layout.places[name]
+    if (runs := reader.layout.label_slots[name]) > 1:
+        require(not entry_counts.reshape(-1, runs)[:, places // WIDEST :].any(), f"{name} has a label out of range")
         places = WIDEST
-    entries = lead.said[f"entries {name}"]
-    zeros, width = lead.said[f"zeros {name}"], lead.said[f"width {name}"]
-    said = lead.next(entries)
-    last = (said & said.dtype.type(1)).astype(np.uint8)
-    counts = _counts(said >> said.dtype.type(1))
-    del said
-    keys = _gaps(lead, entries, width, zeros)
+    entries = reader.header[f"entries {name}"]
+    zeros, width = reader.header[f"zeros {name}"], reader.header[f"width {name}"]
+    # The last bit of the place is stored as the last bit of the number of rows.
+    mixed = reader.read_numbers(entries)
+    last = (mixed & mixed.dtype.type(1)).astype(np.uint8)
+    counts = _decode_counts(mixed >> mixed.dtype.type(1))
+    del mixed
+    keys = _read_gaps(reader, entries, width, zeros)
+    # Entries ascend if their keys do, or if keys are equal (gap 0) and the last bits ascend. No sum may wrap around.
     wrong = (keys[1:] == 0) & (last[1:] <= last[:-1])
-    running(keys, each, out=keys)
+    cumsum_by_section(keys, entry_counts, out=keys)
     wrong |= keys[1:] < keys[:-1]
-    if len(each) > 1:
-        begins = (np.cumsum(each) - each)[each > 0]
+    if len(entry_counts) > 1:
+        begins = (np.cumsum(entry_counts) - entry_counts)[entry_counts > 0]
         wrong[begins[1:] - 1] = False
-    need(not wrong.any(), f"places of {name} are not sorted and unique")
+    require(not wrong.any(), f"places of {name} are not sorted and unique")
     end = (places - 1) >> 1
-    if lead.many == 1:
+    # Only the shortest form is valid: no place is out of range, and no trailing zero bit is common to all places.
+    if reader.section_count == 1:
         shifts: Any = np.uint64(zeros[0])
         union, room = int(np.bitwise_or.reduce(keys)), int(keys.max()) <= end >> int(shifts)
         bare: Any = union & 1 or (not union and not zeros[0])
     else:
-        need(not (zeros[entries == 0].any() or width[entries == 0].any()), "the lead is out of range")
+        require(not (zeros[entries == 0].any() or width[entries == 0].any()), "the lead is out of range")
         shifts = np.repeat(zeros, entries).astype(np.uint64)
         room = not (keys > (np.uint64(end) >> shifts)).any()
-        bare = _no_zeros(keys, entries, zeros)
-    need(room, f"{name} holds a place that is not there")
-    need(bare, f"places of {name} end in more zeros")
+        bare = _is_without_common_zeros(keys, entries, zeros)
+    require(room, f"{name} has a place out of range")
+    require(bare, f"places of {name} have more trailing zeros than the header says")
     keys <<= shifts
     if places % 2:
-        need(not ((keys == end) & (last == 1)).any(), f"{name} holds a place that is not there")
+        require(not ((keys == end) & (last == 1)).any(), f"{name} has a place out of range")
     top = min(max(shift - 64, 0), 1)
-    need(len(each) << top < 1 << 32, "there are more cells than codes")
-    high = np.repeat(np.arange(len(each), dtype=np.uint32), each) << np.uint32(top)
+    require(len(entry_counts) << top < 1 << 32, "there are more cells than a code has room for")
+    high = np.repeat(np.arange(len(entry_counts), dtype=np.uint32), entry_counts) << np.uint32(top)
     for i in range(0, n if top else 0, BLOCK):
         high[i : i + BLOCK] |= (keys[i : i + BLOCK] >> np.uint64(63)).astype(np.uint32)
     keys <<= np.uint64(1)
@@ -145,21 +162,22 @@ def _wide(lead: Lead, tally: Tally, each: Ints, n: int) -> Entries:
     return Entries(shift, keys, counts, None, high)
 
 
-def _no_zeros(keys: Array, entries: Ints, zeros: Ints) -> bool:
-    """Whether the zeros that places end in were all left out, in every section."""
-    held = entries > 0
-    union = np.bitwise_or.reduceat(keys, (np.cumsum(entries) - entries)[held])
-    return bool((((union & np.uint64(1)) == 1) | ((union == 0) & (zeros[held] == 0))).all())
+def _is_without_common_zeros(keys: Array, entries: Ints, zeros: Ints) -> bool:
+    """Whether every section was written without the trailing zero bits that all of its places share."""
+    nonempty = entries > 0
+    union = np.bitwise_or.reduceat(keys, (np.cumsum(entries) - entries)[nonempty])
+    return bool((((union & np.uint64(1)) == 1) | ((union == 0) & (zeros[nonempty] == 0))).all())
 
 
-def _gaps(lead: Lead, entries: Ints, width: Ints, zeros: Ints) -> Array:
-    """Gaps of so many bytes in every section, plane by plane."""
-    low = noise(width, zeros)
-    rest, last = lead.rest.cut((width - low) * entries), lead.last.cut(low * entries)
+def _read_gaps(reader: SectionReader, entries: Ints, width: Ints, zeros: Ints) -> Array:
+    """Read gaps of `width` bytes each, stored by byte plane: the first bytes of all gaps, then the second bytes."""
+    low = count_noise_planes(width, zeros)
+    rest, last = reader.rest.cut((width - low) * entries), reader.noise.cut(low * entries)
     out = np.zeros((int(entries.sum()), 8), np.uint8)
     begin = a = b = 0
     wider = False
-    for n, w, k in zip(entries.tolist(), width.tolist(), low.tolist(), strict=True):  # 2 us; masks over all cost more
+    # One iteration takes 2 microseconds, which is less than computing masks over all sections.
+    for n, w, k in zip(entries.tolist(), width.tolist(), low.tolist(), strict=True):
         if n and w:
             some = out[begin : begin + n]
             if k:
@@ -169,59 +187,69 @@ def _gaps(lead: Lead, entries: Ints, width: Ints, zeros: Ints) -> Array:
             wider |= not top[-1].any()
             a, b = a + n * (w - k), b + n * k
         begin += n
-    need(not wider, "a gap is wider than it need be")
+    require(not wider, "gaps have a byte more than necessary")
     return out.view("<u8").ravel().astype(np.uint64, copy=False)
 
 
-def _excess(lead: Lead, tally: Tally, made: Entries, there: Ints) -> Entries:
-    entries = lead.said[f"entries {tally.name}"]
-    counts = entries * there
-    excess = np.zeros((len(made), 2), np.int64)
-    held: Any = range(len(made)) if there.all() else np.flatnonzero(np.repeat(there > 0, entries))
-    high, low = lead.next(counts), lead.rest.cut(LIMB * counts)
-    for i in range(0, len(held), BLOCK):  # what is worked in stays small
-        some: Any = held[i : i + BLOCK]
+def _read_excess(reader: SectionReader, tally: Tally, decoded: Entries, has_excess: Ints) -> Entries:
+    entries = reader.header[f"entries {tally.name}"]
+    counts = entries * has_excess
+    excess = np.zeros((len(decoded), 2), np.int64)
+    index: Any = range(len(decoded)) if has_excess.all() else np.flatnonzero(np.repeat(has_excess > 0, entries))
+    high, low = reader.read_numbers(counts), reader.rest.cut(LIMB * counts)
+    # Decode block by block, so that temporary arrays stay small.
+    for i in range(0, len(index), BLOCK):
+        some: Any = index[i : i + BLOCK]
         at = slice(some.start, some.stop) if isinstance(some, range) else some
-        excess[at, 0], excess[at, 1] = unzigzag(high[i : i + BLOCK]), limbs(low[LIMB * i : LIMB * (i + BLOCK)])
+        excess[at, 0], excess[at, 1] = (
+            unzigzag(high[i : i + BLOCK]),
+            decode_low_limbs(low[LIMB * i : LIMB * (i + BLOCK)]),
+        )
     marks = np.concatenate([[0], np.cumsum(entries)])
-    said = np.logical_or.reduceat(np.append(excess.any(axis=1), False), marks[:-1]) & (entries > 0)
-    need(not (there.astype(bool) & ~said).any(), f"{tally.name} has an excess that is all zero, and should be absent")
-    for i in range(0, len(made), BLOCK):
-        rows, top = made.counts[i : i + BLOCK].astype(np.int64), excess[i : i + BLOCK, 0]
+    nonzero = np.logical_or.reduceat(np.append(excess.any(axis=1), False), marks[:-1]) & (entries > 0)
+    redundant = (has_excess.astype(bool) & ~nonzero).any()
+    require(not redundant, f"{tally.name} has an excess that is all zero, and should be absent")
+    for i in range(0, len(decoded), BLOCK):
+        rows, top = decoded.counts[i : i + BLOCK].astype(np.int64), excess[i : i + BLOCK, 0]
         good = (top >= -(np.minimum(rows, 1 << 41) << 20)) & (top * 2.0**-20 <= rows * float(1 << 31))
-        need(good.all(), f"{tally.name} has a weight out of range")
-    return Entries(made.shift, made.codes, made.counts, excess, made.high)
+        require(good.all(), f"{tally.name} has a weight out of range")
+    return Entries(decoded.shift, decoded.codes, decoded.counts, excess, decoded.high)
 
 
-def read_folds(made: State) -> None:
-    """Raise unless every cell is exact or in buckets, as its rows ask for."""
-    if made.folds is None:
+def check_folding(state: State) -> None:
+    """Raise an error unless every cell has only exact rows or only buckets, as its number of rows requires."""
+    if state.folding is None:
         return
-    exact, rows, flag = made.folds
-    fine, coarse = made.by_cell(exact) > 0, made.by_cell(rows) > 0
-    need(not (fine & coarse).any(), "a cell is exact, and in buckets")
-    if made.most is None:
-        need(not coarse.any(), "a cell that keeps all rows exactly is in buckets")
+    exact, rows, flag = state.folding
+    fine, coarse = state.rows_by_cell(exact) > 0, state.rows_by_cell(rows) > 0
+    require(not (fine & coarse).any(), "a cell has both exact rows and buckets")
+    if state.exact_rows_limit is None:
+        require(not coarse.any(), "a cell that keeps all rows exactly is in buckets")
     else:
-        many = made.by_cell(exact) > made.most
-        if many.any() and not made.folds_by_rows:  # only a class knows its buckets
-            many &= not isinstance(made, OpaqueState) and made.outgrown(made.cells.tallies[exact], many)
-        need(not many.any(), "a cell holds more exact rows than it may")
-    if flag in made.cells.flats:
-        need(not made.cells.flats[flag][~coarse].any(), "a cell lost something that is exact")
+        many = state.rows_by_cell(exact) > state.exact_rows_limit
+        # If the number of rows does not decide which cells have buckets, only the class of the state can check this.
+        if many.any() and not state.folds_by_rows:
+            many &= not isinstance(state, OpaqueState) and state.select_folded_cells(state.cells.tallies[exact], many)
+        require(not many.any(), "a cell has too many exact rows")
+    if flag in state.cells.flats:
+        require(not state.cells.flats[flag][~coarse].any(), "an exact cell has the flag of lost precision")
 
 
-def read_levels(made: State) -> None:
-    """Raise unless buckets are ones of their level, and no higher level is needed."""
-    for name, part in made.parts().items():
+def check_levels(state: State) -> None:
+    """Raise an error unless all buckets exist at their levels (bucket widths), and no cell needs a higher level."""
+    for name, part in state.parts().items():
         if isinstance(part, Tally) and part.level is not None:
-            entries, level, bits = made.cells.tallies[name], made.flat(part.level), getattr(made, part.bits)
-            need(_are_buckets(part, entries, level, bits), f"{name} holds a bucket that is not there")
-            need(at_needed_levels(part, entries, level, bits)[0] is entries, f"{name} has too many buckets")
+            entries, level, bits = (
+                state.cells.tallies[name],
+                state.read_cells_named(part.level),
+                getattr(state, part.bits),
+            )
+            require(_are_buckets(part, entries, level, bits), f"{name} has an impossible bucket")
+            require(fit_part_levels(part, entries, level, bits)[0] is entries, f"{name} has too many buckets")
 
 
 def _are_buckets(part: Tally, entries: Entries, level: Array, bits: int) -> bool:
     if not part.pairs:
-        each = level.reshape(-1)[levels.groups_of(entries, level[:1].size or 1)]
-        return levels.are_buckets(entries.codes, each, bits)
+        entry_levels = level.reshape(-1)[levels.number_groups(entries, level[:1].size or 1)]
+        return levels.are_buckets(entries.codes, entry_levels, bits)
     return are_pairs(entries, level, bits)

@@ -1,17 +1,22 @@
-"""Sections: the one plain encoding of the content of a state.
+"""Sections: the uncompressed canonical encoding of the content of a state.
 
 ::
 
-    u32 lead            how many of everything (see `lead_names`)
-    small numbers       of all parts, one after the other, in tiers (`numbers`)
-    the rest            letters, ids of groups, words and low limbs of sums, high planes of wide places, as bytes
-    low planes          of wide places: noise, which frames leave as it is
+    header              u32 sizes of all variable-length pieces (see `header_names`)
+    small numbers       of all parts, one after the other, in tiers (see `varint`)
+    rest                texts of keys, ids of groups, words and low limbs of sums, high planes of wide places, as bytes
+    noise               low planes of wide places, which frames do not compress
 
-What is small: ranks of keys, as differences by column; words, as gaps or lengths; of cells behind how many a front cell
-has, and their classes; flats, cell by cell; of tallies the entries of each cell, gaps between places, rows less one. Flats
-of 32 numbers a cell and more, of which less than a quarter say anything, are gaps and what is there. Of wide places the
-last bit goes with the rows, and gaps are without the zeros that all end in: 29 of scores that were float32. Of places of
-more than 65 bits the bits above say of which label they are, and entries are counted by cell and label.
+The small numbers are, in this order: the ranks of keys, as differences by column; the keys of vocabularies, as gaps or
+lengths; the number of inner cells of each front cell, and their classes; the flats, cell by cell; and for each tally the
+number of entries of each cell, the gaps between places, and the number of rows minus one. A flat (a part with a fixed
+number of integers per cell) is written sparsely if it has at least 32 numbers per cell and less than a quarter of all its
+numbers differ from the neutral element: as these numbers, and the gaps between their positions.
+
+A wide place is split. Its last bit (the label of a score) goes into the number of rows. The gaps between the other bits
+are shifted right by the zero bits that all of them end in, 29 for scores that were float32, and are written as planes:
+the first bytes of all gaps, then the second bytes, and so on. For places of more than 65 bits the bits above are the
+label, and entries are counted by cell and label.
 """
 
 from __future__ import annotations
@@ -26,54 +31,56 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import StateFormatError
-from ..numerics.keys import KINDS, SHARDS
+from ..numerics.slice_keys import KINDS, SHARDS
 from ..state.axes import Vocabulary
 from ..state.declare import FORMS, Flat, Tally
 from ..state.state import State
 from ..state.tally import WIDEST, Entries
-from .schema import Schema, schema_of
-from .superaccumulator_codec import pack_exact
-from .varint import tiers, zigzag
+from .schema import Schema, build_schema
+from .superaccumulator_codec import pack_superaccumulators
+from .varint import encode_tiers, zigzag
 
 __all__ = [
-    "LEAD",
+    "HEADER",
     "LIMB",
     "SPARSE",
     "SectionLayout",
-    "gaps_of",
-    "keys_of",
-    "noise",
-    "pack",
-    "packed",
-    "sparse",
-    "unmarked",
+    "compute_gaps",
+    "count_noise_planes",
+    "is_sparse",
+    "pack_section",
+    "pack_state",
+    "split_last_bits",
+    "to_unsigned",
 ]
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
 
-LEAD = np.dtype("<u4")
-LIMB = 5  # bytes of a second limb, below 2**40
-SPARSE = 32  # numbers a cell, from which a flat may be written as what is not zero
+HEADER = np.dtype("<u4")
+LIMB = 5
+"""The bytes of a second limb, which is below 2**40."""
+SPARSE = 32
+"""The numbers a cell from which on a flat may be written sparsely."""
 NAMES = [*KINDS, *SHARDS.values()]
-MOST_LEAD = (1 << 32) - 1
+MAX_HEADER_NUMBER = (1 << 32) - 1
 
 
 class SectionLayout:
-    """What a section of a schema has, in order."""
+    """The order and the shapes of the pieces of a section with this schema."""
 
     def __init__(self, schema: Schema) -> None:
         like = schema.like
         self.schema, self.like = schema, like
-        self.columns = [*like.cells.columns, *(["behind"] if like.cells.behind is not None else [])]
-        self.inner = like.cells.inner is not None
+        self.columns = [*like.cells.column_names, *(["behind"] if like.cells.class_vocabulary is not None else [])]
+        self.has_inner = like.cells.inner_keys is not None
         self.flats = [p for p in schema.parts.values() if isinstance(p, Flat)]
         self.tallies = [p for p in schema.parts.values() if isinstance(p, Tally)]
-        self.places = {t.name: (t.count(like), t.shift(like), t.wide(like)) for t in self.tallies}
-        self.planes = {t.name for t in self.tallies if t.wide(like) and t.level is None}
+        self.places = {t.name: (t.place_count(like), t.shift(like), t.is_wide(like)) for t in self.tallies}
+        self.plane_tallies = {t.name for t in self.tallies if t.is_wide(like) and t.level is None}
         if any(shift > 65 and count % WIDEST for count, shift, _ in self.places.values()):
             raise ValueError("a place has at most 65 bits, and those of a label")
-        self.runs = {n: 1 << max(shift - 65, 0) for n, (_, shift, _) in self.places.items()}
+        self.label_slots = {n: 1 << max(shift - 65, 0) for n, (_, shift, _) in self.places.items()}
         self.shapes = {f.name: self._shape(f) for f in self.flats}
         self.extents = {n: math.prod(s) for n, s in self.shapes.items()}
 
@@ -83,14 +90,14 @@ class SectionLayout:
         shape = flat.extents(self.like)
         return shape[:-1] if flat.limbs else shape
 
-    def fronts(self, flat: Flat) -> bool:
-        """Whether a flat has a row for every front cell, and not for those behind."""
-        return flat.front or not self.inner
+    def is_by_front(self, flat: Flat) -> bool:
+        """Whether the fixed-size part has a row for each front cell, not for each inner cell."""
+        return flat.front or not self.has_inner
 
     @cached_property
-    def lead_names(self) -> list[str]:
-        """What the numbers of the lead are."""
-        out = ["fronts", *(["cells"] if self.inner else []), "two", "three"]
+    def header_names(self) -> list[str]:
+        """The names of the integers in the header of a section, in order; most are sizes of pieces that follow."""
+        out = ["fronts", *(["cells"] if self.has_inner else []), "two", "three"]
         for i in range(len(self.columns)):
             out += [f"kind {i}", f"words {i}", f"letters {i}"]
         for flat in self.flats:
@@ -98,20 +105,21 @@ class SectionLayout:
             out += [f"chunks {flat.name}"] if flat.form == "exact" else []
         for tally in self.tallies:
             out += [f"entries {tally.name}", f"excess {tally.name}"]
-            out += [f"zeros {tally.name}"] if tally.name in self.planes or tally.level is not None else []
-            out += [f"width {tally.name}"] if tally.name in self.planes else []
+            out += [f"zeros {tally.name}"] if tally.name in self.plane_tallies or tally.level is not None else []
+            out += [f"width {tally.name}"] if tally.name in self.plane_tallies else []
         return out
 
 
-def sparse(some: Any, total: Any) -> Any:
-    """Whether so few numbers of a flat say anything that they are written with their places."""
+def is_sparse(some: Any, total: Any) -> Any:
+    """Whether a flat is written sparsely, because less than a quarter of its numbers differ from the neutral element."""
     return 4 * some < total
 
 
-def unmarked(form: str, values: Array) -> Array:
-    """Numbers of a flat as numbers that are not negative; what says nothing is 0."""
+def to_unsigned(form: str, values: Array) -> Array:
+    """Map the numbers of a flat to nonnegative integers, with the neutral element (0 for sums) mapped to 0."""
     if form in ("low", "least"):
-        return zigzag(values) + np.uint64(2)  # modulo 2**64, as below
+        # For minima and maxima, the neutral elements are the largest and the smallest int64. Their codes wrap around to 0.
+        return zigzag(values) + np.uint64(2)
     if form in ("high", "largest"):
         return zigzag(values) + np.uint64(1)
     if form in ("signed", "fixed"):
@@ -119,154 +127,170 @@ def unmarked(form: str, values: Array) -> Array:
     return values.astype(np.uint64) if values.dtype != np.uint8 else values
 
 
-def pack(state: State) -> bytes:
-    """The canonical encoding of a state: equal content, equal bytes."""
-    return packed(state)[0]
+def pack_state(state: State) -> bytes:
+    """Return the canonical encoding of a state: equal contents have equal bytes."""
+    return pack_section(state)[0]
 
 
-def packed(state: State, schema: Schema | None = None) -> tuple[bytes, int]:
-    """The canonical encoding of a state, and how many bytes at its end are noise."""
-    layout = SectionLayout(schema or schema_of(state))
+def pack_section(state: State, schema: Schema | None = None) -> tuple[bytes, int]:
+    """Return the canonical encoding of a state, and the number of incompressible bytes (noise) at its end."""
+    layout = SectionLayout(schema or build_schema(state))
     writer = _Writer(layout, state)
-    lead: dict[str, int] = writer.lead
-    lead["two"], lead["three"], small = tiers(writer.small)
-    values = [lead.get(n, 0) for n in layout.lead_names]
-    if max(values) > MOST_LEAD:
+    header: dict[str, int] = writer.header
+    header["two"], header["three"], small = encode_tiers(writer.small)
+    values = [header.get(n, 0) for n in layout.header_names]
+    if max(values) > MAX_HEADER_NUMBER:
         raise ValueError("a state of more than 2**32 entries cannot be written")
-    head = np.array(values, LEAD).tobytes()
-    return b"".join([head, *small, *writer.rest, *writer.last]), sum(map(len, writer.last))
+    pieces = [np.array(values, HEADER).tobytes(), *small, *writer.rest, *writer.noise]
+    return b"".join(pieces), sum(map(len, writer.noise))
 
 
 class _Writer:
-    """Takes a state apart."""
+    """Collects the pieces of the encoding of a state.
+
+    Iterating over `small` yields the small numbers, and fills `header`, `rest` and `noise` on the way.
+    """
 
     def __init__(self, layout: SectionLayout, state: State) -> None:
         self.layout, self.state = layout, state
-        self.lead: dict[str, int] = {"fronts": len(state), "cells": len(state.cells)}
+        self.header: dict[str, int] = {"fronts": len(state), "cells": len(state.cells)}
         self.rest: list[bytes] = []
-        self.last: list[bytes] = []
-        self.small = self._small()
+        self.noise: list[bytes] = []
+        self.small = self._encode_small_numbers()
 
-    def _small(self) -> Iterator[Array]:
+    def _encode_small_numbers(self) -> Iterator[Array]:
         cells = self.state.cells
-        for i in range(len(cells.columns)):
+        for i in range(len(cells.column_names)):
             yield zigzag(np.diff(cells.keys[:, i], prepend=0))
-        for i, words in enumerate([*cells.words, *([] if cells.behind is None else [cells.behind])]):
-            yield from self._words(i, words)
-        if cells.inner is not None:
-            yield np.bincount(cells.inner[:, 0], minlength=len(cells.keys)).astype(np.uint64)
-            yield from self._inner(cells.inner, ids=cells.behind is None)
+        classes = [] if cells.class_vocabulary is None else [cells.class_vocabulary]
+        for i, vocabulary in enumerate([*cells.vocabularies, *classes]):
+            yield from self._encode_vocabulary(i, vocabulary)
+        if cells.inner_keys is not None:
+            yield np.bincount(cells.inner_keys[:, 0], minlength=len(cells.keys)).astype(np.uint64)
+            yield from self._encode_inner_keys(cells.inner_keys, ids=cells.class_vocabulary is None)
         for flat in self.layout.flats:
-            yield from self._flat(flat)
+            yield from self._encode_flat(flat)
         for tally in self.layout.tallies:
-            yield from self._tally(tally)
+            yield from self._encode_tally(tally)
 
-    def _words(self, i: int, words: Vocabulary) -> Iterator[Array]:
-        if not len(words):
+    def _encode_vocabulary(self, i: int, vocabulary: Vocabulary) -> Iterator[Array]:
+        if not len(vocabulary):
             return
-        self.lead[f"kind {i}"], self.lead[f"words {i}"] = 1 + NAMES.index(words.kind), len(words)
-        if words.texts:
-            letters = b"".join(words.values)
-            self.lead[f"letters {i}"] = len(letters)
+        self.header[f"kind {i}"], self.header[f"words {i}"] = 1 + NAMES.index(vocabulary.kind), len(vocabulary)
+        if vocabulary.is_text:
+            letters = b"".join(vocabulary.values)
+            self.header[f"letters {i}"] = len(letters)
             self.rest.append(letters)
-            yield np.array([len(v) for v in words.values], np.uint64)
+            yield np.array([len(v) for v in vocabulary.values], np.uint64)
             return
-        values = words.values
+        # Negative integers v are written first, as -1 - v. The header has their number in the field "letters".
+        values = vocabulary.values
         below = int(np.searchsorted(values, 0))
-        self.lead[f"letters {i}"] = below
-        yield gaps_of((-1 - values[:below])[::-1].astype(np.uint64))
-        yield gaps_of(values[below:].astype(np.uint64))
+        self.header[f"letters {i}"] = below
+        yield compute_gaps((-1 - values[:below])[::-1].astype(np.uint64))
+        yield compute_gaps(values[below:].astype(np.uint64))
 
-    def _inner(self, inner: Ints, *, ids: bool) -> Iterator[Array]:
+    def _encode_inner_keys(self, inner: Ints, *, ids: bool) -> Iterator[Array]:
         if ids:
             self.rest.append(np.ascontiguousarray(inner[:, 1:], "<i8").tobytes())
             return
         for i in range(1, inner.shape[1]):
             yield zigzag(np.diff(inner[:, i], prepend=0))
 
-    def _flat(self, flat: Flat) -> Iterator[Array]:
+    def _encode_flat(self, flat: Flat) -> Iterator[Array]:
         name, layout = flat.name, self.layout
         array = self.state.cells.flats[name]
         if name == "dropped":
             array = array[:, [self.state.reasons.index(r) for r in layout.schema.reasons]]
         numbers = array.reshape(len(array) * layout.extents[name], *array.shape[array.ndim - bool(flat.limbs) :])
         if layout.extents[name] >= SPARSE:
-            said = numbers != FORMS[flat.form].identity
-            some = np.flatnonzero(said.any(axis=1) if flat.limbs else said)
-            self.lead[f"some {name}"] = len(numbers)
-            if sparse(len(some), len(numbers)):
-                self.lead[f"some {name}"] = len(some)
-                yield gaps_of(some.astype(np.uint64))
+            informative = numbers != FORMS[flat.form].identity
+            some = np.flatnonzero(informative.any(axis=1) if flat.limbs else informative)
+            self.header[f"some {name}"] = len(numbers)
+            if is_sparse(len(some), len(numbers)):
+                self.header[f"some {name}"] = len(some)
+                yield compute_gaps(some.astype(np.uint64))
                 numbers = numbers[some]
         if flat.form == "exact":
-            places, lengths, words = pack_exact(numbers)
-            self.lead[f"chunks {name}"] = len(words)
+            places, lengths, words = pack_superaccumulators(numbers)
+            self.header[f"chunks {name}"] = len(words)
             self.rest.append(words.tobytes())
             yield places
             yield lengths
             return
         if flat.limbs:
-            self.rest.append(_limbs(numbers[:, 1]))
+            self.rest.append(_encode_low_limbs(numbers[:, 1]))
             numbers = numbers[:, 0]
-        yield unmarked(flat.form, numbers)
+        yield to_unsigned(flat.form, numbers)
 
-    def _tally(self, tally: Tally) -> Iterator[Array]:
+    def _encode_tally(self, tally: Tally) -> Iterator[Array]:
         name = tally.name
         e = self.state.cells.tallies[name]
-        self.lead[f"entries {name}"], self.lead[f"excess {name}"] = len(e), int(e.excess is not None)
-        runs = self.layout.runs[name]
-        starts = self.state.starts(name) if runs == 1 else replace(e, shift=65).starts(runs * len(self.state.cells))
-        each = np.diff(starts)
-        yield each.astype(np.uint64)
-        if name in self.layout.planes:
-            yield from self._wide(name, e, starts[:-1][each > 0])
+        self.header[f"entries {name}"], self.header[f"excess {name}"] = len(e), int(e.excess is not None)
+        runs = self.layout.label_slots[name]
+        starts = (
+            self.state.entry_starts(name)
+            if runs == 1
+            else replace(e, shift=65).cell_starts(runs * len(self.state.cells))
+        )
+        entry_counts = np.diff(starts)
+        yield entry_counts.astype(np.uint64)
+        if name in self.layout.plane_tallies:
+            yield from self._encode_wide(name, e, starts[:-1][entry_counts > 0])
         else:
             places = e.places
             if tally.level is not None:
-                zeros = self.lead[f"zeros {name}"] = _zeros(places)
+                zeros = self.header[f"zeros {name}"] = _count_common_zeros(places)
                 places = places >> np.uint64(zeros)
-            yield gaps_of(places, starts[:-1][each > 0])
+            yield compute_gaps(places, starts[:-1][entry_counts > 0])
             yield e.counts - e.counts.dtype.type(1)
         if e.excess is not None:
-            self.rest.append(_limbs(e.excess[:, 1]))
+            self.rest.append(_encode_low_limbs(e.excess[:, 1]))
             yield zigzag(e.excess[:, 0])
 
-    def _wide(self, name: str, e: Entries, begins: Ints) -> Iterator[Array]:
-        keys, last = keys_of(e)
-        zeros = _zeros(keys)
+    def _encode_wide(self, name: str, e: Entries, begins: Ints) -> Iterator[Array]:
+        keys, last = split_last_bits(e)
+        zeros = _count_common_zeros(keys)
         gaps = np.diff(keys, prepend=np.uint64(0))
         gaps[begins] = keys[begins]
         gaps >>= np.uint64(zeros)
         width = (int(gaps.max(initial=0)).bit_length() + 7) // 8
-        self.lead[f"zeros {name}"], self.lead[f"width {name}"] = zeros, width
+        self.header[f"zeros {name}"], self.header[f"width {name}"] = zeros, width
+        # Plane k has byte k of every gap. High planes compress well; low planes of float bits are incompressible noise.
         planes = np.ascontiguousarray(np.ascontiguousarray(gaps, "<u8").view(np.uint8).reshape(-1, 8)[:, :width].T)
-        low = int(noise(width, zeros))
+        low = int(count_noise_planes(width, zeros))
         self.rest.append(planes[low:].tobytes())
-        self.last.append(planes[:low].tobytes())
+        self.noise.append(planes[:low].tobytes())
         yield (e.counts.astype(np.uint64) - np.uint64(1)) << np.uint64(1) | last
 
 
-def _zeros(words: Array) -> int:
-    """How many zeros all words end in; 0 if they are all 0."""
+def _count_common_zeros(words: Array) -> int:
+    """Return the number of zero bits that all words end in; 0 if all words are 0."""
     union = int(np.bitwise_or.reduce(words)) if len(words) else 0
     return (union & -union).bit_length() - 1 if union else 0
 
 
-def keys_of(e: Entries) -> tuple[Array, Array]:
-    """The places of wide entries less their last bit, and this bit."""
+def split_last_bits(e: Entries) -> tuple[Array, Array]:
+    """Split the places of two-word entries: return their bits without the last one, and the last bit."""
     keys = e.codes >> np.uint64(1)
-    if e.high is not None and e.top:
+    if e.high is not None and e.high_place_bits:
         keys |= (e.high & np.uint32(1)).astype(np.uint64) << np.uint64(63)
     return keys, e.codes & np.uint64(1)
 
 
-def noise(width: Any, zeros: Any) -> Any:
-    """How many planes of gaps are noise, which deflate would only be slow on: of float64, all but the first two."""
+def count_noise_planes(width: Any, zeros: Any) -> Any:
+    """Return the number of low byte planes that are not worth compressing.
+
+    These are all but the two highest of `width` planes, or none if all gaps end in at least 16 common zero bits.
+    """
     return (zeros < 16) * (width > 2) * (width - 2)
 
 
-def gaps_of(places: Array, begins: Ints | None = None) -> Array:
-    """Ascending numbers as what is between them; anew from each of some places on."""
+def compute_gaps(places: Array, begins: Ints | None = None) -> Array:
+    """Return the differences between adjacent ascending numbers, minus one.
+
+    At index 0 and at each index in `begins`, the result has the number itself.
+    """
     gaps = np.empty_like(places)
     gaps[:1] = places[:1]
     gaps[1:] = places[1:] - places[:-1] - places.dtype.type(1)
@@ -275,12 +299,12 @@ def gaps_of(places: Array, begins: Ints | None = None) -> Array:
     return gaps
 
 
-def _limbs(values: Array) -> bytes:
-    """Numbers below 2**40, five bytes each."""
+def _encode_low_limbs(values: Array) -> bytes:
+    """Encode the second limbs of fixed-point numbers, which are below 2**40, as five bytes each."""
     return np.ascontiguousarray(values, "<i8").view(np.uint8).reshape(-1, 8)[:, :LIMB].tobytes()
 
 
-def need(condition: Any, what: str) -> None:
-    """Raise unless a condition holds."""
+def require(condition: Any, message: str) -> None:
+    """Raise StateFormatError with this message unless a condition holds."""
     if not condition:
-        raise StateFormatError(what)
+        raise StateFormatError(message)

@@ -1,4 +1,4 @@
-"""The lead of some sections: how many of everything each has, and where it lies."""
+"""The headers of sections: the sizes of all pieces of a section, from which their offsets follow."""
 
 from __future__ import annotations
 
@@ -9,182 +9,204 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import StateFormatError
-from ..numerics.keys import KINDS, SHARDS
+from ..numerics.slice_keys import KINDS, SHARDS
 from .schema import Schema
-from .section import LEAD, LIMB, NAMES, SectionLayout, need, noise, sparse
+from .section import HEADER, LIMB, NAMES, SectionLayout, count_noise_planes, is_sparse, require
 from .varint import Pieces, VarintStreams
 
-__all__ = ["Lead", "layout_of", "taken", "weight"]
+__all__ = ["SectionReader", "estimate_memory", "estimate_section_memory", "get_layout"]
 
-WORD = 320  # bytes of memory that the object of a word takes
-TEXTS = np.array([False, *KINDS.values(), *(False for _ in SHARDS)])
+KEY_BYTES = 320
+"""The bytes of memory that the Python object of a key takes, at most."""
+IS_TEXT = np.array([False, *KINDS.values(), *(False for _ in SHARDS)])
 
 Ints = NDArray[np.int64]
 Array = NDArray[Any]
 
 
-def layout_of(schema: Schema) -> SectionLayout:
-    """The layout of a schema, made once."""
-    made: SectionLayout | None = schema.__dict__.get("layout")
-    if made is None:
-        made = schema.__dict__["layout"] = SectionLayout(schema)
-    return made
+def get_layout(schema: Schema) -> SectionLayout:
+    """Return the layout of a schema, which is cached."""
+    layout: SectionLayout | None = schema.__dict__.get("layout")
+    if layout is None:
+        layout = schema.__dict__["layout"] = SectionLayout(schema)
+    return layout
 
 
-def weight(schema: Schema, begin: bytes) -> int:
-    """The most memory that reading a section takes, beside its bytes, from how it begins; which is not checked yet."""
-    layout = layout_of(schema)
-    names = layout.lead_names
-    if len(begin) < LEAD.itemsize * len(names):
-        return 0  # it is cut off
-    return taken(layout, dict(zip(names, np.frombuffer(begin, LEAD, len(names)).tolist(), strict=True)))
+def estimate_section_memory(schema: Schema, begin: bytes) -> int:
+    """Return an upper bound of the memory in bytes that reading a section takes, besides the section itself.
+
+    `begin` has the first bytes of the section, which are unchecked.
+    """
+    layout = get_layout(schema)
+    names = layout.header_names
+    # Reading the section later raises an error about the truncated header.
+    if len(begin) < HEADER.itemsize * len(names):
+        return 0
+    return estimate_memory(layout, dict(zip(names, np.frombuffer(begin, HEADER, len(names)).tolist(), strict=True)))
 
 
-def taken(layout: SectionLayout, said: Mapping[str, int]) -> int:
-    """The most memory that reading takes, beside the bytes of sections: twice what stays, in numbers without end."""
-    fronts = said["fronts"]
-    cells = said["cells"] if layout.inner else fronts
-    size = 8 * fronts * len(layout.columns) + (32 * cells if layout.inner else 0)
+def estimate_memory(layout: SectionLayout, header: Mapping[str, int]) -> int:
+    """Return an upper bound of the memory in bytes that reading sections takes, besides the sections themselves.
+
+    `header` has the sums of the headers of all sections. Reading takes up to twice the memory of its result. Headers may
+    be manipulated and have huge counts, so the computation uses Python integers, which cannot overflow.
+    """
+    fronts = header["fronts"]
+    cells = header["cells"] if layout.has_inner else fronts
+    size = 8 * fronts * len(layout.columns) + (32 * cells if layout.has_inner else 0)
     for flat in layout.flats:
-        rows = max(fronts, 1) if layout.fronts(flat) else cells  # of a cell without rows there are zeros to be read
-        size += flat.dtype.itemsize * rows * _width(layout, flat.name, flat.limbs)
+        # A state without cells is read as if it had one cell, in which all numbers are zero.
+        rows = max(fronts, 1) if layout.is_by_front(flat) else cells
+        size += flat.dtype.itemsize * rows * _count_numbers(layout, flat.name, flat.limbs)
     for tally in layout.tallies:
-        wide, weighted = layout.places[tally.name][2], said[f"excess {tally.name}"] > 0
-        size += said[f"entries {tally.name}"] * (16 + 4 * wide + 16 * weighted)
-        size += 16 * cells * (layout.runs[tally.name] - 1)  # how many entries each label has
+        wide, weighted = layout.places[tally.name][2], header[f"excess {tally.name}"] > 0
+        size += header[f"entries {tally.name}"] * (16 + 4 * wide + 16 * weighted)
+        # The number of entries is stored for each label.
+        size += 16 * cells * (layout.label_slots[tally.name] - 1)
     for i in range(len(layout.columns)):
-        size += WORD * said[f"words {i}"] + said[f"letters {i}"]
+        size += KEY_BYTES * header[f"words {i}"] + header[f"letters {i}"]
     return 2 * size
 
 
-def _width(layout: SectionLayout, name: str, limbs: int) -> int:
+def _count_numbers(layout: SectionLayout, name: str, limbs: int) -> int:
     return layout.extents[name] * max(limbs, 1)
 
 
-class Lead:
-    """What the leads of some sections say, and what comes after them, to be taken piece by piece."""
+class SectionReader:
+    """Reads sections of one schema: first their headers, then their pieces in the order in which they were written.
+
+    Attributes and arguments that are counts by section are arrays with one element for each section.
+    """
 
     def __init__(self, schema: Schema, plains: Sequence[bytes], max_bytes: int) -> None:
-        self.layout, self.plains, self.many = layout_of(schema), plains, len(plains)
-        names = self.layout.lead_names
-        size = LEAD.itemsize * len(names)
-        need(min(map(len, plains)) >= size, "a section is cut off")
-        data = plains[0][:size] if self.many == 1 else b"".join([p[:size] for p in plains])
-        table = np.frombuffer(data, LEAD).reshape(self.many, len(names)).astype(np.int64)
-        self.said: dict[str, Ints] = dict(zip(names, table.T, strict=True))
-        self.fronts = self.said["fronts"]
-        self.cells = self.said["cells"] if self.layout.inner else self.fronts
-        self.total, self.behind = int(self.fronts.sum()), int(self.cells.sum())
-        # of one section all this is numbers of Python: an array of one costs twenty times as much
-        one = dict(zip(names, table[0].tolist(), strict=True)) if self.many == 1 else None
-        self._bound(one or {n: int(v.sum()) for n, v in self.said.items()}, max_bytes)
-        self._place(size, one or self.said)
+        self.layout, self.plains, self.section_count = get_layout(schema), plains, len(plains)
+        names = self.layout.header_names
+        size = HEADER.itemsize * len(names)
+        require(min(map(len, plains)) >= size, "a section is truncated")
+        data = plains[0][:size] if self.section_count == 1 else b"".join([p[:size] for p in plains])
+        table = np.frombuffer(data, HEADER).reshape(self.section_count, len(names)).astype(np.int64)
+        self.header: dict[str, Ints] = dict(zip(names, table.T, strict=True))
+        self.front_counts = self.header["fronts"]
+        self.cell_counts = self.header["cells"] if self.layout.has_inner else self.front_counts
+        self.front_total, self.cell_total = int(self.front_counts.sum()), int(self.cell_counts.sum())
+        # For a single section use Python integers: arithmetic with arrays of one element takes twenty times as long.
+        one = dict(zip(names, table[0].tolist(), strict=True)) if self.section_count == 1 else None
+        self._check_memory(one or {n: int(v.sum()) for n, v in self.header.items()}, max_bytes)
+        self._locate_pieces(size, one or self.header)
 
-    def of(self, flat: Any) -> tuple[Ints, int]:
-        """How many cells of every section have a row of a flat, and of all."""
-        return (self.fronts, self.total) if self.layout.fronts(flat) else (self.cells, self.behind)
+    def count_rows(self, flat: Any) -> tuple[Ints, int]:
+        """Return the number of cells for which a flat has numbers, in each section and in total."""
+        return (
+            (self.front_counts, self.front_total)
+            if self.layout.is_by_front(flat)
+            else (self.cell_counts, self.cell_total)
+        )
 
-    def ends(self, counts: Ints) -> Ints:
-        """Where the members of each section begin, and the end."""
-        if self.many == 1:
+    def find_boundaries(self, counts: Ints) -> Ints:
+        """Return the index of the first element of each section, and the total, given the counts by section."""
+        if self.section_count == 1:
             return np.array([0, int(counts[0])])
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
-    def section(self, counts: Ints) -> Ints:
-        """The section of each member."""
-        return np.repeat(np.arange(self.many), counts)
+    def read_numbers(self, counts: Ints) -> Array:
+        """Read the next `counts` small numbers of every section."""
+        return self.numbers.read(counts)
 
-    def next(self, counts: Ints) -> Array:
-        """The next small numbers of every section."""
-        return self.numbers.next(counts)
+    def adds_up(self, numbers: Ints, rows: Ints, counts: Ints) -> bool:
+        """Whether the sum of `numbers` over each section equals the element of `counts` for this section.
 
-    def fits(self, each: Ints, rows: Ints, counts: Ints) -> bool:
-        """Whether what each row has, so many rows a section, adds up to the count of every section."""
-        if self.many == 1:
-            return int(each.sum()) == int(counts[0])
-        run = np.concatenate([[0], np.cumsum(each)])[self.ends(rows)]
+        `rows` has how many of the numbers belong to each section.
+        """
+        if self.section_count == 1:
+            return int(numbers.sum()) == int(counts[0])
+        run = np.concatenate([[0], np.cumsum(numbers)])[self.find_boundaries(rows)]
         return np.array_equal(run[1:] - run[:-1], counts)
 
-    def finish(self) -> None:
-        """Raise unless all was read."""
-        self.numbers.finish()
-        need(self.rest.done(self._last) and self.last.done(self._end), "there are bytes after the last part")
+    def check_finished(self) -> None:
+        """Raise an error unless all bytes of the sections were read."""
+        self.numbers.check_finished()
+        require(
+            self.rest.is_at(self._noise_start) and self.noise.is_at(self._end), "there are bytes after the last part"
+        )
 
-    def _bound(self, said: dict[str, int], max_bytes: int) -> None:
-        """Refuse what would take too much memory; in whole numbers of Python, which do not overflow."""
-        size = taken(self.layout, said) + sum(map(len, self.plains))
+    def _check_memory(self, header: dict[str, int], max_bytes: int) -> None:
+        """Raise an error, before any memory is allocated, if reading would take more than `max_bytes`."""
+        size = estimate_memory(self.layout, header) + sum(map(len, self.plains))
         for _, shift, wide in self.layout.places.values():
             room = 1 << (32 - max(shift - 64, 0) if wide else 64 - shift)
-            need(self.behind <= room, "there are more cells than codes")
+            require(self.cell_total <= room, "there are more cells than a code has room for")
         if size > max_bytes:
             raise StateFormatError(f"reading the content takes {size:,} bytes, more than max_bytes allows")
 
-    def _place(self, size: int, said: dict[str, Any]) -> None:
-        """Find where everything lies, and that it fills the sections."""
+    def _locate_pieces(self, size: int, header: dict[str, Any]) -> None:
+        """Compute the offsets of all pieces; raise an error unless the pieces fill the sections exactly."""
         rest: Any = 0
-        last: Any = 0
-        columns = len(self.layout.columns) - (self.layout.like.cells.behind is not None)
-        fronts = said["fronts"]
-        cells = said["cells"] if self.layout.inner else fronts
+        noise: Any = 0
+        columns = len(self.layout.columns) - (self.layout.like.cells.class_vocabulary is not None)
+        fronts = header["fronts"]
+        cells = header["cells"] if self.layout.has_inner else fronts
         small: Any = columns * fronts
         for i in range(len(self.layout.columns)):
-            kind, words, letters = (said[f"{what} {i}"] for what in ("kind", "words", "letters"))
-            need(_all((kind <= len(NAMES)) & ((kind > 0) == (words > 0))), "keys are of no known kind")
-            need(_all((letters == 0) | (kind > 0)), "there are letters without words")
-            small, rest = small + words, rest + letters * TEXTS[kind]
-        if self.layout.inner:
-            width = 0 if self.layout.like.behind is None else self.layout.like.behind.width
-            ids = self.layout.like.cells.behind is None
+            kind, words, letters = (header[f"{what} {i}"] for what in ("kind", "words", "letters"))
+            require(_is_all((kind <= len(NAMES)) & ((kind > 0) == (words > 0))), "keys have an unknown kind")
+            require(_is_all((letters == 0) | (kind > 0)), "there are letters without keys")
+            small, rest = small + words, rest + letters * IS_TEXT[kind]
+        if self.layout.has_inner:
+            width = 0 if self.layout.like.inner_axis is None else self.layout.like.inner_axis.key_width
+            ids = self.layout.like.cells.class_vocabulary is None
             small = small + fronts + (0 if ids else width * cells)
             rest = rest + (8 * width * cells if ids else 0)
         for flat in self.layout.flats:
-            numbers, places = self._stored(flat, fronts if self.layout.fronts(flat) else cells, said)
+            numbers, places = self._count_written(flat, fronts if self.layout.is_by_front(flat) else cells, header)
             small = small + places + numbers * (2 if flat.form == "exact" else 1)
             if flat.form == "exact":
-                rest = rest + 4 * said[f"chunks {flat.name}"]
+                rest = rest + 4 * header[f"chunks {flat.name}"]
             elif flat.limbs:
                 rest = rest + LIMB * numbers
         for tally in self.layout.tallies:
-            n, excess = said[f"entries {tally.name}"], said[f"excess {tally.name}"]
-            need(_all(excess <= 1), "the lead is out of range")
-            small = small + cells * self.layout.runs[tally.name] + n * (1 + excess)
+            n, excess = header[f"entries {tally.name}"], header[f"excess {tally.name}"]
+            require(_is_all(excess <= 1), "the header is out of range")
+            small = small + cells * self.layout.label_slots[tally.name] + n * (1 + excess)
             rest = rest + LIMB * excess * n
-            if tally.name in self.layout.planes:
-                zeros, width = (said[f"{what} {tally.name}"] for what in ("zeros", "width"))
-                need(_all((width <= 8) & (zeros < 64)), "the lead is out of range")
-                low = noise(width, zeros)
-                rest, last = rest + (width - low) * n, last + low * n
+            if tally.name in self.layout.plane_tallies:
+                zeros, width = (header[f"{what} {tally.name}"] for what in ("zeros", "width"))
+                require(_is_all((width <= 8) & (zeros < 64)), "the header is out of range")
+                low = count_noise_planes(width, zeros)
+                rest, noise = rest + (width - low) * n, noise + low * n
             else:
                 small = small + n
                 if tally.level is not None:
-                    need(_all(said[f"zeros {tally.name}"] < 64), "the lead is out of range")
+                    require(_is_all(header[f"zeros {tally.name}"] < 64), "the header is out of range")
         begin: Any = size + 0 * fronts
-        self._last = begin + small + 2 * said["two"] + 8 * said["three"] + rest
-        self._end = self._last + last
-        sizes = len(self.plains[0]) if self.many == 1 else np.fromiter(map(len, self.plains), np.int64, self.many)
-        need(_all(self._end == sizes), "the parts do not fill the section")
-        self.numbers = VarintStreams(self.plains, begin, small, said["two"], said["three"])
-        self.rest = Pieces(self.plains, self._last - rest)
-        self.last = Pieces(self.plains, self._last)
+        self._noise_start = begin + small + 2 * header["two"] + 8 * header["three"] + rest
+        self._end = self._noise_start + noise
+        sizes = (
+            len(self.plains[0])
+            if self.section_count == 1
+            else np.fromiter(map(len, self.plains), np.int64, self.section_count)
+        )
+        require(_is_all(self._end == sizes), "the parts do not fill the section")
+        self.numbers = VarintStreams(self.plains, begin, small, header["two"], header["three"])
+        self.rest = Pieces(self.plains, self._noise_start - rest)
+        self.noise = Pieces(self.plains, self._noise_start)
 
-    def texts(self, i: int) -> Array:
-        """In which sections the keys of a column are texts."""
-        return TEXTS[self.said[f"kind {i}"]]
+    def count_written(self, flat: Any) -> tuple[Ints, Ints]:
+        """Return how many numbers of a flat are stored in every section, and how many places precede them.
 
-    def stored(self, flat: Any) -> tuple[Ints, Ints]:
-        """How many numbers of a flat are written in every section, and how many places of them."""
-        numbers, places = self._stored(flat, self.of(flat)[0], self.said)
+        Places are stored only for sparsely written sections.
+        """
+        numbers, places = self._count_written(flat, self.count_rows(flat)[0], self.header)
         return numbers, places
 
-    def _stored(self, flat: Any, rows: Any, said: dict[str, Any]) -> tuple[Any, Any]:
+    def _count_written(self, flat: Any, rows: Any, header: dict[str, Any]) -> tuple[Any, Any]:
         whole, name = rows * self.layout.extents[flat.name], f"some {flat.name}"
-        if name not in said:
+        if name not in header:
             return whole, 0 * whole
-        some = said[name]
+        some = header[name]
         few = some != whole
-        need(_all(few <= sparse(some, whole)), f"{flat.name} should be written in full")
+        require(_is_all(few <= is_sparse(some, whole)), f"{flat.name} should be written in full")
         return some, some * few
 
 
-def _all(good: Any) -> bool:
+def _is_all(good: Any) -> bool:
     return good if isinstance(good, bool) else bool(good.all())

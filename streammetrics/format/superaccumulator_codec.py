@@ -1,8 +1,8 @@
-"""Superaccumulators as bytes: a sum of ordinary numbers has a few words that are neither zero nor only its sign.
+"""The encoding of superaccumulators, which stores only their significant words.
 
-One is 69 words of 32 bits in two's complement: chunks 0 to 66, and the two halves of the last. It is written as the place
-of its first word that is not zero (and, in the last bit, its sign), how many words there are up to those that repeat the
-sign, and these words.
+A superaccumulator is 69 words of 32 bits in two's complement: chunks 0 to 66, and the two halves of the last chunk. In a
+sum of ordinary numbers, nearly all words are zero or repeat the sign. The encoding is the index of the first nonzero word
+(with the sign in the last bit), the number of words from there up to the ones that repeat the sign, and these words.
 """
 
 from __future__ import annotations
@@ -14,26 +14,30 @@ from numpy.typing import NDArray
 
 from ..errors import StateFormatError
 from ..numerics.exact import CHUNKS
-from .varint import ranges
+from .varint import expand_ranges
 
-__all__ = ["WORDS", "pack_exact", "unpack_exact"]
+__all__ = ["WORDS", "pack_superaccumulators", "unpack_superaccumulators"]
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
 
 WORDS = CHUNKS + 1
 ALL = np.uint32(0xFFFFFFFF)
-BLOCK = 1 << 10  # numbers: what is worked in stays small
+BLOCK = 1 << 10
+"""The superaccumulators that are converted at a time, to limit temporary memory."""
 
 
-def pack_exact(numbers: Array) -> tuple[Array, Array, Array]:
-    """Write numbers of shape (n, chunks): places with signs, lengths, and words."""
-    made = [_pack(numbers[i : i + BLOCK]) for i in range(0, max(len(numbers), 1), BLOCK)]
-    places, lengths, words = (np.concatenate(m) for m in zip(*made, strict=True))
+def pack_superaccumulators(numbers: Array) -> tuple[Array, Array, Array]:
+    """Encode superaccumulators of shape (n, chunks).
+
+    Returns the index of the first nonzero word of each with its sign, the number of stored words of each, and these words.
+    """
+    blocks = [_pack_block(numbers[i : i + BLOCK]) for i in range(0, max(len(numbers), 1), BLOCK)]
+    places, lengths, words = (np.concatenate(m) for m in zip(*blocks, strict=True))
     return places, lengths, words
 
 
-def _pack(numbers: Array) -> tuple[Array, Array, Array]:
+def _pack_block(numbers: Array) -> tuple[Array, Array, Array]:
     n = len(numbers)
     words = np.empty((n, WORDS), "<u4")
     words[:, :CHUNKS] = numbers & 0xFFFFFFFF
@@ -43,25 +47,25 @@ def _pack(numbers: Array) -> tuple[Array, Array, Array]:
     first = np.where(some.any(axis=1), some.argmax(axis=1), 0)
     end = np.where(other.any(axis=1), WORDS - other[:, ::-1].argmax(axis=1), 0)
     lengths = np.maximum(end - first, 0)
-    kept = words.reshape(-1)[ranges(np.arange(n) * WORDS + first, lengths)]
+    kept = words.reshape(-1)[expand_ranges(np.arange(n) * WORDS + first, lengths)]
     return (first << 1 | negative).astype(np.uint64), lengths.astype(np.uint64), kept
 
 
-def unpack_exact(places: Array, lengths: Array, words: Array) -> Ints:
-    """Read what `pack_exact` wrote, and nothing else."""
+def unpack_superaccumulators(places: Array, lengths: Array, words: Array) -> Ints:
+    """Decode the output of `pack_superaccumulators`; raise StateFormatError for any other input."""
     if int(places.max(initial=0)) >= 2 * WORDS or int(lengths.max(initial=0)) > WORDS:
         raise StateFormatError("a sum has words beyond its last")
     places, lengths = places.astype(np.int64), lengths.astype(np.int64)
     first, negative = places >> 1, (places & 1).astype(bool)
     if (first + lengths > WORDS).any():
         raise StateFormatError("a sum has words beyond its last")
-    _canonical(first, lengths, negative, words)
+    _check_canonical(first, lengths, negative, words)
     out = np.empty((len(places), CHUNKS), np.int64)
     ends = np.cumsum(lengths)
     for i in range(0, len(places), BLOCK):
         block = slice(i, i + BLOCK)
         begin = int(ends[i] - lengths[i])
-        spread = _spread(first[block], lengths[block], negative[block], words[begin:])
+        spread = _expand_words(first[block], lengths[block], negative[block], words[begin:])
         out[block, :-1] = spread[:, : CHUNKS - 1]
         out[block, -1] = spread[:, CHUNKS - 1 :].copy().view("<i8")[:, 0]
     if np.abs(out[:, -1] >> 1).max(initial=0) >= 1 << 61:
@@ -69,28 +73,30 @@ def unpack_exact(places: Array, lengths: Array, words: Array) -> Ints:
     return out
 
 
-def _canonical(first: Ints, lengths: Ints, negative: Array, words: Array) -> None:
+def _check_canonical(first: Ints, lengths: Ints, negative: Array, words: Array) -> None:
     none = lengths == 0
     if int(lengths.sum()) != len(words) or (none & ~negative & (first > 0)).any():
         raise StateFormatError("the words of a sum do not fit")
-    held = np.flatnonzero(~none)
-    if not len(held):
+    nonempty = np.flatnonzero(~none)
+    if not len(nonempty):
         return
-    ends = np.cumsum(lengths)[held]
-    low, high = words[ends - lengths[held]], words[ends - 1]
-    whole = first[held] + lengths[held] == WORDS
-    if (low == 0).any() or (high == np.where(negative[held], ALL, np.uint32(0))).any():
-        raise StateFormatError("a sum has words that say nothing")
-    if (whole & ((high >> np.uint32(31) != 0) != negative[held])).any():
-        raise StateFormatError("a sum has another sign than it says")
+    ends = np.cumsum(lengths)[nonempty]
+    low, high = words[ends - lengths[nonempty]], words[ends - 1]
+    reaches_last = first[nonempty] + lengths[nonempty] == WORDS
+    # The first word must be significant, and the last must not only repeat the sign.
+    if (low == 0).any() or (high == np.where(negative[nonempty], ALL, np.uint32(0))).any():
+        raise StateFormatError("a sum has superfluous words")
+    # If the last of the 69 words is stored, its sign bit must agree with the stored sign.
+    if (reaches_last & ((high >> np.uint32(31) != 0) != negative[nonempty])).any():
+        raise StateFormatError("the sign of a sum differs from its last word")
 
 
-def _spread(first: Ints, lengths: Ints, negative: Array, words: Array) -> Array:
+def _expand_words(first: Ints, lengths: Ints, negative: Array, words: Array) -> Array:
     n = len(first)
     out = np.zeros((n, WORDS), "<u4")
     if negative.any():
         place = np.arange(WORDS)
         out[negative] = np.where(place >= (first + lengths)[negative, None], ALL, np.uint32(0))
-    at = ranges(np.arange(n) * WORDS + first, lengths)
+    at = expand_ranges(np.arange(n) * WORDS + first, lengths)
     out.reshape(-1)[at] = words[: len(at)]
     return out

@@ -1,7 +1,8 @@
-"""Reading sections: of one schema as many as there are, in one pass, all of it checked.
+"""Decode and check any number of sections of one schema in one pass.
 
-What is accepted is what `pack` writes, to the bit; so equal content has one digest, and hostile bytes make no state that
-counting could not have made. Sizes follow from the lead, and are bounded before anything is allocated.
+Only bytes that `pack_state` could have written are accepted, bit for bit. So equal contents have equal digests, and
+untrusted bytes cannot produce a state that counting could not have produced. Sizes follow from the headers of the
+sections; they are checked against a limit before memory is allocated.
 """
 
 from __future__ import annotations
@@ -20,30 +21,31 @@ from ..state.cells import Cells
 from ..state.consistency import check_totals
 from ..state.fold import regroup
 from ..state.state import State
-from .read_flat import read_flat, says_nothing
-from .read_keys import check_axes, read_inner, read_keys, read_words
-from .read_tally import read_folds, read_levels, read_tally
+from .read_flat import is_redundant, read_flat
+from .read_keys import check_axes, read_inner, read_keys, read_vocabulary
+from .read_tally import check_folding, check_levels, read_tally
 from .schema import Schema
-from .section import need
-from .section_header import Lead
+from .section import require
+from .section_header import SectionReader
 
-__all__ = ["MAX_BYTES", "Sections", "unpack"]
+__all__ = ["MAX_BYTES", "Sections", "unpack_sections"]
 
 Ints = NDArray[np.int64]
 
 MAX_BYTES = 1 << 30
-GROUP = Axis(("group",))  # what tells sections apart, or those that are merged with each other
+SECTION_AXIS = Axis(("group",))
+"""The axis of sections, or of groups of sections that are merged."""
 
 
 class Sections(Sequence[State]):
-    """The states of some sections: one table of all their cells, of which each is a piece.
+    """The states of several sections, as one state with the cells of all of them.
 
     Parameters
     ----------
     joined : State
-        All cells, section after section, not aligned.
+        The cells of all sections, one section after the other. Their keys may be repeated.
     fronts, cells : int64
-        Where those of each section begin, and the end.
+        The index of the first front cell (and of the first inner cell) of each section, followed by their total number.
     """
 
     def __init__(self, joined: State, fronts: Ints, cells: Ints) -> None:
@@ -58,123 +60,135 @@ class Sections(Sequence[State]):
         i %= len(self)
         if len(self) == 1:
             return self.joined
-        return self.joined.take_fronts(np.arange(self.fronts[i], self.fronts[i + 1])).used_words()
+        return self.joined.take_fronts(np.arange(self.fronts[i], self.fronts[i + 1])).drop_unused_keys()
 
     def __iter__(self) -> Iterator[State]:
         return (self[i] for i in range(len(self)))
 
-    def apart(self) -> State:
-        """All cells, told apart by their section: it is an axis more, in front."""
-        return self._fronted(np.arange(len(self)), Vocabulary("integer", np.arange(len(self))))
+    def with_section_axis(self) -> State:
+        """Return one state of all sections, with the index of the section as an additional first axis."""
+        return self._prepend_axis(np.arange(len(self)), Vocabulary("integer", np.arange(len(self))))
 
-    def each(self, numbers: NDArray[Any]) -> NDArray[Any]:
-        """Add up numbers of all front cells by section."""
+    def sum_by_section(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        """Return the sum of an array with one entry per front cell over the front cells of each section."""
         out = np.zeros((len(self), *numbers.shape[1:]), numbers.dtype)
         some = np.diff(self.fronts) > 0
         if some.any():
             out[some] = np.add.reduceat(numbers, self.fronts[:-1][some], axis=0)
         return out
 
-    def grouped(self, groups: Sequence[int]) -> dict[int, State]:
-        """Merge those of each group, given by section, all in one fold; what merging them would make, and raise."""
+    def merge_by_group(self, groups: Sequence[int]) -> dict[int, State]:
+        """Return the merged state of each group of sections; `groups` has the group of each section."""
         if len(self) == 1:
             return {groups[0]: self.joined}
-        if type(self.joined).alike is not State.alike:  # whether they may be added shows in each, not in all of them
+        # The check whether states may be added needs the separate states, not the joined state.
+        if type(self.joined).unify_parts is not State.unify_parts:
             for group in dict.fromkeys(groups):
-                self.joined.alike([self[i] for i, mine in enumerate(groups) if mine == group])
-        return self._folded(np.asarray(groups, np.int64))
+                self.joined.unify_parts([self[i] for i, mine in enumerate(groups) if mine == group])
+        return self._fold_groups(np.asarray(groups, np.int64))
 
-    def _folded(self, groups: Ints) -> dict[int, State]:
+    def _fold_groups(self, groups: Ints) -> dict[int, State]:
         joined, cells = self.joined, self.joined.cells
         if (groups == groups[0]).all():
-            return {int(groups[0]): regroup(joined, cells.keys, cells.axes, cells.words)}
+            return {int(groups[0]): regroup(joined, cells.keys, cells.axes, cells.vocabularies)}
         names = Vocabulary("integer", np.unique(groups))
-        to = self._fronted(names.ranks(groups), names).cells
-        made = regroup(joined, to.keys, to.axes, to.words).cells
-        found, begins = np.unique(made.keys[:, 0], return_index=True)
-        ends = np.append(begins, len(made.keys))[1:]
-        whole = joined.holding(replace(made, axes=cells.axes, keys=made.keys[:, 1:], words=made.words[1:]))
-        of = {
-            made.words[0].key(rank): whole.take_fronts(np.arange(a, b)).present()
-            for rank, a, b in zip(found.tolist(), begins, ends, strict=True)
+        target = self._prepend_axis(names.find_ranks(groups), names).cells
+        folded = regroup(joined, target.keys, target.axes, target.vocabularies).cells
+        ranks, begins = np.unique(folded.keys[:, 0], return_index=True)
+        ends = np.append(begins, len(folded.keys))[1:]
+        rest = replace(folded, axes=cells.axes, keys=folded.keys[:, 1:], vocabularies=folded.vocabularies[1:])
+        whole = joined.with_cells(rest)
+        merged = {
+            folded.vocabularies[0].read_key(rank): whole.take_fronts(np.arange(a, b)).canonicalize()
+            for rank, a, b in zip(ranks.tolist(), begins, ends, strict=True)
         }
-        return {group: of[group] if group in of else joined.empty() for group in dict.fromkeys(groups.tolist())}
+        return {
+            group: merged[group] if group in merged else joined.empty_copy() for group in dict.fromkeys(groups.tolist())
+        }
 
-    def _fronted(self, ranks: Ints, names: Vocabulary) -> State:
-        """All cells, with an axis more in front: the rank of each section."""
+    def _prepend_axis(self, ranks: Ints, names: Vocabulary) -> State:
+        """Return one state of all sections, with an additional first axis: the keys of the sections in it are `ranks`."""
         cells = self.joined.cells
         keys = np.column_stack([np.repeat(ranks, np.diff(self.fronts)), cells.keys])
-        return self.joined.holding(replace(cells, axes=(GROUP, *cells.axes), keys=keys, words=(names, *cells.words)))
+        return self.joined.with_cells(
+            replace(cells, axes=(SECTION_AXIS, *cells.axes), keys=keys, vocabularies=(names, *cells.vocabularies))
+        )
 
 
-def unpack(schema: Schema, plains: Sequence[bytes], max_bytes: int = MAX_BYTES) -> Sections:
-    """Read sections of one schema.
+def unpack_sections(schema: Schema, plains: Sequence[bytes], max_bytes: int = MAX_BYTES) -> Sections:
+    """Decode sections of one schema.
 
     Parameters
     ----------
     schema : Schema
-        What the header says of all of them.
+        The schema of all sections, from the header of the frame.
     plains : sequence of bytes
         The sections.
     max_bytes : int
-        The most memory that their content may take.
+        The maximum memory of the states.
 
     Raises
     ------
     StateFormatError
-        A section is not what `pack` would write, or larger than that.
+        A section is not canonical, or the states would take more memory.
     IncompatibleStateError
         Keys of the sections are of different kinds.
     """
     try:
         with np.errstate(over="ignore"):
-            return _unpack(schema, plains, max_bytes)
+            return _unpack_sections(schema, plains, max_bytes)
     except (StateFormatError, IncompatibleStateError, MemoryError):
         raise
-    except Exception as error:  # of bytes that nobody vouches for: whatever they break is said as that
+    # Untrusted bytes may cause any exception; report each of them as damaged bytes.
+    except Exception as error:
         raise StateFormatError(f"a section is inconsistent: {type(error).__name__}: {str(error)[:200]}") from error
 
 
-def _unpack(schema: Schema, plains: Sequence[bytes], max_bytes: int) -> Sections:
+def _unpack_sections(schema: Schema, plains: Sequence[bytes], max_bytes: int) -> Sections:
     if not plains:
         return Sections(schema.like, np.zeros(1, np.int64), np.zeros(1, np.int64))
-    lead = Lead(schema, plains, max_bytes)
-    like = lead.layout.like
-    keys = read_keys(lead)
-    words = [read_words(lead, i) for i in range(len(lead.layout.columns))]
-    inner, behind = read_inner(lead, words)
-    check_axes(like.axes, words, keys)
-    front_words = tuple(w.placed(keys, i, lead.fronts) for i, w in enumerate(words[: keys.shape[1]]))
-    flats = {f.name: read_flat(lead, f) for f in lead.layout.flats}
-    entries = {t.name: read_tally(lead, t) for t in lead.layout.tallies}
-    lead.finish()
+    reader = SectionReader(schema, plains, max_bytes)
+    like = reader.layout.like
+    keys = read_keys(reader)
+    vocabularies = [read_vocabulary(reader, i) for i in range(len(reader.layout.columns))]
+    inner, classes = read_inner(reader, vocabularies)
+    check_axes(like.axes, vocabularies, keys)
+    front_vocabularies = tuple(
+        w.rank_keys(keys, i, reader.front_counts) for i, w in enumerate(vocabularies[: keys.shape[1]])
+    )
+    flats = {f.name: read_flat(reader, f) for f in reader.layout.flats}
+    entries = {t.name: read_tally(reader, t) for t in reader.layout.tallies}
+    reader.check_finished()
     dropped = flats.get("dropped")
-    if dropped is not None and lead.layout.schema.reasons != like.reasons:
+    if dropped is not None and reader.layout.schema.reasons != like.reasons:
         wide = np.zeros((len(dropped), len(like.reasons)), np.int64)
-        wide[:, [like.reasons.index(r) for r in lead.layout.schema.reasons]] = dropped
+        wide[:, [like.reasons.index(r) for r in reader.layout.schema.reasons]] = dropped
         flats["dropped"] = wide
     order = [n for n in like.parts() if n in flats]
-    cells = Cells(like.axes, keys, front_words, inner, behind, {n: flats[n] for n in order}, entries)
-    made = like.holding(cells)
-    _check(made, lead)
+    cells = Cells(like.axes, keys, front_vocabularies, inner, classes, {n: flats[n] for n in order}, entries)
+    state = like.with_cells(cells)
+    _check_state(state, reader)
     if len(plains) == 1:
-        entries = {n: tallies_.narrow(e) for n, e in entries.items()}
-        made = like.holding(Cells(like.axes, keys, front_words, inner, behind, cells.flats, entries))
-    return Sections(made, lead.ends(lead.fronts), lead.ends(lead.cells))
+        entries = {n: tallies_.narrow_types(e) for n, e in entries.items()}
+        state = like.with_cells(Cells(like.axes, keys, front_vocabularies, inner, classes, cells.flats, entries))
+    return Sections(state, reader.find_boundaries(reader.front_counts), reader.find_boundaries(reader.cell_counts))
 
 
-def _check(made: State, lead: Lead) -> None:
-    """What no part shows alone."""
-    for flat in lead.layout.flats:
+def _check_state(state: State, reader: SectionReader) -> None:
+    """Raise an error unless the parts of the states are consistent with one another."""
+    for flat in reader.layout.flats:
         if flat.optional:
-            counts = lead.fronts if lead.layout.fronts(flat) else lead.cells
-            need(not says_nothing(made, flat, counts), f"{flat.name} says nothing, and should be absent")
-    read_folds(made)
-    read_levels(made)
+            counts = reader.front_counts if reader.layout.is_by_front(flat) else reader.cell_counts
+            require(not is_redundant(state, flat, counts), f"{flat.name} is redundant, and should be absent")
+    check_folding(state)
+    check_levels(state)
     try:
-        rows = made.rows_behind
-        need((made.seen > 0).all() and (made.cells.inner is None or (rows > 0).all()), "a cell has no rows")
-        check_totals(made)
-        made.check()
+        rows = state.inner_row_counts
+        require(
+            (state.total_row_counts > 0).all() and (state.cells.inner_keys is None or (rows > 0).all()),
+            "a cell has no rows",
+        )
+        check_totals(state)
+        state.check()
     except CounterOverflowError as error:
         raise StateFormatError(str(error)) from error

@@ -1,7 +1,10 @@
-"""Small numbers as bytes: a byte each; those from 255 on go on, less 255, as u16; 65,535 there says that a u64 has it all.
+"""Variable-length encoding of nonnegative integers in three streams, called tiers.
 
-One stream holds all small numbers of a section, so that reading one takes few steps. Of many sections each part comes out
-as one array, section after section, and no step loops over them in Python.
+A number below 255 is one byte in the first tier. Otherwise its byte is 255, and the number minus 255 is a u16 in the
+second tier. If that does not fit either, the u16 is 65,535, and the third tier has the whole number as a u64.
+
+One stream has all small numbers of a section, so reading a section takes few numpy calls. Numbers of many sections are
+read as one array, section after section, without a Python loop over sections.
 """
 
 from __future__ import annotations
@@ -15,31 +18,46 @@ from numpy.typing import NDArray
 
 from ..errors import StateFormatError
 
-__all__ = ["BLOCK", "Pieces", "VarintStreams", "per_section", "ranges", "running", "tiers", "unzigzag", "zigzag"]
+__all__ = [
+    "BLOCK",
+    "Pieces",
+    "VarintStreams",
+    "count_by_section",
+    "cumsum_by_section",
+    "encode_tiers",
+    "expand_ranges",
+    "unzigzag",
+    "zigzag",
+]
 
 Ints = NDArray[np.int64]
 Array = NDArray[Any]
 
 BLOCK = 1 << 16
+"""The numbers that are decoded at a time, to limit temporary memory."""
 FIRST, SECOND = 255, 65535
-LEAST = FIRST + SECOND  # of the third tier
+"""The value in the first and in the second tier that refers to the next tier."""
+LEAST = FIRST + SECOND
+"""The smallest number of the third tier."""
 
 
 def zigzag(values: Array) -> Array:
-    """Signed numbers as small ones: 0, -1, 1, -2."""
+    """Map signed integers to unsigned ones, small absolute values to small numbers: 0, -1, 1, -2 to 0, 1, 2, 3."""
     wide = values.astype(np.int64, copy=False)
     return ((wide << 1) ^ (wide >> 63)).view(np.uint64)
 
 
 def unzigzag(values: Array) -> Ints:
-    """Undo `zigzag`."""
+    """Return the signed integers that `zigzag` encoded."""
     wide = values.astype(np.uint64, copy=False)
     return (wide >> np.uint64(1)).view(np.int64) ^ -(wide & np.uint64(1)).view(np.int64)
 
 
-def tiers(parts: Iterable[Array]) -> tuple[int, int, list[bytes]]:
-    """Write numbers that are not negative: members of the further tiers, and the bytes."""
+def encode_tiers(parts: Iterable[Array]) -> tuple[int, int, list[bytes]]:
+    """Encode arrays of nonnegative integers; return the lengths of the second and third tier, and the bytes."""
     firsts, seconds, thirds, two, three = [], [], [], 0, 0
+    # Store the tiers separately, so that the first one has one byte per number. Most numbers are small, and numpy finds
+    # the others by comparing bytes with 255.
     for values in parts:
         first = np.minimum(values, values.dtype.type(FIRST)).astype(np.uint8, copy=False)
         firsts.append(first.tobytes())
@@ -54,15 +72,19 @@ def tiers(parts: Iterable[Array]) -> tuple[int, int, list[bytes]]:
     return two, three, firsts + seconds + thirds
 
 
-def ranges(starts: Ints, lengths: Ints) -> Ints:
-    """The indices of some ranges, one after the other."""
+def expand_ranges(starts: Ints, lengths: Ints) -> Ints:
+    """Return the concatenated indices of ranges, given the start and the length of each range."""
     out = np.arange(int(lengths.sum()))
     out += np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
     return out
 
 
-def running(steps: Array, counts: Ints, out: Array | None = None) -> Array:
-    """Sums of what came before within the section, and this; `out` may be the steps."""
+def cumsum_by_section(steps: Array, counts: Ints, out: Array | None = None) -> Array:
+    """Return the running sums of steps within each section, which has `counts` steps.
+
+    If `out` is given, which may be the array of steps itself, the result is written to it.
+    """
+    # Sum over all sections at once, then subtract the sum before each section. Unsigned sums may wrap around in between.
     begins = (np.cumsum(counts) - counts)[counts > 0]
     firsts = steps[begins]
     run: Array = np.cumsum(steps, dtype=steps.dtype, out=out)
@@ -72,29 +94,29 @@ def running(steps: Array, counts: Ints, out: Array | None = None) -> Array:
     return run
 
 
-def per_section(where: Array, lengths: Ints) -> Ints:
-    """How many of some places, in an array that has so many members of every section, lie in each."""
+def count_by_section(index: Array, lengths: Ints) -> Ints:
+    """Count the ascending indices that lie in each section of an array; `lengths` has the section lengths."""
     if len(lengths) == 1:
-        return np.array([len(where)])
-    return np.diff(np.searchsorted(where, np.concatenate([[0], np.cumsum(lengths)])))
+        return np.array([len(index)])
+    return np.diff(np.searchsorted(index, np.concatenate([[0], np.cumsum(lengths)])))
 
 
 class Pieces:
-    """The bytes of some sections, cut off piece by piece, of all sections alike.
+    """Reads the bytes of many sections together, one piece of every section at a time.
 
     Parameters
     ----------
     plains : sequence of bytes
         The sections.
-    at : int64, or int of one section
-        Where to begin in each.
+    at : int64, or int for one section
+        The offset of the first byte in each section.
     """
 
     def __init__(self, plains: Sequence[bytes], at: Any) -> None:
         self.plains, self.at, self.one = plains, at, len(plains) == 1
 
     def cut(self, lengths: Ints, dtype: Any = np.uint8) -> Array:
-        """The next bytes of every section."""
+        """Read the next piece of every section: `lengths` bytes each."""
         begin = self.at
         if self.one:
             n = int(lengths[0])
@@ -107,24 +129,24 @@ class Pieces:
         pieces: Iterable[bytes] = map(getitem, self.plains, cuts)  # type: ignore[arg-type]
         return np.frombuffer(b"".join(pieces), dtype)
 
-    def ahead(self, length: int) -> Array:
-        """So many bytes of one section, which are not cut off yet."""
+    def peek(self, length: int) -> Array:
+        """Return the next bytes of a single section without reading them."""
         return np.frombuffer(self.plains[0], np.uint8, length, self.at)
 
-    def done(self, ends: Any) -> bool:
-        """Whether all was cut off."""
+    def is_at(self, ends: Any) -> bool:
+        """Whether every section was read up to these offsets."""
         return bool(self.at == ends) if self.one else np.array_equal(self.at, ends)
 
 
 class VarintStreams:
-    """The streams of small numbers of some sections.
+    """Reads the small numbers of many sections together.
 
     Parameters
     ----------
     plains : sequence of bytes
         The sections.
-    at, small, two, three : int64, or int of one section
-        Where the stream of each begins, and how many members its tiers have; these lie within the section.
+    at, small, two, three : int64, or int for one section
+        The offset of the stream in each section, and the sizes of its three tiers, which must lie within the section.
     """
 
     def __init__(self, plains: Sequence[bytes], at: Any, small: Any, two: Any, three: Any) -> None:
@@ -135,29 +157,31 @@ class VarintStreams:
         self.deep = bool(np.any(three))
         self.bare = len(plains) == 1 and plains[0].find(b"\xff", at, at + small) < 0
 
-    def next(self, lengths: Ints) -> Array:
-        """The next so many numbers of every section, in the narrowest type that is at hand."""
+    def read(self, lengths: Ints) -> Array:
+        """Read the next `lengths` numbers of every section; the dtype is wider if the second or third tier is in use."""
         n = int(lengths[0])
-        if self.bare or not self.first.one or n <= BLOCK or not (self.first.ahead(n) == FIRST).any():
-            return self.first.cut(lengths) if self.bare else self._next(lengths)
-        out = np.empty(n, np.uint64 if self.deep else np.uint32)  # block by block: what is worked in stays small
+        if self.bare or not self.first.one or n <= BLOCK or not (self.first.peek(n) == FIRST).any():
+            return self.first.cut(lengths) if self.bare else self._read(lengths)
+        # Decode block by block, so that temporary arrays stay small.
+        out = np.empty(n, np.uint64 if self.deep else np.uint32)
         for i in range(0, n, BLOCK):
-            out[i : i + BLOCK] = self._next(np.array([min(BLOCK, n - i)]))
+            out[i : i + BLOCK] = self._read(np.array([min(BLOCK, n - i)]))
         return out
 
-    def _next(self, lengths: Ints) -> Array:
+    def _read(self, lengths: Ints) -> Array:
         first = self.first.cut(lengths)
         large = np.flatnonzero(first == FIRST)
         if not len(large):
             return first
-        many = per_section(large, lengths)
-        more = self._within(self.second, 2 * many, self.ends[1], "<u2")
+        many = count_by_section(large, lengths)
+        more = self._cut_within(self.second, 2 * many, self.ends[1], "<u2")
         last = np.flatnonzero(more == SECOND)
         if not len(last):
             out = first.astype(np.uint32)
             out[large] += more
             return out
-        most = self._within(self.third, 8 * per_section(last, many), self.ends[2], "<u8")
+        most = self._cut_within(self.third, 8 * count_by_section(last, many), self.ends[2], "<u8")
+        # Only the shortest encoding of a number is valid, so that equal contents have equal bytes.
         if int(most.min()) < LEAST:
             raise StateFormatError("a small number is written as a large one")
         values = more.astype(np.uint64)
@@ -167,13 +191,13 @@ class VarintStreams:
         out[large] = values
         return out
 
-    def finish(self) -> None:
-        """Raise unless all was read."""
+    def check_finished(self) -> None:
+        """Raise an error unless all tiers were read to their ends."""
         for pieces, end in zip((self.first, self.second, self.third), self.ends, strict=True):
-            if not pieces.done(end):
+            if not pieces.is_at(end):
                 raise StateFormatError("the tiers of the small numbers do not fit")
 
-    def _within(self, pieces: Pieces, lengths: Ints, ends: Ints, dtype: str) -> Array:
+    def _cut_within(self, pieces: Pieces, lengths: Ints, ends: Ints, dtype: str) -> Array:
         if np.any(pieces.at + lengths > ends):
             raise StateFormatError("the tiers of the small numbers do not fit")
         return pieces.cut(lengths, dtype)

@@ -1,1 +1,1 @@
-"""What users read: the pages of `streammetrics guide`, and the tables of what other libraries call their metrics."""
+"""The pages of `streammetrics guide`, and tables of the metrics of other libraries with their equivalents."""

@@ -1,15 +1,15 @@
-"""What a name that is not there may mean: ours in other letters, an abbreviation, or the name in another library."""
+"""Suggest a name for an unknown one: a name that is spelled differently, an abbreviation, or a name in another library."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .tables import PEERS, PeerLine, lines, written
+from .tables import PEERS, PeerLine, format_expression, load_lines
 
-__all__ = ["OFTEN", "Meant", "MissingNameError", "squashed", "what_is_meant"]
+__all__ = ["ABBREVIATIONS", "MissingNameError", "NameSuggestion", "find_suggestion", "normalize_name"]
 
-OFTEN = {
+ABBREVIATIONS = {
     "acc": "Accuracy()",
     "ap": "AveragePrecision()",
     "arhr": "MeanReciprocalRank()",
@@ -47,108 +47,118 @@ OFTEN = {
     "uauc": "GroupAUC(group_weight='uniform')",
     "wuauc": "GroupAUC()",
 }
-"""Abbreviations of the field, squashed; those that are a name of ours in other letters need no line."""
+"""Common abbreviations in normalized spelling. Names that normalize to a name of the package are not listed."""
 
 
 @dataclass(frozen=True)
-class Meant:
-    """What a name stands for.
+class NameSuggestion:
+    """The suggestion for an unknown name.
 
     Parameters
     ----------
     ours : tuple of str
-        Expressions without `sm.`, the likeliest first; empty where it is not offered.
-    whose : str
-        The library's key whose name it is; empty where it is none's.
+        Equivalent expressions without `sm.`, the most likely first; empty if there is none.
+    library : str
+        Key of the library that has the name; empty if no library does.
     name : str
-        How the library spells it.
+        The spelling of that library.
     why : str
-        Why it is not offered.
+        Why there is no equivalent.
     """
 
     ours: tuple[str, ...]
-    whose: str = ""
+    library: str = ""
     name: str = ""
     why: str = ""
 
 
-def squashed(name: str) -> str:
-    """Return a name without what spellings differ in: `roc_auc_score` and `RocAucScore` are the same."""
+def normalize_name(name: str) -> str:
+    """Return a name in lower case without punctuation: `roc_auc_score` and `RocAucScore` become equal."""
     return "".join(c for c in name.lower() if c.isalnum())
 
 
-def what_is_meant(name: str, known: Iterable[str]) -> Meant | None:
-    """Return what an unknown name may stand for.
+def find_suggestion(name: str, names: Iterable[str]) -> NameSuggestion | None:
+    """Return a suggestion for an unknown name; None if there is none.
 
     Parameters
     ----------
     name : str
-        As it was typed.
-    known : iterable of str
-        The names that there are.
+        The unknown name.
+    names : iterable of str
+        The known names.
     """
-    mine = {squashed(one): one for one in known}
-    wanted = squashed(name)
-    if wanted in mine:
-        return Meant((mine[wanted],))
-    if wanted in OFTEN:
-        return Meant((OFTEN[wanted],))
-    return _of_a_peer(name) or _near(wanted, mine)
+    own_names = {normalize_name(one): one for one in names}
+    normalized = normalize_name(name)
+    if normalized in own_names:
+        return NameSuggestion((own_names[normalized],))
+    if normalized in ABBREVIATIONS:
+        return NameSuggestion((ABBREVIATIONS[normalized],))
+    return _find_peer_name(name) or _find_similar_name(normalized, own_names)
 
 
-def _of_a_peer(name: str) -> Meant | None:
-    """Return what stands for a name of another library, as it spells it before all others."""
-    found = [line for line in lines() if line.name == name]
-    found = found or [line for line in lines() if squashed(line.name) == squashed(name)]
-    if not found:
+def _find_peer_name(name: str) -> NameSuggestion | None:
+    """Return the equivalent of a name of another library; the exact spelling takes precedence."""
+    lines = [line for line in load_lines() if line.name == name]
+    lines = lines or [line for line in load_lines() if normalize_name(line.name) == normalize_name(name)]
+    if not lines:
         return None
-    first, ours = found[0], tuple(dict.fromkeys(line.ours for line in sorted(found, key=_rank) if line.ours))
-    return Meant(ours, first.peer, first.name, "" if ours else first.why)
+    first, ours = lines[0], tuple(dict.fromkeys(line.ours for line in sorted(lines, key=_rank) if line.ours))
+    return NameSuggestion(ours, first.peer, first.name, "" if ours else first.why)
 
 
 def _rank(line: PeerLine) -> tuple[bool, bool]:
-    return line.differs, bool(line.given)
+    return line.differs, bool(line.arguments)
 
 
-def _near(wanted: str, mine: dict[str, str]) -> Meant | None:
-    import difflib  # here alone, so that importing the package does not load it
+def _find_similar_name(normalized: str, own_names: dict[str, str]) -> NameSuggestion | None:
+    import difflib  # imported late, so that importing the package stays fast
 
-    theirs = {squashed(line.name): line.name for line in lines()}
-    for names in (mine, {**theirs, **dict.fromkeys(OFTEN, "")}):
-        close = difflib.get_close_matches(wanted, names, 1, 0.75)
-        if close and names is mine:
-            return Meant((mine[close[0]],))
+    theirs = {normalize_name(line.name): line.name for line in load_lines()}
+    for names in (own_names, {**theirs, **dict.fromkeys(ABBREVIATIONS, "")}):
+        close = difflib.get_close_matches(normalized, names, 1, 0.75)
+        if close and names is own_names:
+            return NameSuggestion((own_names[close[0]],))
         if close:
-            return Meant((OFTEN[close[0]],)) if close[0] in OFTEN else _of_a_peer(theirs[close[0]])
+            return (
+                NameSuggestion((ABBREVIATIONS[close[0]],))
+                if close[0] in ABBREVIATIONS
+                else _find_peer_name(theirs[close[0]])
+            )
     return None
 
 
 class MissingNameError(AttributeError):
-    """A name that the package does not have, and what it may mean; which is looked up when it is read, not for `hasattr`.
+    """Raised for a name that the package does not have. The suggestion is looked up only when the message is read.
 
     Parameters
     ----------
     name : str
-        As it was typed.
-    known : list of str
-        The names that there are.
+        The unknown name.
+    names : list of str
+        The known names.
     """
 
-    def __init__(self, name: str, known: list[str]) -> None:
-        # given the module as obj, Python's traceback would add a second guess of its own
-        super().__init__(name, known, name=name, obj=None)
+    def __init__(self, name: str, names: list[str]) -> None:
+        # With obj set to the module, Python's traceback would add a suggestion of its own.
+        super().__init__(name, names, name=name, obj=None)
 
     def __str__(self) -> str:
-        name, known = self.args
-        said = f"module 'streammetrics' has no attribute {name!r}"
-        meant = None if name.startswith("_") else what_is_meant(name, known)
-        return said if meant is None else f"{said}; {in_words(meant)}"
+        name, names = self.args
+        message = f"module 'streammetrics' has no attribute {name!r}"
+        suggestion = None if name.startswith("_") else find_suggestion(name, names)
+        return message if suggestion is None else f"{message}; {format_suggestion(suggestion)}"
 
 
-def in_words(meant: Meant) -> str:
-    """Return a sentence: what to write, whose name it is, where more is told."""
-    if not meant.whose:
-        return f"did you mean {written(meant.ours[0])}?"
-    whose = f"{PEERS[meant.whose]}'s {meant.name}"
-    more = f" (other arguments: streammetrics catalog --from {meant.whose} {meant.name})" if len(meant.ours) > 1 else ""
-    return f"{whose} is {written(meant.ours[0])} here{more}" if meant.ours else f"{whose} is not offered: {meant.why}"
+def format_suggestion(meant: NameSuggestion) -> str:
+    """Return a suggestion as a sentence."""
+    if not meant.library:
+        return f"did you mean {format_expression(meant.ours[0])}?"
+    library_name = f"{PEERS[meant.library]}'s {meant.name}"
+    more = (
+        f" (other arguments: streammetrics catalog --from {meant.library} {meant.name})" if len(meant.ours) > 1 else ""
+    )
+    return (
+        f"{library_name} is {format_expression(meant.ours[0])} here{more}"
+        if meant.ours
+        else f"{library_name} is not offered: {meant.why}"
+    )

@@ -1,4 +1,4 @@
-"""What other libraries call their metrics, and what stands for each here: the tables of `peers/`, a file per family."""
+"""Metrics of other libraries and their equivalents, from the tables in `peers/`, one file for each family."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-__all__ = ["DATA", "PEERS", "PeerLine", "lines", "of_peer", "parse", "written"]
+__all__ = ["DATA", "PEERS", "PeerLine", "find_peer_lines", "format_expression", "load_lines", "parse_table"]
 
 PEERS = {
     "sklearn": "scikit-learn",
@@ -24,7 +24,7 @@ PEERS = {
     "tfma": "TFMA",
     "recbole": "RecBole",
 }
-"""Libraries by their key, as they are spelled."""
+"""Names of libraries by key."""
 
 DATA = (
     *("binary_scores", "binary_logits", "binary_decisions"),
@@ -32,39 +32,39 @@ DATA = (
     *("numbers", "positive_numbers", "number_outputs", "ranking_binary", "ranking_graded"),
     *("labelings", "ratings", "vectors", "values", "totals", "keys", "groups", "own"),
 )
-"""What a line is tried on; "own" by a test of its family."""
+"""Kinds of test data for a line; "own" means that a test of its family covers the line."""
 
 SIZES = ("C", "L", "np")
-"""What an expression may name that is not ours: how many classes and labels there are, and numpy."""
+"""Names in expressions that are not metrics: the number of classes C, the number of labels L, and numpy."""
 
 
 @dataclass(frozen=True)
 class PeerLine:
-    """A name of a peer, with some of its arguments, and what stands for it; or why nothing does.
+    """A metric of another library with some arguments, and its equivalent, or the reason why there is none.
 
     Parameters
     ----------
     peer, name : str
-        A key of `PEERS`, and what the metric is called there.
-    given : str
-        Arguments of the peer, as Python keywords.
+        A key of `PEERS`, and the name of the metric in that library.
+    arguments : str
+        Arguments of the metric, as Python keywords.
     ours : str
-        The expression that stands for it, without `sm.`; empty where `why` says that it is not offered.
+        The equivalent expression, without `sm.`; empty if there is none.
     data : str
         One of `DATA`.
     read, ours_read : str
-        What is read from the results, such as "[1]" or ".tpr".
+        How to get the value from the results, such as "[1]" or ".tpr".
     note : str
-        What differs, in a sentence.
+        A sentence about differences.
     differs : bool
-        Values are known to differ, and are not compared.
+        Whether values are known to differ, so that tests do not compare them.
     why : str
-        Why it is not offered.
+        Why there is no equivalent.
     """
 
     peer: str
     name: str
-    given: str = ""
+    arguments: str = ""
     ours: str = ""
     data: str = ""
     read: str = ""
@@ -75,7 +75,7 @@ class PeerLine:
 
     def __post_init__(self) -> None:
         if fault := next(self._faults(), None):
-            raise ValueError(f"{self.peer}.{self.name}{f' ({self.given})' if self.given else ''}: {fault}")
+            raise ValueError(f"{self.peer}.{self.name}{f' ({self.arguments})' if self.arguments else ''}: {fault}")
 
     def _faults(self) -> Iterator[str]:
         for field in fields(self):
@@ -86,13 +86,13 @@ class PeerLine:
         if bool(self.ours) == bool(self.why):
             yield "a line has either ours or why"
         if self.why and (self.data or self.read or self.ours_read or self.differs or self.note):
-            yield "a line that says why has nothing else but given"
+            yield "a line that says why has nothing else but arguments"
         if self.ours and self.data not in DATA:
             yield f"data is one of {', '.join(DATA)}, not {self.data!r}"
         if self.differs and not self.note:
             yield "a line that differs says how, in note"
         for what, text, form in (
-            ("given", self.given, "f({})"),
+            ("arguments", self.arguments, "f({})"),
             ("ours", self.ours or "x", "{}"),
             ("read", self.read, "x{}"),
             ("ours_read", self.ours_read, "x{}"),
@@ -103,15 +103,16 @@ class PeerLine:
 
 def _is_code(what: str, code: str) -> bool:
     try:
-        made = ast.parse(code, mode="eval").body
-    except SyntaxError:  # whoever wrote the table is told
+        parsed = ast.parse(code, mode="eval").body
+    except SyntaxError:
+        # The text is not Python.
         return False
-    return what != "given" or (isinstance(made, ast.Call) and not made.args)
+    return what != "arguments" or (isinstance(parsed, ast.Call) and not parsed.args)
 
 
-def parse(table: dict[str, Any]) -> list[PeerLine]:
-    """Return the lines of one family's table; raise ValueError for what the format does not have."""
-    found = []
+def parse_table(table: dict[str, Any]) -> list[PeerLine]:
+    """Parse the table of one family of metrics; raise ValueError for an invalid entry."""
+    lines = []
     for peer, names in table.items():
         for name, rows in names.items():
             if not isinstance(rows, list):
@@ -119,35 +120,35 @@ def parse(table: dict[str, Any]) -> list[PeerLine]:
             for row in rows:
                 if unknown := set(row) - {f.name for f in fields(PeerLine)} | set(row) & {"peer", "name"}:
                     raise ValueError(f"{peer}.{name}: a line has no {', '.join(sorted(unknown))}")
-                found.append(PeerLine(peer, name, **row))
-    return found
+                lines.append(PeerLine(peer, name, **row))
+    return lines
 
 
 @cache
-def lines() -> tuple[PeerLine, ...]:
+def load_lines() -> tuple[PeerLine, ...]:
     """Return the lines of all families, in the order of the libraries."""
-    import tomllib  # here alone, so that importing the package does not load it
+    import tomllib  # imported late, so that importing the package stays fast
 
-    found: list[PeerLine] = []
+    lines: list[PeerLine] = []
     for file in sorted((resources.files("streammetrics") / "guide" / "peers").iterdir(), key=lambda file: file.name):
         if file.name.endswith(".toml"):
-            found += parse(tomllib.loads(file.read_text(encoding="utf-8")))
-    known = {key: i for i, key in enumerate(PEERS)}
-    return tuple(sorted(found, key=lambda line: known[line.peer]))
+            lines += parse_table(tomllib.loads(file.read_text(encoding="utf-8")))
+    order = {key: i for i, key in enumerate(PEERS)}
+    return tuple(sorted(lines, key=lambda line: order[line.peer]))
 
 
-def of_peer(peer: str) -> dict[str, list[PeerLine]]:
+def find_peer_lines(peer: str) -> dict[str, list[PeerLine]]:
     """Return the lines of one library by name, sorted."""
-    found: dict[str, list[PeerLine]] = {}
-    for line in sorted((line for line in lines() if line.peer == peer), key=lambda line: line.name.lower()):
-        found.setdefault(line.name, []).append(line)
-    return found
+    lines_by_name: dict[str, list[PeerLine]] = {}
+    for line in sorted((line for line in load_lines() if line.peer == peer), key=lambda line: line.name.lower()):
+        lines_by_name.setdefault(line.name, []).append(line)
+    return lines_by_name
 
 
-def written(ours: str, prefix: str = "sm.") -> str:
-    """Return an expression as a user writes it: `AUC()` as `sm.AUC()`."""
+def format_expression(expression: str, prefix: str = "sm.") -> str:
+    """Return an expression with prefixes, as a user writes it: `AUC()` becomes `sm.AUC()`."""
     free = {*SIZES, *dir(builtins)}
-    names = [n for n in ast.walk(ast.parse(ours, mode="eval")) if isinstance(n, ast.Name) and n.id not in free]
+    names = [n for n in ast.walk(ast.parse(expression, mode="eval")) if isinstance(n, ast.Name) and n.id not in free]
     for name in sorted(names, key=lambda name: -name.col_offset):
-        ours = ours[: name.col_offset] + prefix + ours[name.col_offset :]
-    return ours
+        expression = expression[: name.col_offset] + prefix + expression[name.col_offset :]
+    return expression

@@ -1,1 +1,1 @@
-"""Training loops: metrics as each framework expects them, one module per framework, which imports it at the top."""
+"""Metrics for training frameworks: one module for each framework, which it imports at the top."""

@@ -1,4 +1,4 @@
-"""What a booster asks for after each round: all predictions in, values out, and whether higher ones are better."""
+"""Metrics after each round of a boosting library: values of all predictions, and whether higher is better."""
 
 from __future__ import annotations
 
@@ -7,47 +7,47 @@ from typing import Any
 import numpy as np
 
 from ..collect.metric_like import MetricLike, columns_of
-from .scorer import Scorer, directions
+from .scorer import Scorer, find_directions
 
-__all__ = ["Rounds"]
+__all__ = ["RoundScorer"]
 
 
-class Rounds:
-    """Metrics of the predictions of each round, from nothing every time.
+class RoundScorer:
+    """Computes metrics of the predictions of each round, starting from an empty state.
 
     Parameters
     ----------
     metrics : Metric or MetricCollection
-        What to compute; the object itself counts nothing.
+        The metrics to compute; the object itself does not change.
     link : {"probability", "logit", "log", "identity"}
-        What predictions are.
+        The scale of predictions.
     maximize : bool, optional
-        Whether higher is better where a metric does not say (`About.best`).
+        Whether higher is better, for metrics that do not define it (`About.best`).
     queries : bool
-        Whether the booster knows which rows are of one query.
+        Whether the booster knows the query of each row.
     """
 
     def __init__(self, metrics: MetricLike, link: str, maximize: bool | None, queries: bool) -> None:
-        Scorer(metrics, link, ("query",) if queries else ())  # raise before anything is copied
+        Scorer(metrics, link, ("query",) if queries else ())  # raises on invalid arguments before the copy below
         self._scorer = Scorer(metrics.copy().reset(), link, ("query",) if queries else ())
         self._by_query = "query" in columns_of(metrics)
         self.names = self._scorer.names
         if not self.names:
             raise ValueError(f"{metrics!r} has no value that is one number: average= makes one of several")
-        known = directions(metrics, maximize)
+        known = find_directions(metrics, maximize)
         self.directions = {name: known.get(name, maximize) for name in self.names}
 
     def values(self, y_true: Any, predictions: Any, weight: Any, sizes: Any = None) -> dict[str, float]:
-        """Return the values by name.
+        """Return the values of the metrics by name.
 
         Parameters
         ----------
         y_true, predictions : ndarray
-            Of all rows.
+            The labels and predictions of all rows.
         weight : ndarray or None
-            Of rows or, where rows come by query, of queries; empty means none.
+            The weights of rows, or of queries if rows are grouped by query; an empty array means no weights.
         sizes : ndarray or None
-            How many rows each query has, one after the other.
+            The number of rows of each query, if rows are grouped by query.
         """
         scorer, columns = self._scorer, {}
         if weight is not None and not len(weight):
@@ -58,19 +58,19 @@ class Rounds:
             if self._by_query:
                 columns["query"] = np.repeat(np.arange(len(sizes)), sizes)
         elif self._by_query:
-            raise ValueError(f"{scorer.metrics!r} reads queries, and the data says not which rows are of one")
+            raise ValueError(f"{scorer.metrics!r} reads queries, but the data has no query groups")
         scorer.metrics.reset()
         scorer.update(y_true, predictions, weight, **columns)
         return scorer.values()
 
-    def only(self) -> str:
-        """The name of the value, of a booster that takes one."""
+    def require_single_name(self) -> str:
+        """Return the name of the only value of the metrics; raise ValueError if they have several values."""
         if len(self.names) > 1:
             raise ValueError(f"this booster takes one value, not {', '.join(self.names)}: give one of the metrics")
         return self.names[0]
 
     def check_directions(self) -> None:
-        """Raise unless of every value it is known whether higher is better."""
+        """Raise ValueError if neither the metric nor `maximize` says whether higher values are better."""
         if unknown := [name for name, up in self.directions.items() if up is None]:
             raise ValueError(
                 f"{', '.join(unknown)}: neither high nor low values are best, and the booster stops early by one of them; "

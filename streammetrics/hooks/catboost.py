@@ -5,37 +5,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import catboost  # noqa: F401 - without it there is nobody to evaluate for
+import catboost  # noqa: F401 - fail at import if CatBoost is missing
 import numpy as np
 
 from ..collect.metric_like import MetricLike
-from .boosting import Rounds
+from .boosting import RoundScorer
 
 __all__ = ["eval_metric"]
 
 
 def eval_metric(metrics: MetricLike, *, link: str, maximize: bool | None = None) -> EvalMetric:
-    """A metric for the `eval_metric` of `CatBoost`, `CatBoostClassifier` and `CatBoostRegressor`.
+    """Return a metric for the `eval_metric` of `CatBoost`, `CatBoostClassifier` and `CatBoostRegressor`.
 
     Parameters
     ----------
     metrics : Metric
-        What to compute after each round, one value.
+        The metric to compute after each round; it must have one value.
     link : {"probability", "logit", "log", "identity"}
-        What CatBoost hands over: always raw scores, whatever the loss. That is "logit" of `Logloss`, `CrossEntropy` and
-        `MultiClass`, "log" of `Poisson` and `Tweedie`, "identity" of other regression and ranking.
+        The scale of the predictions. CatBoost always passes raw scores: "logit" with the losses `Logloss`, `CrossEntropy`
+        and `MultiClass`, "log" with `Poisson` and `Tweedie`, "identity" with other regression and ranking losses.
     maximize : bool, optional
-        Whether higher is better, where the metric does not say (`About.best`).
+        Whether higher is better, if the metric does not define it (`About.best`).
 
     Raises
     ------
     ValueError
-        The link does not fit the metric, it has several values or reads columns that CatBoost does not hand over, or it
-        is not known whether higher is better.
+        The link does not fit the metric, the metric has several values or reads columns that CatBoost does not pass, or
+        the metric does not define whether higher is better and `maximize` is missing.
 
     Notes
     -----
-    Weights of the Pool are counted. CatBoost evaluates metrics that are not its own on the CPU.
+    The weights of the Pool are used. CatBoost evaluates custom metrics on the CPU.
 
     Examples
     --------
@@ -50,19 +50,20 @@ def eval_metric(metrics: MetricLike, *, link: str, maximize: bool | None = None)
     ['Logloss', 'auc']
     """
     if link == "probability":
-        raise ValueError('CatBoost hands over raw scores: link="logit" of Logloss, CrossEntropy and MultiClass')
-    return named(metrics, link, maximize)
+        raise ValueError('CatBoost passes raw scores: link="logit" of Logloss, CrossEntropy and MultiClass')
+    return build_eval_metric(metrics, link, maximize)
 
 
 class EvalMetric:
-    """A metric as CatBoost asks for it."""
+    """A metric with the methods that CatBoost calls."""
 
-    no_jit = True  # else CatBoost tries to compile the methods with numba, and warns that it cannot
+    # Otherwise CatBoost tries to compile the methods with numba, and warns that it cannot.
+    no_jit = True
 
     def __init__(self, metrics: MetricLike, link: str, maximize: bool | None) -> None:
-        self._given = metrics, link, maximize
-        self._rounds = Rounds(metrics, link, maximize, queries=False)
-        self.name = self._rounds.only()
+        self._arguments = metrics, link, maximize
+        self._rounds = RoundScorer(metrics, link, maximize, queries=False)
+        self.name = self._rounds.require_single_name()
         self._rounds.check_directions()
 
     def is_max_optimal(self) -> bool:
@@ -70,21 +71,21 @@ class EvalMetric:
         return bool(self._rounds.directions[self.name])
 
     def evaluate(self, approxes: Sequence[Any], target: Any, weight: Any) -> tuple[float, float]:
-        """Return the value of all rows, and 1."""
+        """Return the value of all rows, and the weight 1."""
         scores = np.column_stack([np.asarray(a) for a in approxes]) if len(approxes) > 1 else np.asarray(approxes[0])
         weights = None if weight is None else np.asarray(weight)
         return self._rounds.values(np.asarray(target), scores, weights)[self.name], 1.0
 
     def get_final_error(self, error: float, weight: float) -> float:
-        """Return what `evaluate` has: the value is no mean over rows."""
+        """Return the value of `evaluate` unchanged, as it is no sum over rows."""
         return error
 
     def __reduce__(self) -> Any:
-        return named, self._given
+        return build_eval_metric, self._arguments
 
 
-def named(metrics: MetricLike, link: str, maximize: bool | None) -> EvalMetric:
-    """Make it of a class of the metric's name, which is what CatBoost shows."""
-    made = EvalMetric(metrics, link, maximize)
-    made.__class__ = type(made.name, (EvalMetric,), {})
-    return made
+def build_eval_metric(metrics: MetricLike, link: str, maximize: bool | None) -> EvalMetric:
+    """Return the metric as an object of a class with its name, as CatBoost shows the name of the class."""
+    metric = EvalMetric(metrics, link, maximize)
+    metric.__class__ = type(metric.name, (EvalMetric,), {})
+    return metric

@@ -1,4 +1,4 @@
-"""The moment by which processes must have answered each other."""
+"""A time limit for calls that wait for other processes."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from datetime import timedelta
 from typing import TypeVar
 
 from ..errors import SyncTimeoutError
-from ..numerics.signal_safety import in_thread
+from ..numerics.signal_safety import start_in_thread
 
 __all__ = ["TIMEOUT", "Deadline"]
 
 T = TypeVar("T")
 
 TIMEOUT = 300.0
-"""Seconds that `sync` waits, if nothing else is said."""
+"""The default time limit of `sync`, in seconds."""
 
-PATIENCE = 3.0
-"""Seconds that the end of the process waits for calls that were given up, and may hang for ever."""
+EXIT_PATIENCE = 3.0
+"""Seconds that the process waits at exit for abandoned calls, which may hang for ever."""
 
 
 class Deadline:
-    """The moment by which something must be over.
+    """The end of a time limit.
 
     Parameters
     ----------
@@ -45,38 +45,38 @@ class Deadline:
         self.seconds, self._end = seconds, time.monotonic() + seconds
 
     @property
-    def left(self) -> float:
-        """Seconds until then; 0 when it is over."""
+    def remaining(self) -> float:
+        """The remaining seconds; 0 after the end."""
         return max(self._end - time.monotonic(), 0.0)
 
-    def error(self, doing: str) -> SyncTimeoutError:
-        """Make the error that says what was not over by then."""
+    def build_error(self, doing: str) -> SyncTimeoutError:
+        """Return the error for an operation that has not finished in time."""
         return SyncTimeoutError(
             f"{doing} was not over after {self.seconds:g} s: a rank is stuck, gone, or has not called sync; "
             "all metrics are as they were"
         )
 
     def call(self, function: Callable[[], T], doing: str) -> T:
-        """Call what may hang for ever in a thread, which is left behind then.
+        """Call a function that may hang in a thread, and abandon the thread after the time limit.
 
         Raises
         ------
         SyncTimeoutError
-            It has not returned in time.
+            The function has not returned in time.
         """
-        done, thread = in_thread(function, doing, daemon=True)
-        if not wait([done], max(self.left, 1e-3)).done:
-            _left_behind.append(thread)
-            raise self.error(doing)
-        return done.result()
+        future, thread = start_in_thread(function, doing, daemon=True)
+        if not wait([future], max(self.remaining, 1e-3)).done:
+            _abandoned_threads.append(thread)
+            raise self.build_error(doing)
+        return future.result()
 
 
-_left_behind: list[threading.Thread] = []
+_abandoned_threads: list[threading.Thread] = []
 
 
 @atexit.register
-def _last_chance() -> None:
-    """Let threads end that are about to: one that comes back from C++ while Python is taken down aborts the process."""
-    end = Deadline(PATIENCE)
-    for thread in _left_behind:
-        thread.join(end.left)
+def _join_abandoned_threads() -> None:
+    """Wait briefly for abandoned threads: a thread that returns from C++ while Python shuts down aborts the process."""
+    end = Deadline(EXIT_PATIENCE)
+    for thread in _abandoned_threads:
+        thread.join(end.remaining)

@@ -1,7 +1,7 @@
-"""Steps of a training loop, kept as they are, copied many at a time, and counted when they have arrived.
+"""Metrics that a training loop updates without waiting: batches are kept, copied together, and counted later.
 
-How columns get from a device to this machine's memory is a seam, a `Carrier` for each framework: `hooks.torch` and
-`hooks.jax` bring theirs when they are imported. This module knows none of them.
+A `Carrier` copies the columns of a framework from a device to host memory. `hooks.torch` and `hooks.jax` register theirs
+when they are imported; this module depends on no framework.
 """
 
 from __future__ import annotations
@@ -23,63 +23,63 @@ from ..collect.accumulator import definition_of, unknown_column
 from ..collect.metric_like import MetricLike, columns_of
 from ..compose.bundle import Bundle
 from ..errors import InvalidInputError, MemoryLimitError, NotArrivedError, StreamMetricsError
-from ..numerics.signal_safety import at_once
+from ..numerics.signal_safety import run_without_interrupt
 
-__all__ = ["CARRIERS", "Carrier", "Deferred", "Flight"]
+__all__ = ["CARRIERS", "Carrier", "Deferred", "Transfer"]
 
 H = TypeVar("H", bound=MetricLike)
 
-EVERY, MOST_FLYING, TIMEOUT = 50, 4, 600.0
-SHOWN = 10
-"""How many bad steps are named; the others are counted."""
-NEEDED = {"torch": "streammetrics.hooks.torch", "jaxlib": "streammetrics.hooks.jax"}
-"""The modules that bring carriers, by the library whose tensors they carry."""
+DEFAULT_EVERY, DEFAULT_QUEUE, DEFAULT_TIMEOUT = 50, 4, 600.0
+MAX_LISTED = 10
+"""The number of bad steps that an error lists; the others are only counted."""
+CARRIER_MODULES = {"torch": "streammetrics.hooks.torch", "jaxlib": "streammetrics.hooks.jax"}
+"""The modules with carriers, by the library of their tensors."""
 
 
-class Flight(Protocol):
-    """Columns on their way to this machine."""
+class Transfer(Protocol):
+    """A running copy of columns to host memory."""
 
-    def ready(self) -> bool:
-        """Whether they are here; asks, and does not wait."""
+    def is_ready(self) -> bool:
+        """Return whether the copy is finished, without waiting."""
         ...
 
-    def array(self) -> Any:
-        """All their rows, one column after the other, as `update` takes them; asked for when they are here."""
+    def to_array(self) -> Any:
+        """Return the rows of all columns, concatenated, for `update`; called after the copy is finished."""
         ...
 
 
 class Carrier(Protocol):
-    """How columns of one framework are kept, and brought to this machine."""
+    """The operations that `Deferred` needs to keep and copy the columns of a framework."""
 
     def keep(self, column: Any) -> tuple[Any, Any]:
-        """What to hold on to, without its graph, and a mark by which `changed` sees what happened to it since."""
+        """Return the column without its gradient graph, and a mark by which `describe_change` detects changes."""
         ...
 
     def snapshot(self, column: Any) -> Any:
-        """A copy on the same device that nobody else holds; starts, and does not wait."""
+        """Start a copy on the same device, which no other code can change, and return it without waiting."""
         ...
 
-    def changed(self, column: Any, mark: Any) -> str:
-        """What happened to a column since it was kept, in words; "" if nothing did."""
+    def describe_change(self, column: Any, mark: Any) -> str:
+        """Describe how a column has changed since it was kept; return an empty string if it has not."""
         ...
 
-    def alike(self, column: Any) -> Hashable:
-        """What columns that travel together have in common; None if this one is not carried but left to `update`."""
+    def find_batch_key(self, column: Any) -> Hashable:
+        """Return a key that is equal for columns that one copy can transfer; None if `update` gets the column as it is."""
         ...
 
-    def start(self, columns: Sequence[Any]) -> Flight:
-        """Send columns that are alike, as one, after all that their device was told to do before."""
+    def start_transfer(self, columns: Sequence[Any]) -> Transfer:
+        """Start the copy of columns with equal batch keys, after all earlier operations of their device."""
         ...
 
 
 CARRIERS: dict[str, Carrier] = {}
-"""Carriers by the library of the tensors they carry."""
+"""The carriers by the library of their tensors."""
 
-_OF_TYPE: dict[type, Carrier | None] = {}
+_CARRIER_OF_TYPE: dict[type, Carrier | None] = {}
 
 
 class DeferredStep(NamedTuple):
-    """What one `update` was given: columns by name, or by position (0, 1); whether as a table; and their marks."""
+    """The arguments of one `update`: columns by name or position (0, 1), whether they were a table, and their marks."""
 
     number: int
     is_table: bool
@@ -87,61 +87,60 @@ class DeferredStep(NamedTuple):
     marks: tuple[tuple[Any, Carrier, Any], ...]
 
 
-class AlikeSteps:
-    """Steps in a row whose columns are alike: these travel together."""
+class StepBatch:
+    """Consecutive steps whose columns have equal batch keys and are copied together."""
 
     def __init__(self, steps: Sequence[DeferredStep]) -> None:
         self.steps, self.next = steps, 0
-        self._flights: dict[Any, Flight] = {}
+        self._transfers: dict[Any, Transfer] = {}
         for name, carrier, _ in steps[0].marks:
-            if carrier.alike(steps[0].columns[name]) is not None:
-                self._flights[name] = carrier.start([s.columns[name] for s in steps])
-        self._ends = {n: np.cumsum([len(s.columns[n]) for s in steps]).tolist() for n in self._flights}
+            if carrier.find_batch_key(steps[0].columns[name]) is not None:
+                self._transfers[name] = carrier.start_transfer([s.columns[name] for s in steps])
+        self._ends = {n: np.cumsum([len(s.columns[n]) for s in steps]).tolist() for n in self._transfers}
 
-    def ready(self) -> bool:
-        """Whether all columns are here."""
-        return all(f.ready() for f in self._flights.values())
+    def is_ready(self) -> bool:
+        """Return whether all columns have arrived."""
+        return all(f.is_ready() for f in self._transfers.values())
 
-    def land(self) -> None:
-        """Put what has arrived in the place of what was kept."""
-        for name, flight in self._flights.items():
-            rows, ends = flight.array(), self._ends[name]
+    def store_arrived(self) -> None:
+        """Replace the columns of the steps by their arrived rows."""
+        for name, flight in self._transfers.items():
+            rows, ends = flight.to_array(), self._ends[name]
             for step, start, stop in zip(self.steps, [0, *ends], ends, strict=False):
                 step.columns[name] = rows[start:stop]
-        self._flights = {}
+        self._transfers = {}
 
 
 class Deferred(Generic[H]):
-    """Metrics that a training loop feeds without waiting: a step keeps references, and rows are counted much later.
+    """Metrics that a training loop updates without waiting: `update` keeps references, and rows are counted later.
 
-    Every `every` steps their columns are copied to this machine as one (from a GPU without waiting for it, into pinned
-    memory), and what has arrived by then is counted, step by step and in order: what comes out has the digest of
-    metrics that were updated at every step. `compute` and `flush` wait for the rest.
+    After `every` steps, their columns are copied to host memory together (from a GPU asynchronously, into pinned memory).
+    Steps whose columns have arrived are counted in order, so the result has the same digest as metrics that were updated
+    at every step. `compute` and `flush` wait for the remaining steps.
 
     Parameters
     ----------
     metrics : Metric, MetricCollection or Sliced
-        What counts; it is the object itself, and sees rows when they have arrived.
+        The metrics to update; the object itself changes when columns have arrived.
     every : int
-        How many steps are copied as one. Their columns stay on the device until then; graphs do not.
+        The number of steps that are copied together. Their columns stay on the device until then, without gradient graphs.
     snapshot : bool
-        Copy every column at once, on its device: for loops that write into their tensors again.
+        Whether to copy every column on its device at once, for loops that overwrite their tensors.
     queue : int
-        How many such copies may be under way. While all are, steps stay where they are; `update` raises MemoryLimitError
-        at ``queue * every`` of them, rather than take more memory or wait.
+        The largest number of running copies. If none of them finishes, steps wait on the device, and `update` raises
+        MemoryLimitError at ``queue * every`` waiting steps.
     timeout : float
-        Seconds that `compute` and `flush` wait for a copy before they raise NotArrivedError.
+        The seconds that `compute` and `flush` wait for a copy before they raise NotArrivedError.
 
     Notes
     -----
-    A torch tensor that was changed in place before it was copied is found out, by its version, and its step is not
-    counted but reported. Changes that torch itself does not see, through ``.data``, a numpy array on its memory, or
-    the replay of a CUDA graph, are not: use ``snapshot=True``. Inference tensors have no version, and what is not a tensor
-    of torch or JAX (numpy arrays, lists, series) can change unseen: these are copied at once.
+    If a torch tensor is changed in place before it is copied, its version shows the change, and the step is reported
+    instead of counted. Changes through ``.data``, a numpy array that shares its memory, or the replay of a CUDA graph have
+    no version: use ``snapshot=True`` for them. Inference tensors, numpy arrays, lists and series are copied at once.
 
-    Tensors of torch need ``import streammetrics.hooks.torch``, arrays of JAX ``import streammetrics.hooks.jax``.
+    Torch tensors need ``import streammetrics.hooks.torch``, JAX arrays ``import streammetrics.hooks.jax``.
 
-    Cost: some 3 microseconds a step; every `every` steps what counting them takes, a few nanoseconds a row and state.
+    A step takes about 3 microseconds; counting takes a few nanoseconds for each row and state.
 
     Examples
     --------
@@ -158,13 +157,13 @@ class Deferred(Generic[H]):
         self,
         metrics: H,
         *,
-        every: int = EVERY,
+        every: int = DEFAULT_EVERY,
         snapshot: bool = False,
-        queue: int = MOST_FLYING,
-        timeout: float = TIMEOUT,
+        queue: int = DEFAULT_QUEUE,
+        timeout: float = DEFAULT_TIMEOUT,
     ) -> None:
         if not isinstance(metrics, MetricLike) or isinstance(metrics, Bundle):
-            raise TypeError(f"metrics is a metric, a MetricCollection or slices, not a {type(metrics).__name__}")
+            raise TypeError(f"expected a metric, a MetricCollection or slices, not a {type(metrics).__name__}")
         for name, value in (("every", every), ("queue", queue)):
             if type(value) is not int or value < 1:
                 raise ValueError(f"{name} is a number of {'steps' if name == 'every' else 'copies'}, not {value!r}")
@@ -172,162 +171,165 @@ class Deferred(Generic[H]):
         self.timeout = timeout
         self._columns = columns_of(metrics)
         self._lock = threading.RLock()
-        self._forget()
+        self._clear()
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         self._steps = 0
-        self._kept: list[DeferredStep] = []
-        self._flying: deque[list[AlikeSteps]] = deque()  # copies, in the order of their steps
-        self._bad: list[tuple[int, Exception]] = []
-        self._more = 0
+        self._waiting: list[DeferredStep] = []
+        self._transferring: deque[list[StepBatch]] = deque()  # running copies, in the order of their steps
+        self._bad_steps: list[tuple[int, Exception]] = []
+        self._unlisted = 0
 
     @property
     def pending(self) -> int:
-        """How many steps are not yet counted."""
+        """The number of steps that are not counted yet."""
         with self._lock:
-            return len(self._kept) + sum(len(r.steps) - r.next for runs in self._flying for r in runs)
+            return len(self._waiting) + sum(len(r.steps) - r.next for runs in self._transferring for r in runs)
 
-    # -- rows in ------------------------------------------------------------------------------------------------------
+    # -- updating -----------------------------------------------------------------------------------------------------
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Self:
-        """Keep a batch, to be counted later; takes what `update` of the metrics takes.
+        """Keep a batch, which is counted later; the arguments are the same as for `update` of the metrics.
 
         Parameters
         ----------
         y_true : array-like of shape (n,), or table
-            Labels; or a mapping or table that holds all columns by name.
+            The labels; or a mapping or table with all columns by name.
         y_score : array-like of shape (n,)
-            Scores.
+            The scores.
         **columns : array-like of shape (n,)
-            Columns by name.
+            The columns by name.
 
         Raises
         ------
         TypeError
             A column has a name that the metrics do not read, or is of a framework whose carrier is not imported.
         MemoryLimitError
-            ``queue`` copies are under way, none has arrived, and ``queue * every`` steps wait; this one was not kept.
+            No copy has finished, and ``queue * every`` steps wait; this step was not kept.
         """
         kind = type(y_true)
-        plain = y_true is None or kind is np.ndarray or _OF_TYPE.get(kind) is not None
-        table = None if plain else as_columns(y_true)
+        is_column = y_true is None or kind is np.ndarray or _CARRIER_OF_TYPE.get(kind) is not None
+        table = None if is_column else as_columns(y_true)
         if table is not None:
             if columns or y_score is not None:
                 raise TypeError("Deferred.update() takes a table or columns, not both")
-            given: dict[Any, Any] = {name: table[name] for name in self._columns if name in table}
+            values: dict[Any, Any] = {name: table[name] for name in self._columns if name in table}
         else:
             if not columns.keys() <= self._columns.keys():
                 unknown = next(name for name in columns if name not in self._columns)
                 raise unknown_column(type(self).__name__, unknown, self._columns)
-            given = {0: y_true, 1: y_score, **columns}
+            values = {0: y_true, 1: y_score, **columns}
         marks = []
-        for name, column in given.items():
+        for name, column in values.items():
             if column is None:
                 continue
             kind = type(column)
-            carrier = _OF_TYPE[kind] if kind in _OF_TYPE else _carrier_of(kind)
+            carrier = _CARRIER_OF_TYPE[kind] if kind in _CARRIER_OF_TYPE else _find_carrier(kind)
             if carrier is None:
-                given[name] = _own(column)
+                values[name] = _copy_column(column)
             elif self.snapshot:
-                given[name] = carrier.snapshot(column)
+                values[name] = carrier.snapshot(column)
                 marks.append((name, carrier, None))
             else:
-                given[name], mark = carrier.keep(column)
+                values[name], mark = carrier.keep(column)
                 marks.append((name, carrier, mark))
         with self._lock:
-            if len(self._kept) >= self.queue * self.every:
-                self._make_room()
-            self._kept.append(DeferredStep(self._steps, table is not None, given, tuple(marks)))
+            if len(self._waiting) >= self.queue * self.every:
+                self._check_queue()
+            self._waiting.append(DeferredStep(self._steps, table is not None, values, tuple(marks)))
             self._steps += 1
-            if len(self._kept) >= self.every:
+            if len(self._waiting) >= self.every:
                 self._advance(self.every)
         return self
 
-    def _make_room(self) -> None:
+    def _check_queue(self) -> None:
         self._advance(self.every)
-        if len(self._kept) >= self.queue * self.every:
+        if len(self._waiting) >= self.queue * self.every:
             raise MemoryLimitError(
-                f"{len(self._kept):,} steps wait, as none of {self.queue} copies to this machine has arrived; raise "
+                f"{len(self._waiting):,} steps wait, as none of {self.queue} copies to this machine has arrived; raise "
                 f"queue= or every=, or look for what keeps the device busy. This step was not kept"
             )
 
-    # -- what happens every so many steps -----------------------------------------------------------------------------
+    # -- copying and counting -----------------------------------------------------------------------------------------
 
-    def _advance(self, least: int = 1) -> None:
-        """Count what is here; send steps, of which so many are left, while there is room; count what is here at once."""
+    def _advance(self, min_steps: int = 1) -> None:
+        """Count the arrived steps, and start copies while at least `min_steps` steps wait and the queue has room."""
         self._count_arrived()
-        while len(self._kept) >= least and len(self._flying) < self.queue:
-            self._start()
+        while len(self._waiting) >= min_steps and len(self._transferring) < self.queue:
+            self._start_transfers()
             self._count_arrived()
 
-    def _start(self) -> None:
-        """Send the first steps that were kept; those whose tensors were changed meanwhile are noted instead."""
+    def _start_transfers(self) -> None:
+        """Start the copies of the first waiting steps; steps whose tensors have changed are noted as bad."""
         good: list[DeferredStep] = []
         bad: list[tuple[DeferredStep, Exception]] = []
-        for step in self._kept[: self.every]:
-            found = [(n, what) for n, c, mark in step.marks if (what := c.changed(step.columns[n], mark))]
-            if found:
-                name, what = self._named(found[0][0]), found[0][1]
-                bad.append((step, InvalidInputError(f"{name} {what} after update()", column=name)))
+        for step in self._waiting[: self.every]:
+            changes = [(n, change) for n, c, mark in step.marks if (change := c.describe_change(step.columns[n], mark))]
+            if changes:
+                name, change = self._find_column_name(changes[0][0]), changes[0][1]
+                bad.append((step, InvalidInputError(f"{name} {change} after update()", column=name)))
             else:
                 good.append(step)
-        sent: list[AlikeSteps] = []
-        for _, alike in groupby(good, _likeness):
-            steps = list(alike)
+        batches: list[StepBatch] = []
+        for _, group in groupby(good, _find_step_key):
+            steps = list(group)
             try:
-                sent.append(AlikeSteps(steps))
-            except RuntimeError as error:  # of the framework; reported by the next flush, with the steps
+                batches.append(StepBatch(steps))
+            except RuntimeError as error:  # an error of the framework, which the next flush reports
                 bad += [(step, error) for step in steps]
-        noted = self._bad + [(step.number, error.with_traceback(None)) for step, error in bad]
-        at_once(  # an interrupt finds a step kept, under way, or noted
+        bad_steps = self._bad_steps + [(step.number, error.with_traceback(None)) for step, error in bad]
+        # At an interrupt, each step is in exactly one place: waiting, being copied, or noted as bad.
+        run_without_interrupt(
             [
-                partial(self._flying.append, sent),
-                partial(setattr, self, "_kept", self._kept[self.every :]),
-                partial(setattr, self, "_bad", noted[:SHOWN]),
-                partial(setattr, self, "_more", self._more + len(noted[SHOWN:])),
+                partial(self._transferring.append, batches),
+                partial(setattr, self, "_waiting", self._waiting[self.every :]),
+                partial(setattr, self, "_bad_steps", bad_steps[:MAX_LISTED]),
+                partial(setattr, self, "_unlisted", self._unlisted + len(bad_steps[MAX_LISTED:])),
             ]
         )
 
     def _count_arrived(self) -> None:
-        while self._flying and all(run.ready() for run in self._flying[0]):
-            for run in self._flying[0]:
-                self._count_run(run)
-            self._flying.popleft()
+        while self._transferring and all(batch.is_ready() for batch in self._transferring[0]):
+            for batch in self._transferring[0]:
+                self._count_batch(batch)
+            self._transferring.popleft()
 
-    def _count_run(self, run: AlikeSteps) -> None:
+    def _count_batch(self, batch: StepBatch) -> None:
         try:
-            run.land()
-        except RuntimeError as error:  # of the framework: what was sent is gone
-            for step in run.steps[run.next :]:
-                self._note(step, error)
-            run.next = len(run.steps)
-        while run.next < len(run.steps):
-            self._count_next(run)
+            batch.store_arrived()
+        except RuntimeError as error:  # an error of the framework: the columns are lost
+            for step in batch.steps[batch.next :]:
+                self._note_error(step, error)
+            batch.next = len(batch.steps)
+        while batch.next < len(batch.steps):
+            self._count_next(batch)
 
-    def _count_next(self, run: AlikeSteps) -> None:
-        step = run.steps[run.next]
+    def _count_next(self, batch: StepBatch) -> None:
+        step = batch.steps[batch.next]
         try:
-            run.next += 1  # before: a step that an interrupt divides is reported, never counted twice
+            # Counting the step as done first means that an interrupted step is reported, but never counted twice.
+            batch.next += 1
             if step.is_table:
                 self.metrics.update(step.columns)
             else:
                 named = dict(step.columns)
                 self.metrics.update(named.pop(0, None), named.pop(1, None), **named)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with a step is said at the next compute
-            self._note(step, error)
+        except Exception as error:  # noqa: BLE001 - the next compute reports the error of the step
+            self._note_error(step, error)
         except BaseException as error:
-            what = f"{type(error).__name__} came while it was counted, and it may or may not be"
-            self._note(step, InvalidInputError(what))
+            what = f"{type(error).__name__} interrupted the update, and the step may or may not be counted"
+            self._note_error(step, InvalidInputError(what))
             raise
 
-    def _note(self, step: DeferredStep, error: Exception) -> None:
-        if len(self._bad) < SHOWN:
-            self._bad.append((step.number, error.with_traceback(None)))  # frames would hold the step's columns
+    def _note_error(self, step: DeferredStep, error: Exception) -> None:
+        if len(self._bad_steps) < MAX_LISTED:
+            # The traceback would keep the columns of the step alive.
+            self._bad_steps.append((step.number, error.with_traceback(None)))
         else:
-            self._more += 1
+            self._unlisted += 1
 
-    def _named(self, name: Any) -> str:
-        """A column by name, also if it was given by position."""
+    def _find_column_name(self, name: Any) -> str:
+        """Return the name of a column, which may have been passed by position (0 or 1)."""
         roles = definition_of(self.metrics).positional_columns()
         return name if isinstance(name, str) else roles[name] if name < len(roles) else f"column {name}"
 
@@ -339,19 +341,19 @@ class Deferred(Generic[H]):
         Raises
         ------
         InvalidInputError, or what else `update` of the metrics raises
-            A step was bad, or a tensor was changed in place before it was copied: the message names the step, counted from
-            0 since the last `reset`. All good steps are counted, and each bad one is reported once.
+            A step had invalid values, or a tensor was changed in place before it was copied. The message names the step,
+            counted from 0 since the last `reset`. All other steps are counted, and each bad step is reported once.
         NotArrivedError
-            A copy did not arrive within `timeout`; it is waited for again by the next call.
+            A copy did not finish within `timeout`; the next call waits for it again.
         """
-        until, pause, stop = self._steps, 2e-5, time.monotonic() + self.timeout
+        last, pause, deadline = self._steps, 2e-5, time.monotonic() + self.timeout
         while True:
-            with self._lock:  # given back while it sleeps: other threads go on with their steps
+            with self._lock:  # released during the sleep, so that other threads can update
                 self._advance()
-                if self._first_pending() >= until:
-                    self._raise_noted()
+                if self._find_first_pending() >= last:
+                    self._raise_noted_errors()
                     return self.metrics
-                if time.monotonic() > stop:
+                if time.monotonic() > deadline:
                     raise NotArrivedError(
                         f"{self.pending:,} steps are not counted: their columns did not arrive within {self.timeout:g} s. "
                         f"The device is busy or stuck; call again to go on waiting, or raise timeout="
@@ -359,19 +361,19 @@ class Deferred(Generic[H]):
             time.sleep(pause)
             pause = min(2 * pause, 1e-3)
 
-    def _first_pending(self) -> int:
-        """The first step that is not counted; the next one if all are."""
-        flying = [r.steps[r.next].number for runs in self._flying for r in runs if r.next < len(r.steps)]
-        return min(flying) if flying else self._kept[0].number if self._kept else self._steps
+    def _find_first_pending(self) -> int:
+        """Return the number of the first step that is not counted; the next number if all are."""
+        flying = [r.steps[r.next].number for runs in self._transferring for r in runs if r.next < len(r.steps)]
+        return min(flying) if flying else self._waiting[0].number if self._waiting else self._steps
 
-    def _raise_noted(self) -> None:
-        if not self._bad:
+    def _raise_noted_errors(self) -> None:
+        if not self._bad_steps:
             return
-        bad, more = self._bad, self._more
-        self._bad, self._more = [], 0
+        bad, unlisted = self._bad_steps, self._unlisted
+        self._bad_steps, self._unlisted = [], 0
         number, error = bad[0]
-        listed = ", ".join(f"{n:,}" for n, _ in bad[1:]) + (f" and {more:,} more" if more else "")
-        others = f"; bad, too, were steps {listed}" if listed else ""
+        numbers = ", ".join(f"{n:,}" for n, _ in bad[1:]) + (f" and {unlisted:,} more" if unlisted else "")
+        others = f"; bad, too, were steps {numbers}" if numbers else ""
         text = f"step {number:,}: {error or type(error).__name__}{others}; all others are counted"
         if isinstance(error, InvalidInputError):
             raise InvalidInputError(text, column=error.column, row=error.row, count=error.count) from error
@@ -380,26 +382,26 @@ class Deferred(Generic[H]):
         raise InvalidInputError(text) from error
 
     def compute(self) -> Any:
-        """Return the value of all steps; raises what `flush` does, and afterwards returns that of all good ones."""
+        """Return the value of all steps. It raises as `flush` does; the next call returns the value of all good steps."""
         metrics: Any = self.flush()
         return metrics.compute()
 
     def to_bytes(self) -> bytes:
-        """Encode what all steps have shown; raises what `flush` does."""
+        """Return the state of all steps as bytes; raise as `flush` does."""
         return self.flush().to_bytes()
 
     def digest(self) -> str:
-        """SHA-256 of what all steps have shown; raises what `flush` does."""
+        """Return the SHA-256 digest of the state of all steps; raise as `flush` does."""
         return self.flush().digest()
 
     def merge(self, other: Deferred[H] | H) -> Self:
-        """Add what another one, or metrics of the same settings, have seen; raises what `flush` of both does."""
+        """Merge another `Deferred`, or metrics with the same settings; raise as `flush` of both does."""
         theirs = other.flush() if isinstance(other, Deferred) else other
         self.flush().merge(theirs)
         return self
 
     def copy(self) -> Self:
-        """Return an independent copy that goes on from here; raises what `flush` does."""
+        """Return an independent copy; raise as `flush` does."""
         new = type(self)(
             self.flush().copy(), every=self.every, snapshot=self.snapshot, queue=self.queue, timeout=self.timeout
         )
@@ -407,15 +409,15 @@ class Deferred(Generic[H]):
         return new
 
     def reset(self) -> Self:
-        """Forget every step: what was counted, what is under way, and what was bad; steps count from 0 again."""
+        """Reset the metrics, and drop all waiting, running and bad steps; steps are numbered from 0 again."""
         with self._lock:
-            self._forget()
+            self._clear()
             self.metrics.reset()
         return self
 
     def __reduce__(self) -> Any:
         settings = {"every": self.every, "snapshot": self.snapshot, "queue": self.queue, "timeout": self.timeout}
-        return _unpickled, (type(self), self.flush(), settings)
+        return _rebuild_deferred, (type(self), self.flush(), settings)
 
     def __copy__(self) -> Self:
         return self.copy()
@@ -427,25 +429,23 @@ class Deferred(Generic[H]):
         return f"Deferred(every={self.every}, {self.pending:,} steps pending): {self.metrics!r}"
 
 
-def _unpickled(kind: type[Deferred[Any]], metrics: MetricLike, settings: Mapping[str, Any]) -> Any:
+def _rebuild_deferred(kind: type[Deferred[Any]], metrics: MetricLike, settings: Mapping[str, Any]) -> Any:
     return kind(metrics, **settings)
 
 
-def _likeness(step: DeferredStep) -> Hashable:
-    """What steps that travel together have in common."""
-    return step.is_table, tuple((name, id(c), c.alike(step.columns[name])) for name, c, _ in step.marks)
+def _find_step_key(step: DeferredStep) -> Hashable:
+    """Return a key that is equal for steps whose columns can be copied together."""
+    return step.is_table, tuple((name, id(c), c.find_batch_key(step.columns[name])) for name, c, _ in step.marks)
 
 
-def _carrier_of(kind: type) -> Carrier | None:
-    """Who carries columns of a type; None for what lies in this machine's memory and is copied at once."""
+def _find_carrier(kind: type) -> Carrier | None:
+    """Return the carrier of columns of a type; None for types in host memory, which are copied at once."""
     library = library_of(kind)
-    if library not in CARRIERS and library in NEEDED:
-        raise TypeError(
-            f"a {kind.__name__} of {library.removesuffix('lib')} needs `import {NEEDED[library]}`, which copies it"
-        )
-    return _OF_TYPE.setdefault(kind, CARRIERS.get(library))
+    if library not in CARRIERS and library in CARRIER_MODULES:
+        raise TypeError(f"a {kind.__name__} of {library.removesuffix('lib')} needs `import {CARRIER_MODULES[library]}`")
+    return _CARRIER_OF_TYPE.setdefault(kind, CARRIERS.get(library))
 
 
-def _own(column: Any) -> Any:
-    """A copy of what lies in this machine's memory."""
+def _copy_column(column: Any) -> Any:
+    """Return a copy of a column in host memory."""
     return column.copy() if type(column) is np.ndarray else copy.deepcopy(column)

@@ -1,9 +1,12 @@
-"""What processes do that add up what they have seen, whatever carries their bytes: no framework is known here.
+"""Merge the metrics of several processes over any transport of bytes, in three steps.
 
-1. A record of fixed size: the digest of what is counted, whether this rank has failed, how long its frame is. So all ranks
-   know of a difference, or of a failure, before anything is added, and all raise.
-2. If a large histogram would be quicker as counters, the facts of all states; all ranks decide alike.
-3. The frames of all ranks, which each merges, and one sum of the counters of what is dense.
+A frame is the state of the metrics in the byte format of this library.
+
+1. All ranks exchange a record of fixed size: the digest of the metric settings, whether the rank has failed, and the
+   length of its frame. So all ranks know of a difference or failure before anything is merged, and all raise.
+2. If summing the counters of a large histogram could be faster than merging its entries, all ranks exchange facts about
+   their states, from which each rank makes the same decision.
+3. All ranks exchange their frames, which each rank merges, and the counters of dense histograms are summed.
 """
 
 from __future__ import annotations
@@ -22,10 +25,10 @@ from ..collect.metric_like import MetricLike, empty_copy, states_of, with_states
 from ..collect.serialization import from_bytes
 from ..errors import IncompatibleStateError, SyncError
 from ..format import frame
-from ..state.dense import DenseFacts, facts_of, flat_bytes, from_dense, spread
+from ..state.dense import DenseFacts, describe_dense_form, encode_flats, merge_dense, to_dense
 from ..state.state import State
 
-__all__ = ["Transport", "add_up", "spelled"]
+__all__ = ["Transport", "format_ranks", "merge_ranks"]
 
 H = TypeVar("H", bound=MetricLike)
 Ints = NDArray[np.int64]
@@ -33,29 +36,32 @@ Ints = NDArray[np.int64]
 RECORD = struct.Struct("<32sBBq")
 FACTS = struct.Struct("<qqqdd")
 LENGTH = struct.Struct("<q")
-MOST_TEXT = 2000
-MOST_BYTES = 1 << 62  # frames of the own job are as large as they are
+MAX_TEXT = 2000
+MAX_FRAME_BYTES = 1 << 62  # frames of the same job are trusted, whatever their size
 
 
 class Transport(Protocol):
-    """What carries bytes between ranks; every rank calls the same methods in the same order, or raises SyncError."""
+    """A transport of bytes between ranks. Every rank calls the same methods in the same order, or raises SyncError."""
 
     rank: int
     size: int
     sums: bool
-    """Whether it adds integers on the way, so that it takes no longer for more ranks."""
+    """Whether `sum` adds while it sends (all-reduce), so that it does not take longer with more ranks."""
 
     def gather_uneven(self, data: bytes, lengths: Sequence[int]) -> Sequence[bytes | memoryview]:
-        """Return the bytes of all ranks, whose lengths all know."""
+        """Return the bytes of all ranks, given their lengths."""
         ...
 
     def sum(self, numbers: Ints) -> Ints:
-        """Return the sum over all ranks of arrays of one length, of int64."""
+        """Return the sum over all ranks of int64 arrays of equal length."""
         ...
 
 
-class Said(NamedTuple):
-    """What a rank says first."""
+class RankReport(NamedTuple):
+    """The first message of a rank: a digest of its settings, whether it failed, and the length of its frame.
+
+    `dense` is true if summing the counters of a large histogram may be faster than sending its entries in the frame.
+    """
 
     plan: bytes
     failed: bool
@@ -63,38 +69,38 @@ class Said(NamedTuple):
     length: int
 
 
-def add_up(metrics: H, transport: Transport) -> H:
-    """Return what all ranks have seen together; the metrics stay as they are.
+def merge_ranks(metrics: H, transport: Transport) -> H:
+    """Return the merged metrics of all ranks; the argument does not change.
 
     Raises
     ------
     IncompatibleStateError
-        Ranks count different things; all raise, and name them.
+        Ranks have different metrics or settings; all ranks raise, and name the differences.
     SyncError
-        A rank is gone or stuck, or failed before; all that are left raise.
+        A rank is gone or stuck, or has failed; all other ranks raise.
     """
     try:
         if not isinstance(metrics, MetricLike):
             raise TypeError(f"sync() takes a metric, collection, slices or bundle, not a {type(metrics).__name__}")
-        blank, states = empty_copy(metrics), states_of(metrics)
-        plan = _plan(blank)
-        asked = transport.sums and any(_pays(facts_of(s), transport.size) for s in states)
-        data = b"" if asked else frame.write(states)
+        empty, states = empty_copy(metrics), states_of(metrics)
+        plan = _compute_plan(empty)
+        dense = transport.sums and any(_is_dense_faster(describe_dense_form(s), transport.size) for s in states)
+        data = b"" if dense else frame.write_frame(states)
     except Exception as error:
-        _give_up(transport, error)
+        _report_failure(transport, error)
         raise
-    said = _first(transport, Said(plan, False, asked, len(data)))
-    _check(transport, said, blank)
-    if any(s.dense for s in said):
-        total = _with_sums(transport, states)
+    reports = _exchange_reports(transport, RankReport(plan, False, dense, len(data)))
+    _check_reports(transport, reports, empty)
+    if any(s.dense for s in reports):
+        total = _merge_with_sums(transport, states)
     else:
-        total = _merged(transport.gather_uneven(data, [s.length for s in said]))
-    made: H = with_states(metrics, total)
-    return made
+        total = _merge_frames(transport.gather_uneven(data, [s.length for s in reports]))
+    merged: H = with_states(metrics, total)
+    return merged
 
 
-def _plan(blank: MetricLike) -> bytes:
-    """What is counted, and how what is not framed is laid out."""
+def _compute_plan(blank: MetricLike) -> bytes:
+    """Return a digest of the metric settings and of the layout of the counters, which all ranks must share."""
     sha = hashlib.sha256(blank.digest().encode())
     for state in states_of(blank):
         sha.update(repr([(p.name, getattr(p, "form", "tally")) for p in state.parts().values()]).encode())
@@ -102,120 +108,120 @@ def _plan(blank: MetricLike) -> bytes:
     return sha.digest()
 
 
-def _records(transport: Transport, record: bytes) -> list[bytes]:
-    """The records of all ranks, which are equally long."""
+def _gather_records(transport: Transport, record: bytes) -> list[bytes]:
+    """Return the records of all ranks, which have equal lengths."""
     return [bytes(r) for r in transport.gather_uneven(record, [len(record)] * transport.size)]
 
 
-def _first(transport: Transport, mine: Said) -> list[Said]:
+def _exchange_reports(transport: Transport, mine: RankReport) -> list[RankReport]:
     record = RECORD.pack(mine.plan, mine.failed, mine.dense, mine.length)
-    return [Said(p, bool(f), bool(d), n) for p, f, d, n in map(RECORD.unpack, _records(transport, record))]
+    return [RankReport(p, bool(f), bool(d), n) for p, f, d, n in map(RECORD.unpack, _gather_records(transport, record))]
 
 
-def _give_up(transport: Transport, error: Exception) -> None:
-    """Tell the others, as far as they can be reached: the error itself is raised here anyway."""
+def _report_failure(transport: Transport, error: Exception) -> None:
+    """Report an error of this rank to all reachable ranks; the caller raises it."""
     with suppress(SyncError):
-        said = _first(transport, Said(bytes(32), True, False, 0))
-        _texts(transport, said, f"{type(error).__name__}: {error}"[:MOST_TEXT].encode())
+        reports = _exchange_reports(transport, RankReport(bytes(32), True, False, 0))
+        _gather_texts(transport, reports, f"{type(error).__name__}: {error}"[:MAX_TEXT].encode())
 
 
-def _texts(transport: Transport, said: Sequence[Said], mine: bytes) -> list[bytes]:
-    lengths = [LENGTH.unpack(n)[0] for n in _records(transport, LENGTH.pack(len(mine)))]
+def _gather_texts(transport: Transport, reports: Sequence[RankReport], mine: bytes) -> list[bytes]:
+    lengths = [LENGTH.unpack(n)[0] for n in _gather_records(transport, LENGTH.pack(len(mine)))]
     return [bytes(t) for t in transport.gather_uneven(mine, lengths)]
 
 
-# -- what cannot be added ----------------------------------------------------------------------------------------------
+# -- differences -------------------------------------------------------------------------------------------------------
 
 
-def _check(transport: Transport, said: Sequence[Said], blank: MetricLike) -> None:
-    """Raise on all ranks if one has failed, or counts something else."""
-    if not any(s.failed or s.plan != said[0].plan for s in said):
+def _check_reports(transport: Transport, reports: Sequence[RankReport], blank: MetricLike) -> None:
+    """Raise on all ranks if one has failed, or has other metrics."""
+    if not any(s.failed or s.plan != reports[0].plan for s in reports):
         return
-    texts = _texts(transport, said, blank.to_bytes())
-    if failed := [f"rank {r}: {texts[r].decode(errors='replace')}" for r, s in enumerate(said) if s.failed]:
-        raise SyncError(f"nothing was added, as other ranks have failed: {'; '.join(failed)}")
-    raise IncompatibleStateError(f"ranks count different things: {'; '.join(_differences(said, texts))}")
+    texts = _gather_texts(transport, reports, blank.to_bytes())
+    if failed := [f"rank {r}: {texts[r].decode(errors='replace')}" for r, s in enumerate(reports) if s.failed]:
+        raise SyncError(f"nothing was merged, as other ranks have failed: {'; '.join(failed)}")
+    raise IncompatibleStateError(f"ranks count different things: {'; '.join(_describe_differences(reports, texts))}")
 
 
-def _differences(said: Sequence[Said], texts: Sequence[bytes]) -> list[str]:
-    """Say how each kind of metrics differs from that of rank 0, and which ranks have it."""
-    first, out = definition_of(from_bytes(texts[0])), []
-    for plan in dict.fromkeys(s.plan for s in said if s.plan != said[0].plan):
-        ranks = [r for r, s in enumerate(said) if s.plan == plan]
-        who = f"{spelled(ranks)} against rank 0"
+def _describe_differences(reports: Sequence[RankReport], texts: Sequence[bytes]) -> list[str]:
+    """Return sentences with the differences from the metrics of rank 0, and the ranks that have them."""
+    reference, sentences = definition_of(from_bytes(texts[0])), []
+    for plan in dict.fromkeys(s.plan for s in reports if s.plan != reports[0].plan):
+        ranks = [r for r, s in enumerate(reports) if s.plan == plan]
+        who = f"{format_ranks(ranks)} against rank 0"
         other = definition_of(from_bytes(texts[ranks[0]]))
-        if other.kind != first.kind:
-            what = [f"it is a {other.type_name}, not a {first.type_name}"]
+        if other.kind != reference.kind:
+            what = [f"it is a {other.type_name}, not a {reference.type_name}"]
         else:
-            what = first.differences(other)
-        out.append(f"{who}: {', '.join(what) or 'releases differ'}")
-    return out
+            what = reference.differences(other)
+        sentences.append(f"{who}: {', '.join(what) or 'releases differ'}")
+    return sentences
 
 
-def spelled(ranks: Sequence[int]) -> str:
-    """Ranks in ascending order, neighbours as one: ranks 1, 4 to 7."""
+def format_ranks(ranks: Sequence[int]) -> str:
+    """Format sorted ranks, with ranges for consecutive ones: "ranks 1, 4 to 7"."""
     runs: list[list[int]] = []
     for rank in ranks:
         if runs and rank == runs[-1][-1] + 1:
             runs[-1].append(rank)
         else:
             runs.append([rank])
-    said = ", ".join(f"{r[0]} to {r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in runs)
-    return f"{'ranks' if len(ranks) > 1 else 'rank'} {said}"
+    text = ", ".join(f"{r[0]} to {r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in runs)
+    return f"{'ranks' if len(ranks) > 1 else 'rank'} {text}"
 
 
-# -- adding ------------------------------------------------------------------------------------------------------------
+# -- merging -----------------------------------------------------------------------------------------------------------
 
 
-def _pays(facts: DenseFacts, ranks: int) -> bool:
-    """Whether counters are added more quickly than as many entries are read and merged (measured on gloo)."""
+def _is_dense_faster(facts: DenseFacts, ranks: int) -> bool:
+    """Return whether summing counters is faster than merging the entries of all ranks, as measured with gloo."""
     return bool(facts.places) and facts.entries * ranks >= facts.places
 
 
-def _merged(parts: Sequence[bytes | memoryview]) -> list[State]:
-    return frame.merge_frames(frame.Frame(p, MOST_BYTES) for p in parts)[1]
+def _merge_frames(parts: Sequence[bytes | memoryview]) -> list[State]:
+    return frame.merge_frames(frame.Frame(p, MAX_FRAME_BYTES) for p in parts)[1]
 
 
-def _with_sums(transport: Transport, states: Sequence[State]) -> list[State]:
-    """Add what is of a fixed shape, and large, on the way; merge the rest."""
-    facts = _facts(transport, states)
-    dense = [all(f.places for f in of) and any(_pays(f, transport.size) for f in of) for of in facts]
-    rest = frame.write([s for s, d in zip(states, dense, strict=True) if not d])
-    flats = [flat_bytes(s) for s, d in zip(states, dense, strict=True) if d]
+def _merge_with_sums(transport: Transport, states: Sequence[State]) -> list[State]:
+    """Merge the states of all ranks: large histograms by an all-reduce of their counters, all others as frames."""
+    facts = _gather_facts(transport, states)
+    dense = [all(f.places for f in of) and any(_is_dense_faster(f, transport.size) for f in of) for of in facts]
+    rest = frame.write_frame([s for s, d in zip(states, dense, strict=True) if not d])
+    flats = [encode_flats(s) for s, d in zip(states, dense, strict=True) if d]
     counters = [
-        spread(s, weighted=any(f.weighted for f in of)) for s, of, d in zip(states, facts, dense, strict=True) if d
+        to_dense(s, weighted=any(f.weighted for f in of)) for s, of, d in zip(states, facts, dense, strict=True) if d
     ]
-    parts = [_split(p, len(flats)) for p in _gathered(transport, _joined([rest, *flats]))]
+    parts = [_unpack_pieces(p, len(flats)) for p in _gather_bytes(transport, _pack_pieces([rest, *flats]))]
     sums = transport.sum(np.concatenate(counters)) if counters else np.zeros(0, np.int64)
     pieces = np.split(sums, np.cumsum([len(c) for c in counters])[:-1]) if counters else []
-    merged, added, out = iter(_merged([p[0] for p in parts])), 0, []
+    merged, added, out = iter(_merge_frames([p[0] for p in parts])), 0, []
     for state, of, d in zip(states, facts, dense, strict=True):
         if d:
-            out.append(from_dense(state, pieces[added], [p[1 + added] for p in parts], of))
+            out.append(merge_dense(state, pieces[added], [p[1 + added] for p in parts], of))
             added += 1
         else:
             out.append(next(merged))
     return out
 
 
-def _facts(transport: Transport, states: Sequence[State]) -> list[list[DenseFacts]]:
-    """The facts of each state on all ranks."""
-    mine = b"".join(FACTS.pack(*facts_of(s)) for s in states)
-    by_rank = [[DenseFacts(*f) for f in FACTS.iter_unpack(r)] for r in _records(transport, mine)]
+def _gather_facts(transport: Transport, states: Sequence[State]) -> list[list[DenseFacts]]:
+    """Return the facts of each state on all ranks."""
+    mine = b"".join(FACTS.pack(*describe_dense_form(s)) for s in states)
+    by_rank = [[DenseFacts(*f) for f in FACTS.iter_unpack(r)] for r in _gather_records(transport, mine)]
     return [list(of) for of in zip(*by_rank, strict=True)]
 
 
-def _gathered(transport: Transport, data: bytes) -> Sequence[bytes | memoryview]:
-    lengths = [LENGTH.unpack(n)[0] for n in _records(transport, LENGTH.pack(len(data)))]
+def _gather_bytes(transport: Transport, data: bytes) -> Sequence[bytes | memoryview]:
+    lengths = [LENGTH.unpack(n)[0] for n in _gather_records(transport, LENGTH.pack(len(data)))]
     return transport.gather_uneven(data, lengths)
 
 
-def _joined(pieces: Sequence[bytes]) -> bytes:
+def _pack_pieces(pieces: Sequence[bytes]) -> bytes:
     return b"".join([*(LENGTH.pack(len(p)) for p in pieces), *pieces])
 
 
-def _split(data: bytes | memoryview, flats: int) -> list[memoryview]:
-    """Take apart what `_joined` made: a frame, and the flats of what is dense."""
+def _unpack_pieces(data: bytes | memoryview, flats: int) -> list[memoryview]:
+    """Split bytes that `_pack_pieces` joined: into a frame, and the scalar fields of each dense state."""
     view, at, out = memoryview(data), (1 + flats) * LENGTH.size, []
     for i in range(1 + flats):
         length = LENGTH.unpack_from(view, i * LENGTH.size)[0]

@@ -14,24 +14,24 @@ from ..collect.accumulator import accumulator_of
 from ..collect.collection import MetricCollection
 from ..collect.metric_like import MetricLike
 from ..collect.serialization import from_bytes, merge
-from .scorer import Scorer, scores
+from .scorer import Scorer, read_scores
 
 __all__ = ["IgniteMetric"]
 
 
 class IgniteMetric(ignite_metrics.Metric):
-    """An Ignite metric of ours.
+    """An Ignite metric that computes metrics of this library.
 
     Parameters
     ----------
     metrics : Metric or MetricCollection
-        What is counted, in this very object; reset when an epoch starts. A collection puts all its values into
-        `engine.state.metrics`, with one pass over the rows.
+        The metrics to update; the object itself changes, and is reset when an epoch starts. A collection puts all its
+        values into `engine.state.metrics`, with one pass over the rows.
     output_transform : callable, optional
-        Makes of an engine's output `(y_pred, y)`, as Ignite has it, or `(y_pred, y, sample_weight)`; or a mapping with
-        `y_pred`, `y` and whatever columns the metrics read besides.
+        Converts the output of an engine to `(y_pred, y)`, `(y_pred, y, sample_weight)`, or a mapping with `y_pred`, `y`
+        and the other columns that the metrics read.
     link : {"identity", "probability", "logit", "log"}
-        What `y_pred` is; by default the metrics take it as it is.
+        The scale of `y_pred`; by default the metrics read it unchanged.
 
     Raises
     ------
@@ -40,8 +40,8 @@ class IgniteMetric(ignite_metrics.Metric):
 
     Notes
     -----
-    In distributed runs `compute` merges what all processes have counted, so every process has the values of all rows; the
-    object itself keeps its own.
+    In distributed runs, `compute` merges the states of all processes, so every process gets the values of all rows. The
+    object itself keeps the rows of its process.
 
     Examples
     --------
@@ -68,16 +68,16 @@ class IgniteMetric(ignite_metrics.Metric):
         super().__init__(output_transform)
 
     def reset(self) -> None:
-        """Forget every row."""
+        """Reset the metrics."""
         self.metrics.reset()
 
     @torch.no_grad()
     def iteration_completed(self, engine: Any) -> None:
-        """Count the output of an iteration."""
+        """Update the metrics with the output of an iteration."""
         self.update(self._output_transform(engine.state.output))
 
     def update(self, output: Any) -> None:
-        """Count a batch: a pair, three, or a mapping, as `output_transform` makes it."""
+        """Update the metrics with a batch: the pair, triple or mapping of `output_transform`."""
         if isinstance(output, Mapping):
             columns = dict(output)
             missing = [name for name in ("y_pred", "y") if name not in columns]
@@ -94,29 +94,29 @@ class IgniteMetric(ignite_metrics.Metric):
         self._scorer.update(output[1], output[0], *output[2:])
 
     def compute(self) -> float | dict[str, float]:
-        """Return the value of what all processes have counted, or of a collection the values by name."""
-        found = scores(self._total())
-        return found if isinstance(self.metrics, MetricCollection) else found[self.metrics.name]
+        """Return the value over all processes; for a collection, the values by name."""
+        values = read_scores(self._total())
+        return values if isinstance(self.metrics, MetricCollection) else values[self.metrics.name]
 
     def state_dict(self) -> OrderedDict[str, torch.Tensor]:
-        """Return what all processes have counted, for a checkpoint; every process calls this."""
+        """Return the merged state of all processes for a checkpoint; every process must call this method."""
         return OrderedDict(counted=torch.frombuffer(bytearray(self._total().to_bytes()), dtype=torch.uint8))
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint of any number of processes: the first takes all of it.
+        """Load a checkpoint of any number of processes; rank 0 gets all of its rows.
 
         Raises
         ------
         StateFormatError
-            It holds something else.
+            The checkpoint is not a saved state.
         IncompatibleStateError
-            It is of other metrics.
+            The checkpoint has other metrics or settings.
         """
-        found = from_bytes(state_dict["counted"].cpu().numpy().tobytes())
-        accumulator_of(self.metrics).check_fits(accumulator_of(found))
+        saved = from_bytes(state_dict["counted"].cpu().numpy().tobytes())
+        accumulator_of(self.metrics).check_compatible(accumulator_of(saved))
         self.metrics.reset()
         if idist.get_rank() == 0:
-            self.metrics.merge(found)
+            self.metrics.merge(saved)
 
     def _total(self) -> MetricLike:
         if idist.get_world_size() == 1:

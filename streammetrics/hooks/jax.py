@@ -1,4 +1,4 @@
-"""JAX: arrays carried from a device without waiting for it."""
+"""JAX: asynchronous copies of arrays from a device, for `Deferred`."""
 
 from __future__ import annotations
 
@@ -11,48 +11,48 @@ import numpy as np
 
 from .deferred import CARRIERS, Deferred
 
-__all__ = ["Arrays", "ArraysUnderWay", "Deferred"]
+__all__ = ["ArrayCarrier", "ArrayTransfer", "Deferred"]
 
 
-class ArraysUnderWay:
-    """Arrays on their way, each on its own: joining them there would be compiled anew for every number of steps."""
+class ArrayTransfer:
+    """A running copy of arrays, one by one: JAX would compile a concatenation for every number of steps."""
 
     def __init__(self, arrays: Sequence[jax.Array]) -> None:
         self._arrays = arrays
         for array in arrays:
             array.copy_to_host_async()
 
-    def ready(self) -> bool:
-        """Whether they are here, or will never be."""
+    def is_ready(self) -> bool:
+        """Return whether all arrays have arrived, or were deleted."""
         return all(a.is_deleted() or a.is_ready() for a in self._arrays)
 
-    def array(self) -> Any:
-        """All rows, on the CPU."""
+    def to_array(self) -> Any:
+        """Return the rows of all arrays as a numpy array."""
         return np.concatenate([np.asarray(a) for a in self._arrays])
 
 
-class Arrays:
-    """How `Deferred` keeps and carries arrays: nobody can change them, but a function they are donated to ends them."""
+class ArrayCarrier:
+    """The `Carrier` of JAX arrays. Arrays are immutable, but are deleted when they are donated to a jitted function."""
 
     def keep(self, column: jax.Array) -> tuple[jax.Array, None]:
-        """The array itself."""
+        """Return the array itself."""
         return column, None
 
     def snapshot(self, column: jax.Array) -> jax.Array:
-        """A copy on its device."""
+        """Return a copy on the same device."""
         return jnp.copy(column)
 
-    def changed(self, column: jax.Array, mark: None) -> str:
-        """Whether it is still there."""
+    def describe_change(self, column: jax.Array, mark: None) -> str:
+        """Return a description if the array was deleted; otherwise an empty string."""
         return "was deleted (donated to a jitted function?)" if column.is_deleted() else ""
 
-    def alike(self, column: jax.Array) -> Hashable:
-        """Dtype and shape of a row; None for what is no column."""
+    def find_batch_key(self, column: jax.Array) -> Hashable:
+        """Return the dtype and row shape, by which arrays are copied together; None for a scalar."""
         return (column.dtype, column.shape[1:]) if column.ndim else None
 
-    def start(self, columns: Sequence[jax.Array]) -> ArraysUnderWay:
-        """Send them."""
-        return ArraysUnderWay(columns)
+    def start_transfer(self, columns: Sequence[jax.Array]) -> ArrayTransfer:
+        """Start the copy of arrays."""
+        return ArrayTransfer(columns)
 
 
-CARRIERS["jaxlib"] = Arrays()
+CARRIERS["jaxlib"] = ArrayCarrier()

@@ -1,6 +1,6 @@
-"""Metrics of all processes of jax.distributed as one.
+"""Merge the metrics of all processes of jax.distributed.
 
-Bytes travel as uint8: without 64-bit mode JAX makes int32 of int64, and says nothing.
+Bytes are sent as uint8, as JAX silently converts int64 to int32 unless its 64-bit mode is on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..collect.metric_like import MetricLike
 from ..errors import SyncError, SyncTimeoutError
 from .deadline import TIMEOUT, Deadline
-from .exchange import add_up
+from .exchange import merge_ranks
 
 __all__ = ["sync"]
 
@@ -25,36 +25,37 @@ H = TypeVar("H", bound=MetricLike)
 
 
 def sync(metrics: H, timeout: float | timedelta = TIMEOUT) -> H:
-    """Add up what all processes of jax.distributed have seen.
+    """Merge the metrics of all processes of jax.distributed.
 
-    Every process calls it, as often as the others, and gets the same.
+    Every process must call this function, equally often, and gets the same result.
 
     Parameters
     ----------
     metrics : Metric, MetricCollection, Sliced or Bundle
-        What this process has counted; it stays as it is, so that counting may go on.
+        The metrics of this process; the object itself does not change, so that counting can continue.
     timeout : float or timedelta
-        Seconds that it may take.
+        The time limit, in seconds.
 
     Returns
     -------
     object of the same kind
-        What all processes have seen: of equal digest on all of them, and to one pass over all rows.
+        The merged metrics. Their digest is the same in all processes, and the same as after one pass over all rows.
 
     Raises
     ------
     IncompatibleStateError
-        Processes count different things: all raise, and name the difference and their numbers.
+        Processes have different metrics or settings: all raise, and name the differences and their processes.
     SyncTimeoutError
-        A process did not answer in time: it is stuck, gone, or has not called this.
+        A process did not answer in time: it is stuck, gone, or has not called this function.
     SyncError
-        A process died, or its metrics could not be read, such as after a bad batch; or an earlier call ran out of time.
+        A process died, or its metrics could not be read, such as after a batch with invalid values; or an earlier call has
+        timed out.
 
     Notes
     -----
-    JAX runs what it was given in order, and cannot take it back: after a timeout its collectives wait for the process that
-    did not answer, as those of the training do, and later calls raise. Restart all processes then. Cost: two collectives
-    and a merge; each new length of frames is compiled once, so lengths are rounded up to powers of two.
+    JAX runs collectives in order and cannot cancel them. After a timeout they still wait for the process that did not
+    answer, as those of the training do, and later calls raise: restart all processes then. A call costs two collectives
+    and a merge. JAX compiles once for each frame length, so lengths are rounded up to powers of two.
 
     Examples
     --------
@@ -66,18 +67,18 @@ def sync(metrics: H, timeout: float | timedelta = TIMEOUT) -> H:
     deadline = Deadline(timeout)
     if jax.process_count() == 1:
         return metrics.copy()
-    if _given_up:
+    if _abandoned:
         raise SyncError(
-            f"an earlier sync was given up, and JAX still waits for it: restart all processes ({_given_up[0]})"
+            f"an earlier sync timed out, and JAX still waits for it: restart all processes ({_abandoned[0]})"
         )
-    return add_up(metrics, _Jax(deadline))
+    return merge_ranks(metrics, _JaxTransport(deadline))
 
 
-_given_up: list[str] = []
+_abandoned: list[str] = []
 
 
-class _Jax:
-    """The processes of jax.distributed as a transport."""
+class _JaxTransport:
+    """A `Transport` that sends bytes between the processes of jax.distributed."""
 
     sums = False
 
@@ -87,17 +88,17 @@ class _Jax:
     def gather_uneven(self, data: bytes, lengths: Sequence[int]) -> list[memoryview]:
         mine = np.zeros(1 << max(max(lengths) - 1, 0).bit_length(), np.uint8)
         mine[: len(data)] = np.frombuffer(data, np.uint8)
-        rows = np.asarray(self._all(mine))
+        rows = np.asarray(self._gather_all(mine))
         return [np.ascontiguousarray(r)[:n].data for r, n in zip(rows, lengths, strict=True)]
 
     def sum(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        raise TypeError("JAX gathers bytes: it is not asked for sums")
+        raise TypeError("the transport of JAX has no sums")
 
-    def _all(self, mine: NDArray[np.uint8]) -> Any:
+    def _gather_all(self, mine: NDArray[np.uint8]) -> Any:
         try:
             return self.deadline.call(lambda: multihost_utils.process_allgather(mine), "adding up")
         except SyncTimeoutError as error:
-            _given_up.append(str(error))
+            _abandoned.append(str(error))
             raise
         except RuntimeError as error:
             raise SyncError("adding up failed: a process is gone; all metrics are as they were") from error

@@ -1,4 +1,4 @@
-"""Keras 3: a metric for `compile`, and a callback that evaluates at the end of an epoch, on its three backends."""
+"""Keras 3: a metric for `compile`, and a callback that evaluates at the end of each epoch, for all three backends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..batch.convert import as_array
 from ..collect.collection import MetricCollection
 from ..collect.metric_like import MetricLike, empty_copy
 from ..collect.serialization import from_bytes
-from .scorer import Scorer, directions
+from .scorer import Scorer, find_directions
 
 __all__ = ["Evaluate", "KerasMetric"]
 
@@ -26,20 +26,20 @@ if BACKEND == "tensorflow":
     from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 
     def call(function: Callable[..., None], arrays: Sequence[Any]) -> None:
-        """Call a function of arrays, once a step, one step after the other."""
+        """Call a Python function with the arrays of each step, in the order of steps, also from a compiled step."""
         if tf.executing_eagerly():
             function(*arrays)
             return
         if GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
             raise ValueError(
-                "streammetrics counts in Python, which a step that XLA compiles cannot call: say "
-                "model.compile(..., jit_compile=False), as the default compiles where there is a GPU; or evaluate at the "
-                "end of an epoch with streammetrics.hooks.keras.Evaluate"
+                "streammetrics updates metrics in Python, which a step compiled by XLA cannot call: use "
+                "model.compile(..., jit_compile=False), as the default compiles with a GPU; or evaluate at the end of an "
+                "epoch with streammetrics.hooks.keras.Evaluate"
             )
         tf.numpy_function(function, list(arrays), [])
 
     def read(now: Callable[[], Any], lately: Callable[[], Any], size: int) -> Any:
-        """Return `size` floats, after all calls so far: of `lately` in a compiled step, else of `now`."""
+        """Return `size` floats after all earlier calls: from `lately` in a compiled step, otherwise from `now`."""
         if tf.executing_eagerly():
             return now()
         found = tf.numpy_function(lately, [], tf.float64)
@@ -47,7 +47,7 @@ if BACKEND == "tensorflow":
         return found
 
     def settle() -> None:
-        """Wait until all calls were made: each step has waited for its own."""
+        """Do nothing, as in TensorFlow each step waits until its call has returned."""
 
 elif BACKEND == "jax":
     import jax
@@ -55,34 +55,34 @@ elif BACKEND == "jax":
     from jax.experimental import io_callback
 
     def call(function: Callable[..., None], arrays: Sequence[Any]) -> None:
-        """Call a function of arrays, once a step, one step after the other."""
+        """Call a Python function with the arrays of each step, in the order of steps, also from a compiled step."""
         io_callback(function, None, *arrays, ordered=True)
 
     def read(now: Callable[[], Any], lately: Callable[[], Any], size: int) -> Any:
-        """Return `size` floats, after all calls so far: of `lately` in a compiled step, else of `now`."""
-        if isinstance(jnp.zeros(()), jax.core.Tracer):  # a step is being compiled
+        """Return `size` floats after all earlier calls: from `lately` in a compiled step, otherwise from `now`."""
+        if isinstance(jnp.zeros(()), jax.core.Tracer):  # inside a compiled step
             shape = jax.ShapeDtypeStruct((size,), jnp.float32)
             return io_callback(lambda: lately().astype("float32"), shape, ordered=True)
         settle()
         return now()
 
     def settle() -> None:
-        """Wait until all calls were made: JAX runs steps while Python goes on."""
+        """Wait for all calls, as JAX runs steps asynchronously."""
         jax.effects_barrier()
 
 else:
 
     def call(function: Callable[..., None], arrays: Sequence[Any]) -> None:
-        """Call a function of arrays, unless these have only shapes, as when Keras builds a model."""
+        """Call a function with arrays. Do nothing if they are symbolic, as they are while Keras builds a model."""
         if not any(getattr(a, "is_meta", False) for a in arrays):
             function(*arrays)
 
     def read(now: Callable[[], Any], lately: Callable[[], Any], size: int) -> Any:
-        """Return what `now` returns: nothing is compiled."""
+        """Return the values of `now`, as torch steps are not compiled."""
         return now()
 
     def settle() -> None:
-        """Wait until all calls were made: each was made at once."""
+        """Do nothing, as in torch each call runs at once."""
 
 
 Rows = tuple[Any, Any, Any]
@@ -90,36 +90,36 @@ Rows = tuple[Any, Any, Any]
 
 @keras.saving.register_keras_serializable("streammetrics")
 class KerasMetric(keras.metrics.Metric):
-    """A Keras metric of ours, for the `metrics` and `weighted_metrics` of `compile`.
+    """A Keras metric that computes metrics of this library, for `metrics` and `weighted_metrics` of `compile`.
 
-    It counts on the TensorFlow, JAX and torch backends of Keras, also where steps are compiled; Keras resets it at each
-    epoch and before validation. What it has counted is in `metrics`, with bounds and all.
+    It works with the TensorFlow, JAX and torch backends, also in compiled steps. Keras resets it at each epoch and before
+    validation. The attribute `metrics` has the metrics with their bounds and counts.
 
     Parameters
     ----------
     metrics : Metric or MetricCollection
-        What is counted, in this very object. A collection shows all its values, with one pass over the rows.
+        The metrics to update; the object itself changes. A collection shows all its values, with one pass over the rows.
     link : {"identity", "probability", "logit", "log"}
-        What the model puts out; "logit" of a model without an activation at its end. By default the metrics take it as it
-        is.
+        The scale of the model's output; "logit" for a model without a final activation. By default the metrics read it
+        unchanged.
     name : str, optional
-        The name in logs, of one metric; by default its own. Values of a collection have the names that they have there,
-        behind that name if it is given: a model of two outputs needs one for each ("click_auc", "buy_auc").
+        The name in logs; by default the metric's name. For a collection it is a prefix of the names of its values: a
+        model with two outputs needs a name for each ("click_auc", "buy_auc").
     every : int
-        How many steps go by between two values shown while an epoch runs, where steps are compiled (TensorFlow, JAX);
-        that of an epoch is always of all its rows. A value costs what `compute` costs: about 1 ms for an AUC.
+        In compiled steps (TensorFlow, JAX), the number of steps after which the value shown during an epoch is computed
+        again. The value of an epoch always includes all rows. Each value costs one `compute`, about 1 ms for an AUC.
 
     Raises
     ------
     ValueError
-        The link does not fit the metrics, or they read columns that Keras has not, such as `group`: see `Evaluate`. When
-        TensorFlow compiles the step with XLA (``jit_compile=True``, or "auto" with a GPU): it cannot call Python.
+        The link does not fit the metrics, or they read columns that Keras does not pass, such as `group`: use `Evaluate`.
+        Or TensorFlow compiles the step with XLA (``jit_compile=True``, or "auto" with a GPU), which cannot call Python.
 
     Notes
     -----
-    Weights reach `weighted_metrics` alone: `sample_weight`, `class_weight`, and rows that a mask leaves out are never
-    counted. A bad batch stops training; TensorFlow and JAX wrap the message into an error of their own. JAX calls Python
-    in order, so it takes one device.
+    Only `weighted_metrics` get `sample_weight` and `class_weight`. Masked rows are never counted. A batch with invalid
+    values stops training; TensorFlow and JAX wrap the message in an error of their own. With JAX only one device is
+    supported, as it calls Python in order.
 
     Examples
     --------
@@ -142,104 +142,104 @@ class KerasMetric(keras.metrics.Metric):
             raise ValueError(f"every is a number of steps, at least 1, not {every!r}")
         own = metrics.name or "metrics"
         super().__init__(name=name or own)
-        self._before = f"{name}_" if name and name != own else ""
-        self.every, self._steps, self._shown = every, 0, np.zeros(0)
-        up = list(directions(metrics).values())
+        self._name_prefix = f"{name}_" if name and name != own else ""
+        self.every, self._steps, self._recent_values = every, 0, np.zeros(0)
+        up = list(find_directions(metrics).values())
         if len(up) == 1 and up[0] is not None:
-            self._direction = "up" if up[0] else "down"  # what EarlyStopping(mode="auto") looks for
+            self._direction = "up" if up[0] else "down"  # EarlyStopping(mode="auto") reads this attribute
 
     @property
     def metrics(self) -> MetricLike:
-        """What has been counted."""
+        """The metrics, after all running calls."""
         settle()
         return self._scorer.metrics
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Count a batch.
+        """Update the metrics with a batch.
 
         Parameters
         ----------
         y_true : tensor of shape (n,), (n, 1) or (n, labels)
             Labels.
         y_pred : tensor of shape (n,), (n, 1) or (n, classes)
-            What the model puts out. Rows that its mask leaves out are not counted.
+            The output of the model; masked rows are not counted.
         sample_weight : tensor of shape (n,), optional
             Weights.
         """
-        given = {"sample_weight": sample_weight, "mask": get_keras_mask(y_pred)}
-        there = {name: tensor for name, tensor in given.items() if tensor is not None}
+        optional = {"sample_weight": sample_weight, "mask": get_keras_mask(y_pred)}
+        present = {name: tensor for name, tensor in optional.items() if tensor is not None}
 
         def count(*arrays: Any) -> None:
-            self._count(*arrays[:2], **dict(zip(there, arrays[2:], strict=True)))
+            self._count(*arrays[:2], **dict(zip(present, arrays[2:], strict=True)))
 
-        call(count, [keras.ops.convert_to_tensor(a) for a in (y_true, y_pred, *there.values())])
+        call(count, [keras.ops.convert_to_tensor(a) for a in (y_true, y_pred, *present.values())])
 
     def result(self) -> Any:
-        """Return the value, or of a collection the values by name."""
+        """Return the value; for a collection, the values by name."""
         names = self._scorer.names
-        found = read(self._now, self._lately, len(names))
-        several = isinstance(self._scorer.metrics, MetricCollection)
-        return {self._before + name: found[i] for i, name in enumerate(names)} if several else found[0]
+        values = read(self._compute_values, self._read_recent_values, len(names))
+        is_collection = isinstance(self._scorer.metrics, MetricCollection)
+        return {self._name_prefix + name: values[i] for i, name in enumerate(names)} if is_collection else values[0]
 
     def reset_state(self) -> None:
-        """Forget every row."""
+        """Reset the metrics."""
         settle()
         self._scorer.metrics.reset()
-        self._steps, self._shown = 0, np.zeros(0)
+        self._steps, self._recent_values = 0, np.zeros(0)
 
     def get_config(self) -> dict[str, Any]:
-        """Return what makes this metric again, with no rows."""
+        """Return the settings of this metric, without rows."""
         data = base64.b64encode(empty_copy(self._scorer.metrics).to_bytes()).decode()
         return {"metrics": data, "link": self._scorer.link, "name": self.name, "every": self.every}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> KerasMetric:
-        """Make the metric that `get_config` described."""
+        """Build a metric from the settings that `get_config` returned."""
         return cls(**config | {"metrics": from_bytes(base64.b64decode(config["metrics"]))})
 
     def _count(self, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None) -> None:
         if mask is not None:
-            y_true, y_pred, sample_weight = _unmasked(y_true, y_pred, sample_weight, mask)
+            y_true, y_pred, sample_weight = _apply_mask(y_true, y_pred, sample_weight, mask)
         self._scorer.update(y_true, y_pred, sample_weight)
         self._steps += 1
 
-    def _now(self) -> Any:
+    def _compute_values(self) -> Any:
         return np.array(list(self._scorer.values().values()), np.float64)
 
-    def _lately(self) -> Any:
-        if self._steps % self.every == 0 or not self._shown.size:
-            self._shown = self._now()
-        return self._shown
+    def _read_recent_values(self) -> Any:
+        if self._steps % self.every == 0 or not self._recent_values.size:
+            self._recent_values = self._compute_values()
+        return self._recent_values
 
 
 class Evaluate(keras.callbacks.Callback):
-    """Evaluates at the end of each epoch, and writes the values into its logs.
+    """A callback that evaluates at the end of each epoch, and writes the values into its logs.
 
-    It stands before the callbacks that act on these values, EarlyStopping, ModelCheckpoint and ReduceLROnPlateau, which
-    take `mode="max"` or `mode="min"`.
+    List it before callbacks that use these values, such as EarlyStopping, ModelCheckpoint and ReduceLROnPlateau, and
+    give those `mode="max"` or `mode="min"`.
 
     Parameters
     ----------
     metrics : Metric or MetricCollection
-        What is counted, in this very object, from nothing in each epoch.
+        The metrics to update; the object itself changes, and is reset in each epoch.
     validation_data : (x, y), (x, y, sample_weight), or iterable of such batches; optional
-        Arrays, or what `fit` takes: a `tf.data.Dataset`, a `PyDataset`, a `DataLoader`. Without it the values are those of
-        what your own `train_step` has counted into `metrics` during the epoch, which is forgotten when the next begins.
+        Arrays, or a data set such as `fit` takes: a `tf.data.Dataset`, a `PyDataset`, a `DataLoader`. Without it, the
+        callback evaluates the rows that your own `train_step` has added to `metrics` during the epoch.
     link : {"identity", "probability", "logit", "log"}
-        What the model puts out.
+        The scale of the model's output.
     columns : callable, optional
-        Makes of the `x` of a batch the further columns that metrics read, by name: ``lambda x: {"group": x["user"]}``.
+        Returns the other columns that the metrics read from the `x` of a batch: ``lambda x: {"group": x["user"]}``.
     output : int or str, optional
-        The output of a model with several, and its labels.
+        The output to evaluate, and its labels, for a model with several outputs.
     batch_size : int
-        Rows at once, of arrays.
+        The rows of a batch, if the data are arrays.
     prefix : str
-        What stands before the names in logs.
+        The prefix of names in logs.
 
     Raises
     ------
     ValueError
-        Before training, when a callback that looks for these values stands before this one: it would never find them.
+        Raised before training if a callback that monitors these values is listed before this one.
 
     Examples
     --------
@@ -272,17 +272,17 @@ class Evaluate(keras.callbacks.Callback):
         self.columns, self.output, self.prefix = columns, output, prefix
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Raise where a callback that looks for these values comes first."""
+        """Raise if a callback that monitors these values is listed before this one."""
         written = {self.prefix + name for name in self._scorer.names}
-        for callback in _before(self):
+        for callback in _find_earlier_callbacks(self):
             if getattr(callback, "monitor", None) in written:
                 raise ValueError(
-                    f"{type(callback).__name__} looks for {callback.monitor}, which Evaluate writes when an epoch ends, "
-                    "but stands before it: in callbacks=[...] put Evaluate first"
+                    f"{type(callback).__name__} monitors {callback.monitor}, which Evaluate writes when an epoch ends, "
+                    "but is listed before it: in callbacks=[...] put Evaluate first"
                 )
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Forget the epoch before."""
+        """Reset the metrics."""
         self.metrics.reset()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
@@ -291,7 +291,7 @@ class Evaluate(keras.callbacks.Callback):
         if self.validation_data is not None:
             self.metrics.reset()
             batches = 0
-            for x, y, weight in _batches(self.validation_data, self.batch_size):
+            for x, y, weight in _iterate_batches(self.validation_data, self.batch_size):
                 self._count(x, y, weight)
                 batches += 1
             if not batches:
@@ -307,12 +307,12 @@ class Evaluate(keras.callbacks.Callback):
         if self.output is not None:
             y, predictions = y[self.output], predictions[self.output]
         elif isinstance(predictions, (list, tuple, dict)):
-            raise ValueError("the model has several outputs: output= says which of them to evaluate")
+            raise ValueError("the model has several outputs: choose the one to evaluate with output=")
         self._scorer.update(y, predictions, weight, **(self.columns(x) if self.columns else {}))
 
 
-def _unmasked(y_true: Any, y_pred: Any, weight: Any, mask: Any) -> Rows:
-    """The rows that a mask keeps; of sequences, their steps."""
+def _apply_mask(y_true: Any, y_pred: Any, weight: Any, mask: Any) -> Rows:
+    """Return the rows (for sequences, the time steps) that a Keras mask keeps; all rows without a mask."""
     keep = np.asarray(mask, bool)
     if weight is not None:
         weight = np.asarray(weight)
@@ -320,12 +320,12 @@ def _unmasked(y_true: Any, y_pred: Any, weight: Any, mask: Any) -> Rows:
     return as_array(y_true, "y_true", y_true.ndim)[keep], as_array(y_pred, "y_pred", y_pred.ndim)[keep], weight
 
 
-def _batches(data: Any, size: int) -> Iterator[Rows]:
-    """Features, labels and weights, batch by batch, however they were given."""
+def _iterate_batches(data: Any, size: int) -> Iterator[Rows]:
+    """Yield features, labels and weights of each batch of any kind of data set."""
     if isinstance(data, keras.utils.PyDataset):
         batches: Iterable[Any] = (data[i] for i in range(data.num_batches or 0))
     elif isinstance(data, tuple):
-        data = tuple(part for part in data if part is not None)  # such as weights
+        data = tuple(part for part in data if part is not None)  # the weights may be None
         rows = len(keras.tree.flatten(data[1])[0])
         batches = (keras.tree.map_structure(lambda a, i=i: a[i : i + size], data) for i in range(0, rows, size))
     else:
@@ -334,8 +334,8 @@ def _batches(data: Any, size: int) -> Iterator[Rows]:
         yield keras.utils.unpack_x_y_sample_weight(batch)
 
 
-def _before(callback: Any) -> list[Any]:
-    """The callbacks that stand before one: Keras tells none of its neighbours, so it is read from who calls."""
+def _find_earlier_callbacks(callback: Any) -> list[Any]:
+    """Return the callbacks listed before one. Keras does not pass this list, so it is read from the calling frame."""
     frame = sys._getframe()
     while frame is not None:
         caller = frame.f_locals.get("self")

@@ -8,7 +8,7 @@ import lightgbm
 import numpy as np
 
 from ..collect.metric_like import MetricLike
-from .boosting import Rounds
+from .boosting import RoundScorer
 
 __all__ = ["eval_metric", "feval"]
 
@@ -16,16 +16,17 @@ Results = list[tuple[str, float, bool]]
 
 
 class RoundMetrics:
-    """Metrics of the predictions of each round, as LightGBM takes them."""
+    """Computes the metrics of each round in the format of LightGBM."""
 
     def __init__(self, metrics: MetricLike, *, link: str, maximize: bool | None = None) -> None:
-        self._rounds = Rounds(metrics, link, maximize, queries=True)
+        self._rounds = RoundScorer(metrics, link, maximize, queries=True)
         self._rounds.check_directions()
 
     def results(self, y_true: Any, predictions: Any, weight: Any, sizes: Any) -> Results:
         """Return name, value, and whether higher is better, of every metric."""
         scores = np.asarray(predictions)
-        if scores.ndim == 1 and len(scores) > len(y_true):  # of several classes, as releases before 4 gave them
+        # Releases before 4 pass the scores of several classes in one column-major array.
+        if scores.ndim == 1 and len(scores) > len(y_true):
             scores = scores.reshape(len(y_true), -1, order="F")
         values = self._rounds.values(y_true, scores, weight, sizes)
         return [(name, value, bool(self._rounds.directions[name])) for name, value in values.items()]
@@ -37,23 +38,23 @@ class feval(RoundMetrics):  # noqa: N801 - named as the argument that it is give
     Parameters
     ----------
     metrics : Metric or MetricCollection
-        What to compute after each round, on each of `valid_sets`. Metrics of rankings read the groups of the Dataset.
+        The metrics to compute after each round on each of `valid_sets`. Ranking metrics read the groups of the Dataset.
     link : {"probability", "logit", "log", "identity"}
-        What LightGBM hands over. With an objective of its own that is the prediction: "probability" of `binary`,
-        `multiclass` and `multiclassova`, "identity" of regression and ranking. With an objective of yours it is the raw
-        score: "logit" for a logistic loss.
+        The scale of the predictions. With built-in objectives it is "probability" for `binary`, `multiclass` and
+        `multiclassova`, and "identity" for regression and ranking. With a custom objective LightGBM passes the raw score:
+        "logit" for a logistic loss.
     maximize : bool, optional
-        Whether higher is better, where a metric does not say (`About.best`); LightGBM stops early by any of them.
+        Whether higher is better, for metrics that do not define it (`About.best`). Early stopping uses all metrics.
 
     Raises
     ------
     ValueError
-        The link does not fit the metrics, they read columns that a Dataset has not, or it is not known of one whether
-        higher is better.
+        The link does not fit the metrics, the metrics read columns that a Dataset does not have, or a metric does not
+        define whether higher is better and `maximize` is missing.
 
     Notes
     -----
-    Weights of the Dataset are counted. In distributed training each worker evaluates its rows alone.
+    The weights of the Dataset are used. In distributed training, each worker evaluates only its own rows.
 
     Examples
     --------

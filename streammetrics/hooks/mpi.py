@@ -1,7 +1,7 @@
-"""Metrics of all ranks of an MPI communicator as one.
+"""Merge the metrics of all ranks of an MPI communicator.
 
-Nothing blocks: every operation is started, and asked for until the timeout. They run on a copy of the communicator, so
-that what was given up cannot meet messages of the application.
+All operations are non-blocking and polled until the time limit. They use a copy of the communicator, so that an abandoned
+operation cannot receive messages of the application.
 """
 
 from __future__ import annotations
@@ -18,49 +18,50 @@ from numpy.typing import NDArray
 from ..collect.metric_like import MetricLike
 from ..errors import SyncError
 from .deadline import TIMEOUT, Deadline
-from .exchange import add_up
+from .exchange import merge_ranks
 
 __all__ = ["sync"]
 
 H = TypeVar("H", bound=MetricLike)
 
-LONGEST_PAUSE = 0.002  # seconds between two looks
-MOST_COUNT = 2**31 - 1  # bytes of one message
+MAX_PAUSE = 0.002  # seconds between two polls
+MAX_MESSAGE = 2**31 - 1  # the largest message, in bytes
 
 
 def sync(metrics: H, comm: Any = None, timeout: float | timedelta = TIMEOUT) -> H:
-    """Add up what all ranks have seen.
+    """Merge the metrics of all ranks of a communicator.
 
-    Every rank of the communicator calls it, as often as the others, and gets the same.
+    Every rank must call this function, equally often, and gets the same result.
 
     Parameters
     ----------
     metrics : Metric, MetricCollection, Sliced or Bundle
-        What this rank has counted; it stays as it is, so that counting may go on.
+        The metrics of this rank; the object itself does not change, so that counting can continue.
     comm : mpi4py.MPI.Intracomm, optional
-        The ranks that take part; those of COMM_WORLD, if it is not given.
+        The communicator; by default COMM_WORLD.
     timeout : float or timedelta
-        Seconds that it may take; the same on all ranks.
+        The time limit, in seconds; the same on all ranks.
 
     Returns
     -------
     object of the same kind
-        What all ranks have seen: of equal digest on all of them, and to one pass over all rows.
+        The merged metrics. Their digest is the same on all ranks, and the same as after one pass over all rows.
 
     Raises
     ------
     IncompatibleStateError
-        Ranks count different things: all raise, and name the difference and the ranks.
+        Ranks have different metrics or settings: all raise, and name the differences and their ranks.
     SyncTimeoutError
-        A rank did not answer in time: it is stuck, or has not called this.
+        A rank did not answer in time: it is stuck, or has not called this function.
     SyncError
-        The metrics of a rank could not be read, such as after a bad batch: all others raise, and name it; or MPI failed.
+        The metrics of a rank could not be read, such as after a batch with invalid values: all other ranks raise, and
+        name it. Or MPI failed.
 
     Notes
     -----
-    MPI itself ends the job when a rank is killed. What a stuck rank has not answered stays open: the next call makes a new
-    copy of the communicator, and works if all ranks call it; a rank that never answers keeps MPI_Finalize from returning,
-    so end the job with ``comm.Abort()``, or run it by ``python -m mpi4py``, which does that after an error.
+    MPI ends the job when a rank is killed. After a timeout, the next call uses a new copy of the communicator, and works
+    if all ranks call it. A rank that never answers keeps MPI_Finalize from returning: end the job with ``comm.Abort()``,
+    or run it with ``python -m mpi4py``, which does that after an error.
 
     Examples
     --------
@@ -70,50 +71,52 @@ def sync(metrics: H, comm: Any = None, timeout: float | timedelta = TIMEOUT) -> 
     0.5
     """
     deadline = Deadline(timeout)
-    whole = MPI.COMM_WORLD if comm is None else comm
-    if whole.Get_size() == 1:
+    full_comm = MPI.COMM_WORLD if comm is None else comm
+    if full_comm.Get_size() == 1:
         return metrics.copy()
-    transport = _Mpi(_own(whole, deadline), deadline)
+    transport = _MpiTransport(_find_private_comm(full_comm, deadline), deadline)
     try:
-        return add_up(metrics, transport)
+        return merge_ranks(metrics, transport)
     finally:
-        if transport.broken:  # errors that all ranks agree on leave the copy as it is
-            whole.Delete_attr(_OURS)
+        # After an error that all ranks know of, the copy can be used again. After any other error, it is broken.
+        if transport.broken:
+            full_comm.Delete_attr(_COMM_KEY)
 
 
-_OURS = MPI.Comm.Create_keyval()  # under which a communicator keeps its copy
-_open: list[tuple[Any, ...]] = []  # what was given up, and the memory that MPI may still write to
+# The key under which a communicator stores its private copy, as an MPI attribute.
+_COMM_KEY = MPI.Comm.Create_keyval()
+_abandoned: list[tuple[Any, ...]] = []  # unfinished operations, with the memory that MPI may still write to
 
 
-def _own(comm: Any, deadline: Deadline) -> Any:
-    """The copy of a communicator, made at the first call."""
-    own = comm.Get_attr(_OURS)
+def _find_private_comm(comm: Any, deadline: Deadline) -> Any:
+    """Return the private copy of a communicator; the first call creates and stores it."""
+    own = comm.Get_attr(_COMM_KEY)
     if own is None:
         own, request = comm.Idup()
-        _finish(request, deadline, (own,), "copying the communicator")
-        comm.Set_attr(_OURS, own)
+        _wait_for(request, deadline, (own,), "copying the communicator")
+        comm.Set_attr(_COMM_KEY, own)
     return own
 
 
-def _finish(request: Any, deadline: Deadline, held: tuple[Any, ...], doing: str) -> None:
-    """Ask for what was started until it is done.
+def _wait_for(request: Any, deadline: Deadline, buffers: tuple[Any, ...], doing: str) -> None:
+    """Poll an operation until it is finished.
 
     Raises
     ------
     SyncTimeoutError
-        It is not done in time; what it writes to is held, as it may be yet.
+        The operation is not finished in time; its buffers are kept alive, as MPI may still write to them.
     """
     pause = 1e-5
     while not request.Test():
-        if not deadline.left:
-            _open.append((request, *held))
-            raise deadline.error(doing)
+        if not deadline.remaining:
+            _abandoned.append((request, *buffers))
+            raise deadline.build_error(doing)
         time.sleep(pause)
-        pause = min(2 * pause, LONGEST_PAUSE)
+        pause = min(2 * pause, MAX_PAUSE)
 
 
-class _Mpi:
-    """A communicator as a transport."""
+class _MpiTransport:
+    """A `Transport` that sends bytes between the ranks of a communicator."""
 
     sums = True
 
@@ -124,28 +127,28 @@ class _Mpi:
     def gather_uneven(self, data: bytes, lengths: Sequence[int]) -> list[memoryview]:
         mine, out = np.frombuffer(data, np.uint8), np.empty(sum(lengths), np.uint8)
         parts = np.split(out, np.cumsum(lengths)[:-1])
-        if len(out) <= MOST_COUNT:
-            self._done(lambda: self.comm.Iallgatherv(mine, [out, lengths]), mine, out)
+        if len(out) <= MAX_MESSAGE:
+            self._run(lambda: self.comm.Iallgatherv(mine, [out, lengths]), mine, out)
         else:
             parts[self.rank][:] = mine
             for root, part in enumerate(parts):
-                self._send(part, root)
+                self._broadcast(part, root)
         return [p.data for p in parts]
 
-    def _send(self, part: NDArray[np.uint8], root: int) -> None:
+    def _broadcast(self, part: NDArray[np.uint8], root: int) -> None:
         """Send the bytes of one rank to all others."""
-        for piece in np.split(part, range(MOST_COUNT, len(part), MOST_COUNT)):
-            self._done(lambda piece=piece: self.comm.Ibcast(piece, root), piece)  # type: ignore[misc]
+        for piece in np.split(part, range(MAX_MESSAGE, len(part), MAX_MESSAGE)):
+            self._run(lambda piece=piece: self.comm.Ibcast(piece, root), piece)  # type: ignore[misc]
 
     def sum(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         mine, out = np.ascontiguousarray(numbers), np.empty_like(numbers)
-        self._done(lambda: self.comm.Iallreduce(mine, out, op=MPI.SUM), mine, out)
+        self._run(lambda: self.comm.Iallreduce(mine, out, op=MPI.SUM), mine, out)
         return out
 
-    def _done(self, start: Callable[[], Any], *held: Any) -> None:
+    def _run(self, start: Callable[[], Any], *buffers: Any) -> None:
         self.broken = True
         try:
-            _finish(start(), self.deadline, held, "adding up")
+            _wait_for(start(), self.deadline, buffers, "adding up")
         except MPI.Exception as error:
             raise SyncError(f"adding up failed: {error}; all metrics are as they were") from error
         self.broken = False

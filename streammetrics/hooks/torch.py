@@ -1,4 +1,4 @@
-"""PyTorch: tensors carried from a GPU without waiting for it, and metrics in a checkpoint."""
+"""PyTorch: asynchronous copies of tensors from a GPU for `Deferred`, and metrics in checkpoints."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from ..collect.serialization import from_bytes
 from ..errors import IncompatibleStateError, StateFormatError
 from .deferred import CARRIERS, Deferred
 
-__all__ = ["Deferred", "Tensors", "TensorsUnderWay", "load_state_dict", "state_dict"]
+__all__ = ["Deferred", "TensorCarrier", "TensorTransfer", "load_state_dict", "state_dict"]
 
 Metrics = MetricLike | Deferred[Any]
 
-INTEGERS = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
-PLAIN = {*INTEGERS, torch.float16, torch.float32, torch.float64}
+INTEGER_DTYPES = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
+NUMPY_DTYPES = {*INTEGER_DTYPES, torch.float16, torch.float32, torch.float64}
 
 
-class TensorsUnderWay:
-    """Tensors on their way from one device, joined there, into pinned memory; on the CPU they are joined, and here.
+class TensorTransfer:
+    """A running copy of tensors, which are concatenated on their device, into pinned host memory.
 
-    The copy is queued behind what the device has still to do, on its current stream. Devices other than CUDA's (ROCm's
-    go by that name) have no such copy: from there `start` waits.
+    The copy is queued on the current stream, behind all earlier operations. Only CUDA devices (and ROCm, which uses that
+    name) copy asynchronously; for other devices the constructor waits.
     """
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
@@ -43,64 +43,64 @@ class TensorsUnderWay:
             else:
                 self._here = self._there.cpu()
 
-    def ready(self) -> bool:
-        """Whether they are here."""
+    def is_ready(self) -> bool:
+        """Return whether the copy is finished."""
         return self._arrived is None or self._arrived.query()
 
-    def array(self) -> Any:
-        """All rows, on the CPU, as numpy where it has their dtype: steps are cut from that quickly."""
-        return self._here.numpy() if self._here.dtype in PLAIN else self._here
+    def to_array(self) -> Any:
+        """Return all rows on the CPU, as a numpy array if numpy has the dtype, because it is faster to slice."""
+        return self._here.numpy() if self._here.dtype in NUMPY_DTYPES else self._here
 
 
-class Tensors:
-    """How `Deferred` keeps and carries tensors."""
+class TensorCarrier:
+    """The `Carrier` that keeps and copies torch tensors for `Deferred`."""
 
     def keep(self, column: torch.Tensor) -> tuple[torch.Tensor, int | None]:
-        """The tensor without its graph, and its version; of an inference tensor, which has none, a copy."""
+        """Return the detached tensor and its version; an inference tensor has no version, so it is copied."""
         if column.is_inference():
             return column.clone(), None
         return column.detach() if column.requires_grad else column, column._version
 
     def snapshot(self, column: torch.Tensor) -> torch.Tensor:
-        """A copy on its device."""
+        """Return a copy on the same device."""
         return column.detach().clone()
 
-    def changed(self, column: torch.Tensor, mark: int | None) -> str:
-        """Whether it was written to since."""
+    def describe_change(self, column: torch.Tensor, mark: int | None) -> str:
+        """Return a description if the tensor was changed in place; otherwise an empty string."""
         return "was changed in place" if mark is not None and column._version != mark else ""
 
-    def alike(self, column: torch.Tensor) -> Hashable:
-        """Device, dtype and shape of a row; None for what is no column, which `update` says better."""
+    def find_batch_key(self, column: torch.Tensor) -> Hashable:
+        """Return device, dtype and row shape; None for sparse, nested or scalar tensors, which `update` refuses."""
         if column.layout is not torch.strided or column.is_nested or not column.ndim:
             return None
         return column.device, column.dtype, column.shape[1:]
 
-    def start(self, columns: Sequence[torch.Tensor]) -> TensorsUnderWay:
-        """Join them where they are, and send them."""
-        return TensorsUnderWay(columns)
+    def start_transfer(self, columns: Sequence[torch.Tensor]) -> TensorTransfer:
+        """Start the copy of tensors."""
+        return TensorTransfer(columns)
 
 
-CARRIERS["torch"] = Tensors()
+CARRIERS["torch"] = TensorCarrier()
 
 
 def state_dict(metrics: Metrics | Mapping[str, Metrics]) -> dict[str, torch.Tensor]:
-    """Return what metrics have seen as tensors, for a checkpoint.
+    """Return the states of metrics as tensors, for a checkpoint.
 
     Parameters
     ----------
     metrics : Metric, MetricCollection, Sliced, Bundle or Deferred, or dict of these
-        What is saved; a dict names it. Steps that are deferred are counted first.
+        The metrics, or several with names. Deferred steps are counted first.
 
     Returns
     -------
     dict of str to uint8 tensor
-        By name, the bytes of the library's one format: `torch.load(..., weights_only=True)` reads them, and so does
-        `streammetrics.from_bytes`, without torch.
+        The bytes of each state by name. `torch.load(..., weights_only=True)` reads the tensors, and
+        `streammetrics.from_bytes` decodes their bytes without torch.
 
     Raises
     ------
     InvalidInputError
-        A deferred step was bad.
+        A deferred step had invalid values.
 
     Examples
     --------
@@ -112,40 +112,40 @@ def state_dict(metrics: Metrics | Mapping[str, Metrics]) -> dict[str, torch.Tens
     >>> load_state_dict(sm.CTR(), saved).compute()
     0.75
     """
-    return {n: torch.frombuffer(bytearray(m.to_bytes()), dtype=torch.uint8) for n, m in _named(metrics).items()}
+    return {n: torch.frombuffer(bytearray(m.to_bytes()), dtype=torch.uint8) for n, m in _name_metrics(metrics).items()}
 
 
 def load_state_dict(metrics: Any, saved: Mapping[str, torch.Tensor] | Sequence[Mapping[str, torch.Tensor]]) -> Any:
-    """Go on from what `state_dict` returned; what was seen before is forgotten.
+    """Load the states that `state_dict` returned; the metrics lose their own states.
 
     Parameters
     ----------
     metrics : Metric, MetricCollection, Sliced, Bundle or Deferred, or dict of these
-        What goes on, of the same settings.
+        The metrics to load into, with the same settings.
     saved : dict of str to uint8 tensor, or list of these
-        What this process saved. Or what all ranks of a run saved, to go on with any number of ranks: each rank passes the
-        whole list, and takes its share, so that all ranks together have each row once. Where `torch.distributed` is
-        initialized its rank and world size are taken, else all of it is this process's.
+        The saved states of this process. Or the list of states of all ranks, to continue with any number of ranks: each
+        rank passes the whole list and loads its share, so that each row is loaded once. Rank and world size come from
+        `torch.distributed` if it is initialized; otherwise this process loads all states.
 
     Returns
     -------
-    what was given
-        With what was saved.
+    object of the same type
+        The argument `metrics`, with the loaded states.
 
     Raises
     ------
     IncompatibleStateError
-        Names or settings differ; the message says how.
+        Names or settings differ; the message names the differences.
     StateFormatError
-        A tensor is no saved state.
+        A tensor is not a saved state.
 
     Notes
     -----
-    Whatever is raised, all metrics are as they were.
+    If the function raises, no metric has changed.
     """
-    named = _named(metrics)
-    shares = [saved] if isinstance(saved, Mapping) else _share(list(saved))
-    found = {name: _merged(name, thing, shares) for name, thing in named.items()}
+    named = _name_metrics(metrics)
+    shares = [saved] if isinstance(saved, Mapping) else _select_shares(list(saved))
+    states = {name: _merge_shares(name, thing, shares) for name, thing in named.items()}
     for one in [saved] if isinstance(saved, Mapping) else saved:
         if strange := one.keys() - named.keys():
             raise IncompatibleStateError(
@@ -153,30 +153,30 @@ def load_state_dict(metrics: Any, saved: Mapping[str, torch.Tensor] | Sequence[M
             )
     for name, thing in named.items():
         counted = thing.reset().metrics if isinstance(thing, Deferred) else thing.reset()
-        accumulator_of(counted).hold(states_of(found[name]))
+        accumulator_of(counted).set_states(states_of(states[name]))
     return metrics
 
 
-def _named(metrics: Any) -> dict[str, Any]:
-    """Metrics by name."""
+def _name_metrics(metrics: Any) -> dict[str, Any]:
+    """Return metrics as a dict by name."""
     if isinstance(metrics, Mapping) and not isinstance(metrics, MetricLike):
         return dict(metrics)
     counted = metrics.metrics if isinstance(metrics, Deferred) else metrics
-    # Saved checkpoints call everything else, such as a bundle, "metrics".
+    # Objects without a name, such as a bundle, are saved under the name "metrics".
     name = counted.name if isinstance(counted, (Metric, MetricContainer)) else "metrics"
     return {name: metrics}
 
 
-def _share(saved: list[Any]) -> list[Any]:
-    """Those of all ranks' states that this rank goes on from."""
+def _select_shares(saved: list[Any]) -> list[Any]:
+    """Return the share of all saved states that this rank loads."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return saved[torch.distributed.get_rank() :: torch.distributed.get_world_size()]
     return saved
 
 
-def _merged(name: str, thing: Any, shares: Sequence[Mapping[str, torch.Tensor]]) -> MetricLike:
-    """What some ranks have seen of one thing, together."""
-    made: MetricLike = empty_copy(thing.metrics if isinstance(thing, Deferred) else thing)
+def _merge_shares(name: str, metrics: Any, shares: Sequence[Mapping[str, torch.Tensor]]) -> MetricLike:
+    """Return the merged states of a metric from some ranks."""
+    total: MetricLike = empty_copy(metrics.metrics if isinstance(metrics, Deferred) else metrics)
     for share in shares:
         if name not in share:
             raise IncompatibleStateError(f"nothing is saved of {name!r}; there are {', '.join(share) or 'none'}")
@@ -184,7 +184,7 @@ def _merged(name: str, thing: Any, shares: Sequence[Mapping[str, torch.Tensor]])
         if not isinstance(tensor, torch.Tensor) or tensor.dtype != torch.uint8 or tensor.ndim != 1:
             raise StateFormatError(f"{name}: expected a uint8 tensor of one dimension, as state_dict() returns it")
         try:
-            made.merge(from_bytes(tensor.numpy(force=True).tobytes()))
+            total.merge(from_bytes(tensor.numpy(force=True).tobytes()))
         except (IncompatibleStateError, StateFormatError) as error:
             raise type(error)(f"{name}: {error}") from error
-    return made
+    return total

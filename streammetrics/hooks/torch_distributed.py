@@ -1,7 +1,7 @@
-"""Metrics of all ranks of torch.distributed as one.
+"""Merge the metrics of all ranks of torch.distributed.
 
-Bytes travel over a gloo group of this module's own, made from the store of the group that is asked for. The training's
-group carries nothing: a timeout closes a gloo group for ever, and a stuck nccl collective ends the process.
+Bytes are sent over a private gloo group, which is created from the store of the training's group. The training's group is
+not used: a timeout closes a gloo group for ever, and a stuck nccl collective ends the process.
 """
 
 from __future__ import annotations
@@ -23,56 +23,58 @@ from torch.distributed.distributed_c10d import AllgatherOptions, AllreduceOption
 from ..collect.metric_like import MetricLike
 from ..errors import SyncError
 from .deadline import TIMEOUT, Deadline
-from .exchange import add_up, spelled
+from .exchange import format_ranks, merge_ranks
 
 __all__ = ["sync"]
 
 H = TypeVar("H", bound=MetricLike)
 
-GRACE = 1.0  # seconds to note that a group is closed
-MARGIN = 0.2  # seconds before the end in which the absent are named
-LONGEST_PAUSE = 0.05  # seconds between two looks at who is there
-PADDING = 1 << 16  # bytes for each rank that are sent for nothing rather than one message after the other
+CLOSE_SECONDS = 1.0  # seconds to mark a group as closed
+REPORT_SECONDS = 0.2  # Missing ranks are reported this many seconds before the time limit.
+MAX_PAUSE = 0.05  # seconds between two polls of the store
+# Frames are padded to one length and sent in one all-gather, if the padding is at most this many bytes for each rank plus
+# the size of all frames. Otherwise, each rank broadcasts its frame.
+MAX_PADDING = 1 << 16
 
 
 def sync(metrics: H, group: Any = None, timeout: float | timedelta = TIMEOUT) -> H:
-    """Add up what all ranks have seen.
+    """Merge the metrics of all ranks of a group.
 
-    Every rank of the group calls it, as often as the others, and gets the same. What was counted is on the CPU, so nothing
-    is on the device: it works beside any backend.
+    Every rank must call this function, equally often, and gets the same result. Metric states are in host memory, so it
+    works with any backend of the training.
 
     Parameters
     ----------
     metrics : Metric, MetricCollection, Sliced or Bundle
-        What this rank has counted; it stays as it is, so that counting may go on.
+        The metrics of this rank; the object itself does not change, so that counting can continue.
     group : ProcessGroup, optional
-        The ranks that take part; all, if it is not given.
+        The group of ranks; by default all ranks.
     timeout : float or timedelta
-        Seconds that it may take; the same on all ranks.
+        The time limit, in seconds; the same on all ranks.
 
     Returns
     -------
     object of the same kind
-        What all ranks have seen: of equal digest on all of them, and to one pass over all rows. A copy, where there is one
-        process, or torch.distributed is not initialized.
+        The merged metrics. Their digest is the same on all ranks, and the same as after one pass over all rows. With one
+        process, or if torch.distributed is not initialized, a copy of the argument.
 
     Raises
     ------
     IncompatibleStateError
-        Ranks count different things: all raise, and name the difference and the ranks.
+        Ranks have different metrics or settings: all raise, and name the differences and their ranks.
     SyncTimeoutError
-        A rank did not answer in time: it is stuck, gone, or has not called this.
+        A rank did not answer in time: it is stuck, gone, or has not called this function.
     SyncError
-        A rank died, or its metrics could not be read, such as after a bad batch: all others raise, and name it. Or a
-        launcher has started several processes, and torch.distributed is not initialized.
+        A rank died, or its metrics could not be read, such as after a batch with invalid values: all other ranks raise,
+        and name it. Or a launcher has started several processes, but torch.distributed is not initialized.
     ValueError
         This rank is not in the group.
 
     Notes
     -----
-    The first call makes a gloo group, some 10 ms. After an error the next call makes a new one, and works if all ranks
-    call it; the group of the training is as it was. Cost: two messages and a merge; histograms with many entries are
-    added as counters on the way (all-reduce), everything else is gathered.
+    The first call creates a gloo group, in about 10 ms. After an error, the next call creates a new one, and works if all
+    ranks call it; the group of the training does not change. A call costs two messages and a merge. Histograms with many
+    entries are summed as counters (all-reduce); all other states are gathered.
 
     Examples
     --------
@@ -84,25 +86,26 @@ def sync(metrics: H, group: Any = None, timeout: float | timedelta = TIMEOUT) ->
     """
     deadline = Deadline(timeout)
     if not (dist.is_available() and dist.is_initialized()):
-        _check_alone()
+        _check_launcher()
         return metrics.copy()
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     if rank < 0:
         raise ValueError("this rank is not in the group: only its members call sync")
     if size == 1:
         return metrics.copy()
-    whole = dist.group.WORLD if group is None else group
-    made = _joined(whole, rank, size, deadline)
-    transport = _Gloo(made.gloo, rank, size, deadline)
+    full_group = dist.group.WORLD if group is None else group
+    sync_group = _join_group(full_group, rank, size, deadline)
+    transport = _GlooTransport(sync_group.gloo, rank, size, deadline)
     try:
-        return add_up(metrics, transport)
+        return merge_ranks(metrics, transport)
     finally:
-        if transport.broken:  # errors that all ranks agree on leave the group as it is
-            _leave(whole, made.number)
+        # After an error that all ranks know of, the group can be used again. After any other error, it is broken.
+        if transport.broken:
+            _close_group(full_group, sync_group.number)
 
 
-def _check_alone() -> None:
-    """Raise where a launcher has started several processes, of which this would be taken for the only one."""
+def _check_launcher() -> None:
+    """Raise if a launcher such as torchrun started several processes, as the result would have the rows of one only."""
     size = os.environ.get("WORLD_SIZE", "1")
     if size.isdigit() and int(size) > 1:
         raise SyncError(
@@ -111,86 +114,94 @@ def _check_alone() -> None:
         )
 
 
-# -- the own group -----------------------------------------------------------------------------------------------------
+# -- the private group -------------------------------------------------------------------------------------------------
 
 
-class _Made(NamedTuple):
-    """A gloo group, and how many were closed before."""
+class _SyncGroup(NamedTuple):
+    """A private gloo group, and the number of private groups that were closed before it."""
 
     gloo: Any
     number: int
 
 
-_groups: weakref.WeakKeyDictionary[Any, _Made] = weakref.WeakKeyDictionary()
+_groups: weakref.WeakKeyDictionary[Any, _SyncGroup] = weakref.WeakKeyDictionary()
 
 
-def _store(group: Any) -> Any:
-    """Where the members of a group find each other."""
+def _find_store(group: Any) -> Any:
+    """Return the store through which the ranks of a group find each other."""
     return dist.PrefixStore("streammetrics", dist.distributed_c10d._get_process_group_store(group))
 
 
-def _joined(group: Any, rank: int, size: int, deadline: Deadline) -> _Made:
-    """Return the own group beside a group of the training: the one that no rank has closed."""
-    store = _store(group)
-    with _naming(deadline, "asking the store of the group"):
+def _join_group(group: Any, rank: int, size: int, deadline: Deadline) -> _SyncGroup:
+    """Return the current private group for a group of the training; create one if a rank has closed the last.
+
+    The store has a counter of closed groups, so all ranks agree on the number of the current group.
+    """
+    store = _find_store(group)
+    with _translate_errors(deadline, "asking the store of the group"):
         number = deadline.call(lambda: store.add("closed", 0), "asking the store of the group")
     known = _groups.get(group)
     if known is not None and known.number == number:
         return known
     try:
-        with _naming(deadline, "meeting the other ranks"):
-            gloo = deadline.call(lambda: _met(store, number, rank, size, deadline), "meeting the other ranks")
+        with _translate_errors(deadline, "meeting the other ranks"):
+            gloo = deadline.call(
+                lambda: _wait_for_ranks(store, number, rank, size, deadline), "meeting the other ranks"
+            )
     except SyncError:
-        _leave(group, number)
+        _close_group(group, number)
         raise
-    made = _groups[group] = _Made(gloo, number)
-    return made
+    sync_group = _groups[group] = _SyncGroup(gloo, number)
+    return sync_group
 
 
-def _met(store: Any, number: int, rank: int, size: int, deadline: Deadline) -> Any:
-    """Wait until all ranks are there, looking now and then: a store that waits lets nobody else ask it."""
+def _wait_for_ranks(store: Any, number: int, rank: int, size: int, deadline: Deadline) -> Any:
+    """Wait until all ranks have registered in the store, and create the group.
+
+    The function polls, because a blocking wait would lock the store for other threads.
+    """
     names, keys, pause = dist.PrefixStore(str(number), store), [f"here {r}" for r in range(size)], 0.001
     names.set(keys[rank], "")
     while not names.check(keys):
-        if deadline.left < min(MARGIN, deadline.seconds / 10):
+        if deadline.remaining < min(REPORT_SECONDS, deadline.seconds / 10):
             absent = [r for r in range(size) if not names.check([keys[r]])]
-            raise deadline.error(f"waiting for {spelled(absent)}" if absent else "meeting the other ranks")
+            raise deadline.build_error(f"waiting for {format_ranks(absent)}" if absent else "meeting the other ranks")
         time.sleep(pause)
-        pause = min(2 * pause, LONGEST_PAUSE)
-    return dist.ProcessGroupGloo(names, rank, size, timedelta(seconds=deadline.left))
+        pause = min(2 * pause, MAX_PAUSE)
+    return dist.ProcessGroupGloo(names, rank, size, timedelta(seconds=deadline.remaining))
 
 
-def _leave(group: Any, number: int) -> None:
-    """Forget a group that an error has closed, and let all ranks know; where the store is gone, too, none needs to."""
+def _close_group(group: Any, number: int) -> None:
+    """Drop a group that an error has closed, and count it as closed in the store, if that is still reachable."""
     _groups.pop(group, None)
-    store = _store(group)
+    store = _find_store(group)
 
     def note() -> None:
         if store.add(f"{number}/closed", 1) == 1:
             store.add("closed", 1)
 
     with suppress(RuntimeError):
-        Deadline(GRACE).call(note, "leaving the group")
+        Deadline(CLOSE_SECONDS).call(note, "leaving the group")
 
 
 @contextmanager
-def _naming(deadline: Deadline, doing: str) -> Iterator[None]:
-    """Let errors of torch say what they mean here."""
+def _translate_errors(deadline: Deadline, doing: str) -> Iterator[None]:
+    """Convert errors of torch to errors of this library."""
     try:
         yield
     except SyncError:
         raise
     except RuntimeError as error:
-        if deadline.left < 0.01 * deadline.seconds:
-            raise deadline.error(doing) from error
+        if deadline.remaining < 0.01 * deadline.seconds:
+            raise deadline.build_error(doing) from error
         raise SyncError(f"{doing} failed: a rank is gone, or gave up; all metrics are as they were") from error
 
 
-# -- what carries bytes ------------------------------------------------------------------------------------------------
+# -- the transport -----------------------------------------------------------------------------------------------------
 
 
-class _Gloo:
-    """A gloo group as a transport."""
+class _GlooTransport:
+    """A `Transport` that sends bytes between the ranks of a gloo group."""
 
     sums = True
 
@@ -200,9 +211,9 @@ class _Gloo:
 
     def gather_uneven(self, data: bytes, lengths: Sequence[int]) -> list[memoryview]:
         widest, total = max(lengths), sum(lengths)
-        if widest * self.size <= 2 * total + PADDING * self.size:
-            return self._padded(data, lengths)
-        return [self._sent(data, root, length) for root, length in enumerate(lengths)]
+        if widest * self.size <= 2 * total + MAX_PADDING * self.size:
+            return self._gather_padded(data, lengths)
+        return [self._broadcast(data, root, length) for root, length in enumerate(lengths)]
 
     def sum(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         tensor, options = torch.from_numpy(numbers.copy()), AllreduceOptions()
@@ -210,7 +221,7 @@ class _Gloo:
         summed: NDArray[np.int64] = tensor.numpy()
         return summed
 
-    def _padded(self, data: bytes, lengths: Sequence[int]) -> list[memoryview]:
+    def _gather_padded(self, data: bytes, lengths: Sequence[int]) -> list[memoryview]:
         widest = max(lengths)
         mine = torch.zeros(widest, dtype=torch.uint8)
         mine.numpy()[: len(data)] = np.frombuffer(data, np.uint8)
@@ -219,8 +230,8 @@ class _Gloo:
             self._wait(options, lambda: self.gloo.allgather([parts], [mine], options))
         return [memoryview(p.numpy())[:n] for p, n in zip(parts, lengths, strict=True)]
 
-    def _sent(self, data: bytes, root: int, length: int) -> memoryview:
-        """The bytes of one rank."""
+    def _broadcast(self, data: bytes, root: int, length: int) -> memoryview:
+        """Send the bytes of one rank, the root, to all ranks by a broadcast, and return them."""
         tensor, options = torch.empty(length, dtype=torch.uint8), BroadcastOptions()
         if root == self.rank:
             tensor.numpy()[:] = np.frombuffer(data, np.uint8)
@@ -230,10 +241,10 @@ class _Gloo:
         return memoryview(tensor.numpy())
 
     def _wait(self, options: Any, start: Callable[[], Any]) -> None:
-        left, self.broken = self.deadline.left, True
+        left, self.broken = self.deadline.remaining, True
         if not left:
-            raise self.deadline.error("adding up")
+            raise self.deadline.build_error("adding up")
         options.timeout = timedelta(seconds=left)
-        with _naming(self.deadline, "adding up"):
+        with _translate_errors(self.deadline, "adding up"):
             start().wait(options.timeout)
         self.broken = False

@@ -1,4 +1,4 @@
-"""torchmetrics: ours as a metric of theirs, for Lightning's `self.log`, their collections and their wrappers."""
+"""torchmetrics: metrics of this library as a torchmetrics metric, for Lightning, its collections and wrappers."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ NAME = "streammetrics_"
 
 
 class TorchMetric(torchmetrics.Metric):
-    """A metric of torchmetrics that counts with ours: constant memory, the same bits however rows are split over ranks.
+    """A torchmetrics metric that computes metrics of this library, bit-identical for any split of rows over ranks.
 
     Parameters
     ----------
     metric : Metric, MetricCollection, or Deferred of these
-        What counts; it is the object itself. Of a collection `compute` returns a dict. With `Deferred` an `update` does
-        not wait for the GPU (`forward` does: it returns the value of the batch).
+        The metric to update; the object itself changes. For a collection `compute` returns a dict. With `Deferred`,
+        `update` does not wait for the GPU; `forward` does, as it returns the value of the batch.
     **settings
-        Those of `torchmetrics.Metric`: `process_group`, `dist_sync_on_step`, `sync_on_compute`, ...
+        The settings of `torchmetrics.Metric`: `process_group`, `dist_sync_on_step`, `sync_on_compute`, ...
 
     Notes
     -----
     Arguments are in the order of torchmetrics: predictions, then labels. Values are float64 tensors on its device.
 
-    Ranks send one another what they have counted in `compute`, once, as a tensor of bytes by torchmetrics' own gather:
-    over nccl the metric has to be on the device of the rank, where Lightning puts it.
+    In `compute`, ranks exchange their states once, as byte tensors, with the gather function of torchmetrics. With nccl,
+    the metric must be on the device of the rank, where Lightning puts it.
 
-    As in torchmetrics `state_dict` leaves the rows out, unless ``persistent(True)`` asks for them: then they are one uint8
-    tensor whose name holds a digest of the settings. It holds the rows of this rank, and who loads it has them: every rank
-    of a Lightning run loads the checkpoint of rank 0, and would count that rank's epoch again.
+    As in torchmetrics, `state_dict` contains the state only after ``persistent(True)``: one uint8 tensor, whose name has a
+    digest of the settings. It is the state of this rank. Every rank of a Lightning run loads the checkpoint of rank 0, and
+    would count the rows of that rank again.
 
-    A MetricCollection of torchmetrics lets metrics share what looks equal after the first batch; this one never looks
-    equal to another. To share one pass, give it a MetricCollection of ours.
+    A MetricCollection of torchmetrics shares the states of metrics that are equal after the first batch; this metric is
+    never equal to another. To share one pass over the rows, pass a MetricCollection of this library to one TorchMetric.
 
     Examples
     --------
@@ -70,189 +70,199 @@ class TorchMetric(torchmetrics.Metric):
             raise TypeError(f"expected a metric, a MetricCollection or Deferred, got {metric!r}{hint}")
         self._target = metric
         self._key = NAME + empty_copy(inner).digest()[:16]
-        # NaN equals nothing, itself included: compute groups take no two of these for one
+        # NaN is not equal to itself, so compute groups of torchmetrics never join two of these metrics.
         self.add_state(self._key, torch.tensor(float("nan")), dist_reduce_fx=None)
         self._total: MetricLike | None = None
-        self._fed = 0  # how often; `_update_count` is overwritten by collections that share
+        self._update_calls = 0  # the number of updates; collections with compute groups overwrite `_update_count`
 
     @property
     def metric(self) -> Any:
-        """What counts, with every row of this rank."""
+        """The metric with all rows of this rank."""
         return self._target.flush() if isinstance(self._target, Deferred) else self._target
 
     @property
     def _inner(self) -> Any:
-        """What counts, without the steps that are deferred."""
+        """The metric without deferred steps."""
         return self._target.metrics if isinstance(self._target, Deferred) else self._target
 
     @property
     def higher_is_better(self) -> bool | None:
-        """Whether higher values are better, for their MetricTracker; None if that depends."""
+        """Whether higher values are better, for MetricTracker; None if it is not defined."""
         return {"high": True, "low": False}.get(str(best_of(self._inner)))
 
     def update(self, preds: Any, target: Any = None, **columns: Any) -> None:
-        """Count a batch.
+        """Update the metric with a batch.
 
         Parameters
         ----------
         preds : tensor of shape (n,)
-            Scores or predictions; of a metric that reads one column alone, that column.
+            The scores or predictions; for a metric of one column, this column.
         target : tensor of shape (n,)
-            Labels.
+            The labels.
         **columns : tensors of shape (n,)
-            Others by name: `sample_weight`, `group`, ...
+            The other columns by name: `sample_weight`, `group`, ...
 
         Raises
         ------
         InvalidInputError
-            A value is bad; nothing was counted.
+            A value is invalid; the metric has not changed.
         """
-        self._fed += 1
+        self._update_calls += 1
         self._count(self._target, preds, target, columns)
 
-    def _count(self, into: Any, preds: Any, target: Any, columns: dict[str, Any]) -> None:
+    def _count(self, target_metric: Any, preds: Any, target: Any, columns: dict[str, Any]) -> None:
         roles = definition_of(self._inner).positional_columns()
         if target is None:
-            into.update(preds, **columns)
-        elif len(roles) == 1:  # among others, in a collection: of both it reads one
-            into.update(target if roles[0] == "y_true" else preds, **columns)
+            target_metric.update(preds, **columns)
+        elif len(roles) == 1:  # a collection passes both columns, and this metric reads one of them
+            target_metric.update(target if roles[0] == "y_true" else preds, **columns)
         else:
-            into.update(target, preds, **columns)
+            target_metric.update(target, preds, **columns)
 
     def _filter_kwargs(self, **kwargs: Any) -> dict[str, Any]:
-        """Of what a collection is given, the columns that this one reads."""
+        """Return the arguments that this metric reads; a torchmetrics collection passes the same ones to each metric."""
         read = {"preds", "target", *columns_of(self._inner)}
         return {name: column for name, column in kwargs.items() if name in read}
 
     def forward(self, preds: Any, target: Any = None, **columns: Any) -> Any:
-        """Count a batch, and return the value of this batch alone; NaN where undefined, without a warning.
+        """Update the metric with a batch, and return the value of this batch; NaN if undefined, without a warning.
 
-        With `dist_sync_on_step` it is that of the batches of all ranks.
+        With `dist_sync_on_step`, the value covers the current batches of all ranks.
         """
         if self._is_synced:
-            raise TorchMetricsUserError("this metric holds what all ranks have seen; call unsync() before forward()")
+            raise TorchMetricsUserError("this metric is synced with all ranks; call unsync() before forward()")
         batch = empty_copy(self._inner)
         self._count(batch, preds, target, columns)
         self.update(preds, target, **columns)
-        if self.dist_sync_on_step and self._distributed():
-            batch = self._gathered(lambda: batch.to_bytes(), self.dist_sync_fn, self.process_group)
-        self._forward_cache = self._tensors(answer_of(batch).value)
+        if self.dist_sync_on_step and self._is_distributed():
+            batch = self._merge_ranks(lambda: batch.to_bytes(), self.dist_sync_fn, self.process_group)
+        self._forward_cache = self._to_tensors(answer_of(batch).value)
         return self._forward_cache
 
     def compute(self) -> Any:
-        """Return the value of all batches, of all ranks; NaN, with one warning, where it is undefined."""
-        if self._fed != self._update_count:
+        """Return the value of all batches of all ranks; NaN, with one warning, if it is undefined."""
+        if self._update_calls != self._update_count:
             raise TorchMetricsUserError(
-                f"this metric saw {self._fed} batches, and a collection says that it saw {self._update_count}: its "
-                f"compute_groups= name it beside another, and it was not given what that one was; leave it out of them"
+                f"this metric was updated {self._update_calls} times, but its collection counts {self._update_count}: "
+                f"compute_groups= puts it into a group with another metric; leave it out of the groups"
             )
         metric: Any = self.metric if self._total is None else self._total
-        return self._tensors(metric.compute())
+        return self._to_tensors(metric.compute())
 
-    def _tensors(self, value: Any) -> Any:
+    def _to_tensors(self, value: Any) -> Any:
         if isinstance(value, dict):
-            return {str(name): self._tensors(one) for name, one in value.items()}
+            return {str(name): self._to_tensors(one) for name, one in value.items()}
         if isinstance(value, tuple):
-            return tuple(self._tensors(one) for one in value)
-        kind = torch.float32 if self.device.type == "mps" else torch.float64  # which has no wider
+            return tuple(self._to_tensors(one) for one in value)
+        kind = torch.float32 if self.device.type == "mps" else torch.float64  # MPS has no float64
         return torch.as_tensor(value, dtype=kind, device=self.device)
 
     # -- ranks --------------------------------------------------------------------------------------------------------
 
-    def _distributed(self) -> bool:
-        asked = self.distributed_available_fn
-        return bool(asked() if callable(asked) else asked)
+    def _is_distributed(self) -> bool:
+        available = self.distributed_available_fn
+        return bool(available() if callable(available) else available)
 
     def _sync_dist(self, dist_sync_fn: Callable[..., Any] | None = None, process_group: Any = None) -> None:
-        self._total = self._gathered(lambda: self.metric.to_bytes(), dist_sync_fn, process_group or self.process_group)
+        self._total = self._merge_ranks(
+            lambda: self.metric.to_bytes(), dist_sync_fn, process_group or self.process_group
+        )
 
-    def _gathered(self, saved: Callable[[], bytes], how: Callable[..., Any] | None, group: Any) -> Any:
-        """What all ranks have seen; where one has a bad deferred step to report, all raise, and none waits for ever."""
-        data, bad = b"", None
+    def _merge_ranks(self, saved: Callable[[], bytes], gather: Callable[..., Any] | None, group: Any) -> Any:
+        """Return the merged metrics of all ranks.
+
+        If a rank has a bad deferred step, it sends an empty state, so that all ranks raise and none waits for ever.
+        """
+        data, own_error = b"", None
         try:
             data = saved()
-        except StreamMetricsError as error:  # raised once all ranks have been told
-            bad = error
-        found = [t.numpy(force=True).tobytes() for t in (how or gather_all_tensors)(_tensor(data, self.device), group)]
-        if bad is not None:
-            raise bad
-        if silent := [rank for rank, part in enumerate(found) if not part]:
-            raise InvalidInputError(f"a step of rank {silent[0]} was bad; that rank says which")
-        return merge(found)
+        except (
+            StreamMetricsError
+        ) as error:  # The error is raised only after the exchange, so that no rank waits for ever.
+            own_error = error
+        parts = [
+            t.numpy(force=True).tobytes()
+            for t in (gather or gather_all_tensors)(_to_byte_tensor(data, self.device), group)
+        ]
+        if own_error is not None:
+            raise own_error
+        if silent := [rank for rank, part in enumerate(parts) if not part]:
+            raise InvalidInputError(f"a step of rank {silent[0]} was bad; the error of that rank names it")
+        return merge(parts)
 
     def unsync(self, should_unsync: bool = True) -> None:
-        """Go back to what this rank has seen."""
+        """Undo a sync: restore the state that has only the rows of this rank."""
         super().unsync(should_unsync)
         if should_unsync:
             self._total = None
 
-    # -- what is saved ------------------------------------------------------------------------------------------------
+    # -- saving -------------------------------------------------------------------------------------------------------
 
     @property
     def metric_state(self) -> dict[str, Any]:
-        """What was counted, as `state_dict` has it."""
-        return {self._key: _tensor(self.metric.to_bytes(), self.device)}
+        """The state of this rank, as in `state_dict`."""
+        return {self._key: _to_byte_tensor(self.metric.to_bytes(), self.device)}
 
     def state_dict(self, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
-        """What was counted on this rank as one uint8 tensor, after ``persistent(True)``."""
-        made = super().state_dict(destination=destination, prefix=prefix, keep_vars=keep_vars)
-        if prefix + self._key in made:
-            made[prefix + self._key] = _tensor(self.metric.to_bytes(), torch.device("cpu"))
-        return made
+        """Return the state of this rank as one uint8 tensor, after ``persistent(True)``."""
+        state = super().state_dict(destination=destination, prefix=prefix, keep_vars=keep_vars)
+        if prefix + self._key in state:
+            state[prefix + self._key] = _to_byte_tensor(self.metric.to_bytes(), torch.device("cpu"))
+        return state
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *others: Any) -> None:
-        """Go on from what was saved.
+        """Load a saved state.
 
         Raises
         ------
         IncompatibleStateError
-            It was saved by a metric of other settings; the message says which.
+            The state has other settings; the message names them.
         StateFormatError
-            It is no saved state.
+            The tensor is not a saved state.
         """
         for name in [n for n in state_dict if n.startswith(prefix + NAME)]:
-            self._take(name, state_dict.pop(name))
+            self._load_saved(name, state_dict.pop(name))
         super()._load_from_state_dict(state_dict, prefix, *others)
 
-    def _take(self, name: str, saved: Any) -> None:
+    def _load_saved(self, name: str, saved: Any) -> None:
         if not isinstance(saved, torch.Tensor) or saved.dtype != torch.uint8:
             raise StateFormatError(f"{name}: expected a uint8 tensor, as state_dict() returns it")
         loaded = from_bytes(saved.numpy(force=True).tobytes())
         counted = accumulator_of(self._inner)
-        counted.check_fits(accumulator_of(loaded))
+        counted.check_compatible(accumulator_of(loaded))
         self.reset()
-        counted.hold(states_of(loaded))
-        self._fed = self._update_count = 1  # it has something to compute from
+        counted.set_states(states_of(loaded))
+        self._update_calls = self._update_count = 1  # torchmetrics warns in `compute` if there were no updates
 
     def merge_state(self, incoming_state: Any) -> None:
-        """Add what another metric has seen, or its `metric_state`.
+        """Merge another metric, or its `metric_state`.
 
         Raises
         ------
         IncompatibleStateError
-            It has other settings.
+            The other metric has other settings.
         """
         if isinstance(incoming_state, TorchMetric):
             theirs = incoming_state.metric
         elif isinstance(incoming_state, dict) and self._key in incoming_state:
             theirs = from_bytes(incoming_state[self._key].numpy(force=True).tobytes())
         else:
-            raise IncompatibleStateError(f"this is not what a metric like {self._inner!r} has seen: {incoming_state!r}")
+            raise IncompatibleStateError(f"this is not the state of a metric like {self._inner!r}: {incoming_state!r}")
         self.metric.merge(theirs)
         self._computed = None
-        self._fed = self._update_count = self._fed + 1
+        self._update_calls = self._update_count = self._update_calls + 1
 
     def reset(self) -> None:
-        """Forget every row."""
+        """Reset the metric."""
         super().reset()
         self._target.reset()
-        self._total, self._fed = None, 0
+        self._total, self._update_calls = None, 0
 
     def __repr__(self) -> str:
         return f"TorchMetric({self._target!r})"
 
 
-def _tensor(data: bytes, device: Any) -> torch.Tensor:
-    """Bytes as a tensor; there may be none."""
-    made = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.zeros(0, dtype=torch.uint8)
-    return made.to(device)
+def _to_byte_tensor(data: bytes, device: Any) -> torch.Tensor:
+    """Return bytes as a uint8 tensor, which may be empty."""
+    tensor = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.zeros(0, dtype=torch.uint8)
+    return tensor.to(device)

@@ -18,31 +18,32 @@ __all__ = ["compute_metrics"]
 class compute_metrics:  # noqa: N801 - named as the argument that it is given to
     """Metrics for `Trainer(compute_metrics=)` with ``TrainingArguments(batch_eval_metrics=True)``.
 
-    Each batch of an evaluation is counted when it comes, so predictions are not kept; the last one gives the values, and
-    the next evaluation starts from nothing. Without `batch_eval_metrics` all rows come at once: that works, too.
+    Each batch of an evaluation is counted at once, so predictions are not stored. The last batch returns the values, and
+    the next evaluation starts again. Without `batch_eval_metrics`, all rows come in one batch, which also works.
 
     Parameters
     ----------
     metrics : Metric or MetricCollection
-        What is counted, in this very object. With a lone 0/1 label two logits are taken for its negatives and positives.
+        The metrics to update; the object itself changes. If a model has two logits for one binary label, they belong to
+        the negative and the positive class, in this order.
     link : {"logit", "probability", "identity", "log"}
-        What the model puts out. Models of the library put out logits: "logit"; of regression it is "identity".
+        The scale of the predictions. Models of the library return logits: "logit"; for regression use "identity".
     ignore_index : int
-        Labels of this value are padding: such rows or tokens are not counted.
+        The label of padding; rows or tokens with it are not counted.
     columns : callable, optional
-        Makes of an `EvalPrediction` the further columns that metrics read, by name, `sample_weight` among them:
-        ``lambda p: {"group": p.inputs["user"]}``, with ``TrainingArguments(include_for_metrics=["inputs"])``. The inputs
-        are those of one process.
+        Returns the other columns that the metrics read, such as `sample_weight`, from an `EvalPrediction`:
+        ``lambda p: {"group": p.inputs["user"]}`` with ``TrainingArguments(include_for_metrics=["inputs"])``. The inputs
+        come from one process only.
 
     Raises
     ------
     ValueError
-        The link does not fit the metrics, or they read columns that nobody hands over.
+        The link does not fit the metrics, or they read columns that are not passed.
 
     Notes
     -----
-    The Trainer gathers the predictions of all processes before it calls: nothing is to be synced, every process counts all
-    rows. An evaluation that was interrupted leaves its rows behind: `reset()` forgets them.
+    The Trainer gathers the predictions of all processes first, so every process counts all rows, and no sync is needed.
+    After an interrupted evaluation, call `reset()`.
 
     Examples
     --------
@@ -67,33 +68,34 @@ class compute_metrics:  # noqa: N801 - named as the argument that it is given to
     ) -> None:
         self._scorer = Scorer(metrics, link, None if columns is not None else ())
         self.metrics, self.ignore_index, self.columns = metrics, ignore_index, columns
-        self._done = False
+        self._is_finished = False
 
     def __call__(self, pred: EvalPrediction, compute_result: bool = True) -> dict[str, float]:
-        """Count a batch; return the values by name after the last one, before it nothing."""
-        if self._done:
+        """Count a batch; return the values by name after the last batch, otherwise an empty dict."""
+        if self._is_finished:
             self.reset()
-        self._done = True  # an evaluation ends where a batch is bad, too
+        self._is_finished = True  # a batch that raises also ends the evaluation
         predictions, labels = pred.predictions, pred.label_ids
-        if isinstance(predictions, (tuple, list)):  # logits come first, before hidden states and the like
+        if isinstance(predictions, (tuple, list)):  # Models return the logits first, then hidden states and others.
             predictions = predictions[0]
         if isinstance(labels, (tuple, list)):
             raise TypeError("the model has several labels: TrainingArguments(label_names=[...]) says which to evaluate")
-        self._scorer.update(**self._rows(labels, predictions, self.columns(pred) if self.columns else {}))
-        self._done = compute_result
+        self._scorer.update(**self._select_rows(labels, predictions, self.columns(pred) if self.columns else {}))
+        self._is_finished = compute_result
         return self._scorer.values() if compute_result else {}
 
     def reset(self) -> None:
-        """Forget every row; a finished evaluation is forgotten when the next one begins."""
+        """Reset the metrics; this happens automatically when an evaluation follows a finished one."""
         self.metrics.reset()
-        self._done = False
+        self._is_finished = False
 
-    def _rows(self, labels: Any, predictions: Any, columns: Mapping[str, Any]) -> dict[str, Any]:
-        """Columns by row; of sequences by token, without those that are padding."""
+    def _select_rows(self, labels: Any, predictions: Any, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the columns by row, or by token for sequences, without padding."""
         y_true = as_array(labels, "y_true", labels.ndim)
         scores = as_array(predictions, "predictions", predictions.ndim)
         if y_true.shape != scores.shape[: y_true.ndim] or y_true.shape == scores.shape != (len(y_true),):
-            return {"y_true": y_true, "predictions": scores, **columns}  # of several labels, or what `update` refuses
+            # The task is multi-label, or the shapes are invalid and `update` refuses them.
+            return {"y_true": y_true, "predictions": scores, **columns}
         keep = y_true != self.ignore_index if y_true.dtype.kind in "iu" else np.full(y_true.shape, True)
         further = {name: as_array(c, name, getattr(c, "ndim", 1)) for name, c in columns.items()}
         further = {name: c[keep] if c.shape == keep.shape else c for name, c in further.items()}

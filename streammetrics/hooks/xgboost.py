@@ -8,7 +8,7 @@ import numpy as np
 import xgboost
 
 from ..collect.metric_like import MetricLike
-from .boosting import Rounds
+from .boosting import RoundScorer
 
 __all__ = ["custom_metric", "eval_metric"]
 
@@ -19,29 +19,29 @@ class custom_metric:  # noqa: N801 - named as the argument that it is given to
     Parameters
     ----------
     metrics : Metric or MetricCollection
-        What to compute after each round, on each of `evals`. Metrics of rankings read the queries of the DMatrix.
+        The metrics to compute after each round on each of `evals`. Ranking metrics read the queries of the DMatrix.
     link : {"probability", "logit", "log", "identity"}
-        What XGBoost hands over. With an objective of its own that is the prediction: "probability" of `binary:logistic`
-        and `multi:softprob`, "identity" of regression and ranking; "logit" of `binary:logitraw`. With an objective of
-        yours (`obj=`) it is the margin: "logit" for a logistic loss.
+        The scale of the predictions. With built-in objectives it is "probability" for `binary:logistic` and
+        `multi:softprob`, "logit" for `binary:logitraw`, and "identity" for regression and ranking. With a custom objective
+        (`obj=`), XGBoost passes the margin: "logit" for a logistic loss.
     maximize : bool, optional
-        Whether higher is better, where the metric does not say.
+        Whether higher is better, if the metric does not define it.
 
     Attributes
     ----------
     maximize : bool or None
-        Whether higher is better, of the last value, by which XGBoost stops early: give it on. XGBoost knows that of its
-        own names alone, and takes all others for losses.
+        Whether higher is better for the last value, by which XGBoost stops early. Pass it to `train`, as XGBoost takes
+        all metrics with unknown names for losses.
 
     Raises
     ------
     ValueError
-        The link does not fit the metrics, or they read columns that a DMatrix has not.
+        The link does not fit the metrics, or they read columns that a DMatrix does not have.
 
     Notes
     -----
-    Weights of the DMatrix are counted. XGBoost writes values with 6 decimals into `evals_result`. In distributed training
-    each worker evaluates its rows, and XGBoost shows the mean of the values: that is no AUC of all rows.
+    The weights of the DMatrix are used. XGBoost writes values with 6 decimals into `evals_result`. In distributed
+    training, each worker evaluates its rows, and XGBoost shows the mean of the values, which is not the AUC of all rows.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class custom_metric:  # noqa: N801 - named as the argument that it is given to
     """
 
     def __init__(self, metrics: MetricLike, *, link: str, maximize: bool | None = None) -> None:
-        self._rounds = Rounds(metrics, link, maximize, queries=True)
+        self._rounds = RoundScorer(metrics, link, maximize, queries=True)
         self.maximize = list(self._rounds.directions.values())[-1]
 
     def __call__(self, predictions: Any, data: xgboost.DMatrix) -> list[tuple[str, float]]:
@@ -83,22 +83,23 @@ class eval_metric:  # noqa: N801 - named as the argument that it is given to
     Parameters
     ----------
     metrics : Metric
-        What to compute after each round, one value.
+        The metric to compute after each round; it must have one value.
     link : {"probability", "logit", "log", "identity"}
-        What XGBoost hands over: see `custom_metric`.
+        The scale of the predictions; see `custom_metric`.
     maximize : bool, optional
-        Whether higher is better, where the metric does not say.
+        Whether higher is better, if the metric does not define it.
 
     Attributes
     ----------
     maximize : bool or None
-        Whether higher is better: for ``xgboost.callback.EarlyStopping(rounds, maximize=)``. The argument
-        `early_stopping_rounds` of the estimators takes all but XGBoost's own names for losses.
+        Whether higher is better, for ``xgboost.callback.EarlyStopping(rounds, maximize=)``. The argument
+        `early_stopping_rounds` of the estimators takes all metrics with unknown names for losses.
 
     Raises
     ------
     ValueError
-        The link does not fit the metric, it has several values, or reads queries: those of `XGBRanker` come one by one.
+        The link does not fit the metric, the metric has several values, or it reads queries, which `XGBRanker` passes one
+        by one.
 
     Examples
     --------
@@ -113,8 +114,8 @@ class eval_metric:  # noqa: N801 - named as the argument that it is given to
     """
 
     def __init__(self, metrics: MetricLike, *, link: str, maximize: bool | None = None) -> None:
-        self._rounds = Rounds(metrics, link, maximize, queries=False)
-        self.__name__ = self._rounds.only()
+        self._rounds = RoundScorer(metrics, link, maximize, queries=False)
+        self.__name__ = self._rounds.require_single_name()
         self.maximize = self._rounds.directions[self.__name__]
 
     def __call__(self, y_true: Any, y_score: Any, sample_weight: Any = None) -> float:

@@ -1,1 +1,1 @@
-"""Intervals, comparisons, evidence at any look, and verdicts: pure functions of numbers."""
+"""Confidence intervals, comparisons, sequential tests and verdicts, all as pure functions of numbers."""

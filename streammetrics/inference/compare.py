@@ -1,4 +1,4 @@
-"""Which of two is better, by how much, and whether that can be trusted: models, arms, or days, slice by slice."""
+"""Compare two models, arms or days, overall or slice by slice, with confidence intervals and p-values."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ..errors import InvalidInputError
 from ..reading.interval import alpha_of
 from ..reading.replicates import Sample
 from .comparison import Comparison, Comparisons
-from .differences import changes_of
-from .interpretation import ComparisonSettings, read
-from .pairs import Left, Pair, paired
+from .differences import compute_differences
+from .interpretation import ComparisonSettings, interpret
+from .pairs import Pair, UnmatchedCell, pair_samples
 from .sequential import Look
 
 __all__ = ["compare", "compare_all"]
@@ -32,56 +32,57 @@ def compare(
     covariates: Any = (),
     adjust: str | None = None,
 ) -> Comparison | Comparisons:
-    """Return by how much a differs from b, with interval and p-value; of collections and slices, for each number.
+    """Return the difference a - b with its confidence interval and p-value, for every metric and slice.
 
-    Where both sides have the same shards of units (`Sharded`), shard k is left out on both sides: right for two models of
-    the same rows, for overlapping users, and for separate arms alike. Slices and names that only one side has are listed
-    with the reason.
+    If both sides have the same shards of units (`Sharded`), the jackknife leaves shard k out on both sides. This is valid
+    for two models of the same rows, for overlapping users and for separate arms. Metrics and slices that only one side
+    has are listed with the reason.
 
     Parameters
     ----------
     a, b : metric, collection, slices or windows
-        The sides: usually of `Sharded` metrics. Values are a's and b's, differences a - b. Of a collection that has
-        several models of one log, the parts: ``compare(log["new"], log["old"])``.
+        The two sides, usually `Sharded`. For two models of one log, pass the tasks of the collection:
+        ``compare(log["new"], log["old"])``.
     confidence : float
         Nominal coverage of each interval.
     independent : bool
-        Say that the sides have no unit in common: without common shards they are then compared by Welch, from the shards
-        of each, or as if its rows were independent.
+        State that the sides have no unit in common. Sides without common shards are then compared by Welch's method,
+        with the standard error of each side from its own shards, or from independent rows if it has none.
     relative : bool
-        Whether p-values, and which side is better, are of a / b - 1; else they are of a - b. Both have intervals.
+        Whether the p-value and `better` refer to a / b - 1 instead of a - b. Both have intervals in any case.
     sequential : bool
-        Whether intervals and p-values are those that hold at all looks together; needs `planned` and `users`.
+        Whether intervals and p-values are valid at every look together (always-valid); needs `planned` and `users`.
     planned, users : float, optional
-        Users at the planned end, fixed before the first look, and those so far; each of both arms together.
+        The planned number of users, fixed before the first look, and the number so far, of both arms together.
     covariates : pair, or list of pairs, optional
-        The same arms before the treatment (CUPED), each a pair as (a, b): what of the difference they explain is taken
-        from it. Of a collection, a metric is adjusted by what has its name, or else by all; at most three. For randomised
+        The same arms before the treatment, each as a pair (a, b), for variance reduction (CUPED). In a collection, a
+        metric is adjusted by the covariates of its own name, or by all if there are none; at most three. For randomised
         arms only.
     adjust : {"holm", "bh"}, optional
-        Adjust p-values for all rows together, and let it count for what is better; with `sequential`, "bh" is e-BH.
+        Multiplicity correction over all metrics and slices; `better` then needs the adjusted p-value, too. With
+        `sequential`, "bh" is e-BH.
 
     Returns
     -------
     Comparison or Comparisons
-        One for two single metrics; else a mapping by name, or by slice keys and name, with `table()`.
+        One comparison for two single metrics, else a mapping by metric name, or by slice keys and name, with `table()`.
 
     Raises
     ------
     InvalidInputError
-        The sides have not the same shards, and are not said to be independent; they have nothing in common; or covariates
-        do not fit.
+        If the sides have different shards and `independent` is False, if they have no metric and slice in common, or if
+        the covariates do not match.
 
     Notes
     -----
-    The error of a difference is that of the delete-one-shard jackknife of d_k = a without shard k - b without shard k (see
-    `Sharded`), with Welch and Satterthwaite's degrees of freedom, (vA + vB)^2 / (vA^2 / dfA + vB^2 / dfB), where each side
-    has its variance v and K_eff - 1; differences on the natural scale, relative ones as exp of a difference of logarithms.
-    There is none under 50 positives (rows, of a metric without positives) in half of the shards.
+    The standard error comes from the delete-one-shard jackknife of d_k = (a without shard k) - (b without shard k), see
+    `Sharded`. Degrees of freedom follow Welch and Satterthwaite, (vA + vB)^2 / (vA^2 / dfA + vB^2 / dfB), with the
+    variance v and df = K_eff - 1 of each side. Relative differences are computed on logarithms. An interval needs at
+    least 50 positives (rows, for a metric without positives) and positives in half of the shards.
 
-    A ratio whose best value is 1 is better where it is closer to 1, by two signed contrasts: with a and b the logarithms,
-    b - a and b + a must both leave 0 out. 50 us for each of many cells; the states behind them take longer to read.
-    Sources: CUPED, Deng, Xu, Kohavi, Walker (2013); intervals at all looks, Waudby-Smith et al. (2021, arXiv 2103.06476);
+    For a ratio whose best value is 1, the side closer to 1 is better: with a and b the logarithms, the intervals of b - a
+    and b + a must both exclude 0. A comparison takes 50 us for each cell, less than reading the states.
+    Sources: CUPED, Deng, Xu, Kohavi, Walker (2013); always-valid intervals, Waudby-Smith et al. (2021, arXiv 2103.06476);
     e-BH, Wang, Ramdas (2022).
 
     Examples
@@ -92,16 +93,21 @@ def compare(
     >>> def scored(noise):
     ...     p = 0.1 + 0.05 * (click - 0.1) + noise * rng.random(20_000)
     ...     return sm.Sharded(sm.AUC(), unit="user").update(click, p, user=user)
-    >>> found = sm.compare(scored(0.1), scored(0.2))
-    >>> found.better, found.p_value < 1e-6
+    >>> comparison = sm.compare(scored(0.1), scored(0.2))
+    >>> comparison.better, comparison.p_value < 1e-6
     ('a', True)
     """
     alpha_of(confidence)
-    settings = ComparisonSettings(confidence, look_at(sequential, users, planned, confidence), relative, adjust)
-    found = compare_all(a, b, settings, independent=independent, covariates=covariates)
-    if definition_of(a).is_single and definition_of(b).is_single and len(found) == 1 and not found.left:
-        return next(iter(found.values()))
-    return found
+    settings = ComparisonSettings(confidence, build_look(sequential, users, planned, confidence), relative, adjust)
+    comparisons = compare_all(a, b, settings, independent=independent, covariates=covariates)
+    if (
+        definition_of(a).is_single
+        and definition_of(b).is_single
+        and len(comparisons) == 1
+        and not comparisons.unmatched
+    ):
+        return next(iter(comparisons.values()))
+    return comparisons
 
 
 def compare_all(
@@ -112,62 +118,65 @@ def compare_all(
     independent: bool = False,
     covariates: Any = (),
 ) -> Comparisons:
-    """Return what `compare` does, always as a mapping: of two single metrics of one."""
+    """Return the result of `compare`, always as a mapping, also for two single metrics."""
     alpha_of(settings.confidence)
-    pairs, left = _sides(a, b)
+    pairs, unmatched = _pair_sides(a, b)
     if not pairs:
-        raise InvalidInputError(_nothing(a, b))
-    before = _before(covariates)
-    readings = [read(changes_of(p, independent=independent, covariates=_of_name(p, before)), settings) for p in pairs]
-    return Comparisons(slices_of(a), readings, left, settings)
+        raise InvalidInputError(_describe_no_overlap(a, b))
+    before = _pair_covariates(covariates)
+    readings = [
+        interpret(compute_differences(p, independent=independent, covariates=_select_covariates(p, before)), settings)
+        for p in pairs
+    ]
+    return Comparisons(collect_slice_columns(a), readings, unmatched, settings)
 
 
-def look_at(sequential: bool, users: float | None, planned: float | None, confidence: float) -> Look | None:
-    """Return which look this is, of what is looked at all along; None for one look."""
+def build_look(sequential: bool, users: float | None, planned: float | None, confidence: float) -> Look | None:
+    """Return the current look of a sequential analysis; None for a fixed sample size."""
     if not sequential:
         return None
     if users is None or planned is None:
-        raise InvalidInputError("sequential intervals need users=, those so far, and planned=")
+        raise InvalidInputError("sequential intervals need users= (so far) and planned=")
     return Look(float(users), float(planned), confidence)
 
 
-def samples_of(side: Any) -> list[Sample]:
-    """Return what a side says of itself."""
+def collect_samples(side: Any) -> list[Sample]:
+    """Return the samples of a side: values, shards and keys of each of its metrics."""
     if not isinstance(side, MetricLike):
         raise InvalidInputError(f"compare takes metrics, collections, slices or windows, not a {type(side).__name__}")
-    found: list[Sample] = definition_of(side).samples(states_of(side))
-    return found
+    samples: list[Sample] = definition_of(side).samples(states_of(side))
+    return samples
 
 
-def _sides(a: Any, b: Any) -> tuple[list[Pair], list[Left]]:
-    return paired(samples_of(a), samples_of(b))
+def _pair_sides(a: Any, b: Any) -> tuple[list[Pair], list[UnmatchedCell]]:
+    return pair_samples(collect_samples(a), collect_samples(b))
 
 
-def slices_of(side: MetricLike) -> tuple[str, ...]:
-    """Return the columns that slices are made by."""
+def collect_slice_columns(side: MetricLike) -> tuple[str, ...]:
+    """Return the names of the slice columns."""
     return tuple(
         dict.fromkeys(n for r in definition_of(side).reads for x in r.state.axes if x.kind != "shard" for n in x.names)
     )
 
 
-def _nothing(a: Any, b: Any) -> str:
-    ours, theirs = (", ".join(dict.fromkeys(s.name for s in samples_of(x))) or "nothing" for x in (a, b))
+def _describe_no_overlap(a: Any, b: Any) -> str:
+    ours, theirs = (", ".join(dict.fromkeys(s.name for s in collect_samples(x))) or "nothing" for x in (a, b))
     return f"there is nothing to compare: a has {ours}, b {theirs}"
 
 
-def _before(covariates: Any) -> list[Pair]:
-    """The pairs of covariates."""
-    given = list(covariates)
-    if len(given) == 2 and all(isinstance(x, MetricLike) for x in given):
-        given = [tuple(given)]
-    found = []
-    for pair in given:
+def _pair_covariates(covariates: Any) -> list[Pair]:
+    """Return the pairs of covariate samples."""
+    items = list(covariates)
+    if len(items) == 2 and all(isinstance(x, MetricLike) for x in items):
+        items = [tuple(items)]
+    pairs = []
+    for pair in items:
         if not (isinstance(pair, Sequence) and len(pair) == 2):
-            raise InvalidInputError("covariates= takes a pair (a, b) of what was before, or a list of such pairs")
-        found += _sides(*pair)[0]
-    return found
+            raise InvalidInputError("covariates= takes a pair (a, b) of pre-treatment metrics, or a list of such pairs")
+        pairs += _pair_sides(*pair)[0]
+    return pairs
 
 
-def _of_name(pair: Pair, before: Sequence[Pair]) -> Sequence[Pair]:
-    """The covariates of a number: those of its name, else all."""
+def _select_covariates(pair: Pair, before: Sequence[Pair]) -> Sequence[Pair]:
+    """Return the covariates with the name of the metric, or all if none has it."""
     return [p for p in before if p.name == pair.name] or before

@@ -1,4 +1,4 @@
-"""Comparisons as users read them: one line each, or a table of them."""
+"""Results of `compare`: one comparison, or a mapping of comparisons with a table."""
 
 from __future__ import annotations
 
@@ -14,57 +14,57 @@ from numpy.typing import NDArray
 
 from ..collect.plottable import Plottable
 from ..reading.interval import Interval
-from ..reading.table import Table, TableLayout, show
-from .estimates import each
-from .interpretation import BOUND, SAMPLING, ComparisonSettings, Interpretation, better_side, limits_of
-from .number_format import digits, p_text, spelled
-from .pairs import Left
+from ..reading.table import Table, TableLayout, format_value
+from .estimates import split_intervals
+from .interpretation import BOUND, SAMPLING, ComparisonSettings, Interpretation, find_better_side, find_limiting_error
+from .number_format import choose_format, format_interval, format_p_value
+from .pairs import UnmatchedCell
 
-__all__ = ["Comparison", "Comparisons", "comparisons_of"]
+__all__ = ["Comparison", "Comparisons", "build_comparisons"]
 
-CURES = {SAMPLING: "more units", BOUND: "more bits="}
+REMEDIES = {SAMPLING: "more units", BOUND: "more bits="}
 Key = tuple[Any, ...]
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison(Plottable):
-    """How one number differs between two sides, and whether that can be trusted.
+    """The difference of one metric between two sides, with intervals and a p-value.
 
     Parameters
     ----------
     name : str
-        Of the number.
+        Name of the metric.
     keys : tuple
-        Of the slice; empty where there is none.
+        Key of the slice; empty for all rows.
     a, b : float
         The values of both sides.
     difference : Interval
-        Of a - b.
+        Interval of a - b.
     relative : Interval
-        Of a / b - 1.
+        Interval of a / b - 1.
     p_value : float
-        That so much comes about where nothing differs; NaN where it is refused. Of all looks, if it was asked for.
+        Two-sided p-value of no difference; NaN without an interval. Always-valid if `always` is True.
     adjusted : float
-        The same for all rows of the table together, as `adjust=` says; else the p-value.
+        The p-value after the correction `adjust=` for all rows of the table; without it, the p-value.
     better : "a", "b" or None
-        Which side is, if the difference is beyond both kinds of error, sampling and certified bounds.
+        The better side, if the difference exceeds both the sampling error and the certified bounds; else None.
     limited_by : "sampling", "certified bound" or None
-        Which of the two is the larger.
+        Which of the two errors is larger.
     cure : str or None
-        What would make it smaller.
+        What reduces that error.
     reason : str or None
         Why there is no interval.
     reduction : float
-        By which share covariates made the variance smaller.
+        Share of the variance that the covariates removed.
     always : bool
-        Whether intervals and p-values hold at all looks together.
+        Whether intervals and p-values are valid at every look (sequential).
     metric : Metric, optional
-        What was compared: which of its values are better, it says itself.
+        The metric, which knows whether high or low values are better.
     bound : float
-        By how much the difference may be off by what was counted alone: half the width of both certified bounds together.
+        Half the width of the certified bounds of both sides together: how far bucketing may shift the difference.
     rows : int
-        Of both sides.
+        Number of rows of both sides together.
     """
 
     name: str
@@ -86,26 +86,26 @@ class Comparison(Plottable):
     rows: int = 0
 
     def __repr__(self) -> str:
-        """One line: auc: a 0.7841, b 0.7792, +0.0049 (95 % +0.0031 to +0.0067), p = 2e-07."""
+        """Return one line, such as ``auc: a 0.7841, b 0.7792, +0.0049 (95 % +0.0031 to +0.0067), p = 2e-07``."""
         name = ", ".join([*map(str, self.keys), self.name])
-        decimals = digits(self.difference, False).decimals
-        a, b = (f"{v:.{decimals}f}" if math.isfinite(v) else show(v) for v in (self.a, self.b))
+        decimals = choose_format(self.difference, False).decimals
+        a, b = (f"{v:.{decimals}f}" if math.isfinite(v) else format_value(v) for v in (self.a, self.b))
         if self.reason:
             return f"{name}: a {a}, b {b}; no interval: {self.reason}"
-        p = p_text(self.p_value)
-        told = [f"{name}: a {a}, b {b}, {spelled(self.difference, False, self.always)}"]
-        told.append(f"p {p}" if p.startswith("<") else f"p = {p}")
+        p = format_p_value(self.p_value)
+        parts = [f"{name}: a {a}, b {b}, {format_interval(self.difference, False, self.always)}"]
+        parts.append(f"p {p}" if p.startswith("<") else f"p = {p}")
         if self.reduction > 0.0:
-            told.append(f"covariates took {100.0 * self.reduction:.0f} % of the variance")
+            parts.append(f"covariates took {100.0 * self.reduction:.0f} % of the variance")
         if self.limited_by == BOUND:
-            told.append(f"limited by the certified bound: {self.cure}")
-        return ", ".join(told)
+            parts.append(f"limited by the certified bound: {self.cure}")
+        return ", ".join(parts)
 
     def _repr_html_(self) -> str:
         return f"<p>{html.escape(repr(self))}</p>"
 
     def record(self) -> dict[str, Any]:
-        """Return it as a row of a table, without its keys."""
+        """Return the comparison as a row of a table, without its keys."""
         return {
             "metric": self.name,
             "a": self.a,
@@ -124,42 +124,42 @@ class Comparison(Plottable):
         }
 
 
-def _texts(row: dict[str, Any]) -> list[str]:
-    """A row as a person reads it."""
-    found = Interval(row["low"], row["high"], row["difference"], math.nan, "", "", 0.0, row["reason"])
-    other = found._replace(low=row["relative_low"], high=row["relative_high"], estimate=row["relative"])
-    cells = [row["metric"], show(row["a"]), show(row["b"])]
-    for one, percent in ((found, False), (other, True)):
-        write = digits(one, percent)
-        some = math.isfinite(one.low) and math.isfinite(one.high)
-        cells += [write(one.estimate) if math.isfinite(one.estimate) else ""]
-        cells += [f"{write(one.low)} to {write(one.high)}" if some else ""]
-    changed = "" if row["adjusted"] == row["p_value"] else p_text(row["adjusted"])
-    return [*cells, p_text(row["p_value"]), changed, row["better"] or "", row["reason"] or ""]
+def _format_row(row: dict[str, Any]) -> list[str]:
+    """Return the cells of a row as text."""
+    difference = Interval(row["low"], row["high"], row["difference"], math.nan, "", "", 0.0, row["reason"])
+    relative = difference._replace(low=row["relative_low"], high=row["relative_high"], estimate=row["relative"])
+    cells = [row["metric"], format_value(row["a"]), format_value(row["b"])]
+    for interval, percent in ((difference, False), (relative, True)):
+        write = choose_format(interval, percent)
+        is_finite = math.isfinite(interval.low) and math.isfinite(interval.high)
+        cells += [write(interval.estimate) if math.isfinite(interval.estimate) else ""]
+        cells += [f"{write(interval.low)} to {write(interval.high)}" if is_finite else ""]
+    adjusted = "" if row["adjusted"] == row["p_value"] else format_p_value(row["adjusted"])
+    return [*cells, format_p_value(row["p_value"]), adjusted, row["better"] or "", row["reason"] or ""]
 
 
-HEAD = ("metric", "a", "b", "a - b", "interval", "a / b - 1", "its interval", "p", "adjusted", "better", "reason")
+HEADS = ("metric", "a", "b", "a - b", "interval", "a / b - 1", "its interval", "p", "adjusted", "better", "reason")
 COLUMNS = (
     "metric", "a", "b", "difference", "low", "high", "relative", "relative_low", "relative_high", "p_value", "adjusted",
     "better", "limited_by", "reason",
 )  # fmt: skip
-COMPARED = TableLayout(COLUMNS, HEAD, _texts, ("its interval", "interval", "adjusted", "better", "reason"))
+LAYOUT = TableLayout(COLUMNS, HEADS, _format_row, ("its interval", "interval", "adjusted", "better", "reason"))
 
 
-def comparisons_of(reading: Interpretation, p: Floats, settings: ComparisonSettings) -> list[Comparison]:
+def build_comparisons(reading: Interpretation, p: Floats, settings: ComparisonSettings) -> list[Comparison]:
     """Return the comparison of each cell."""
-    pair = reading.changes.pair
-    reduction = np.broadcast_to(np.asarray(reading.changes.difference.reduction), p.shape).tolist()
+    pair = reading.differences.pair
+    reduction = np.broadcast_to(np.asarray(reading.differences.difference.reduction), p.shape).tolist()
     columns = (
         pair.keys,
         pair.a.values.tolist(),
         pair.b.values.tolist(),
-        each(reading.difference),
-        each(reading.relative),
-        reading.p.tolist(),
+        split_intervals(reading.difference),
+        split_intervals(reading.relative),
+        reading.p_values.tolist(),
         p.tolist(),
-        better_side(reading, p, settings).tolist(),
-        limits_of(reading).tolist(),
+        find_better_side(reading, p, settings).tolist(),
+        find_limiting_error(reading).tolist(),
         reduction,
         (0.5 * ((pair.a.high - pair.a.low) + (pair.b.high - pair.b.low))).tolist(),
         (pair.a.rows + pair.b.rows).tolist(),
@@ -177,7 +177,7 @@ def comparisons_of(reading: Interpretation, p: Floats, settings: ComparisonSetti
             adj,
             side,
             limit,
-            CURES.get(limit),
+            REMEDIES.get(limit),
             d.reason,
             share,
             always,
@@ -190,47 +190,51 @@ def comparisons_of(reading: Interpretation, p: Floats, settings: ComparisonSetti
 
 
 class Comparisons(Mapping[Any, Comparison], Plottable):
-    """Comparisons by name; of slices, by their keys and the name: ``found["auc"]``, ``found["DE", "auc"]``.
+    """Comparisons by metric name, or by slice keys and name: ``result["auc"]``, ``result["DE", "auc"]``.
 
     Parameters
     ----------
     by : sequence of str
         The slice columns.
-    readings : sequence of Reading
-        What was found, number by number.
-    left : sequence of Left
-        What only one side has.
-    settings : Settings
-        How it was asked.
+    readings : sequence of Interpretation
+        The result for each metric, with arrays over its cells.
+    unmatched : sequence of UnmatchedCell
+        Metrics and slices that cannot be compared, such as those that only one side has.
+    settings : ComparisonSettings
+        Confidence level, look and multiplicity correction.
     """
 
     def __init__(
-        self, by: Sequence[str], readings: Sequence[Interpretation], left: Sequence[Left], settings: ComparisonSettings
+        self,
+        by: Sequence[str],
+        readings: Sequence[Interpretation],
+        unmatched: Sequence[UnmatchedCell],
+        settings: ComparisonSettings,
     ) -> None:
-        self.by, self.left, self.settings = tuple(by), tuple(left), settings
+        self.by, self.unmatched, self.settings = tuple(by), tuple(unmatched), settings
         self.readings = tuple(readings)
-        self._adjusted = settings.adjusted(self.readings)
+        self._adjusted_p_values = settings.adjust_p_values(self.readings)
 
     @cached_property
-    def _rows(self) -> dict[Any, Comparison]:
-        """All of them, slice by slice; made when they are asked for."""
+    def _by_key(self) -> dict[Any, Comparison]:
+        """The comparisons in the order of slices, built at the first use."""
         slices: dict[Key, list[Comparison]] = {}
-        for reading, p in zip(self.readings, self._adjusted, strict=True):
-            for one in comparisons_of(reading, p, self.settings):
+        for reading, p in zip(self.readings, self._adjusted_p_values, strict=True):
+            for one in build_comparisons(reading, p, self.settings):
                 slices.setdefault(one.keys, []).append(one)
         return {(*c.keys, c.name) if c.keys else c.name: c for some in slices.values() for c in some}
 
     def __getitem__(self, key: Any) -> Comparison:
-        rows = self._rows
+        rows = self._by_key
         if key not in rows:
             raise KeyError(f"there is no comparison {key!r}; there are {len(rows)}, such as {list(rows)[:5]}")
         return rows[key]
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._rows)
+        return iter(self._by_key)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._by_key)
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -238,14 +242,14 @@ class Comparisons(Mapping[Any, Comparison], Plottable):
     __hash__ = None  # type: ignore[assignment]
 
     def table(self) -> Table:
-        """Return all of it as one table, what only one side has at its end."""
+        """Return one table of all comparisons, followed by the metrics and slices that only one side has."""
         rows = [dict(zip(self.by, c.keys, strict=False)) | c.record() for c in self.values()]
         nothing = dict.fromkeys(COLUMNS, math.nan) | {"better": None, "limited_by": None}
         rows += [
             dict(zip(self.by, x.key, strict=False)) | nothing | {"metric": x.name, "reason": x.reason}
-            for x in self.left
+            for x in self.unmatched
         ]
-        return Table(self.by, rows, COMPARED)
+        return Table(self.by, rows, LAYOUT)
 
     def to_pandas(self) -> Any:
         """Return a pandas data frame."""
@@ -260,7 +264,7 @@ class Comparisons(Mapping[Any, Comparison], Plottable):
         return self.table().to_arrow()
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """Return the table as lists by column."""
+        """Return a dict from the name of each column to the list of its values."""
         return self.table().to_dict()
 
     def __repr__(self) -> str:

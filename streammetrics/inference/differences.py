@@ -1,4 +1,4 @@
-"""What changes from one side to the other, with its error: shard by shard, or as of two that are independent."""
+"""Differences between two sides with standard errors: shard by shard, or by Welch for independent sides."""
 
 from __future__ import annotations
 
@@ -13,183 +13,193 @@ from ..errors import InvalidInputError
 from ..reading.about import sharded_refusal_of
 from ..reading.interval import Estimate
 from ..reading.replicates import Sample, Shards
-from .calibration import Calibrations, calibrations
-from .estimates import Measured, measured, welch
-from .jackknife import Contrast, Replicates, jackknife, of_one, subtracted, too_few
-from .pairs import Pair, joined
+from .calibration import CalibrationContrasts, calibration_contrasts
+from .estimates import ScaledEstimate, estimate_from_error, welch
+from .jackknife import Contrast, Replicates, build_contrast, describe_shortage, jackknife, subtract_replicates
+from .pairs import Pair, select_keys
 from .quantiles import quantile_replicates
-from .reasons import Reasons, add, as_reasons, known
+from .reasons import Reasons, add_reasons, build_reasons, has_reason
 
-__all__ = ["Changes", "at_shares", "changes_of", "replicates", "side", "why_none"]
+__all__ = [
+    "MetricDifferences",
+    "build_quantile_function",
+    "build_replicates",
+    "compute_differences",
+    "estimate_sample",
+    "find_refusal",
+]
 
 Floats = NDArray[np.float64]
-RATIO = 1.0  # the best value of a calibration: what is good is neither high nor low
+# The best value of a calibration ratio: the ratio closest to 1 is better, not the highest or lowest.
+BEST_RATIO = 1.0
 
 
 @dataclass(frozen=True, eq=False)
-class Changes:
-    """How a number of n cells differs between two sides.
+class MetricDifferences:
+    """The differences of one metric between two sides, in n cells (such as slices).
 
     Parameters
     ----------
     pair : Pair
-        The sides.
-    difference, relative : Measured
+        The samples of both sides.
+    difference, relative : ScaledEstimate
         a - b, and a / b - 1.
-    contrasts : Calibrations or None
-        Of a ratio whose best value is 1.
+    contrasts : CalibrationContrasts or None
+        Set for a ratio whose best value is 1.
     reasons : array of str or None, shape (n,)
-        Why a cell has too little data, or is refused.
+        Why a cell has no interval, for example too little data.
     """
 
     pair: Pair
-    difference: Measured
-    relative: Measured
-    contrasts: Calibrations | None
+    difference: ScaledEstimate
+    relative: ScaledEstimate
+    contrasts: CalibrationContrasts | None
     reasons: Reasons
 
 
-def replicates(sample: Sample) -> Replicates:
-    """Return a number of each cell, with each shard deleted; a quantile along the line of its interval."""
+def build_replicates(sample: Sample) -> Replicates:
+    """Return the jackknife replicates of each cell; replicates of a quantile are linear in the share below it."""
     shards = sample.shards
     assert shards is not None
     if shards.below is None:
-        return Replicates(sample.values, shards.deleted, shards.weights)
-    return quantile_replicates(sample.metric.q, shards.below, shards.weights, at_shares(sample))
+        return Replicates(sample.values, shards.leave_one_out, shards.weights)
+    return quantile_replicates(sample.metric.q, shards.below, shards.weights, build_quantile_function(sample))
 
 
-def at_shares(sample: Sample) -> Callable[[Any], Floats]:
-    """Return the function of a share of each cell that gives the value below which it lies; NaN in cells without one."""
+def build_quantile_function(sample: Sample) -> Callable[[Any], Floats]:
+    """Return a function from an array of shares, one for each cell, to their quantiles; NaN in cells without a value."""
     quantile, known_ones = sample.quantile, np.isfinite(sample.values).tolist()
     assert quantile is not None
 
-    def at(shares: Any) -> Floats:
+    def quantiles_at(shares: Any) -> Floats:
         cells = zip(known_ones, np.broadcast_to(shares, sample.values.shape).tolist(), strict=True)
         return np.array([quantile(i, p) if some else np.nan for i, (some, p) in enumerate(cells)], np.float64)
 
-    return at
+    return quantiles_at
 
 
-def why_none(metric: Any) -> str | None:
-    """Return why a metric has no error by shards, and what to use in its place."""
+def find_refusal(metric: Any) -> str | None:
+    """Return why a metric has no jackknife error and what to use instead; None if it has one."""
     return sharded_refusal_of(metric) or None
 
 
-def side(sample: Sample, scale: str) -> Measured:
-    """Return a number of each cell on its own: by its shards, or else as its metric estimates it of what it counts."""
+def estimate_sample(sample: Sample, scale: str) -> ScaledEstimate:
+    """Return the estimate of each cell of one side, from its shards or, without shards, from the metric's own formula."""
     if sample.shards is not None:
-        return jackknife(of_one(replicates(sample), scale))
-    found = sample.estimates()
-    fields = (np.array([_number(e, name) for e in found], np.float64) for name in ("value", "error", "degrees"))
+        return jackknife(build_contrast(build_replicates(sample), scale))
+    estimates = sample.estimates()
+    fields = (np.array([_read_field(e, name) for e in estimates], np.float64) for name in ("value", "error", "degrees"))
     value, error, degrees = fields
-    reasons = as_reasons(None, value.shape)
-    add(reasons, [e.reason is not None for e in found], lambda i: str(found[i].reason))
-    assumption = found[0].assumption if found else ""
-    return measured(value, error, scale, df=np.maximum(degrees, 1.0), assumption=assumption, reason=reasons)
+    reasons = build_reasons(None, value.shape)
+    add_reasons(reasons, [e.reason is not None for e in estimates], lambda i: str(estimates[i].reason))
+    assumption = estimates[0].assumption if estimates else ""
+    return estimate_from_error(value, error, scale, df=np.maximum(degrees, 1.0), assumption=assumption, reason=reasons)
 
 
-def _number(found: Estimate, name: str) -> float:
-    """A field of an estimate; degrees of freedom that are not given are those of an error that is known."""
-    value = getattr(found, name)
+def _read_field(estimate: Estimate, name: str) -> float:
+    """Return a field of an estimate; missing degrees of freedom mean that the standard error is known (inf)."""
+    value = getattr(estimate, name)
     return np.inf if value is None else float(value)
 
 
-def changes_of(pair: Pair, *, independent: bool = False, covariates: Sequence[Pair] = ()) -> Changes:
-    """Return what changes between two sides, in each of their cells.
+def compute_differences(pair: Pair, *, independent: bool = False, covariates: Sequence[Pair] = ()) -> MetricDifferences:
+    """Return the differences between two sides, in each of their cells.
 
-    Shard by shard where both have the same shards: right for the same rows, for overlapping users and for separate arms.
-    Else by Welch, if the caller says that the sides are independent.
+    Sides with the same shards are compared shard by shard, which is valid for the same rows, for overlapping users and
+    for separate arms. Other sides are compared by Welch's method, if the caller states that they are independent.
 
     Raises
     ------
     InvalidInputError
-        The sides have not the same shards, and are not said to be independent; or covariates have others, or are given
-        for two models of the same rows.
+        If the shards differ and `independent` is False, or if covariates have other shards or belong to two models of
+        the same rows.
     """
     a, b = pair.a, pair.b
-    if a.shards is not None and b.shards is not None and a.shards.alike(b.shards):
-        found = _by_shard(pair, covariates)
+    if a.shards is not None and b.shards is not None and a.shards.matches(b.shards):
+        differences = _compare_by_shard(pair, covariates)
     elif not independent:
-        raise InvalidInputError(_unlike(pair.name, a.shards, b.shards))
+        raise InvalidInputError(_describe_mismatch(pair.name, a.shards, b.shards))
     elif covariates:
         raise InvalidInputError(f"{pair.name}: covariates need shards of the same units on both sides")
     else:
-        found = _apart(pair)
-    return found
+        differences = _compare_independent(pair)
+    return differences
 
 
-def _by_shard(pair: Pair, covariates: Sequence[Pair]) -> Changes:
+def _compare_by_shard(pair: Pair, covariates: Sequence[Pair]) -> MetricDifferences:
     a, b = pair.a.shards, pair.b.shards
     assert a is not None
     assert b is not None
-    before = [_covariate(pair, c) for c in covariates]
+    before = [_build_covariate(pair, c) for c in covariates]
     if before and len(pair.keys) and np.array_equal(a.weights, b.weights):
         raise InvalidInputError(
-            f"{pair.name}: covariates are for randomised arms, and both sides have the same rows in every shard: of two "
-            f"models of one log the difference before is not 0 on average"
+            f"{pair.name}: covariates are for randomised arms, but both sides have the same rows in every shard: between "
+            f"two models of one log the covariate difference is not 0 on average"
         )
-    one, two = replicates(pair.a), replicates(pair.b)
-    difference, relative = (jackknife(subtracted(one, two, relative=r), before) for r in (False, True))
-    ratio = pair.metric.about.best == RATIO
-    contrasts = calibrations(one, two) if ratio else None
-    return Changes(pair, difference, relative, contrasts, _reasons(pair, a, b))
+    first, second = build_replicates(pair.a), build_replicates(pair.b)
+    difference, relative = (jackknife(subtract_replicates(first, second, relative=r), before) for r in (False, True))
+    ratio = pair.metric.about.best == BEST_RATIO
+    contrasts = calibration_contrasts(first, second) if ratio else None
+    return MetricDifferences(pair, difference, relative, contrasts, _collect_reasons(pair, a, b))
 
 
-def _covariate(pair: Pair, before: Pair) -> Contrast:
-    """The difference of a covariate in the cells of what it adjusts; NaN in those that it has not."""
+def _build_covariate(pair: Pair, before: Pair) -> Contrast:
+    """Return the difference of a covariate in the cells of the adjusted metric; NaN in cells without the covariate."""
     sides = []
-    for sample, of in ((before.a, pair.a), (before.b, pair.b)):
-        cells, at = joined(sample, pair.keys)
-        if cells.shards is None or of.shards is None or not cells.shards.alike(of.shards):
+    for sample, target in ((before.a, pair.a), (before.b, pair.b)):
+        cells, positions = select_keys(sample, pair.keys)
+        if cells.shards is None or target.shards is None or not cells.shards.matches(target.shards):
             raise InvalidInputError(
-                f"{pair.name}: the covariate {before.name} must have the shards of what it adjusts: "
-                f"{plan_text(of.shards)}, not {plan_text(cells.shards)}"
+                f"{pair.name}: the covariate {before.name} must have the shards of the metric that it adjusts: "
+                f"{format_shard_plan(target.shards)}, not {format_shard_plan(cells.shards)}"
             )
-        one, shape = replicates(cells), of.shards.weights.shape
-        value, deleted, weights = np.full(shape[1], np.nan), np.full(shape, np.nan), np.zeros(shape)
-        value[at], deleted[:, at], weights[:, at] = one.value, one.deleted, one.weights
-        sides.append(Replicates(value, deleted, weights))
-    return subtracted(*sides)
+        one, shape = build_replicates(cells), target.shards.weights.shape
+        value, leave_one_out, weights = np.full(shape[1], np.nan), np.full(shape, np.nan), np.zeros(shape)
+        value[positions], leave_one_out[:, positions], weights[:, positions] = one.value, one.leave_one_out, one.weights
+        sides.append(Replicates(value, leave_one_out, weights))
+    return subtract_replicates(*sides)
 
 
-def _apart(pair: Pair) -> Changes:
-    difference, relative = (welch(*(side(s, on) for s in (pair.a, pair.b))) for on in ("natural", "log"))
+def _compare_independent(pair: Pair) -> MetricDifferences:
+    difference, relative = (welch(*(estimate_sample(s, on) for s in (pair.a, pair.b))) for on in ("natural", "log"))
     contrasts = None
-    if pair.metric.about.best == RATIO:
-        inverse = _inverse(side(pair.b, "log"))
-        contrasts = Calibrations(relative, welch(side(pair.a, "log"), inverse))
-    return Changes(pair, difference, relative, contrasts, _reasons(pair, pair.a.shards, pair.b.shards))
+    if pair.metric.about.best == BEST_RATIO:
+        inverse = _invert(estimate_sample(pair.b, "log"))
+        contrasts = CalibrationContrasts(relative, welch(estimate_sample(pair.a, "log"), inverse))
+    return MetricDifferences(
+        pair, difference, relative, contrasts, _collect_reasons(pair, pair.a.shards, pair.b.shards)
+    )
 
 
-def _inverse(found: Measured) -> Measured:
-    """1 / v, on logarithms."""
-    return found._replace(point=-found.point)
+def _invert(estimate: ScaledEstimate) -> ScaledEstimate:
+    """Return the estimate of 1 / value, on the log scale."""
+    return estimate._replace(point=-estimate.point)
 
 
-def _reasons(pair: Pair, a: Shards | None, b: Shards | None) -> Reasons:
-    """Why cells have too little data, or a metric has no error of any kind."""
-    reasons = as_reasons(why_none(pair.metric) if a is not None else None, (len(pair.keys),))
+def _collect_reasons(pair: Pair, a: Shards | None, b: Shards | None) -> Reasons:
+    """Return why each cell has no interval: too little data, or a metric without a jackknife error."""
+    reasons = build_reasons(find_refusal(pair.metric) if a is not None else None, (len(pair.keys),))
     for name, shards in (("first", a), ("second", b)):
         if shards is not None:
             what = "rows" if np.array_equal(shards.events, shards.weights) else "positives"
-            few = as_reasons(too_few(shards.events, what=what), reasons.shape)
-            add(reasons, known(few), _prefixed(name, few))
+            few = build_reasons(describe_shortage(shards.events, what=what), reasons.shape)
+            add_reasons(reasons, has_reason(few), _build_side_message(name, few))
     return reasons
 
 
-def _prefixed(name: str, texts: Reasons) -> Callable[[int], str]:
+def _build_side_message(name: str, texts: Reasons) -> Callable[[int], str]:
     return lambda i: f"the {name} side: {texts[i]}"
 
 
-def plan_text(shards: Shards | None) -> str:
-    """Say what shards there are: 64 shards of user_id."""
+def format_shard_plan(shards: Shards | None) -> str:
+    """Return a description of the shards, such as 64 shards of user_id."""
     return "no shards of units" if shards is None else f"{shards.plan[1]} shards of {shards.plan[0]}"
 
 
-def _unlike(name: str, a: Shards | None, b: Shards | None) -> str:
+def _describe_mismatch(name: str, a: Shards | None, b: Shards | None) -> str:
     unit, count, _ = next((s.plan for s in (a, b) if s is not None), ("user_id", 64, ""))
     cure = f'Sharded(..., unit="{unit}", shards={count}) on both sides'
-    have = f"a has {plan_text(a)}, b {plan_text(b)}"
+    have = f"a has {format_shard_plan(a)}, b {format_shard_plan(b)}"
     if a is None and b is None:
         have = "neither side has shards of units"
     elif a is not None and b is not None and a.plan[:2] == b.plan[:2]:
@@ -198,6 +208,6 @@ def _unlike(name: str, a: Shards | None, b: Shards | None) -> str:
             f"convert the keys of one side and count again"
         )
     return (
-        f"{name}: {have}, so that what they share cannot be told from what differs. "
-        f"Count with {cure}; or, if no unit is in both, say independent=True"
+        f"{name}: {have}, so that the units of both sides cannot be matched. "
+        f"Count with {cure}; or, if no unit is on both sides, pass independent=True"
     )

@@ -1,4 +1,4 @@
-"""Whether scores are spread as they were: divergences of two histograms of scores, and the population stability index."""
+"""Drift of score distributions: divergences of two score histograms, and the population stability index."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from ..collect.metric_like import MetricLike, states_of
 from ..errors import InvalidInputError
-from ..numerics.buckets import first_of
 from ..numerics.elementary import log
+from ..numerics.score_buckets import smallest_scores
 from ..state.state import State
 from ..statistics.scores import BITS, ScoreHistogram
 
@@ -22,17 +22,17 @@ __all__ = ["Drift", "Stability", "drift", "population_stability_index"]
 
 BINS = 10
 FLOOR = 1e-4
-"""What the share of a bin with fewer rows counts as, so that an empty one has a logarithm."""
+"""The smallest share of a bin in PSI and KL, so that an empty bin has a logarithm."""
 SHIFTED, MOVED = 0.1, 0.25
 
 
 class Stability(NamedTuple):
-    """What `population_stability_index` found.
+    """The result of `population_stability_index`.
 
     Parameters
     ----------
     value : float
-        0 if both are spread alike; NaN if one has no rows.
+        0 for equal distributions; NaN if one has no rows.
     word : str
         "stable" below 0.1, "shifted" below 0.25, else "moved"; empty if one has no rows.
     edges : tuple of float
@@ -49,18 +49,18 @@ class Stability(NamedTuple):
 
 
 class Drift(NamedTuple):
-    """What `drift` found; NaN if one of both has no rows.
+    """The result of `drift`; NaN if the scores or the reference have no rows.
 
     Parameters
     ----------
     psi : float
-        Population stability index: sum of (p - q) log(p / q), the divergences of both from one another together.
+        Population stability index, sum of (p - q) log(p / q): the symmetric (Jeffreys) divergence.
     kl : float
         Kullback-Leibler divergence of the scores from the reference, sum of p log(p / q), in nats.
     js : float
         Jensen-Shannon divergence, from 0 to log 2.
     word : str
-        What the index is called: "stable" below 0.1, "shifted" below 0.25, else "moved"; empty if there is none.
+        Class of the index: "stable" below 0.1, "shifted" below 0.25, else "moved"; empty without an index.
     edges : tuple of float
         The smallest score of every bin but the first.
     shares, reference : tuple of float
@@ -77,21 +77,21 @@ class Drift(NamedTuple):
 
 
 def drift(scores: MetricLike | State, reference: MetricLike | State, bins: int = BINS, floor: float = FLOOR) -> Drift:
-    """Return how far scores have moved from a reference: a treatment from its control, today from last month.
+    """Return how far scores have moved from a reference, such as those of a control or of last month.
 
     Formula: with p and q the shares of rows in a bin, of the scores and of the reference, sums over bins of p log(p / q)
-    (KL), (p - q) log(p / q) (PSI), and (p log(p / m) + q log(q / m)) / 2 with m = (p + q) / 2 (JS). Bins are those of
-    equal weight of the reference, at edges of buckets; a bucket that holds more than its share, such as that of a default
-    score, is a bin of its own. Of KL and PSI a share under `floor` counts as that; JS needs none.
+    (KL), (p - q) log(p / q) (PSI), and (p log(p / m) + q log(q / m)) / 2 with m = (p + q) / 2 (JS). Bins have equal weight
+    in the reference, with edges at bucket boundaries. A bucket with more than 1 / bins of the weight, such as that of a
+    default score, is a bin of its own. KL and PSI replace a share under `floor` by `floor`; JS needs no floor.
 
     Parameters
     ----------
     scores, reference : metric of scores, or ScoreHistogram
-        What was counted, such as `AUC` or `NormalizedEntropy`, of one cell each, with or without shards.
+        Metrics that count scores, such as `AUC` or `NormalizedEntropy`, without slices, with or without shards.
     bins : int
-        How many bins: 10 are the deciles of the reference.
+        Number of bins: 10 are the deciles of the reference.
     floor : float
-        What the share of an emptier bin counts as, so that it has a logarithm.
+        Smallest share of a bin, so that an empty bin has a logarithm.
 
     Returns
     -------
@@ -101,134 +101,136 @@ def drift(scores: MetricLike | State, reference: MetricLike | State, bins: int =
     Raises
     ------
     InvalidInputError
-        One is no histogram of scores, their scales differ, or there are fewer than two bins or no floor.
+        If an argument has no score histogram, the scales differ, `bins` < 2, or `floor` is not between 0 and 1.
 
     Notes
     -----
-    A score that holds more than 1 / bins of the reference is a bin of its own, so that it counts as moved by however
-    little it moves. No test: chance alone makes the index about (bins - 1) (1/n + 1/m) for n and m independent rows.
-    Weighted rows count by weight. Of distributions row by row see `KLDivergence` and `JensenShannonDivergence`.
+    If one score has more than 1 / bins of the reference, it is a bin of its own, and any change of it counts as drift.
+    This is not a test: without drift the index is about (bins - 1) (1/n + 1/m) for n and m independent rows. Weighted rows
+    count by weight. For a distribution in each row, see `KLDivergence` and `JensenShannonDivergence`.
 
     Examples
     --------
     >>> import numpy as np, streammetrics as sm
     >>> p = (np.arange(10_000) + 0.5) / 10_000
     >>> before, after = (sm.AUC().update(np.arange(10_000) % 2, scores) for scores in (p, p**1.5))
-    >>> found = sm.drift(after, before)
-    >>> round(found.psi, 3), round(found.kl, 3), round(found.js, 3), found.word
+    >>> result = sm.drift(after, before)
+    >>> round(result.psi, 3), round(result.kl, 3), round(result.js, 3), result.word
     (0.138, 0.074, 0.017, 'shifted')
     """
     if bins < 2 or not 0 < floor < 1:
         raise InvalidInputError(f"two bins or more are needed, and a floor between 0 and 1, not {bins} and {floor}")
-    a, b = _alike(_histogram(scores), _histogram(reference))
-    rungs, ours = _mass(a)
-    steps, theirs = _mass(b)
+    a, b = _match_buckets(_find_histogram(scores), _find_histogram(reference))
+    rungs, ours = _read_buckets(a)
+    steps, theirs = _read_buckets(b)
     if not sum(ours) or not sum(theirs):
         return Drift(math.nan, math.nan, math.nan, "", (), (), ())
-    tops = _tops(steps, theirs, bins, b.buckets)
-    p, q = _shares(rungs, ours, tops), _shares(steps, theirs, tops)
+    tops = _find_bin_tops(steps, theirs, bins, b.buckets)
+    p, q = _compute_shares(rungs, ours, tops), _compute_shares(steps, theirs, tops)
+    # Only PSI and KL use the floor. JS compares each side with the mean of both, which is 0 only where both are.
     high, low = ([max(x, floor) for x in side] for side in (p, q))
     middle = [(x + y) / 2 for x, y in zip(p, q, strict=True)]
     psi = math.fsum((x - y) * float(log(x / y)) for x, y in zip(high, low, strict=True))
     word = "stable" if psi < SHIFTED else "shifted" if psi < MOVED else "moved"
-    js = max((_divergence(p, middle) + _divergence(q, middle)) / 2, 0.0)
-    return Drift(psi, _divergence(high, low), js, word, _edges(b, tops), p, q)
+    js = max((_kl_divergence(p, middle) + _kl_divergence(q, middle)) / 2, 0.0)
+    return Drift(psi, _kl_divergence(high, low), js, word, _compute_edges(b, tops), p, q)
 
 
 def population_stability_index(scores: MetricLike | State, reference: MetricLike | State) -> Stability:
-    """Return how far scores have moved from a reference: a treatment from its control, today from last month.
+    """Return how far scores have moved from a reference, such as those of a control or of last month.
 
     Formula: the sum over bins of (p - q) ln(p / q), with p and q the shares of rows in a bin, of the scores and of the
-    reference. Bins are the deciles of the reference, at edges of buckets; a bucket that holds more than a tenth, such as
-    that of a default score, is a bin of its own. A share under 1e-4 counts as 1e-4.
+    reference. Bins are the deciles of the reference, with edges at bucket boundaries. A bucket with more than a tenth of
+    the weight, such as that of a default score, is a bin of its own. A share under 1e-4 counts as 1e-4.
 
     Parameters
     ----------
     scores, reference : metric of scores, or ScoreHistogram
-        What was counted, such as `AUC` or `NormalizedEntropy`, of one cell each, with or without shards.
+        Metrics that count scores, such as `AUC` or `NormalizedEntropy`, without slices, with or without shards.
 
     Returns
     -------
     Stability
-        With the habitual words: below 0.1 stable, below 0.25 shifted, else moved.
+        The index and its usual class: below 0.1 stable, below 0.25 shifted, else moved.
 
     Raises
     ------
     InvalidInputError
-        One is no histogram of scores, or their scales differ.
+        If an argument has no score histogram, or the scales differ.
 
     Notes
     -----
-    It is the `psi` of `drift`, which has other bins, floors and divergences, too. A symmetric divergence (Jeffreys), no
-    test: chance alone makes it about (bins - 1) (1/n + 1/m) for n and m independent rows, 0.02 for 1,000 each. Weighted
-    rows count by weight. Source: Siddiqi (2006), Credit Risk Scorecards; Yurdakul and Naranjo (2020) for its
-    distribution.
+    The index is the `psi` of `drift`, which also offers other bins, floors and divergences. It is a symmetric divergence
+    (Jeffreys), not a test: without drift it is about (bins - 1) (1/n + 1/m) for n and m independent rows, 0.02 for 1,000
+    each. Weighted rows count by weight. Sources: Siddiqi (2006), Credit Risk Scorecards; Yurdakul and Naranjo (2020) for
+    the distribution.
 
     Examples
     --------
     >>> import numpy as np, streammetrics as sm
     >>> p = (np.arange(10_000) + 0.5) / 10_000
     >>> before, after = (sm.AUC().update(np.arange(10_000) % 2, scores) for scores in (p, p**1.5))
-    >>> found = sm.population_stability_index(after, before)
-    >>> round(found.value, 3), found.word
+    >>> result = sm.population_stability_index(after, before)
+    >>> round(result.value, 3), result.word
     (0.138, 'shifted')
     """
-    found = drift(scores, reference)
-    return Stability(found.psi, found.word, found.edges, found.shares, found.reference)
+    result = drift(scores, reference)
+    return Stability(result.psi, result.word, result.edges, result.shares, result.reference)
 
 
-def _histogram(given: Any) -> ScoreHistogram:
-    """The scores of one cell that something holds."""
-    states: Sequence[State] = states_of(given) if isinstance(given, MetricLike) else (given,)
+def _find_histogram(source: Any) -> ScoreHistogram:
+    """Return the score histogram of a metric without slices, or the histogram itself."""
+    states: Sequence[State] = states_of(source) if isinstance(source, MetricLike) else (source,)
     for state in states:
         if isinstance(state, ScoreHistogram) and not state.axes:
             return state
-    raise InvalidInputError(f"scores of one cell are needed, as AUC() counts them, not {given!r}")
+    raise InvalidInputError(f"a metric without slices that counts scores, such as AUC(), is needed, not {source!r}")
 
 
-def _alike(a: ScoreHistogram, b: ScoreHistogram) -> tuple[ScoreHistogram, ScoreHistogram]:
-    """Both in the same buckets."""
+def _match_buckets(a: ScoreHistogram, b: ScoreHistogram) -> tuple[ScoreHistogram, ScoreHistogram]:
+    """Return both histograms with the same buckets, the coarser of the two."""
     if a.scale != b.scale:
         raise InvalidInputError(f"scores of scale {a.scale} cannot be compared with scores of scale {b.scale}")
     bits = min(BITS[a.scale] if s.bits is None else s.bits for s in (a, b))
     return a.coarsen(bits, limit=0), b.coarsen(bits, limit=0)
 
 
-def _mass(state: ScoreHistogram) -> tuple[NDArray[np.int64], list[int]]:
-    """Buckets in ascending order, and what each weighs."""
+def _read_buckets(state: ScoreHistogram) -> tuple[NDArray[np.int64], list[int]]:
+    """Return the buckets in ascending order, and the weight of each."""
     if not len(state):
         return np.zeros(0, np.int64), []
-    return state.ladder.rungs, state.masses.cells(np.arange(len(state.ladder.rungs)))
+    return state.distinct_scores.values, state.masses.cells(np.arange(len(state.distinct_scores.values)))
 
 
-def _tops(rungs: NDArray[np.int64], mass: list[int], bins: int, buckets: int) -> list[int]:
-    """The last bucket of every bin but the last: the first up to which there are one, two ... shares.
+def _find_bin_tops(rungs: NDArray[np.int64], mass: list[int], bins: int, buckets: int) -> list[int]:
+    """Return the last bucket of every bin but the last.
 
-    A bucket that holds more than a share is a bin of its own: otherwise scores that leave it for a lower one would stay in
-    its bin.
+    The i-th bin ends at the first bucket where the cumulative weight reaches i / bins. A bucket with more than 1 / bins
+    of the weight is a bin of its own: otherwise a score that moves from it to a lower bucket would stay in its bin.
     """
     upto = list(accumulate(mass))
     total = upto[-1]
     tops = {int(rungs[bisect_left(upto, -(-i * total // bins))]) for i in range(1, bins)}
-    heavy = [int(rung) for rung, held in zip(rungs.tolist(), mass, strict=True) if held * bins > total]
-    found = tops.union(heavy, (rung - 1 for rung in heavy if rung))
-    return sorted(top for top in found if top + 1 < buckets)  # above the last bucket there is nothing
+    # A heavy bucket ends a bin, and so does the bucket before it.
+    heavy = [int(rung) for rung, weight in zip(rungs.tolist(), mass, strict=True) if weight * bins > total]
+    tops_found = tops.union(heavy, (rung - 1 for rung in heavy if rung))
+    return sorted(top for top in tops_found if top + 1 < buckets)  # no bin above the last bucket
 
 
-def _edges(state: ScoreHistogram, tops: list[int]) -> tuple[float, ...]:
-    """The smallest score above each; of the last bucket there is none."""
+def _compute_edges(state: ScoreHistogram, tops: list[int]) -> tuple[float, ...]:
+    """Return the smallest score above each top bucket; inf above the last bucket."""
     assert state.bits is not None
     above = np.minimum(np.array(tops, np.int64) + 1, state.buckets - 1)
-    edges: list[float] = first_of(above, state.real, state.bits, exact=False).tolist()
+    edges: list[float] = smallest_scores(above, state.real, state.bits, exact=False).tolist()
     return tuple(math.inf if top + 1 == state.buckets else edge for top, edge in zip(tops, edges, strict=True))
 
 
-def _shares(rungs: NDArray[np.int64], mass: list[int], tops: list[int]) -> tuple[float, ...]:
+def _compute_shares(rungs: NDArray[np.int64], mass: list[int], tops: list[int]) -> tuple[float, ...]:
     cuts = [0, *np.searchsorted(rungs, tops, "right").tolist(), len(mass)]
     total = sum(mass)
     return tuple(sum(mass[a:b]) / total for a, b in pairwise(cuts))
 
 
-def _divergence(p: Sequence[float], q: Sequence[float]) -> float:
-    """The sum of p log(p / q), 0 where p is."""
+def _kl_divergence(p: Sequence[float], q: Sequence[float]) -> float:
+    """Return the sum of p log(p / q), where terms with p = 0 are 0."""
     return math.fsum(a * float(log(a / b)) for a, b in zip(p, q, strict=True) if a)

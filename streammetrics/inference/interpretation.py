@@ -1,4 +1,4 @@
-"""What changes say: intervals, p-values, which side is better, and what limits that."""
+"""Interpretation of differences: intervals, p-values, the better side, and the error that limits the result."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from numpy.typing import NDArray
 
 from ..numerics.elementary import log
 from ..reading.interval import Interval, alpha_of
-from .differences import RATIO, Changes
-from .estimates import Measured, interval, p_value, settled
-from .multiple import adjusted, e_benjamini_hochberg
-from .reasons import Reasons, add, as_reasons, known
-from .sequential import Look, always_valid, e_value, p_of_e
-from .verdict import Compared, Progress, evidence, not_worse, worse
+from .differences import BEST_RATIO, MetricDifferences
+from .estimates import ScaledEstimate, build_estimate, interval, p_value
+from .multiple import adjust_p_values, e_benjamini_hochberg
+from .reasons import Reasons, add_reasons, build_reasons, has_reason
+from .sequential import Look, always_valid, e_value, p_from_e
+from .verdict import MetricEffect, Progress, compute_evidence, is_not_worse, is_worse
 
 __all__ = [
     "BOUND",
     "SAMPLING",
     "ComparisonSettings",
     "Interpretation",
-    "better_side",
-    "compared_of",
-    "limits_of",
-    "read",
+    "build_effect",
+    "find_better_side",
+    "find_limiting_error",
+    "interpret",
 ]
 
 SAMPLING, BOUND = "sampling", "certified bound"
@@ -36,29 +36,29 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Interpretation:
-    """What the comparisons of one number say, cell by cell."""
+    """The intervals, p-values and effect of one metric, with arrays over its cells."""
 
-    changes: Changes
+    differences: MetricDifferences
     difference: Interval
     relative: Interval
-    p: Floats
-    compared: Compared
+    p_values: Floats
+    effect: MetricEffect
 
 
 @dataclass(frozen=True)
 class ComparisonSettings:
-    """How comparisons are asked for.
+    """Settings of a comparison.
 
     Parameters
     ----------
     confidence : float
-        Of the intervals.
+        Nominal coverage of the intervals.
     look : Look or None
-        How far an experiment is, for intervals valid at all looks.
+        The current look, for always-valid intervals; None for one look.
     relative : bool
-        Whether p-values, and which side is better, are of the relative difference.
+        Whether p-values and the better side refer to the relative difference.
     adjust : str or None
-        How p-values are adjusted for all rows together.
+        Multiplicity correction over all metrics and slices: "holm", "bh" or None.
     """
 
     confidence: float = 0.95
@@ -66,135 +66,150 @@ class ComparisonSettings:
     relative: bool = False
     adjust: str | None = None
 
-    def between(self, found: Measured) -> Interval:
-        """Return the interval that is read."""
+    def compute_interval(self, estimate: ScaledEstimate) -> Interval:
+        """Return the interval for one look, or the always-valid interval of a sequential analysis."""
         if self.look is None:
-            return interval(found, self.confidence)
-        return always_valid(found, self.look, self.confidence)
+            return interval(estimate, self.confidence)
+        return always_valid(estimate, self.look, self.confidence)
 
     @property
     def progress(self) -> Progress:
-        """The look, as verdicts take it."""
+        """The look as a `Progress`, for verdicts."""
         look = self.look
         return (
-            Progress() if look is None else Progress(look.users, look.planned, sequential=True, tuned=look.confidence)
+            Progress()
+            if look is None
+            else Progress(look.users, look.planned, sequential=True, tuned_confidence=look.confidence)
         )
 
-    def evidence(self, reading: Interpretation, margin: float | None = None) -> Floats:
-        """Return the evidence for what is said of each cell; none where there is too little data."""
-        found = evidence(reading.compared, self.progress, margin)
-        return np.where(known(reading.changes.reasons), np.nan, found)
+    def compute_evidence(self, reading: Interpretation, margin: float | None = None) -> Floats:
+        """Return the p-value, or e-value, of the effect in each cell; NaN in cells with too little data."""
+        values = compute_evidence(reading.effect, self.progress, margin)
+        return np.where(has_reason(reading.differences.reasons), np.nan, values)
 
-    def adjusted(
+    def adjust_p_values(
         self, readings: Sequence[Interpretation], margins: Sequence[float | None] | None = None
     ) -> list[Floats]:
-        """Return the p-values of every number; if asked for, of what is said of it, adjusted for all of them together.
+        """Return the p-values of every metric, corrected over all metrics and cells if `adjust` is set.
 
         Parameters
         ----------
-        readings : sequence of Reading
-            Of each number.
+        readings : sequence of Interpretation
+            One for each metric.
         margins : sequence, optional
-            Of those that are guardrails; None of others.
+            The margin of each guardrail; None for other metrics.
         """
         if self.adjust is None:
-            return [r.p for r in readings]
-        sizes, by = [r.p.size for r in readings], margins or [None] * len(readings)
-        said = _chain([self.evidence(r, m) for r, m in zip(readings, by, strict=True)])
+            return [r.p_values for r in readings]
+        # All cells of all metrics are one family of hypotheses: a correction by metric would let the number of false
+        # discoveries grow with the number of metrics.
+        sizes, margin_of = [r.p_values.size for r in readings], margins or [None] * len(readings)
+        evidence_values = _concatenate([self.compute_evidence(r, m) for r, m in zip(readings, margin_of, strict=True)])
+        # e-BH needs no assumption about dependence. Holm on always-valid p-values is valid under any dependence, too.
         if self.look is not None and self.adjust == "bh":
-            found = e_benjamini_hochberg(said)
+            p_values = e_benjamini_hochberg(evidence_values)
         else:
-            found = adjusted(said if self.look is None else p_of_e(said), self.adjust)
+            p_values = adjust_p_values(evidence_values if self.look is None else p_from_e(evidence_values), self.adjust)
         ends = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
-        return [found[a:b] for a, b in pairwise(ends)]
+        return [p_values[a:b] for a, b in pairwise(ends)]
 
 
-def _chain(parts: Sequence[Floats]) -> Floats:
+def _concatenate(parts: Sequence[Floats]) -> Floats:
     return np.concatenate([np.zeros(0), *parts])
 
 
-def read(changes: Changes, settings: ComparisonSettings) -> Interpretation:
-    """Return what changes say: intervals and p-values; none where there is too little data."""
-    difference, relative = (_withheld(m, changes.reasons) for m in (changes.difference, changes.relative))
+def interpret(differences: MetricDifferences, settings: ComparisonSettings) -> Interpretation:
+    """Return the intervals and p-values of differences; NaN in cells with too little data."""
+    difference, relative = (
+        _withhold_errors(m, differences.reasons) for m in (differences.difference, differences.relative)
+    )
     chosen = relative if settings.relative else difference
-    p = np.asarray(p_value(chosen) if settings.look is None else p_of_e(e_value(chosen, settings.look)))
+    p = np.asarray(p_value(chosen) if settings.look is None else p_from_e(e_value(chosen, settings.look)))
     return Interpretation(
-        changes, settings.between(difference), settings.between(relative), p, compared_of(changes, settings.relative)
+        differences,
+        settings.compute_interval(difference),
+        settings.compute_interval(relative),
+        p,
+        build_effect(differences, settings.relative),
     )
 
 
-def certain(side: Any) -> Any:
-    """Whether values are exact."""
-    return side.low == side.high
+def is_exact(sample: Any) -> Any:
+    """Return whether the values of a sample are exact, cell by cell."""
+    return sample.low == sample.high
 
 
-def compared_of(changes: Changes, relative: bool, better: str | None = None, margin: float | None = None) -> Compared:
-    """Return what a verdict reads of changes, of all their cells.
+def build_effect(
+    differences: MetricDifferences, relative: bool, better: str | None = None, margin: float | None = None
+) -> MetricEffect:
+    """Return the effect that a verdict is based on, for all cells.
 
     Parameters
     ----------
-    changes : Changes
-        Of a number.
+    differences : MetricDifferences
+        The differences of a metric.
     relative : bool
-        Whether it reads the relative difference.
+        Whether to use the relative difference.
     better : {"high", "low", "one"}, optional
-        Which values are good; by default the metric says it, or else high.
+        Which values are better; by default as the metric defines it, or "high".
     margin : float, optional
-        Of a guardrail.
+        The margin of a guardrail.
     """
-    a, b = changes.pair.a, changes.pair.b
-    of_both = changes.contrasts is not None and better in (None, "one")
-    change: Any = changes.contrasts if of_both else changes.relative if relative else changes.difference
-    side = "one" if of_both else better or ("low" if changes.pair.metric.about.best == "low" else "high")
+    a, b = differences.pair.a, differences.pair.b
+    of_both = differences.contrasts is not None and better in (None, "one")
+    change: Any = differences.contrasts if of_both else differences.relative if relative else differences.difference
+    side = "one" if of_both else better or ("low" if differences.pair.metric.about.best == "low" else "high")
+    # The slack is how far the certified bounds of both sides may move the estimate, down and up, on the effect's scale.
     slack: tuple[Any, ...]
-    with np.errstate(all="ignore"):  # of NaN, of a control of 0, and of what has no logarithm
+    with np.errstate(all="ignore"):  # NaN, a control of 0, and values without a logarithm
         if of_both:
-            held = [(s.low > 0.0) & np.isfinite(s.high) for s in (a, b)]
-            apart = sum(
-                log(np.where(h, s.high, 1.0)) - log(np.where(h, s.low, 1.0)) for h, s in zip(held, (a, b), strict=True)
+            usable = [(s.low > 0.0) & np.isfinite(s.high) for s in (a, b)]
+            width = sum(
+                log(np.where(h, s.high, 1.0)) - log(np.where(h, s.low, 1.0))
+                for h, s in zip(usable, (a, b), strict=True)
             )
-            slack = (np.where(held[0] & held[1], apart, np.inf),) * 2
+            slack = (np.where(usable[0] & usable[1], width, np.inf),) * 2
         elif relative:
-            ratio, exact = a.values / b.values, certain(a) & certain(b)
-            known_ones = (a.low >= 0.0) & (b.low > 0.0)
+            ratio, exact = a.values / b.values, is_exact(a) & is_exact(b)
+            has_bounds = (a.low >= 0.0) & (b.low > 0.0)
             ends = ratio - a.low / b.high, a.high / b.low - ratio
-            slack = tuple(np.where(known_ones, end, np.where(exact, 0.0, np.inf)) for end in ends)
+            slack = tuple(np.where(has_bounds, end, np.where(exact, 0.0, np.inf)) for end in ends)
         else:
             slack = (a.values - a.low) + (b.high - b.values), (a.high - a.values) + (b.values - b.low)
-    return Compared(changes.pair.name, change, side, margin, changes.reasons, slack)  # type: ignore[arg-type]
+    return MetricEffect(differences.pair.name, change, side, margin, differences.reasons, slack)  # type: ignore[arg-type]
 
 
-def _withheld(found: Measured, reasons: Reasons) -> Measured:
-    """The same, without errors where there is another reason for none."""
-    mine = as_reasons(reasons, reasons.shape)
-    own = as_reasons(found.reason, reasons.shape)
-    add(mine, known(own), lambda i: str(own[i]))
-    return settled(*found[:7], reasons=mine, reduction=found.reduction)
+def _withhold_errors(estimate: ScaledEstimate, reasons: Reasons) -> ScaledEstimate:
+    """Return the estimate without errors in the cells that have a reason."""
+    all_reasons = build_reasons(reasons, reasons.shape)
+    own = build_reasons(estimate.reason, reasons.shape)
+    add_reasons(all_reasons, has_reason(own), lambda i: str(own[i]))
+    return build_estimate(*estimate[:7], reasons=all_reasons, reduction=estimate.reduction)
 
 
-def better_side(reading: Interpretation, p: Floats, settings: ComparisonSettings) -> NDArray[Any]:
-    """Return which side is better in each cell, beyond both kinds of error; None where neither is shown to be."""
-    changes, best = reading.changes, reading.changes.pair.metric.about.best
+def find_better_side(reading: Interpretation, p: Floats, settings: ComparisonSettings) -> NDArray[Any]:
+    """Return the better side of each cell, "a" or "b"; None where sampling error or certified bounds leave it open."""
+    differences, best = reading.differences, reading.differences.pair.metric.about.best
     out = np.full(p.shape, None, object)
     alpha = alpha_of(settings.confidence)
-    if best is None or (best == RATIO and changes.contrasts is None):
+    if best is None or (best == BEST_RATIO and differences.contrasts is None):
         return out
     progress = settings.progress
-    first, second = not_worse(reading.compared, progress, alpha), worse(reading.compared, progress, alpha)
-    shown = ~known(changes.reasons)
+    first, second = is_not_worse(reading.effect, progress, alpha), is_worse(reading.effect, progress, alpha)
+    readable = ~has_reason(differences.reasons)
     if settings.adjust is not None:
-        shown = shown & (p <= alpha)
-    out[first & shown], out[second & shown] = "a", "b"
+        readable = readable & (p <= alpha)
+    out[first & readable], out[second & readable] = "a", "b"
     return out
 
 
-def limits_of(reading: Interpretation) -> NDArray[Any]:
-    """Return what limits each cell: the certified bound where it is wider than the interval, else sampling."""
-    a, b = reading.changes.pair.a, reading.changes.pair.b
-    found = reading.difference
+def find_limiting_error(reading: Interpretation) -> NDArray[Any]:
+    """Return which error is larger in each cell: "certified bound" if it is wider than the interval, else "sampling"."""
+    a, b = reading.differences.pair.a, reading.differences.pair.b
+    difference = reading.difference
     with np.errstate(invalid="ignore"):
-        bound = (a.high - a.low) + (b.high - b.low) > found.high - found.low
-        some = np.isfinite(found.high - found.low)
-    out = np.full(some.shape, None, object)
-    out[some & bound], out[some & ~bound] = BOUND, SAMPLING
+        bound = (a.high - a.low) + (b.high - b.low) > difference.high - difference.low
+        has_interval = np.isfinite(difference.high - difference.low)
+    out = np.full(has_interval.shape, None, object)
+    out[has_interval & bound], out[has_interval & ~bound] = BOUND, SAMPLING
     return out

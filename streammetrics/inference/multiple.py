@@ -1,6 +1,6 @@
-"""Many comparisons at once: p-values by Holm or Benjamini and Hochberg, e-values by Wang and Ramdas.
+"""Multiplicity corrections: p-values by Holm or Benjamini and Hochberg, e-values by Wang and Ramdas (e-BH).
 
-A NaN is a comparison that was refused: it stays NaN, and is not counted among those made.
+A NaN stands for a comparison without a p-value: it stays NaN, and does not count as a test.
 """
 
 from __future__ import annotations
@@ -12,75 +12,77 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InvalidInputError
 
-__all__ = ["adjusted", "benjamini_hochberg", "e_benjamini_hochberg", "holm"]
+__all__ = ["adjust_p_values", "benjamini_hochberg", "e_benjamini_hochberg", "holm"]
 
 Floats = NDArray[np.float64]
 
 
-def _made(p: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:
-    """The p-values as floats, and which of them are there."""
+def _read_p_values(p: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return the p-values as floats, and which of them are not NaN; raise if one is outside 0 to 1."""
     values = np.array(p, np.float64)
-    made = ~np.isnan(values)
-    if not ((values[made] >= 0.0) & (values[made] <= 1.0)).all():
+    present = ~np.isnan(values)
+    if not ((values[present] >= 0.0) & (values[present] <= 1.0)).all():
         raise InvalidInputError("p-values must lie between 0 and 1")
-    return values, made
+    return values, present
 
 
 def holm(p: ArrayLike) -> Floats:
-    """Return p-values adjusted by Holm (1979): rejecting those up to alpha makes any false one with probability alpha.
+    """Return p-values adjusted by Holm (1979), which controls the family-wise error rate.
 
     Parameters
     ----------
     p : array_like
-        Of any shape; NaN where a comparison was refused.
+        Array of any shape, NaN for comparisons without a p-value.
 
     Examples
     --------
     >>> holm([0.01, 0.04, 0.03]).tolist()
     [0.03, 0.06, 0.06]
     """
-    values, made = _made(p)
-    given = values[made]
-    order = np.argsort(given, kind="stable")
-    left = np.arange(given.size, 0, -1)
-    given[order] = np.minimum(np.maximum.accumulate(given[order] * left), 1.0)
-    values[made] = given
+    values, present = _read_p_values(p)
+    ordered = values[present]
+    # Step down: the smallest of m p-values times m, the next times m - 1, ..., each at least as large as the one before.
+    order = np.argsort(ordered, kind="stable")
+    remaining = np.arange(ordered.size, 0, -1)
+    ordered[order] = np.minimum(np.maximum.accumulate(ordered[order] * remaining), 1.0)
+    values[present] = ordered
     return values
 
 
 def benjamini_hochberg(p: ArrayLike) -> Floats:
-    """Return p-values adjusted by Benjamini and Hochberg (1995): of those rejected, alpha are false on average.
+    """Return p-values adjusted by Benjamini and Hochberg (1995), which controls the false discovery rate.
 
     Parameters
     ----------
     p : array_like
-        Of any shape; NaN where a comparison was refused. Independent, or positively dependent.
+        Array of any shape, NaN for comparisons without a p-value; independent or positively dependent.
 
     Examples
     --------
     >>> benjamini_hochberg([0.01, 0.04, 0.03]).tolist()
     [0.03, 0.04, 0.04]
     """
-    values, made = _made(p)
-    given = values[made]
-    order = np.argsort(-given, kind="stable")
-    ranks = np.arange(given.size, 0, -1)
-    given[order] = np.minimum.accumulate(np.minimum(given[order] * given.size / ranks, 1.0))
-    values[made] = given
+    values, present = _read_p_values(p)
+    ordered = values[present]
+    # Step up from the largest: the k-th smallest p-value times m / k, each at most as large as the one before.
+    order = np.argsort(-ordered, kind="stable")
+    ranks = np.arange(ordered.size, 0, -1)
+    ordered[order] = np.minimum.accumulate(np.minimum(ordered[order] * ordered.size / ranks, 1.0))
+    values[present] = ordered
     return values
 
 
 def e_benjamini_hochberg(e: ArrayLike) -> Floats:
-    """Return what to compare with alpha for e-values: those up to it are rejected, alpha of them falsely on average.
+    """Return e-values as adjusted p-values by e-BH (Wang, Ramdas 2022), which controls the false discovery rate.
 
-    e-BH (Wang, Ramdas 2022) rejects the k largest, the most with e_(k) >= m / (alpha k): that is Benjamini and
-    Hochberg's rule on 1 / e, and holds whatever the dependence. The e-values must be of one look, not the largest of
-    several.
+    e-BH rejects the k largest e-values, for the largest k with e_(k) >= m / (alpha k). That is the rule of Benjamini and
+    Hochberg for 1 / e, and it is valid under any dependence. All e-values must be of the same look, not each the maximum
+    of several looks.
 
     Parameters
     ----------
     e : array_like
-        Of any shape, not negative; NaN where a comparison was refused.
+        Array of any shape, not negative, NaN for comparisons without an e-value.
 
     Examples
     --------
@@ -93,11 +95,11 @@ def e_benjamini_hochberg(e: ArrayLike) -> Floats:
     return benjamini_hochberg(1.0 / np.maximum(values, 1.0))
 
 
-ADJUST: dict[str, Callable[[ArrayLike], Floats]] = {"holm": holm, "bh": benjamini_hochberg}
+METHODS: dict[str, Callable[[ArrayLike], Floats]] = {"holm": holm, "bh": benjamini_hochberg}
 
 
-def adjusted(p: ArrayLike, adjust: str) -> Floats:
+def adjust_p_values(p: ArrayLike, method: str) -> Floats:
     """Return p-values adjusted by "holm" or "bh"."""
-    if adjust not in ADJUST:
-        raise InvalidInputError(f"adjust must be 'holm' or 'bh', not {adjust!r}")
-    return ADJUST[adjust](p)
+    if method not in METHODS:
+        raise InvalidInputError(f"adjust must be 'holm' or 'bh', not {method!r}")
+    return METHODS[method](p)

@@ -1,4 +1,4 @@
-"""Differences as a person reads them: as many digits as their interval gives them, relative ones in percent."""
+"""Text of differences: as many digits as their interval supports, and relative differences in percent."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import NamedTuple
 
 from ..reading.interval import Interval
 
-__all__ = ["Digits", "digits", "p_text", "spelled"]
+__all__ = ["DifferenceFormat", "choose_format", "format_interval", "format_p_value"]
 
 
-class Digits(NamedTuple):
-    """Writes differences: relative ones in percent, the half width of their interval with two digits."""
+class DifferenceFormat(NamedTuple):
+    """The format of a difference: its number of decimals, and whether it is in percent."""
 
     decimals: int
     percent: bool
 
     def __call__(self, value: float, sign: str = "+") -> str:
-        """Return a difference as a text."""
+        """Return a difference as text, without a sign if it rounds to 0."""
         if not math.isfinite(value):
             return "NaN" if math.isnan(value) else f"{value:+}"
         text = f"{100.0 * value if self.percent else value:{sign}.{self.decimals}f}"
@@ -25,26 +25,28 @@ class Digits(NamedTuple):
         return f"{text} %" if self.percent else text
 
 
-def digits(found: Interval, percent: bool) -> Digits:
-    """Return how a difference with this interval is written."""
-    half = (found.high - found.low) * (50.0 if percent else 0.5)
+def choose_format(interval: Interval, percent: bool) -> DifferenceFormat:
+    """Return the format of a difference with this interval; 4 decimals (1 in percent) without an interval."""
+    half = (interval.high - interval.low) * (50.0 if percent else 0.5)
     if not (half > 0.0 and math.isfinite(half)):
-        return Digits(1 if percent else 4, percent)
+        return DifferenceFormat(1 if percent else 4, percent)
+    # Two significant digits of the half width: further digits of the difference would be noise. The exponent is read from
+    # the rounded number, so that 0.0996 counts as 0.10.
     exponent = int(f"{half:.1e}".split("e")[1])
-    return Digits(min(max(1 - exponent, 0), 6), percent)
+    return DifferenceFormat(min(max(1 - exponent, 0), 6), percent)
 
 
-def spelled(found: Interval, percent: bool, always: bool = False) -> str:
-    """Return a difference with its interval: +5.7 % (95 % always +3.8 % to +7.6 %); alone where there is none."""
-    show = digits(found, percent)
-    if found.reason:
-        return show(found.estimate)
-    share = f"{100.0 * found.confidence:.3g} %{' always' if always else ''}"
-    return f"{show(found.estimate)} ({share} {show(found.low)} to {show(found.high)})"
+def format_interval(interval: Interval, percent: bool, always: bool = False) -> str:
+    """Return a difference with its interval, such as +5.7 % (95 % always +3.8 % to +7.6 %), if there is one."""
+    show = choose_format(interval, percent)
+    if interval.reason:
+        return show(interval.estimate)
+    share = f"{100.0 * interval.confidence:.3g} %{' always' if always else ''}"
+    return f"{show(interval.estimate)} ({share} {show(interval.low)} to {show(interval.high)})"
 
 
-def p_text(p: float) -> str:
-    """Return a p-value as a text: one digit of small ones."""
+def format_p_value(p: float) -> str:
+    """Return a p-value as text: three decimals, or one significant digit below 0.001."""
     if math.isnan(p):
         return ""
     return "< 1e-15" if p < 1e-15 else f"{p:.0e}" if p < 1e-3 else f"{p:.3f}"

@@ -1,4 +1,4 @@
-"""Two sides of a comparison, cell by cell: what both have, joined by the name of the number and the key of the cell."""
+"""Pairs of samples of both sides of a comparison, joined by metric name and cell key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..reading.replicates import Sample, Shards
 
-__all__ = ["Left", "Pair", "at_cells", "joined", "paired"]
+__all__ = ["Pair", "UnmatchedCell", "pair_samples", "select_cells", "select_keys"]
 
 Key = tuple[Any, ...]
 Ints = NDArray[np.int64]
@@ -19,14 +19,14 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A number of both sides, in the cells that both have.
+    """The samples of one metric on both sides, in the cells that both sides have.
 
     Parameters
     ----------
     name : str
-        Of the number.
+        Name of the metric.
     a, b : Sample
-        The sides, of the same cells in the same order.
+        The samples of both sides, with the same cells in the same order.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Pair:
 
     @property
     def metric(self) -> Any:
-        """Whose scale is read, and which values are better."""
+        """The metric of side a."""
         return self.a.metric
 
     @property
@@ -44,17 +44,17 @@ class Pair:
         return self.a.keys
 
 
-class Left(NamedTuple):
-    """What only one side has.
+class UnmatchedCell(NamedTuple):
+    """A metric or cell that cannot be compared.
 
     Parameters
     ----------
     name : str
-        Of the number.
+        Name of the metric.
     key : tuple
-        Of the cell.
+        Key of the cell.
     reason : str
-        Which side has it not, or how the two differ.
+        Which side has no such cell, or how the metrics differ.
     """
 
     name: str
@@ -62,20 +62,20 @@ class Left(NamedTuple):
     reason: str
 
 
-def at_cells(sample: Sample, index: Ints) -> Sample:
-    """Return some of the cells of a sample."""
+def select_cells(sample: Sample, index: Ints) -> Sample:
+    """Return a sample of the cells at these positions."""
     places = index.tolist()
 
     def estimates() -> Any:
-        known = sample.estimates()
-        return [known[i] for i in places]
+        all_estimates = sample.estimates()
+        return [all_estimates[i] for i in places]
 
     def quantile(cell: int, share: float) -> float:
         assert sample.quantile is not None
         return sample.quantile(places[cell], share)
 
     arrays = {name: getattr(sample, name)[index] for name in ("values", "low", "high", "rows")}
-    shards = None if sample.shards is None else _shards_at(sample.shards, index)
+    shards = None if sample.shards is None else _select_shard_cells(sample.shards, index)
     return replace(
         sample,
         keys=[sample.keys[i] for i in places],
@@ -86,51 +86,64 @@ def at_cells(sample: Sample, index: Ints) -> Sample:
     )
 
 
-def _shards_at(shards: Shards, index: Ints) -> Shards:
-    deleted, weights, events = (
-        np.ascontiguousarray(x[:, index]) for x in (shards.deleted, shards.weights, shards.events)
+def _select_shard_cells(shards: Shards, index: Ints) -> Shards:
+    leave_one_out, weights, events = (
+        np.ascontiguousarray(x[:, index]) for x in (shards.leave_one_out, shards.weights, shards.events)
     )
     below = None if shards.below is None else np.ascontiguousarray(shards.below[:, index])
-    return Shards(shards.plan, deleted, weights, events, below)
+    return Shards(shards.plan, leave_one_out, weights, events, below)
 
 
-def joined(sample: Sample, keys: Sequence[Key]) -> tuple[Sample, Ints]:
-    """Return the cells of a sample with these keys, in their order, and which of the keys it has."""
+def select_keys(sample: Sample, keys: Sequence[Key]) -> tuple[Sample, Ints]:
+    """Return the cells of a sample with these keys, in this order, and the positions of the keys that it has."""
     if list(sample.keys) == list(keys):
         return sample, np.arange(len(keys))
-    at = {key: i for i, key in enumerate(sample.keys)}
-    known = [(k, at[key]) for k, key in enumerate(keys) if key in at]
-    return at_cells(sample, np.array([i for _, i in known], np.int64)), np.array([k for k, _ in known], np.int64)
+    position_of = {key: i for i, key in enumerate(sample.keys)}
+    matches = [(k, position_of[key]) for k, key in enumerate(keys) if key in position_of]
+    return select_cells(sample, np.array([i for _, i in matches], np.int64)), np.array(
+        [k for k, _ in matches], np.int64
+    )
 
 
-def paired(a: Sequence[Sample], b: Sequence[Sample]) -> tuple[list[Pair], list[Left]]:
-    """Return what both sides have, and the rest with the reason why it is not compared."""
+def pair_samples(a: Sequence[Sample], b: Sequence[Sample]) -> tuple[list[Pair], list[UnmatchedCell]]:
+    """Return a pair of samples for each common metric, and the cells that are not compared, with the reason."""
     ours, theirs = {s.name: s for s in a}, {s.name: s for s in b}
-    pairs, left = [], []
+    pairs, unmatched = [], []
     for name in dict.fromkeys([*ours, *theirs]):
-        one, two = ours.get(name), theirs.get(name)
-        if one is None or two is None:
-            there = one or two
-            assert there is not None
-            left += [
-                Left(name, key, f"only the {'second' if one is None else 'first'} side has this metric")
-                for key in there.keys
+        first_sample, second_sample = ours.get(name), theirs.get(name)
+        if first_sample is None or second_sample is None:
+            present = first_sample or second_sample
+            assert present is not None
+            unmatched += [
+                UnmatchedCell(
+                    name, key, f"only the {'second' if first_sample is None else 'first'} side has this metric"
+                )
+                for key in present.keys
             ]
             continue
-        if one.metric.about.tag != two.metric.about.tag:
-            why = f"the first side's is {one.metric.about.tag}, the second's {two.metric.about.tag}"
-            left += [Left(name, key, why) for key in one.keys]
+        if first_sample.metric.about.tag != second_sample.metric.about.tag:
+            reason = (
+                f"the first side's is {first_sample.metric.about.tag}, the second's {second_sample.metric.about.tag}"
+            )
+            unmatched += [UnmatchedCell(name, key, reason) for key in first_sample.keys]
             continue
-        second, at = joined(two, one.keys)
-        first, _ = joined(one, second.keys)
+        second, positions = select_keys(second_sample, first_sample.keys)
+        first, _ = select_keys(first_sample, second.keys)
         pairs.append(Pair(name, first, second))
-        left += [Left(name, key, "only the first side has this slice") for key in _without(one.keys, at)]
-        known = set(second.keys)
-        left += [Left(name, key, "only the second side has this slice") for key in two.keys if key not in known]
-    return pairs, left
+        unmatched += [
+            UnmatchedCell(name, key, "only the first side has this slice")
+            for key in _drop_positions(first_sample.keys, positions)
+        ]
+        common_keys = set(second.keys)
+        unmatched += [
+            UnmatchedCell(name, key, "only the second side has this slice")
+            for key in second_sample.keys
+            if key not in common_keys
+        ]
+    return pairs, unmatched
 
 
-def _without(keys: Sequence[Key], at: Ints) -> list[Key]:
-    """The keys at other places than these."""
-    found = set(at.tolist())
-    return [key for i, key in enumerate(keys) if i not in found]
+def _drop_positions(keys: Sequence[Key], at: Ints) -> list[Key]:
+    """Return the keys except those at these positions."""
+    dropped = set(at.tolist())
+    return [key for i, key in enumerate(keys) if i not in dropped]

@@ -1,8 +1,10 @@
-"""How many users a difference takes to show, which difference so many would show, and how long that is.
+"""Power analysis: users needed for a difference, the smallest detectable difference, and the days to go.
 
-For one look at the end the usual rule: (t_(1 - alpha/2) + t_power)^2 variances. For looks all along, the drift with which
-a Brownian motion crosses the boundary of `sequential` before the planned end, from the integral equation of its first
-passage; few looks cross less often than many (Siegmund's 0.583 of a step).
+For one look at the end, the usual rule applies: the detectable difference is t_(1 - alpha/2) + t_power standard errors.
+For repeated looks, the module searches for the drift with which a Brownian motion crosses the boundary of `sequential`
+before the planned end with the requested power. The crossing probability solves the integral equation of the first
+passage time. A motion that is observed at few looks crosses less often than a continuous one. Siegmund's correction
+allows for that: it raises the boundary by 0.583 standard deviations of a step.
 """
 
 from __future__ import annotations
@@ -18,37 +20,38 @@ from ..collect.accumulator import definition_of
 from ..collect.metric_like import MetricLike, states_of
 from ..errors import InvalidInputError
 from ..numerics.elementary import exp, log1p
-from ..numerics.student import normal_quantile, t_quantile
-from ..reading.interval import alpha_of, reach
+from ..numerics.student_t import normal_quantile, t_quantile
+from ..reading.interval import alpha_of, critical_value
 from ..reading.link_functions import scale_of
-from .differences import side
-from .estimates import Measured
-from .sequential import Look, boundary, reach_of_all
+from .differences import estimate_sample
+from .estimates import ScaledEstimate
+from .sequential import Look, boundary, sequential_reach
 
 __all__ = ["PowerPlan", "days_to_go", "power", "smallest_effect", "users_needed", "users_to_decide"]
 
 Floats = NDArray[np.float64]
 EVEN = (0.5, 0.5)
-STEPS = 64  # of the integral equation: the users are right to 0.1 %
+STEPS = 64  # grid points of the integral equation: the number of users is precise to 0.1 %
 HALVINGS = 40
-OVERSHOOT = 0.5826  # Siegmund: by how many steps a boundary looked at in steps is higher
+# Siegmund's correction: discrete looks act like a boundary that is higher by this many standard deviations of a step.
+OVERSHOOT = 0.5826
 ROOT_2_PI = 2.5066282746310005024
-MOST = 1e9  # times the users there are: beyond, never
+MAX_MULTIPLE = 1e9  # if more than this multiple of the present users is needed, the answer is inf
 
 
 class PowerPlan(NamedTuple):
-    """What an experiment takes.
+    """The size of an experiment with a given power.
 
     Parameters
     ----------
     users : float
-        In both arms together.
+        Number of users in both arms together.
     mean_users : float
-        On average, if it is stopped at the first look that shows the difference.
+        Mean number of users if the experiment stops at the first look that shows the difference.
     relative : float
-        The difference that shows.
+        The detectable relative difference.
     power : float
-        With which probability.
+        Probability of detecting the difference.
     """
 
     users: float
@@ -58,7 +61,7 @@ class PowerPlan(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """What it means, in words."""
+        """The plan in one sentence."""
         sooner = f", {self.mean_users:,.0f} on average," if self.mean_users < self.users else ""
         return (
             f"{self.users:,.0f} users in both arms together{sooner} show a difference of {100.0 * self.relative:+.3g} % "
@@ -79,46 +82,47 @@ def power(
     sequential: bool = False,
     looks: int = 100,
 ) -> PowerPlan:
-    """Return how many users show a difference in what was counted; or which one those planned show.
+    """Return the number of users needed to detect a difference, or the difference that `planned` users can detect.
 
     Parameters
     ----------
     holder : metric or collection, usually Sharded
-        One population, which is to be split into two arms: the log of the last weeks, say.
+        Metric of one population that will be split into two arms, for example the log of the last weeks.
     metric : str, optional
-        Which number of it, if it has several.
+        Name of the metric, if `holder` has several.
     relative : float
-        The difference to find: 0.01 is 1 % more, -0.01 less.
+        The relative difference to detect: 0.01 is 1 % more, -0.01 is 1 % less.
     users : float, optional
-        How many units there are in what was counted. Of metrics without shards the units are rows, queries or groups, and
-        their number of rows is taken.
+        Number of units in the data. For metrics without shards the units are rows, queries or groups, and by default their
+        number of rows is used.
     planned : float, optional
-        How many there will be, in both arms together: then the smallest increase that they show is returned.
+        Planned number of users in both arms together: the smallest detectable increase is returned instead.
     power, confidence : float
-        With which probability the difference shows, as an interval that leaves 0 out.
+        Probability that the interval excludes 0 if the difference exists, and nominal coverage of the interval.
     shares : tuple of two floats
-        Which parts of the users the arms get.
+        Share of the users in each arm.
     sequential : bool
-        Whether it is looked at all along, by intervals that hold at all looks; else once, at the end.
+        Whether the experiment uses always-valid intervals at every look, instead of one look at the end.
     looks : int
-        How often until the end.
+        Number of looks until the end.
 
     Returns
     -------
-    Plan
-        Users in both arms together, how many on average if it is stopped at the first look that shows the difference, the
-        difference, and the power.
+    PowerPlan
+        Users in both arms together, mean users if the experiment stops at the first look that shows the difference, the
+        relative difference, and the power.
 
     Raises
     ------
     InvalidInputError
-        There is no such number, it has no error, or users are not known.
+        If there is no such metric, it has no standard error, or `users` is missing.
 
     Notes
     -----
-    users = (t_(1 - alpha / 2) + t_power)^2 V (1 / s + 1 / (1 - s)) / ln(1 + relative)^2, with V the squared error of the
-    logarithm of the value times the units behind it, and s the share of an arm. Looks all along take 1.6 to 1.8 times as
-    many at the end, and stop after 1.0 to 1.2 times on average. 30 ms; the first with looks 0.2 s.
+    users = (t_(1 - alpha / 2) + t_power)^2 V (1 / s + 1 / (1 - s)) / ln(1 + relative)^2, where V is the squared standard
+    error of the logarithm of the value times the number of units, and s is the share of an arm. A sequential experiment
+    needs 1.6 to 1.8 times as many users at the end, and stops after 1.0 to 1.2 times as many on average. A call takes
+    30 ms, the first sequential call 0.2 s.
 
     Examples
     --------
@@ -132,27 +136,27 @@ def power(
     >>> round(sm.power(rate, users=5_000, planned=plan.users).relative, 4)
     0.05
     """
-    found = {s.name: s for s in definition_of(holder).samples(states_of(holder))}
-    if metric is None and len(found) == 1:
-        metric = next(iter(found))
-    if metric not in found:
-        raise InvalidInputError(f"metric= takes one of {', '.join(found)}, not {metric!r}")
-    sample = found[metric]
+    samples = {s.name: s for s in definition_of(holder).samples(states_of(holder))}
+    if metric is None and len(samples) == 1:
+        metric = next(iter(samples))
+    if metric not in samples:
+        raise InvalidInputError(f"metric= takes one of {', '.join(samples)}, not {metric!r}")
+    sample = samples[metric]
     if len(sample.keys) != 1:
         raise InvalidInputError(f"there are {len(sample.keys)} slices: give one of them, or their total")
     if users is None and sample.shards is not None:
         raise InvalidInputError(f"users= is needed: how many units of {sample.shards.plan[0]} were counted")
     counted = float(sample.rows[0]) if users is None else float(users)
-    estimate = next(side(sample, "log").cells())
-    how: dict[str, Any] = {"power": power, "confidence": confidence, "shares": shares}
-    how["looks"] = looks if sequential else None
+    estimate = next(estimate_sample(sample, "log").split_cells())
+    options: dict[str, Any] = {"power": power, "confidence": confidence, "shares": shares}
+    options["looks"] = looks if sequential else None
     if planned is not None:
-        return smallest_effect(estimate, counted, planned, **how)
-    return users_needed(estimate, counted, relative=relative, **how)
+        return smallest_effect(estimate, counted, planned, **options)
+    return users_needed(estimate, counted, relative=relative, **options)
 
 
 def users_needed(
-    estimate: Measured,
+    estimate: ScaledEstimate,
     users: float,
     *,
     relative: float = 0.01,
@@ -161,37 +165,38 @@ def users_needed(
     shares: tuple[float, float] = EVEN,
     looks: int | None = None,
 ) -> PowerPlan:
-    """Return how many users show a relative difference, from what so many users have shown.
+    """Return the number of users needed to detect a relative difference, from an estimate and its number of users.
 
     Parameters
     ----------
-    estimate : Measured
-        On the scale "log": the metric today, one population that is to be split. On "relative": a difference measured.
+    estimate : ScaledEstimate
+        On the scale "log": the metric of one population that will be split. On "relative": an observed difference.
     users : float
-        Behind the estimate; in both arms, if it is a difference.
+        Number of users of the estimate; in both arms together for a difference.
     relative : float
-        The difference to find: 0.01 is 1 % more, -0.01 less.
+        The relative difference to detect: 0.01 is 1 % more, -0.01 is 1 % less.
     power : float
-        With which probability.
+        Probability of detecting the difference.
     confidence : float
-        Of the two-sided interval that must leave 0 out.
+        Nominal coverage of the two-sided interval, which must exclude 0.
     shares : tuple of two floats
-        Which parts of the users the arms get.
+        Share of the users in each arm.
     looks : int, optional
-        How often it is looked at until the end, by `always_valid`; once, at the end, if not given.
+        Number of looks until the end, with `always_valid` intervals; by default one look at the end.
 
     Raises
     ------
     InvalidInputError
-        If the estimate has no error, or a figure is out of range.
+        If the estimate has no error, or a parameter is out of range.
 
     Notes
     -----
-    Looks all along take 1.6 to 1.8 times the users of one look, and stop after 1.0 to 1.2 times on average, at 80 % power.
+    At 80 % power, a sequential experiment needs 1.6 to 1.8 times the users of one look, and stops after 1.0 to 1.2 times
+    as many on average.
 
     Examples
     --------
-    >>> ctr = Measured(0.02, -3.912, 0.01, df=63, scale="log")
+    >>> ctr = ScaledEstimate(0.02, -3.912, 0.01, df=63, scale="log")
     >>> once = users_needed(ctr, 100_000, relative=0.02)
     >>> daily = users_needed(ctr, 100_000, relative=0.02, looks=28)
     >>> f"{once.users:,.0f}", round(daily.users / once.users, 2), round(daily.mean_users / once.users, 2)
@@ -199,15 +204,15 @@ def users_needed(
     """
     if not relative > -1.0 or relative == 0.0 or math.isinf(relative):
         raise InvalidInputError(f"relative must be above -1 and not 0: 0.01 is 1 % more; it is {relative!r}")
-    unit = _variance_of_one_user(estimate, users, shares)
-    drift, stop = _drift(estimate.df, alpha_of(confidence), power, looks)
+    unit = _variance_per_user(estimate, users, shares)
+    drift, stop = _find_drift(estimate.df, alpha_of(confidence), power, looks)
     ratio = drift / float(log1p(np.float64(relative)))
     needed = unit * ratio * ratio
     return PowerPlan(float(math.ceil(needed)), float(math.ceil(needed * stop)), relative, power)
 
 
 def smallest_effect(
-    estimate: Measured,
+    estimate: ScaledEstimate,
     users: float,
     planned: float,
     *,
@@ -216,28 +221,28 @@ def smallest_effect(
     shares: tuple[float, float] = EVEN,
     looks: int | None = None,
 ) -> PowerPlan:
-    """Return the smallest increase that so many users show; parameters as for `users_needed`.
+    """Return the smallest increase that `planned` users can detect; parameters as for `users_needed`.
 
     Parameters
     ----------
     planned : float
-        How many users there will be, in both arms together.
+        Planned number of users in both arms together.
 
     Examples
     --------
-    >>> ctr = Measured(0.02, -3.912, 0.01, df=63, scale="log")
+    >>> ctr = ScaledEstimate(0.02, -3.912, 0.01, df=63, scale="log")
     >>> round(smallest_effect(ctr, 100_000, 826_027).relative, 4)
     0.02
     """
     if not planned > 0.0:
         raise InvalidInputError(f"planned users must be more than 0, not {planned!r}")
-    unit = _variance_of_one_user(estimate, users, shares)
-    drift, stop = _drift(estimate.df, alpha_of(confidence), power, looks)
+    unit = _variance_per_user(estimate, users, shares)
+    drift, stop = _find_drift(estimate.df, alpha_of(confidence), power, looks)
     return PowerPlan(planned, planned * stop, scale_of("relative").value(drift * math.sqrt(unit / planned)), power)
 
 
 def days_to_go(users: float, planned: float, per_day: float) -> float:
-    """Return how many days are left until the planned users, at so many new ones a day; inf without new ones.
+    """Return the days until the planned number of users is reached, at `per_day` new users; inf without new users.
 
     Examples
     --------
@@ -250,31 +255,31 @@ def days_to_go(users: float, planned: float, per_day: float) -> float:
 
 
 def users_to_decide(
-    estimate: Measured, users: float, null: float = 0.0, *, planned: float | None = None, confidence: float = 0.95
+    estimate: ScaledEstimate, users: float, null: float = 0.0, *, planned: float | None = None, confidence: float = 0.95
 ) -> float:
-    """Return with how many users, in all, the interval would leave the null out, if the estimate stays as it is.
+    """Return the total number of users at which the interval would exclude the null if the estimate does not change.
 
     Parameters
     ----------
-    estimate : Measured
-        A difference, and its error by now.
+    estimate : ScaledEstimate
+        The current estimate of the difference.
     users : float
-        Behind it.
+        Number of users of the estimate.
     null : float
         0, or the limit of a guardrail.
     planned : float, optional
-        Users at the planned end, for the interval valid at all looks; without, it is that of one look.
+        Planned number of users, for the always-valid interval; by default the interval for one look is used.
     confidence : float
-        Of the interval.
+        Nominal coverage of the interval.
 
     Returns
     -------
     float
-        `users` where it is left out already; inf where the estimate is the null, or has no error.
+        `users` if the interval excludes the null already; inf if the estimate equals the null or has no error.
 
     Examples
     --------
-    >>> change = Measured(-0.027, -0.027, 0.0278, df=63)
+    >>> change = ScaledEstimate(-0.027, -0.027, 0.0278, df=63)
     >>> round(users_to_decide(change, 7.0, -0.05), 1)
     40.8
     """
@@ -283,31 +288,32 @@ def users_to_decide(
     if estimate.reason or not distance:
         return math.inf
 
-    def missing(times: float) -> bool:
+    def covers_null(times: float) -> bool:
         if planned is None:
-            width = reach(confidence, estimate.df)
+            width = critical_value(confidence, estimate.df)
         else:
-            width = reach_of_all(Look(users * times, planned, confidence), confidence, estimate.df)
+            width = sequential_reach(Look(users * times, planned, confidence), confidence, estimate.df)
         return bool(width * estimate.standard_error / math.sqrt(times) > distance)
 
-    if not missing(1.0):
+    if not covers_null(1.0):
         return users
+    # Search for the smallest multiple of the present users whose interval excludes the null: double it, then bisect.
     high = 2.0
-    while missing(high):
+    while covers_null(high):
         high *= 2.0
-        if high > MOST:
+        if high > MAX_MULTIPLE:
             return math.inf
     low = high / 2.0
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if missing(middle) else (low, middle)
+        low, high = (middle, high) if covers_null(middle) else (low, middle)
     return users * high
 
 
-def _variance_of_one_user(estimate: Measured, users: float, shares: tuple[float, float]) -> float:
-    """The variance of a difference of logarithms, times the users in both arms."""
+def _variance_per_user(estimate: ScaledEstimate, users: float, shares: tuple[float, float]) -> float:
+    """Return the variance of the difference of logarithms, multiplied by the number of users in both arms."""
     if estimate.reason:
-        raise InvalidInputError(f"no power without an error: {estimate.reason}")
+        raise InvalidInputError(f"a power analysis needs a standard error: {estimate.reason}")
     if estimate.scale not in ("log", "relative"):
         raise InvalidInputError(f"an estimate on the scale 'log' or 'relative' is needed, not on {estimate.scale!r}")
     if not (users > 0.0 and min(shares) > 0.0 and math.fsum(shares) <= 1.0):
@@ -316,8 +322,8 @@ def _variance_of_one_user(estimate: Measured, users: float, shares: tuple[float,
     return float(estimate.standard_error * estimate.standard_error * users * split)
 
 
-def _drift(df: float, alpha: float, power: float, looks: int | None) -> tuple[float, float]:
-    """How many standard errors, at the end, a difference must be; and at which part of the users it stops on average."""
+def _find_drift(df: float, alpha: float, power: float, looks: int | None) -> tuple[float, float]:
+    """Return the detectable difference, in standard errors at the planned end, and the mean share of users at the stop."""
     if not alpha / 2.0 < power < 1.0:
         raise InvalidInputError(f"power must lie between half of alpha and 1; it is {power!r}")
     once = t_quantile(1.0 - alpha / 2.0, df) + t_quantile(power, df)
@@ -325,64 +331,72 @@ def _drift(df: float, alpha: float, power: float, looks: int | None) -> tuple[fl
         return once, 1.0
     if looks < 1:
         raise InvalidInputError(f"looks must be 1 or more, not {looks}")
-    drift, stop = _sequential_drift(alpha, power, looks)
+    # The sequential drift is for a known error: the ratio of t to normal quantiles allows for few degrees of freedom.
+    drift, stop = _find_sequential_drift(alpha, power, looks)
     return drift * once / (normal_quantile(1.0 - alpha / 2.0) + normal_quantile(power)), stop
 
 
 @lru_cache(maxsize=64)
-def _sequential_drift(alpha: float, power: float, looks: int) -> tuple[float, float]:
-    """The same for an error that is known, by halving."""
+def _find_sequential_drift(alpha: float, power: float, looks: int) -> tuple[float, float]:
+    """Return the detectable drift and the mean stopping time for a known standard error, by bisection."""
     low, high = 0.0, 64.0
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if crossing(middle, alpha, looks)[0] < power else (low, middle)
-    return high, crossing(high, alpha, looks)[1]
+        low, high = (middle, high) if crossing_probability(middle, alpha, looks)[0] < power else (low, middle)
+    return high, crossing_probability(high, alpha, looks)[1]
 
 
-def crossing(drift: float, alpha: float, looks: int) -> tuple[float, float]:
-    """Return the probability to leave 0 out until the planned end, and the mean time of the stop, as a part of it.
+def crossing_probability(drift: float, alpha: float, looks: int) -> tuple[float, float]:
+    """Return the probability that an always-valid interval excludes 0 before the end, and the mean stopping time.
 
     Parameters
     ----------
     drift : float
         The true difference in standard errors of the planned end.
     alpha : float
-        Of the sequential interval.
+        1 - nominal coverage of the interval.
     looks : int
-        Evenly spread until the end.
+        Number of evenly spaced looks until the end.
+
+    Returns
+    -------
+    tuple of float
+        The probability, and the mean stopping time as a share of the planned users.
 
     Notes
     -----
-    Time runs to x*, that of the planned users. P(W(t) > c(t)) = integral of f(s) P(W(t) - W(s) > c(t) - c(s)) ds gives
-    the density f of the first passage, step by step (Peskir 2002).
+    For a Brownian motion W and a boundary c, P(W(t) > c(t)) = integral of f(s) P(W(t) - W(s) > c(t) - c(s)) ds holds for
+    the density f of the first passage time (Peskir 2002). The equation is solved step by step on a grid.
     """
-    end = Look(1.0, 1.0, 1.0 - alpha).x
+    end = Look(1.0, 1.0, 1.0 - alpha).scaled_time
     times = end * np.arange(1, STEPS + 1) / STEPS
     middles = times - 0.5 * end / STEPS
     step = math.sqrt(end / looks)
     slope = drift / math.sqrt(end)
 
-    def level(t: Floats) -> Floats:
+    def boundary_at(t: Floats) -> Floats:
         heights = [boundary(x, alpha) * math.sqrt(x) for x in t.tolist()]
         return np.array(heights) + OVERSHOOT * step - slope * t
 
-    at_times, at_middles = level(times), level(middles)
-    above = upper(at_times / np.sqrt(times))
+    at_times, at_middles = boundary_at(times), boundary_at(middles)
+    above = normal_tail(at_times / np.sqrt(times))
     gaps = times[:, None] - middles[None, :]
     later = gaps > 0.0
-    passed = np.zeros(gaps.shape)
-    passed[later] = upper((at_times[:, None] - at_middles[None, :])[later] / np.sqrt(gaps[later]))
+    passage = np.zeros(gaps.shape)
+    passage[later] = normal_tail((at_times[:, None] - at_middles[None, :])[later] / np.sqrt(gaps[later]))
+    # On the grid the system is lower triangular: subtract the contributions of first passages at earlier steps.
     first: list[float] = []
     for i in range(STEPS):
-        reached = math.fsum(f * p for f, p in zip(first, passed[i].tolist(), strict=False))
-        first.append((float(above[i]) - reached) / float(passed[i, i]))
+        reached = math.fsum(f * p for f, p in zip(first, passage[i].tolist(), strict=False))
+        first.append((float(above[i]) - reached) / float(passage[i, i]))
     total = math.fsum(first)
     mean = math.fsum(f * t for f, t in zip(first, middles.tolist(), strict=True)) / end
     return total, mean + (1.0 - total)
 
 
-def upper(z: Floats) -> Floats:
-    """Return P(Z > z) of the normal, elementwise, to 1e-12: its series near 0, its continued fraction beyond 3."""
+def normal_tail(z: Floats) -> Floats:
+    """Return the upper tail P(Z > z) of the normal distribution, elementwise, to 1e-12."""
+    # The series of the distribution function converges fast near 0, the continued fraction of the tail beyond 3.
     size = np.abs(z)
     density = exp(-0.5 * size * size) / ROOT_2_PI
     near = np.minimum(size, 3.0)

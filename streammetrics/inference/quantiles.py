@@ -1,6 +1,7 @@
-"""Errors of quantiles after Woodruff: how uncertain the share below q is, carried back through the full histogram.
+"""Confidence intervals of quantiles after Woodruff (1952).
 
-Deleting a shard moves a quantile by jumps that say little; the share of weight below a fixed value moves smoothly.
+The jackknife is not valid for a quantile itself, which jumps when a shard is left out. The share of weight below a fixed
+value changes smoothly, so its interval is computed and mapped back to values through the full histogram.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InvalidInputError
-from ..reading.interval import Interval, reach
-from ..reading.link_functions import SCALES, plain
+from ..reading.interval import Interval, critical_value
+from ..reading.link_functions import SCALES, unwrap_scalar
 from .estimates import INDEPENDENT
-from .jackknife import Contrast, Replicates, of_one, total, variance_of
-from .reasons import add, as_reasons, known, of_cells
+from .jackknife import Contrast, Replicates, build_contrast, jackknife_variance, sum_shards
+from .reasons import add_reasons, build_reasons, has_reason, unwrap_reasons
 
 __all__ = ["quantile_interval", "quantile_replicates"]
 
@@ -25,25 +26,29 @@ METHOD = "woodruff"
 LOGIT = SCALES["logit"]
 
 
-def _share(below: ArrayLike, weights: ArrayLike) -> Replicates:
-    """The share of weight below a value, with each shard deleted."""
-    under, weigh = (np.array(x, np.float64, order="C") for x in (below, weights))
-    if under.shape != weigh.shape or (under > weigh).any() or (under < 0.0).any():
-        raise InvalidInputError("every shard needs a weight, and one below the quantile that is not larger")
-    whole, low = total(weigh), total(under)
-    rest = whole - weigh
-    with np.errstate(invalid="ignore", divide="ignore"):  # of what has no weight there is no share
-        deleted = np.where(rest > 0.0, (low - under) / rest, NAN)
-        return Replicates(np.where(whole > 0.0, low / whole, NAN), deleted, weigh)
+def _compute_share(below: ArrayLike, weights: ArrayLike) -> Replicates:
+    """Return the share of weight below a value, with its leave-one-shard-out values."""
+    weight_below, shard_weights = (np.array(x, np.float64, order="C") for x in (below, weights))
+    if weight_below.shape != shard_weights.shape or (weight_below > shard_weights).any() or (weight_below < 0.0).any():
+        raise InvalidInputError("the weight below the quantile must lie between 0 and the weight of the shard")
+    total_weight, total_below = sum_shards(shard_weights), sum_shards(weight_below)
+    remaining = total_weight - shard_weights
+    with np.errstate(invalid="ignore", divide="ignore"):  # cells without weight have no share
+        leave_one_out = np.where(remaining > 0.0, (total_below - weight_below) / remaining, NAN)
+        return Replicates(np.where(total_weight > 0.0, total_below / total_weight, NAN), leave_one_out, shard_weights)
 
 
-def _limits(q: float, share: Contrast, confidence: float) -> tuple[Any, Any, NDArray[Any]]:
-    """The shares between which the true share below the q-quantile lies, about q on the logit scale."""
-    reasons = as_reasons(share.reason, share.deleted.shape[1:])
+def _compute_limits(q: float, share: Contrast, confidence: float) -> tuple[Any, Any, NDArray[Any]]:
+    """Return the limits of the interval of the share, centred at q on the logit scale, and why cells have none."""
+    reasons = build_reasons(share.reason, share.leave_one_out.shape[1:])
     inside = 0.0 < q < 1.0
-    add(reasons, not inside, lambda i: f"the {q:g}-quantile is an end of the data: no interval; use a quantile between")
-    known_reach = np.where(known(reasons), NAN, reach(confidence, share.df))
-    half = known_reach * np.sqrt(variance_of(share)) / (q * (1.0 - q) if inside else NAN)
+    add_reasons(
+        reasons, not inside, lambda i: f"the {q:g}-quantile is an end of the data: no interval; use a quantile between"
+    )
+    # Centred at q, not at the observed share below the estimate, which steps over q by up to the weight of one bucket. The
+    # error on the logit scale is the error of the share divided by q (1 - q).
+    known_reach = np.where(has_reason(reasons), NAN, critical_value(confidence, share.df))
+    half = known_reach * np.sqrt(jackknife_variance(share)) / (q * (1.0 - q) if inside else NAN)
     centre = LOGIT.point(q)
     return LOGIT.value(centre - half), LOGIT.value(centre + half), reasons
 
@@ -58,62 +63,64 @@ def quantile_interval(
     q : float
         Which quantile, between 0 and 1.
     below : array_like, shape (K,) or (K, n)
-        By shard, the weight of the values up to the estimated quantile; of n cells side by side, in each.
+        The weight of the values up to the estimated quantile, in each shard (and cell).
     weights : array_like, of the same shape
-        By shard, the weight of all values.
+        The weight of all values, in each shard (and cell).
     quantile : callable
-        Share -> quantile of all shards, from the full histogram; of cells, an array of one share each.
+        Function from a share to the quantile of all shards; for cells, from an array with one share for each.
     confidence : float
         Nominal coverage.
 
     Returns
     -------
     Interval
-        quantile(q -+ t se), with se of the share below the estimate by delete-one-shard, on the logit scale about q, so
-        that neither limit leaves the data; and K_eff - 1 degrees of freedom.
+        quantile(q -+ t se), where se is the jackknife error of the share below the estimate. The interval is computed on
+        the logit scale, so that both shares stay between 0 and 1, with K_eff - 1 degrees of freedom.
 
     Raises
     ------
     InvalidInputError
-        If a shard has more weight below than in all.
+        If a shard has more weight below the quantile than in total.
 
     Examples
     --------
     >>> values = np.arange(1.0, 6401.0).reshape(64, 100, order="F")
     >>> def at(p):
     ...     return float(np.ceil(6400 * p))
-    >>> found = quantile_interval(0.5, (values <= 3200).sum(axis=1), [100] * 64, at)
-    >>> found.low <= found.estimate <= found.high
+    >>> result = quantile_interval(0.5, (values <= 3200).sum(axis=1), [100] * 64, at)
+    >>> result.low <= result.estimate <= result.high
     True
     """
-    points = of_one(_share(below, weights))
-    low, high, reasons = _limits(q, points, confidence)
-    estimate = quantile(plain(np.full(reasons.shape, q)))
-    ends = [quantile(plain(np.where(known(reasons), q, share))) for share in (low, high)]
-    error = (ends[1] - ends[0]) / (2.0 * reach(confidence, points.df))
-    found = (plain(np.where(known(reasons), NAN, x)) for x in (*ends, error))
-    below_it, above, off = found
-    return Interval(below_it, above, estimate, off, METHOD, INDEPENDENT, confidence, of_cells(reasons))
+    points = build_contrast(_compute_share(below, weights))
+    low, high, reasons = _compute_limits(q, points, confidence)
+    estimate = quantile(unwrap_scalar(np.full(reasons.shape, q)))
+    ends = [quantile(unwrap_scalar(np.where(has_reason(reasons), q, share))) for share in (low, high)]
+    width = (ends[1] - ends[0]) / (2.0 * critical_value(confidence, points.df))
+    columns = (unwrap_scalar(np.where(has_reason(reasons), NAN, x)) for x in (*ends, width))
+    lower, upper, standard_error = columns
+    return Interval(lower, upper, estimate, standard_error, METHOD, INDEPENDENT, confidence, unwrap_reasons(reasons))
 
 
 def quantile_replicates(q: float, below: ArrayLike, weights: ArrayLike, quantile: Callable[[Any], Any]) -> Replicates:
-    """Return the quantile with each shard deleted, along the line that Woodruff's 95 % interval shows.
+    """Return leave-one-shard-out values of a quantile, linearised by Woodruff's 95 % interval.
 
-    For differences between arms: a shard deleted moves the share below by a little, and the quantile by that over the
-    density there. Parameters as for `quantile_interval`.
+    Differences between arms use them. Leaving out a shard changes the share below the quantile by a small amount. The
+    quantile changes by that amount divided by the density, which is estimated from the width of the interval. The
+    parameters are those of `quantile_interval`.
 
     Examples
     --------
     >>> values = np.arange(1.0, 6401.0).reshape(64, 100, order="F")
     >>> one = quantile_replicates(0.5, (values <= 3200).sum(axis=1), [100] * 64, lambda p: 6400 * p)
-    >>> one.value, one.deleted.shape
+    >>> one.value, one.leave_one_out.shape
     (3200.0, (64,))
     """
-    shares = _share(below, weights)
-    low, high, _ = _limits(q, of_one(shares), 0.95)
-    estimate = quantile(plain(np.full(np.shape(shares.value), q)))
+    # The slope of the quantile over the share comes from the whole interval: a local density would come from one bucket.
+    shares = _compute_share(below, weights)
+    low, high, _ = _compute_limits(q, build_contrast(shares), 0.95)
+    estimate = quantile(unwrap_scalar(np.full(np.shape(shares.value), q)))
     width = np.asarray(high - low)
-    ends = [quantile(plain(np.where(np.isnan(width), q, share))) for share in (low, high)]
-    with np.errstate(invalid="ignore", divide="ignore"):  # no width where nothing varies, NaN where it is not known
+    ends = [quantile(unwrap_scalar(np.where(np.isnan(width), q, share))) for share in (low, high)]
+    with np.errstate(invalid="ignore", divide="ignore"):  # the width is 0 or NaN in some cells
         slope = np.where(width > 0.0, (ends[1] - ends[0]) / width, 0.0 * width)
-    return Replicates(estimate, estimate - (shares.deleted - shares.value) * slope, shares.weights)
+    return Replicates(estimate, estimate - (shares.leave_one_out - shares.value) * slope, shares.weights)

@@ -1,4 +1,4 @@
-"""Why cells have no answer: a text for each of those side by side, or None; the first reason that is found stands."""
+"""Arrays of reasons why cells (slices) have no result: a text or None for each cell, where the first reason wins."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["add", "as_reasons", "known", "of_cells"]
+__all__ = ["add_reasons", "build_reasons", "has_reason", "unwrap_reasons"]
 
 Reasons = NDArray[Any]
-"""An array of texts and Nones; of one number it has no axes."""
+"""An array of texts and Nones, without axes for a single number."""
 
 
-def as_reasons(reasons: Any, shape: tuple[int, ...]) -> Reasons:
-    """Return reasons as an array that may be written to; None is none for any cell."""
-    found = np.full(shape, None, object)
-    found[...] = reasons
-    return found
+def build_reasons(reasons: Any, shape: tuple[int, ...]) -> Reasons:
+    """Return a writable array of reasons; None means no reason in any cell."""
+    array = np.full(shape, None, object)
+    array[...] = reasons
+    return array
 
 
-def known(reasons: Reasons) -> NDArray[np.bool_]:
-    """Return which cells have a reason."""
-    return np.asarray(reasons != None, np.bool_)  # noqa: E711 - of each
+def has_reason(reasons: Reasons) -> NDArray[np.bool_]:
+    """Return a mask of the cells that have a reason."""
+    return np.asarray(reasons != None, np.bool_)  # noqa: E711 - elementwise
 
 
-def add(reasons: Reasons, where: Any, say: Callable[[int], str]) -> None:
-    """Give a reason to the cells, of those named, that have none yet: a function of their number."""
+def add_reasons(reasons: Reasons, where: Any, describe: Callable[[int], str]) -> None:
+    """Set the reason of cells in `where` that have none yet; `describe` returns the text for a flat cell index."""
     flat = reasons.reshape(-1)
-    for i in np.flatnonzero(np.asarray(where) & ~known(reasons)).tolist():
-        flat[i] = say(i)
+    for i in np.flatnonzero(np.asarray(where) & ~has_reason(reasons)).tolist():
+        flat[i] = describe(i)
 
 
-def of_cells(reasons: Reasons) -> Any:
-    """Return reasons as results have them: of one number a text or None."""
+def unwrap_reasons(reasons: Reasons) -> Any:
+    """Return reasons as fields of results: an array, or a text or None for a single number."""
     return reasons if reasons.ndim else reasons.item()

@@ -1,4 +1,4 @@
-"""One verdict of an experiment, the figures behind it, and the same figures slice by slice."""
+"""The scorecard of an experiment: the verdict on each treatment, and the numbers behind it, overall and by slice."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from ..collect.plottable import Plottable
 from ..errors import InvalidInputError
 from ..reading.interval import Interval, alpha_of
 from ..reading.replicates import Sample
-from ..reading.table import Table, TableLayout, show
-from .calibration import Calibrations
-from .compare import samples_of, slices_of
-from .differences import RATIO, Changes, changes_of
-from .estimates import each
-from .interpretation import ComparisonSettings, Interpretation, compared_of, read
-from .number_format import digits, p_text
-from .pairs import Left, paired
-from .reasons import known
+from ..reading.table import Table, TableLayout, format_value
+from .calibration import CalibrationContrasts
+from .compare import collect_samples, collect_slice_columns
+from .differences import BEST_RATIO, MetricDifferences, compute_differences
+from .estimates import split_intervals
+from .interpretation import ComparisonSettings, Interpretation, build_effect, interpret
+from .number_format import choose_format, format_p_value
+from .pairs import UnmatchedCell, pair_samples
+from .reasons import has_reason
 from .sample_ratio import SampleRatio, sample_ratio_mismatch
-from .sequential import p_of_e
-from .verdict import Compared, Progress, Verdict, not_worse, verdict, worse
+from .sequential import p_from_e
+from .verdict import MetricEffect, Progress, Verdict, build_verdict, is_not_worse, is_worse
 
 __all__ = ["Scorecard", "scorecard"]
 
 PRIMARY, GUARDRAIL, SECONDARY = "primary", "guardrail", "secondary"
-BREACHED = 3  # the exit code of a program that gates on it
+BREACHED_EXIT_CODE = 3  # for programs that stop at a breached guardrail
 Floats = NDArray[np.float64]
 
 
 class Question(NamedTuple):
-    """What is asked of one metric.
+    """The role of one metric in an experiment.
 
     Parameters
     ----------
     name : str
-        Of the number.
+        Name of the metric.
     role : str
         "primary", "guardrail" or "secondary".
     better : str
-        "high", "low", or "one": which values are good.
+        Which values are better: "high", "low" or "one".
     margin : float or None
-        Of a guardrail: by how much it may be worse.
+        For a guardrail, how much worse it may be.
     """
 
     name: str
@@ -59,168 +59,177 @@ class Question(NamedTuple):
 
 
 class ScorecardOptions(NamedTuple):
-    """How a scorecard is asked for.
+    """Settings of a scorecard.
 
     Parameters
     ----------
     questions : tuple of Question
-        The metrics: first the primary one, then guardrails, then the rest.
+        The metrics: the primary one first, then the guardrails, then the secondary ones.
     confidence : float
-        Of the whole, over all treatments.
+        Nominal confidence over all treatments together.
     relative : bool
         Whether changes and margins are relative.
     independent : bool
-        Whether arms without common shards are taken to have no unit in common.
-    among : int
-        How many guardrails there are, where some cannot be asked about yet.
+        Whether arms without common shards are assumed to have no unit in common.
+    guardrail_count : int
+        Number of guardrails of the experiment, if some of them have no data yet.
     """
 
     questions: tuple[Question, ...]
     confidence: float
     relative: bool
     independent: bool
-    among: int = 0
+    guardrail_count: int = 0
 
     @property
     def guardrails(self) -> int:
-        """How many guardrails there are."""
+        """The number of guardrails among the questions."""
         return [q.role for q in self.questions].count(GUARDRAIL)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Scorecard(Plottable):
-    """What to do with each treatment, and why.
+    """The verdict on each treatment, and the numbers behind it.
 
     Parameters
     ----------
     arms : mapping
-        What was counted, by arm.
+        The metrics of each arm.
     control : key
         The arm that the others are compared with.
-    asked : Asked
-        The questions.
+    options : ScorecardOptions
+        The questions and settings.
     progress : mapping
-        How far each treatment is.
+        Progress of each treatment.
     ratio : SampleRatio or None
-        Whether users fell to arms as planned.
+        Result of the sample ratio test.
     totals : mapping
-        What each arm says of all its slices together.
+        Samples of each arm, with all slices merged.
     """
 
     arms: Mapping[Any, MetricLike]
     control: Any
-    asked: ScorecardOptions
+    options: ScorecardOptions
     progress: Mapping[Any, Progress]
     ratio: SampleRatio | None
     totals: Mapping[Any, Sequence[Sample]]
 
     @cached_property
     def verdicts(self) -> dict[Any, Verdict]:
-        """What to do with each treatment: of all slices together."""
-        found = {}
+        """The verdict on each treatment, over all slices together."""
+        verdicts = {}
         control = self.totals[self.control]
         for arm, progress in self.progress.items():
-            changes, _ = self._changes(self.totals[arm], control)
-            relative, questions = self.asked.relative, self.asked.questions
-            asked = [compared_of(changes[q.name], relative, q.better, q.margin) for q in questions]
-            one = [_first(c) for c in asked]
-            last = 1 + self.asked.guardrails
-            found[arm] = verdict(
-                one[0],
-                one[1:last],
+            changes, _ = self._compute_differences(self.totals[arm], control)
+            relative, questions = self.options.relative, self.options.questions
+            effects = [build_effect(changes[q.name], relative, q.better, q.margin) for q in questions]
+            single = [_select_only_cell(c) for c in effects]
+            last = 1 + self.options.guardrails
+            verdicts[arm] = build_verdict(
+                single[0],
+                single[1:last],
                 progress,
-                confidence=self.asked.confidence,
+                confidence=self.options.confidence,
                 treatments=len(self.progress),
                 treatment=str(arm),
                 sample_ratio=self.ratio,
             )
-        return found
+        return verdicts
 
     @property
     def exit_code(self) -> int:
-        """3 if a guardrail of any treatment is breached, else 0: for programs that gate on it.
+        """3 if a guardrail of any treatment is breached, else 0.
 
-        Where the arms are not comparable, or one look is for the end, nothing is.
+        It is also 0 while verdicts are withheld, and before the planned end of an experiment with one look.
         """
-        told = [v for v in self.verdicts.values() if v.decision != "withheld"]
-        broken = (r.word == "breached" for v in told for r in v.guardrails)
-        return BREACHED if any(broken) else 0
+        decided = [v for v in self.verdicts.values() if v.decision != "withheld"]
+        is_breached = (r.word == "breached" for v in decided for r in v.guardrails)
+        return BREACHED_EXIT_CODE if any(is_breached) else 0
 
     def __repr__(self) -> str:
-        """The verdicts, then the figures."""
+        """Return the verdicts, then the table."""
         return "\n".join([*(v.sentence for v in self.verdicts.values()), "", repr(self.table())])
 
     def _repr_html_(self) -> str:
-        told = "".join(f"<p><strong>{html.escape(v.sentence)}</strong></p>" for v in self.verdicts.values())
-        return told + self.table()._repr_html_()
+        sentences = "".join(f"<p><strong>{html.escape(v.sentence)}</strong></p>" for v in self.verdicts.values())
+        return sentences + self.table()._repr_html_()
 
     def table(self) -> Table:
-        """Return the figures of every treatment and metric.
+        """Return a table of every treatment and metric.
 
-        Columns: `treatment`; `metric`; `role`; `control_value`, `value`; `change`, `low`, `high` (relative, unless asked
-        otherwise); `p_value` (of no change), `adjusted`; `p_word` (of what the word says: of a guardrail, that it is
-        breached); `word`; `reason`; `relative`; `bound` (by how much the change may be off by what was counted alone);
-        `rows` (of both arms).
+        Columns: `treatment`; `metric`; `role`; `control_value`, `value`; `change`, `low`, `high` (relative by default);
+        `p_value` (of no change), `adjusted`; `p_word` (of the claim in `word`; for a guardrail, of a breach);
+        `word`; `reason`; `relative`; `bound` (how far the certified bounds may shift the change); `rows` (of both arms).
         """
-        return self.tabled((), self.totals, None)
+        return self.build_table((), self.totals, None)
 
     def slices(self, adjust: str | None = None) -> Table:
-        """Return the same by slice.
+        """Return the same table by slice.
 
         Parameters
         ----------
         adjust : {"holm", "bh"}, optional
-            Adjust p-values for all rows of a treatment together; what is better, worse or breached must then pass both.
+            Multiplicity correction over all rows of a treatment. The words "better", "worse" and "breached" then need the
+            interval and the adjusted p-value.
         """
-        return self._table(self.arms, adjust)
+        return self._slice_table(self.arms, adjust)
 
-    def _table(self, arms: Mapping[Any, MetricLike], adjust: str | None) -> Table:
-        samples = {arm: samples_of(thing) for arm, thing in arms.items()}
-        return self.tabled(slices_of(arms[self.control]), samples, adjust)
+    def _slice_table(self, arms: Mapping[Any, MetricLike], adjust: str | None) -> Table:
+        samples = {arm: collect_samples(thing) for arm, thing in arms.items()}
+        return self.build_table(collect_slice_columns(arms[self.control]), samples, adjust)
 
-    def tabled(self, by: tuple[str, ...], samples: Mapping[Any, Sequence[Sample]], adjust: str | None = None) -> Table:
-        """Return the same of other cells of the arms, told apart by some columns."""
+    def build_table(
+        self, by: tuple[str, ...], samples: Mapping[Any, Sequence[Sample]], adjust: str | None = None
+    ) -> Table:
+        """Return a table of these samples of the arms, with the key columns `by`."""
         rows: dict[Any, list[dict[str, Any]]] = {}
         for arm, progress in self.progress.items():
-            changes, left = self._changes(samples[arm], samples[self.control])
-            missing = [(one.key, NOTHING | {"metric": one.name, "reason": one.reason}) for one in left]
-            for key, row in [*self._rows(changes, progress, adjust), *missing]:
+            changes, unmatched = self._compute_differences(samples[arm], samples[self.control])
+            missing = [(one.key, EMPTY_ROW | {"metric": one.name, "reason": one.reason}) for one in unmatched]
+            for key, row in [*self._build_rows(changes, progress, adjust), *missing]:
                 rows.setdefault(key, []).append(dict(zip(by, key, strict=False)) | {"treatment": arm} | row)
-        return Table(by, [row for some in rows.values() for row in some], FIGURES)
+        return Table(by, [row for some in rows.values() for row in some], LAYOUT)
 
-    def _changes(self, treatment: Sequence[Sample], control: Sequence[Sample]) -> tuple[dict[str, Changes], list[Left]]:
-        """What changes in each of the metrics asked for, and what only one arm has."""
-        names = {q.name for q in self.asked.questions}
-        pairs, left = paired([s for s in treatment if s.name in names], [s for s in control if s.name in names])
-        found = {p.name: changes_of(p, independent=self.asked.independent) for p in pairs}
-        if missing := [q.name for q in self.asked.questions if q.name not in found]:
-            there = ", ".join(dict.fromkeys(s.name for s in control))
-            raise InvalidInputError(f"there is no metric {missing[0]!r} in both arms; there are {there}")
-        return found, left
+    def _compute_differences(
+        self, treatment: Sequence[Sample], control: Sequence[Sample]
+    ) -> tuple[dict[str, MetricDifferences], list[UnmatchedCell]]:
+        """Return the differences of each metric of the scorecard, and the cells that only one arm has."""
+        names = {q.name for q in self.options.questions}
+        pairs, unmatched = pair_samples(
+            [s for s in treatment if s.name in names], [s for s in control if s.name in names]
+        )
+        differences = {p.name: compute_differences(p, independent=self.options.independent) for p in pairs}
+        if missing := [q.name for q in self.options.questions if q.name not in differences]:
+            available = ", ".join(dict.fromkeys(s.name for s in control))
+            raise InvalidInputError(f"there is no metric {missing[0]!r} in both arms; there are {available}")
+        return differences, unmatched
 
-    def _rows(self, changes: dict[str, Changes], progress: Progress, adjust: str | None) -> Iterable[Any]:
-        """The key and the row of each cell and metric."""
-        share = 1.0 - alpha_of(self.asked.confidence) / len(self.progress)
-        settings = ComparisonSettings(share, progress.look, self.asked.relative, adjust)
-        readings = [self._read(q, changes[q.name], settings) for q in self.asked.questions]
-        margins = [q.margin or 0.0 if q.role == GUARDRAIL else None for q in self.asked.questions]
-        adjusted = settings.adjusted(readings, margins)
-        for question, reading, margin, p in zip(self.asked.questions, readings, margins, adjusted, strict=True):
-            words = self._words(question, reading, p, progress, settings)
-            said = settings.evidence(reading, margin)
-            pair, found = reading.changes.pair, reading.relative if self.asked.relative else reading.difference
+    def _build_rows(
+        self, changes: dict[str, MetricDifferences], progress: Progress, adjust: str | None
+    ) -> Iterable[Any]:
+        """Yield the key and the row of each cell and metric."""
+        # Treatments share alpha (Bonferroni), as in the verdicts.
+        share = 1.0 - alpha_of(self.options.confidence) / len(self.progress)
+        settings = ComparisonSettings(share, progress.look, self.options.relative, adjust)
+        readings = [self._interpret(q, changes[q.name], settings) for q in self.options.questions]
+        margins = [q.margin or 0.0 if q.role == GUARDRAIL else None for q in self.options.questions]
+        adjusted = settings.adjust_p_values(readings, margins)
+        for question, reading, margin, p in zip(self.options.questions, readings, margins, adjusted, strict=True):
+            words = self._choose_words(question, reading, p, progress, settings)
+            evidence = settings.compute_evidence(reading, margin)
+            pair, interval = reading.differences.pair, reading.relative if self.options.relative else reading.difference
             columns = (
                 pair.b.values.tolist(),
                 pair.a.values.tolist(),
-                each(found),
-                reading.p.tolist(),
+                split_intervals(interval),
+                reading.p_values.tolist(),
                 p.tolist(),
-                np.asarray(said if progress.look is None else p_of_e(said)).tolist(),
+                np.asarray(evidence if progress.look is None else p_from_e(evidence)).tolist(),
                 words,
-                _bounds(pair, self.asked.relative).tolist(),
+                _certified_half_widths(pair, self.options.relative).tolist(),
                 (pair.a.rows + pair.b.rows).tolist(),
             )
-            about = {"metric": question.name, "role": question.role, "relative": self.asked.relative}
+            about = {"metric": question.name, "role": question.role, "relative": self.options.relative}
             for key, before, after, one, plain, together, own, word, bound, rows in zip(
                 pair.keys, *columns, strict=True
             ):
@@ -231,80 +240,93 @@ class Scorecard(Plottable):
                     "low": one.low,
                     "high": one.high,
                 }
-                told = {"p_value": plain, "adjusted": together, "p_word": own, "word": word, "reason": one.reason}
-                yield key, about | figures | told | {"bound": bound, "rows": rows}
+                outcome = {"p_value": plain, "adjusted": together, "p_word": own, "word": word, "reason": one.reason}
+                yield key, about | figures | outcome | {"bound": bound, "rows": rows}
 
-    def _read(self, question: Question, changes: Changes, settings: ComparisonSettings) -> Interpretation:
-        """What changes say of a question."""
-        asked = compared_of(changes, settings.relative, question.better, question.margin)
-        return replace(read(changes, settings), compared=asked)
+    def _interpret(
+        self, question: Question, changes: MetricDifferences, settings: ComparisonSettings
+    ) -> Interpretation:
+        """Return the interpretation of differences, with the effect on the metric of a question."""
+        effect = build_effect(changes, settings.relative, question.better, question.margin)
+        return replace(interpret(changes, settings), effect=effect)
 
-    def _words(
+    def _choose_words(
         self, question: Question, reading: Interpretation, p: Floats, progress: Progress, settings: ComparisonSettings
     ) -> list[str]:
-        """What each cell says, as the verdict reads one."""
+        """Return the word of each cell, by the rules of the verdict."""
         guardrail = question.role == GUARDRAIL
         good, bad, neither = ("held", "breached", "undecided") if guardrail else ("better", "worse", "unclear")
-        compared = reading.compared
+        compared = reading.effect
         alpha, margin = alpha_of(settings.confidence), question.margin or 0.0
-        shown = settings.adjust is None or p <= alpha
-        among = max(self.asked.guardrails, self.asked.among) if guardrail else 1
-        breached = worse(compared, progress, alpha / among, margin) & shown
-        held = not_worse(compared, progress, alpha, margin) & (guardrail or shown)
+        # Words that claim a difference must pass the multiplicity correction, too. "Held" claims none, see the verdict.
+        passes = settings.adjust is None or p <= alpha
+        guardrail_count = max(self.options.guardrails, self.options.guardrail_count) if guardrail else 1
+        is_bad = is_worse(compared, progress, alpha / guardrail_count, margin) & passes
+        is_good = is_not_worse(compared, progress, alpha, margin) & (guardrail or passes)
         out = np.full(p.shape, neither, object)
-        if not progress.early:  # the interval of one look is for the end
-            out[held], out[breached] = good, bad
-        out[np.isnan(reading.p) | known(reading.changes.reasons)] = "too few"
-        found: list[str] = out.tolist()
-        return found
+        if not progress.is_early:  # the interval for one look is valid at the planned end only
+            out[is_good], out[is_bad] = good, bad
+        out[np.isnan(reading.p_values) | has_reason(reading.differences.reasons)] = "too few"
+        words: list[str] = out.tolist()
+        return words
 
 
-def _bounds(pair: Any, relative: bool) -> Floats:
-    """By how much a change may be off by what was counted alone."""
+def _certified_half_widths(pair: Any, relative: bool) -> Floats:
+    """Return how far the certified bounds of both arms may shift a change."""
     half = 0.5 * ((pair.a.high - pair.a.low) + (pair.b.high - pair.b.low))
     if not relative:
         return np.asarray(half)
-    with np.errstate(all="ignore"):  # of a control of 0
+    with np.errstate(all="ignore"):  # a control of 0
         return np.asarray(half / np.abs(pair.b.values))
 
 
-def _first(compared: Compared) -> Compared:
-    """The same of the only cell."""
-    change: Any = compared.change
-    few: Any = compared.few
-    one = Calibrations(*(next(m.cells()) for m in change)) if isinstance(change, Calibrations) else next(change.cells())
-    down, up = (float(s[0]) for s in compared.slack)
-    return compared._replace(change=one, few=few[0], slack=(down, up))
+def _select_only_cell(effect: MetricEffect) -> MetricEffect:
+    """Return the effect of the only cell, with scalar fields."""
+    change: Any = effect.change
+    reason: Any = effect.too_few_reason
+    one = (
+        CalibrationContrasts(*(next(m.split_cells()) for m in change))
+        if isinstance(change, CalibrationContrasts)
+        else next(change.split_cells())
+    )
+    down, up = (float(s[0]) for s in effect.slack)
+    return effect._replace(change=one, too_few_reason=reason[0], slack=(down, up))
 
 
-def whole(thing: MetricLike) -> MetricLike:
-    """Return all slices of an arm together."""
-    while slices_of(thing):
+def merge_slices(thing: MetricLike) -> MetricLike:
+    """Return the metrics of an arm with all slices merged."""
+    while collect_slice_columns(thing):
         if not hasattr(thing, "total"):
-            raise InvalidInputError(f"a {type(thing).__name__} has no total: give arms of one cell, or slices")
+            raise InvalidInputError(f"a {type(thing).__name__} has no total: pass arms without slices, or sliced ones")
         thing = thing.total
     return thing
 
 
-def _texts(row: dict[str, Any]) -> list[str]:
-    """A row as a person reads it."""
-    found = Interval(row["low"], row["high"], row["change"], math.nan, "", "", 0.0, row["reason"])
-    write = digits(found, row["relative"])
-    some = math.isfinite(found.low) and math.isfinite(found.high)
-    values = [str(row["treatment"]), row["metric"], row["role"], show(row["control_value"]), show(row["value"])]
-    change = write(found.estimate) if math.isfinite(found.estimate) else ""
-    between = f"{write(found.low)} to {write(found.high)}" if some else ""
-    changed = "" if row["adjusted"] == row["p_value"] else p_text(row["adjusted"])
-    return [*values, change, between, p_text(row["p_value"]), changed, row["word"], row["reason"] or ""]
+def _format_row(row: dict[str, Any]) -> list[str]:
+    """Return the cells of a row as text."""
+    interval = Interval(row["low"], row["high"], row["change"], math.nan, "", "", 0.0, row["reason"])
+    write = choose_format(interval, row["relative"])
+    is_finite = math.isfinite(interval.low) and math.isfinite(interval.high)
+    values = [
+        str(row["treatment"]),
+        row["metric"],
+        row["role"],
+        format_value(row["control_value"]),
+        format_value(row["value"]),
+    ]
+    change = write(interval.estimate) if math.isfinite(interval.estimate) else ""
+    between = f"{write(interval.low)} to {write(interval.high)}" if is_finite else ""
+    adjusted = "" if row["adjusted"] == row["p_value"] else format_p_value(row["adjusted"])
+    return [*values, change, between, format_p_value(row["p_value"]), adjusted, row["word"], row["reason"] or ""]
 
 
 COLUMNS = (
     "treatment", "metric", "role", "control_value", "value", "change", "low", "high", "p_value", "adjusted", "p_word",
     "word", "reason", "relative", "bound", "rows",
 )  # fmt: skip
-HEAD = ("treatment", "metric", "role", "control", "value", "change", "interval", "p", "adjusted", "", "reason")
-NOTHING = dict.fromkeys(COLUMNS, math.nan) | {"role": "", "word": "", "relative": True, "rows": 0}
-FIGURES = TableLayout(COLUMNS, HEAD, _texts, ("adjusted", "reason", "interval"))
+HEADS = ("treatment", "metric", "role", "control", "value", "change", "interval", "p", "adjusted", "", "reason")
+EMPTY_ROW = dict.fromkeys(COLUMNS, math.nan) | {"role": "", "word": "", "relative": True, "rows": 0}
+LAYOUT = TableLayout(COLUMNS, HEADS, _format_row, ("adjusted", "reason", "interval"))
 
 
 def scorecard(
@@ -324,61 +346,62 @@ def scorecard(
     independent: bool = False,
     sample_ratio: SampleRatio | Mapping[Any, float] | None = None,
 ) -> Scorecard:
-    """Return one verdict for each treatment: ship, do not, keep running, or nothing shown; and the figures behind it.
+    """Return the verdict on each treatment of an experiment, and the numbers behind it.
 
-    Ship: the primary metric is better and every guardrail held. Do not: the primary metric is worse, or a guardrail
-    breached. Else keep running, with how many more users or days; at the planned end nothing was shown.
+    Ship: the primary metric is better and every guardrail is held. Do not ship: the primary metric is worse, or a
+    guardrail is breached. Otherwise keep running, with the users and days to go, or nothing shown at the planned end.
 
     Parameters
     ----------
     arms : Sliced by arm, or dict
-        What was counted, by arm; slices within arms are read together for the verdict, and by `Scorecard.slices`.
+        The metrics of each arm. Slices within arms are merged for the verdict, and shown by `Scorecard.slices`.
     control : key
         The arm that the others are compared with.
     primary : str
-        The metric that decides.
+        The deciding metric.
     guardrails : dict of str to float, optional
-        Metrics that must not become worse by more than a margin: 0.02 is 2 % of the control, in units of the metric with
-        `relative=False`; of a calibration, by how much farther from 1.
+        Metrics that must not become worse by more than a margin: 0.02 is 2 % of the control, or 0.02 units of the metric
+        with `relative=False`; for a calibration, how much farther from 1.
     secondary : iterable of str
-        Metrics that are shown, and decide nothing.
+        Metrics that are shown but do not decide.
     better : dict of str to {"high", "low"}, optional
-        Which values are good, of metrics that do not say it, such as a click rate, or a quantile of latency.
+        Which values are better, for metrics that do not define it, such as a click rate or a quantile of latency.
     planned : float, optional
-        Users at the planned end, of the two arms that are compared. With the interval of one look, nothing is decided
-        before.
+        Planned number of users in the two compared arms. Without `sequential`, nothing is decided before.
     users : float, or dict by arm, optional
-        Users so far, of the two arms; or of each arm.
+        Number of users so far, in the two compared arms together or in each arm.
     per_day : float, optional
-        New users a day, of the two arms: then the days to go are told.
+        New users per day in the two compared arms, for the days to go.
     sequential : bool
-        Whether to read intervals that hold at all looks together; needs users and planned.
+        Whether to use always-valid intervals, for repeated looks; needs `users` and `planned`.
     confidence : float
-        Nominal, of the whole: treatments share what is left of it.
+        Nominal confidence over all treatments together: they share 1 - confidence.
     relative : bool
-        Whether changes and margins are relative (a / b - 1) or differences.
+        Whether changes and margins are relative (a / b - 1) instead of absolute differences.
     independent : bool
         As for `compare`.
     sample_ratio : SampleRatio, or dict by arm, optional
-        What `sample_ratio_mismatch` found; or the shares planned, with users by arm. At its alarm verdicts are withheld.
+        Result of `sample_ratio_mismatch`, or the planned shares if `users` is given by arm. At its alarm, verdicts are
+        withheld.
 
     Returns
     -------
     Scorecard
         `verdicts` by treatment, each with its `decision` ("ship", "do not", "keep running", "nothing shown" or
-        "withheld"), `sentence`, users and days to go; `table()` and `slices(adjust=)`, the figures; `exit_code`, 3 if a
+        "withheld"), `sentence`, users and days to go; `table()` and `slices(adjust=)`, the numbers; `exit_code`, 3 if a
         guardrail of any treatment is breached, else 0.
 
     Raises
     ------
     InvalidInputError
-        There is no such arm or metric; nothing says which values of a metric are better; or as `compare`.
+        If there is no such arm or metric, `better` is missing for a metric, or as in `compare`.
 
     Notes
     -----
-    Ship needs all at once, so it is wrong with half of 1 - confidence at most, however many guardrails there are
-    (intersection-union, Berger 1982). Do not ship needs any one: a guardrail is breached at (1 - confidence) / guardrails,
-    and several treatments share what is left of it. As many comparisons as metrics and treatments: see `compare`.
+    "Ship" needs all conditions at once, so it is wrong with probability at most (1 - confidence) / 2 for any number of
+    guardrails (intersection-union test, Berger 1982). "Do not ship" needs any one condition: each guardrail is tested at
+    (1 - confidence) / number of guardrails. Several treatments share 1 - confidence. Each metric and treatment is one
+    comparison, see `compare`.
 
     Examples
     --------
@@ -388,8 +411,8 @@ def scorecard(
     >>> arm = np.where(user % 2, "new", "old")
     >>> click = rng.random(80_000) < np.where(user % 2, 0.12, 0.10)
     >>> arms = sm.Sliced(sm.Sharded(sm.CTR(), unit="user"), by="variant").update(y_true=click, user=user, variant=arm)
-    >>> found = sm.scorecard(arms, control="old", primary="ctr", better={"ctr": "high"})
-    >>> found.verdicts["new"].decision, found.exit_code
+    >>> card = sm.scorecard(arms, control="old", primary="ctr", better={"ctr": "high"})
+    >>> card.verdicts["new"].decision, card.exit_code
     ('ship', 0)
     """
     sides = {key: arms[key] for key in arms}
@@ -397,55 +420,55 @@ def scorecard(
         raise InvalidInputError(
             f"a scorecard compares arms with one of them, the control {control!r}; there are {', '.join(map(str, sides))}"
         )
-    totals = {arm: samples_of(whole(side)) for arm, side in sides.items()}
+    totals = {arm: collect_samples(merge_slices(side)) for arm, side in sides.items()}
     metrics = {s.name: s.metric for s in totals[control]}
-    held = margins_of(guardrails, relative)
-    roles = [(primary, PRIMARY), *((name, GUARDRAIL) for name in held), *((name, SECONDARY) for name in secondary)]
+    margins = read_margins(guardrails, relative)
+    roles = [(primary, PRIMARY), *((name, GUARDRAIL) for name in margins), *((name, SECONDARY) for name in secondary)]
     check_roles(roles, better or {})
-    questions = tuple(question_of(n, role, metrics, better or {}, held.get(n)) for n, role in roles)
-    asked = ScorecardOptions(questions, confidence, relative, independent)
+    questions = tuple(build_question(n, role, metrics, better or {}, margins.get(n)) for n, role in roles)
+    options = ScorecardOptions(questions, confidence, relative, independent)
     progress = {
-        arm: Progress(users_of(users, control, arm), planned, per_day, sequential) for arm in sides if arm != control
+        arm: Progress(count_users(users, control, arm), planned, per_day, sequential) for arm in sides if arm != control
     }
-    made = Scorecard(sides, control, asked, progress, ratio_of(sample_ratio, users), totals)
-    _ = made.verdicts  # so that what cannot be answered raises here
-    return made
+    card = Scorecard(sides, control, options, progress, build_sample_ratio(sample_ratio, users), totals)
+    _ = card.verdicts  # raises here, not at the first use, if a verdict cannot be computed
+    return card
 
 
-def margins_of(guardrails: Any, relative: bool) -> dict[str, float]:
-    """The margin of each guardrail; raise for what is meant as percent."""
+def read_margins(guardrails: Any, relative: bool) -> dict[str, float]:
+    """Return the margin of each guardrail; raise for a relative margin of 1 or more, which is likely meant in percent."""
     if guardrails is not None and not isinstance(guardrails, Mapping):
         raise InvalidInputError(
             f'guardrails= takes metrics with their margins, such as {{"auc": 0.01}}, not {guardrails!r}'
         )
-    held = dict(guardrails or {})
-    for name, margin in held.items():
+    margins = dict(guardrails or {})
+    for name, margin in margins.items():
         if relative and margin >= 1:
             raise InvalidInputError(f"{name}: a margin of {margin:g} is {margin:.0%} of the control; 0.02 is 2 %")
-    return held
+    return margins
 
 
 def check_roles(roles: Sequence[tuple[str, str]], better: Mapping[str, str]) -> None:
-    """Raise for a metric that is asked for twice, and for directions of none, or that are none."""
+    """Raise if a metric has two roles, or if `better` names an unknown metric or direction."""
     names = [name for name, _ in roles]
     if twice := [name for name in names if names.count(name) > 1]:
-        found = " and ".join(role for name, role in roles if name == twice[0])
-        raise InvalidInputError(f"{twice[0]} is {found}: each metric has one role")
+        roles_found = " and ".join(role for name, role in roles if name == twice[0])
+        raise InvalidInputError(f"{twice[0]} is {roles_found}: each metric has one role")
     for name, side in better.items():
         if name not in names:
-            raise InvalidInputError(f"better= names {name!r}, which is not asked for; there are {', '.join(names)}")
+            raise InvalidInputError(f"better= names {name!r}, which has no role; there are {', '.join(names)}")
         if side not in ("high", "low"):
             raise InvalidInputError(f'better= takes "high" or "low" for {name}, not {side!r}')
 
 
-def question_of(
+def build_question(
     name: str, role: str, metrics: Mapping[str, Any], better: Mapping[str, str], margin: float | None
 ) -> Question:
-    """What is asked of a metric; raise where it is not there, or has no direction."""
+    """Return the question of a metric; raise if it does not exist or its better values are unknown."""
     if name not in metrics:
         raise InvalidInputError(f"there is no metric {name!r}; there are {', '.join(metrics)}")
     best = better.get(name, metrics[name].about.best)
-    if best == RATIO:
+    if best == BEST_RATIO:
         best = "one"
     if best not in ("high", "low", "one"):
         raise InvalidInputError(
@@ -454,8 +477,8 @@ def question_of(
     return Question(name, role, best, margin if role == GUARDRAIL else None)
 
 
-def users_of(users: Any, control: Any, arm: Any) -> float | None:
-    """The users behind a comparison."""
+def count_users(users: Any, control: Any, arm: Any) -> float | None:
+    """Return the number of users of an arm and the control together; None if unknown."""
     if users is None or not isinstance(users, Mapping):
         return None if users is None else float(users)
     if missing := [a for a in (control, arm) if a not in users]:
@@ -463,12 +486,12 @@ def users_of(users: Any, control: Any, arm: Any) -> float | None:
     return float(users[control]) + float(users[arm])
 
 
-def ratio_of(ratio: Any, users: Any) -> SampleRatio | None:
-    """Whether users fell to arms as planned; None if it was not asked."""
+def build_sample_ratio(ratio: Any, users: Any) -> SampleRatio | None:
+    """Return the result of the sample ratio test; None if there is no plan."""
     if ratio is None or isinstance(ratio, SampleRatio):
         return ratio
     if not isinstance(users, Mapping):
         raise InvalidInputError(
-            "planned shares in sample_ratio= need users= by arm; or give what sample_ratio_mismatch found"
+            "planned shares in sample_ratio= need users= by arm; or pass the result of sample_ratio_mismatch"
         )
     return sample_ratio_mismatch(users, ratio)

@@ -1,4 +1,4 @@
-"""What a comparison says, in one sentence: which side is better, by how much, and what speaks against it."""
+"""One sentence about a comparison: the better side, the difference, and other metrics that changed."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Iterable
 
 from .comparison import Comparison
 from .interpretation import BOUND
-from .number_format import digits, spelled
-from .verdict import LIKELY
+from .number_format import choose_format, format_interval
+from .verdict import POWER_QUANTILE
 
-__all__ = ["sentence"]
+__all__ = ["describe_comparison"]
 
 
-def sentence(primary: Comparison, others: Iterable[Comparison] = (), *, a: str = "a", b: str = "b") -> str:
-    """Return what a comparison says of its first side.
+def describe_comparison(primary: Comparison, others: Iterable[Comparison] = (), *, a: str = "a", b: str = "b") -> str:
+    """Return one sentence about the difference of side a from side b.
 
     Parameters
     ----------
     primary : Comparison
-        Of the number that decides.
+        The comparison of the deciding metric.
     others : iterable of Comparison
-        Those of which it is only said which are better, and which worse.
+        Comparisons of other metrics, which are only named as better or worse.
     a, b : str
-        What the sides are called.
+        Names of the sides.
 
     Examples
     --------
@@ -33,28 +33,33 @@ def sentence(primary: Comparison, others: Iterable[Comparison] = (), *, a: str =
     >>> def scored(noise):
     ...     p = 0.1 + 0.05 * (click - 0.1) + noise * rng.random(20_000)
     ...     return sm.Sharded(sm.AUC(), unit="user").update(click, p, user=user)
-    >>> sentence(sm.compare(scored(0.1), scored(0.2)), a="new", b="old")
+    >>> describe_comparison(sm.compare(scored(0.1), scored(0.2)), a="new", b="old")
     'new is better than old: auc +0.153 (95 % +0.140 to +0.166).'
     """
-    figures = f"{primary.name} {spelled(primary.difference, False, primary.always)}"
+    figures = f"{primary.name} {format_interval(primary.difference, False, primary.always)}"
     if primary.reason:
-        told = f"No verdict on {a} and {b}: {primary.name}: {primary.reason}"
+        text = f"No verdict on {a} and {b}: {primary.name}: {primary.reason}"
     elif primary.better is not None:
-        told = f"{a} is {'better' if primary.better == 'a' else 'worse'} than {b}: {figures}"
+        text = f"{a} is {'better' if primary.better == 'a' else 'worse'} than {b}: {figures}"
     elif primary.limited_by == BOUND:
-        told = f"No difference shown between {a} and {b}: {figures}, within the certified bounds: {primary.cure}"
+        text = f"No difference shown between {a} and {b}: {figures}, within the certified bounds: {primary.cure}"
     elif primary.difference.low > 0.0 or primary.difference.high < 0.0:
-        told = f"{a} and {b} differ, and nothing shows which is better: {figures}"
+        text = f"{a} and {b} differ, and nothing shows which is better: {figures}"
     else:
-        found = primary.difference
-        shown = max(found.high - found.estimate, found.estimate - found.low) + LIKELY * found.standard_error
-        more = (
-            f"; one over {digits(found, False)(shown, '')} would most likely have shown" if math.isfinite(shown) else ""
+        difference = primary.difference
+        detectable = (
+            max(difference.high - difference.estimate, difference.estimate - difference.low)
+            + POWER_QUANTILE * difference.standard_error
         )
-        told = f"No difference shown between {a} and {b}: {figures}{more}"
+        more = (
+            f"; one over {choose_format(difference, False)(detectable, '')} would most likely have shown"
+            if math.isfinite(detectable)
+            else ""
+        )
+        text = f"No difference shown between {a} and {b}: {figures}{more}"
     rest = [o for o in others if o.name != primary.name]
     for word, side in (("better", "a"), ("worse", "b")):
         names = [o.name for o in rest if o.better == side]
         also = "also " if names and primary.better == side else ""
-        told += f"; {also}{word}: {', '.join(names)}" if names else ""
-    return f"{told}."
+        text += f"; {also}{word}: {', '.join(names)}" if names else ""
+    return f"{text}."

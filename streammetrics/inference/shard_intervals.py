@@ -1,4 +1,4 @@
-"""The interval of a number by shards of units, in many cells at once."""
+"""Jackknife intervals of a metric over shards of units, for all its cells at once."""
 
 from __future__ import annotations
 
@@ -8,41 +8,47 @@ from numpy.typing import NDArray
 from ..reading.about import about_of
 from ..reading.interval import Interval
 from ..reading.replicates import Sample
-from .differences import at_shares, replicates, why_none
-from .estimates import Measured, interval
+from .differences import build_quantile_function, build_replicates, find_refusal
+from .estimates import ScaledEstimate, interval
 from .jackknife import jackknife
 from .quantiles import quantile_interval
-from .reasons import as_reasons
+from .reasons import build_reasons
 
-__all__ = ["intervals_of"]
+__all__ = ["compute_shard_intervals"]
 
 
-def intervals_of(sample: Sample, confidence: float) -> Interval:
-    """Return the interval of each cell of a sample that has shards; arrays, as of cells side by side.
+def compute_shard_intervals(sample: Sample, confidence: float) -> Interval:
+    """Return the interval of each cell of a sample, as one `Interval` of arrays.
 
     Parameters
     ----------
     sample : Sample
-        With shards.
+        A sample that has shards.
     confidence : float
         Nominal coverage.
     """
     shards, metric = sample.shards, sample.metric
     assert shards is not None
-    if why := why_none(metric):
+    if why := find_refusal(metric):
         none = np.full(sample.values.shape, np.nan)
-        reasons = as_reasons(why, none.shape)
-        return interval(Measured(sample.values, none, none, none, reason=reasons), confidence)._replace(
+        reasons = build_reasons(why, none.shape)
+        return interval(ScaledEstimate(sample.values, none, none, none, reason=reasons), confidence)._replace(
             method="", assumption=""
         )
     if shards.below is not None:
-        return _around(
-            sample.values, quantile_interval(metric.q, shards.below, shards.weights, at_shares(sample), confidence)
+        return _include_values(
+            sample.values,
+            quantile_interval(metric.q, shards.below, shards.weights, build_quantile_function(sample), confidence),
         )
     scale = about_of(metric).interval_scale
-    return _around(sample.values, interval(jackknife(replicates(sample), scale=scale), confidence))
+    return _include_values(sample.values, interval(jackknife(build_replicates(sample), scale=scale), confidence))
 
 
-def _around(values: NDArray[np.float64], found: Interval) -> Interval:
-    """An interval about the values, to the bit: of a quantile the middle of a bucket, whose limits are in proportion."""
-    return found._replace(estimate=values, low=np.minimum(found.low, values), high=np.maximum(found.high, values))
+def _include_values(values: NDArray[np.float64], interval: Interval) -> Interval:
+    """Return the interval with these estimates, widened if necessary so that it contains them.
+
+    The value of a quantile is the middle of a bucket, and the limits may round to less than that.
+    """
+    return interval._replace(
+        estimate=values, low=np.minimum(interval.low, values), high=np.maximum(interval.high, values)
+    )

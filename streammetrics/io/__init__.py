@@ -1,1 +1,1 @@
-"""Reading logs in batches; a log to try things on."""
+"""Read prediction logs in batches, score them in one pass, and write simulated logs."""

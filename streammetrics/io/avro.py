@@ -1,4 +1,4 @@
-"""Avro files in batches, read by fastavro, a block at a time."""
+"""Read Avro files block by block with fastavro."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from uuid import UUID
 import pyarrow as pa
 
 from streammetrics.errors import StreamMetricsError
-from streammetrics.io.readers import FileFacts, FileSpan, broken, reading
-from streammetrics.io.remote import missing, open_file
+from streammetrics.io.readers import FileFacts, FileSpan, convert_errors, make_log_error
+from streammetrics.io.remote import missing_package_error, open_file
 from streammetrics.io.sources import LogError
 
 __all__ = ["AvroReader"]
 
 _MAGIC = b"Obj\x01"
-_PLAIN = {
+_PRIMITIVES = {
     "null": pa.null(),
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -45,27 +45,29 @@ _LOGICAL = {
 
 @dataclass(frozen=True)
 class AvroReader:
-    """One Avro file, read from its start to its end."""
+    """Reader of one Avro file, from start to end."""
 
     reads_paths: ClassVar[bool] = False
 
     file: str
 
-    def facts(self) -> FileFacts:
-        """Read the header, which says nothing of the number of rows."""
+    def read_facts(self) -> FileFacts:
+        """Read the names and types of columns from the header, which does not have the number of rows."""
         with self._blocks() as (blocks, raw):
-            types = _column_types(blocks.writer_schema)
+            types = _find_column_types(blocks.writer_schema)
             schema = pa.schema([(name, pa.null() if kind is None else kind) for name, kind in types.items()])
-            return FileFacts.of(schema, None, (FileSpan(0, None, (0, 1), raw.size()),))
+            return FileFacts.from_schema(schema, None, (FileSpan(0, None, (0, 1), raw.size()),))
 
     def read(
         self, span: FileSpan, columns: Sequence[str], keys: Collection[str]
     ) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Yield the file block by block."""
+        """Yield one batch for each block of the file, with the number of bytes read so far."""
         with self._blocks() as (blocks, raw):
-            types = _column_types(blocks.writer_schema)
-            if strange := [name for name in columns if types[name] is None]:
-                raise LogError(f"{self.file}: column {strange[0]!r}: a map, or a union of several types, is not read")
+            types = _find_column_types(blocks.writer_schema)
+            if unreadable := [name for name in columns if types[name] is None]:
+                raise LogError(
+                    f"{self.file}: column {unreadable[0]!r}: maps and unions of several types are not supported"
+                )
             has_uuids = "'uuid'" in str(blocks.writer_schema)
             for block in blocks:
                 records = [_spell_uuids(record) for record in block] if has_uuids else list(block)
@@ -77,8 +79,8 @@ class AvroReader:
         try:
             import fastavro
         except ModuleNotFoundError:
-            raise missing(self.file, "fastavro", "avro") from None
-        with reading(self.file), open_file(self.file) as raw:
+            raise missing_package_error(self.file, "fastavro", "avro") from None
+        with convert_errors(self.file), open_file(self.file) as raw:
             if raw.read(len(_MAGIC)) != _MAGIC:
                 raise LogError(f"{self.file}: not an Avro file")
             raw.seek(0)
@@ -86,12 +88,13 @@ class AvroReader:
                 yield fastavro.block_reader(raw), raw
             except (StreamMetricsError, MemoryError):
                 raise
-            except Exception as error:  # of a damaged file anything
-                raise broken(self.file, error) from error
+            # fastavro raises many kinds of errors on a damaged file.
+            except Exception as error:
+                raise make_log_error(self.file, error) from error
 
 
 def _spell_uuids(value: Any) -> Any:
-    """Return a value of fastavro with UUIDs as text, which Arrow does not make of them by itself."""
+    """Return a value with all UUIDs as text, because Arrow does not convert UUID objects."""
     if isinstance(value, UUID):
         return str(value)
     if isinstance(value, dict):
@@ -99,38 +102,39 @@ def _spell_uuids(value: Any) -> Any:
     return [_spell_uuids(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _column_types(written: Any) -> dict[str, pa.DataType | None]:
-    """Return the types of the columns of a file of records; None for a column that is not read."""
-    if not isinstance(written, dict) or written.get("type") != "record":
+def _find_column_types(avro_schema: Any) -> dict[str, pa.DataType | None]:
+    """Return the Arrow type of each column; None for a column that cannot be read."""
+    if not isinstance(avro_schema, dict) or avro_schema.get("type") != "record":
         raise ValueError("an Avro file of something else than records")
-    known: dict[str, pa.DataType | None] = {}
-    return {field["name"]: _type(field["type"], known) for field in written["fields"]}
+    # Avro defines a named type where it first occurs; later fields refer to it by name.
+    named_types: dict[str, pa.DataType | None] = {}
+    return {field["name"]: _convert_type(field["type"], named_types) for field in avro_schema["fields"]}
 
 
-def _type(written: Any, known: dict[str, pa.DataType | None]) -> pa.DataType | None:
-    """Return the type of Arrow for one of Avro; None for maps and unions of several types."""
-    if isinstance(written, list):
-        others = [one for one in written if one != "null"]
-        return _type(others[0], known) if len(others) == 1 else None
-    if isinstance(written, str):
-        return _PLAIN[written] if written in _PLAIN else known.get(written)
-    kind, logical = written["type"], written.get("logicalType")
+def _convert_type(avro_type: Any, named_types: dict[str, pa.DataType | None]) -> pa.DataType | None:
+    """Return the Arrow type of an Avro type; None for maps and unions of several types."""
+    if isinstance(avro_type, list):
+        others = [one for one in avro_type if one != "null"]
+        return _convert_type(others[0], named_types) if len(others) == 1 else None
+    if isinstance(avro_type, str):
+        return _PRIMITIVES[avro_type] if avro_type in _PRIMITIVES else named_types.get(avro_type)
+    kind, logical = avro_type["type"], avro_type.get("logicalType")
     if logical in _LOGICAL:
         return _LOGICAL[logical]
     if logical == "decimal":
-        return pa.decimal128(min(written["precision"], 38), written.get("scale", 0))
-    found: pa.DataType | None
+        return pa.decimal128(min(avro_type["precision"], 38), avro_type.get("scale", 0))
+    arrow_type: pa.DataType | None
     if kind == "record":
-        fields = [(field["name"], _type(field["type"], known)) for field in written["fields"]]
+        fields = [(field["name"], _convert_type(field["type"], named_types)) for field in avro_type["fields"]]
         readable = [(name, inner) for name, inner in fields if inner is not None]
-        found = pa.struct(readable) if readable else None
+        arrow_type = pa.struct(readable) if readable else None
     elif kind == "array":
-        items = _type(written["items"], known)
+        items = _convert_type(avro_type["items"], named_types)
         return None if items is None else pa.list_(items)
     elif kind == "map":
         return None
     else:
-        found = _type(kind, known)
-    if "name" in written:
-        known[written["name"]] = found
-    return found
+        arrow_type = _convert_type(kind, named_types)
+    if "name" in avro_type:
+        named_types[avro_type["name"]] = arrow_type
+    return arrow_type

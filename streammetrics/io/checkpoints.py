@@ -1,4 +1,4 @@
-"""Checkpoints of a pass over a log: written while its parts are counted, and read when it begins again."""
+"""Write checkpoints while a log is scored, and resume from a checkpoint after an interruption."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from streammetrics.collect.accumulator import accumulator_of, definition_of
 from streammetrics.collect.metric_like import empty_copy, with_states
 from streammetrics.collect.serialization import load, save
-from streammetrics.compose.checkpoint import Checkpoint, ranges
-from streammetrics.compose.checkpoint import LogIdentity as Known
+from streammetrics.compose.checkpoint import Checkpoint, LogIdentity, ranges
 from streammetrics.errors import IncompatibleStateError, InvalidInputError
 from streammetrics.io.logs import Log
 from streammetrics.io.parts import LogPart
@@ -22,77 +21,79 @@ from streammetrics.io.sources import LogError, PathLike
 from streammetrics.numerics.canonical import canonical_json
 from streammetrics.state.state import State
 
-__all__ = ["CountedParts", "Keeper"]
+__all__ = ["CheckpointFile", "CountedParts"]
 
-SHARE = 20
-"""One part in so many of the time goes into a checkpoint, at most."""
+OVERHEAD_RATIO = 20
+"""Checkpoints take at most 1 / OVERHEAD_RATIO of the time of a pass."""
 
-MOST = 8 << 30  # bytes that a checkpoint may unfold to: it is ours, but may have been exchanged
+# Largest size of a decompressed checkpoint. The limit guards against a file that somebody replaced.
+MAX_BYTES = 8 << 30
 
 
 class CountedParts(NamedTuple):
-    """What a thread has counted: states that do not change, whole parts, and their rows."""
+    """Result of one thread so far: immutable states, the numbers of the counted parts, and their rows."""
 
     states: tuple[State, ...]
-    done: tuple[int, ...]
+    part_numbers: tuple[int, ...]
     rows: int
 
 
 class CountingThread(Protocol):
     """A thread that counts parts."""
 
-    kept: CountedParts | None
+    snapshot: CountedParts | None
 
-    def keep(self) -> None:
-        """Hold on to what was counted by now."""
+    def take_snapshot(self) -> None:
+        """Store the counts of all finished parts in `snapshot`."""
 
 
-class Keeper:
-    """A checkpoint on disk, and when it is to be written next.
+class CheckpointFile:
+    """The checkpoint file of one pass: load it, update it at intervals, and finish it.
 
     Parameters
     ----------
     path : path
-        Where it lies.
+        The checkpoint file.
     log : Log
         The log.
-    parts : sequence of Part
-        What it is read in.
-    asked : sequence of str
-        What is read of it, and how.
+    parts : sequence of LogPart
+        The parts of the log.
+    options : sequence of str
+        The columns that are read, and the settings that affect the result.
     """
 
-    def __init__(self, path: PathLike, log: Log, parts: Sequence[LogPart], asked: Sequence[str]) -> None:
+    def __init__(self, path: PathLike, log: Log, parts: Sequence[LogPart], options: Sequence[str]) -> None:
         self.path, self._count = path, len(parts)
-        self._once, self._table, self._known = log.once, log.table, _known(log, parts, asked)
-        self.begun = self._found()
-        self._lock, self._spent, self._next = Lock(), 0.0, 0.0
+        self._is_stream, self._is_table = log.is_stream, log.is_table
+        self._identity = _identify_log(log, parts, options)
+        self.checkpoint = self._load()
+        self._lock, self._overhead, self._next_write = Lock(), 0.0, 0.0
         self._written: list[CountedParts | None] = []
 
-    def _found(self) -> Checkpoint | None:
-        """What is on the disk."""
+    def _load(self) -> Checkpoint | None:
+        """Load the checkpoint from disk; return None if the file does not exist."""
         if not os.path.exists(self.path):
             return None
-        name, found = os.fspath(self.path), load(self.path, max_bytes=MOST)
-        if not isinstance(found, Checkpoint):
-            raise LogError(f"{name}: is no checkpoint, but a saved {type(found).__name__}; name another file")
-        if said := found.log.differences(self._known):
-            raise LogError(f"{name}: is the checkpoint {said}; name another file, or remove it to begin anew")
-        return found
+        name, checkpoint = os.fspath(self.path), load(self.path, max_bytes=MAX_BYTES)
+        if not isinstance(checkpoint, Checkpoint):
+            raise LogError(f"{name}: not a checkpoint but a saved {type(checkpoint).__name__}; name another file")
+        if difference := checkpoint.log.differences(self._identity):
+            raise LogError(f"{name}: is the checkpoint {difference}; name another file, or remove it to begin anew")
+        return checkpoint
 
     def check(self, metrics: Any, query: Any) -> None:
-        """Raise where a pass cannot be interrupted and go on.
+        """Raise an error if a pass over this log with these metrics could not be resumed from a checkpoint.
 
         Raises
         ------
         InvalidInputError
-            The log, or what is asked of it, cannot be counted part by part.
+            The log cannot be counted part by part, or a metric needs rows of several parts together.
         """
         name = os.fspath(self.path)
-        if self._table:
-            raise InvalidInputError(f"{name}: a table, or a query, is read in one part: there is nothing to go on from")
-        if self._once:
-            raise InvalidInputError(f"{name}: a checkpoint is of a log that can be read again, not of standard input")
+        if self._is_table:
+            raise InvalidInputError(f"{name}: a table or query is read as one part, so its pass cannot be resumed")
+        if self._is_stream:
+            raise InvalidInputError(f"{name}: a checkpoint needs a log that can be read again, not standard input")
         if query is not None:
             raise InvalidInputError(
                 f"{name}: rankings keep queries whole across the parts of a log, which a checkpoint cannot; score each "
@@ -105,75 +106,77 @@ class Keeper:
             )
 
     def open(self, metrics: Any) -> Checkpoint:
-        """Return where to go on from: what is on the disk, or nothing counted yet."""
-        if self.begun is None:
-            self.begun = Checkpoint(empty_copy(metrics), self._known, self._count)
+        """Return the checkpoint to resume from: the one on disk, or an empty one if the file does not exist."""
+        if self.checkpoint is None:
+            self.checkpoint = Checkpoint(empty_copy(metrics), self._identity, self._count)
         try:
-            accumulator_of(self.begun.total).check_fits(accumulator_of(metrics))
+            accumulator_of(self.checkpoint.total).check_compatible(accumulator_of(metrics))
         except IncompatibleStateError as error:
             raise IncompatibleStateError(
                 f"{os.fspath(self.path)}: is the checkpoint of other metrics or slices: {error}; name another file, or "
                 f"remove it to begin anew"
             ) from error
-        return self.begun
+        return self.checkpoint
 
-    # -- while parts are counted ----------------------------------------------------------------------------------------
+    # -- Writing while parts are counted --------------------------------------------------------------------------------
 
-    def due(self) -> bool:
-        """Whether it is time to write."""
-        return time.monotonic() >= self._next
+    def is_due(self) -> bool:
+        """Whether the next checkpoint is due."""
+        return time.monotonic() >= self._next_write
 
     @contextmanager
-    def timed(self) -> Iterator[None]:
-        """Note how long something took that serves the checkpoint alone."""
+    def measure_overhead(self) -> Iterator[None]:
+        """Add the duration of the block to the overhead of checkpoints."""
         began = time.monotonic()
         try:
             yield
         finally:
             with self._lock:
-                self._spent += time.monotonic() - began
+                self._overhead += time.monotonic() - began
 
     def write(self, workers: Sequence[CountingThread]) -> None:
-        """Write what threads hold on to, if one of them has more than is written; and say when the next is due."""
-        kept = [worker.kept for worker in workers]
-        if all(a is b for a, b in zip(kept, self._written or [None] * len(kept), strict=True)):
+        """Write a checkpoint if a thread has a new snapshot, and schedule the next one."""
+        # Snapshots are immutable, so an unchanged thread still holds the identical object.
+        snapshots = [worker.snapshot for worker in workers]
+        if all(a is b for a, b in zip(snapshots, self._written or [None] * len(snapshots), strict=True)):
             return
-        with self.timed():
-            save(self._joined(kept), self.path)
-        self._written = kept
+        with self.measure_overhead():
+            save(self._combine(snapshots), self.path)
+        self._written = snapshots
         with self._lock:
-            self._next, self._spent = time.monotonic() + (SHARE - 1) * self._spent, 0.0
+            # Counting for OVERHEAD_RATIO - 1 times the overhead keeps the share of checkpoints at 1 / OVERHEAD_RATIO.
+            self._next_write, self._overhead = time.monotonic() + (OVERHEAD_RATIO - 1) * self._overhead, 0.0
 
     def close(self, workers: Sequence[CountingThread]) -> Checkpoint:
-        """Write everything, and return it."""
+        """Write the final checkpoint, and return it."""
         for worker in workers:
-            worker.keep()
-        found = self._joined([worker.kept for worker in workers])
-        save(found, self.path)
-        return found
+            worker.take_snapshot()
+        checkpoint = self._combine([worker.snapshot for worker in workers])
+        save(checkpoint, self.path)
+        return checkpoint
 
-    def _joined(self, kept: Sequence[CountedParts | None]) -> Checkpoint:
-        """What was on the disk, and what was counted since."""
-        assert self.begun is not None
-        begun = self.begun
-        total, done, rows = begun.total.copy(), [i for a, b in begun.done for i in range(a, b)], begun.rows
-        for one in kept:
+    def _combine(self, snapshots: Sequence[CountedParts | None]) -> Checkpoint:
+        """Return the checkpoint that the pass started from, merged with the snapshots of all threads."""
+        assert self.checkpoint is not None
+        start = self.checkpoint
+        total, part_numbers, rows = start.total.copy(), [i for a, b in start.done for i in range(a, b)], start.rows
+        for one in snapshots:
             if one is not None:
-                total.merge(with_states(begun.total, one.states))
-                done += one.done
+                total.merge(with_states(start.total, one.states))
+                part_numbers += one.part_numbers
                 rows += one.rows
-        return Checkpoint(total, begun.log, begun.parts, ranges(done), rows)
+        return Checkpoint(total, start.log, start.parts, ranges(part_numbers), rows)
 
 
-def _known(log: Log, parts: Sequence[LogPart], asked: Sequence[str]) -> Known:
-    cut = [[p.file, p.first_row, p.rows] for p in parts]
-    return Known(
+def _identify_log(log: Log, parts: Sequence[LogPart], options: Sequence[str]) -> LogIdentity:
+    boundaries = [[p.file, p.first_row, p.rows] for p in parts]
+    return LogIdentity(
         len(log.files),
         log.bytes,
         _hash(log.files),
         _hash(log.stamps),
-        _hash([*log.reading, *asked]),
-        _hash(cut),
+        _hash([*log.read_options, *options]),
+        _hash(boundaries),
     )
 
 

@@ -1,4 +1,4 @@
-"""The type of each column: named by the user, or settled by what the column is read for and by all files of a log."""
+"""Column types: named by the user, or inferred from the use of the column and from all files of a log."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from streammetrics.io.sources import LogError
 
 __all__ = [
     "KEY_TEXT",
-    "Guess",
-    "Uses",
+    "ColumnUses",
+    "TypeGuess",
     "cast_column",
-    "compared_type",
-    "conversion_error",
-    "data_type",
-    "keep_spelling",
-    "settled_type",
+    "find_comparison_type",
+    "format_conversion_error",
+    "parse_type",
+    "resolve_type",
+    "suggest_text_type",
 ]
 
 KEY_TEXT = pa.dictionary(pa.int32(), pa.string())
-"""The type of keys that are text."""
+"""The type of text keys."""
 
-_NAMED = {
+_TYPES_BY_NAME = {
     "string": pa.string(),
     "int": pa.int64(),
     "float": pa.float64(),
@@ -34,215 +34,220 @@ _NAMED = {
     "date": pa.date32(),
     "timestamp": pa.timestamp("us"),
 }
-_SPELLED = {kind: name for name, kind in _NAMED.items()}
+_NAMES_OF_TYPES = {kind: name for name, kind in _TYPES_BY_NAME.items()}
 _MISSING = re.compile(r"|#?n/?a|#n/a n/a|<na>|none|null|nil|nan|missing|undefined|unknown|-+|\?|\.", re.IGNORECASE)
-"""How programs spell a missing value, apart from the spellings that are read as null by default."""
+"""Common spellings of a missing value that are not read as null by default."""
 
 _ZONE = r":\d\d(?:\.\d+)?\s*(?:Z|[+-]\d\d(?::?\d\d)?)$"
 
 _COMPACT = (r"^(\d{4})(\d\d)(\d\d)$", r"\1-\2-\3")
-"""Dates without hyphens, as partitions often have."""
+"""Dates without hyphens, which are common in partition names, and their replacement."""
 
-Guess = tuple[pa.DataType, str]
-"""What a column of one file seems to hold, and the file."""
+TypeGuess = tuple[pa.DataType, str]
+"""The type inferred from the first rows of one file, and the path of that file."""
 
 
-class Uses(NamedTuple):
-    """What columns are read for, which decides what those of text files and partitions are read as.
+class ColumnUses(NamedTuple):
+    """How columns are used. In text files and partition names, the use of a column decides its type.
 
     Parameters
     ----------
     keys : collection of str
-        They slice or group: text as it is spelled.
+        Columns that slice or group rows. A column that is only a key is read as text, exactly as spelled.
     values : collection of str
-        Metrics read them: as keys, too, they keep numbers, and true and false.
-    whole : collection of str
-        Integers that no float64 may stand for: where all of them are, they are read as such.
-    exact : collection of str
-        Those among them that are read as text where they are longer than 64 bits.
+        Columns that metrics read. If such a column is also a key, numbers and booleans keep their type.
+    integers : collection of str
+        Columns whose integers must not be rounded to float64. They are read as int64 if all values fit.
+    exact_integers : collection of str
+        Columns whose integers may exceed 64 bits. They are read as text in that case.
     numbers : collection of str
-        Those among the values that must be numbers, such as scores and weights.
+        Columns of `values` that must be numeric, such as scores and weights.
     times : collection of str
-        Windows are made of them: text is read as dates and times.
+        Columns that define windows. Text is parsed as dates and times.
     """
 
     keys: Collection[str] = ()
     values: Collection[str] = ()
-    whole: Collection[str] = ()
-    exact: Collection[str] = ()
+    integers: Collection[str] = ()
+    exact_integers: Collection[str] = ()
     numbers: Collection[str] = ()
     times: Collection[str] = ()
 
-    def spells(self, name: str) -> bool:
-        """Whether a column is nothing but a key, so that its spelling counts."""
+    def is_only_key(self, name: str) -> bool:
+        """Whether a column is a key and nothing else, so that its spelling must be kept."""
         return name in self.keys and name not in self.values
 
 
-def data_type(name: str, kind: str | pa.DataType) -> pa.DataType:
-    """Return the type that a user names: string, int, float, bool, date, timestamp, or an alias of Arrow.
+def parse_type(name: str, kind: str | pa.DataType) -> pa.DataType:
+    """Return the Arrow type for a name: string, int, float, bool, date, timestamp, or an Arrow alias.
 
     Raises
     ------
     LogError
-        There is no such type.
+        The name is unknown.
     """
     if not isinstance(kind, str):
         return kind
     try:
-        return _NAMED[kind] if kind in _NAMED else pa.type_for_alias(kind)
+        return _TYPES_BY_NAME[kind] if kind in _TYPES_BY_NAME else pa.type_for_alias(kind)
     except ValueError:
-        known = ", ".join(_NAMED)
+        names = ", ".join(_TYPES_BY_NAME)
         raise LogError(
-            f"types={{{name!r}: {kind!r}}}: expected {known} or an Arrow type such as 'uint64', found {kind!r}"
+            f"types={{{name!r}: {kind!r}}}: expected {names} or an Arrow type such as 'uint64', found {kind!r}"
         ) from None
 
 
-def settled_type(name: str, guesses: Sequence[Guess], typed: bool, uses: Uses) -> pa.DataType:
+def resolve_type(name: str, guesses: Sequence[TypeGuess], typed: bool, uses: ColumnUses) -> pa.DataType:
     """Return the one type that a column has in all text files of a log.
 
-    Types guessed file by file would make the result depend on how the rows were split into files. What is only a key is
-    text, so that its spelling counts and no later row can be of another type; other numbers are read as float64, as a
-    column of scores may well start with a thousand zeros.
+    Inferring the type of each file separately would make the result depend on how rows are split into files. A column
+    that is only a key is read as text: this keeps its spelling, and every later row fits. Other numbers are read as
+    float64, because a column of scores may start with a thousand integers such as 0.
 
     Parameters
     ----------
     name : str
         The column.
-    guesses : sequence of Guess
-        What each file seems to hold.
+    guesses : sequence of TypeGuess
+        The type inferred for each file.
     typed : bool
-        Whether the format says what is a number and what is a text, as JSON does.
-    uses : Uses
-        What columns are read for.
+        Whether the format distinguishes numbers from text, as JSON does.
+    uses : ColumnUses
+        How columns are used.
 
     Raises
     ------
     LogError
-        Files disagree.
+        Files have conflicting types.
     """
-    if uses.spells(name) and not typed:
+    if uses.is_only_key(name) and not typed:
         return KEY_TEXT
     kinds: dict[pa.DataType, str] = {}
     for guess, file in guesses:
-        if not pa.types.is_null(guess):  # nothing but nulls fits any type
-            kinds.setdefault(_type_of(guess, name, uses, typed), file)
-    if typed and name in uses.exact and pa.float64() in kinds:
+        # A column of nulls alone fits any type.
+        if not pa.types.is_null(guess):
+            kinds.setdefault(_choose_type(guess, name, uses, typed), file)
+    if typed and name in uses.exact_integers and pa.float64() in kinds:
         raise LogError(
-            f"{kinds[pa.float64()]}: column {name!r}: numbers of JSON that 64 bits do not hold are read as float64, which "
-            f"does not tell them apart; write them as texts to compare them"
+            f"{kinds[pa.float64()]}: column {name!r}: JSON integers of more than 64 bits are read as float64, which "
+            f"cannot distinguish them; write them as strings to compare them"
         )
     if not kinds:
         return KEY_TEXT if name in uses.keys else pa.float64()
     if len(kinds) == 1:
         return next(iter(kinds))
-    if kinds.keys() <= {pa.int64(), pa.float64(), pa.string()} and name in uses.whole:
+    if kinds.keys() <= {pa.int64(), pa.float64(), pa.string()} and name in uses.integers:
         return pa.string() if pa.string() in kinds else pa.float64()
     if all(pa.types.is_timestamp(kind) for kind in kinds) and len({kind.tz for kind in kinds}) == 1:
         return max(kinds, key=lambda kind: str(kind.unit) == "ns")
     (one, file), (other, other_file) = list(kinds.items())[:2]
     raise LogError(
-        f"column {name!r} is {_plain(one)} in {file}, but {_plain(other)} in {other_file}; "
+        f"column {name!r} is {_value_type(one)} in {file}, but {_value_type(other)} in {other_file}; "
         f"name its type with types={{{name!r}: 'string'}}"
     )
 
 
-def compared_type(name: str, guesses: Sequence[Guess], typed: bool, uses: Uses) -> pa.DataType | None:
-    """Return what a column that is read as text is compared as; None if it holds text, or files disagree."""
-    kinds = {_type_of(guess, name, Uses(), False) for guess, _ in guesses if not pa.types.is_null(guess)}
-    if settled_type(name, guesses, typed, uses) not in (KEY_TEXT, pa.string()) or len(kinds) != 1:
+def find_comparison_type(name: str, guesses: Sequence[TypeGuess], typed: bool, uses: ColumnUses) -> pa.DataType | None:
+    """Return the type in which `where` compares a column that is read as text; None for text, or if files disagree."""
+    kinds = {_choose_type(guess, name, ColumnUses(), False) for guess, _ in guesses if not pa.types.is_null(guess)}
+    if resolve_type(name, guesses, typed, uses) not in (KEY_TEXT, pa.string()) or len(kinds) != 1:
         return None
     kind = next(iter(kinds))
     return None if kind == pa.string() else kind
 
 
-def _type_of(guess: pa.DataType, name: str, uses: Uses, typed: bool) -> pa.DataType:
-    """What a guess is read as; JSON is typed: it says what is a text, and its numbers cannot be read as such."""
+def _choose_type(guess: pa.DataType, name: str, uses: ColumnUses, typed: bool) -> pa.DataType:
+    """Return the type in which to read a column. `typed` formats such as JSON cannot read numbers as text."""
     real = pa.types.is_floating(guess)
     if name in uses.keys and not pa.types.is_boolean(guess) and not real:
         return pa.int64() if pa.types.is_integer(guess) else KEY_TEXT
-    if pa.types.is_integer(guess) and name in uses.whole:
+    if pa.types.is_integer(guess) and name in uses.integers:
         return pa.int64()
-    if real and name in uses.exact and not typed:
+    if real and name in uses.exact_integers and not typed:
         return pa.string()
     if real or pa.types.is_integer(guess) or (pa.types.is_string(guess) and name in uses.numbers and not typed):
         return pa.float64()
     if pa.types.is_timestamp(guess) and guess.unit != "ns":
-        return pa.timestamp("us", guess.tz)  # later rows may have fractions of a second
+        # Later rows may have fractions of a second, although the first rows have none.
+        return pa.timestamp("us", guess.tz)
     return guess
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+def _value_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-# -- conversion ------------------------------------------------------------------------------------------------------
+# -- Conversion ------------------------------------------------------------------------------------------------------
 
 
-def cast_column(column: pa.Array, kind: pa.DataType, name: str, where: tuple[str, int], cure: str) -> pa.Array:
-    """Return a column as another type.
+def cast_column(column: pa.Array, kind: pa.DataType, name: str, position: tuple[str, int], hint: str) -> pa.Array:
+    """Convert a column to another type.
 
     Parameters
     ----------
     column : pyarrow.Array
         The values, dictionary-encoded or not.
     kind : pyarrow.DataType
-        The type.
+        The new type.
     name : str
-        The column.
-    where : tuple of str and int
-        The file, and the row of it that the first value belongs to.
-    cure : str
-        What helps where a value is none of this type.
+        The name of the column.
+    position : tuple of str and int
+        The file, and the row of the first value in it.
+    hint : str
+        The end of the error message: how to read such values.
 
     Raises
     ------
     LogError
-        A value is none of this type; the message names its row.
+        A value cannot be converted; the message names its row.
     """
-    plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-    if plain.type == kind:
-        return plain
+    decoded = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    if decoded.type == kind:
+        return decoded
     try:
-        return _cast(plain, kind)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # which does not say where
-        row = _first_failure(plain, kind)
-    file, first_row = where
-    what = _expected(name, plain[row].as_py(), kind)
-    raise LogError(f"{file}: row {first_row + row:,}: {what}; {cure}")
+        return _cast(decoded, kind)
+    # Arrow's error does not name the row, so search for it.
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        row = _find_first_failure(decoded, kind)
+    file, first_row = position
+    what = _describe_mismatch(name, decoded[row].as_py(), kind)
+    raise LogError(f"{file}: row {first_row + row:,}: {what}; {hint}")
 
 
 def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Cast; texts of times without a zone are in UTC, and times become dates in UTC."""
+    """Cast values to a type. Times without a time zone are read as UTC; a time cast to a date gives its date in UTC."""
     if "string" not in str(values.type) or not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
         return values.cast(kind)
     if pa.types.is_date(kind):
         return _cast(values, pa.timestamp("us")).cast(kind)
     if kind.tz is not None:
         return _cast(values, pa.timestamp(kind.unit)).cast(kind)
+    # Arrow casts strings to times only if all of them have a time zone, or none has one. Cast the two groups separately.
     values = pc.replace_substring_regex(values, *_COMPACT)
     zoned = pc.match_substring_regex(values, _ZONE)
     utc = pc.if_else(zoned, values, None).cast(pa.timestamp(kind.unit, "UTC")).cast(kind)
     return pc.coalesce(utc, pc.if_else(zoned, None, values).cast(kind))
 
 
-def _first_failure(values: pa.Array, kind: pa.DataType) -> int:
-    """Return the first value that does not convert, by bisection."""
+def _find_first_failure(values: pa.Array, kind: pa.DataType) -> int:
+    """Return the position of the first value that cannot be converted, by bisection."""
     low, high = 0, len(values)
     while high - low > 1:
         middle = (low + high) // 2
         try:
             _cast(values.slice(low, middle - low), kind)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # it is in this half
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            # The value is in the lower half.
             high = middle
         else:
             low = middle
     return low
 
 
-def conversion_error(
-    name: str, value: object, kind: pa.DataType | str, asked: bool = False, number: bool = False
+def format_conversion_error(
+    name: str, value: object, kind: pa.DataType | str, user_typed: bool = False, numeric: bool = False
 ) -> str:
-    """Return the message for a value that does not convert.
+    """Return the error message for a value that cannot be converted.
 
     Parameters
     ----------
@@ -252,17 +257,17 @@ def conversion_error(
         The value.
     kind : pyarrow.DataType or str
         The type that was expected.
-    asked : bool
+    user_typed : bool
         Whether the user named the type.
-    number : bool
-        Whether metrics need numbers in this column, so that reading it as text leads to another error.
+    numeric : bool
+        Whether metrics need numbers in this column, so that reading it as text would only lead to another error.
     """
-    text, what = str(value)[:40], _expected(name, value, kind)
-    if number and not _MISSING.fullmatch(text.strip()):
+    text, what = str(value)[:40], _describe_mismatch(name, value, kind)
+    if numeric and not _MISSING.fullmatch(text.strip()):
         null = f", or read it as a missing value with nulls=[*DEFAULT_NULLS, {text!r}]" if text == str(value) else ""
         return f"{what}; correct the value{null}"
-    if asked and not number:
-        return f"{what}; {keep_spelling(name)}"
+    if user_typed and not numeric:
+        return f"{what}; {suggest_text_type(name)}"
     if isinstance(kind, pa.DataType) and pa.types.is_date(kind) and ":" in text:
         return f"{what}; types={{{name!r}: 'timestamp'}} reads dates and times"
     if _MISSING.fullmatch(text.strip()):
@@ -270,11 +275,11 @@ def conversion_error(
     return f"{what}; types={{{name!r}: 'string'}} reads the column as text"
 
 
-def keep_spelling(name: str) -> str:
-    """Say how a column is read as text, whatever it holds."""
+def suggest_text_type(name: str) -> str:
+    """Return the hint that tells how to read a column as text."""
     return f"types={{{name!r}: 'string'}} keeps the spelling"
 
 
-def _expected(name: str, value: object, kind: pa.DataType | str) -> str:
-    spelled = _SPELLED.get(kind, str(kind)) if isinstance(kind, pa.DataType) else kind
+def _describe_mismatch(name: str, value: object, kind: pa.DataType | str) -> str:
+    spelled = _NAMES_OF_TYPES.get(kind, str(kind)) if isinstance(kind, pa.DataType) else kind
     return f"column {name!r}: expected {spelled}, found {str(value)[:40]!r}"

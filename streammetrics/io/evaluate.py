@@ -1,6 +1,6 @@
-"""Scoring a log: threads read its parts and count them, each into empty copies of its own, which are merged at the end.
+"""Score a log: each thread counts parts of the log into its own copy of the metrics; the copies are merged at the end.
 
-States are integers and merging adds them, so the result has the same bits however many threads there are.
+States hold integers, and merging adds them, so the bits of the result do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -24,31 +24,41 @@ from streammetrics.compose.sharded import Sharded
 from streammetrics.compose.sliced import Sliced
 from streammetrics.compose.windowed import Windowed
 from streammetrics.errors import InvalidInputError
-from streammetrics.io.checkpoints import CountedParts, Keeper
-from streammetrics.io.column_types import Uses
-from streammetrics.io.external_sort import Gathered, QueryShare, Shares, shares_of
+from streammetrics.io.checkpoints import CheckpointFile, CountedParts
+from streammetrics.io.column_types import ColumnUses
+from streammetrics.io.external_sort import QueryPartition, QueryPartitions, SortedRows, count_partitions
 from streammetrics.io.logs import Log, LogPart
-from streammetrics.io.queries import Piece, Queries, query_column, together
+from streammetrics.io.queries import LogPiece, QuerySplitter, concat_pieces, find_query_column
+from streammetrics.io.row_filter import Filter
 from streammetrics.io.sources import PathLike
-from streammetrics.io.top_keys import largest_keys
-from streammetrics.io.where import Filter
+from streammetrics.io.top_keys import find_largest_keys
 
-__all__ = ["OVERALL", "EvaluatedLog", "PassProgress", "WindowOptions", "cpus", "evaluate", "slice_name", "window_name"]
+__all__ = [
+    "OVERALL",
+    "EvaluatedLog",
+    "PassProgress",
+    "WindowOptions",
+    "count_cpus",
+    "evaluate",
+    "slice_name",
+    "window_name",
+]
 
 OVERALL = "overall"
 WATCH_SECONDS = 0.1
-STOP_SECONDS = 2.0  # much longer than a batch takes, but not than a compilation
+# How long an interrupt waits for threads: much longer than a batch takes, but shorter than a compilation.
+STOP_SECONDS = 2.0
 
 
 class PassProgress(NamedTuple):
-    """How far a pass over a log has come.
+    """Progress of a pass over a log.
 
     Parameters
     ----------
     rows : int
         Rows counted so far.
     bytes : int
-        Bytes of the files that are behind.
+        Bytes of the files read so far.
     """
 
     rows: int
@@ -56,7 +66,7 @@ class PassProgress(NamedTuple):
 
 
 class WindowOptions(NamedTuple):
-    """Windows of event time, as `Windowed` takes them: how wide, and by which column."""
+    """Windows of event time: the width and the time column, as `Windowed` takes them."""
 
     width: str | int
     time: str
@@ -64,18 +74,18 @@ class WindowOptions(NamedTuple):
 
 @dataclass(frozen=True)
 class EvaluatedLog:
-    """What one pass over a log has made.
+    """Result of one pass over a log.
 
     Parameters
     ----------
     overall : MetricCollection or Sharded
-        All rows.
+        The metrics of all rows.
     slices : dict of tuple of str to Sliced
-        By slicing columns; by arms, and within these by slicing columns.
+        The metrics of each set of slicing columns. With arms, the column of arms comes first in each set.
     rows : int
-        Rows read, those left out included.
+        Rows read, including dropped rows.
     windows : Windowed, optional
-        All rows by window, if windows were asked for; then slices hold windows, too.
+        The metrics of all rows by window, if windows are requested. Slices are then split by window, too.
     """
 
     overall: MetricCollection | Sharded
@@ -84,25 +94,28 @@ class EvaluatedLog:
     windows: Windowed | None = None
 
     @property
-    def saved(self) -> Any:
-        """What `--save` writes: the collection, or a bundle of "overall", "by 1h of ts", "by country,device" and so on."""
+    def bundle(self) -> Any:
+        """All results in one object, as `--save` writes them.
+
+        This is the collection; with slices or windows a `Bundle` of "overall", "by 1h of ts", "by country,device" etc.
+        """
         windows = {} if self.windows is None else {window_name(self.windows): self.windows}
-        found = windows | {slice_name(by): sliced for by, sliced in self.slices.items()}
-        return Bundle({OVERALL: self.overall} | found) if found else self.overall
+        parts = windows | {slice_name(by): sliced for by, sliced in self.slices.items()}
+        return Bundle({OVERALL: self.overall} | parts) if parts else self.overall
 
 
 def slice_name(by: Iterable[str]) -> str:
-    """Name the slices by some columns: what they are called in a bundle and above a table."""
+    """Return the name of slices by these columns in a bundle and above a table: "by country,device"."""
     return f"by {','.join(by)}"
 
 
 def window_name(windows: Windowed) -> str:
-    """Name windows: what they are called in a bundle and above a table."""
+    """Return the name of windows in a bundle and above a table: "by 1h of ts"."""
     return f"by {windows.width} of {windows.time}"
 
 
-def cpus() -> int:
-    """How many processors this process may use."""
+def count_cpus() -> int:
+    """Return the number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -125,35 +138,36 @@ def evaluate(
     Parameters
     ----------
     log : Log
-        Where the rows are.
+        The log.
     metrics : MetricCollection or Sharded
-        What to compute; it stays empty. Weights are read only where a task names their column.
+        The metrics to compute; this object stays empty. Weights are read only if a task names their column.
     by : iterable of str or sequence of str
-        Slices: each item is one column, or several whose values are crossed.
+        Slices: each item is one column, or several columns whose values are crossed.
     arm : str, optional
-        The column of the arms of an experiment: all slices are then told apart by arm first.
-    window : Window, optional
-        Windows of event time, of all rows and within every slice.
+        The column of the arms of an experiment. All slices are then split by arm first.
+    window : WindowOptions, optional
+        Windows of event time, for all rows and within every slice.
     limit : int, optional
-        Slices to keep of each kind; the others are merged into one (see `Sliced`).
+        How many slices to keep for each set of columns; the others are merged into one (see `Sliced`).
     keep : {"hash", "rows"}
-        Which: those of smallest hash, the same in every log, so that their states merge; or those of most rows, which a
-        first pass over their columns finds out, where the log can be read twice and has no more than 4 million keys.
+        Which slices to keep. "hash" keeps the keys with the smallest hash: these are the same in every log, so that states
+        merge. "rows" keeps the largest slices: a first pass over the key columns finds them. This needs a log that can be
+        read twice and has at most 4 million keys; otherwise "hash" applies.
     threads : int, optional
-        How many threads; as many as there are processors by default.
+        Number of threads; by default the number of CPUs.
     where : iterable of Filter
-        Comparisons of columns, each a column of its name: what a task's `where` may name.
+        Comparisons of columns. The `where` of a task may use their names like columns.
     watch : callable, optional
         Called ten times a second with the progress so far, in the calling thread.
     checkpoint : path, optional
-        A file for what was counted so far, and of which parts. It is replaced as a whole when parts are done: after each,
-        as far as that takes no more than a twentieth of the time. If it is there, the pass goes on from it; if that was
-        finished, its result is returned at once. Parts are row groups and record batches, of text and Arrow streams whole
-        files. The result has the same digest, wherever a pass was killed.
+        A file that stores the counts so far, and the parts that they cover. It is replaced atomically after each part, but
+        takes at most a twentieth of the time. If the file exists, the pass resumes from it; if that pass was finished, its
+        result is returned at once. Parts are row groups and record batches; for text and Arrow streams, whole files. The
+        result has the same digest, wherever a pass was killed.
 
     Returns
     -------
-    Scored
+    EvaluatedLog
         The metrics of all rows and of every slice.
 
     Raises
@@ -161,289 +175,304 @@ def evaluate(
     LogError
         A file is broken or lacks a column.
     InvalidInputError
-        A value is bad; the message names file, column and row (counted from 0 in its file).
+        A value is invalid; the message names the file, the column and the row (counted from 0 in its file).
     MemoryLimitError
-        There are too many slices; or groups hold more rows than a checkpoint can.
+        There are too many slices, or groups have more rows than a checkpoint can store.
     OSError
-        The checkpoint cannot be written; what was there is there.
+        The checkpoint cannot be written. The previous checkpoint is unchanged.
     """
-    sets = [(one,) if isinstance(one, str) else tuple(one) for one in ([by] if isinstance(by, str) else by)]
-    around = Around(sets, arm, window, limit)
-    keys = list(dict.fromkeys(name for names in around.all for name in names))
-    asked = list(where)
+    column_sets = [(one,) if isinstance(one, str) else tuple(one) for one in ([by] if isinstance(by, str) else by)]
+    plan = SlicePlan(column_sets, arm, window, limit)
+    keys = list(dict.fromkeys(name for names in plan.column_sets for name in names))
+    conditions = list(where)
     counted = metrics if window is None else Windowed(metrics, width=window.width, time=window.time)
-    made = {one.name for one in asked}
-    columns = [name for name, must in columns_of(counted).items() if must and name not in made]
-    columns += [name for one in asked for name in one.columns]
-    _check_unasked(metrics, {*columns, *keys})
-    uses = _uses(metrics, keys, asked, window)
+    flag_columns = {one.name for one in conditions}
+    columns = [name for name, must in columns_of(counted).items() if must and name not in flag_columns]
+    columns += [name for one in conditions for name in one.columns]
+    _check_unbound_roles(metrics, {*columns, *keys})
+    uses = _find_uses(metrics, keys, conditions, window)
     parts: Sequence[LogPart] = log.parts(columns, list(uses.keys), uses)
-    kinds = {one.name: log.compared_types(one.columns, uses) for one in asked}
-    filters = {one.name: replace(one, kinds=tuple(kinds[one.name].items())) for one in asked}
+    kinds = {one.name: log.find_comparison_types(one.columns, uses) for one in conditions}
+    filters = {one.name: replace(one, kinds=tuple(kinds[one.name].items())) for one in conditions}
     for one in filters.values():
         one.check(log.schema)
-    wheres = {read.binding.where for read in definition_of(metrics).reads}
+    task_filters = {read.binding.where for read in definition_of(metrics).reads}
     if filters:
-        parts = [part.with_flags(tuple(filters.values())) for part in parts]
-    count = threads or cpus()
-    query = query_column(metrics)
-    keeper = None
+        parts = [part.with_filters(tuple(filters.values())) for part in parts]
+    count = threads or count_cpus()
+    query = find_query_column(metrics)
+    checkpoint_file = None
     if checkpoint is not None:
-        kept = "all" if limit is None else f"{limit} by {keep}"
-        keeper = Keeper(checkpoint, log, parts, [*columns, *keys, *filters, kept])
-        keeper.check(metrics, query)
-    begun = None if keeper is None else keeper.begun
-    named: Mapping[Any, Sequence[Any]]
-    if begun is not None:
-        named = around.pinned(begun.total)
+        limits = "all" if limit is None else f"{limit} by {keep}"
+        checkpoint_file = CheckpointFile(checkpoint, log, parts, [*columns, *keys, *filters, limits])
+        checkpoint_file.check(metrics, query)
+    resumed = None if checkpoint_file is None else checkpoint_file.checkpoint
+    fixed_keys: Mapping[Any, Sequence[Any]]
+    if resumed is not None:
+        fixed_keys = plan.read_fixed_keys(resumed.total)
     else:
-        rows_of = [] if None in wheres else sorted(map(str, wheres))
-        named = {}
-        if keep != "hash" and limit is not None and not log.once:
-            named = largest_keys(log, sets, limit, count, [*filters.values()], rows_of, uses)
-    counted = around.put(counted, named)
-    if keeper is not None:
-        total, rows = _count_kept(keeper, parts, counted, count, watch)
+        rows_of = [] if None in task_filters else sorted(map(str, task_filters))
+        fixed_keys = {}
+        if keep != "hash" and limit is not None and not log.is_stream:
+            fixed_keys = find_largest_keys(log, column_sets, limit, count, [*filters.values()], rows_of, uses)
+    counted = plan.build_metrics(counted, fixed_keys)
+    if checkpoint_file is not None:
+        total, rows = _count_with_checkpoint(checkpoint_file, parts, counted, count, watch)
     else:
-        size = None if log.once or log.table else log.bytes
-        total, rows = _count(parts, query, counted, size, count, watch)
-    slices = {names: total[slice_name(names)] for names in around.all}
-    whole: Any = next(iter(slices.values()), total)
-    while isinstance(whole, Sliced):
-        whole = whole.total
-    return EvaluatedLog(whole.total if window else whole, slices, rows, whole if window else None)
+        size = None if log.is_stream or log.is_table else log.bytes
+        total, rows = _count_parts(parts, query, counted, size, count, watch)
+    slices = {names: total[slice_name(names)] for names in plan.column_sets}
+    overall: Any = next(iter(slices.values()), total)
+    while isinstance(overall, Sliced):
+        overall = overall.total
+    return EvaluatedLog(overall.total if window else overall, slices, rows, overall if window else None)
 
 
 @dataclass(frozen=True)
-class Around:
-    """What tells rows apart: slices, and within each windows; arms, and within each slices.
+class SlicePlan:
+    """How rows are split: by arm, then by slice, then by window.
 
     Parameters
     ----------
-    sets : list of tuple of str
-        Slices by some columns.
+    slice_columns : list of tuple of str
+        The sets of slicing columns.
     arm : str or None
         The column of the arms.
-    window : Window or None
+    window : WindowOptions or None
         The windows.
     limit : int or None
-        Slices to keep.
+        How many slices to keep for each set.
     """
 
-    sets: list[tuple[str, ...]]
+    slice_columns: list[tuple[str, ...]]
     arm: str | None
     window: WindowOptions | None
     limit: int | None
 
     @property
-    def all(self) -> list[tuple[str, ...]]:
-        """The columns that tell rows apart: of slices; with arms of these, and of slices within these."""
-        return self.sets if self.arm is None else [(self.arm,), *((self.arm, *names) for names in self.sets)]
+    def column_sets(self) -> list[tuple[str, ...]]:
+        """The slicing columns of every result; with arms, the arms alone and then each set within arms."""
+        if self.arm is None:
+            return self.slice_columns
+        return [(self.arm,), *((self.arm, *names) for names in self.slice_columns)]
 
-    def put(self, metrics: Any, named: Mapping[Any, Sequence[Any]]) -> Any:
-        """Make what counts all slices in one pass; or, where there are none, all rows: slices add up to these, exactly."""
-        # Counting by all columns at once, to be rolled up in the end, is no faster: more slices miss the cache.
-        if not self.all:
+    def build_metrics(self, metrics: Any, fixed_keys: Mapping[Any, Sequence[Any]]) -> Any:
+        """Build the metrics that count all slices in one pass; without slices, the metrics of all rows."""
+        # All rows need no metrics of their own if there are slices: their states add up exactly.
+        # Slicing by all columns at once and rolling up at the end is not faster, because more slices miss the CPU cache.
+        if not self.column_sets:
             return empty_copy(metrics)
-        kept: dict[Any, Any] = {names: {"limit": self.limit} for names in self.sets}
-        kept |= {names: {"limit": 0, "values": keys} for names, keys in named.items()}
-        sliced: list[Sliced] = [Sliced(metrics, by=names, **kept[names]) for names in self.sets]
+        limits: dict[Any, Any] = {names: {"limit": self.limit} for names in self.slice_columns}
+        limits |= {names: {"limit": 0, "values": keys} for names, keys in fixed_keys.items()}
+        sliced: list[Sliced] = [Sliced(metrics, by=names, **limits[names]) for names in self.slice_columns]
         if self.arm is not None:
             sliced = [Sliced(one, by=self.arm) for one in (metrics, *sliced)]
         return MetricCollection(
-            dict(zip(map(slice_name, self.all), sliced, strict=True)), on_invalid=definition_of(metrics).on_invalid
+            dict(zip(map(slice_name, self.column_sets), sliced, strict=True)),
+            on_invalid=definition_of(metrics).on_invalid,
         )
 
-    def pinned(self, total: Any) -> dict[Any, Sequence[Any]]:
-        """The keys that a checkpoint keeps of each kind of slices, if they were named."""
-        found: dict[Any, Sequence[Any]] = {}
-        for names, full in zip(self.sets, self.all[len(self.all) - len(self.sets) :], strict=True):
+    def read_fixed_keys(self, total: Any) -> dict[Any, Sequence[Any]]:
+        """Read from a checkpoint the keys that it fixes for each set of slicing columns, if it fixes any."""
+        keys_by_columns: dict[Any, Sequence[Any]] = {}
+        first = len(self.column_sets) - len(self.slice_columns)
+        for names, full in zip(self.slice_columns, self.column_sets[first:], strict=True):
             if isinstance(total, MetricCollection) and slice_name(full) in total:
                 definition = definition_of(total[slice_name(full)])
                 axis = (definition if self.arm is None else definition.inner).axis
-                found |= {names: axis.pinned} if axis.limit == 0 else {}
-        return found
+                keys_by_columns |= {names: axis.pinned} if axis.limit == 0 else {}
+        return keys_by_columns
 
 
 Watch = Callable[[PassProgress], object] | None
 
 
-def _count(
+def _count_parts(
     parts: Sequence[LogPart], query: Any, metrics: MetricCollection, size: int | None, threads: int, watch: Watch
 ) -> tuple[MetricCollection, int]:
-    """Count all parts, and return what came of it, and the rows; in a second pass where queries turn out scattered.
+    """Count all parts; return the metrics and the number of rows.
 
-    What can be read only once, or comes in any order, and so has no size, is put in order first.
+    Ranking metrics need all rows of a query together. If the rows of a query turn out not to be adjacent, a second pass
+    sorts them. A log that can be read only once, or that has no fixed order, has no size: it is sorted at once.
     """
     if query is not None and size is None:
-        return _count_scattered(Shares(query, parts, shares_of(None)), metrics, threads, watch)
-    queries = None if query is None else Queries(query)
-    workers = [_Counter(empty_copy(metrics), queries) for _ in range(min(threads, max(len(parts), 1)))]
-    rows = _run(_Job(parts), workers, watch)
-    if queries is not None and queries.returned():  # which counters refuse, where they see it
-        return _count_scattered(Shares(query, parts, shares_of(size)), metrics, threads, watch)
-    _raise_first(workers)
-    total = _merged(workers)
+        return _sort_and_count(QueryPartitions(query, parts, count_partitions(None)), metrics, threads, watch)
+    queries = None if query is None else QuerySplitter(query)
+    workers = [_CountWorker(empty_copy(metrics), queries) for _ in range(min(threads, max(len(parts), 1)))]
+    rows = _run_workers(_PartQueue(parts), workers, watch)
+    # Ranking metrics may have raised an error about such a query, so this check precedes the check for errors.
+    if queries is not None and queries.has_scattered_query():
+        return _sort_and_count(QueryPartitions(query, parts, count_partitions(size)), metrics, threads, watch)
+    _raise_first_error(workers)
+    total = _merge_workers(workers)
     if queries is not None:
-        _count_joined(queries.joined(), total)
+        _count_edge_queries(queries.collect_edge_pieces(), total)
     return total, rows
 
 
-def _count_kept(
-    keeper: Keeper, parts: Sequence[LogPart], metrics: MetricCollection, threads: int, watch: Watch
+def _count_with_checkpoint(
+    checkpoint_file: CheckpointFile, parts: Sequence[LogPart], metrics: MetricCollection, threads: int, watch: Watch
 ) -> tuple[MetricCollection, int]:
-    """Count the parts that are not in a checkpoint, and write it as they are done."""
-    begun = keeper.open(metrics)
-    if begun.finished:
-        return begun.total, begun.rows
-    done = {i for a, b in begun.done for i in range(a, b)}
-    for i in done:
-        parts[i].read_bytes = parts[i].bytes  # for the bar
-    job = _Job(parts, done)
-    workers = [_Counter(empty_copy(metrics), None, keeper) for _ in range(min(threads, len(parts) - len(done)))]
+    """Count the parts that the checkpoint does not cover, and update the checkpoint."""
+    resumed = checkpoint_file.open(metrics)
+    if resumed.finished:
+        return resumed.total, resumed.rows
+    counted = {i for a, b in resumed.done for i in range(a, b)}
+    for i in counted:
+        parts[i].read_bytes = parts[i].bytes  # for the progress bar
+    job = _PartQueue(parts, counted)
+    workers = [
+        _CountWorker(empty_copy(metrics), None, checkpoint_file) for _ in range(min(threads, len(parts) - len(counted)))
+    ]
 
-    def watched(progress: PassProgress) -> None:
-        keeper.write(workers)
+    def write_and_report(progress: PassProgress) -> None:
+        checkpoint_file.write(workers)
         if watch is not None:
-            watch(progress._replace(rows=progress.rows + begun.rows))
+            watch(progress._replace(rows=progress.rows + resumed.rows))
 
-    _run(job, workers, watched)
+    _run_workers(job, workers, write_and_report)
+    # Keep the progress even after an error: the next run may drop the bad row, or the file may be repaired.
     if any(worker.error is not None for worker in workers):
-        keeper.write(workers)  # a bad row may be left out by the next run, a file repaired
-    _raise_first(workers)
-    found = keeper.close(workers)
-    return found.total, found.rows
+        checkpoint_file.write(workers)
+    _raise_first_error(workers)
+    checkpoint = checkpoint_file.close(workers)
+    return checkpoint.total, checkpoint.rows
 
 
-def _count_scattered(
-    shares: Shares, metrics: MetricCollection, threads: int, watch: Watch
+def _sort_and_count(
+    partitions: QueryPartitions, metrics: MetricCollection, threads: int, watch: Watch
 ) -> tuple[MetricCollection, int]:
-    """Count queries whose rows stand anywhere: put in order on disk first, then a share of them after the other."""
-    readers = [_Sorter(shares) for _ in range(min(threads, len(shares.parts)))]
-    rows = _run(_Job(shares.parts), readers, watch)
-    _raise_first(readers)
-    found = shares.close()
-    if not found:  # there were no rows
+    """Count queries whose rows are not adjacent: partition the rows by query on disk, then count each partition."""
+    readers = [_PartitionWorker(partitions) for _ in range(min(threads, len(partitions.parts)))]
+    rows = _run_workers(_PartQueue(partitions.parts), readers, watch)
+    _raise_first_error(readers)
+    filled = partitions.close()
+    if not filled:  # The log has no rows, so no partition has any.
         return empty_copy(metrics), rows
-    counters = [_Counter(empty_copy(metrics), None) for _ in range(min(threads, len(found)))]
-    _run(_Job(found), counters, None)
-    _raise_first(counters)
-    return _merged(counters), rows
+    counters = [_CountWorker(empty_copy(metrics), None) for _ in range(min(threads, len(filled)))]
+    _run_workers(_PartQueue(filled), counters, None)
+    _raise_first_error(counters)
+    return _merge_workers(counters), rows
 
 
-def _merged(workers: Sequence[_Counter]) -> MetricCollection:
+def _merge_workers(workers: Sequence[_CountWorker]) -> MetricCollection:
     total = workers[0].metrics
     for worker in workers[1:]:
         total.merge(worker.metrics)
     return total
 
 
-def _uses(
-    metrics: MetricCollection | Sharded, keys: Sequence[str], asked: Sequence[Filter], window: WindowOptions | None
-) -> Uses:
-    """What the columns of a log are read for."""
-    ids, made = _ids(metrics), {one.name for one in asked}
-    compared = [condition for one in asked for condition in one.conditions]
-    values = {*columns_of(metrics), *(one.column for one in compared if not one.sign)} - made - set(ids)
-    whole = {one.column for one in compared if one.large} - values
-    exact = {one.column for one in compared if one.exact} - values
+def _find_uses(
+    metrics: MetricCollection | Sharded, keys: Sequence[str], filters: Sequence[Filter], window: WindowOptions | None
+) -> ColumnUses:
+    """Collect how metrics, keys, filters and windows use the columns of a log, which decides column types."""
+    ids, flag_columns = _find_id_columns(metrics), {one.name for one in filters}
+    conditions = [condition for one in filters for condition in one.conditions]
+    values = {*columns_of(metrics), *(one.column for one in conditions if not one.sign)} - flag_columns - set(ids)
+    integers = {one.column for one in conditions if one.is_large} - values
+    exact = {one.column for one in conditions if one.is_exact} - values
     steps = {window.time} if window is not None and isinstance(window.width, int) else set()
     times = {window.time} if window is not None and isinstance(window.width, str) else set()
-    return Uses([*keys, *ids], values, whole | steps, exact, _numbers(metrics), times)
+    return ColumnUses([*keys, *ids], values, integers | steps, exact, _find_numeric_columns(metrics), times)
 
 
-def _numbers(metrics: MetricCollection | Sharded) -> set[str]:
+def _find_numeric_columns(metrics: MetricCollection | Sharded) -> set[str]:
     """Return the columns that must be numbers: scores, weights, targets, values."""
-    found: set[str] = set()
+    columns: set[str] = set()
     for state, binding, *_ in definition_of(metrics).reads:
         for need in state.needs():
             kind = need.kind.kind if isinstance(need.kind, Matrix) else need.kind
             if isinstance(kind, (Score, Weight)):
                 column = binding.column(need.role)
-                found |= {column} if isinstance(column, str) else set(column)
-    return found
+                columns |= {column} if isinstance(column, str) else set(column)
+    return columns
 
 
-def _ids(metrics: MetricCollection | Sharded) -> list[str]:
-    """Return the columns of groups, queries and units, which are read as keys of slices are."""
+def _find_id_columns(metrics: MetricCollection | Sharded) -> list[str]:
+    """Return the columns of groups, queries and units, which are read like slicing keys."""
     reads = definition_of(metrics).reads
-    found = [b.column(n.role) for state, b, *_ in reads for n in state.needs() if isinstance(n.kind, Ids)]
-    found += [read.binding.unit.column for read in reads if read.binding.unit is not None]
-    return [name for column in found for name in (column if isinstance(column, tuple) else (column,))]
+    columns = [b.column(n.role) for state, b, *_ in reads for n in state.needs() if isinstance(n.kind, Ids)]
+    columns += [read.binding.unit.column for read in reads if read.binding.unit is not None]
+    return [name for column in columns for name in (column if isinstance(column, tuple) else (column,))]
 
 
-def _count_joined(pieces: list[Piece], total: MetricCollection) -> None:
-    """Count the queries at the edges of parts, which may have been cut in two."""
+def _count_edge_queries(pieces: list[LogPiece], total: MetricCollection) -> None:
+    """Count the first and last queries of all parts, as the rows of such a query may be in two parts."""
     try:
         if pieces:
-            total.update(together(pieces))
+            total.update(concat_pieces(pieces))
     except InvalidInputError as error:
         row = error.row or 0
         for piece in pieces:
             if row < piece.rows.num_rows:
-                raise _located(error, *piece.place(row)) from None
+                raise _add_position(error, *piece.locate(row)) from None
             row -= piece.rows.num_rows
         raise
 
 
-def _check_unasked(metrics: MetricCollection | Sharded, read: set[str]) -> None:
-    """Raise where a column that is read for something else would weigh the rows of a task that names no weights."""
+def _check_unbound_roles(metrics: MetricCollection | Sharded, columns: set[str]) -> None:
+    """Raise if `update` would take a column by its name for an optional argument, such as `sample_weight`.
+
+    Such a column is read for another purpose, for example as a slicing key.
+    """
     for state, binding, *_ in definition_of(metrics).reads:
         for need in state.needs():
-            if need.optional and need.role not in binding.bound and need.role in read:
+            if need.optional and need.role not in binding.columns_by_role and need.role in columns:
                 raise InvalidInputError(
-                    f"the column {need.role!r} is read for one purpose, and would be taken for the {need.role} of "
-                    f"every task that names none; name it in all tasks, or rename the column",
+                    f"the column {need.role!r} is read for another purpose, and would become the {need.role} of "
+                    f"every task that does not name one; name it in all tasks, or rename the column",
                     column=need.role,
                 )
 
 
-class _Job:
-    """The parts that are left."""
+class _PartQueue:
+    """Thread-safe queue of the parts that are not counted yet."""
 
-    def __init__(self, parts: Sequence[Any], done: Collection[int] = ()) -> None:
+    def __init__(self, parts: Sequence[Any], counted: Collection[int] = ()) -> None:
         self.parts = parts
         self.stopped = False
-        self._left = iter([i for i in range(len(parts)) if i not in done])
+        self._remaining = iter([i for i in range(len(parts)) if i not in counted])
         self._lock = threading.Lock()
 
-    def take(self) -> Iterator[tuple[int, Any]]:
-        """Yield parts until none is left."""
+    def take_parts(self) -> Iterator[tuple[int, Any]]:
+        """Yield the number and the part, until no part is left or the queue is stopped."""
         while not self.stopped:
             with self._lock:
-                i = next(self._left, None)
+                i = next(self._remaining, None)
             if i is None:
                 return
             yield i, self.parts[i]
 
 
 class _Worker(threading.Thread):
-    """Reads parts and does something with them; `error` is what kept it from doing so with all, the last being `part`."""
+    """Base of threads that process parts. `error` is the error that stopped the thread, at the part number `part`."""
 
-    job: _Job
+    job: _PartQueue
 
     def __init__(self) -> None:
-        super().__init__(name="streammetrics", daemon=True)  # must not keep an interrupted process alive
+        # A daemon thread does not keep an interrupted process alive.
+        super().__init__(name="streammetrics", daemon=True)
         self.rows, self.part = 0, -1
-        self.error: BaseException | None = MemoryError("a thread ended before its work")  # until it is done
+        # `run` resets the error at its end, so a thread that dies early is not taken for a success.
+        self.error: BaseException | None = MemoryError("a thread ended before its work")
 
     def run(self) -> None:
         try:
-            for number, part in self.job.take():
+            for number, part in self.job.take_parts():
                 self.part = number
-                self.take(number, part)
+                self.process(number, part)
             self.error = None
         except BaseException as error:  # noqa: BLE001 - raised again in the calling thread
             self.error = error
         finally:
             self.job.stopped = self.job.stopped or self.error is not None
 
-    def take(self, number: int, part: Any) -> None:
-        """Do with a part what is to be done."""
+    def process(self, number: int, part: Any) -> None:
+        """Process one part."""
         raise NotImplementedError
 
-    def read(self, part: LogPart) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of a part, and count its rows, until the job is stopped."""
+    def read_batches(self, part: LogPart) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of a part and count its rows, until the queue is stopped."""
         for columns in part.batches():
             if self.job.stopped:
                 return
@@ -451,73 +480,76 @@ class _Worker(threading.Thread):
             self.rows += columns.num_rows
 
 
-class _Sorter(_Worker):
-    """Puts the rows of queries in order."""
+class _PartitionWorker(_Worker):
+    """Thread that partitions rows by query on disk."""
 
-    def __init__(self, shares: Shares) -> None:
+    def __init__(self, partitions: QueryPartitions) -> None:
         super().__init__()
-        self.shares = shares
+        self.partitions = partitions
 
-    def take(self, number: int, part: LogPart) -> None:
-        self.shares.take(number, self.read(part))
+    def process(self, number: int, part: LogPart) -> None:
+        self.partitions.add_part(number, self.read_batches(part))
 
 
-class _Counter(_Worker):
-    """Counts parts, each query at once where these are asked for."""
+class _CountWorker(_Worker):
+    """Thread that counts parts; with `queries`, all rows of a query at once."""
 
-    def __init__(self, metrics: MetricCollection, queries: Queries | None, keeper: Keeper | None = None) -> None:
+    def __init__(
+        self, metrics: MetricCollection, queries: QuerySplitter | None, checkpoint_file: CheckpointFile | None = None
+    ) -> None:
         super().__init__()
-        self.metrics, self.queries, self.keeper = metrics, queries, keeper
-        self.done: list[int] = []
-        self.kept: CountedParts | None = None
+        self.metrics, self.queries, self.checkpoint_file = metrics, queries, checkpoint_file
+        self.counted: list[int] = []
+        self.snapshot: CountedParts | None = None
 
-    def take(self, number: int, part: LogPart | QueryShare) -> None:
+    def process(self, number: int, part: LogPart | QueryPartition) -> None:
         for piece in self._pieces(number, part):
             if self.job.stopped:
                 return
             try:
                 self.metrics.update(piece.rows)
             except InvalidInputError as error:
-                raise _located(error, *piece.place(error.row or 0)) from None
-        if self.queries is not None and self.queries.scattered:
-            self.job.stopped = True  # all of it is to be counted anew
-        if self.keeper is not None and not self.job.stopped:  # which ends a part early
-            self.done.append(number)
-            if self.keeper.due():
-                self.keep()
+                raise _add_position(error, *piece.locate(error.row or 0)) from None
+        if self.queries is not None and self.queries.is_scattered:
+            self.job.stopped = True  # The whole log is sorted and counted again.
+        # A stopped queue ends a part early, so this part is not complete.
+        if self.checkpoint_file is not None and not self.job.stopped:
+            self.counted.append(number)
+            if self.checkpoint_file.is_due():
+                self.take_snapshot()
 
-    def keep(self) -> None:
-        """Hold on to what was counted by now: whole parts."""
-        assert self.keeper is not None
-        with self.keeper.timed():
-            self.kept = CountedParts(states_of(self.metrics), tuple(self.done), self.rows)
+    def take_snapshot(self) -> None:
+        """Store the counts of all finished parts in `snapshot`."""
+        assert self.checkpoint_file is not None
+        with self.checkpoint_file.measure_overhead():
+            self.snapshot = CountedParts(states_of(self.metrics), tuple(self.counted), self.rows)
 
-    def _pieces(self, number: int, part: LogPart | QueryShare) -> Iterator[Piece | Gathered]:
-        """Yield rows that are counted at once; whole queries where these are asked for."""
-        if isinstance(part, QueryShare):
-            yield from part.pieces()
+    def _pieces(self, number: int, part: LogPart | QueryPartition) -> Iterator[LogPiece | SortedRows]:
+        """Split a part into pieces, each of which one `update` counts; with `queries`, pieces have whole queries."""
+        if isinstance(part, QueryPartition):
+            yield from part.read_pieces()
         elif self.queries is not None:
-            yield from self.queries.whole(number, part, self.read(part))
+            yield from self.queries.split_part(number, part, self.read_batches(part))
         else:
             row = part.first_row
-            for columns in self.read(part):
-                yield Piece(columns, part.file, row)
+            for columns in self.read_batches(part):
+                yield LogPiece(columns, part.file, row)
                 row += columns.num_rows
 
 
-def _located(error: InvalidInputError, file: str, row: int) -> InvalidInputError:
-    """Say where in the file a bad value is, instead of where in the batch."""
+def _add_position(error: InvalidInputError, file: str, row: int) -> InvalidInputError:
+    """Return the error with the row number within the batch replaced by the file and the row number in it."""
     text = str(error)
     if error.row is None:
         return InvalidInputError(f"{file}: {text}", column=error.column, count=error.count)
     here = rf"\brow {error.row:,}(?![\d,])"
-    text, found = re.subn(here, lambda _: f"row {row:,} of {file}", text, count=1)
-    text = text if found else f"{text} (row {row:,} of {file})"
+    text, replacements = re.subn(here, lambda _: f"row {row:,} of {file}", text, count=1)
+    text = text if replacements else f"{text} (row {row:,} of {file})"
     return InvalidInputError(text, column=error.column, row=row, count=error.count)
 
 
-def _run(job: _Job, workers: Sequence[_Worker], watch: Watch) -> int:
-    """Let the workers work, and return the rows they read; an interrupt stops them within a batch."""
+def _run_workers(job: _PartQueue, workers: Sequence[_Worker], watch: Watch) -> int:
+    """Run the workers, and return the number of rows they read. An interrupt stops them within a batch."""
     for worker in workers:
         worker.job = job
     try:
@@ -537,8 +569,8 @@ def _run(job: _Job, workers: Sequence[_Worker], watch: Watch) -> int:
     return sum(worker.rows for worker in workers)
 
 
-def _raise_first(workers: Sequence[_Worker]) -> None:
-    """Raise what went wrong first, in the order of the log."""
+def _raise_first_error(workers: Sequence[_Worker]) -> None:
+    """Raise the first error in the order of the log."""
     for worker in sorted(workers, key=lambda w: w.part):
         if worker.error is not None:
             raise worker.error

@@ -1,4 +1,4 @@
-"""Rankings whose rows stand anywhere: put in order on disk, a share of the queries at a time in memory."""
+"""External sort by query: partition rows by query on disk, then sort one partition at a time in memory."""
 
 from __future__ import annotations
 
@@ -14,154 +14,158 @@ import pyarrow as pa
 import pyarrow.ipc as ipc
 
 from streammetrics.io.parts import LogPart
-from streammetrics.io.queries import Ints, Piece, query_ids, together
-from streammetrics.io.readers import one_table
+from streammetrics.io.queries import Ints, LogPiece, compute_query_ids, concat_pieces
+from streammetrics.io.readers import concat_tables
 from streammetrics.statistics.groups.spill import SpillFile
 
-__all__ = ["Gathered", "QueryShare", "Shares", "shares_of"]
+__all__ = ["QueryPartition", "QueryPartitions", "SortedRows", "count_partitions"]
 
-SHARE_BYTES = 16 << 20  # of the log as it lies on disk; a share is some times that in memory
-MOST_SHARES = 256
-ORDER = "streammetrics: where the row stood"
-ROWS = 40  # bits of the row in its part; the others are the number of the part
-PIECE = 1 << 16  # bytes written at a time
-MIX = np.uint64(0x9E3779B97F4A7C15)
-
-
-def shares_of(size: int | None) -> int:
-    """How many shares a log of so many bytes is put in; None where nobody knows."""
-    return MOST_SHARES if size is None else min(max(size // SHARE_BYTES, 1), MOST_SHARES)
+# Bytes of the log for each partition. A partition takes a few times as much memory, as the log is compressed.
+PARTITION_BYTES = 16 << 20
+MAX_PARTITIONS = 256
+POSITION_COLUMN = "streammetrics: position of the row"
+# The low 40 bits of a position are the row within its part; the high bits are the number of the part.
+ROW_BITS = 40
+WRITE_BYTES = 1 << 16
+HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
-class Gathered(NamedTuple):
-    """Whole queries, and where each row stood.
+def count_partitions(size: int | None) -> int:
+    """Return the number of partitions for a log of this many bytes; None means an unknown size."""
+    return MAX_PARTITIONS if size is None else min(max(size // PARTITION_BYTES, 1), MAX_PARTITIONS)
+
+
+class SortedRows(NamedTuple):
+    """Rows of whole queries, and their positions in the log.
 
     Parameters
     ----------
     rows : pyarrow.Table
-        The rows, those of a query side by side in the order of the log.
-    order : int64 array
-        The part and the row of it that each was.
-    parts : sequence of Part
+        The rows, grouped by query; rows of one query are in the order of the log.
+    positions : int64 array
+        The part and the row within it, packed into one integer for each row.
+    parts : sequence of LogPart
         The parts of the log.
     """
 
     rows: pa.Table
-    order: Ints
+    positions: Ints
     parts: Sequence[LogPart]
 
-    def place(self, row: int) -> tuple[str, int]:
-        """File and row of one of them."""
-        number, at = divmod(int(self.order[row]), 1 << ROWS)
+    def locate(self, row: int) -> tuple[str, int]:
+        """Return the file and the row number of a row."""
+        number, at = divmod(int(self.positions[row]), 1 << ROW_BITS)
         return self.parts[number].file, self.parts[number].first_row + at
 
 
-class Stream(io.RawIOBase):
-    """What Arrow writes of a share, in a file without a name, to be read once."""
+class PartitionStream(io.RawIOBase):
+    """Stream for Arrow to write a partition to an unnamed temporary file, which is read once."""
 
     def __init__(self, folder: str) -> None:
         super().__init__()
         self.file, self.check = SpillFile(folder, "make room, or point TMPDIR to another folder"), 0
-        self.waiting, self.size = list[bytes](), 0
+        self.pending, self.size = list[bytes](), 0
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any) -> int:
-        self.waiting.append(bytes(data))
+        self.pending.append(bytes(data))
         self.size += len(data)
-        if self.size > PIECE:
-            self.settle()
+        if self.size > WRITE_BYTES:
+            self.write_pending()
         return len(data)
 
-    def settle(self) -> None:
-        """Let nothing wait."""
-        data = b"".join(self.waiting)
+    def write_pending(self) -> None:
+        """Write all pending bytes to the file."""
+        data = b"".join(self.pending)
         if data:
             self.file.write([[np.frombuffer(data, np.uint8)]])
-        self.check, self.waiting, self.size = zlib.crc32(data, self.check), [], 0
+        self.check, self.pending, self.size = zlib.crc32(data, self.check), [], 0
 
-    def table(self) -> pa.Table:
-        """Read the rows, and give the disk back."""
+    def read_table(self) -> pa.Table:
+        """Read the rows, and delete the file."""
         data = self.file.read(0, self.file.end)
         if zlib.crc32(data) != self.check:
-            raise self.file.damaged("a checksum differs")
+            raise self.file.damage_error("a checksum differs")
         self.file.close()
         return ipc.open_stream(pa.py_buffer(data)).read_all()
 
 
-class Shares:
-    """Rows of a log on disk, all those of a query in one of some files: a share is what is in memory at a time.
+class QueryPartitions:
+    """Partitions of the rows of a log on disk. All rows of a query are in one partition.
 
-    The folder is the system's for temporary files (TMPDIR); what is there holds the columns that are counted, and goes
-    with the process, however it ends.
+    The files are in the folder for temporary files (TMPDIR), and hold the columns that are counted. They have no names, so
+    they disappear with the process, however it ends.
 
     Parameters
     ----------
     column : str or tuple of str
-        What a query is known by.
-    parts : sequence of Part
+        The columns that identify a query.
+    parts : sequence of LogPart
         The parts of the log.
     count : int
-        How many shares.
+        Number of partitions.
     """
 
     def __init__(self, column: str | tuple[str, ...], parts: Sequence[LogPart], count: int) -> None:
         self.column, self.parts, self.count = column, parts, count
         self._lock = threading.Lock()
-        self._streams: dict[tuple[int, Any], tuple[Stream, Any]] = {}
+        self._streams: dict[tuple[int, Any], tuple[PartitionStream, Any]] = {}
 
-    def take(self, number: int, batches: Iterable[pa.RecordBatch]) -> None:
-        """Put the rows of a part where they belong."""
+    def add_part(self, number: int, batches: Iterable[pa.RecordBatch]) -> None:
+        """Append the rows of a part to their partitions. Several threads may call this at once."""
         row = 0
         for batch in batches:
-            ids = query_ids(batch, self.column)
-            share = (ids[:, 0].view(np.uint64) * MIX >> np.uint64(32)).astype(np.int64) % self.count
-            order = np.argsort(share, kind="stable")
-            stood = pa.array((number << ROWS) + row + np.arange(len(ids)))
+            ids = compute_query_ids(batch, self.column)
+            # Fibonacci hashing of the query ID selects the partition; its high bits are mixed best.
+            partition = (ids[:, 0].view(np.uint64) * HASH_MULTIPLIER >> np.uint64(32)).astype(np.int64) % self.count
+            order = np.argsort(partition, kind="stable")
+            positions = pa.array((number << ROW_BITS) + row + np.arange(len(ids)))
             table = (
-                together([Piece(pa.Table.from_batches([batch]), "", 0)])
-                .append_column(ORDER, stood)
+                concat_pieces([LogPiece(pa.Table.from_batches([batch]), "", 0)])
+                .append_column(POSITION_COLUMN, positions)
                 .take(pa.array(order))
             )
-            ends = np.cumsum(np.bincount(share, minlength=self.count))
+            ends = np.cumsum(np.bincount(partition, minlength=self.count))
             with self._lock:
                 for i, (start, end) in enumerate(zip(np.r_[0, ends[:-1]].tolist(), ends.tolist(), strict=True)):
                     if end > start:
-                        self._writer(i, table.schema).write_table(table.slice(start, end - start))
+                        self._open_writer(i, table.schema).write_table(table.slice(start, end - start))
             row += len(ids)
 
-    def _writer(self, share: int, schema: pa.Schema) -> Any:
-        """What writes rows of these types to a share."""
-        if (share, schema) not in self._streams:
-            stream = Stream(tempfile.gettempdir())
-            self._streams[share, schema] = stream, ipc.new_stream(stream, schema)
-        return self._streams[share, schema][1]
+    def _open_writer(self, partition: int, schema: pa.Schema) -> Any:
+        """Return the writer for a partition and a schema. Files of a log may differ in their schemas."""
+        if (partition, schema) not in self._streams:
+            stream = PartitionStream(tempfile.gettempdir())
+            self._streams[partition, schema] = stream, ipc.new_stream(stream, schema)
+        return self._streams[partition, schema][1]
 
-    def close(self) -> list[QueryShare]:
-        """End writing; return the shares that have rows."""
-        found: dict[int, list[Stream]] = {}
-        for (share, _), (stream, writer) in self._streams.items():
+    def close(self) -> list[QueryPartition]:
+        """Finish writing all partition files; return the partitions that have rows."""
+        streams: dict[int, list[PartitionStream]] = {}
+        for (partition, _), (stream, writer) in self._streams.items():
             writer.close()
-            stream.settle()
-            found.setdefault(share, []).append(stream)
+            stream.write_pending()
+            streams.setdefault(partition, []).append(stream)
         self._streams.clear()
-        return [QueryShare(self, found[share]) for share in sorted(found)]
+        return [QueryPartition(self, streams[partition]) for partition in sorted(streams)]
 
 
-class QueryShare:
-    """A share of the queries, to be counted as a part of a log is."""
+class QueryPartition:
+    """One partition of the queries, which is counted like a part of the log."""
 
     read_bytes = 0
 
-    def __init__(self, shares: Shares, streams: Sequence[Stream]) -> None:
-        self._shares, self._streams = shares, streams
+    def __init__(self, partitions: QueryPartitions, streams: Sequence[PartitionStream]) -> None:
+        self._partitions, self._streams = partitions, streams
 
-    def pieces(self) -> Iterator[Gathered]:
-        """Yield its queries, whole and in the order of the log."""
-        tables = [stream.table() for stream in self._streams]
-        table = one_table(tables).combine_chunks()
-        stood = table.column(ORDER).to_numpy()
-        table = table.drop_columns([ORDER])
-        order = np.lexsort([stood, *query_ids(table, self._shares.column).T])
-        yield Gathered(table.take(pa.array(order)), stood[order], self._shares.parts)
+    def read_pieces(self) -> Iterator[SortedRows]:
+        """Yield the rows of the partition: all rows of a query together, and in the order of the log."""
+        tables = [stream.read_table() for stream in self._streams]
+        table = concat_tables(tables).combine_chunks()
+        positions = table.column(POSITION_COLUMN).to_numpy()
+        table = table.drop_columns([POSITION_COLUMN])
+        # The last key of lexsort is the primary one: sort by query, then by position.
+        order = np.lexsort([positions, *compute_query_ids(table, self._partitions.column).T])
+        yield SortedRows(table.take(pa.array(order)), positions[order], self._partitions.parts)

@@ -1,4 +1,4 @@
-"""JSON lines in batches: an object a line, compressed or not."""
+"""Read JSON lines in batches: one object a line, compressed or not."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as json
 
-from streammetrics.io.pipes import opened
-from streammetrics.io.readers import FileFacts, FileSpan, broken, reading
+from streammetrics.io.pipes import open_source
+from streammetrics.io.readers import FileFacts, FileSpan, convert_errors, make_log_error
 from streammetrics.io.sources import LogError, LogFile
 from streammetrics.io.text_stream import TextStream
 
@@ -26,106 +26,109 @@ _ROW = re.compile(r"(.*?):? in row (\d+)\s*$", re.DOTALL)
 
 @dataclass(frozen=True)
 class JsonReader:
-    """One file of JSON lines, read from its start to its end."""
+    """Reader of one file of JSON lines, from start to end."""
 
     reads_paths: ClassVar[bool] = True
 
     source: LogFile
     types: Mapping[str, pa.DataType]
     header: tuple[str, ...] = ()
-    asked: frozenset[str] = frozenset()
+    user_typed: frozenset[str] = frozenset()
 
     @property
     def file(self) -> str:
         """Path of the file."""
         return self.source.file
 
-    def facts(self) -> FileFacts:
-        """Guess names and types from the first lines."""
-        with reading(self.file):
-            for block in self._blocks():
+    def read_facts(self) -> FileFacts:
+        """Infer names and types from the first block of lines."""
+        with convert_errors(self.file):
+            for block in self._read_blocks():
                 if block.lstrip().startswith(b"["):
-                    raise LogError(
-                        f"{self.file}: a JSON array; a log is JSON lines, an object in each, which jq -c '.[]' makes of it"
+                    raise LogError(f"{self.file}: expected JSON lines, found a JSON array; jq -c '.[]' converts it")
+                with self._locate_errors(0):
+                    table = self._parse_block(block, None)
+                    return FileFacts.from_schema(
+                        _infer_schema(table), None, (FileSpan(0, None, (0, 1), self.source.bytes),)
                     )
-                with self._located(0):
-                    table = self._table(block, None)
-                    return FileFacts.of(_with_times(table), None, (FileSpan(0, None, (0, 1), self.source.bytes),))
         raise LogError(f"{self.file}: empty, without a single line")
 
     def read(
         self, span: FileSpan, columns: Sequence[str], keys: Collection[str]
     ) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Yield the file block by block."""
+        """Yield one or more batches for each block of lines, with the number of bytes read so far."""
         types = {name: self.types[name] for name in columns if name in self.types}
-        plain = {n: t.value_type if pa.types.is_dictionary(t) else t for n, t in types.items()}
-        bare = [name for name in columns if name not in types]  # read for its length, whatever it holds
-        paths = [self._path(name) for name in plain]
-        schema, row, seen = _schema_of(dict(zip(paths, plain.values(), strict=True))), 0, 0
-        with reading(self.file):
-            for block in self._blocks(last=True):
-                with self._located(row):
-                    table = self._table(block, schema)
-                row, seen = row + table.num_rows, seen + len(block)
-                for name in bare:
+        stored = {n: t.value_type if pa.types.is_dictionary(t) else t for n, t in types.items()}
+        # A column without a type is read only to count its rows.
+        untyped = [name for name in columns if name not in types]
+        paths = [self._split_path(name) for name in stored]
+        schema, row, read_bytes = _build_schema(dict(zip(paths, stored.values(), strict=True))), 0, 0
+        with convert_errors(self.file):
+            for block in self._read_blocks(last=True):
+                with self._locate_errors(row):
+                    table = self._parse_block(block, schema)
+                row, read_bytes = row + table.num_rows, read_bytes + len(block)
+                for name in untyped:
                     table = table.append_column(name, pa.nulls(table.num_rows))
                 for path in (path for path in paths if len(path) > 1):
                     table = table.append_column(".".join(path), pc.struct_field(table.column(path[0]), path[1:]))
                 for batch in table.select(list(columns)).combine_chunks().to_batches():
-                    yield batch, min(seen, span.bytes)
+                    yield batch, min(read_bytes, span.bytes)
 
-    def _path(self, name: str) -> tuple[str, ...]:
-        """The fields on the way to a value: one, unless it lies within objects."""
+    def _split_path(self, name: str) -> tuple[str, ...]:
+        """Split a column name such as `user.id` into the names of nested objects; the name of a column stays whole."""
         return (name,) if name in self.header else tuple(name.split("."))
 
-    def _blocks(self, *, last: bool = False) -> Iterator[bytes]:
-        """Yield whole lines, a block at a time; `last` if nobody reads the file again."""
-        with TextStream(self.source, opened(self.source, last=last)) as stream:
+    def _read_blocks(self, *, last: bool = False) -> Iterator[bytes]:
+        """Yield blocks of whole lines. With `last`, standard input is not buffered for another reader."""
+        with TextStream(self.source, open_source(self.source, last=last)) as stream:
             rest = b""
             while more := stream.read(_BLOCK_BYTES):
-                whole, newline, rest = (rest + more).rpartition(b"\n")
-                if whole.strip():
-                    yield whole + newline
+                lines, newline, rest = (rest + more).rpartition(b"\n")
+                if lines.strip():
+                    yield lines + newline
             if rest.strip():
                 yield rest
 
-    def _table(self, block: bytes, schema: pa.Schema | None) -> pa.Table:
+    def _parse_block(self, block: bytes, schema: pa.Schema | None) -> pa.Table:
         options = json.ReadOptions(use_threads=False, block_size=len(block) + 1)
-        how = {"explicit_schema": schema, "unexpected_field_behavior": "ignore"} if schema is not None else {}
-        return json.read_json(pa.BufferReader(block), options, json.ParseOptions(**how))
+        parse_options = {"explicit_schema": schema, "unexpected_field_behavior": "ignore"} if schema is not None else {}
+        return json.read_json(pa.BufferReader(block), options, json.ParseOptions(**parse_options))
 
     @contextmanager
-    def _located(self, first: int) -> Iterator[None]:
-        """Say which row of the file Arrow could not read."""
+    def _locate_errors(self, first: int) -> Iterator[None]:
+        """Convert errors of Arrow to errors that name the row of the file."""
         try:
             yield
         except pa.ArrowInvalid as error:
-            found = _ROW.search(str(error))
-            if found is None:
-                raise broken(self.file, error) from None
-            what = found[1].removeprefix("JSON parse error: ")
-            raise LogError(f"{self.file}: row {first + int(found[2]):,}: {what}") from None
+            match = _ROW.search(str(error))
+            if match is None:
+                raise make_log_error(self.file, error) from None
+            what = match[1].removeprefix("JSON parse error: ")
+            raise LogError(f"{self.file}: row {first + int(match[2]):,}: {what}") from None
 
 
-def _schema_of(types: Mapping[tuple[str, ...], pa.DataType]) -> pa.Schema:
-    """Return a schema with values at some paths, and no others."""
-    found: dict[str, dict[tuple[str, ...], pa.DataType]] = {}
+def _build_schema(types: Mapping[tuple[str, ...], pa.DataType]) -> pa.Schema:
+    """Return a schema that has only the values at these paths; a path of several names leads into nested objects."""
+    fields: dict[str, dict[tuple[str, ...], pa.DataType]] = {}
     for path, kind in types.items():
-        found.setdefault(path[0], {})[path[1:]] = kind
+        fields.setdefault(path[0], {})[path[1:]] = kind
     return pa.schema(
-        [(name, inner[()] if () in inner else pa.struct(list(_schema_of(inner)))) for name, inner in found.items()]
+        [(name, inner[()] if () in inner else pa.struct(list(_build_schema(inner)))) for name, inner in fields.items()]
     )
 
 
-def _with_times(table: pa.Table) -> pa.Schema:
-    """Return the types of the first rows; Arrow takes times with fractions of a second for texts, unlike in CSV."""
-    return pa.schema([(n, _timed(column)) for n, column in zip(table.schema.names, table.columns, strict=True)])
+def _infer_schema(table: pa.Table) -> pa.Schema:
+    """Return the types of the first rows. Unlike for CSV, Arrow reads JSON times with fractions of a second as text."""
+    return pa.schema([(n, _infer_type(column)) for n, column in zip(table.schema.names, table.columns, strict=True)])
 
 
-def _timed(column: pa.ChunkedArray) -> pa.DataType:
+def _infer_type(column: pa.ChunkedArray) -> pa.DataType:
     kind = column.type
     if pa.types.is_struct(kind):
-        return pa.struct([(kind.field(i).name, _timed(pc.struct_field(column, i))) for i in range(kind.num_fields)])
+        return pa.struct(
+            [(kind.field(i).name, _infer_type(pc.struct_field(column, i))) for i in range(kind.num_fields)]
+        )
     return pa.timestamp("ns") if pa.types.is_string(kind) and _are_times(column) else kind
 
 
@@ -133,10 +136,12 @@ def _are_times(column: pa.ChunkedArray) -> bool:
     texts = column.drop_null()
     if not len(texts) or not _DATE.match(texts[0].as_py()):
         return False
-    for zone in (None, "UTC"):  # all name their zone, or none does
+    # Arrow casts strings to times only if all of them have a time zone, or none of them has one.
+    for zone in (None, "UTC"):
         try:
             texts.cast(pa.timestamp("ns", zone))
-        except pa.ArrowInvalid:  # they are of the other form, or no times
+        except pa.ArrowInvalid:
+            # Try the other kind of times.
             continue
         return True
     return False

@@ -1,4 +1,4 @@
-"""Parts of a log: ranges of rows that threads or processes read independently."""
+"""Parts of a log: ranges of rows that threads or processes can read independently."""
 
 from __future__ import annotations
 
@@ -9,126 +9,129 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streammetrics.io.column_types import cast_column, keep_spelling
-from streammetrics.io.readers import BATCH_ROWS, FileReader, FileSpan, encode_keys, is_text, reading
+from streammetrics.io.column_types import cast_column, suggest_text_type
+from streammetrics.io.readers import BATCH_ROWS, FileReader, FileSpan, convert_errors, encode_keys, is_text
+from streammetrics.io.row_filter import Filter
 from streammetrics.io.sources import LogError
-from streammetrics.io.where import Filter
 
 __all__ = ["LogPart"]
 
 
 @dataclass(eq=False, repr=False)
 class LogPart:
-    """A range of rows of one file, read on its own: the unit of work of one thread or process.
+    """A range of rows of one file: the unit of work of a thread or process.
 
     Attributes
     ----------
     file : str
-        The file it belongs to.
+        The file of the part.
     first_row : int
-        Row of the file that its first row is, counted from 0; the header of a text file does not count.
+        Row number of the first row in the file, counted from 0; the header of a text file does not count.
     rows : int or None
-        Its rows, or None where they are not known before they are read (text, Arrow streams).
+        Number of rows, or None if it is unknown before the part is read (text, Arrow streams).
     bytes : int
-        Its share of the bytes of the file.
+        Number of bytes of the file that belong to the part.
     read_bytes : int
-        How many of them `batches` has read so far, for a progress bar.
+        Number of these bytes that `batches` has read so far, for a progress bar.
     """
 
     _reader: FileReader
     _span: FileSpan
     _columns: tuple[str, ...]
-    _keys: frozenset[str]
-    _constants: Mapping[str, pa.Array]  # one value for each partition key
-    _stored: tuple[str, ...]  # the columns that are read for them
-    _fallback: str  # a column that is read for its length where only partition keys are wanted
-    _casts: Mapping[str, pa.DataType] = field(default_factory=dict)  # types that the user named
-    _times: frozenset[str] = frozenset()  # columns whose texts are times
-    _numbers: frozenset[str] = frozenset()  # columns whose texts are numbers
+    _key_columns: frozenset[str]
+    _constants: Mapping[str, pa.Array]  # one value for each partition key or missing column
+    _stored_columns: tuple[str, ...]  # the columns of the file to read
+    _length_column: str  # a column that is read only to count rows, if no stored column is needed
+    _types: Mapping[str, pa.DataType] = field(default_factory=dict)  # types that the user named
+    _time_columns: frozenset[str] = frozenset()  # columns whose strings are parsed as times
+    _number_columns: frozenset[str] = frozenset()  # columns whose strings are parsed as numbers
     _filters: tuple[Filter, ...] = ()
     read_bytes: int = field(default=0, init=False)
 
     @property
     def file(self) -> str:
-        """The file it belongs to."""
+        """The file of the part."""
         return self._reader.file
 
     @property
     def first_row(self) -> int:
-        """Row of the file that its first row is, counted from 0."""
+        """Row number of the first row in the file, counted from 0."""
         return self._span.first_row
 
     @property
     def rows(self) -> int | None:
-        """Its rows, or None where they are not known before they are read."""
+        """Number of rows, or None if it is unknown before the part is read."""
         return self._span.rows
 
     @property
     def bytes(self) -> int:
-        """Its share of the bytes of the file."""
+        """Number of bytes of the file that belong to the part."""
         return self._span.bytes
 
     def __repr__(self) -> str:
         rows = "?" if self.rows is None else f"{self.rows:,}"
         return f"Part({self.file!r}, first_row={self.first_row}, rows={rows})"
 
-    def with_flags(self, filters: tuple[Filter, ...]) -> LogPart:
-        """Return the same with columns that say for which rows some conditions hold."""
+    def with_filters(self, filters: tuple[Filter, ...]) -> LogPart:
+        """Return a copy of the part whose batches have one more 0/1 column for each filter."""
         return replace(self, _filters=filters)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Read it, at most 131,072 rows at a time, with exactly the wanted columns in the order they were named.
+        """Read the part in batches of at most 131,072 rows, with the requested columns in the requested order.
 
         Yields
         ------
         pyarrow.RecordBatch
-            String columns among the keys and partition keys come dictionary-encoded.
+            String columns among the keys, and partition keys, are dictionary-encoded.
 
         Raises
         ------
         LogError
-            The file is broken, or a row of a text file is not what the header and the types say.
+            The file is broken, or a row of a text file does not match the header or the types.
         """
-        self.read_bytes = seen = 0
-        for read, done in self._reader.read(self._span, self._stored or [self._fallback], self._keys):
-            self.read_bytes = done
+        self.read_bytes = rows_read = 0
+        for read, read_bytes in self._reader.read(
+            self._span, self._stored_columns or [self._length_column], self._key_columns
+        ):
+            self.read_bytes = read_bytes
             for start in range(0, read.num_rows, BATCH_ROWS):
                 batch = read.slice(start, BATCH_ROWS)
-                yield self._assemble(batch, self.first_row + seen)
-                seen += batch.num_rows
+                yield self._assemble(batch, self.first_row + rows_read)
+                rows_read += batch.num_rows
         self.read_bytes = self.bytes
-        if self.rows is not None and seen != self.rows:
-            raise LogError(f"{self.file}: {seen:,} rows where the file says it has {self.rows:,}")
+        if self.rows is not None and rows_read != self.rows:
+            raise LogError(f"{self.file}: {rows_read:,} rows where the file says it has {self.rows:,}")
 
     def _assemble(self, batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
         names = list(self._columns)
-        with reading(self.file):
-            wanted = batch
+        with convert_errors(self.file):
+            selected = batch
             if self._constants or batch.schema.names != names:
-                wanted = pa.RecordBatch.from_arrays([self._column(batch, name) for name in names], names=names)
-            wanted.validate(full=True)  # Arrow reads codes and offsets of a damaged file as they are: later, a crash
-            wanted = self._converted(wanted, first_row)
+                selected = pa.RecordBatch.from_arrays([self._select_column(batch, name) for name in names], names=names)
+            # Arrow does not check the codes and offsets of a damaged file, which would crash the process later.
+            selected.validate(full=True)
+            selected = self._convert_types(selected, first_row)
             for one in self._filters:
-                wanted = pa.RecordBatch.from_arrays(
-                    [*wanted.columns, one.flags(wanted)], names=[*wanted.schema.names, one.name]
+                selected = pa.RecordBatch.from_arrays(
+                    [*selected.columns, one.compute_flags(selected)], names=[*selected.schema.names, one.name]
                 )
-            return encode_keys(_as_floats(wanted, self._keys), self._keys)
+            return encode_keys(_round_decimals(selected, self._key_columns), self._key_columns)
 
-    def _column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
+    def _select_column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         if name in self._constants:
-            return _repeat(self._constants[name], batch.num_rows)
+            return _repeat_constant(self._constants[name], batch.num_rows)
         if name in batch.schema.names:
             return batch.column(name)
         root, *path = name.split(".")
         return pc.struct_field(batch.column(root), path)
 
-    def _converted(self, batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
-        """Return the batch with the types that the user named, and with times in columns that windows are made of."""
+    def _convert_types(self, batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
+        """Convert columns to the types that the user named; parse strings as times for windows, as numbers for metrics."""
         for i, field_ in enumerate(batch.schema):
-            kind, cure = self._casts.get(field_.name), keep_spelling(field_.name)
-            if kind is None and field_.name in self._times and is_text(field_.type):
+            kind, cure = self._types.get(field_.name), suggest_text_type(field_.name)
+            if kind is None and field_.name in self._time_columns and is_text(field_.type):
                 kind, cure = pa.timestamp("us"), "windows need dates or times such as 2025-06-02T10:00:00"
-            elif kind is None and field_.name in self._numbers and is_text(field_.type):
+            elif kind is None and field_.name in self._number_columns and is_text(field_.type):
                 kind, cure = pa.float64(), "metrics need numbers here"
             if kind is not None:
                 column = cast_column(batch.column(i), kind, field_.name, (self.file, first_row), cure)
@@ -136,8 +139,8 @@ class LogPart:
         return batch
 
 
-def _as_floats(batch: pa.RecordBatch, keys: Collection[str]) -> pa.RecordBatch:
-    """The batch, decimals that are no keys as the nearest float64: as if they had come as text."""
+def _round_decimals(batch: pa.RecordBatch, keys: Collection[str]) -> pa.RecordBatch:
+    """Return the batch with decimals as the nearest float64, as if read from text; decimals in keys are kept."""
     for i, field_ in enumerate(batch.schema):
         if pa.types.is_decimal(field_.type) and field_.name not in keys:
             nearest = batch.column(i).cast(pa.string()).cast(pa.float64())
@@ -145,8 +148,8 @@ def _as_floats(batch: pa.RecordBatch, keys: Collection[str]) -> pa.RecordBatch:
     return batch
 
 
-def _repeat(constant: pa.Array, rows: int) -> pa.Array:
-    """Repeat an array of one value: dictionary-encoded, or null."""
+def _repeat_constant(constant: pa.Array, rows: int) -> pa.Array:
+    """Return an array that repeats a value without copying it: a dictionary-encoded array, or an array of nulls."""
     if not pa.types.is_dictionary(constant.type):
         return pa.nulls(rows, constant.type)
     indices = pa.nulls(rows, pa.int32()) if constant.null_count else pa.array(np.zeros(rows, np.int32))

@@ -1,4 +1,4 @@
-"""Standard input as a file of a log: read once, but for its beginning, which tells format and types first."""
+"""Standard input as a log. It is read once, except for its head, from which format and types are inferred first."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ import pyarrow as pa
 from streammetrics.io.remote import open_file
 from streammetrics.io.sources import LogError, LogFile
 
-__all__ = ["STDIN", "Pipe", "opened", "standard_input"]
+__all__ = ["STDIN", "Pipe", "open_source", "open_standard_input"]
 
 STDIN = "-"
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 _PEEK = 1 << 12
-_MARK = b"\xef\xbb\xbf"  # with which some programs begin text
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some programs write it at the start of text
 
 
 class Pipe:
-    """A stream of which readers begin at its beginning, until the last reader is made.
+    """A stream that several readers can read from its start, until the last reader is opened.
 
-    Each reader has its own place: Arrow reads ahead in threads of its own, also for a reader that is closed.
+    Arrow reads ahead in its own threads, even for a reader that is closed. So each reader keeps its own position, the
+    bytes read so far are kept for other readers, and a lock protects the stream.
 
     Parameters
     ----------
     raw : binary stream
-        The stream, which is read once.
+        The stream, which is read only once.
     """
 
     def __init__(self, raw: Any) -> None:
@@ -36,33 +37,37 @@ class Pipe:
         self._last: PipeReader | None = None
         self._lock = threading.Lock()
 
-    def reader(self) -> PipeReader:
-        """Return a reader at the beginning."""
+    def open_reader(self) -> PipeReader:
+        """Return a reader at the start of the stream."""
         return PipeReader(self)
 
-    def last_reader(self) -> PipeReader:
-        """Return the last reader at the beginning: nothing is kept for others, and earlier ones find no more bytes."""
-        with self._lock:
-            self._last = made = PipeReader(self)
-        return made
+    def open_last_reader(self) -> PipeReader:
+        """Return a reader at the start, after which none can be opened: bytes are no longer kept for other readers.
 
-    def read_some(self, reader: PipeReader, at: int, size: int) -> bytes:
-        """Return some of the bytes from a place on, none at the end."""
+        Earlier readers then behave as if the stream had ended.
+        """
+        with self._lock:
+            self._last = reader = PipeReader(self)
+        return reader
+
+    def read_at(self, reader: PipeReader, at: int, size: int) -> bytes:
+        """Return up to `size` bytes from a position; nothing at the end."""
         with self._lock:
             if self._last not in (None, reader):
                 return b""
+            # Serve the head from memory; beyond it, all readers but the last extend the head.
             if at < len(self._head):
                 return bytes(self._head[at:] if size < 0 else self._head[at : at + size])
-            found: bytes = self._raw.read(size)
+            data: bytes = self._raw.read(size)
             if self._last is None:
-                self._head += found
+                self._head += data
             elif self._head:
                 self._head = bytearray()
-            return found
+            return data
 
 
 class PipeReader(io.RawIOBase):
-    """A reader of a pipe.
+    """A reader of a pipe with its own position.
 
     Parameters
     ----------
@@ -77,47 +82,49 @@ class PipeReader(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Read so many bytes, fewer only at the end, because Arrow asks once."""
-        found = b""
-        while size < 0 or len(found) < size:
-            more = self._pipe.read_some(self, self._at, size - len(found) if size >= 0 else -1)
+        """Read `size` bytes, fewer only at the end: Arrow takes a short read for the end of the stream."""
+        data = b""
+        while size < 0 or len(data) < size:
+            more = self._pipe.read_at(self, self._at, size - len(data) if size >= 0 else -1)
             if not more:
                 break
             self._at += len(more)
-            found += more
-        return found
+            data += more
+        return data
 
 
-def opened(source: LogFile, *, last: bool = False) -> pa.NativeFile:
-    """Open a file, wherever it is, or standard input at its beginning; `last` if nobody opens that again."""
+def open_source(source: LogFile, *, last: bool = False) -> pa.NativeFile:
+    """Open a local or remote file, or standard input at its start. With `last`, standard input is not opened again."""
     if source.pipe is None:
         return open_file(source.file)
-    return pa.PythonFile(source.pipe.last_reader() if last else source.pipe.reader(), "r")
+    return pa.PythonFile(source.pipe.open_last_reader() if last else source.pipe.open_reader(), "r")
 
 
-def standard_input() -> LogFile:
-    """Find out what standard input holds: an Arrow IPC stream, JSON lines, or CSV.
+def open_standard_input() -> LogFile:
+    """Detect the format of standard input: an Arrow IPC stream, JSON lines, or CSV.
 
     Raises
     ------
     LogError
-        It is a format whose end has to be read first.
+        The format cannot be read from a stream, such as Parquet, whose footer has to be read first.
     """
     if sys.stdin is None:
         raise LogError(f"{STDIN}: standard input is closed")
     pipe = Pipe(sys.stdin.buffer)
-    head = pipe.reader().read(_PEEK)
+    head = pipe.open_reader().read(_PEEK)
     compression = next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
     if compression is not None:
-        with pa.CompressedInputStream(pa.PythonFile(pipe.reader(), "r"), compression) as plain:
-            head = plain.read(_PEEK)
+        with pa.CompressedInputStream(pa.PythonFile(pipe.open_reader(), "r"), compression) as decompressed:
+            head = decompressed.read(_PEEK)
     if head.startswith((b"PAR1", b"ARROW1")):
         raise LogError(
-            f"{STDIN}: a Parquet or Arrow IPC file ends with what is read first, so not from a pipe; name it"
+            f"{STDIN}: a Parquet or Arrow IPC file cannot be read from a pipe (its footer comes first); name the file"
         )
-    line = head.removeprefix(_MARK).lstrip().partition(b"\n")[0]
+    line = head.removeprefix(_BYTE_ORDER_MARK).lstrip().partition(b"\n")[0]
     format_ = "ipc" if head.startswith(b"\xff\xff\xff\xff") else "json" if line.startswith((b"{", b"[{")) else "text"
     if format_ == "ipc" and compression is not None:
-        raise LogError(f"{STDIN}: an Arrow IPC stream is compressed by itself; pipe it as it is")
+        raise LogError(
+            f"{STDIN}: found a compressed Arrow IPC stream; decompress it first (the format has compression of its own)"
+        )
     delimiter = "\t" if b"\t" in line and b"," not in line else ","
     return LogFile(STDIN, format_, compression, delimiter, 0, {}, pipe)

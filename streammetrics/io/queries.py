@@ -1,6 +1,6 @@
-"""Queries kept whole: rows of one query come in one batch, wherever the edges of files, parts and batches cut them.
+"""Keep queries whole: collect all rows of a query in one batch across the edges of files, parts and batches.
 
-Where they do not stand side by side, `scattered` puts them in order on disk.
+If the rows of a query are not adjacent, `external_sort` sorts them on disk.
 """
 
 from __future__ import annotations
@@ -19,129 +19,132 @@ from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import MetricLike
 from streammetrics.errors import InvalidInputError
 from streammetrics.io.logs import LogPart
-from streammetrics.io.readers import decoded, one_table
+from streammetrics.io.readers import concat_tables, decode_dictionary
 
-__all__ = ["Ints", "Piece", "Queries", "query_column", "query_ids", "together"]
+__all__ = ["Ints", "LogPiece", "QuerySplitter", "compute_query_ids", "concat_pieces", "find_query_column"]
 
 Ints = NDArray[np.int64]
 
 
-def query_column(metrics: MetricLike) -> str | tuple[str, ...] | None:
-    """Return the column whose equal rows must come together; None if no metric asks for that."""
-    asked = [read for read in definition_of(metrics).reads if read.state.together is not None]
-    names = list(dict.fromkeys(binding.column(state.together or "") for state, binding, *_ in asked))
+def find_query_column(metrics: MetricLike) -> str | tuple[str, ...] | None:
+    """Return the columns that identify a query; None if no metric needs all rows of a query together."""
+    readers = [read for read in definition_of(metrics).reads if read.state.block_column is not None]
+    names = list(dict.fromkeys(binding.column(state.block_column or "") for state, binding, *_ in readers))
     if len(names) > 1:
-        raise InvalidInputError(f"one pass keeps the rows of one column together, not of {names[0]!r} and {names[1]!r}")
+        raise InvalidInputError(f"one pass supports one query column, not both {names[0]!r} and {names[1]!r}")
     return names[0] if names else None
 
 
-class Piece(NamedTuple):
-    """Some neighbouring rows of a log.
+class LogPiece(NamedTuple):
+    """Adjacent rows of a log.
 
     Parameters
     ----------
     rows : pyarrow.Table
         The rows.
     file : str
-        Where they are.
+        The file of the rows.
     first_row : int
-        The row of the file that the first one is.
+        Row number of the first row in the file.
     """
 
     rows: pa.Table
     file: str
     first_row: int
 
-    def place(self, row: int) -> tuple[str, int]:
-        """File and row of one of them."""
+    def locate(self, row: int) -> tuple[str, int]:
+        """Return the file and the row number of a row."""
         return self.file, self.first_row + row
 
 
-class Queries:
-    """Cuts parts of a log between queries, as long as the rows of each stand side by side.
+class QuerySplitter:
+    """Split parts of a log between queries, as long as the rows of each query are adjacent.
 
-    Each part gives its whole queries at once. Its first and its last one may go on in the part before or after: they are
-    kept, and `joined` in the order of the parts in the end. What a query is known by is kept, too (8 or 16 bytes), to
-    find out whether one returned.
+    The inner queries of a part are complete. Its first and last query may continue in the part before or after: they are
+    kept, and `collect_edge_pieces` returns them at the end. The IDs of all queries are kept, too (8 or 16 bytes each), to
+    detect a query that occurs again after other queries.
 
     Parameters
     ----------
     column : str or tuple of str
-        What a query is known by.
+        The columns that identify a query.
     """
 
     def __init__(self, column: str | tuple[str, ...]) -> None:
         self.column = column
-        self.scattered = False
-        self._ends: dict[int, list[Piece]] = {}
+        self.is_scattered = False
+        self._ends: dict[int, list[LogPiece]] = {}
         self._runs: dict[int, list[Ints]] = {}
 
-    def whole(self, number: int, part: LogPart, batches: Iterator[pa.RecordBatch]) -> Iterator[Piece]:
-        """Yield the rows of a part whose queries certainly lie in it, a batch at a time; end where one returns."""
+    def split_part(self, number: int, part: LogPart, batches: Iterator[pa.RecordBatch]) -> Iterator[LogPiece]:
+        """Yield the complete queries of a part, a batch at a time; stop at a query that occurs again."""
         ends, runs = self._ends.setdefault(number, []), self._runs.setdefault(number, [])
-        held: list[pa.RecordBatch] = []  # the query that may go on
+        pending: list[pa.RecordBatch] = []  # rows of the last query so far, which may continue in the next batch
         last: Ints | None = None
         first_row = row = part.first_row
         for batch in batches:
-            ids = query_ids(batch, self.column)
+            ids = compute_query_ids(batch, self.column)
             if not len(ids):
                 continue
             starts = np.flatnonzero(
                 np.r_[last is None or bool((ids[0] != last).any()), (ids[1:] != ids[:-1]).any(axis=1)]
             )
             runs += [ids[starts]] if len(starts) else []
-            if _returns(np.concatenate(runs[-2:])):
-                self.scattered = True
+            if _has_duplicates(np.concatenate(runs[-2:])):
+                self.is_scattered = True
                 return
             last = ids[-1]
-            if len(starts) and (held or len(starts) > 1):
+            # The batch starts a new query, so all rows before the last start belong to complete queries. The first query
+            # of the part is set aside: its beginning may be in the part before.
+            if len(starts) and (pending or len(starts) > 1):
                 cut = int(starts[-1])
-                before = pa.Table.from_batches([*held, batch.slice(0, cut)])
+                before = pa.Table.from_batches([*pending, batch.slice(0, cut)])
                 if not ends:
-                    size = int(starts[0] if held else starts[1]) + sum(h.num_rows for h in held)
-                    ends.append(Piece(before.slice(0, size), part.file, first_row))
+                    size = int(starts[0] if pending else starts[1]) + sum(h.num_rows for h in pending)
+                    ends.append(LogPiece(before.slice(0, size), part.file, first_row))
                     before, first_row = before.slice(size), first_row + size
                 if before.num_rows:
-                    yield Piece(before, part.file, first_row)
-                held, first_row = [batch.slice(cut)], row + cut
+                    yield LogPiece(before, part.file, first_row)
+                pending, first_row = [batch.slice(cut)], row + cut
             else:
-                held.append(batch)
+                pending.append(batch)
             row += batch.num_rows
-        if held:
-            ends.append(Piece(pa.Table.from_batches(held), part.file, first_row))
+        if pending:
+            ends.append(LogPiece(pa.Table.from_batches(pending), part.file, first_row))
 
-    def returned(self) -> bool:
-        """Whether a query returned after others, anywhere in the log."""
+    def has_scattered_query(self) -> bool:
+        """Whether the log has a query whose rows are not adjacent."""
         runs = [run for _, several in sorted(self._runs.items()) for run in several]
-        for width in () if self.scattered else {run.shape[1] for run in runs}:  # texts and numbers are never one
+        # The ID of a string is two integers and that of a number is one integer, so they are never equal.
+        for width in () if self.is_scattered else {run.shape[1] for run in runs}:
             ids = np.concatenate([run for run in runs if run.shape[1] == width])
-            again = np.r_[False, (ids[1:] == ids[:-1]).all(axis=1)]  # one that was cut in two by parts
-            self.scattered = self.scattered or _returns(ids[~again])
-        return self.scattered
+            again = np.r_[False, (ids[1:] == ids[:-1]).all(axis=1)]  # a query that continues in the next part
+            self.is_scattered = self.is_scattered or _has_duplicates(ids[~again])
+        return self.is_scattered
 
-    def joined(self) -> list[Piece]:
-        """Return the first and last queries of all parts, in their order; those cut in two stand together."""
+    def collect_edge_pieces(self) -> list[LogPiece]:
+        """Return the first and last queries of all parts, in the order of parts, so that split queries are adjacent."""
         return [piece for _, ends in sorted(self._ends.items()) for piece in ends]
 
 
-def together(pieces: list[Piece]) -> pa.Table:
-    """Return pieces as one table, whatever the types of their files."""
+def concat_pieces(pieces: list[LogPiece]) -> pa.Table:
+    """Return the pieces as one table, even if the column types of their files differ."""
     rows = [piece.rows for piece in pieces]
-    return one_table([pa.table(list(map(decoded, one.columns)), names=one.schema.names) for one in rows])
+    return concat_tables([pa.table(list(map(decode_dictionary, one.columns)), names=one.schema.names) for one in rows])
 
 
-def query_ids(batch: Any, column: str | tuple[str, ...]) -> Ints:
-    """What the query of each row is known by: one or two numbers."""
-    ids: Ints = Batch(_columns(batch)).column(column, Ids()).values
+def compute_query_ids(batch: Any, column: str | tuple[str, ...]) -> Ints:
+    """Return the query ID of each row: one or two integers."""
+    ids: Ints = Batch(_convert_columns(batch)).column(column, Ids()).values
     return ids.reshape(batch.num_rows, -1)
 
 
-def _returns(ids: Ints) -> bool:
-    """Whether one of some queries is there twice."""
+def _has_duplicates(ids: Ints) -> bool:
+    """Whether an ID occurs twice."""
     return len(np.unique(ids, axis=0) if ids.shape[1] > 1 else np.unique(ids[:, 0])) < len(ids)
 
 
-def _columns(batch: Any) -> Any:
+def _convert_columns(batch: Any) -> Any:
     columns = as_columns(batch)
     assert columns is not None
     return columns

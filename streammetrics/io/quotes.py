@@ -1,4 +1,4 @@
-"""Quotation marks that swallow rows: a cell that begins with one that is no quote reaches to the next such cell."""
+"""Detect stray quotation marks in text files: a cell that starts with one would swallow all rows up to the next."""
 
 from __future__ import annotations
 
@@ -14,55 +14,57 @@ from streammetrics.io.sources import LogError
 __all__ = ["QuoteCheck"]
 
 _QUOTE, _NEWLINE, _RETURN = b'"'[0], b"\n"[0], b"\r"[0]
-_CONTENT = re.compile(rb'[^"]*+(?:""[^"]*+)*+"')  # possessive: a doubled mark is never the end
+# The content of a quoted cell and its closing mark. Possessive quantifiers: a doubled mark never ends a cell.
+_CONTENT = re.compile(rb'[^"]*+(?:""[^"]*+)*+"')
 _FIRST_ROWS = 100
 _FIRST_BYTES = 1 << 16
-CURE = "quotes=False reads quotation marks as ordinary characters"
+NO_QUOTES_HINT = "quotes=False reads quotation marks as ordinary characters"
 
 Ints = NDArray[np.int64]
 
 
-class _Cells(NamedTuple):
+class _QuotedCells(NamedTuple):
     """Quoted cells of a block.
 
     Parameters
     ----------
     opens, closes : int array
-        Where their quotation marks are.
-    torn : bool array
-        Whether something else than a delimiter or the end of the line follows.
+        Positions of the opening and closing quotation marks.
+    has_trailing_text : bool array
+        Whether anything but a delimiter or the end of the line follows the closing mark.
     unclosed : int
-        Where a cell begins that does not end in this block; the length of the block if there is none.
+        Position of a cell that does not end in this block; the length of the block if there is none.
     """
 
     opens: Ints
     closes: Ints
-    torn: NDArray[np.bool_]
+    has_trailing_text: NDArray[np.bool_]
     unclosed: int
 
 
 class QuoteCheck:
-    """Reads a text file along with Arrow, and raises where a quoted cell is none.
+    """Check the bytes of a text file as Arrow reads them; raise an error if a quoted cell is a mistake.
 
-    A cell may hold line breaks. It is refused if something follows its closing quotation mark, and if each of its lines
-    is a row by itself.
+    A quoted cell may contain line breaks. A cell of several lines is an error if text follows its closing mark, or if each
+    of its lines is a valid row.
 
     Parameters
     ----------
     file : str
         Path of the file.
     delimiter : str
-        What separates values, one character.
+        The separator of values, one character.
     """
 
     def __init__(self, file: str, delimiter: str) -> None:
         self._file, self._delimiter = file, delimiter.encode()
-        self._rest, self._line, self._columns = b"", 1, 0
-        self._numbers: list[int] = []
-        self._edges = np.zeros(256, bool)  # what may stand before an opening mark, or behind a closing one
+        self._unchecked, self._first_line, self._column_count = b"", 1, 0
+        self._number_columns: list[int] = []
+        # Bytes that may precede an opening mark or follow a closing mark, as a table by byte value.
+        self._edges = np.zeros(256, bool)
         self._edges[[_NEWLINE, _RETURN, _QUOTE, self._delimiter[0]]] = True
 
-    def take(self, block: bytes) -> None:
+    def check_block(self, block: bytes) -> None:
         """Check the next block; an empty one is the end of the file.
 
         Raises
@@ -70,43 +72,44 @@ class QuoteCheck:
         LogError
             A quotation mark swallows rows, or is left open.
         """
-        data = self._rest + block
-        if not self._columns and block and len(data) < _FIRST_BYTES and data.count(b"\n") <= _FIRST_ROWS:
-            # The check waits for the first rows, so that the size of blocks does not decide which columns hold numbers.
-            self._rest = data
+        data = self._unchecked + block
+        if not self._column_count and block and len(data) < _FIRST_BYTES and data.count(b"\n") <= _FIRST_ROWS:
+            # Wait for the first rows, so that the size of blocks does not affect which columns are taken for numbers.
+            self._unchecked = data
             return
-        if not self._columns and b"\n" in data:
+        if not self._column_count and b"\n" in data:
             header = data.lstrip(b"\r\n").partition(b"\n")[0].decode(errors="replace")
-            self._columns = len(next(csv.reader([header], delimiter=self._delimiter.decode()), [""]))
-            self._numbers = self._find_numbers(data)
-        safe = self._checked(data, last=not block) if b'"' in data else data.rfind(b"\n") + 1
-        self._line += data.count(b"\n", 0, safe)
-        self._rest = data[safe:]
+            self._column_count = len(next(csv.reader([header], delimiter=self._delimiter.decode()), [""]))
+            self._number_columns = self._find_numbers(data)
+        safe = self._check_rows(data, last=not block) if b'"' in data else data.rfind(b"\n") + 1
+        self._first_line += data.count(b"\n", 0, safe)
+        self._unchecked = data[safe:]
 
-    def _checked(self, data: bytes, last: bool) -> int:
-        """Check the complete rows of some bytes that begin with a row; return where the first incomplete one begins."""
+    def _check_rows(self, data: bytes, last: bool) -> int:
+        """Check the complete rows in the data; return the position of the first incomplete row."""
         values = np.frombuffer(data, np.uint8)
         if self._are_single_lines(values) and not last:
             return data.rfind(b"\n") + 1
-        cells = self._well_formed(values, last) or self._scanned(data, values, last)
+        cells = self._find_well_formed_cells(values, last) or self._scan_cells(data, values, last)
+        # A line break with more opening than closing marks before it is inside a cell; all others end a row.
         newlines = np.flatnonzero(values == _NEWLINE)
         inside = np.searchsorted(cells.opens, newlines) - np.searchsorted(cells.closes, newlines)
         ends = newlines[(inside == 0) & (newlines < cells.unclosed)]
         if last and cells.unclosed < len(data):
-            line = self._line + data.count(b"\n", 0, cells.unclosed)
-            raise LogError(f"{self._file}: line {line:,}: a quotation mark is left open; {CURE}")
+            line = self._first_line + data.count(b"\n", 0, cells.unclosed)
+            raise LogError(f"{self._file}: line {line:,}: a quotation mark is left open; {NO_QUOTES_HINT}")
         safe = len(data) if last else int(ends[-1]) + 1 if len(ends) else 0
         broken = np.searchsorted(newlines, cells.closes) > np.searchsorted(newlines, cells.opens)
         before = values[cells.closes - 1] if len(cells.closes) else values[:0]
         begins = (before == _NEWLINE) | (before == self._delimiter[0])
         for i in np.flatnonzero(broken & (cells.opens < safe)):
             opening, closing = int(cells.opens[i]), int(cells.closes[i])
-            if cells.torn[i] or self._are_rows(data, opening, closing, begins=bool(begins[i])):
-                raise self._swallowed(data, opening, closing)
+            if cells.has_trailing_text[i] or self._are_rows(data, opening, closing, begins=bool(begins[i])):
+                raise self._swallowed_rows_error(data, opening, closing)
         return safe
 
     def _are_single_lines(self, values: NDArray[np.uint8]) -> bool:
-        """Whether each quotation mark opens, closes or is doubled, and no quoted cell has a line break, as usual."""
+        """Whether quotation marks are well-formed, and no quoted cell has a line break: the usual case, quick to check."""
         marks, newlines = np.flatnonzero(values == _QUOTE), np.flatnonzero(values == _NEWLINE)
         opens, closes = marks[::2], marks[1::2]
         before, after = values[opens - 1], values[np.minimum(closes + 1, len(values) - 1)]
@@ -114,8 +117,9 @@ class QuoteCheck:
         good[0] = good[0] or opens[0] == 0
         return bool(good.all() and self._edges[after].all() and not (np.searchsorted(marks, newlines) & 1).any())
 
-    def _well_formed(self, values: NDArray[np.uint8], last: bool) -> _Cells | None:
-        """Return the cells where every quotation mark opens, closes or is doubled, which is quick to see; else None."""
+    def _find_well_formed_cells(self, values: NDArray[np.uint8], last: bool) -> _QuotedCells | None:
+        """Return the cells if every quotation mark opens, closes or is doubled, which is quick to check; else None."""
+        # In well-formed data, marks alternate between opening and closing, if a doubled mark counts as both.
         marks = np.flatnonzero(values == _QUOTE)
         padded = np.concatenate([[_NEWLINE], values, [_NEWLINE]]).astype(np.uint8)
         complete = len(marks) // 2 * 2
@@ -126,59 +130,61 @@ class QuoteCheck:
         doubled = np.flatnonzero(opens[1:] == closes[:-1] + 1)
         first, final = np.delete(opens, doubled + 1), np.delete(closes, doubled)
         unclosed = len(values)
-        if len(marks) > complete:  # which may go on from a cell that seemed to end
+        # An odd mark opens a cell, or is the first half of a doubled mark that continues the last cell.
+        if len(marks) > complete:
             unclosed = int(marks[-1])
             if len(final) and int(final[-1]) + 1 == unclosed:
                 first, final, unclosed = first[:-1], final[:-1], int(first[-1])
-        elif len(final) and int(final[-1]) == len(values) - 1 and not last:  # its next mark may be in the next block
+        # A closing mark at the end may be the first half of a doubled mark that continues in the next block.
+        elif len(final) and int(final[-1]) == len(values) - 1 and not last:
             first, final, unclosed = first[:-1], final[:-1], int(first[-1])
-        return _Cells(first, final, np.zeros(len(first), bool), unclosed)
+        return _QuotedCells(first, final, np.zeros(len(first), bool), unclosed)
 
-    def _scanned(self, data: bytes, values: NDArray[np.uint8], last: bool) -> _Cells:
-        """Return the cells of a block with quotation marks anywhere: those that begin with one, one after the other."""
+    def _scan_cells(self, data: bytes, values: NDArray[np.uint8], last: bool) -> _QuotedCells:
+        """Return the quoted cells of a block with marks in any place, by a scan from cell to cell."""
         marks = np.flatnonzero(values == _QUOTE)
         before = np.concatenate([[_NEWLINE], values])[marks]
         begins = (before == _NEWLINE) | (before == _RETURN) | (before == self._delimiter[0])
         ends = (self._delimiter, b"\n", b"\r")
-        found: list[tuple[int, int, bool]] = []
+        spans: list[tuple[int, int, bool]] = []
         at = 0
         for opening in marks[begins].tolist():
-            if opening < at:  # within the cell before
+            if opening < at:  # inside the previous cell
                 continue
             content = _CONTENT.match(data, opening + 1)
             if content is None or (content.end() == len(data) and not last):
-                return _cells(found, opening)
+                return _build_cells(spans, opening)
             at = content.end()
-            found.append((opening, at - 1, at < len(data) and data[at : at + 1] not in ends))
-        return _cells(found, len(data))
+            spans.append((opening, at - 1, at < len(data) and data[at : at + 1] not in ends))
+        return _build_cells(spans, len(data))
 
     def _are_rows(self, data: bytes, opening: int, closing: int, begins: bool) -> bool:
-        """Whether each line that a cell touches is a row by itself: as many columns, and numbers where others have them.
+        """Whether each line of a cell is a valid row: the right number of columns, and numbers in numeric columns.
 
-        If the opening mark is a cell of its own, and the closing mark stands where a cell begins, the number of columns
-        is enough.
+        If the opening mark is the only content of its cell, and the closing mark is at the start of a cell, the number of
+        columns suffices.
         """
         start, end = data.rfind(b"\n", 0, opening) + 1, data.find(b"\n", closing)
         lines = data[start : len(data) if end < 0 else end].split(b"\n")
-        if self._columns < 2 or any(line.count(self._delimiter) != self._columns - 1 for line in lines):
+        if self._column_count < 2 or any(line.count(self._delimiter) != self._column_count - 1 for line in lines):
             return False
         if begins and data[opening + 1 : opening + 2] in (self._delimiter, b"\r", b"\n"):
             return True
         rows = [line.split(self._delimiter) for line in lines]
-        return bool(self._numbers) and all(_is_number(row[i]) for row in rows for i in self._numbers)
+        return bool(self._number_columns) and all(_is_number(row[i]) for row in rows for i in self._number_columns)
 
     def _find_numbers(self, data: bytes) -> list[int]:
-        """Return which columns hold numbers in the first rows without quotation marks."""
+        """Return the columns that are numeric in the first rows without quotation marks."""
         lines = [line for line in data.split(b"\n", _FIRST_ROWS)[:-1] if b'"' not in line]
-        rows = [row for line in lines if len(row := line.split(self._delimiter)) == self._columns]
-        return [i for i in range(self._columns) if rows[1:] and all(_is_number(row[i]) for row in rows[1:])]
+        rows = [row for line in lines if len(row := line.split(self._delimiter)) == self._column_count]
+        return [i for i in range(self._column_count) if rows[1:] and all(_is_number(row[i]) for row in rows[1:])]
 
-    def _swallowed(self, data: bytes, opening: int, closing: int) -> LogError:
-        first, final = (self._line + data.count(b"\n", 0, at) for at in (opening, closing))
-        shown: Any = data[opening : data.find(b"\n", opening)][:30].decode(errors="replace")
+    def _swallowed_rows_error(self, data: bytes, opening: int, closing: int) -> LogError:
+        first, final = (self._first_line + data.count(b"\n", 0, at) for at in (opening, closing))
+        excerpt: Any = data[opening : data.find(b"\n", opening)][:30].decode(errors="replace")
         return LogError(
-            f"{self._file}: lines {first:,} to {final:,}: a cell that begins with a lone quotation mark, {shown!r}, "
-            f"swallows the rows up to the next such cell; {CURE}. "
+            f"{self._file}: lines {first:,} to {final:,}: a cell that begins with a lone quotation mark, {excerpt!r}, "
+            f"swallows the rows up to the next such cell; {NO_QUOTES_HINT}. "
             "If the cell is correct, convert the log to Parquet."
         )
 
@@ -186,11 +192,12 @@ class QuoteCheck:
 def _is_number(cell: bytes) -> bool:
     try:
         float(cell)
-    except ValueError:  # it is a text
+    except ValueError:
+        # The cell is not a number.
         return False
     return True
 
 
-def _cells(found: list[tuple[int, int, bool]], unclosed: int) -> _Cells:
-    table = np.array(found, np.int64).reshape(-1, 3)
-    return _Cells(table[:, 0], table[:, 1], table[:, 2].astype(bool), unclosed)
+def _build_cells(spans: list[tuple[int, int, bool]], unclosed: int) -> _QuotedCells:
+    table = np.array(spans, np.int64).reshape(-1, 3)
+    return _QuotedCells(table[:, 0], table[:, 1], table[:, 2].astype(bool), unclosed)

@@ -1,4 +1,4 @@
-"""Parquet and Arrow IPC files in batches: only the wanted columns, in flat memory."""
+"""Read Parquet, Arrow IPC and ORC files in batches: only the requested columns, in constant memory."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ __all__ = [
     "IpcReader",
     "OrcReader",
     "ParquetReader",
-    "broken",
-    "decoded",
+    "concat_tables",
+    "convert_errors",
+    "decode_dictionary",
     "encode_keys",
     "is_text",
-    "one_table",
-    "reading",
+    "make_log_error",
 ]  # fmt: skip
 
 BATCH_ROWS = 1 << 17
 _SPAN_ROWS = 1 << 17  # row groups smaller than this are read together
 
-# Without a buffer Arrow loads a whole column of a row group at once: 180 MB instead of 112 for a row group of ten
-# million rows, and half as fast, as every page is then touched in memory that is new to the processor.
+# Without a buffer, Arrow loads a whole column of a row group at once. For a row group of ten million rows this takes
+# 180 MB instead of 112 MB, and twice the time, as every page is decoded from memory that is not in the CPU cache.
 _BUFFER_BYTES = 1 << 18
 
-# What Arrow says, and what it means to somebody who only wants a metric.
+# Patterns of Arrow's messages, and the causes that a user can understand.
 _CAUSES = (
     (r"Parquet (magic bytes|file size is)", "not a Parquet file, or cut short"),
     (r"ORC file|Not an ORC|postscript", "not an ORC file, or cut short"),
@@ -62,45 +62,45 @@ _CAUSES = (
 
 @dataclass(frozen=True)
 class FileSpan:
-    """A range of a file that is read on its own."""
+    """A range of a file that can be read independently."""
 
     first_row: int
     rows: int | None
-    units: tuple[int, int]  # row groups or record batches, first and one past the last
+    units: tuple[int, int]  # half-open range of row groups or record batches
     bytes: int
 
 
 @dataclass(frozen=True)
 class FileFacts:
-    """What a file says of itself before its rows are read."""
+    """Metadata of a file that is known before its rows are read."""
 
     schema: pa.Schema
-    names: tuple[str, ...]  # of the schema, which decodes them anew every time it is asked
+    names: tuple[str, ...]  # column names, kept here because the schema decodes its names on every access
     rows: int | None
     spans: tuple[FileSpan, ...]
-    types: Mapping[str, pa.DataType]  # of columns, and of the fields of structs by their path, such as prediction.score
-    repeated: Mapping[str, int]  # how often names occur that occur more than once
+    types: Mapping[str, pa.DataType]  # by column, and by path for fields of structs, such as prediction.score
+    repeated: Mapping[str, int]  # number of columns for each name that is not unique
 
     @classmethod
-    def of(cls, schema: pa.Schema, rows: int | None, spans: tuple[FileSpan, ...]) -> FileFacts:
-        """Facts without the remarks that writers leave in schemas; raises on names that are not text."""
+    def from_schema(cls, schema: pa.Schema, rows: int | None, spans: tuple[FileSpan, ...]) -> FileFacts:
+        """Make the facts from a schema, without its metadata. Raises an error if a name is not valid text."""
         names = tuple(schema.names)
-        types = dict(_fields_within("", schema)) | dict(zip(names, schema.types, strict=True))
+        types = dict(_list_fields("", schema)) | dict(zip(names, schema.types, strict=True))
         repeated = {name: n for name, n in Counter(names).items() if n > 1}
         return cls(schema.remove_metadata(), names, rows, spans, types, repeated)
 
 
-def _fields_within(above: str, fields: Iterable[pa.Field]) -> Iterator[tuple[str, pa.DataType]]:
-    """Yield the path and the type of every field, those within structs behind the struct."""
+def _list_fields(above: str, fields: Iterable[pa.Field]) -> Iterator[tuple[str, pa.DataType]]:
+    """Yield the path and the type of every field; fields of a struct follow the struct."""
     for one in fields:
         path = f"{above}.{one.name}" if above else one.name
         yield path, one.type
         if pa.types.is_struct(one.type):
-            yield from _fields_within(path, one.type)
+            yield from _list_fields(path, one.type)
 
 
 class FileReader(Protocol):
-    """One file of one format; with `reads_paths` it reads a field of a struct without the others."""
+    """Reader of one file. With `reads_paths`, it can read one field of a struct without the others."""
 
     reads_paths: ClassVar[bool]
 
@@ -108,29 +108,30 @@ class FileReader(Protocol):
     def file(self) -> str:
         """Path of the file."""
 
-    def facts(self) -> FileFacts:
-        """Read what the file says of itself."""
+    def read_facts(self) -> FileFacts:
+        """Read the metadata of the file."""
 
     def read(
         self, span: FileSpan, columns: Sequence[str], keys: Collection[str]
     ) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Yield batches of any size with the bytes of the span that have been read by then."""
+        """Yield batches of any size, each with the number of bytes of the span that have been read so far."""
 
 
 @contextmanager
-def reading(file: str) -> Iterator[None]:
-    """Turn what Arrow raises on a broken file, which is any of these, into one line that names it."""
-    known = Exception if is_url(file) else (pa.ArrowException, OSError, ValueError, KeyError, EOFError)
+def convert_errors(file: str) -> Iterator[None]:
+    """Convert the errors of Arrow for a broken file to a LogError, whose message is one line and names the file."""
+    # Remote file systems have errors of their own, so all errors are converted for a URL.
+    expected = Exception if is_url(file) else (pa.ArrowException, OSError, ValueError, KeyError, EOFError)
     try:
         yield
-    except known as error:  # of another side, that has errors of its own, any
+    except expected as error:
         if isinstance(error, (StreamMetricsError, MemoryError)):
             raise
-        raise broken(file, error) from None
+        raise make_log_error(file, error) from None
 
 
-def broken(file: str, error: Exception) -> LogError:
-    """One line that names the file and the cause."""
+def make_log_error(file: str, error: Exception) -> LogError:
+    """Return a LogError with a one-line message that names the file and the cause."""
     number = getattr(error, "errno", None)
     if number:
         return LogError(f"{file}: {os.strerror(number)}")
@@ -141,13 +142,13 @@ def broken(file: str, error: Exception) -> LogError:
     return LogError(f"{file}: cannot be read: {lines[0][:120]}")
 
 
-def decoded(column: Any) -> Any:
-    """The values of a column, whether or not it comes as a dictionary of them."""
+def decode_dictionary(column: Any) -> Any:
+    """Return a column without dictionary encoding."""
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
-def one_table(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return rows of several files as one table, of the types that hold what is in all of them."""
+def concat_tables(tables: Sequence[pa.Table]) -> pa.Table:
+    """Concatenate tables of several files, with column types that hold the values of all of them."""
     try:
         return pa.concat_tables(tables, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
@@ -161,37 +162,39 @@ def one_table(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def encode_keys(batch: pa.RecordBatch, keys: Collection[str]) -> pa.RecordBatch:
-    """Give string and bytes columns among the keys a dictionary of at most the size of a batch."""
+    """Dictionary-encode string and bytes columns among the keys, with at most as many entries as a batch has rows."""
     for i, field in enumerate(batch.schema):
         if field.name in keys:
-            column = _encode(batch.column(i))
+            column = _encode_column(batch.column(i))
             batch = batch.set_column(i, field.name, column)
     return batch
 
 
-def _encode(column: pa.Array) -> pa.Array:
+def _encode_column(column: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         if len(column.dictionary) <= BATCH_ROWS:
             return column
-        # A file-wide dictionary of millions would be converted again for every batch: keep what the batch uses.
+        # A dictionary of a whole file may have millions of entries, and would be converted for every batch. Keep only the
+        # entries that the batch uses.
         column = column.dictionary_decode()
-    if "view" in str(column.type):  # polars writes these; older Arrow cannot encode them
+    # Polars writes view types, which older versions of Arrow cannot encode.
+    if "view" in str(column.type):
         column = column.cast(pa.string() if "string" in str(column.type) else pa.binary())
-    return column.dictionary_encode() if _is_coded(column.type) else column
+    return column.dictionary_encode() if _can_be_encoded(column.type) else column
 
 
-def _is_coded(dtype: pa.DataType) -> bool:
+def _can_be_encoded(dtype: pa.DataType) -> bool:
     names = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
     return any(is_type(dtype) for is_type in names)
 
 
 def is_text(dtype: pa.DataType) -> bool:
-    """Whether a column holds texts, dictionary-encoded or not."""
+    """Whether a type is text, dictionary-encoded or not."""
     return "string" in str(dtype.value_type if pa.types.is_dictionary(dtype) else dtype)
 
 
-def _spans(unit_rows: Sequence[int], size: int) -> tuple[FileSpan, ...]:
-    """Group neighbouring units until each span is worth a task; empty ones disappear."""
+def _group_units(unit_rows: Sequence[int], size: int) -> tuple[FileSpan, ...]:
+    """Group adjacent row groups or record batches into spans that are large enough for a task; skip empty ones."""
     total = max(sum(unit_rows), 1)
     spans: list[FileSpan] = []
     first = start = end = 0
@@ -205,31 +208,31 @@ def _spans(unit_rows: Sequence[int], size: int) -> tuple[FileSpan, ...]:
 
 @dataclass(frozen=True)
 class ParquetReader:
-    """A Parquet file, one range of row groups at a time."""
+    """Reader of a Parquet file, by ranges of row groups."""
 
     reads_paths: ClassVar[bool] = True
 
     file: str
     stamp: str = ""
 
-    def facts(self) -> FileFacts:
+    def read_facts(self) -> FileFacts:
         """Read the footer."""
-        with reading(self.file), _open_parquet(self.file) as (parquet, size):
+        with convert_errors(self.file), _open_parquet(self.file) as (parquet, size):
             metadata = parquet.metadata
             rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-            return FileFacts.of(parquet.schema_arrow, metadata.num_rows, _spans(rows, size))
+            return FileFacts.from_schema(parquet.schema_arrow, metadata.num_rows, _group_units(rows, size))
 
     def read(
         self, span: FileSpan, columns: Sequence[str], keys: Collection[str]
     ) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Yield the batches of some row groups."""
+        """Yield the batches of the row groups of a span."""
         groups = range(*span.units)
-        with reading(self.file):
-            metadata = _footer(self.file, self.stamp if is_url(self.file) else f"{os.stat(self.file).st_mtime_ns}")
+        with convert_errors(self.file):
+            metadata = _read_footer(self.file, self.stamp if is_url(self.file) else f"{os.stat(self.file).st_mtime_ns}")
             coded = [name for name in keys if name in columns and _has_small_dictionary(metadata, groups, name)]
             with _open_parquet(self.file, metadata=metadata, read_dictionary=coded) as (parquet, _):
                 done = 0
-                # Arrow's own threads would read ahead of a slow consumer; ours each run a span.
+                # Arrow's threads would read ahead of a slow consumer; here, each thread reads a span of its own.
                 for batch in parquet.iter_batches(BATCH_ROWS, groups, list(columns), use_threads=False):
                     done += batch.num_rows
                     yield batch, span.bytes * done // max(span.rows or 1, 1)
@@ -237,16 +240,16 @@ class ParquetReader:
 
 @contextmanager
 def _open_parquet(file: str, **options: object) -> Iterator[tuple[pq.ParquetFile, int]]:
-    """Open a file; give its size, too."""
-    # pre_buffer keeps every column chunk that it read ahead (565 MB of a 478 MB file under a slow consumer), and
-    # mapped pages count as resident. An opened file, because Arrow takes some plain paths for URIs.
+    """Open a Parquet file; yield it with its size in bytes."""
+    # pre_buffer keeps all column chunks that were read ahead: 565 MB for a file of 478 MB if the consumer is slow. Pages
+    # of a memory map count as resident memory. The file is opened here because Arrow takes some paths for URIs.
     with (
         open_file(file, ranges=True) as raw,
         pq.ParquetFile(
             raw,
             pre_buffer=False,
             memory_map=False,
-            buffer_size=0 if is_url(file) else _BUFFER_BYTES,  # elsewhere requests cost more than memory
+            buffer_size=0 if is_url(file) else _BUFFER_BYTES,  # for remote files, requests cost more than memory
             page_checksum_verification=True,
             **options,
         ) as parquet,
@@ -255,74 +258,75 @@ def _open_parquet(file: str, **options: object) -> Iterator[tuple[pq.ParquetFile
 
 
 @lru_cache(maxsize=32)
-def _footer(file: str, _stamp: str) -> pq.FileMetaData:
-    """Footer of a file: parsed once for its many spans, but kept for few files, as wide ones take megabytes."""
+def _read_footer(file: str, _stamp: str) -> pq.FileMetaData:
+    """Return the footer of a file. The cache is small, as the footer of a file with many columns takes megabytes."""
     with _open_parquet(file) as (parquet, _):
         return parquet.metadata
 
 
 def _has_small_dictionary(metadata: pq.FileMetaData, groups: range, name: str) -> bool:
-    """Whether a text column is stored as codes throughout.
+    """Whether a text column is dictionary-encoded in all pages.
 
-    Arrow decodes codes to codes 14 times faster than through strings. But where the writer gave up its dictionary
-    (user identifiers), Arrow rebuilds it for the row group: 1100 MB for five million strings, where encoding each
-    batch takes 150 and an eighth of the time. Codes take at most two bytes a row, plain strings at least four.
+    Arrow reads a dictionary-encoded column 14 times faster if it keeps the codes. But if the writer gave up the dictionary
+    (as for user IDs), Arrow would build one for the whole row group: 1100 MB for five million strings. Encoding each batch
+    then takes 150 MB and an eighth of the time. Codes take at most two bytes a row and plain strings at least four, so the
+    size of the column chunk tells the two cases apart.
     """
     schema = metadata.schema
-    found = [i for i in range(len(schema)) if schema.column(i).path == name]
-    if len(found) != 1 or schema.column(found[0]).physical_type != "BYTE_ARRAY":
+    positions = [i for i in range(len(schema)) if schema.column(i).path == name]
+    if len(positions) != 1 or schema.column(positions[0]).physical_type != "BYTE_ARRAY":
         return False
-    chunks = [metadata.row_group(group).column(found[0]) for group in groups]
+    chunks = [metadata.row_group(group).column(positions[0]) for group in groups]
     return all(chunk.total_uncompressed_size <= 2 * chunk.num_values + _BUFFER_BYTES for chunk in chunks)
 
 
 @dataclass(frozen=True)
 class IpcReader:
-    """An Arrow IPC file (also called Feather 2), or an IPC stream, which may come through a pipe."""
+    """Reader of an Arrow IPC file (also called Feather 2) or an IPC stream, possibly from standard input."""
 
     reads_paths: ClassVar[bool] = False
 
     file: str
     pipe: Any = None
 
-    def facts(self) -> FileFacts:
-        """Read schema and, of a file, the rows of every record batch; a stream tells neither before its end."""
+    def read_facts(self) -> FileFacts:
+        """Read the schema and, for a file, the rows of every record batch. A stream does not store its number of rows."""
         if self.pipe is not None:
-            with reading(self.file):
-                schema = ipc.open_stream(pa.PythonFile(self.pipe.reader(), "r")).schema
-                return FileFacts.of(schema, None, (FileSpan(0, None, (0, 1), 0),))
-        with reading(self.file), open_file(self.file) as raw:
+            with convert_errors(self.file):
+                schema = ipc.open_stream(pa.PythonFile(self.pipe.open_reader(), "r")).schema
+                return FileFacts.from_schema(schema, None, (FileSpan(0, None, (0, 1), 0),))
+        with convert_errors(self.file), open_file(self.file) as raw:
             size = raw.size()
             if not self._is_random_access():
-                return FileFacts.of(ipc.open_stream(raw).schema, None, (FileSpan(0, None, (0, 1), size),))
+                return FileFacts.from_schema(ipc.open_stream(raw).schema, None, (FileSpan(0, None, (0, 1), size),))
             schema = ipc.open_file(raw).schema
-            reader = ipc.open_file(raw, options=_fields([_narrowest(schema)]))
+            reader = ipc.open_file(raw, options=_read_options([_find_narrowest(schema)]))
             rows = [reader.get_batch(i).num_rows for i in range(reader.num_record_batches)]
-            return FileFacts.of(schema, sum(rows), _spans(rows, size))
+            return FileFacts.from_schema(schema, sum(rows), _group_units(rows, size))
 
     def read(
         self, span: FileSpan, columns: Sequence[str], keys: Collection[str]
     ) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Yield some record batches."""
+        """Yield the record batches of a span."""
         if self.pipe is not None:
-            yield from self._piped(columns)
+            yield from self._read_pipe(columns)
             return
-        with reading(self.file), open_file(self.file) as raw:
+        with convert_errors(self.file), open_file(self.file) as raw:
             open_ = ipc.open_file if self._is_random_access() else ipc.open_stream
             schema = open_(raw).schema
             raw.seek(0)
-            reader = open_(raw, options=_fields([schema.get_field_index(name) for name in columns]))
+            reader = open_(raw, options=_read_options([schema.get_field_index(name) for name in columns]))
             batches = map(reader.get_batch, range(*span.units)) if span.rows is not None else iter(reader)
             done = 0
             for batch in batches:
                 done += batch.num_rows
                 yield batch, raw.tell() if span.rows is None else span.bytes * done // max(span.rows, 1)
 
-    def _piped(self, columns: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
-        with reading(self.file):
-            schema = ipc.open_stream(pa.PythonFile(self.pipe.reader(), "r")).schema
-            chosen = _fields([schema.get_field_index(name) for name in columns])
-            for batch in ipc.open_stream(pa.PythonFile(self.pipe.last_reader(), "r"), options=chosen):
+    def _read_pipe(self, columns: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
+        with convert_errors(self.file):
+            schema = ipc.open_stream(pa.PythonFile(self.pipe.open_reader(), "r")).schema
+            options = _read_options([schema.get_field_index(name) for name in columns])
+            for batch in ipc.open_stream(pa.PythonFile(self.pipe.open_last_reader(), "r"), options=options):
                 yield batch, 0
 
     def _is_random_access(self) -> bool:
@@ -335,41 +339,41 @@ class IpcReader:
 
 @dataclass(frozen=True)
 class OrcReader:
-    """An ORC file, a stripe at a time."""
+    """Reader of an ORC file, stripe by stripe."""
 
     reads_paths: ClassVar[bool] = False
 
     file: str
 
-    def facts(self) -> FileFacts:
-        """Read the footer, which does not say how many rows each stripe has."""
-        with reading(self.file), open_file(self.file) as raw:
-            found = orc.ORCFile(raw)
-            spans = (FileSpan(0, found.nrows, (0, found.nstripes), raw.size()),) if found.nrows else ()
-            return FileFacts.of(found.schema, found.nrows, spans)
+    def read_facts(self) -> FileFacts:
+        """Read the footer. It does not store the number of rows of each stripe."""
+        with convert_errors(self.file), open_file(self.file) as raw:
+            file = orc.ORCFile(raw)
+            spans = (FileSpan(0, file.nrows, (0, file.nstripes), raw.size()),) if file.nrows else ()
+            return FileFacts.from_schema(file.schema, file.nrows, spans)
 
     def read(
         self, span: FileSpan, columns: Sequence[str], keys: Collection[str]
     ) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Yield the stripes."""
-        with reading(self.file), open_file(self.file) as raw:
-            found = orc.ORCFile(raw)
+        """Yield one batch for each stripe."""
+        with convert_errors(self.file), open_file(self.file) as raw:
+            file = orc.ORCFile(raw)
             for stripe in range(*span.units):
-                batch = found.read_stripe(stripe, columns=list(columns))
+                batch = file.read_stripe(stripe, columns=list(columns))
                 yield batch.select(list(columns)), span.bytes * (stripe + 1) // span.units[1]
 
 
-def _fields(indices: list[int]) -> ipc.IpcReadOptions:
+def _read_options(indices: list[int]) -> ipc.IpcReadOptions:
     return ipc.IpcReadOptions(use_threads=False, included_fields=sorted(indices))
 
 
-def _narrowest(schema: pa.Schema) -> int:
-    """Column that costs least to read where only the number of rows is wanted."""
+def _find_narrowest(schema: pa.Schema) -> int:
+    """Return the column that is cheapest to read, to count rows."""
 
     def width(i: int) -> int:
         try:
             return int(schema.field(i).type.bit_width)
-        except ValueError:  # strings and lists have none
+        except ValueError:  # strings and lists have no fixed width
             return 1 << 20
 
     return min(range(len(schema)), key=width, default=0)

@@ -1,4 +1,4 @@
-"""Files elsewhere: URLs such as s3://bucket/log/*.parquet, which fsspec lists and opens."""
+"""Remote files: list and open URLs such as s3://bucket/log/*.parquet with fsspec."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from streammetrics.errors import StreamMetricsError
-from streammetrics.io.sources import LogError, hidden
+from streammetrics.io.sources import LogError, is_hidden
 
-__all__ = ["Found", "find_urls", "is_url", "missing", "open_file"]
+__all__ = ["RemoteFile", "find_urls", "is_url", "missing_package_error", "open_file"]
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _STAMPS = ("ETag", "etag", "md5Hash", "generation", "LastModified", "last_modified", "mtime", "updated", "created")
 
 
-class Found(NamedTuple):
-    """A file that was listed: its URL, its size, and what changes when it is written again."""
+class RemoteFile(NamedTuple):
+    """A remote file: its URL, its size, and a stamp that changes when the file is rewritten."""
 
     url: str
     bytes: int
@@ -28,30 +28,30 @@ class Found(NamedTuple):
 
 
 def is_url(path: str) -> bool:
-    """Whether a path is the URL of something that fsspec opens."""
+    """Whether a path is a URL."""
     return _URL.match(path) is not None
 
 
-def missing(what: str, package: str, extra: str) -> LogError:
-    """The error where a package is not installed."""
+def missing_package_error(what: str, package: str, extra: str) -> LogError:
+    """Return the error for a package that is not installed."""
     return LogError(f"{what}: reading it needs {package}: pip install 'streammetrics[{extra}]'")
 
 
-def find_urls(url: str) -> list[Found]:
-    """List the files behind a URL: of a file, a folder, or a pattern; in the order of their names.
+def find_urls(url: str) -> list[RemoteFile]:
+    """List the files that a URL of a file, folder or pattern names, sorted by name.
 
     Raises
     ------
     LogError
-        There is none; fsspec, or what it needs for such URLs, is not installed; or the other side refuses.
+        No file matches; fsspec or a package that it needs is not installed; or the server refuses access.
     """
-    with _asking(url):
-        system, path = _system(url)
+    with _convert_errors(url):
+        system, path = _open_filesystem(url)
         if re.search(r"[*?\[]", path) and not system.exists(path):
             base = re.split(r"[*?\[]", path)[0].rpartition("/")[0]
-            known = system.glob(path, detail=True)
-            listed = {name: info for name, info in known.items() if info["type"] == "file"}
-            for name, info in known.items():
+            matches = system.glob(path, detail=True)
+            listed = {name: info for name, info in matches.items() if info["type"] == "file"}
+            for name, info in matches.items():
                 listed |= system.find(name, detail=True) if info["type"] == "directory" else {}
         elif system.isdir(path):
             base, listed = path, system.find(path, detail=True)
@@ -61,49 +61,49 @@ def find_urls(url: str) -> list[Found]:
             raise LogError(
                 f"{url}: is a Delta table, whose folder also holds rows that were deleted; name it delta:{url}"
             )
-        found = [
-            Found(str(system.unstrip_protocol(name)), int(info.get("size") or 0), _stamp(info))
+        files = [
+            RemoteFile(str(system.unstrip_protocol(name)), int(info.get("size") or 0), _format_stamp(info))
             for name, info in sorted(listed.items())
-            if not any(map(hidden, name.removeprefix(base).split("/")))
+            if not any(map(is_hidden, name.removeprefix(base).split("/")))
         ]
-    if not found:
+    if not files:
         raise LogError(f"{url}: no file matches" if "*" in url else f"{url}: no files in this folder")
-    return found
+    return files
 
 
 def open_file(file: str, *, ranges: bool = False) -> pa.NativeFile:
-    """Open a file on disk, or a URL.
+    """Open a local or remote file.
 
     Parameters
     ----------
     file : str
         A path, or a URL.
     ranges : bool
-        Whether so much is asked for at a time that nothing need be read ahead: whole columns of a row group.
+        Whether the caller reads large ranges, such as whole columns of a row group, so that read-ahead is useless.
     """
     if not is_url(file):
         return pa.OSFile(file)
-    with _asking(file):
-        system, path = _system(file)
+    with _convert_errors(file):
+        system, path = _open_filesystem(file)
         return pa.PythonFile(system.open(path, "rb", **({"cache_type": "none"} if ranges else {})), "r")
 
 
-def _system(url: str) -> tuple[Any, str]:
+def _open_filesystem(url: str) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs
     except ModuleNotFoundError:
-        raise missing(url, "fsspec", "remote") from None
-    found: tuple[Any, str] = url_to_fs(url)
-    return found
+        raise missing_package_error(url, "fsspec", "remote") from None
+    system_and_path: tuple[Any, str] = url_to_fs(url)
+    return system_and_path
 
 
-def _stamp(info: dict[str, Any]) -> str:
+def _format_stamp(info: dict[str, Any]) -> str:
     return next((f"{name}={info[name]}" for name in _STAMPS if info.get(name) is not None), "")
 
 
 @contextmanager
-def _asking(url: str) -> Iterator[None]:
-    """Say in one line what another side, of which there are many, has against it."""
+def _convert_errors(url: str) -> Iterator[None]:
+    """Convert the errors of any remote file system to a LogError, whose message is one line."""
     try:
         yield
     except (StreamMetricsError, MemoryError):
@@ -111,10 +111,10 @@ def _asking(url: str) -> Iterator[None]:
     except FileNotFoundError:
         raise LogError(f"{url}: no such file or folder") from None
     except ImportError as error:
-        raise LogError(f"{url}: a package is missing: {_line(error)}") from None
+        raise LogError(f"{url}: a package is missing: {_first_line(error)}") from None
     except Exception as error:
-        raise LogError(f"{url}: cannot be read: {_line(error)}") from error
+        raise LogError(f"{url}: cannot be read: {_first_line(error)}") from error
 
 
-def _line(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:160]

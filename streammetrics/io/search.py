@@ -1,4 +1,4 @@
-"""A log of searches to try rankings on: graded documents, two rankers, and what a perfect metric would say of them."""
+"""Write a simulated log of searches: graded documents, the scores of two rankers, and the true metric values."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from streammetrics.io.sources import LogError, PathLike
 
 __all__ = ["SearchTruth", "write_search_log"]
 
-_FEWEST, _MOST = 5, 40  # documents of a query
-_GRADES = (0.3, 1.1, 1.8, 2.4)  # of the latent relevance: where grades 1 to 4 begin
-_NOISE = {"score_a": 1.2, "score_b": 0.6}  # what a ranker does not know: b ranks better
+_MIN_DOCUMENTS, _MAX_DOCUMENTS = 5, 40  # smallest and largest number of documents for each query
+_GRADE_STARTS = (0.3, 1.1, 1.8, 2.4)  # lower limits of grades 1 to 4 on the scale of latent relevance
+_NOISE = {"score_a": 1.2, "score_b": 0.6}  # noise in the scores: b ranks better
 _MARKETS = ["US", "DE", "JP", "BR"]
-_CUT = 10
-_SEARCH = 3  # random stream
+_CUTOFF = 10
+_RANDOM_STREAM = 3
 
 _SCHEMA = pa.schema(
     [
@@ -36,12 +36,12 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class SearchTruth:
-    """What is true of a log of searches, computed beside it from sorted arrays.
+    """True metric values of a log of searches, computed independently from sorted arrays.
 
     Attributes
     ----------
     rows, queries : int
-        Documents, and searches.
+        Numbers of documents and of searches.
     ndcg : mapping of str to float
         NDCG@10 with linear gain of `score_a` and `score_b`; 0 for a query without a relevant document.
     mrr : mapping of str to float
@@ -55,12 +55,12 @@ class SearchTruth:
 
 
 def write_search_log(folder: PathLike, queries: int = 10_000, seed: int = 7) -> SearchTruth:
-    """Write a log of searches as `folder/part-0.parquet`: a row for each document, those of a query side by side.
+    """Write a log of searches as `folder/part-0.parquet`: one row a document, rows of a query adjacent.
 
     Parameters
     ----------
     folder : path
-        A folder that is empty or not there yet.
+        A folder that is empty or does not exist yet.
     queries : int
         How many searches; each has 5 to 40 documents, graded 0 to 4.
     seed : int
@@ -69,7 +69,7 @@ def write_search_log(folder: PathLike, queries: int = 10_000, seed: int = 7) -> 
     Returns
     -------
     SearchTruth
-        What the metrics must say of it.
+        The true values of the metrics.
 
     Raises
     ------
@@ -79,12 +79,12 @@ def write_search_log(folder: PathLike, queries: int = 10_000, seed: int = 7) -> 
     root = Path(folder)
     if root.is_dir() and any(root.iterdir()):
         raise LogError(f"{root}: is not empty; the log of searches needs a folder of its own")
-    rng = np.random.default_rng([seed, _SEARCH])
-    sizes = rng.integers(_FEWEST, _MOST + 1, queries)
+    rng = np.random.default_rng([seed, _RANDOM_STREAM])
+    sizes = rng.integers(_MIN_DOCUMENTS, _MAX_DOCUMENTS + 1, queries)
     query = np.repeat(np.arange(queries), sizes)
-    hard = rng.normal(0, 0.5, queries)[query]  # queries differ in how much there is to find
+    hard = rng.normal(0, 0.5, queries)[query]  # queries differ in their number of relevant documents
     latent = rng.normal(0, 1, len(query)) - hard
-    grade = np.searchsorted(_GRADES, latent).astype(np.int8)
+    grade = np.searchsorted(_GRADE_STARTS, latent).astype(np.int8)
     scores = {name: (latent + rng.normal(0, noise, len(query))).astype(np.float32) for name, noise in _NOISE.items()}
     columns = {
         "query_id": query + 1_000_000,
@@ -95,30 +95,30 @@ def write_search_log(folder: PathLike, queries: int = 10_000, seed: int = 7) -> 
     }
     table = pa.table([pa.array(columns[f.name], f.type) for f in _SCHEMA], schema=_SCHEMA)
     write_parquet(root / "part-0.parquet", _SCHEMA, [table])
-    found = {name: _measured(query, grade, score) for name, score in scores.items()}
-    ndcg, mrr = ({name: pair[i] for name, pair in found.items()} for i in range(2))
+    measures = {name: _compute_ndcg_and_mrr(query, grade, score) for name, score in scores.items()}
+    ndcg, mrr = ({name: pair[i] for name, pair in measures.items()} for i in range(2))
     return SearchTruth(len(query), queries, ndcg, mrr)
 
 
-def _measured(
+def _compute_ndcg_and_mrr(
     query: npt.NDArray[np.int64], grade: npt.NDArray[np.int8], score: npt.NDArray[np.float32]
 ) -> tuple[float, float]:
-    """NDCG@10 and MRR@10 by sorting: no two scores of a query are equal."""
+    """Compute NDCG@10 and MRR@10 by sorting. No two scores of a query are equal."""
     queries = int(query[-1]) + 1
     starts = np.searchsorted(query, np.arange(queries))
     rank = np.arange(len(query)) - starts[query]
 
-    def ranked(by: npt.NDArray[np.generic]) -> npt.NDArray[np.float64]:
-        """The grade at each place, best scores first; 0 beyond the cut."""
+    def grades_by_rank(by: npt.NDArray[np.generic]) -> npt.NDArray[np.float64]:
+        """Return the grade at each rank, best scores first; 0 beyond the cutoff."""
         order = np.lexsort([-by.astype(np.float64), query])
-        return np.where(rank < _CUT, grade[order].astype(np.float64), 0.0)
+        return np.where(rank < _CUTOFF, grade[order].astype(np.float64), 0.0)
 
     def dcg(by: npt.NDArray[np.generic]) -> npt.NDArray[np.float64]:
-        return np.bincount(query, ranked(by) / np.log2(rank + 2), queries).astype(np.float64)
+        return np.bincount(query, grades_by_rank(by) / np.log2(rank + 2), queries).astype(np.float64)
 
     ideal = dcg(grade)
     ndcg = np.divide(dcg(score), ideal, out=np.zeros(queries), where=ideal > 0)
-    gain = ranked(score)
+    gain = grades_by_rank(score)
     first = np.full(queries, np.inf)
     np.minimum.at(first, query[gain > 0], rank[gain > 0] + 1.0)
     return float(ndcg.mean()), float((1 / first).mean())

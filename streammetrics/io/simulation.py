@@ -1,4 +1,4 @@
-"""The world behind the demo log: users, items, two models, and what would come of an impression."""
+"""Simulate the demo log: users, items, two models, and the outcomes of impressions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from streammetrics.numerics.keys import scattered
+from streammetrics.numerics.slice_keys import mix_bits
 
-__all__ = ["SCHEMA", "VARIANTS", "Floats", "Impressions", "World"]
+__all__ = ["SCHEMA", "VARIANTS", "Floats", "Impressions", "SimulatedWorld"]
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
@@ -22,7 +22,8 @@ _IMPRESSIONS_PER_USER = 20
 _HOUR_MS = 3_600_000
 _ITEMS = 5_000
 
-_COUNTRIES = ["US", "IN", "BR", "DE", "GB", "JP", "FR", "MX", "ID", "NA", None, "IS"]  # a null, and Namibia
+# A null, and "NA" for Namibia, are among the countries to test their spelling.
+_COUNTRIES = ["US", "IN", "BR", "DE", "GB", "JP", "FR", "MX", "ID", "NA", None, "IS"]
 _COUNTRY_SHARES = [0.31, 0.2, 0.12, 0.09, 0.08, 0.06, 0.05, 0.04, 0.03, 0.009, 0.01, 0.001]
 _COUNTRY_EFFECTS = np.array([0.2, -0.3, 0.0, 0.1, 0.15, -0.1, 0.05, 0.1, -0.2, -0.1, -0.6, 0.3])
 _DEVICES = ["android", "ios", "desktop", "tablet"]
@@ -30,8 +31,8 @@ _DEVICE_SHARES = [0.52, 0.27, 0.17, 0.04]
 _DEVICE_EFFECTS = np.array([0.0, 0.15, -0.35, 0.1])
 VARIANTS = ["A", "B"]
 
-_LIFT = 0.06  # of the logit, by variant B
-_NOISE = {"pctr_a": 0.8, "pctr_b": 0.35}  # what a model does not know of the logit: b ranks better
+_LIFT = 0.06  # effect of variant B on the logit
+_NOISE = {"pctr_a": 0.8, "pctr_b": 0.35}  # noise of the models on the scale of the logit: b ranks better
 _OVERPREDICTS = {"pctr_a": 1.15, "pctr_b": 1.0}
 _CVR = 0.08
 
@@ -54,8 +55,8 @@ SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True)
-class Context:
-    """Impressions before anybody clicks; logit is the truth about whether they will."""
+class ImpressionContext:
+    """The columns of simulated impressions that are known before the outcome; `logit` is the true log odds of a click."""
 
     user: Hashes
     variant: Codes
@@ -68,10 +69,10 @@ class Context:
 
 @dataclass(frozen=True)
 class Impressions:
-    """Impressions, what the models say of them, the truth, and what came of them."""
+    """Simulated impressions: model scores, true probabilities (`ctr`, and `cvr` of a click to convert), and outcomes."""
 
-    context: Context
-    opinions: Mapping[str, Floats]  # logits of the scores
+    context: ImpressionContext
+    score_logits: Mapping[str, Floats]
     scores: Mapping[str, npt.NDArray[np.float32]]
     ctr: Floats
     cvr: Floats
@@ -80,15 +81,15 @@ class Impressions:
     weight: Floats
 
     def table(self, midnight: np.datetime64) -> pa.Table:
-        """Show what a log would show of them."""
-        seen = self.context
+        """Return the rows of the log."""
+        context = self.context
         columns = {
-            "ts": midnight.astype("datetime64[ms]") + np.floor(seen.hour * _HOUR_MS).astype("timedelta64[ms]"),
-            "user_id": seen.user.astype(np.int64),
-            "item_id": seen.item.astype(np.int32),
-            "variant": _words(seen.variant, VARIANTS),
-            "country": _words(seen.country, _COUNTRIES),
-            "device": _words(seen.device, _DEVICES),
+            "ts": midnight.astype("datetime64[ms]") + np.floor(context.hour * _HOUR_MS).astype("timedelta64[ms]"),
+            "user_id": context.user.astype(np.int64),
+            "item_id": context.item.astype(np.int32),
+            "variant": _decode_categories(context.variant, VARIANTS),
+            "country": _decode_categories(context.country, _COUNTRIES),
+            "device": _decode_categories(context.device, _DEVICES),
             **self.scores,
             "click": self.click.astype(np.int8),
             "convert": self.convert.astype(np.int8),
@@ -98,47 +99,49 @@ class Impressions:
 
 
 @dataclass(frozen=True)
-class World:
-    """Who there is and how they behave; drawn once from the seed."""
+class SimulatedWorld:
+    """Parameters of the simulation: users, items and their effects, drawn once from the seed."""
 
     seed: int
     users: int
-    user_effects: Floats  # looked up by hash, so that users take no memory
+    user_effects: Floats  # a table indexed by the hash of the user, so that its size does not grow with users
     item_effects: Floats
-    item_values: Floats  # for conversions
-    base: float
-    spread: float  # of the true logit
+    item_values: Floats  # effects on conversions
+    base_logit: float
+    logit_spread: float  # standard deviation of the true logit
     shifts: Mapping[str, float]
 
     @classmethod
-    def make(cls, rows: int, seed: int, ctr: float) -> World:
-        """Draw the effects, then set the levels on a pilot sample so that CTR and calibration come out as asked."""
+    def make(cls, rows: int, seed: int, ctr: float) -> SimulatedWorld:
+        """Draw the effects, then fit the levels on a pilot sample to the requested CTR and calibration."""
         rng = np.random.default_rng([seed, 0])
         users = max(rows // _IMPRESSIONS_PER_USER, 100)
         effects = rng.normal(0, 0.6, 1 << 16), rng.normal(0, 0.7, _ITEMS), rng.normal(0, 0.5, _ITEMS)
-        draft = cls(seed, users, *effects, base=0.0, spread=0.0, shifts={})
+        draft = cls(seed, users, *effects, base_logit=0.0, logit_spread=0.0, shifts={})
         context = draft.context(rng, _PILOT_ROWS, (0.0, 24.0))
-        base = _level(context.logit, ctr)
-        spread = float(np.sqrt(np.mean(context.logit**2)))  # around the base rate, which is 0 in the draft
+        base = _find_shift(context.logit, ctr)
+        spread = float(np.sqrt(np.mean(context.logit**2)))  # The mean logit of the draft is 0.
         shifts = {
-            name: _level(_opinion(rng, context.logit + base, spread, noise, base), ctr * _OVERPREDICTS[name])
+            name: _find_shift(
+                _simulate_score_logit(rng, context.logit + base, spread, noise, base), ctr * _OVERPREDICTS[name]
+            )
             for name, noise in _NOISE.items()
         }
-        return cls(seed, users, *effects, base=base, spread=spread, shifts=shifts)
+        return cls(seed, users, *effects, base_logit=base, logit_spread=spread, shifts=shifts)
 
-    def context(self, rng: np.random.Generator, rows: int, hours: tuple[float, float]) -> Context:
-        """Draw who saw what, when and where."""
+    def context(self, rng: np.random.Generator, rows: int, hours: tuple[float, float]) -> ImpressionContext:
+        """Draw users, items, times and devices of impressions."""
         # The square makes user r appear in proportion to 1 / sqrt(r).
         rank = (self.users * rng.random(rows) ** 2).astype(np.uint64)
-        user = scattered(rank + np.uint64(self.seed & 0xFFFF_FFFF) * np.uint64(1 << 32)) >> np.uint64(1)
-        traits = scattered(user)
-        variant = (scattered(traits) & np.uint64(1)).astype(np.int64)
-        country = _pick(_COUNTRY_SHARES, (traits >> np.uint64(11)).astype(np.float64) / 2.0**53)
+        user = mix_bits(rank + np.uint64(self.seed & 0xFFFF_FFFF) * np.uint64(1 << 32)) >> np.uint64(1)
+        traits = mix_bits(user)
+        variant = (mix_bits(traits) & np.uint64(1)).astype(np.int64)
+        country = _sample_categories(_COUNTRY_SHARES, (traits >> np.uint64(11)).astype(np.float64) / 2.0**53)
         item = (_ITEMS * rng.random(rows) ** 3).astype(np.int64)
-        device = _pick(_DEVICE_SHARES, rng.random(rows))
+        device = _sample_categories(_DEVICE_SHARES, rng.random(rows))
         hour = np.sort(rng.uniform(*hours, rows))
         logit = (
-            self.base
+            self.base_logit
             + self.user_effects[traits & np.uint64(0xFFFF)]
             + self.item_effects[item]
             + _COUNTRY_EFFECTS[country]
@@ -146,33 +149,34 @@ class World:
             + 0.2 * np.cos((hour - 20) * (np.pi / 12))  # most clicks in the evening
             + _LIFT * variant
         )
-        return Context(user, variant, country, device, item, hour, logit)
+        return ImpressionContext(user, variant, country, device, item, hour, logit)
 
     def impressions(self, rng: np.random.Generator, rows: int, hours: tuple[float, float]) -> Impressions:
-        """Draw impressions and what came of them."""
-        seen = self.context(rng, rows, hours)
+        """Draw impressions and their outcomes."""
+        context = self.context(rng, rows, hours)
         opinions = {
-            name: _opinion(rng, seen.logit, self.spread, noise, self.base) + self.shifts[name]
+            name: _simulate_score_logit(rng, context.logit, self.logit_spread, noise, self.base_logit)
+            + self.shifts[name]
             for name, noise in _NOISE.items()
         }
-        cvr_logit = np.log(_CVR / (1 - _CVR)) + self.item_values[seen.item] + 0.5 * _COUNTRY_EFFECTS[seen.country]
+        cvr_logit = np.log(_CVR / (1 - _CVR)) + self.item_values[context.item] + 0.5 * _COUNTRY_EFFECTS[context.country]
         scores = {name: _sigmoid(opinion).astype(np.float32) for name, opinion in opinions.items()}
         scores["pcvr"] = _sigmoid(cvr_logit + rng.normal(0, 0.2, rows)).astype(np.float32)
-        ctr, cvr = _sigmoid(seen.logit), _sigmoid(cvr_logit)
+        ctr, cvr = _sigmoid(context.logit), _sigmoid(cvr_logit)
         click = rng.random(rows) < ctr
         convert = click & (rng.random(rows) < cvr)
         weight = np.maximum(np.round(100 * rng.lognormal(-0.5, 1.0, rows)), 1) / 100
-        return Impressions(seen, opinions, scores, ctr, cvr, click, convert, weight)
+        return Impressions(context, opinions, scores, ctr, cvr, click, convert, weight)
 
 
-def _opinion(rng: np.random.Generator, logit: Floats, spread: float, noise: float, base: float) -> Floats:
-    """Guess the logit as a model does that sees it through noise: shrunk towards the base rate."""
-    heard = logit - base + rng.normal(0, noise, len(logit))
-    return base + heard * (spread**2 / (spread**2 + noise**2))
+def _simulate_score_logit(rng: np.random.Generator, logit: Floats, spread: float, noise: float, base: float) -> Floats:
+    """Return the logits that a model predicts: the posterior mean given noisy logits, which shrinks to the base rate."""
+    noisy_logit = logit - base + rng.normal(0, noise, len(logit))
+    return base + noisy_logit * (spread**2 / (spread**2 + noise**2))
 
 
-def _level(logit: Floats, mean: float) -> float:
-    """Find the shift that gives logits a mean probability."""
+def _find_shift(logit: Floats, mean: float) -> float:
+    """Return the shift of the logits that gives this mean probability, by bisection."""
     low, high = -30.0, 30.0
     for _ in range(60):
         middle = (low + high) / 2
@@ -184,10 +188,10 @@ def _sigmoid(logit: Floats) -> Floats:
     return 1 / (1 + np.exp(-logit))
 
 
-def _pick(shares: list[float], uniform: Floats) -> Codes:
+def _sample_categories(shares: list[float], uniform: Floats) -> Codes:
     codes: Codes = np.searchsorted(np.cumsum(shares)[:-1], uniform, side="right")
     return codes
 
 
-def _words(codes: Codes, words: list[str] | list[str | None]) -> pa.Array:
+def _decode_categories(codes: Codes, words: list[str] | list[str | None]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(codes.astype(np.int32), pa.array(words, pa.string())).cast(pa.string())

@@ -1,4 +1,4 @@
-"""Tables and queries as logs: Delta, Iceberg, SQL; batches as their engines give them, one after the other."""
+"""Read Delta and Iceberg tables and SQL queries as logs, with the batches of their engines."""
 
 from __future__ import annotations
 
@@ -11,77 +11,77 @@ import pyarrow as pa
 
 from streammetrics.errors import StreamMetricsError
 from streammetrics.io.readers import BATCH_ROWS, FileFacts, FileSpan
-from streammetrics.io.remote import missing
+from streammetrics.io.remote import missing_package_error
 from streammetrics.io.sources import LogError
 
-__all__ = ["TABLES", "open_table", "shown"]
+__all__ = ["TABLES", "open_table", "shorten_name"]
 
-LISTED = 60
+MAX_NAME_LENGTH = 60
 
 
 class _Engine(Protocol):
-    """What gives the rows of a table as it was when it was opened; it pickles."""
+    """A reader of one table, fixed at the version that was current when it was opened. Engines can be pickled."""
 
     def stream(self, columns: Sequence[str] | None) -> pa.RecordBatchReader:
-        """Rows with some columns; with all, and perhaps without rows, where none are named."""
+        """Return a reader of these columns. With None, it has the schema of all columns, but perhaps no rows."""
 
 
 @dataclass(frozen=True)
 class TableReader:
-    """A table, or the result of a query, as one part."""
+    """Reader of a table or of the result of a query, as one part."""
 
     reads_paths: ClassVar[bool] = False
 
     file: str
     engine: _Engine
 
-    def facts(self) -> FileFacts:
-        """Ask for the columns."""
-        with _asking(self.file):
-            return FileFacts.of(self.engine.stream(None).schema, None, (FileSpan(0, None, (0, 1), 0),))
+    def read_facts(self) -> FileFacts:
+        """Read the schema."""
+        with _convert_errors(self.file):
+            return FileFacts.from_schema(self.engine.stream(None).schema, None, (FileSpan(0, None, (0, 1), 0),))
 
     def read(
         self, span: FileSpan, columns: Sequence[str], keys: Collection[str]
     ) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Yield the rows as they come."""
-        with _asking(self.file):
+        """Yield the batches of the engine."""
+        with _convert_errors(self.file):
             for batch in self.engine.stream(columns):
                 yield batch.select(list(columns)), 0
 
 
 @dataclass(frozen=True)
 class _Delta:
-    """A version of a Delta table."""
+    """A Delta table at one version."""
 
     uri: str
     version: int
 
     @classmethod
     def open(cls, name: str) -> _Delta:
-        return cls(name, _deltalake(name).DeltaTable(name).version())
+        return cls(name, _import_deltalake(name).DeltaTable(name).version())
 
     def stream(self, columns: Sequence[str] | None) -> pa.RecordBatchReader:
-        module = _deltalake(self.uri)
+        module = _import_deltalake(self.uri)
         table = module.DeltaTable(self.uri, version=self.version)
-        asked = f"select {_spelled(columns)} from log" + (" limit 0" if columns is None else "")
-        return pa.RecordBatchReader.from_stream(module.QueryBuilder().register("log", table).execute(asked))
+        statement = f"select {_format_columns(columns)} from log" + (" limit 0" if columns is None else "")
+        return pa.RecordBatchReader.from_stream(module.QueryBuilder().register("log", table).execute(statement))
 
 
 @dataclass(frozen=True)
 class _Iceberg:
-    """A snapshot of an Iceberg table."""
+    """An Iceberg table at one snapshot."""
 
     name: str
     snapshot: int | None
 
     @classmethod
     def open(cls, name: str) -> _Iceberg:
-        found = _iceberg(name).current_snapshot()
-        return cls(name, None if found is None else found.snapshot_id)
+        snapshot = _load_iceberg(name).current_snapshot()
+        return cls(name, None if snapshot is None else snapshot.snapshot_id)
 
     def stream(self, columns: Sequence[str] | None) -> pa.RecordBatchReader:
-        chosen = {} if columns is None else {"selected_fields": tuple(columns)}
-        return _iceberg(self.name).scan(snapshot_id=self.snapshot, **chosen).to_arrow_batch_reader()
+        selection = {} if columns is None else {"selected_fields": tuple(columns)}
+        return _load_iceberg(self.name).scan(snapshot_id=self.snapshot, **selection).to_arrow_batch_reader()
 
 
 @dataclass(frozen=True)
@@ -95,15 +95,18 @@ class _Sql:
         return cls(query.strip().rstrip(";"))
 
     def stream(self, columns: Sequence[str] | None) -> pa.RecordBatchReader:
-        asked = f"select {_spelled(columns)} from ({self.query}\n) as log" + (" limit 0" if columns is None else "")
-        rows = _duckdb(shown(f"sql:{self.query}")).connect().sql(asked)
-        read = getattr(rows, "to_arrow_reader", None) or rows.fetch_arrow_reader  # as it was called before 1.4
-        made: pa.RecordBatchReader = read(BATCH_ROWS)
-        return made
+        statement = f"select {_format_columns(columns)} from ({self.query}\n) as log" + (
+            " limit 0" if columns is None else ""
+        )
+        rows = _import_duckdb(shorten_name(f"sql:{self.query}")).connect().sql(statement)
+        # Before DuckDB 1.4, the method is called `fetch_arrow_reader`.
+        read = getattr(rows, "to_arrow_reader", None) or rows.fetch_arrow_reader
+        batches: pa.RecordBatchReader = read(BATCH_ROWS)
+        return batches
 
 
 TABLES: dict[str, Callable[[str], _Engine]] = {"delta": _Delta.open, "iceberg": _Iceberg.open, "sql": _Sql.open}
-"""What stands before the colon of a table, and what opens what stands behind."""
+"""Prefixes of names such as `delta:PATH`, and the functions that open the rest of the name."""
 
 
 def open_table(name: str) -> TableReader:
@@ -112,54 +115,54 @@ def open_table(name: str) -> TableReader:
     Raises
     ------
     LogError
-        The engine is not installed, or finds no such table, or does not understand the query.
+        The engine is not installed, the table does not exist, or the query is invalid.
     """
     kind, _, rest = name.partition(":")
-    with _asking(shown(name)):
-        return TableReader(shown(name), TABLES[kind](rest))
+    with _convert_errors(shorten_name(name)):
+        return TableReader(shorten_name(name), TABLES[kind](rest))
 
 
-def shown(name: str) -> str:
-    """A table, or the beginning of a query, on one line."""
+def shorten_name(name: str) -> str:
+    """Return the name of a table, or the start of a query, on one line."""
     line = " ".join(name.split())
-    return line if len(line) <= LISTED or not line.startswith("sql:") else f"{line[:LISTED]}..."
+    return line if len(line) <= MAX_NAME_LENGTH or not line.startswith("sql:") else f"{line[:MAX_NAME_LENGTH]}..."
 
 
-def _spelled(columns: Sequence[str] | None) -> str:
+def _format_columns(columns: Sequence[str] | None) -> str:
     return "*" if columns is None else ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
 
 
-def _deltalake(name: str) -> Any:
+def _import_deltalake(name: str) -> Any:
     try:
         import deltalake
     except ModuleNotFoundError:
-        raise missing(f"delta:{name}", "deltalake", "delta") from None
+        raise missing_package_error(f"delta:{name}", "deltalake", "delta") from None
     return deltalake
 
 
-def _iceberg(name: str) -> Any:
+def _load_iceberg(name: str) -> Any:
     try:
         from pyiceberg.catalog import load_catalog
         from pyiceberg.table import StaticTable
     except ModuleNotFoundError:
-        raise missing(f"iceberg:{name}", "pyiceberg", "iceberg") from None
+        raise missing_package_error(f"iceberg:{name}", "pyiceberg", "iceberg") from None
     if name.endswith(".metadata.json"):
         return StaticTable.from_metadata(name)
     catalog, slash, table = name.rpartition("/")
     return load_catalog(catalog if slash else "default").load_table(table)
 
 
-def _duckdb(name: str) -> Any:
+def _import_duckdb(name: str) -> Any:
     try:
         import duckdb
     except ModuleNotFoundError:
-        raise missing(name, "duckdb", "sql") from None
+        raise missing_package_error(name, "duckdb", "sql") from None
     return duckdb
 
 
 @contextmanager
-def _asking(name: str) -> Iterator[None]:
-    """Say in one line what an engine, each of which has errors of its own, has against it."""
+def _convert_errors(name: str) -> Iterator[None]:
+    """Convert the errors of any table engine to a LogError, whose message is one line."""
     try:
         yield
     except (StreamMetricsError, MemoryError):

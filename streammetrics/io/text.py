@@ -1,4 +1,4 @@
-"""CSV and TSV files in batches, compressed or not; what type their columns have."""
+"""Read CSV and TSV files in batches, compressed or not, and infer the types of their columns."""
 
 from __future__ import annotations
 
@@ -11,20 +11,27 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.csv as csv
 
-from streammetrics.io.column_types import KEY_TEXT, Guess, Uses, compared_type, conversion_error, settled_type
+from streammetrics.io.column_types import (
+    KEY_TEXT,
+    ColumnUses,
+    TypeGuess,
+    find_comparison_type,
+    format_conversion_error,
+    resolve_type,
+)
 from streammetrics.io.json_lines import JsonReader
-from streammetrics.io.pipes import opened
-from streammetrics.io.quotes import CURE, QuoteCheck
-from streammetrics.io.readers import FileFacts, FileSpan, broken, reading
+from streammetrics.io.pipes import open_source
+from streammetrics.io.quotes import NO_QUOTES_HINT, QuoteCheck
+from streammetrics.io.readers import FileFacts, FileSpan, convert_errors, make_log_error
 from streammetrics.io.sources import LogError, LogFile
 from streammetrics.io.text_stream import SEPARATOR, TextStream
 
-__all__ = ["DEFAULT_NULLS", "TextFormat", "TextReader", "compared_types", "settle_types"]
+__all__ = ["DEFAULT_NULLS", "TextFormat", "TextReader", "find_comparison_types", "resolve_types"]
 
 DEFAULT_NULLS = ("", "\\N", "NULL", "null")
-"""Spellings of null in text files. "NA" is not one of them: it is the code of Namibia."""
+"""Spellings of null in text files. "NA" is not among them, because it is the country code of Namibia."""
 
-_BLOCK_BYTES = 1 << 20  # 271 MB resident where 8 MiB took 406 (notes/ecosystem.md, 2.2)
+_BLOCK_BYTES = 1 << 20  # Reading takes 271 MB of resident memory with this size, and 406 MB with blocks of 8 MiB.
 _PEEK_BYTES = 1 << 18
 _ROW = re.compile(r"Row #(\d+): ")
 _VALUE = re.compile(r"In CSV column #(\d+): .*?CSV conversion error to (.+?): (?:invalid value '(.*)'|(.*))", re.DOTALL)
@@ -34,14 +41,14 @@ _MISSING = ("NA", "N/A", "#N/A", "#NA", "<NA>", "None", "NaN", "nan", "n/a", "-"
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How text files are written.
+    """Format of text files.
 
     Parameters
     ----------
     delimiter : str, optional
-        What separates values; by default a tab for `.tsv` and a comma for `.csv`.
+        The separator of values; by default a tab for `.tsv` and a comma for `.csv`.
     nulls : tuple of str
-        Spellings of null, where they are not quoted.
+        Spellings of null, if they are not quoted.
     quotes : bool
         Whether quotation marks enclose values.
     columns : tuple of str
@@ -56,7 +63,7 @@ class TextFormat:
 
 @dataclass(frozen=True)
 class TextReader:
-    """One CSV or TSV file, read from its start to its end."""
+    """Reader of one CSV or TSV file, from start to end."""
 
     reads_paths: ClassVar[bool] = False
 
@@ -64,7 +71,7 @@ class TextReader:
     format: TextFormat
     types: Mapping[str, pa.DataType]
     header: tuple[str, ...] = ()
-    asked: frozenset[str] = frozenset()
+    user_typed: frozenset[str] = frozenset()
     numbers: frozenset[str] = frozenset()
 
     @property
@@ -74,50 +81,54 @@ class TextReader:
 
     @property
     def delimiter(self) -> str:
-        """What separates values."""
+        """The separator of values."""
         return self.format.delimiter or self.source.delimiter
 
-    def facts(self) -> FileFacts:
-        """Read the header and guess types from the first rows."""
-        with self._reading():
-            with self._raw() as raw:
-                schema = self._open(raw, _PEEK_BYTES).schema
-            return FileFacts.of(self._with_missing(schema), None, (FileSpan(0, None, (0, 1), self.source.bytes),))
+    def read_facts(self) -> FileFacts:
+        """Read the header, and infer types from the first rows."""
+        with self._convert_errors():
+            with self._open_stream() as raw:
+                schema = self._open_csv(raw, _PEEK_BYTES).schema
+            return FileFacts.from_schema(
+                self._recognize_missing(schema), None, (FileSpan(0, None, (0, 1), self.source.bytes),)
+            )
 
-    def _with_missing(self, schema: pa.Schema) -> pa.Schema:
-        """Return the schema, where columns of numbers and usual spellings of missing values are numbers.
+    def _recognize_missing(self, schema: pa.Schema) -> pa.Schema:
+        """Return the schema with numeric types for columns of numbers and usual spellings of missing values.
 
-        Reading them names the first row with such a spelling; the guess alone would make texts of all numbers.
+        Arrow infers text for such a column, and all its numbers would be read as text. With a numeric type, reading the
+        file raises an error that names the first row with such a spelling.
         """
         if pa.string() not in schema.types:
             return schema
-        with self._raw() as raw:
-            guessed = self._open(raw, _PEEK_BYTES, null_values=[*self.format.nulls, *_MISSING]).schema
+        with self._open_stream() as raw:
+            guessed = self._open_csv(raw, _PEEK_BYTES, null_values=[*self.format.nulls, *_MISSING]).schema
         numbers = [pa.types.is_integer(f.type) or pa.types.is_floating(f.type) for f in guessed]
         return pa.schema([g if number else f for f, g, number in zip(schema, guessed, numbers, strict=True)])
 
     def read(
         self, span: FileSpan, columns: Sequence[str], keys: Collection[str]
     ) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Yield the file block by block."""
-        types = {name: self.types.get(name, pa.binary()) for name in columns}  # one read for its length is anything
-        with self._reading(), self._plain() as plain, self._raw(plain) as raw:
-            for batch in self._open(raw, _BLOCK_BYTES, include_columns=list(columns), column_types=types):
-                yield batch, min(plain.tell(), span.bytes) if self.source.pipe is None else 0
+        """Yield one batch for each block of the file, with the number of bytes read so far."""
+        # A column without a type is read only to count its rows.
+        types = {name: self.types.get(name, pa.binary()) for name in columns}
+        with self._convert_errors(), self._open_file() as file, self._open_stream(file) as raw:
+            for batch in self._open_csv(raw, _BLOCK_BYTES, include_columns=list(columns), column_types=types):
+                yield batch, min(file.tell(), span.bytes) if self.source.pipe is None else 0
 
-    def _plain(self) -> pa.NativeFile:
-        return opened(self.source, last=True)
+    def _open_file(self) -> pa.NativeFile:
+        return open_source(self.source, last=True)
 
-    def _raw(self, plain: pa.NativeFile | None = None) -> pa.NativeFile:
+    def _open_stream(self, file: pa.NativeFile | None = None) -> pa.NativeFile:
         delimiter = self.delimiter if len(self.delimiter.encode()) == 1 else SEPARATOR
         quotes = QuoteCheck(self.file, delimiter) if self.format.quotes else None
-        return pa.PythonFile(TextStream(self.source, plain, self.delimiter, quotes), "r")
+        return pa.PythonFile(TextStream(self.source, file, self.delimiter, quotes), "r")
 
-    def _open(self, raw: pa.NativeFile, block: int, **convert: object) -> csv.CSVStreamingReader:
+    def _open_csv(self, raw: pa.NativeFile, block: int, **convert: object) -> csv.CSVStreamingReader:
         quotes, names = self.format.quotes, list(self.format.columns) or None
         return csv.open_csv(
             raw,
-            # with threads no row numbers
+            # With threads, Arrow's errors have no row numbers.
             read_options=csv.ReadOptions(block_size=block, use_threads=False, column_names=names),
             parse_options=csv.ParseOptions(
                 delimiter=self.delimiter if len(self.delimiter.encode()) == 1 else SEPARATOR,
@@ -132,16 +143,19 @@ class TextReader:
         )
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
-        with reading(self.file):
+    def _convert_errors(self) -> Iterator[None]:
+        with convert_errors(self.file):
             try:
                 yield
             except pa.ArrowInvalid as error:
-                raise self._row_error(str(error)) or self._too_long(error) or broken(self.file, error) from None
+                raise (
+                    self._row_error(str(error)) or self._row_length_error(error) or make_log_error(self.file, error)
+                ) from None
 
     def _row_error(self, message: str) -> LogError | None:
         row = _ROW.search(message)
-        header = 1 if self.format.columns else 2  # Arrow counts from 1, the header included
+        # Arrow counts rows from 1 and includes the header; this library counts from 0 after the header.
+        header = 1 if self.format.columns else 2
         where = f"{self.file}: row {int(row[1]) - header}" if row else self.file
         value, count = _VALUE.search(message), _COUNT.search(message)
         if value:
@@ -149,8 +163,10 @@ class TextReader:
             name = self.header[column] if column < len(self.header) else f"number {column}"
             if value[3] is None:
                 return LogError(f"{where}: column {name!r}: {value[4]}")
-            said = self._asked_or(value[2], name)
-            return LogError(f"{where}: {conversion_error(name, value[3], *said, number=name in self.numbers)}")
+            column_type = self._find_type(value[2], name)
+            return LogError(
+                f"{where}: {format_conversion_error(name, value[3], *column_type, numeric=name in self.numbers)}"
+            )
         if count and self.format.columns:
             return LogError(
                 f"{where}: expected {count[1]} columns, as names= lists, found {count[2]}; name all columns"
@@ -159,79 +175,86 @@ class TextReader:
             return LogError(f"{where}: {count[2]} columns where the header has {count[1]}")
         return None
 
-    def _asked_or(self, kind: str, name: str) -> tuple[pa.DataType | str, bool]:
+    def _find_type(self, kind: str, name: str) -> tuple[pa.DataType | str, bool]:
         """Return the type of a column, and whether the user named it."""
-        return self.types.get(name, kind), name in self.asked
+        return self.types.get(name, kind), name in self.user_typed
 
-    def _too_long(self, error: pa.ArrowInvalid) -> LogError | None:
+    def _row_length_error(self, error: pa.ArrowInvalid) -> LogError | None:
         if "straddling object" not in str(error):
             return None
-        cure = f" (is a quote left open? {CURE})" if self.format.quotes else ""
+        cure = f" (is a quote left open? {NO_QUOTES_HINT})" if self.format.quotes else ""
         return LogError(f"{self.file}: a row is too long{cure}")
 
 
-def settle_types(
+def resolve_types(
     readers: Sequence[TextReader | JsonReader],
     facts: Sequence[FileFacts],
     columns: Sequence[str],
-    uses: Uses,
+    uses: ColumnUses,
     folders: Mapping[str, pa.DataType],
 ) -> list[TextReader | JsonReader]:
-    """Give each column one type in all files.
+    """Return readers that read each column with the same type in all files.
 
     Parameters
     ----------
     readers : sequence of TextReader or JsonReader
         The files; their types are those that the user named.
-    facts : sequence of Facts
-        What each file seems to hold.
+    facts : sequence of FileFacts
+        The names and inferred types of each file.
     columns : sequence of str
-        The columns that are read.
-    uses : Uses
-        What they are read for.
+        The columns to read.
+    uses : ColumnUses
+        How columns are used.
     folders : mapping of str to pyarrow.DataType
-        Types of columns that some files have from the folder that they lie in.
+        Types of columns that are partition keys of some files.
     """
     typed = isinstance(readers[0], JsonReader)
-    asked = dict(readers[0].types)
+    user_types = dict(readers[0].types)
     types = {
-        name: settled_type(name, _guesses(name, readers, facts, folders), typed, uses)
+        name: resolve_type(name, _collect_guesses(name, readers, facts, folders), typed, uses)
         for name in columns
-        if name not in asked
+        if name not in user_types
     }
-    found = []
+    typed_readers = []
     for reader, one in zip(readers, facts, strict=True):
-        # Arrow reads numbers of JSON only as numbers: the part converts them. It keeps the spelling of texts that look
-        # like times only if it reads them as texts.
+        # Arrow can read JSON numbers only as numbers, so the part converts them later. Texts that look like times keep
+        # their spelling only if they are read as text.
         stored = {n: pa.string() if pa.types.is_timestamp(t) else t for n, t in one.types.items()}
-        own = {n: stored[n] if typed and n in stored else _named(t, n in uses.keys) for n, t in asked.items()}
-        own = {n: asked[n] if pa.types.is_null(t) else t for n, t in own.items()}
+        named_types = {
+            n: stored[n] if typed and n in stored else _as_key_type(t, n in uses.keys) for n, t in user_types.items()
+        }
+        named_types = {n: user_types[n] if pa.types.is_null(t) else t for n, t in named_types.items()}
         if isinstance(reader, TextReader):
             reader = replace(reader, numbers=frozenset(uses.numbers))
-        found.append(replace(reader, types=types | own, asked=frozenset(asked), header=one.names))
-    return found
+        typed_readers.append(
+            replace(reader, types=types | named_types, user_typed=frozenset(user_types), header=one.names)
+        )
+    return typed_readers
 
 
-def compared_types(
-    readers: Sequence[TextReader | JsonReader], facts: Sequence[FileFacts], names: Sequence[str], uses: Uses
+def find_comparison_types(
+    readers: Sequence[TextReader | JsonReader], facts: Sequence[FileFacts], names: Sequence[str], uses: ColumnUses
 ) -> dict[str, pa.DataType]:
-    """Return what the columns that are read as text hold, where all files agree that this is no text."""
+    """Return the types in which `where` compares columns that are read as text only to keep their spelling.
+
+    Such a column is left out if files differ in its inferred type, or if this type is text.
+    """
     typed = isinstance(readers[0], JsonReader)
-    guesses = {n: _guesses(n, readers, facts, {}) for n in names if n not in readers[0].types}
-    found = {n: compared_type(n, guess, typed, uses) for n, guess in guesses.items()}
-    return {name: kind for name, kind in found.items() if kind is not None}
+    guesses = {n: _collect_guesses(n, readers, facts, {}) for n in names if n not in readers[0].types}
+    types = {n: find_comparison_type(n, guess, typed, uses) for n, guess in guesses.items()}
+    return {name: kind for name, kind in types.items() if kind is not None}
 
 
-def _guesses(
+def _collect_guesses(
     name: str,
     readers: Sequence[TextReader | JsonReader],
     facts: Sequence[FileFacts],
     folders: Mapping[str, pa.DataType],
-) -> list[Guess]:
-    """Return what a column seems to hold, by file."""
-    both = zip(readers, facts, strict=True)
-    return [(one.types.get(name, folders.get(name, pa.null())), reader.file) for reader, one in both]
+) -> list[TypeGuess]:
+    """Return the inferred type of a column in each file."""
+    pairs = zip(readers, facts, strict=True)
+    return [(one.types.get(name, folders.get(name, pa.null())), reader.file) for reader, one in pairs]
 
 
-def _named(dtype: pa.DataType, is_key: bool) -> pa.DataType:
+def _as_key_type(dtype: pa.DataType, is_key: bool) -> pa.DataType:
     return KEY_TEXT if is_key and dtype == pa.string() else dtype

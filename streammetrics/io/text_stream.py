@@ -1,4 +1,4 @@
-"""The bytes of a text file as Arrow is to read them: decompressed, and checked for what Arrow misreads silently."""
+"""Provide the bytes of a text file to Arrow: decompressed, and checked for mistakes that Arrow misreads silently."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from streammetrics.io.pipes import opened
+from streammetrics.io.pipes import open_source
 from streammetrics.io.quotes import QuoteCheck
-from streammetrics.io.readers import broken
+from streammetrics.io.readers import make_log_error
 from streammetrics.io.sources import LogError, LogFile
 
-__all__ = ["SEPARATOR", "TextStream", "open_bytes"]
+__all__ = ["SEPARATOR", "TextStream", "open_decompressed"]
 
 SEPARATOR = "\x1f"
-"""What Arrow, which knows delimiters of one character only, gets in the place of a longer one."""
+"""The character that replaces a delimiter of several characters, as Arrow supports only one character."""
 
-_HEAD = 64
-_CONTENTS = (
+_HEAD_BYTES = 64
+_MAGIC = (
     (b"\x1f\x8b", "compressed with gzip; let its name end in .gz"),
     (b"\x28\xb5\x2f\xfd", "compressed with zstd; let its name end in .zst"),
     (b"BZh", "compressed with bzip2; let its name end in .bz2"),
@@ -31,77 +31,77 @@ _CONTENTS = (
 )
 
 
-def open_bytes(source: LogFile, plain: pa.NativeFile) -> Any:
-    """Return a stream of what a file holds, decompressed.
+def open_decompressed(source: LogFile, file: pa.NativeFile) -> Any:
+    """Return a stream of the decompressed content of a file.
 
-    Python's gzip reads what Arrow refuses: files that are padded with zeros.
+    Python's gzip accepts files that are padded with zeros; Arrow refuses them.
     """
     if source.compression == "gzip":
-        return gzip.GzipFile(fileobj=plain)
-    return pa.CompressedInputStream(plain, source.compression) if source.compression else plain
+        return gzip.GzipFile(fileobj=file)
+    return pa.CompressedInputStream(file, source.compression) if source.compression else file
 
 
 class TextStream(io.RawIOBase):
-    """A text file as Arrow is to read it.
+    """Stream of the content of a text file for Arrow.
 
     Parameters
     ----------
-    source : Source
+    source : LogFile
         The file.
-    plain : pyarrow.NativeFile, optional
+    file : pyarrow.NativeFile, optional
         The open file.
     delimiter : str
-        What separates its values; a longer one than a character is replaced by SEPARATOR.
+        The separator of values. If it has several characters, SEPARATOR replaces it.
     quotes : QuoteCheck, optional
-        What checks quotation marks.
+        The check of quotation marks.
     """
 
     def __init__(
         self,
         source: LogFile,
-        plain: pa.NativeFile | None = None,
+        file: pa.NativeFile | None = None,
         delimiter: str = "",
         quotes: QuoteCheck | None = None,
     ) -> None:
         self._file = source.file
-        self._raw = open_bytes(source, opened(source) if plain is None else plain)
+        self._raw = open_decompressed(source, open_source(source) if file is None else file)
         self._delimiter = delimiter.encode() if len(delimiter.encode()) > 1 else b""
-        self._quotes, self._rest, self._begun = quotes, b"", False
+        self._quotes, self._pending, self._head_checked = quotes, b"", False
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Read about so many bytes.
+        """Read at most `size` bytes, fewer if a delimiter is split at the end.
 
         Raises
         ------
         LogError
-            The content is damaged, or of another format; or a quotation mark swallows rows.
+            The content is damaged or has another format, or a quotation mark swallows rows.
         """
         while True:
-            # Arrow takes no more bytes than it asks for, and some may be left from the last time.
-            block = self._decompressed(size if size < 0 else max(size - len(self._rest), 1))
-            if not self._begun:
-                self._begun = True
-                self._check_head(block[:_HEAD])
-            text = self._with_separators(block) if self._delimiter else block
-            # A block within a delimiter gives no text yet, and no text would be the end of the file.
+            # Arrow accepts no more bytes than it requests, and some may be pending from the last read.
+            block = self._read_decompressed(size if size < 0 else max(size - len(self._pending), 1))
+            if not self._head_checked:
+                self._head_checked = True
+                self._check_head(block[:_HEAD_BYTES])
+            text = self._replace_delimiters(block) if self._delimiter else block
+            # A block inside a delimiter gives no text yet. Empty text would mean the end of the file, so read on.
             if text or not block:
                 break
         if self._quotes is not None:
-            self._quotes.take(text)
+            self._quotes.check_block(text)
         return text
 
-    def _decompressed(self, size: int) -> bytes:
+    def _read_decompressed(self, size: int) -> bytes:
         try:
-            found: bytes = self._raw.read(size)
+            data: bytes = self._raw.read(size)
         except (EOFError, OSError, zlib.error) as error:
-            raise broken(self._file, error) from None
-        return found
+            raise make_log_error(self._file, error) from None
+        return data
 
     def _check_head(self, head: bytes) -> None:
-        for magic, what in _CONTENTS:
+        for magic, what in _MAGIC:
             if head.startswith(magic):
                 raise LogError(f"{self._file}: expected text in UTF-8, found that the content is {what}")
         if b"\0" in head:
@@ -110,20 +110,21 @@ class TextStream(io.RawIOBase):
                 f"iconv -f UTF-16LE -t UTF-8"
             )
 
-    def _with_separators(self, block: bytes) -> bytes:
+    def _replace_delimiters(self, block: bytes) -> bytes:
         if SEPARATOR.encode() in block:
             raise LogError(
-                f"{self._file}: holds the character {SEPARATOR!r}, which stands for delimiters of several characters"
+                f"{self._file}: contains the character {SEPARATOR!r}, which is reserved to replace delimiters of several "
+                f"characters"
             )
-        data = self._rest + block
-        keep = 0 if not block else self._begun_delimiter(data)
-        self._rest = data[len(data) - keep :]
+        data = self._pending + block
+        keep = 0 if not block else self._count_partial_delimiter(data)
+        self._pending = data[len(data) - keep :]
         return data[: len(data) - keep].replace(self._delimiter, SEPARATOR.encode())
 
-    def _begun_delimiter(self, data: bytes) -> int:
-        """Return how many bytes at the end may belong to a delimiter that goes on in the next block."""
+    def _count_partial_delimiter(self, data: bytes) -> int:
+        """Return how many bytes at the end may be the start of a delimiter that continues in the next block."""
         at = 0
-        while (found := data.find(self._delimiter, at)) >= 0:
-            at = found + len(self._delimiter)
+        while (position := data.find(self._delimiter, at)) >= 0:
+            at = position + len(self._delimiter)
         longest = min(len(self._delimiter) - 1, len(data) - at)
         return next((n for n in range(longest, 0, -1) if data.endswith(self._delimiter[:n])), 0)

@@ -1,4 +1,4 @@
-"""Which keys of slices have most rows: a pass over the columns of keys alone."""
+"""Find the slices with the most rows in a pass over the key columns alone."""
 
 from __future__ import annotations
 
@@ -10,112 +10,115 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streammetrics.io.column_types import Uses
+from streammetrics.io.column_types import ColumnUses
 from streammetrics.io.logs import Log
 from streammetrics.io.parts import LogPart
-from streammetrics.io.readers import decoded, one_table
-from streammetrics.io.where import Filter, as_numbers
+from streammetrics.io.readers import concat_tables, decode_dictionary
+from streammetrics.io.row_filter import Filter, convert_flags
 
-__all__ = ["MOST_KEYS", "largest_keys"]
+__all__ = ["MAX_KEYS", "find_largest_keys"]
 
-MOST_KEYS = 1 << 22  # of which the rows are counted: some 50 bytes each
+MAX_KEYS = 1 << 22  # the largest number of keys that are counted, at about 50 bytes each
 _ROWS = "streammetrics: rows"
-_WAITING = 16  # counts of batches before they are added up
+_MAX_PENDING = 16  # tables of counts that are collected before they are summed into one
 
 Names = tuple[str, ...]
 
 
-def largest_keys(
+def find_largest_keys(
     log: Log,
     sets: Sequence[Names],
     limit: int,
     threads: int,
     filters: Sequence[Filter] = (),
     any_of: Sequence[str] = (),
-    uses: Uses | None = None,
+    uses: ColumnUses | None = None,
 ) -> dict[Names, list[tuple[Any, ...]]]:
-    """Return the keys of most rows, of equal ones the smaller, for each set of columns that has more of them.
+    """Return the keys with the most rows for each set of columns; the smaller key wins a tie.
 
     Parameters
     ----------
     log : Log
-        What is read, a first time.
+        The log. It must be readable twice.
     sets : sequence of tuple of str
-        Slicing columns.
+        Sets of slicing columns.
     limit : int
-        How many keys of each.
+        Number of keys for each set.
     threads : int
-        How many threads read.
+        Number of threads.
     filters : sequence of Filter
-        What makes columns of 0 and 1.
+        The filters, which compute columns of 0 and 1.
     any_of : sequence of str
-        Such columns, or others of the log: a row counts where one of them is 1. All rows do without.
-    uses : Uses, optional
-        What columns are read for in the pass that counts: keys are to be the same.
+        Names of filters or columns: a row counts if one of them is 1. By default all rows count.
+    uses : ColumnUses, optional
+        How the main pass uses columns, so that keys have the same types.
 
     Returns
     -------
     dict of tuple of str to list of tuple
-        A set is left out that has no more keys than the limit, or more than MOST_KEYS, or columns that are no keys.
+        A set is omitted if it has no more keys than the limit or more than MAX_KEYS, or if a column cannot be a key.
     """
-    made = {one.name: one for one in filters if one.name in any_of}
-    read = [*(n for n in any_of if n not in made), *(n for one in made.values() for n in one.columns)]
+    filters_by_name = {one.name: one for one in filters if one.name in any_of}
+    read = [
+        *(n for n in any_of if n not in filters_by_name),
+        *(n for one in filters_by_name.values() for n in one.columns),
+    ]
     parts = log.parts(read, list(dict.fromkeys(name for names in sets for name in names)), uses)
-    if made:
-        parts = [part.with_flags(tuple(made.values())) for part in parts]
+    if filters_by_name:
+        parts = [part.with_filters(tuple(filters_by_name.values())) for part in parts]
     with ThreadPoolExecutor(threads) as pool:
-        counted = list(pool.map(lambda part: _of_part(part, sets, any_of), parts))
-    found = {}
+        tables_by_part = list(pool.map(lambda part: _count_part(part, sets, any_of), parts))
+    largest = {}
     for names in sets:
-        table = _added([table for one in counted for table in one[names] or []], names)
-        if table is None or any(one[names] is None for one in counted):
+        table = _sum_tables([table for one in tables_by_part for table in one[names] or []], names)
+        if table is None or any(one[names] is None for one in tables_by_part):
             continue
-        if limit < table.num_rows <= MOST_KEYS:
+        if limit < table.num_rows <= MAX_KEYS:
             order = [(_ROWS, "descending"), *((name, "ascending") for name in names)]
             first = table.sort_by(order).slice(0, limit)
-            found[names] = list(zip(*(_plain(first.column(name)).to_pylist() for name in names), strict=True))
-    return found
+            largest[names] = list(zip(*(_round_times(first.column(name)).to_pylist() for name in names), strict=True))
+    return largest
 
 
-def _of_part(part: LogPart, sets: Sequence[Names], any_of: Sequence[str]) -> dict[Names, list[pa.Table] | None]:
-    """The rows of every key of a part, in tables; None where columns are no keys, or there are too many."""
-    waiting: dict[Names, list[pa.Table] | None] = {names: [] for names in sets}
+def _count_part(part: LogPart, sets: Sequence[Names], any_of: Sequence[str]) -> dict[Names, list[pa.Table] | None]:
+    """Count the rows of every key of a part, as tables; None if a column cannot be a key, or there are too many keys."""
+    pending: dict[Names, list[pa.Table] | None] = {names: [] for names in sets}
     for batch in part.batches():
-        rows = _counted(batch, any_of)
-        for names, tables in waiting.items():
+        rows = _flag_counted_rows(batch, any_of)
+        for names, tables in pending.items():
             if tables is None:
                 continue
-            columns = [decoded(batch.column(name)) for name in names]
+            columns = [decode_dictionary(batch.column(name)) for name in names]
             if not all(_is_key(column.type) for column in columns):
-                waiting[names] = None
+                pending[names] = None
                 continue
             table = pa.table([*columns, rows], names=[*names, _ROWS])
-            tables.append(_sum(table, names))
-            if len(tables) > _WAITING and (total := _added(tables, names)) is not None:
-                waiting[names] = [total] if total.num_rows <= MOST_KEYS else None
-    return waiting
+            tables.append(_sum_by_key(table, names))
+            if len(tables) > _MAX_PENDING and (total := _sum_tables(tables, names)) is not None:
+                pending[names] = [total] if total.num_rows <= MAX_KEYS else None
+    return pending
 
 
-def _counted(batch: pa.RecordBatch, any_of: Sequence[str]) -> pa.Array:
-    """1 for a row that counts, where one of some columns is 1, else 0; a key of none is one of the least."""
-    found = pa.array(np.full(batch.num_rows, not any_of))
+def _flag_counted_rows(batch: pa.RecordBatch, any_of: Sequence[str]) -> pa.Array:
+    """Return 1 for rows where one of the columns is 1, else 0. So a key without such rows counts 0 rows."""
+    counted = pa.array(np.full(batch.num_rows, not any_of))
     for name in any_of:
-        flags = as_numbers(decoded(batch.column(name)), name)
-        found = pc.or_(found, pc.equal(flags, 1.0).fill_null(False))
-    return found.cast(pa.int64())
+        flags = convert_flags(decode_dictionary(batch.column(name)), name)
+        counted = pc.or_(counted, pc.equal(flags, 1.0).fill_null(False))
+    return counted.cast(pa.int64())
 
 
-def _added(tables: Sequence[pa.Table], names: Names) -> pa.Table | None:
-    return _sum(one_table(tables), names) if tables else None
+def _sum_tables(tables: Sequence[pa.Table], names: Names) -> pa.Table | None:
+    return _sum_by_key(concat_tables(tables), names) if tables else None
 
 
-def _sum(table: pa.Table, names: Names) -> pa.Table:
+def _sum_by_key(table: pa.Table, names: Names) -> pa.Table:
     summed = table.group_by(list(names), use_threads=False).aggregate([(_ROWS, "sum")])
     return summed.rename_columns([_ROWS if name == f"{_ROWS}_sum" else name for name in summed.column_names])
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Times in microseconds: what Python's have."""
+def _round_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return times in microseconds, the resolution of Python."""
     kind = column.type
     return column.cast(pa.timestamp("us", kind.tz), safe=False) if pa.types.is_timestamp(kind) else column
 

@@ -1,7 +1,8 @@
-"""Files of TREC: runs, judgements, and both as the rows that ranking metrics count.
+"""Read TREC runs and relevance judgements, and convert them to rows for ranking metrics.
 
-A run has a line for each document returned, `query Q0 document rank score tag`; judgements (qrels) have
-`query 0 document grade`. The rank is not read: documents rank by score, equal scores by name, descending.
+A run has one line for each returned document, `query Q0 document rank score tag`; judgements (qrels) have lines
+`query 0 document grade`. The rank is not read: as in trec_eval, documents are ranked by descending score, and equal scores
+by descending name.
 """
 
 from __future__ import annotations
@@ -22,40 +23,40 @@ Qrels = Mapping[str, Mapping[str, float]]
 
 
 def read_run(path: str | Path) -> dict[str, dict[str, float]]:
-    """Read a run: the score of each document by query.
+    """Read a run; return the score of each document by query.
 
     Parameters
     ----------
     path : str or Path
-        A text file, or one compressed with gzip that ends in `.gz`. What follows the sixth word of a line is ignored.
+        A text file, or a file compressed with gzip that ends in `.gz`. Words after the sixth of a line are ignored.
 
     Raises
     ------
     InvalidInputError
-        A line is not one of a run, or a query has a document twice; the message names file and line.
+        A line is not in the format of a run, or a query has a document twice; the message names file and line.
     """
-    return _read(path, "query Q0 document rank score tag", 5, 4)
+    return _read_table(path, "query Q0 document rank score tag", 5, 4)
 
 
 def read_qrels(path: str | Path) -> dict[str, dict[str, float]]:
-    """Read judgements: the grade of each document by query.
+    """Read judgements; return the grade of each document by query.
 
     Parameters
     ----------
     path : str or Path
-        A text file, or one compressed with gzip that ends in `.gz`.
+        A text file, or a file compressed with gzip that ends in `.gz`.
 
     Raises
     ------
     InvalidInputError
-        A line is not one of judgements, or a query has a document twice; the message names file and line.
+        A line is not in the format of judgements, or a query has a document twice; the message names file and line.
     """
-    return _read(path, "query 0 document grade", 4, 3)
+    return _read_table(path, "query 0 document grade", 4, 3)
 
 
-def _read(path: str | Path, form: str, words: int, number: int) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
-    for at, line in _lines(Path(path)):
+def _read_table(path: str | Path, form: str, words: int, number: int) -> dict[str, dict[str, float]]:
+    table: dict[str, dict[str, float]] = {}
+    for at, line in _read_lines(Path(path)):
         parts = line.split()
         if not parts:
             continue
@@ -65,17 +66,17 @@ def _read(path: str | Path, form: str, words: int, number: int) -> dict[str, dic
             raise InvalidInputError(f"{path}: line {at:,} is not `{form}`: {line.strip()[:80]!r}", row=at) from None
         if len(parts) < words or value != value:
             raise InvalidInputError(f"{path}: line {at:,} is not `{form}`: {line.strip()[:80]!r}", row=at)
-        documents = found.setdefault(query, {})
+        documents = table.setdefault(query, {})
         if document in documents:
             raise InvalidInputError(f"{path}: line {at:,}: query {query} has document {document} twice", row=at)
         documents[document] = value
-    return found
+    return table
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    opened: Any = gzip.open if path.suffix == ".gz" else open
-    # A byte order mark is no part of the first query, whose judgements and documents would otherwise not meet.
-    with opened(path, "rt", encoding="utf-8-sig", errors="surrogateescape") as file:
+def _read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    open_text: Any = gzip.open if path.suffix == ".gz" else open
+    # utf-8-sig skips a byte order mark. Otherwise the mark would become part of the ID of the first query.
+    with open_text(path, "rt", encoding="utf-8-sig", errors="surrogateescape") as file:
         yield from enumerate(file, 1)
 
 
@@ -87,15 +88,15 @@ def trec_rows(
     Parameters
     ----------
     qrels, run : mapping of query to mapping of document to grade or score, or path
-        As pytrec_eval has them; or files for `read_qrels` and `read_run`.
+        Mappings as in pytrec_eval, or files for `read_qrels` and `read_run`.
     complete : bool
-        Whether judged queries of which the run has nothing count (as trec_eval -c), with nothing returned.
+        Whether judged queries that are missing from the run count as queries without results (as trec_eval -c).
 
     Notes
     -----
-    As trec_eval: queries that are not judged are left out; documents that are not judged, or have a negative grade, are
-    not relevant; those judged and not returned count for recall and the ideal ranking; scores are float32. With
-    `ties="document"` metrics rank as it does.
+    The conventions are those of trec_eval: queries without judgements are dropped; documents without a judgement, or with
+    a negative grade, are not relevant; judged documents that are not returned count for recall and the ideal ranking;
+    scores are float32. With `ties="document"`, metrics break ties like trec_eval.
 
     Examples
     --------
@@ -105,11 +106,11 @@ def trec_rows(
     >>> sm.MeanReciprocalRank(ties="document").update(rows).compute()
     0.5
     """
-    judged = qrels if isinstance(qrels, Mapping) else read_qrels(qrels)
-    returned = run if isinstance(run, Mapping) else read_run(run)
+    judgements = qrels if isinstance(qrels, Mapping) else read_qrels(qrels)
+    documents = run if isinstance(run, Mapping) else read_run(run)
     rows: list[tuple[str, str, float, float, int]] = []
-    for query, grades in judged.items():
-        scores = returned.get(query, {})
+    for query, grades in judgements.items():
+        scores = documents.get(query, {})
         if not scores and not complete:
             continue
         rows += [(query, d, max(grades.get(d, 0.0), 0.0), s, 1) for d, s in scores.items()]

@@ -1,8 +1,8 @@
-"""Compiled kernels on disk.
+"""The cache of compiled kernels on disk.
 
-A file holds one kernel for one set of types, under a name that ends in the kernel's digest (see `_digest`). So a file is
-never out of date: a changed kernel has another name. Files are read with `pickle`, which runs what it reads; a folder to
-which somebody else can write is therefore not read, unless the user names it.
+A file holds one kernel compiled for one set of types, and its name ends in the digest of the kernel (module `_digest`).
+A file is therefore never out of date: a changed kernel has another file name. Files are read with `pickle`, which can run
+code from the file, so a folder that other users can write to is not read unless the user names it in NUMBA_CACHE_DIR.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ from numba.core.serialize import dumps
 DAY = 24 * 3600.0
 UNUSED_DAYS = 60
 SUFFIX = ".kernel"
-CHECKSUM = 32  # bytes of SHA-256 before the content
+# A SHA-256 checksum stands before the content of each file.
+CHECKSUM_BYTES = 32
 
 
-def named_folder() -> Path | None:
-    """Return the folder that the user names in NUMBA_CACHE_DIR."""
+def configured_folder() -> Path | None:
+    """Return the cache folder below the user's NUMBA_CACHE_DIR, or None if the variable is not set."""
     return Path(numba.config.CACHE_DIR) / "streammetrics" if numba.config.CACHE_DIR else None
 
 
-def own_folder() -> Path | None:
-    """Return the user's own folder, or None if there is none or somebody else can write to it."""
+def user_folder() -> Path | None:
+    """Return the cache folder in the user's home, or None if there is none or other users can write to it."""
     try:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError:  # the user has no home
@@ -44,13 +45,13 @@ def own_folder() -> Path | None:
     with suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        found = folder.stat()
-    except OSError:  # it can be neither made nor read
+        status = folder.stat()
+    except OSError:  # the folder can be neither created nor read
         return None
-    if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         warnings.warn(
-            f"{folder}: compiled kernels are not kept, because other users can write to this folder; "
-            f"make it yours alone (chmod 700), or name another one in NUMBA_CACHE_DIR",
+            f"{folder}: compiled kernels are not cached, because other users can write to this folder; "
+            f"restrict it to your user (chmod 700), or set NUMBA_CACHE_DIR to another folder",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -58,30 +59,30 @@ def own_folder() -> Path | None:
     return folder
 
 
-def folders() -> list[Path]:
-    """Return the folders that are read, in this order; new files go to the first one that can be written.
+def cache_folders() -> list[Path]:
+    """Return the folders that are searched, in this order; new files go to the first writable one.
 
-    The user's own folder is not touched where a named one can be written.
+    The folder in the user's home is not touched where the folder of NUMBA_CACHE_DIR is writable.
     """
-    named = named_folder()
+    named = configured_folder()
     if named is None:
-        own = own_folder()
+        own = user_folder()
         return [own] if own else []
     with suppress(OSError):
         named.mkdir(parents=True, exist_ok=True)
     if os.access(named, os.W_OK | os.X_OK):
         return [named]
-    own = own_folder()
+    own = user_folder()
     return [named, own] if own else [named]
 
 
 def writable_folder() -> Path | None:
-    """Return the folder that new files go to, if there is one."""
-    return next((folder for folder in folders() if os.access(folder, os.W_OK | os.X_OK)), None)
+    """Return the folder for new files, or None if no folder is writable."""
+    return next((folder for folder in cache_folders() if os.access(folder, os.W_OK | os.X_OK)), None)
 
 
 class KernelCache:
-    """The files of one kernel, as numba's dispatcher asks for them.
+    """The cached files of one kernel, with the interface that numba's dispatcher expects of a cache.
 
     Parameters
     ----------
@@ -98,7 +99,7 @@ class KernelCache:
 
     @property
     def cache_path(self) -> str | None:
-        """Return the folder that new files go to."""
+        """The folder for new files."""
         folder = writable_folder()
         return str(folder) if folder else None
 
@@ -106,29 +107,31 @@ class KernelCache:
         return any(path.exists() for path in self._paths(signature))
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
-        """Return what was compiled for a signature, or None."""
-        # A compiled kernel refers to functions of numba, which this call registers.
+        """Return the kernel compiled for a signature, or None if it is not cached."""
+        # A compiled kernel refers to functions of numba's run-time library, which this call registers.
         target_context.refresh()
         for path in self._paths(signature):
             content = _read(path)
             if content is not None:
-                _note_use(path)
+                _touch(path)
                 return CompileResult._rebuild(target_context, *pickle.loads(content))
         return None
 
     def save_overload(self, signature: Any, result: Any) -> None:
-        """Keep what was compiled; where no folder can be written, every process compiles anew."""
+        """Save the kernel compiled for a signature; without a writable folder every process compiles it again."""
         folder = writable_folder()
         if folder is None:
             return
         content = dumps(result._reduce())
         with suppress(OSError):  # the disk is full, or the folder has become read-only
             _write(folder / self._file(signature), hashlib.sha256(content).digest() + content)
-            if folder != named_folder():
+            # Remove unused files only from the folder in the user's home: other users may share the folder in
+            # NUMBA_CACHE_DIR.
+            if folder != configured_folder():
                 _remove_unused(folder)
 
     def enable(self) -> None:
-        """Do nothing: numba calls this on any cache."""
+        """Do nothing: numba calls this method on every cache."""
 
     disable = flush = enable
 
@@ -138,41 +141,42 @@ class KernelCache:
         return self._files[signature]
 
     def _paths(self, signature: Any) -> Iterator[Path]:
-        return (folder / self._file(signature) for folder in folders())
+        return (folder / self._file(signature) for folder in cache_folders())
 
 
 def _read(path: Path) -> bytes | None:
-    """Return the content of a file, or None if it cannot be read or is not whole."""
+    """Return the content of a file, or None if the file cannot be read or is truncated."""
     try:
         data = path.read_bytes()
-    except OSError:  # it is not there, or not ours to read
+    except OSError:  # the file does not exist, or this user may not read it
         return None
-    content = data[CHECKSUM:]
-    return content if hashlib.sha256(content).digest() == data[:CHECKSUM] else None
+    content = data[CHECKSUM_BYTES:]
+    return content if hashlib.sha256(content).digest() == data[:CHECKSUM_BYTES] else None
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write a file that no other process sees before it is whole."""
+    """Write a file in one step, so that other processes never see part of it."""
     temporary = path.with_name(f".{secrets.token_hex(8)}{SUFFIX}")
     try:
         temporary.write_bytes(data)
+        # Renaming is atomic, so another process sees the old file, the new file, or none.
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
-def _note_use(path: Path) -> None:
-    """Set the time of a file to now, at most once a day."""
-    with suppress(OSError):  # a folder that can only be read
+def _touch(path: Path) -> None:
+    """Set the modification time of a file to now, at most once a day, so that `_remove_unused` keeps it."""
+    with suppress(OSError):  # the folder may be read-only
         if path.stat().st_mtime < time.time() - DAY:
             os.utime(path)
 
 
 def _remove_unused(folder: Path) -> None:
-    """Delete the files that no process has used for long."""
+    """Delete the files that no process has used for UNUSED_DAYS."""
     oldest = time.time() - UNUSED_DAYS * DAY
     for path in folder.iterdir():
-        with suppress(OSError):  # another process was faster
+        with suppress(OSError):  # another process may have deleted the file
             if path.suffix in (SUFFIX, ".lock") and path.stat().st_mtime < oldest:
                 path.unlink()

@@ -1,8 +1,8 @@
-"""The compiler of kernels: numba's, with each kernel optimised once, together with the steps that it calls.
+"""The compiler of kernels: numba's, but each kernel is optimised once, together with the steps that it calls.
 
-numba compiles every function that a kernel calls as if Python called it, too: it optimises the function, writes its
-machine code and wraps it for Python and for C. Then LLVM optimises the same code again as part of the kernel. Here a step
-is only translated to LLVM's language, and linked into its kernel. A kernel takes half the time to compile.
+numba compiles every function that a kernel calls as if Python called the function, too: it optimises the function, writes
+machine code and generates wrappers for Python and C. LLVM then optimises the same code again as part of the kernel. This
+compiler only translates a step to LLVM IR and links the IR into the kernel, which halves the time to compile a kernel.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from numba.core.funcdesc import PythonFunctionDescriptor
 from numba.core.lowering import Lower
 from numba.core.typed_passes import NativeLowering, NopythonTypeInference, type_inference_stage
 
-# LLVM uses half of each 512-bit vector by default, because the first processors that had them ran slower with all in
-# use. With whole vectors our loops gain a tenth to a fifth of their time.
-WIDEST_VECTORS = '"prefer-vector-width"="512"'
+# By default LLVM uses 256 of the 512 bits of a vector register, because the first AVX-512 processors lowered their clock
+# for full vectors. Full vectors make the loops here 10 to 20 % faster.
+VECTOR_WIDTH = '"prefer-vector-width"="512"'
 
 UNUSED_PASSES = {
     "AnnotateTypes",
@@ -43,11 +43,11 @@ UNUSED_PASSES = {
     "RewriteSemanticConstants",
     "WithLifting",
 }
-"""numba's passes for what kernels do not have: `with`, `raise`, closures, literal unrolling, array expressions."""
+"""numba's passes for language features that kernels do not use: `with`, `raise`, closures, array expressions."""
 
 
 class StepLibrary(JITCodeLibrary):
-    """The code of a step: neither optimised nor loaded into memory."""
+    """The LLVM IR of a step, neither optimised nor loaded into memory."""
 
     def add_ir_module(self, ir_module: Any) -> None:
         module = llvm.parse_assembly(cgutils.normalize_ir_text(str(ir_module)))
@@ -59,17 +59,17 @@ class StepLibrary(JITCodeLibrary):
         self._finalized = True
 
     def called_libraries(self) -> dict[Any, None]:
-        """Return the libraries that this one calls, and those that they call, in order."""
-        found: dict[Any, None] = {}
+        """Return all libraries that this one calls, directly or through others, in call order."""
+        libraries: dict[Any, None] = {}
         for library in self._linking_libraries:
-            found[library] = None
+            libraries[library] = None
             if isinstance(library, StepLibrary):
-                found |= library.called_libraries()
-        return found
+                libraries |= library.called_libraries()
+        return libraries
 
 
 class KernelLibrary(StepLibrary):
-    """The code of a kernel with all its steps, optimised as a whole."""
+    """The code of a kernel with all its steps, optimised as one module."""
 
     def finalize(self) -> None:
         self._raise_if_finalized()
@@ -87,13 +87,13 @@ class KernelLibrary(StepLibrary):
             manager.run(self._final_module)
 
 
-class WideLower(Lower):
-    """Translates functions so that they use the widest vectors."""
+class VectorLower(Lower):
+    """Translates functions to LLVM IR with the attribute that makes LLVM use full vector registers."""
 
     def setup_function(self, fndesc: Any) -> None:
         super().setup_function(fndesc)
-        # The attribute set's own `add` accepts no attributes that have values.
-        set.add(self.function.attributes, WIDEST_VECTORS)
+        # The `add` method of llvmlite's attribute set rejects attributes with a value, so the call goes to `set.add`.
+        set.add(self.function.attributes, VECTOR_WIDTH)
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -104,7 +104,7 @@ class KernelLowering(NativeLowering):
 
     @property
     def lowering_class(self) -> type[Lower]:
-        return WideLower
+        return VectorLower
 
     def run_pass(self, state: Any) -> bool:
         state.library = KernelLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
@@ -115,21 +115,23 @@ class KernelLowering(NativeLowering):
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class StepTyping(NopythonTypeInference):
-    """Find the types in a step, which, unlike other functions without numba's run-time, may return part of an array."""
+    """Infer the types in a step.
+
+    numba forbids functions compiled without its run-time to return an array slice. A step may return one.
+    """
 
     _name = "streammetrics_step_typing"
 
     def run_pass(self, state: Any) -> bool:
-        found = type_inference_stage(
+        state.typemap, state.return_type, state.calltypes, state.typing_errors = type_inference_stage(
             state.typingctx, state.targetctx, state.func_ir, state.args, state.return_type, state.locals
         )
-        state.typemap, state.return_type, state.calltypes, state.typing_errors = found
         return True
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class StepLowering(NativeLowering):
-    """Translate a step to LLVM's language, and no further."""
+    """Translate a step to LLVM IR, without optimising it."""
 
     _name = "streammetrics_step_lowering"
 
@@ -147,10 +149,11 @@ class StepLowering(NativeLowering):
             abi_tags=[flags.get_mangle_string()],
         )
         with context.push_code_library(library):
-            lower = WideLower(context, library, descriptor, state.func_ir, metadata=state.metadata)
+            lower = VectorLower(context, library, descriptor, state.func_ir, metadata=state.metadata)
             lower.lower()
         library.finalize()
-        # numba wants a function of C that Python would call; a step has none. This one refuses all arguments but text.
+        # numba expects a C function that Python can call. A step has none, so `str.index` stands in: it raises TypeError
+        # for array arguments, and the message names the step.
         function = f"{descriptor.qualname} is a step, which only kernels can call".index
         context.insert_user_function(function, descriptor, [library])
         state["cr"] = _LowerResult(descriptor, lower.call_helper, cfunc=function, env=lower.env)
@@ -158,14 +161,14 @@ class StepLowering(NativeLowering):
 
 
 class KernelCompiler(CompilerBase):
-    """numba's compiler without the passes that kernels do not need, and with one of ours at the end."""
+    """numba's compiler without the passes that kernels do not need, and with `KernelLowering` at the end."""
 
-    replaced: ClassVar[dict[type, type]] = {NativeLowering: KernelLowering}
+    replacements: ClassVar[dict[type, type]] = {NativeLowering: KernelLowering}
 
     def define_pipelines(self) -> list[Any]:
         pipeline = DefaultPassBuilder.define_nopython_pipeline(self.state)
         pipeline.passes = [
-            (self.replaced.get(a_pass, a_pass), reason)
+            (self.replacements.get(a_pass, a_pass), reason)
             for a_pass, reason in pipeline.passes
             if a_pass.__name__ not in UNUSED_PASSES
         ]
@@ -176,28 +179,28 @@ class KernelCompiler(CompilerBase):
 class StepCompiler(KernelCompiler):
     """The compiler of the functions that kernels call."""
 
-    replaced: ClassVar[dict[type, type]] = {NativeLowering: StepLowering, NopythonTypeInference: StepTyping}
+    replacements: ClassVar[dict[type, type]] = {NativeLowering: StepLowering, NopythonTypeInference: StepTyping}
 
 
 @contextmanager
-def remember_operations() -> Iterator[None]:
-    """Let numba look up an operation on given types once during a compilation.
+def cache_operator_types() -> Iterator[None]:
+    """Cache numba's type inference for operators and functions during one compilation.
 
-    Each time that a kernel indexes an array or adds two numbers, numba tries dozens of typing rules, and again when it
-    translates the line. The lock of numba's compiler is held, so no other compilation meets what is remembered.
+    Each time a kernel indexes an array or adds two numbers, numba tries dozens of typing rules, and tries them again when
+    it translates the line. The lock of numba's compiler is held, so the cached types do not leak into other compilations.
     """
-    look_up, found = types.Function.get_call_type, {}
+    look_up, results = types.Function.get_call_type, {}
 
-    def remembered(function: Any, context: Any, arguments: Any, keywords: Any) -> Any:
+    def look_up_once(function: Any, context: Any, arguments: Any, keywords: Any) -> Any:
         if keywords:
             return look_up(function, context, arguments, keywords)
         key = function, tuple(arguments)
-        if key not in found:
-            found[key] = look_up(function, context, arguments, keywords)
-        return found[key]
+        if key not in results:
+            results[key] = look_up(function, context, arguments, keywords)
+        return results[key]
 
     with global_compiler_lock:
-        types.Function.get_call_type = remembered
+        types.Function.get_call_type = look_up_once
         try:
             yield
         finally:
@@ -205,8 +208,8 @@ def remember_operations() -> Iterator[None]:
 
 
 @contextmanager
-def collector_paused() -> Iterator[None]:
-    """Pause Python's garbage collector: it takes a fifth of a compilation, looking at numba's objects again and again."""
+def pause_garbage_collector() -> Iterator[None]:
+    """Pause Python's garbage collector, which takes a fifth of the time of a compilation."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,7 +1,7 @@
-"""The digest of a kernel: of everything that its machine code depends on.
+"""The digest of a kernel: a hash of everything that its machine code depends on.
 
-The cache finds a compiled kernel by its digest. If the digest left out a constant, a changed constant would run the old
-code and silently give wrong numbers. So a value that the digest cannot follow is refused.
+The cache finds a compiled kernel by its digest. If the digest left out a constant, the cache would run old code after the
+constant changes, and the numbers would be silently wrong. The digest therefore rejects values that it cannot follow.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from numba.core.registry import cpu_target
 from . import _compiler
 
 LIBRARIES = sys.stdlib_module_names | {"llvmlite", "numba", "numpy"}
-"""Packages whose functions stand for themselves by name: their versions are part of the digest."""
+"""Packages whose functions are identified by name. The versions of these packages are part of the digest."""
 
 STEPS: dict[Any, tuple[Callable[..., Any], ...]] = {}
-"""Functions that kernels call and that numba replaces, with the functions that take their place."""
+"""Python functions that kernels call, with the functions that numba compiles in their place."""
 
 
 class UnfollowedError(TypeError):
-    """A kernel uses a value whose changes its digest would not see."""
+    """A kernel uses a value that its digest cannot follow, so changes of the value would go unnoticed."""
 
 
 def kernel_digest(function: FunctionType, options: dict[str, Any], signature: object = None) -> str:
-    """Return the digest of a kernel that is compiled for the types of a signature.
+    """Return the digest of a kernel compiled for a signature.
 
     Parameters
     ----------
@@ -44,28 +44,29 @@ def kernel_digest(function: FunctionType, options: dict[str, Any], signature: ob
     options : dict
         numba's options for it.
     signature : object, optional
-        The types of its arguments; without them the digest is of no use as a key.
+        The types of its arguments. Without them the digest only checks the kernel and cannot serve as a cache key.
 
     Raises
     ------
     UnfollowedError
-        If the kernel, or a function that it calls, uses a value of a kind that the digest does not know.
+        If the kernel, or a function that it calls, uses a value of a type that the digest cannot follow.
     """
-    walk = Walk(function.__name__)
-    walk.function(function)
-    walk.options(options)
-    walk.add("types", repr(signature), surroundings() if signature is not None else "")
-    return walk.hash.hexdigest()
+    builder = DigestBuilder(function.__name__)
+    builder.add_function(function)
+    builder.add_options(options)
+    builder.add("types", repr(signature), describe_environment() if signature is not None else "")
+    return builder.hash.hexdigest()
 
 
 @functools.cache
-def surroundings() -> str:
-    """Describe what all kernels of a process are compiled with."""
+def describe_environment() -> str:
+    """Return a text with the versions, numba settings and processor, on which the code of every kernel depends."""
     settings = {
         name: value
         for name, value in vars(numba.config).items()
         if name.isupper() and isinstance(value, (bool, int, float, str, NoneType))
     }
+    # The number of threads and the cache folder do not change the machine code.
     for irrelevant in [name for name in settings if "THREADS" in name or name == "CACHE_DIR"]:
         del settings[irrelevant]
     return repr(
@@ -76,68 +77,73 @@ def surroundings() -> str:
             platform.machine(),
             (np.__version__, numba.__version__, llvmlite.__version__),
             sorted(settings.items()),
-            cpu_target.target_context.codegen().magic_tuple(),  # the processor and what it can do
+            # The processor and its instruction sets.
+            cpu_target.target_context.codegen().magic_tuple(),
             hashlib.sha256(Path(_compiler.__file__).read_bytes()).hexdigest(),
         )
     )
 
 
-class Walk:
-    """One walk over a kernel and all that it uses."""
+class DigestBuilder:
+    """Hashes one kernel and everything that the kernel uses, recursively."""
 
     def __init__(self, kernel: str) -> None:
         self.hash = hashlib.sha256()
         self._kernel = kernel
-        self._met: dict[Any, int] = {}
+        self._numbers: dict[Any, int] = {}
 
     def add(self, *facts: object) -> None:
-        """Add facts whose `repr` is the same in every process."""
+        """Add values to the hash by their `repr`, which must be the same in every process."""
         self.hash.update(repr(facts).encode())
 
-    def function(self, function: FunctionType) -> None:
-        """Add a function: its code, the globals and closures that it names, and its defaults."""
-        if function in self._met:
-            self.add("met before", self._met[function])
+    def add_function(self, function: FunctionType) -> None:
+        """Add a function: its code, globals, closure variables and defaults."""
+        # Functions can call each other, so a function that was added before is represented by its number.
+        if function in self._numbers:
+            self.add("met before", self._numbers[function])
             return
-        self._met[function] = len(self._met)
-        self._code(function.__code__, function.__doc__)
-        self._global_names(function)
+        self._numbers[function] = len(self._numbers)
+        self._add_code(function.__code__, function.__doc__)
+        self._add_globals(function)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-            self.value(name, cell.cell_contents)
-        self.value("a default", function.__defaults__)
-        self.value("a default", tuple(sorted((function.__kwdefaults__ or {}).items())))
+            self.add_value(name, cell.cell_contents)
+        self.add_value("a default", function.__defaults__)
+        self.add_value("a default", tuple(sorted((function.__kwdefaults__ or {}).items())))
 
-    def _code(self, code: CodeType, doc: str | None = None) -> None:
-        """Add what a function does; where it stands, and what its comments and docstring say, changes nothing."""
+    def _add_code(self, code: CodeType, doc: str | None = None) -> None:
+        """Add the code of a function, without its docstring and line numbers, which do not change the machine code."""
         self.add("code", code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
         self.add(code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
         self.add(code.co_exceptiontable)
+        # The docstring is the first constant. A reworded docstring must not recompile the kernel.
         documented = doc is not None and code.co_consts[:1] == (doc,)
         for constant in code.co_consts[1:] if documented else code.co_consts:
-            self.value("a constant", constant)
+            self.add_value("a constant", constant)
 
-    def _global_names(self, function: FunctionType) -> None:
+    def _add_globals(self, function: FunctionType) -> None:
+        """Add the global variables that a function uses."""
         scope, names = function.__globals__, _names(function.__code__)
         for name in sorted(names & scope.keys()):
             value = scope[name]
+            # If the value is a module of this project, add only the attributes that the function uses.
             if isinstance(value, ModuleType) and not _is_library(value.__name__):
                 for attribute in sorted(names & vars(value).keys()):
-                    self.value(f"{name}.{attribute}", getattr(value, attribute))
+                    self.add_value(f"{name}.{attribute}", getattr(value, attribute))
             else:
-                self.value(name, value)
+                self.add_value(name, value)
 
-    def options(self, options: dict[str, Any]) -> None:
-        """Add options of numba; a compiler is added by its name, as its source is part of the surroundings."""
+    def add_options(self, options: dict[str, Any]) -> None:
+        """Add options of numba. A compiler is added by name: its source is part of `describe_environment`."""
         self.add(sorted((name, getattr(value, "__qualname__", repr(value))) for name, value in options.items()))
 
-    def value(self, name: str, value: Any) -> None:
+    def add_value(self, name: str, value: Any) -> None:
         """Add a value that compiled code may contain."""
         if isinstance(value, (NoneType, bool, int, float, complex, str, bytes, EllipsisType)):
             self.add(name, type(value).__name__, value)
         elif isinstance(value, (tuple, frozenset)):
             self.add(name, type(value).__name__, len(value))
             for item in value if isinstance(value, tuple) else sorted(value, key=repr):
-                self.value(name, item)
+                self.add_value(name, item)
         elif isinstance(value, (np.ndarray, np.generic)):
             array = np.asarray(value)
             self._refuse_objects(name, array.dtype)
@@ -146,25 +152,25 @@ class Walk:
             self.add(name, repr(value))
         elif isinstance(value, CodeType):
             self.add(name)
-            self._code(value)
+            self._add_code(value)
         else:
-            self._called(name, value)
+            self._add_callable(name, value)
 
-    def _called(self, name: str, value: Any) -> None:
-        """Add what a kernel calls."""
+    def _add_callable(self, name: str, value: Any) -> None:
+        """Add a function, type or module that a kernel calls."""
         if not isinstance(value, Hashable):
             self._refuse(name, value)
         elif value in STEPS:
             self.add(name, "replaced")
             for step in STEPS[value]:
-                self.value(name, step)
+                self.add_value(name, step)
         elif hasattr(value, "py_func") and hasattr(value, "targetoptions"):
             self.add(name, "compiled")
-            self.options(value.targetoptions)
-            self.function(value.py_func)
+            self.add_options(value.targetoptions)
+            self.add_function(value.py_func)
         elif isinstance(value, numba.core.extending._Intrinsic):
             self.add(name, "intrinsic")
-            self.function(value._defn)
+            self.add_function(value._defn)
         elif isinstance(value, (type, BuiltinFunctionType, ModuleType, np.ufunc, FunctionType)) and _is_library(
             getattr(value, "__module__", None) or value.__name__
         ):
@@ -173,7 +179,7 @@ class Walk:
             self.add(name, repr(value))
         elif isinstance(value, FunctionType):
             self.add(name, "function")
-            self.function(value)
+            self.add_function(value)
         else:
             self._refuse(name, value)
 
@@ -183,7 +189,7 @@ class Walk:
 
     def _refuse(self, name: str, value: object) -> None:
         raise UnfollowedError(
-            f"kernel {self._kernel}: {name} is a {type(value).__name__}, whose changes the kernel cache would not see; "
+            f"kernel {self._kernel}: {name} is a {type(value).__name__}, and the kernel cache cannot track its changes; "
             f"use a number, a tuple, an array or a function, or pass it as an argument"
         )
 
@@ -193,6 +199,6 @@ def _is_library(module: str) -> bool:
 
 
 def _names(code: CodeType) -> set[str]:
-    """Return the names in a function's code and in that of the functions within it."""
+    """Return the global names and attributes in the code of a function and of its inner functions."""
     inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
     return set(code.co_names).union(*map(_names, inner))

@@ -1,12 +1,13 @@
-"""The one place that says njit.
+"""The decorators that compile kernels: the only module that calls `numba.njit`.
 
-Every kernel is compiled on the first call that needs it, once per dtype of its inputs, and kept on disk (`_cache`).
-Inputs are typed read-only, so one compilation takes writable arrays and memory maps alike; the parameters named in
-`out` are written. No fastmath, no fused multiply-add, no parallel=True: the bits must not depend on the machine.
+A kernel is compiled at the first call that needs it, once per dtype of its arguments, and cached on disk (`_cache`).
+Arrays are typed read-only, so that one compilation serves writable arrays and memory maps alike; only the parameters named
+in `out` are written. Options that would make results depend on the machine are off: fastmath, fused multiply-add,
+parallel.
 
-A kernel allocates nothing: what it works in is `scratch` (module `_memory`) or an argument. So it is compiled without
-numba's run-time (`_nrt`), whose counts of references, two atomic additions for a slice of an array, took up to a third
-of the time.
+A kernel allocates no memory: its working memory is `scratch` (module `_memory`) or an argument. It is therefore compiled
+without numba's run-time (`_nrt`), whose reference counts (two atomic additions for each array slice) took up to a third of
+the time.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from ..numerics import kernel_registry as compiled
-from ..numerics.signal_safety import undivided
+from ..numerics import kernel_registry
+from ..numerics.signal_safety import run_uninterrupted
 from ._cache import KernelCache, writable_folder
-from ._compiler import KernelCompiler, StepCompiler, collector_paused, remember_operations
+from ._compiler import KernelCompiler, StepCompiler, cache_operator_types, pause_garbage_collector
 from ._digest import STEPS, kernel_digest
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -46,51 +47,54 @@ _OPTIONS: dict[str, Any] = {
 _KERNEL = _OPTIONS | {"pipeline_class": KernelCompiler}
 _STEP = _OPTIONS | {"pipeline_class": StepCompiler, "no_cpython_wrapper": True}
 
+# A process must not fork while numba's lock is acquired, because the child could never release it.
 _COMPILING = threading.RLock()
 os.register_at_fork(before=_COMPILING.acquire, after_in_parent=_COMPILING.release, after_in_child=_COMPILING.release)
-LOCK = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
-_patient = True
-PATIENCE = 120.0  # seconds: several times what the longest kernel takes
-SLOW = 1.0  # seconds of compiling after which the command line says so
+_waits_for_others = True
+# The longest wait for another process: several times what the longest kernel takes to compile.
+WAIT_SECONDS = 120.0
+# The seconds of compiling in this process after which the command line prints a message.
+SLOW_SECONDS = 1.0
 
-_seconds = 0.0  # spent compiling so far
+_seconds = 0.0  # time that this process has spent compiling
 
 KERNELS: list[Kernel] = []
-"""Every kernel of the package, for `streammetrics warmup` and for the tests that read the assembly."""
+"""All kernels, for `streammetrics warmup` and for the tests that read the machine code."""
 
 
 class BusyError(Exception):
-    """Another process compiles the kernel that a call needs, and this one was told not to wait for it."""
+    """Another process is compiling a kernel that a call needs, and `raise_if_busy` forbids waiting for it."""
 
 
 @contextmanager
-def impatient() -> Iterator[None]:
-    """Raise BusyError rather than wait for what another process compiles: for those who have other work meanwhile."""
-    global _patient
-    _patient = False
+def raise_if_busy() -> Iterator[None]:
+    """Raise BusyError instead of waiting while another process compiles a kernel."""
+    global _waits_for_others
+    _waits_for_others = False
     try:
         yield
     finally:
-        _patient = True
+        _waits_for_others = True
 
 
-def compilations() -> int:
-    """Return how many kernels this process has compiled, rather than read from the cache."""
+def count_compilations() -> int:
+    """Return how many kernels this process has compiled, rather than loaded from the cache."""
     return sum(sum(kernel.dispatcher.stats.cache_misses.values()) for kernel in KERNELS)
 
 
 @contextmanager
-def _reported_if_slow() -> Iterator[None]:
-    """Tell the user, if somebody has said how, when this process has compiled for more than a second in all."""
+def _report_if_slow() -> Iterator[None]:
+    """Call the slow report (see `kernel_registry`) once this process has compiled for more than SLOW_SECONDS in total."""
     global _seconds
-    if not compiled.reports_slow():
+    if not kernel_registry.has_slow_report():
         yield
         return
-    timer = threading.Timer(max(SLOW - _seconds, 0.0), compiled.report_slow)
+    timer = threading.Timer(max(SLOW_SECONDS - _seconds, 0.0), kernel_registry.report_slow)
     timer.daemon = True
     began = time.monotonic()
-    with suppress(RuntimeError):  # the interpreter ends, and starts no more threads
+    with suppress(RuntimeError):  # an interpreter that shuts down starts no more threads
         timer.start()
     try:
         yield
@@ -100,30 +104,30 @@ def _reported_if_slow() -> Iterator[None]:
 
 
 def inline(function: F) -> F:
-    """Compile a step that kernels call in their inner loops, and the plain functions that it calls itself."""
-    return _step(function, forceinline=True)
+    """Compile a step that is inlined in its kernel, together with the plain functions that it calls."""
+    return _compile_step(function, forceinline=True)
 
 
 def outline(function: F) -> F:
-    """Compile a step as a function of its own: many times quicker to compile where it is long, or called in places."""
-    return _step(function, forceinline=False)
+    """Compile a step as a separate function: much faster to compile if the step is long or called in several places."""
+    return _compile_step(function, forceinline=False)
 
 
 @functools.cache
-def _step(function: Any, *, forceinline: bool) -> Any:
+def _compile_step(function: Any, *, forceinline: bool) -> Any:
     scope = function.__globals__
-    called = {n: scope[n] for n in function.__code__.co_names if _plain(scope.get(n))}
+    called = {n: scope[n] for n in function.__code__.co_names if _is_plain_function(scope.get(n))}
     if called:
-        scope = scope | {name: _step(step, forceinline=forceinline) for name, step in called.items()}
+        scope = scope | {name: _compile_step(step, forceinline=forceinline) for name, step in called.items()}
         function = FunctionType(function.__code__, scope, function.__name__)
     return numba.njit(forceinline=forceinline, **_STEP)(function)
 
 
-def by_dtype(*, float32: Callable[..., Any], float64: Callable[..., Any]) -> Callable[[Any], Any]:
-    """Return a step of one number that is compiled from the function for its dtype."""
+def choose_by_dtype(*, float32: Callable[..., Any], float64: Callable[..., Any]) -> Callable[[Any], Any]:
+    """Return a step of one number that calls the function for the dtype of the number."""
 
     def step(z: Any) -> Any:
-        """Stand for the function that numba chooses."""
+        """Stand in for the function that numba selects by dtype at compile time."""
 
     def choose(z: Any) -> Callable[..., Any]:
         return float32 if z.bitwidth == 32 else float64
@@ -133,18 +137,18 @@ def by_dtype(*, float32: Callable[..., Any], float64: Callable[..., Any]) -> Cal
     return step
 
 
-def stand_in(step: Callable[..., Any], replacement: Callable[..., Any]) -> None:
-    """Compile another function of x wherever kernels call this one, which is of Python."""
+def replace_function(step: Callable[..., Any], replacement: Callable[..., Any]) -> None:
+    """Compile `replacement`, a function of x, wherever kernels call the Python function `step`."""
     overload(step, jit_options=_STEP | {"forceinline": True})(lambda x: replacement)
     STEPS[step] = (replacement,)
 
 
-def _plain(value: object) -> bool:
+def _is_plain_function(value: object) -> bool:
     return isinstance(value, FunctionType) and value not in STEPS
 
 
 class Kernel:
-    """A loop, compiled for the dtypes it meets."""
+    """A loop over arrays, compiled for each combination of dtypes it is called with."""
 
     def __init__(self, function: FunctionType, out: frozenset[str]) -> None:
         self.function = function
@@ -152,7 +156,7 @@ class Kernel:
         self.__doc__ = function.__doc__
         self._names = tuple(inspect.signature(function).parameters)
         self._out = out
-        kernel_digest(function, _KERNEL)  # refuses what the cache could not follow
+        kernel_digest(function, _KERNEL)  # raises if the kernel uses a value that the cache cannot track
         self.dispatcher = numba.njit(**_KERNEL)(function)
         self.cache = self.dispatcher._cache = KernelCache(f"{function.__module__}.{self.__name__}", self._digest)
         self._entries: dict[tuple[Any, ...], Callable[..., Any]] = {}
@@ -162,48 +166,56 @@ class Kernel:
         return kernel_digest(self.function, _KERNEL, signature)
 
     def __call__(self, *arguments: Any) -> Any:
-        self.entry(*arguments)
+        self.find_entry_point(*arguments)
         try:
             return self.dispatcher(*arguments)
-        except RuntimeError:  # another thread compiled it for other types meanwhile, and numba wanted to for these, too
+        # Another thread may have enabled compilation for other types, and numba then tries to compile for these types,
+        # too.
+        except RuntimeError:
             with _COMPILING:
                 return self.dispatcher(*arguments)
 
     def _compile(self, arguments: tuple[Any, ...]) -> None:
-        """Compile, or read from the cache; a Ctrl-C inside numba would leave its locks held, its registries half read."""
-        signature = tuple(self._type(n, a) for n, a in zip(self._names, arguments, strict=True))
-        undivided(functools.partial(self._compile_alone, signature))
+        """Compile the kernel, or load it from the cache, without interruption.
 
-    def _compile_alone(self, signature: tuple[Any, ...]) -> None:
+        A Ctrl-C within numba would leave its locks acquired and its registries incomplete.
+        """
+        signature = tuple(self._numba_type(n, a) for n, a in zip(self._names, arguments, strict=True))
+        run_uninterrupted(functools.partial(self._compile_locked, signature))
+
+    def _compile_locked(self, signature: tuple[Any, ...]) -> None:
         with _COMPILING:
-            if signature in self.dispatcher.overloads:  # another thread was faster
+            # Another thread may have compiled the kernel since the last check.
+            if signature in self.dispatcher.overloads:
                 return
+            # A cached kernel loads quickly, so it needs no lock against other processes.
             if signature in self.cache:
-                self._add(signature)
+                self._add_overload(signature)
                 return
-            with self._alone(), _reported_if_slow():
-                self._add(signature)
+            with self._process_lock(), _report_if_slow():
+                self._add_overload(signature)
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Let one process at a time compile this kernel; the others wait, or not, and read what it has cached.
+    def _process_lock(self) -> Iterator[None]:
+        """Lock this kernel against compilation by other processes, which wait and then load the cached result.
 
-        They do not wait for ever: it may have been stopped, by a Ctrl-Z or a debugger.
+        The wait is limited, because the other process may be suspended by Ctrl-Z or a debugger.
         """
         file = self._lock_file()
         if file is None:
             yield
             return
         try:
-            until = time.monotonic() + PATIENCE
-            while _held_elsewhere(file) and time.monotonic() < until:
-                if not _patient:
+            until = time.monotonic() + WAIT_SECONDS
+            while _is_locked_elsewhere(file) and time.monotonic() < until:
+                if not _waits_for_others:
                     raise BusyError(self.__name__)
                 time.sleep(0.02)
             yield
         finally:
             with suppress(OSError):
-                fcntl.flock(file, fcntl.LOCK_UN)  # closing is not enough: a child forked meanwhile has it open, too
+                # Closing the file would not unlock it if a child process, forked meanwhile, inherited it.
+                fcntl.flock(file, fcntl.LOCK_UN)
             os.close(file)
 
     def _lock_file(self) -> int | None:
@@ -211,43 +223,45 @@ class Kernel:
         if folder is None:
             return None
         try:
-            return os.open(folder / f"{self.function.__module__}.{self.__name__}.lock", LOCK)
+            return os.open(folder / f"{self.function.__module__}.{self.__name__}.lock", LOCK_FLAGS)
         except OSError:  # the disk is full, or the folder has become read-only
             return None
 
-    def _add(self, signature: tuple[Any, ...]) -> None:
+    def _add_overload(self, signature: tuple[Any, ...]) -> None:
+        # Compilation is only enabled here: numba would otherwise compile inside a call, without the locks.
         self.dispatcher.disable_compile(False)
-        with collector_paused(), remember_operations():
+        with pause_garbage_collector(), cache_operator_types():
             self.dispatcher.compile(signature)
-        self.dispatcher.disable_compile()  # a call with other types raises TypeError: nothing compiles unasked
+        self.dispatcher.disable_compile()  # a call with other types now raises TypeError instead of compiling
 
-    def entry(self, *like: Any) -> Callable[..., Any]:
-        """Return the compiled function for arguments of these types; it looks at none of them again.
+    def find_entry_point(self, *like: Any) -> Callable[..., Any]:
+        """Return the compiled function for arguments of the same types as these, which skips numba's dispatch.
 
-        What numba's dispatch looks up at every call (types, layouts, flags of each array) is looked up once. The function
-        checks neither dtype nor dimensions: whoever calls it has to.
+        numba inspects types, layout and flags of each array at every call; this method does so once. The returned function
+        checks neither dtypes nor dimensions, so the caller has to.
         """
-        kinds = tuple([(a.dtype, a.ndim) if type(a) is np.ndarray else type(a) for a in like])
-        found = self._entries.get(kinds)
-        if found is None:
-            signature = tuple(self._type(n, a) for n, a in zip(self._names, like, strict=True))
+        key = tuple([(a.dtype, a.ndim) if type(a) is np.ndarray else type(a) for a in like])
+        entry_point = self._entries.get(key)
+        if entry_point is None:
+            signature = tuple(self._numba_type(n, a) for n, a in zip(self._names, like, strict=True))
             if signature not in self.dispatcher.overloads:
                 self._compile(like)
-            found = getattr(self.dispatcher.overloads[signature], "entry_point", None) or self.dispatcher
-            self._entries[kinds] = found
-        return found
+            entry_point = getattr(self.dispatcher.overloads[signature], "entry_point", None) or self.dispatcher
+            self._entries[key] = entry_point
+        return entry_point
 
-    def _type(self, name: str, value: Any) -> Any:
+    def _numba_type(self, name: str, value: Any) -> Any:
         if isinstance(value, np.ndarray):
             return _array_type(value.dtype, value.ndim, name not in self._out)
         return numba.typeof(value)
 
 
-def _held_elsewhere(file: int) -> bool:
-    """Whether another process has the lock; else it is ours."""
+def _is_locked_elsewhere(file: int) -> bool:
+    """Try to acquire the lock, and return whether another process has it."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:  # that it is held is the answer
+    except BlockingIOError:
+        # Another process has the lock.
         return True
     except OSError:  # some file systems have no locks
         pass

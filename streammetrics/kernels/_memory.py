@@ -1,4 +1,4 @@
-"""What a kernel asks of memory: scratch on its stack, and rows that it will want soon."""
+"""Stack memory and prefetching for kernels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
-LINE = 64  # bytes that come together
+# Bytes of a cache line.
+CACHE_LINE = 64
 
 
 def _scratch(_: Any, shape: Any, dtype: Any) -> Any:
@@ -21,24 +22,25 @@ def _scratch(_: Any, shape: Any, dtype: Any) -> Any:
     def generate(context: Any, builder: Any, _: Any, __: Any) -> Any:
         item = context.get_data_type(dtype.dtype)
         width = context.get_abi_sizeof(item)
+        # In the entry block the allocation runs once per call. In a loop, each iteration would take more of the stack.
         with builder.goto_entry_block():
             memory = builder.alloca(ir.ArrayType(item, math.prod(sizes)))
-            memory.align = LINE
-        made = context.make_array(array)(context, builder)
+            memory.align = CACHE_LINE
+        view = context.make_array(array)(context, builder)
         populate_array(
-            made,
+            view,
             data=builder.bitcast(memory, item.as_pointer()),
             shape=[context.get_constant(types.intp, n) for n in sizes],
             strides=[context.get_constant(types.intp, width * math.prod(sizes[i + 1 :])) for i in range(len(sizes))],
             itemsize=context.get_constant(types.intp, width),
             meminfo=None,
         )
-        return made._getvalue()
+        return view._getvalue()
 
     return array(shape, dtype), generate
 
 
-def _fetch(_: Any, values: Any, first: Any, count: Any) -> Any:
+def _prefetch(_: Any, values: Any, first: Any, count: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         prefetch = builder.module.declare_intrinsic(
@@ -52,7 +54,7 @@ def _fetch(_: Any, values: Any, first: Any, count: Any) -> Any:
         )
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
         address = builder.add(builder.ptrtoint(array.data, word), start)
-        with cgutils.for_range_slice(builder, word(0), length, word(LINE), word) as (offset, _):
+        with cgutils.for_range_slice(builder, word(0), length, word(CACHE_LINE), word) as (offset, _):
             line = builder.inttoptr(builder.add(address, offset), byte)
             builder.call(prefetch, [line, read, keep, data])
         return context.get_dummy_value()
@@ -61,10 +63,11 @@ def _fetch(_: Any, values: Any, first: Any, count: Any) -> Any:
 
 
 scratch: Any = intrinsic(prefer_literal=True)(_scratch)
-"""Make an array of a constant shape and a dtype on the stack of the kernel, at a multiple of 64 bytes; not cleared."""
+"""scratch(shape, dtype): return an uninitialised array of constant shape on the stack of the kernel, 64-byte aligned."""
 
-fetch: Any = intrinsic(_fetch)
-"""Ask for `count` values of a contiguous array from `first` on, which may lie beyond its end: a hint.
+prefetch: Any = intrinsic(_prefetch)
+"""prefetch(values, first, count): ask the processor to load values of a contiguous array into its cache.
 
-A kernel that computes longer on a block than its rows take to come leaves the processor's own prefetching behind.
+A hint without side effects, so the range may extend beyond the array. The hardware prefetcher stops where a kernel
+computes for long on one block of rows; this call loads the next block meanwhile.
 """

@@ -1,4 +1,8 @@
-"""Which cell a row belongs to: by the cell above it and a code, numbered as they come."""
+"""Finding the cell of each row from its parent cell and a key code; new cells are numbered in order of appearance.
+
+All lookups are hash tables with open addressing and linear probing: `table` holds cell numbers, -1 where a slot is free,
+and its length is a power of two.
+"""
 
 from __future__ import annotations
 
@@ -7,91 +11,101 @@ from typing import Any
 import numpy as np
 
 from ._jit import inline, kernel
-from ._memory import fetch, scratch
+from ._memory import prefetch, scratch
 
 i4, i8, u8 = np.int32, np.int64, np.uint64
 
-BLOCK = 128  # rows whose cells are asked of memory at once
-AHEAD = 1024  # how far ahead units are fetched: hashing takes longer than they take to come
-NEAR = 1 << 17  # places of a table that stays in the cache
+# The number of rows whose slots are prefetched together.
+BLOCK = 128
+# Units are prefetched this many rows ahead. Hashing these rows takes longer than loading the units from memory.
+AHEAD = 1024
+# A table of at most this length stays in the cache and needs no prefetching.
+CACHED_SLOTS = 1 << 17
 
 
 @inline
-def mix(x: Any) -> Any:
-    """Scramble 64 bits (splitmix64)."""
+def mix_bits(x: Any) -> Any:
+    """Scramble 64 bits with the finaliser of SplitMix64, a bijection."""
     x = (x ^ (x >> u8(30))) * u8(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> u8(27))) * u8(0x94D049BB133111EB)
     return x ^ (x >> u8(31))
 
 
 @kernel(out=("table", "parents", "codes", "out"))
-def locate(above: Any, code: Any, table: Any, parents: Any, codes: Any, count: Any, out: Any) -> Any:
-    """Write the cell of each row, and return how many cells there are now; -1 - count if the table has to grow first."""
+def find_cells(row_parents: Any, row_codes: Any, table: Any, parents: Any, codes: Any, count: Any, out: Any) -> Any:
+    """Write the cell of each row, and return the number of cells.
+
+    If the table has to grow first, return -1 - (the number of cells so far).
+    """
     mask = u8(table.shape[0] - 1)
-    lone = above.shape[0] == 0
-    for i in range(code.shape[0]):
-        c, parent = code[i], i8(0) if lone else above[i]
-        h = ((u8(c) ^ (u8(parent) << u8(40))) * u8(0x9E3779B97F4A7C15)) >> u8(32)
+    is_lone = row_parents.shape[0] == 0
+    for i in range(row_codes.shape[0]):
+        code, parent = row_codes[i], i8(0) if is_lone else row_parents[i]
+        # Multiplicative (Fibonacci) hashing: the upper bits of the product depend on all bits of code and parent.
+        h = ((u8(code) ^ (u8(parent) << u8(40))) * u8(0x9E3779B97F4A7C15)) >> u8(32)
         cell = i8(table[h & mask])
-        while cell >= 0 and (codes[u8(cell)] != c or parents[u8(cell)] != parent):
+        while cell >= 0 and (codes[u8(cell)] != code or parents[u8(cell)] != parent):
             h += u8(1)
             cell = i8(table[h & mask])
         if cell < 0:
+            # At most half of the slots may be in use, so that probe sequences stay short.
             if 2 * (count + 1) > table.shape[0] or count >= codes.shape[0]:
                 return -1 - count
             cell, table[h & mask] = i8(count), i4(count)
-            parents[count], codes[count] = parent, c
+            parents[count], codes[count] = parent, code
             count += 1
         out[i] = cell
     return count
 
 
 @kernel(out=("table", "parents", "codes", "out"))
-def locate_small(
-    above: Any, code: Any, low: Any, extent: Any, table: Any, parents: Any, codes: Any, count: Any, out: Any
+def find_cells_in_range(
+    row_parents: Any, row_codes: Any, low: Any, extent: Any, table: Any, parents: Any, codes: Any, count: Any, out: Any
 ) -> Any:  # fmt: skip
-    """Do what `locate` does for codes within a small extent, by a table of all of them, in which there is room."""
-    lone = above.shape[0] == 0
-    for i in range(code.shape[0]):
-        parent = u8(0) if lone else u8(above[i])
-        h = parent * u8(extent) + u8(code[i] - low)
+    """Do what `find_cells` does for codes from `low` in a small range, with a slot for every pair of parent and code."""
+    is_lone = row_parents.shape[0] == 0
+    for i in range(row_codes.shape[0]):
+        parent = u8(0) if is_lone else u8(row_parents[i])
+        h = parent * u8(extent) + u8(row_codes[i] - low)
         cell = i8(table[h])
         if cell < 0:
             cell, table[h] = i8(count), i4(count)
-            parents[count], codes[count] = i8(parent), code[i]
+            parents[count], codes[count] = i8(parent), row_codes[i]
             count += 1
         out[i] = cell
     return count
 
 
 @kernel(out=("table", "parents", "codes", "out"))
-def locate_group(
-    above: Any, left: Any, right: Any, table: Any, parents: Any, codes: Any, count: Any, out: Any
+def find_cells_by_id(
+    row_parents: Any, first: Any, second: Any, table: Any, parents: Any, codes: Any, count: Any, out: Any
 ) -> Any:  # fmt: skip
-    """Do what `locate` does for ids of 128 bits (`right` is empty where they have 64); `codes` holds two words a cell.
+    """Do what `find_cells` does for IDs of 128 bits in two words, or of 64 bits if `second` is empty.
 
-    There are many: a place of the table, and then the id that is there, are asked of memory for a block of rows before
-    any of them is looked at.
+    `codes` has two words per cell. There are many cells, so most accesses miss the cache. For each block of rows, the
+    slots of the table are prefetched first, then the IDs of the cells in these slots, and only then are IDs compared.
     """
     mask = u8(table.shape[0] - 1)
-    lone, short = above.shape[0] == 0, right.shape[0] == 0
-    far, hashes = table.shape[0] > NEAR, scratch(BLOCK, u8)
-    for begin in range(0, left.shape[0], BLOCK):
-        size = min(BLOCK, left.shape[0] - begin)
+    is_lone, one_word = row_parents.shape[0] == 0, second.shape[0] == 0
+    is_large, hashes = table.shape[0] > CACHED_SLOTS, scratch(BLOCK, u8)
+    for begin in range(0, first.shape[0], BLOCK):
+        size = min(BLOCK, first.shape[0] - begin)
         for j in range(size):
             i = begin + j
-            a, b, parent = left[i], i8(0) if short else right[i], i8(0) if lone else above[i]
-            hashes[j] = mix(u8(a) + (u8(b) ^ u8(parent)) * u8(0x9E3779B97F4A7C15))
-            if far:
-                fetch(table, hashes[j] & mask, 1)
-        for j in range(size if far else 0):
-            fetch(codes, u8(2) * u8(max(table[hashes[j] & mask], i4(0))), 1)
+            a, b, parent = first[i], i8(0) if one_word else second[i], i8(0) if is_lone else row_parents[i]
+            hashes[j] = mix_bits(u8(a) + (u8(b) ^ u8(parent)) * u8(0x9E3779B97F4A7C15))
+            if is_large:
+                prefetch(table, hashes[j] & mask, 1)
+        for j in range(size if is_large else 0):
+            prefetch(codes, u8(2) * u8(max(table[hashes[j] & mask], i4(0))), 1)
         for j in range(size):
             i, h = begin + j, hashes[j]
-            a, b, parent = left[i], i8(0) if short else right[i], i8(0) if lone else above[i]
+            a, b, parent = first[i], i8(0) if one_word else second[i], i8(0) if is_lone else row_parents[i]
             cell = i8(table[h & mask])
             while cell >= 0 and (
-                codes[u8(2 * cell)] != a or codes[u8(2 * cell + 1)] != b or ((not lone) and parents[u8(cell)] != parent)
+                codes[u8(2 * cell)] != a
+                or codes[u8(2 * cell + 1)] != b
+                or ((not is_lone) and parents[u8(cell)] != parent)
             ):
                 h += u8(1)
                 cell = i8(table[h & mask])
@@ -106,33 +120,34 @@ def locate_group(
 
 
 @inline
-def shard_of(left: Any, right: Any, i: Any, short: Any, salt: Any, shards: Any) -> Any:
-    """The hash class of a unit."""
-    word = mix(u8(left[i]) + u8(salt))
-    if not short:
-        word = mix(word + u8(right[i]))
+def find_shard(first: Any, second: Any, i: Any, one_word: Any, salt: Any, shards: Any) -> Any:
+    """Return the shard of unit i: a hash of its ID and the salt, scaled to 0 to `shards` - 1."""
+    word = mix_bits(u8(first[i]) + u8(salt))
+    if not one_word:
+        word = mix_bits(word + u8(second[i]))
     return ((word >> u8(32)) * u8(shards)) >> u8(32)
 
 
 @kernel(out=("out",))
-def shard_units(left: Any, right: Any, salt: Any, shards: Any, out: Any) -> Any:
-    """Write the hash class of each unit."""
-    short = right.shape[0] == 0
-    for i in range(left.shape[0]):
-        out[i] = i8(shard_of(left, right, i, short, salt, shards))
+def find_unit_shards(first: Any, second: Any, salt: Any, shards: Any, out: Any) -> Any:
+    """Write the shard of each unit."""
+    one_word = second.shape[0] == 0
+    for i in range(first.shape[0]):
+        out[i] = i8(find_shard(first, second, i, one_word, salt, shards))
     return 0
 
 
 @kernel(out=("out",))
-def shard_cells(unit: Any, salt: Any, cells: Any, out: Any) -> Any:
-    """Write the cell of the hash class of each unit, -1 for one that has none; return 1 if there is such."""
+def find_shard_cells(unit: Any, salt: Any, cells: Any, out: Any) -> Any:
+    """Write the cell of each unit's shard, or -1 if the shard has no cell; return 1 if a -1 was written, else 0."""
     shard, least, none = scratch(BLOCK, u8), i8(0), unit[:0]
     for a in range(0, unit.shape[0], BLOCK):
         n = min(BLOCK, unit.shape[0] - a)
-        fetch(unit, a + AHEAD, n)
+        prefetch(unit, a + AHEAD, n)
         here, to = unit[a : a + n], out[a : a + n]
+        # Three loops instead of one allow the compiler to vectorise the hashes and the search for the least cell.
         for j in range(n):
-            shard[j] = shard_of(here, none, j, True, salt, cells.shape[0])
+            shard[j] = find_shard(here, none, j, True, salt, cells.shape[0])
         for j in range(n):
             to[j] = cells[shard[j]]
         for j in range(n):
@@ -141,8 +156,8 @@ def shard_cells(unit: Any, salt: Any, cells: Any, out: Any) -> Any:
 
 
 @kernel(out=("flags",))
-def mark_rows(rows: Any, at: Any, width: Any, which: Any, flags: Any) -> Any:
-    """Set one of the flags of the front cell of each row; `at` is empty for a lone state."""
+def set_cell_flags(rows: Any, at: Any, width: Any, which: Any, flags: Any) -> Any:
+    """Set a flag of the front cell of each row; if `at` is empty, the state has one cell."""
     if at.shape[0] == 0 and rows.shape[0] > 0:
         flags[which] = 1
     for i in range(at.shape[0]):
@@ -151,8 +166,8 @@ def mark_rows(rows: Any, at: Any, width: Any, which: Any, flags: Any) -> Any:
 
 
 @kernel(out=("dropped",))
-def drop_rows(dropped: Any, at: Any, width: Any, reason: Any, n: Any) -> Any:
-    """Count n rows that are left out, each in its front cell, for a reason; `at` is empty for a lone state."""
+def count_dropped_rows(dropped: Any, at: Any, width: Any, reason: Any, n: Any) -> Any:
+    """Count n dropped rows by front cell and reason; if `at` is empty, the state has one cell."""
     if at.shape[0] == 0:
         dropped[reason] += n
     for i in range(at.shape[0]):

@@ -1,6 +1,6 @@
-"""Checks of columns that nothing else checks: each returns 1 if a value is bad, and keeps nothing but the total weight.
+"""Checks of columns that no counting kernel checks: each returns 1 if a value is invalid.
 
-A row may have several values, side by side.
+Only the checks of weights write anything: the total weight. A row may have several values, side by side.
 """
 
 from __future__ import annotations
@@ -10,47 +10,52 @@ from typing import Any
 import numpy as np
 
 from ._jit import inline, kernel
-from ._memory import fetch
-from .exact_sums import largest_within, reach
-from .sums import bad_scores, extremes, split, survey, suspect
+from ._memory import prefetch
+from .exact_sums import are_all_from, largest_exponent_in_range
+from .score_terms import count_positives, has_bad_score, may_be_bad, score_extremes, split_limbs
 
 f8, i8 = np.float64, np.int64
 
-BLOCK = 1024  # rows that are checked while those behind them are fetched: a check is soon done, and waits for memory
+# A check takes less time than its rows take to arrive from memory, so rows are prefetched a block ahead.
+BLOCK = 1024
 LONG = 512
-SMALLEST, LARGEST = 2.0**-36, 2.0**31  # weights other than 0
-WHOLE, UNIT = 2.0**-8, 2.0**60  # weights from there on have no bits below 2**-60
-MOST = 2.0**42  # total weight of a fixed-point sum
+# The range of weights other than 0.
+SMALLEST, LARGEST = 2.0**-36, 2.0**31
+# A float64 of 2**-8 or more has no bits below 2**-60.
+WHOLE, UNIT = 2.0**-8, 2.0**60
+# The limit of the total weight of a fixed-point sum.
+MOST = 2.0**42
 
 
 @inline
-def bad_pair(y: Any, s: Any) -> Any:
-    """Whether a label is not 0 or 1, or a score no probability."""
-    if survey(y)[1]:
+def has_bad_pair(y: Any, s: Any) -> Any:
+    """Whether a label is not 0 or 1, or a score is not a probability."""
+    if count_positives(y)[1]:
         return True
-    return s.shape[0] > 0 and suspect(extremes(s)[1]) and bad_scores(False, s)
+    return s.shape[0] > 0 and may_be_bad(score_extremes(s)[1]) and has_bad_score(False, s)
 
 
 @inline
-def bad_weights(mass: Any, w: Any) -> Any:
-    """Whether a weight is out of range, or the total could leave that of the sums; else keep the total.
+def has_bad_weight(mass: Any, w: Any) -> Any:
+    """Whether a weight is out of range, or the total weight could overflow the sums.
 
-    Beside it whether any weight so far may have had bits below 2**-60: from 2**-8 on none has.
-
-    Totals are integers within a block: a sum of floats waits for the one before, four cycles a row. Weights are compared
-    as the integers that their bits are; what is wrong shows in the sign of a difference.
+    If neither is the case, the function stores the total weight in mass[0]. It sets mass[1] to 1 if a weight may have
+    bits below 2**-60, which the sums round away.
     """
+    # Weights are compared through their bits, as integers: the sign bit of a difference tells which is larger, so the loop
+    # has no branches. Totals are integers within a block, because a float sum would wait four cycles for each addition.
     wrong, small, total = i8(0), i8(0), mass[0]
     least, most, exact = f8(SMALLEST).view(i8), f8(LARGEST).view(i8) - i8(1), f8(WHOLE).view(i8)
     for a in range(0, w.shape[0], LONG):
         ww, units = w[a : a + LONG], i8(0)
-        fetch(w, a + BLOCK, LONG)
+        prefetch(w, a + BLOCK, LONG)
         for j in range(ww.shape[0]):
-            bits = f8(ww[j] + 0.0).view(i8)  # of -0.0 those of 0
-            some = ~(bits - i8(1))  # not negative for 0, which is no weight to look at
-            wrong |= bits | (((bits - least) | (most - bits)) & some)
-            small |= (bits - exact) & some
-            units += split(ww[j])[0] + i8(1)
+            bits = f8(ww[j] + 0.0).view(i8)  # adding 0.0 turns -0.0 into 0.0
+            # The difference is negative exactly for bits > 0, because the range check does not apply to a weight of 0.
+            is_nonzero = ~(bits - i8(1))
+            wrong |= bits | (((bits - least) | (most - bits)) & is_nonzero)
+            small |= (bits - exact) & is_nonzero
+            units += split_limbs(ww[j])[0] + i8(1)
         total += f8(units) * 2.0**-20
     if wrong < 0 or total >= MOST:
         return True
@@ -61,76 +66,77 @@ def bad_weights(mass: Any, w: Any) -> Any:
 
 
 @kernel(out=())
-def labels(y: Any) -> Any:
-    """Find a label that is not 0 or 1."""
+def find_bad_label(y: Any) -> Any:
+    """Return 1 if a label is not 0 or 1, else 0."""
     flat, bad = y.reshape(-1), False
     for a in range(0, flat.shape[0], BLOCK):
-        fetch(flat, a + BLOCK, BLOCK)
-        bad |= survey(flat[a : a + BLOCK])[1]
+        prefetch(flat, a + BLOCK, BLOCK)
+        bad |= count_positives(flat[a : a + BLOCK])[1]
     return i8(bad)
 
 
 @kernel(out=())
-def probabilities(s: Any) -> Any:
-    """Find a score that is no probability."""
+def find_bad_probability(s: Any) -> Any:
+    """Return 1 if a score is not a probability, else 0."""
     flat, bad = s.reshape(-1), False
     for a in range(0, flat.shape[0], BLOCK):
-        fetch(flat, a + BLOCK, BLOCK)
+        prefetch(flat, a + BLOCK, BLOCK)
         ss = flat[a : a + BLOCK]
-        bad |= suspect(extremes(ss)[1]) and bad_scores(False, ss)
+        bad |= may_be_bad(score_extremes(ss)[1]) and has_bad_score(False, ss)
     return i8(bad)
 
 
 @kernel(out=())
-def finite(s: Any) -> Any:
-    """Find a score that is not finite."""
+def find_nonfinite(s: Any) -> Any:
+    """Return 1 if a score is infinite or NaN, else 0."""
     flat, bad = s.reshape(-1), False
     for a in range(0, flat.shape[0], BLOCK):
-        fetch(flat, a + BLOCK, BLOCK)
-        bad |= bad_scores(True, flat[a : a + BLOCK])
+        prefetch(flat, a + BLOCK, BLOCK)
+        bad |= has_bad_score(True, flat[a : a + BLOCK])
     return i8(bad)
 
 
 @kernel(out=())
-def pairs(y: Any, s: Any) -> Any:
-    """Find a bad label or probability."""
-    return i8(bad_pair(y.reshape(-1), s.reshape(-1)))
+def find_bad_pair(y: Any, s: Any) -> Any:
+    """Return 1 if a label is not 0 or 1, or a score is not a probability, else 0."""
+    return i8(has_bad_pair(y.reshape(-1), s.reshape(-1)))
 
 
 @kernel(out=("mass",))
-def weights(w: Any, mass: Any) -> Any:
-    """Find a bad weight; or keep the total."""
-    return i8(bad_weights(mass, w))
+def find_bad_weight(w: Any, mass: Any) -> Any:
+    """Return 1 if a weight is invalid; otherwise add to the total weight `mass[0]`, and return 0."""
+    return i8(has_bad_weight(mass, w))
 
 
 @kernel(out=("mass",))
-def weighted_pairs(y: Any, s: Any, w: Any, mass: Any) -> Any:
-    """Find a bad label, probability or weight; or keep the total."""
-    return i8(bad_pair(y.reshape(-1), s.reshape(-1)) or bad_weights(mass, w))
+def find_bad_weighted_pair(y: Any, s: Any, w: Any, mass: Any) -> Any:
+    """Return 1 if a label, probability or weight is invalid; otherwise add to the total weight `mass[0]`, and return 0."""
+    return i8(has_bad_pair(y.reshape(-1), s.reshape(-1)) or has_bad_weight(mass, w))
 
 
-@kernel(out=("rounded",))
-def note_rounding(w: Any, at: Any, terms: Any, mass: Any, rounded: Any) -> Any:
-    """Note whether a weight is no multiple of 2**-60, for its front cell (`at` is empty for a lone state).
+@kernel(out=("flags",))
+def mark_rounded_weights(w: Any, at: Any, terms: Any, mass: Any, flags: Any) -> Any:
+    """Set the flag of the front cell of each row whose weight is not a multiple of 2**-60.
 
-    With `terms`, sums of w x, any small weight is noted: of w x more bits are lost than a float64 would lose.
+    If `at` is empty, the state has one cell. With `terms` (sums of w x) the flag is set for any weight below 2**-8,
+    because rounding w x to 2**-60 then loses more bits than a float64 would.
     """
-    lone = at.shape[0] == 0
-    if mass[1] == 0.0 or (lone and rounded[0]):
+    is_lone = at.shape[0] == 0
+    if mass[1] == 0.0 or (is_lone and flags[0]):
         return 0
     for j in range(w.shape[0]):
         scaled = w[j] * UNIT
         if 0.0 < w[j] < WHOLE and (terms or f8(i8(scaled)) != scaled):
-            rounded[0 if lone else at[j]] = 1
+            flags[0 if is_lone else at[j]] = 1
     return 0
 
 
 @kernel(out=())
-def numbers(v: Any, smallest: Any, largest: Any, low: Any, above: Any) -> Any:
-    """Find a number whose size is neither 0 nor in range, or that is not at least `low` (or above it)."""
+def find_bad_number(v: Any, smallest: Any, largest: Any, low: Any, above: Any) -> Any:
+    """Return 1 if a number is below `low` (at most `low` if `above`), or not 0 and its absolute value is out of range."""
     flat, bad = v.reshape(-1), False
     for a in range(0, flat.shape[0], BLOCK):
-        fetch(flat, a + BLOCK, BLOCK)
+        prefetch(flat, a + BLOCK, BLOCK)
         vv = flat[a : a + BLOCK]
-        bad |= largest_within(vv, smallest, largest) < 0 or not reach(vv, low, above)
+        bad |= largest_exponent_in_range(vv, smallest, largest) < 0 or not are_all_from(vv, low, above)
     return i8(bad)

@@ -1,4 +1,4 @@
-"""Rows of several classes: pairs of true and predicted class, the highest score, the loss of a row."""
+"""Kernels for rows with several classes or labels: predicted class, losses and ranks of the true class."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ import numpy as np
 
 from ._jit import inline, kernel, outline
 from .elementary import exp, log, log1p
-from .extremes import order
+from .extremes import ordered_word
 
 f4, f8, i4, i8, u8 = np.float32, np.float64, np.int32, np.int64, np.uint64
 
-PART, SPAN = 32, 128  # scores
-LOG_LOSS, BRIER, TOP = 0, 1, 2  # terms by their number
+# The numbers of scores in the parts and spans that `find_highest_of_many` searches.
+PART, SPAN = 32, 128
+# The codes of the terms that `compute_class_terms` can compute.
+LOG_LOSS, BRIER, TOP = 0, 1, 2
 
 
 @kernel(out=("sums",))
 def sum_rows(s: Any, sums: Any) -> Any:
-    """Write the sum of each row, in order."""
+    """Write the sum of the scores of each row, added from left to right."""
     for j in range(s.shape[0]):
         total = 0.0
         for k in range(s.shape[1]):
@@ -28,12 +30,14 @@ def sum_rows(s: Any, sums: Any) -> Any:
 
 
 @kernel(out=("odds",))
-def log_odds(s: Any, odds: Any) -> Any:
-    """Write the log-odds of each class against the rest: the logits of the softmax of each row, without its saturation.
+def compute_log_odds(s: Any, odds: Any) -> Any:
+    """Write log(p / (1 - p)) of each class, where p is the softmax of the row.
 
-    They order rows as the softmax does, also where its probabilities round to 0 or 1.
+    The log-odds order rows like the probabilities, but still differ where the probabilities round to 0 or 1.
     """
     for j in range(s.shape[0]):
+        # Compute exp of differences from the highest score, and for the best class from the second highest score. So no
+        # sum overflows, and small probabilities are not lost next to one close to 1.
         best, first, second = 0, f8(s[j, 0]), -np.inf
         for k in range(1, s.shape[1]):
             score = f8(s[j, k])
@@ -56,33 +60,36 @@ def log_odds(s: Any, odds: Any) -> Any:
 
 
 @outline
-def highest_of_many(row: Any) -> Any:
-    """Do what `highest` does in loops that vectorise: which span has the largest, as an integer, and where it is first."""
-    least = most = order(row[0])
+def find_highest_of_many(row: Any) -> Any:
+    """Do what `find_highest` does for long rows, in loops that vectorise.
+
+    Scores are compared as integers in the same order. The first loop finds the span with the highest score, the second one
+    the part of the span, and the third one the place.
+    """
+    least = most = ordered_word(row[0])
     at = 0
     for a in range(0, row.shape[0], SPAN):
         span = row[a : a + SPAN]
-        low = high = order(span[0])
+        low = high = ordered_word(span[0])
         for k in range(span.shape[0]):
-            word = order(span[k])
-            low, high = (
-                word if word < low else low,
-                word if word > high else high,
-            )  # min and max would make int64 of them
+            word = ordered_word(span[k])
+            # Use conditional expressions, because numba's min and max would widen int32 to int64.
+            low, high = word if word < low else low, word if word > high else high
         least = low if low < least else least
         if high > most:
             most, at = high, a
-    if least <= order(row.dtype.type(-np.inf)) or most >= order(row.dtype.type(np.inf)):
+    if least <= ordered_word(row.dtype.type(-np.inf)) or most >= ordered_word(row.dtype.type(np.inf)):
         return i8(-1)
-    found = i4(0)
-    while not found:
+    is_here = i4(0)
+    while not is_here:
         part = row[at : at + PART]
         for k in range(part.shape[0]):
-            found |= i4(order(part[k]) == most)
-        at += 0 if found else PART
-    while order(row[at]) != most:
+            is_here |= i4(ordered_word(part[k]) == most)
+        at += 0 if is_here else PART
+    while ordered_word(row[at]) != most:
         at += 1
-    if row[at] == 0:  # 0.0 is larger as an integer than -0.0, which may stand before it
+    # As integers 0.0 is larger than -0.0, although both scores are equal. So take the first zero of either sign.
+    if row[at] == 0:
         at = 0
         while row[at] != 0:
             at += 1
@@ -90,21 +97,22 @@ def highest_of_many(row: Any) -> Any:
 
 
 @inline
-def highest(row: Any) -> Any:
-    """Return the first class of the highest score; -1 if a score is not finite."""
+def find_highest(row: Any) -> Any:
+    """Return the number of the first class with the highest score, or -1 if a score is not finite."""
     if row.shape[0] >= PART:
-        return highest_of_many(row)
+        return find_highest_of_many(row)
     best, top, bad = i8(0), row[0], i4(not (abs(row[0]) < np.inf))
     for k in range(1, row.shape[0]):
         bad |= i4(not (abs(row[k]) < np.inf))
-        higher = row[k] > top  # a choice, not a branch, which random scores would mispredict
+        # Use conditional expressions instead of a branch, which would be mispredicted for random scores.
+        higher = row[k] > top
         best, top = i8(k) if higher else best, row[k] if higher else top
     return i8(-1) if bad else best
 
 
 @inline
-def rest_of(row: Any, best: Any) -> Any:
-    """Return the sum of exp(z - highest z) over all classes but the best: softmax of that is 1 / (1 + it)."""
+def sum_other_exps(row: Any, best: Any) -> Any:
+    """Return the sum of exp(z - best z) over all other classes; the softmax of the best class is 1 / (1 + sum)."""
     total = 0.0
     for k in range(row.shape[0]):
         if k != best:
@@ -113,21 +121,21 @@ def rest_of(row: Any, best: Any) -> Any:
 
 
 @kernel(out=("right", "confidence"))
-def top_classes(t: Any, s: Any, logit: Any, right: Any, confidence: Any) -> Any:
-    """Write whether the class of the highest score is the true one, and its probability."""
+def find_top_classes(t: Any, s: Any, logit: Any, right: Any, confidence: Any) -> Any:
+    """Write whether the class with the highest score is the true class, and the probability of the former."""
     for j in range(s.shape[0]):
-        best = highest(s[j])
+        best = find_highest(s[j])
         right[j] = t[j] == best
-        confidence[j] = 1.0 / (1.0 + rest_of(s[j], best)) if logit else f8(s[j, best])
+        confidence[j] = 1.0 / (1.0 + sum_other_exps(s[j], best)) if logit else f8(s[j, best])
     return s.shape[0]
 
 
 @inline
 def log_loss(row: Any, t: Any, logit: Any, eps: Any) -> Any:
-    """Minus the log of the probability of the true class."""
+    """Return the negative log of the probability of the true class."""
     if logit:
-        best = highest(row)
-        return log1p(rest_of(row, best)) + (f8(row[best]) - f8(row[t]))
+        best = find_highest(row)
+        return log1p(sum_other_exps(row, best)) + (f8(row[best]) - f8(row[t]))
     q = f8(row[t])
     q = q if q > eps else eps
     return -log(q if q < 1.0 - eps else 1.0 - eps)
@@ -135,9 +143,9 @@ def log_loss(row: Any, t: Any, logit: Any, eps: Any) -> Any:
 
 @inline
 def brier(row: Any, t: Any, logit: Any) -> Any:
-    """Sum of squared differences between the probabilities and 1 for the true class, 0 for the others."""
-    best = highest(row)
-    scale = 1.0 / (1.0 + rest_of(row, best)) if logit else 1.0
+    """Return the Brier score: the sum of squared differences between probabilities and the one-hot true class."""
+    best = find_highest(row)
+    scale = 1.0 / (1.0 + sum_other_exps(row, best)) if logit else 1.0
     total = 0.0
     for k in range(row.shape[0]):
         p = exp(f8(row[k]) - f8(row[best])) * scale if logit else f8(row[k])
@@ -147,8 +155,8 @@ def brier(row: Any, t: Any, logit: Any) -> Any:
 
 
 @inline
-def ahead(row: Any, t: Any) -> Any:
-    """How many classes come before the true one: those with a higher score, or an equal one and a lower number."""
+def count_classes_ahead(row: Any, t: Any) -> Any:
+    """Count the classes ahead of the true class: those with a higher score, or an equal score and a lower number."""
     before = i8(0)
     for k in range(row.shape[0]):
         before += (row[k] > row[t]) or (row[k] == row[t] and k < t)
@@ -156,8 +164,8 @@ def ahead(row: Any, t: Any) -> Any:
 
 
 @kernel(out=("values",))
-def class_terms(t: Any, s: Any, terms: Any, ks: Any, logit: Any, eps: Any, values: Any) -> Any:
-    """Write the terms asked for of each row: loss, squared error, or whether the true class is among the top k."""
+def compute_class_terms(t: Any, s: Any, terms: Any, ks: Any, logit: Any, eps: Any, values: Any) -> Any:
+    """Write the requested terms of each row: log-loss, Brier score, or whether the true class is among the top k."""
     for j in range(s.shape[0]):
         for i in range(terms.shape[0]):
             if terms[i] == LOG_LOSS:
@@ -165,19 +173,18 @@ def class_terms(t: Any, s: Any, terms: Any, ks: Any, logit: Any, eps: Any, value
             elif terms[i] == BRIER:
                 values[j, i] = brier(s[j], t[j], logit)
             else:
-                values[j, i] = 1.0 if ahead(s[j], t[j]) < ks[i] else 0.0
+                values[j, i] = 1.0 if count_classes_ahead(s[j], t[j]) < ks[i] else 0.0
     return s.shape[0]
 
 
 @kernel(out=("values",))
-def label_terms(y: Any, s: Any, rising: Any, terms: Any, values: Any) -> Any:
-    """Write the terms asked for of each row of labels: coverage (0), average precision (1), ranking loss (2).
+def compute_label_terms(y: Any, s: Any, rising: Any, terms: Any, values: Any) -> Any:
+    """Write the requested multilabel ranking terms of each row, given its labels and scores.
 
-    And those that are undefined without labels of a kind, where they are 0: average precision (3), AUC (5); and whether
-    they are defined (4, 6).
-
-    `rising` is the order of the labels of each row by their scores. As scikit-learn: labels of equal score all stand at
-    the last of their ranks, and are pairs in the wrong order.
+    0 is coverage, 1 average precision, 2 ranking loss. Terms that are undefined for some rows are 0 there, and a further
+    term is 1 where they are defined: 3 and 4 for average precision, 5 and 6 for AUC. `rising` has the labels of each row
+    in ascending order of their scores. As in scikit-learn, tied labels all take the last of their ranks, and tied pairs
+    count as pairs in the wrong order.
     """
     width = s.shape[1]
     for j in range(s.shape[0]):
@@ -186,21 +193,22 @@ def label_terms(y: Any, s: Any, rising: Any, terms: Any, values: Any) -> Any:
         for k in range(width):
             relevant += y[j, k]
         others = width - relevant
-        seen, found, last, wrong, tied, precision = i8(0), i8(0), i8(0), i8(0), i8(0), 0.0
+        rank, relevant_above, last, wrong, tied, precision = i8(0), i8(0), i8(0), i8(0), i8(0), 0.0
         at = width - 1
-        while at >= 0:  # from the highest score down, labels of equal score together
-            score, here, hits = s[j, order[at]], i8(0), i8(0)
+        # Each iteration takes one group of tied labels, from the highest score down.
+        while at >= 0:
+            score, group_size, hits = s[j, order[at]], i8(0), i8(0)
             while at >= 0 and s[j, order[at]] == score:
                 hits += y[j, order[at]]
-                here += 1
+                group_size += 1
                 at -= 1
-            seen += here
-            found += hits
+            rank += group_size
+            relevant_above += hits
             if hits:
-                last = seen
-                precision += hits * (f8(found) / f8(seen))
-                wrong += hits * (seen - found)
-                tied += hits * (here - hits)
+                last = rank
+                precision += hits * (f8(relevant_above) / f8(rank))
+                wrong += hits * (rank - relevant_above)
+                tied += hits * (group_size - hits)
         for i in range(terms.shape[0]):
             if terms[i] == 0:
                 values[j, i] = f8(last)
@@ -219,8 +227,8 @@ def label_terms(y: Any, s: Any, rising: Any, terms: Any, values: Any) -> Any:
 
 
 @kernel(out=("values",))
-def all_right(y: Any, s: Any, threshold: Any, values: Any) -> Any:
-    """Write 1 for each row whose labels are all decided rightly, s >= threshold, and 0 for the others."""
+def mark_exact_matches(y: Any, s: Any, threshold: Any, values: Any) -> Any:
+    """Write 1 for each row whose labels are all predicted correctly (a label is predicted if s >= threshold), else 0."""
     for j in range(s.shape[0]):
         right = True
         for k in range(s.shape[1]):

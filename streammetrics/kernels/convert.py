@@ -1,4 +1,4 @@
-"""Columns of other dtypes as kernels read them: what is bad stays bad."""
+"""Conversion of columns to the dtypes that kernels read; invalid values stay recognisable as invalid."""
 
 from __future__ import annotations
 
@@ -12,28 +12,31 @@ f4, i8, u1, u2, u4, u8 = np.float32, np.int64, np.uint8, np.uint16, np.uint32, n
 
 
 @kernel(out=("out",))
-def narrow(given: Any, out: Any) -> Any:
-    """Write labels as 0 and 1, and 2 for everything else."""
-    for i in range(given.shape[0]):
-        v = given[i]
+def convert_labels(labels: Any, out: Any) -> Any:
+    """Convert labels to the integers 0 and 1, and every other value to 2."""
+    for i in range(labels.shape[0]):
+        v = labels[i]
         out[i] = u1(v == 1) | (u1((v != 0) & (v != 1)) << u1(1))
     return 0
 
 
 @kernel(out=("out",))
-def narrow_half(given: Any, out: Any) -> Any:
-    """Do that for the bits of float16."""
-    for i in range(given.shape[0]):
-        v = given[i]
+def convert_half_labels(bits: Any, out: Any) -> Any:
+    """Convert labels, given as bits of float16, to the integers 0 and 1, and every other value to 2."""
+    for i in range(bits.shape[0]):
+        v = bits[i]
+        # 0x3C00 is 1.0; without the sign bit, zero is 0.
         out[i] = u1(v == 0x3C00) | (u1((v & u2(0x7FFF) != 0) & (v != 0x3C00)) << u1(1))
     return 0
 
 
 @kernel(out=("out",))
-def widen(given: Any, out: Any) -> Any:
-    """Write the float32 of the bits of float16, in integers and one product: exact, denormals too; NaN if not finite."""
-    for i in range(given.shape[0]):
-        h = u4(given[i])
+def convert_half_floats(halves: Any, out: Any) -> Any:
+    """Convert float16 values, given as bits, to float32; values that are not finite become NaN."""
+    for i in range(halves.shape[0]):
+        h = u4(halves[i])
+        # Exponent and fraction move to their places in a float32. The product with 2**112 corrects the exponent bias: it
+        # is exact, and it normalises denormals, which need no branch.
         size = h & u4(0x7FFF)
         v = f4(u4(size << u4(13)).view(f4) * f4(2.0**112))
         bits = f4(v).view(u4) | ((h & u4(0x8000)) << u4(16))
@@ -41,12 +44,13 @@ def widen(given: Any, out: Any) -> Any:
     return 0
 
 
-@kernel(out=("chosen", "others"))
-def choose(flags: Any, chosen: Any, others: Any) -> Any:
-    """Write the rows whose flag is 1, and the others; return how many are chosen. Without branches."""
+@kernel(out=("matches", "others"))
+def split_by_flag(flags: Any, matches: Any, others: Any) -> Any:
+    """Write row numbers with flag 1 to `matches` and the others to `others`; return the number of matches."""
     m = u8(0)
     for i in range(flags.shape[0]):
+        # Write every row to both arrays, and advance only one index. A branch would be mispredicted for random flags.
         one = u8(flags[i] == 1)
-        chosen[m], others[u8(i) - m] = i, i
+        matches[m], others[u8(i) - m] = i, i
         m += one
     return i8(m)

@@ -1,4 +1,4 @@
-"""Counting decisions: true label by predicted label, at one or more thresholds."""
+"""Counting decisions: the true label against the predicted label, at one or more thresholds."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ._jit import kernel, outline
-from .each import each, each_weights
-from .sums import add_fixed, bad_values, split
+from .multilabel import slice_label, slice_label_weights
+from .score_terms import add_fixed, has_bad_value, split_limbs
 
 i8, u4, u8 = np.int64, np.uint32, np.uint64
 
@@ -16,10 +16,12 @@ BLOCK = 2048
 
 
 @outline
-def add(y: Any, s: Any, w: Any, at: Any, thresholds: Any, counts: Any, excess: Any) -> Any:
-    """Do what `count` does."""
+def add_decisions(y: Any, s: Any, w: Any, at: Any, thresholds: Any, counts: Any, excess: Any) -> Any:
+    """Do what `count_decisions` does; `count_decisions_multilabel` also calls this function for each label."""
     n, n_thresholds, lone = s.shape[0], thresholds.shape[0], at.shape[0] == 0
-    if lone and w.shape[0] == 0 and bad_values(True, y, s):  # as of logits: any finite score
+    if (
+        lone and w.shape[0] == 0 and has_bad_value(True, y, s)
+    ):  # the argument True allows any finite score, as for logits
         return 1
     for a in range(0, n, BLOCK):
         m = min(BLOCK, n - a)
@@ -27,7 +29,9 @@ def add(y: Any, s: Any, w: Any, at: Any, thresholds: Any, counts: Any, excess: A
         for t in range(n_thresholds):
             threshold = thresholds[t]
             if lone:
-                positive, decided, both = u4(0), u4(0), u4(0)  # 32-bit counts of a block vectorise
+                # Counters of 32 bits for one block allow the compiler to vectorise the loop. Three sums determine the four
+                # counts of a confusion matrix.
+                positive, decided, both = u4(0), u4(0), u4(0)
                 for j in range(m):
                     d, p = u4(ss[j] >= threshold), u4(yy[j])
                     positive += p
@@ -45,25 +49,35 @@ def add(y: Any, s: Any, w: Any, at: Any, thresholds: Any, counts: Any, excess: A
             for j in range(m if w.shape[0] else 0):
                 place = u8(0) if lone else u8(at[a + j])
                 cell = (place * u8(n_thresholds) + u8(t)) * u8(4) + u8(2) * u8(yy[j]) + u8(ss[j] >= threshold)
-                high, low = split(w[a + j])
+                high, low = split_limbs(w[a + j])
                 add_fixed(excess, u8(2) * cell, high - i8(1 << 20), low)
     return 0
 
 
 @kernel(out=("counts", "excess"))
-def count(y: Any, s: Any, w: Any, at: Any, thresholds: Any, counts: Any, excess: Any) -> Any:
-    """Count rows by cell, threshold, label and s >= threshold.
+def count_decisions(y: Any, s: Any, w: Any, at: Any, thresholds: Any, counts: Any, excess: Any) -> Any:
+    """Count rows by cell, threshold, label and decision (s >= threshold).
 
-    Arrays are flat. `w` and `at` are empty for no weights and a lone cell; which without weights is checked here: 1, and
-    nothing counted, if a value is bad.
+    Arrays are flat. Without weights, `w` is empty; with one cell, `at` is empty. With one cell and no weights, rows are
+    checked here: if a label or score is invalid, return 1 and count nothing.
     """
-    return add(y, s, w, at, thresholds, counts, excess)
+    return add_decisions(y, s, w, at, thresholds, counts, excess)
 
 
 @kernel(out=("counts", "excess"))
-def each_count(width: Any, y: Any, s: Any, w: Any, at: Any, thresholds: Any, counts: Any, excess: Any) -> Any:
-    """Count rows of one label after the other (see `kernels.each`)."""
+def count_decisions_multilabel(
+    width: Any, y: Any, s: Any, w: Any, at: Any, thresholds: Any, counts: Any, excess: Any
+) -> Any:
+    """Count the rows of one label after the other (see `kernels.multilabel`)."""
     for i in range(width):
-        yy, ss = each(y, i, width), each(s, i, width)
-        add(yy, ss, each_weights(w, i, yy.shape[0]), at, thresholds, each(counts, i, width), each(excess, i, width))
+        yy, ss = slice_label(y, i, width), slice_label(s, i, width)
+        add_decisions(
+            yy,
+            ss,
+            slice_label_weights(w, i, yy.shape[0]),
+            at,
+            thresholds,
+            slice_label(counts, i, width),
+            slice_label(excess, i, width),
+        )
     return 0

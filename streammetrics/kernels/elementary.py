@@ -1,7 +1,6 @@
-"""The elementary functions, compiled as steps of a kernel.
+"""Compiled versions of the elementary functions, for use in kernels.
 
-They are those of `streammetrics.numerics.elementary`, so kernels and results have the same bits; `inline` compiles the
-functions that they call, too.
+Kernels compile the same source as `streammetrics.numerics.elementary`, so kernels and results agree bit for bit.
 """
 
 from __future__ import annotations
@@ -9,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from ..numerics import elementary
-from ._jit import inline, stand_in
+from ._jit import inline, replace_function
 
-stand_in(elementary.real, lambda x: np.float64(x))
-stand_in(elementary.bits_of, lambda x: np.float64(x).view(np.int64))
+replace_function(elementary.real, lambda x: np.float64(x))
+replace_function(elementary.bits_of, lambda x: np.float64(x).view(np.int64))
 
 exp = inline(elementary.exp)
 log = inline(elementary.log)

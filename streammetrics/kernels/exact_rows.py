@@ -1,7 +1,8 @@
-"""Rows that keep their exact score: as codes that wait, sorted runs, and two sorted sets made one.
+"""Rows with exact scores: a buffer of codes, and sorted sets of codes with counts.
 
-A code is the 64 bits of a score in their order, then whether it is a positive; the high word has the cell, of several
-labels the label, and the first bit of a real score.
+A low word holds the 63 lower bits of the encoded score and, as its last bit, the label. A high word holds the cell, the
+label number of multilabel tables, and the first bit of a real score. A buffer collects rows until it is sorted and merged
+into the counts of its cells. Cells that count scores in buckets do not use the buffer.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ._jit import inline, kernel
-from .each import each_weights
+from .multilabel import slice_label_weights
 
 f8, i4, i8, u1, u4, u8 = np.float64, np.int32, np.int64, np.uint8, np.uint32, np.uint64
 
@@ -20,17 +21,18 @@ MULTIPLIER = u8(0x9E3779B97F4A7C15)
 
 
 @inline
-def key_of(x: Any, real: Any) -> Any:
-    """Return 64 bits in the order of the scores, whatever their dtype; -0.0 is 0.0."""
+def encode_score(x: Any, real: Any) -> Any:
+    """Encode a float32 or float64 score as a 64-bit integer that sorts like the score; -0.0 becomes 0.0."""
     word = f8(x + 0.0).view(u8)
     if real:
+        # The bits of negative numbers are in reverse order, so all of them flip; the bits of positive numbers move above.
         return ~word if word >> u8(63) else word | TOP
     return word
 
 
 @inline
-def score_of(key: Any, high: Any, real: Any) -> Any:
-    """Return the score of a key, of whose bits the first may ride on the high word."""
+def decode_score(key: Any, high: Any, real: Any) -> Any:
+    """Decode a score whose first bit may be stored in the high word."""
     if real:
         word = key | (u8(high & u4(1)) << u8(63))
         return u8(word & ~TOP if word >> u8(63) else ~word).view(f8)
@@ -38,11 +40,12 @@ def score_of(key: Any, high: Any, real: Any) -> Any:
 
 
 @kernel(out=("folded", "high", "low", "weights", "used"))
-def wait_lone(
+def buffer_lone_rows(
     y: Any, s: Any, w: Any, real: Any, folded: Any, high: Any, low: Any, weights: Any, used: Any
 ) -> Any:  # fmt: skip
-    """Check rows of one cell and put them behind those that wait; return 1, nothing appended, if one is bad."""
+    """Append the rows of a state with one cell to the buffer; if a value is invalid, append nothing and return 1."""
     m, n = u8(used[0]), u8(s.shape[0])
+    # Write and check rows in one pass. If one is invalid, the length of the buffer stays the same.
     lows, bad, most = low[m : m + n], i4(0), u1(0)
     if real:
         highs = high[m : m + n]
@@ -50,7 +53,7 @@ def wait_lone(
             x = f8(s[i])
             bad |= i4(not (abs(x) < np.inf))
             most = max(most, y[i])
-            key = key_of(x, True)
+            key = encode_score(x, True)
             lows[i] = (key << u8(1)) | u8(y[i])
             highs[i] = u4(key >> u8(63))
     else:
@@ -68,17 +71,17 @@ def wait_lone(
 
 
 @kernel(out=("folded", "high", "low", "weights", "used"))
-def each_wait(
+def buffer_rows_multilabel(
     width: Any, y: Any, s: Any, w: Any, real: Any, folded: Any, high: Any, low: Any, weights: Any, used: Any
 ) -> Any:  # fmt: skip
-    """Put good rows of one cell behind those that wait, one label after the other, which stands before the first bit."""
+    """Append valid rows of a state with one cell to the buffer, one label after the other."""
     n = s.shape[0] // width
     for i in range(width):
-        m, own = u8(used[0]), each_weights(w, i, n)
+        m, own = u8(used[0]), slice_label_weights(w, i, n)
         lows, highs = low[m : m + u8(n)], high[m : m + u8(n)]
         yy, ss = y[i * n : (i + 1) * n], s[i * n : (i + 1) * n]
         for j in range(n):
-            key = key_of(f8(ss[j]), real)
+            key = encode_score(f8(ss[j]), real)
             lows[j] = (key << u8(1)) | u8(yy[j])
             highs[j] = (u4(i) << u4(1)) | u4(key >> u8(63))
         for j in range(n if weights.shape[0] else 0):
@@ -88,13 +91,13 @@ def each_wait(
 
 
 @inline
-def wait(
+def buffer_rows(
     y: Any, s: Any, w: Any, at: Any, a: Any, n: Any, real: Any, high: Any, low: Any, weights: Any, used: Any
 ) -> None:
-    """Put n good rows, each with its cell, behind those that wait."""
+    """Append n valid rows, each with its cell, to the buffer."""
     m = u8(used[0])
     for j in range(n):
-        key = key_of(f8(s[a + j]), real)
+        key = encode_score(f8(s[a + j]), real)
         low[m + u8(j)] = (key << u8(1)) | u8(y[a + j])
         high[m + u8(j)] = (u4(at[a + j]) << u4(1)) | u4(key >> u8(63)) if real else u4(at[a + j])
     for j in range(n if weights.shape[0] else 0):
@@ -103,8 +106,8 @@ def wait(
 
 
 @kernel(out=("starts", "out"))
-def by_high(high: Any, low: Any, starts: Any, out: Any) -> Any:
-    """Place the low words by the high ones (`starts`: where each begins, spoilt)."""
+def scatter_low_words(high: Any, low: Any, starts: Any, out: Any) -> Any:
+    """Sort the low words by their high words; `starts` has the position at which each high word begins, and is changed."""
     for i in range(high.shape[0]):
         k = u8(starts[high[i]])
         out[k] = low[i]
@@ -113,16 +116,17 @@ def by_high(high: Any, low: Any, starts: Any, out: Any) -> Any:
 
 
 @kernel(out=("highs", "lows", "counts"))
-def unite_few(high: Any, low: Any, highs: Any, lows: Any, counts: Any) -> Any:
-    """Count equal codes in a hash table, whose used slots are then put first; return how many, or -1 if half are used.
+def count_few_codes(high: Any, low: Any, highs: Any, lows: Any, counts: Any) -> Any:
+    """Count equal codes in a hash table, and move the used slots to its start; return the number of distinct codes.
 
-    `high` is empty where every high word is 0.
+    Returns -1 if more than half of the slots would be used. An empty `high` means that all high words are 0.
     """
     size, used = u8(lows.shape[0]), u8(0)
     for k in range(size):
         counts[k] = u4(0)
     for i in range(low.shape[0]):
         x, h = low[i], high[i] if high.shape[0] else u4(0)
+        # Multiplicative hashing: the upper 11 bits of the product depend on all bits of the code.
         k = ((x ^ (u8(h) << u8(32))) * MULTIPLIER >> u8(53)) & (size - u8(1))
         while counts[k] and (lows[k] != x or highs[k] != h):
             k = (k + u8(1)) & (size - u8(1))
@@ -141,14 +145,18 @@ def unite_few(high: Any, low: Any, highs: Any, lows: Any, counts: Any) -> Any:
 
 
 @kernel(out=("high", "lows", "counts"))
-def unite_runs(low: Any, ends: Any, high_of: Any, high: Any, lows: Any, counts: Any) -> Any:
-    """Unite equal codes: `low` is sorted within segments that end at `ends`; return how many are left."""
+def count_sorted_codes(low: Any, ends: Any, high_of: Any, high: Any, lows: Any, counts: Any) -> Any:
+    """Count equal codes among low words that are sorted within segments; return the number of distinct codes.
+
+    A segment ends at each of `ends` and has one high word, `high_of`.
+    """
     m, i = u8(0), 0
     for k in range(ends.shape[0]):
         first = True
         while i < ends[k]:
             x = low[i]
             fresh = first or x != lows[m - u8(1)]
+            # Write the result for every code, but advance the index only at a new code, so that no branch is needed.
             m += u8(fresh)
             lows[m - u8(1)], high[m - u8(1)] = x, high_of[k]
             counts[m - u8(1)] = u4(1) if fresh else counts[m - u8(1)] + u4(1)
@@ -158,11 +166,12 @@ def unite_runs(low: Any, ends: Any, high_of: Any, high: Any, lows: Any, counts: 
 
 
 @kernel(out=("l", "c"))
-def insert(la: Any, ca: Any, lb: Any, cb: Any, l: Any, c: Any) -> Any:  # noqa: E741 - low words, and counts
-    """Write the union of many sorted codes and few: what lies between two of the few is copied."""
+def insert_sorted(la: Any, ca: Any, lb: Any, cb: Any, l: Any, c: Any) -> Any:  # noqa: E741 - low words, and counts
+    """Merge a long and a short sorted array of codes with their counts; return the length of the result."""
     i, m, na = 0, 0, la.shape[0]
     for j in range(lb.shape[0]):
         x = lb[j]
+        # A binary search finds where the next code of the short set belongs. All codes before it are copied as a block.
         first, last = i, na
         while first < last:
             mid = (first + last) >> 1
@@ -184,10 +193,10 @@ def insert(la: Any, ca: Any, lb: Any, cb: Any, l: Any, c: Any) -> Any:  # noqa: 
 
 
 @kernel(out=("out",))
-def pairs(low: Any, starts: Any, counts: Any, out: Any) -> Any:
-    """Write of each cell negatives, positives, twice the pairs that positives win (ties half), and the ties, flat.
+def count_pair_wins(low: Any, starts: Any, counts: Any, out: Any) -> Any:
+    """Write negatives, positives, twice the concordant pairs (ties count half), and tied pairs of each cell, flat.
 
-    The label is the last bit of a code; up to 2**31 rows a cell.
+    The last bit of a code is the label. A cell may have up to 2**31 rows.
     """
     for cell in range(starts.shape[0] - 1):
         negatives, positives, twice, ties, here = i8(0), i8(0), i8(0), i8(0), i8(0)
@@ -195,6 +204,7 @@ def pairs(low: Any, starts: Any, counts: Any, out: Any) -> Any:
         for i in range(starts[cell], starts[cell + 1]):
             x, n = u8(low[u8(i)]), i8(counts[u8(i)])
             positive = i8(x & u8(1))
+            # The positive code of a score directly follows its negative code, so only these two are tied.
             here = here if x == last + u8(1) else i8(0)
             twice += positive * n * (i8(2) * negatives - here)
             ties += positive * n * here
@@ -207,14 +217,15 @@ def pairs(low: Any, starts: Any, counts: Any, out: Any) -> Any:
 
 
 @kernel(out=("gain", "total", "rest"))
-def pairs_without(
+def count_pair_wins_without(
     places: Any, starts: Any, counts: Any, firsts: Any, gain: Any, total: Any, rest: Any
 ) -> Any:  # fmt: skip
-    """Write negatives, positives, and twice the pairs that positives win, flat, of groups of cells and without each cell.
+    """Write negatives, positives and twice the concordant pairs of each group of cells, and of a group without each cell.
 
-    Ties count half; `firsts` says at which cell each group begins, `gain` has room for all places.
-    The pairs are bilinear: U(T - k) = U(T) - U(k's positives, T) - U(T, k's negatives) + U(k). What one row of a place
-    would win of all is found once for the group.
+    Ties count half. `firsts` has the first cell of each group, and `gain` is scratch with room for all places. The number
+    U of concordant pairs is bilinear in positives and negatives. So leaving cell k out of the total T needs no second
+    pass: U(T - k) = U(T) - U(positives of k, T) - U(T, negatives of k) + U(k). For each place, `gain` has twice the
+    number of rows of the other label with a lower score (ties count half).
     """
     for group in range(firsts.shape[0] - 1):
         first, last = firsts[group], firsts[group + 1]

@@ -1,4 +1,4 @@
-"""The least and the largest number, as integers in the order of the numbers."""
+"""The minimum and maximum of each cell, stored as integers that sort like the numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ._jit import by_dtype, inline, kernel
+from ._jit import choose_by_dtype, inline, kernel
 
 f4, f8, i4, i8, u8 = np.float32, np.float64, np.int32, np.int64, np.uint64
 
@@ -14,57 +14,63 @@ SIZE_MASK = i8(0x7FFFFFFFFFFFFFFF)
 
 
 @inline
-def key_of(v: Any) -> Any:
-    """Turn the bits of a number into an integer of the same order; no zero but 0.0."""
+def ordered_bits(v: Any) -> Any:
+    """Encode a number as an int64 that sorts like the number; -0.0 becomes 0.0."""
     bits = f8(v + 0.0).view(i8)
+    # The bits of negative numbers sort in reverse order, so flip all bits but the sign.
     return bits ^ ((bits >> i8(63)) & SIZE_MASK)
 
 
-def _order4(z: Any) -> Any:
+def _ordered_word32(z: Any) -> Any:
     word = f4(z).view(i4)
-    return i4(word ^ ((word >> i4(31)) & i4(0x7FFFFFFF)))  # numba makes int64 of what is done to int32
+    # numba computes in int64 here. The conversion back to int32 allows vector instructions with twice as many numbers.
+    return i4(word ^ ((word >> i4(31)) & i4(0x7FFFFFFF)))
 
 
-def _order8(z: Any) -> Any:
+def _ordered_word64(z: Any) -> Any:
     word = f8(z).view(i8)
     return word ^ ((word >> i8(63)) & SIZE_MASK)
 
 
-def _number4(z: Any) -> Any:
+def _float_of_word32(z: Any) -> Any:
     return f8(i4(z ^ ((z >> i4(31)) & i4(0x7FFFFFFF))).view(f4))
 
 
-def _number8(z: Any) -> Any:
+def _float_of_word64(z: Any) -> Any:
     return i8(z ^ ((z >> i8(63)) & SIZE_MASK)).view(f8)
 
 
-order = by_dtype(float32=_order4, float64=_order8)
-"""The bits of a number, turned so that integers are in the order of the numbers."""
+ordered_word = choose_by_dtype(float32=_ordered_word32, float64=_ordered_word64)
+"""Return the bits of a number as an integer of its size that orders like the number."""
 
-number4, number8 = inline(_number4), inline(_number8)
-
-
-@inline
-def note(v: Any, cell: Any, low: Any, high: Any) -> None:
-    """Lower and raise the extremes of one cell."""
-    low[cell], high[cell] = min(low[cell], key_of(v)), max(high[cell], key_of(v))
+float_of_word32, float_of_word64 = inline(_float_of_word32), inline(_float_of_word64)
 
 
 @inline
-def note_all(values: Any, low: Any, high: Any) -> None:
-    """Lower and raise the extremes of the only cell by all values: integers of their size, which vectorise."""
+def update_cell(v: Any, cell: Any, low: Any, high: Any) -> None:
+    """Update the minimum and maximum of one cell by a value."""
+    low[cell], high[cell] = min(low[cell], ordered_bits(v)), max(high[cell], ordered_bits(v))
+
+
+@inline
+def update_by_values(values: Any, low: Any, high: Any) -> None:
+    """Update the extremes of a state with one cell by all values.
+
+    Values are compared as integers of their own size, in a loop that vectorises.
+    """
     if values.shape[0]:
-        least = most = order(values[0])
+        least = most = ordered_word(values[0])
         for j in range(values.shape[0]):
-            word = order(values[j])
+            word = ordered_word(values[j])
             least, most = min(least, word), max(most, word)
-        for word in (least, most):  # numba widens words, so their type does not tell what they were made of
-            note(number4(word) if values.itemsize == 4 else number8(word), u8(0), low, high)
+        # numba widens the words, so the dtype of the values decides how they are decoded.
+        for word in (least, most):
+            update_cell(float_of_word32(word) if values.itemsize == 4 else float_of_word64(word), u8(0), low, high)
 
 
 @inline
-def note_differences(first: Any, second: Any, low: Any, high: Any) -> None:
-    """Lower and raise the extremes of the only cell by all |second - first|: the bits of these are in their order."""
+def update_by_differences(first: Any, second: Any, low: Any, high: Any) -> None:
+    """Update the extremes of a state with one cell by all |second - first|, whose bits order like the differences."""
     least, most = low[0], high[0]
     for j in range(first.shape[0]):
         bits = f8(abs(f8(second[j]) - f8(first[j]))).view(i8)
@@ -73,12 +79,12 @@ def note_differences(first: Any, second: Any, low: Any, high: Any) -> None:
 
 
 @kernel(out=("rows", "low", "high"))
-def note_extremes(
+def update_extremes(
     first: Any, second: Any, w: Any, at: Any, width: Any, pair: Any, rows: Any, low: Any, high: Any
 ) -> Any:  # fmt: skip
-    """Lower and raise the extremes of every cell and output by rows whose weight is not 0, and count rows.
+    """Update the minimum and maximum of every cell and output, ignoring rows of weight 0, and count rows.
 
-    `rows` is empty where another kernel counts them. A value is that of `first`, or of a pair |second - first|. Rows are
+    `rows` is empty if another kernel counts the rows. The values are `first`, or |second - first| if `pair`. Rows are
     `width` values side by side, in one dimension or two; `low` and `high` are cells x width, flat.
     """
     ff, ss = first.reshape(first.size), second.reshape(second.size)
@@ -89,9 +95,9 @@ def note_extremes(
         rows[u8(at[j])] += 1
     if lone and width == 1 and not weighted:
         if pair:
-            note_differences(ff, ss, low, high)
+            update_by_differences(ff, ss, low, high)
         else:
-            note_all(ff, low, high)
+            update_by_values(ff, low, high)
         return 0
     for j in range(n):
         if weighted and w[j] == 0.0:
@@ -99,5 +105,5 @@ def note_extremes(
         cell = (u8(0) if lone else u8(at[j])) * u8(width)
         for c in range(width):
             k = u8(j) * u8(width) + u8(c)
-            note(abs(f8(ss[k]) - f8(ff[k])) if pair else f8(ff[k]), cell + u8(c), low, high)
+            update_cell(abs(f8(ss[k]) - f8(ff[k])) if pair else f8(ff[k]), cell + u8(c), low, high)
     return 0

@@ -1,8 +1,10 @@
-"""Counting scores by bucket and label: the histogram behind AUC, average precision and KS.
+"""Counting rows by score bucket and label: the histogram behind AUC, average precision and KS.
 
-A bucket is the leading bits of the score, truncated, never rounded: so the map is non-decreasing, and float32 and float64
-scores of equal value fall in the same bucket. The place of a row is twice its bucket, plus its label. Each block of rows
-is turned into places first (the loop vectorises) and counted after; a lone cell checks while it counts, and takes back.
+A bucket is the leading bits of the score, truncated and never rounded. The map is therefore non-decreasing, and equal
+scores of float32 and float64 share a bucket. The place of a row is twice its bucket, plus its label. Scores whose bits the
+bucket drops are off the grid: their histogram only bounds the metrics. Each block of rows is converted to places first, in
+a loop that vectorises, and counted afterwards. Rows of a single cell are checked while they are counted; an invalid
+value undoes the counts.
 """
 
 from __future__ import annotations
@@ -11,77 +13,94 @@ from typing import Any
 
 import numpy as np
 
-from ._jit import by_dtype, inline, kernel, outline
-from ._memory import fetch, scratch
-from .each import each_weights
-from .exact_rows import key_of, score_of, wait
-from .reduce import emit
-from .sums import add_fixed, split
+from ._jit import choose_by_dtype, inline, kernel, outline
+from ._memory import prefetch, scratch
+from .exact_rows import buffer_rows, decode_score, encode_score
+from .multilabel import slice_label_weights
+from .score_terms import add_fixed, split_limbs
+from .tally_codes import add_rows
 
 f4, f8, i4, i8 = np.float32, np.float64, np.int32, np.int64
 u1, u4, u8 = np.uint8, np.uint32, np.uint64
 
-BLOCK = 256  # short: the scalar bumps of one block overlap with the vector loop of the next
-AHEAD = 1024  # how far ahead rows are fetched: bumping takes longer than they take to come
-OFF_GRID = u4(1 << 31)  # rides on the place of a row to its cell
-LARGEST = i4(0x7F7FFFFF)  # the bits of the largest float32
+# Short blocks let the scalar loop that counts one block overlap with the vector loop of the next.
+BLOCK = 256
+# Rows are prefetched this many rows ahead. Counting them takes longer than loading them from memory.
+AHEAD = 1024
+# This bit marks a place whose score has bits that the bucket drops (off the grid), until the row's cell is known.
+OFF_GRID = u4(1 << 31)
+# The bits of the largest float32.
+LARGEST = i4(0x7F7FFFFF)
 
 
 def _half_word32(z: Any) -> Any:
-    """Return the bits of z, that none were dropped, and whether z is not in [0, 1/2]."""
-    bits = f4(z + f4(0)).view(i4)  # -0.0 + 0 is 0; as an unsigned number, negatives and NaN are large
+    """Return the bits of z, 0 (no bits are dropped), and whether z is outside [0, 1/2]."""
+    # -0.0 + 0 is 0.0. As an unsigned integer, the bits of negative numbers and NaN exceed those of 1/2.
+    bits = f4(z + f4(0)).view(i4)
     return bits, i4(0), u4(bits) > u4(0x3F000000)
 
 
 def _half_word64(z: Any) -> Any:
-    """Return the float32 bits of z, truncated, whether bits were dropped, and whether z is not in [0, 1/2]."""
+    """Return the float32 bits of z, truncated, whether bits are dropped, and whether z is outside [0, 1/2]."""
     bits = f8(z + f8(0)).view(i8)
     top = (bits >> i8(29)) - i8(896 << 23)
-    tiny = top <= i8(0)  # below float32's normal range, and so below the last octave; 2**-127 would look like 0
+    # The number is below the normal range of float32, and so in the lowest bucket. Mark 2**-127 as different from 0.
+    tiny = top <= i8(0)
     lost = i4((bits & i8(0x1FFFFFFF)) != 0) | i4(tiny & (bits != 0))
     return i4(i8(0) if tiny else top), lost, u8(bits) > u8(0x3FE0000000000000)
 
 
 def _real_word32(z: Any) -> Any:
-    """Return the bits of a number's magnitude, and that none were dropped."""
+    """Return the bits of the absolute value of a float32, and 0 because no bits are dropped."""
     return f4(z).view(i4) & i4(0x7FFFFFFF), i4(0)
 
 
 def _real_word64(z: Any) -> Any:
-    """Return the float32 bits of any magnitude, truncated: denormals to the bit, what is beyond clamped to the end."""
+    """Return the absolute value of a float64 as truncated float32 bits, and whether bits are dropped.
+
+    Subnormals of float32 are exact to the bit. Larger magnitudes than float32 has are clamped to the largest float32.
+    """
     bits = f8(z).view(i8) & i8(0x7FFFFFFFFFFFFFFF)
     top = (bits >> i8(29)) - i8(896 << 23)
     below, above = top < i8(1 << 23), top > i8(LARGEST)
-    scaled = abs(z) * f8(2.0**149) if below else f8(0.0)  # below 2**-126 float32 is a grid of 2**-149
+    # Below 2**-126 the float32 numbers are the multiples of 2**-149.
+    scaled = abs(z) * f8(2.0**149) if below else f8(0.0)
     small = i8(scaled)
     lost = (f8(small) != scaled) if below else (((bits & i8(0x1FFFFFFF)) != 0) | above)
     return i4(small if below else (i8(LARGEST) if above else top)), i4(lost)
 
 
-real_word = by_dtype(float32=_real_word32, float64=_real_word64)
-half_word = by_dtype(float32=_half_word32, float64=_half_word64)
+real_word = choose_by_dtype(float32=_real_word32, float64=_real_word64)
+half_word = choose_by_dtype(float32=_half_word32, float64=_half_word64)
 
 
 @inline
-def probability_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, place: Any) -> Any:
-    """Write the places of n rows from a, plus `mark` if off the grid; return (any bad value, any off the grid)."""
+def find_probability_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, place: Any) -> Any:
+    """Write the places (buckets and labels) of n rows from row a, whose scores are probabilities.
+
+    Returns whether any value is invalid, and whether any score is off the grid, that is, has bits that its bucket drops.
+
+    `mark` is added to the places of such scores.
+    """
     shift = i4(23 - (bits - 6))
     base = i4(94 << 23) >> shift  # the bits of 2**-33
     top = i4(1) << i4(bits)
     mask = (i4(1) << shift) - i4(1)
     bad, off = i4(0), i4(0)
-    fetch(y, a + AHEAD, n)
-    fetch(s, a + AHEAD, n)
+    prefetch(y, a + AHEAD, n)
+    prefetch(s, a + AHEAD, n)
     yy, ss = y[a : a + n], s[a : a + n]
     for j in range(n):
         p = ss[j]
+        # Probabilities above 1/2 are mirrored, so that 1 - p has the same relative precision as p. 1 - p is exact there.
         up = p > f4(0.5)
         z = f4(1) - p if up else p
         w, lost, outside = half_word(z)
         bad |= i4(yy[j] >> 1) | i4(outside)
         b = (w >> shift) - base
         low = b <= i4(0)
-        lost |= (w & mask) | (w if low else i4(0))  # the bottom bucket is on the grid for 0 alone
+        # The lowest bucket represents only 0 exactly.
+        lost |= (w & mask) | (w if low else i4(0))
         off |= lost
         b = i4(0) if low else b
         b = top - b if up else b
@@ -90,14 +109,14 @@ def probability_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, pla
 
 
 @inline
-def real_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, place: Any) -> Any:
-    """Write what `probability_places` writes, for scores of any size."""
+def find_real_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, place: Any) -> Any:
+    """Write the places of n real scores from row a, as `find_probability_places` does."""
     shift = i4(32 - bits)
     half = i4(1) << i4(bits - 1)
     mask = (i4(1) << shift) - i4(1)
     bad, off = i4(0), i4(0)
-    fetch(y, a + AHEAD, n)
-    fetch(s, a + AHEAD, n)
+    prefetch(y, a + AHEAD, n)
+    prefetch(s, a + AHEAD, n)
     yy, ss = y[a : a + n], s[a : a + n]
     for j in range(n):
         x = ss[j]
@@ -106,22 +125,24 @@ def real_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, place: Any
         lost |= w & mask
         off |= lost
         b = w >> shift
+        # Negative scores have the places below the positive ones, in reverse order of their absolute values.
         b = half - i4(1) - b if x < f4(0) else half + b
         place[j] = (u4(b) << u4(1)) + u4(yy[j]) + (mark if lost != i4(0) else u4(0))
     return bad, off
 
 
 @outline
-def places(y: Any, s: Any, a: Any, n: Any, real: Any, bits: Any, mark: Any, place: Any) -> Any:
-    """Write the places of rows of either scale."""
+def find_places(y: Any, s: Any, a: Any, n: Any, real: Any, bits: Any, mark: Any, place: Any) -> Any:
+    """Write the places (buckets and labels) of rows whose scores are probabilities or real numbers."""
     if real:
-        return real_places(y, s, a, n, bits, mark, place)
-    return probability_places(y, s, a, n, bits, mark, place)
+        return find_real_places(y, s, a, n, bits, mark, place)
+    return find_probability_places(y, s, a, n, bits, mark, place)
 
 
 @inline
-def bump(place: Any, n: Any, rows: Any) -> None:
-    """Count n rows by their place."""
+def count_places(place: Any, n: Any, rows: Any) -> None:
+    """Add 1 to the counter of the place (bucket and label) of each of n rows."""
+    # The loop is unrolled by hand: eight increments per iteration reduce its overhead.
     j, whole = u8(0), u8(n) & u8(0xFFFFFFFFFFFFFFF8)
     while j < whole:
         rows[place[j]] += 1
@@ -140,57 +161,60 @@ def bump(place: Any, n: Any, rows: Any) -> None:
 
 @kernel(out=("rows", "excess", "off_grid"))
 def count_probabilities(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_grid: Any) -> Any:
-    """Count rows of a lone cell; at a bad block take back those before it, and return 1."""
+    """Count the rows of a single cell; if a value is invalid, undo the counts of all earlier blocks and return 1."""
     place, before = scratch(BLOCK, u4), off_grid[0]
     for a in range(0, s.shape[0], BLOCK):
         n = min(BLOCK, s.shape[0] - a)
-        bad, off = probability_places(y, s, a, n, bits, u4(0), place)
+        bad, off = find_probability_places(y, s, a, n, bits, u4(0), place)
+        # The blocks before this one are converted to places again and subtracted, which is cheaper than checking all rows
+        # first.
         if bad:
             for b in range(0, a, BLOCK):
-                probability_places(y, s, b, i8(BLOCK), bits, u4(0), place)
+                find_probability_places(y, s, b, i8(BLOCK), bits, u4(0), place)
                 for j in range(BLOCK):
                     rows[place[j]] -= 1
             off_grid[0] = before
             return 1
-        bump(place, n, rows)
+        count_places(place, n, rows)
         off_grid[0] |= u1(off != 0)
     return 0
 
 
 @kernel(out=("rows", "excess", "off_grid"))
 def count_reals(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_grid: Any) -> Any:
-    """Do what `count_probabilities` does, for scores of any size."""
+    """Do what `count_probabilities` does, for real scores."""
     place, before = scratch(BLOCK, u4), off_grid[0]
     for a in range(0, s.shape[0], BLOCK):
         n = min(BLOCK, s.shape[0] - a)
-        bad, off = real_places(y, s, a, n, bits, u4(0), place)
+        bad, off = find_real_places(y, s, a, n, bits, u4(0), place)
         if bad:
             for b in range(0, a, BLOCK):
-                real_places(y, s, b, i8(BLOCK), bits, u4(0), place)
+                find_real_places(y, s, b, i8(BLOCK), bits, u4(0), place)
                 for j in range(BLOCK):
                     rows[place[j]] -= 1
             off_grid[0] = before
             return 1
-        bump(place, n, rows)
+        count_places(place, n, rows)
         off_grid[0] |= u1(off != 0)
     return 0
 
 
 @outline
-def weigh(y: Any, s: Any, w: Any, real: Any, bits: Any, rows: Any, excess: Any, off_grid: Any) -> None:
-    """Count good rows of one cell with their weights."""
+def count_weighted_rows(y: Any, s: Any, w: Any, real: Any, bits: Any, rows: Any, excess: Any, off_grid: Any) -> None:
+    """Count valid rows of one cell by place (bucket and label), and add w - 1 of each row."""
     place, highs, lows = scratch(BLOCK, u4), scratch(BLOCK, i8), scratch(BLOCK, i8)
     for a in range(0, s.shape[0], BLOCK):
         n = min(BLOCK, s.shape[0] - a)
         ww = w[a : a + n]
-        fetch(w, a + AHEAD, n)
+        prefetch(w, a + AHEAD, n)
         mark = u4(0) if off_grid[0] else OFF_GRID
-        _, off = places(y, s, a, n, real, bits, mark, place)
+        _, off = find_places(y, s, a, n, real, bits, mark, place)
+        # Ignore rows of weight 0: they do not make a histogram inexact.
         for j in range(n if mark and off else 0):
             off_grid[0] |= u1(place[j] >> u4(31)) & u1(ww[j] != 0)
             place[j] &= ~OFF_GRID
         for j in range(n):
-            high, low = split(ww[j])
+            high, low = split_limbs(ww[j])
             highs[j], lows[j] = high - i8(1 << 20), low
         for j in range(n):
             here = u8(place[j])
@@ -199,48 +223,51 @@ def weigh(y: Any, s: Any, w: Any, real: Any, bits: Any, rows: Any, excess: Any, 
 
 
 @kernel(out=("rows", "excess", "off_grid"))
-def weigh_scores(y: Any, s: Any, w: Any, real: Any, bits: Any, rows: Any, excess: Any, off_grid: Any) -> Any:
-    """Count good rows of a lone cell with their weights; `excess` holds the sum of w - 1 of each place."""
-    weigh(y, s, w, real, bits, rows, excess, off_grid)
+def count_weighted_scores(y: Any, s: Any, w: Any, real: Any, bits: Any, rows: Any, excess: Any, off_grid: Any) -> Any:
+    """Count valid weighted rows of a single cell by place; `excess` has the sum of w - 1 at each place."""
+    count_weighted_rows(y, s, w, real, bits, rows, excess, off_grid)
     return 0
 
 
 @kernel(out=("rows", "excess", "off_grid"))
-def each_weigh_scores(
+def count_weighted_scores_multilabel(
     width: Any, y: Any, s: Any, w: Any, real: Any, bits: Any, rows: Any, excess: Any, off_grid: Any
 ) -> Any:  # fmt: skip
-    """Do that for one label after the other, whose columns and counters lie one behind the other."""
+    """Count valid rows with their weights, one label after the other."""
     n, m = u8(s.shape[0]) // u8(width), u8(rows.shape[0]) // u8(width)
     for i in range(u8(width)):
         a, b = i * n, i * m
         c = u8(2) * b
-        weigh(
-            y[a : a + n], s[a : a + n], each_weights(w, i8(i), i8(n)), real, bits,
+        count_weighted_rows(
+            y[a : a + n], s[a : a + n], slice_label_weights(w, i8(i), i8(n)), real, bits,
             rows[b : b + m], excess[c : c + u8(2) * m], off_grid[i : i + u8(1)],
         )  # fmt: skip
     return 0
 
 
 @kernel(out=("rows", "excess", "off_grid"))
-def each_count_scores(
+def count_scores_multilabel(
     width: Any, y: Any, s: Any, real: Any, bits: Any, rows: Any, excess: Any, off_grid: Any
 ) -> Any:  # fmt: skip
-    """Count good rows without weights, one label after the other."""
+    """Count valid rows without weights, one label after the other."""
     place = scratch(BLOCK, u4)
     n, m = s.shape[0] // width, rows.shape[0] // width
     for i in range(width):
         yy, ss, here = y[i * n : (i + 1) * n], s[i * n : (i + 1) * n], rows[i * m : (i + 1) * m]
         for a in range(0, n, BLOCK):
             k = min(BLOCK, n - a)
-            _, off = places(yy, ss, a, k, real, bits, u4(0), place)
-            bump(place, k, here)
+            _, off = find_places(yy, ss, a, k, real, bits, u4(0), place)
+            count_places(place, k, here)
             off_grid[i] |= u1(off != 0)
     return 0
 
 
 @inline
-def all_off(last: Any, rows: Any, off_grid: Any) -> Any:
-    """Whether all cells up to the last are off the grid, as most soon are; False if there are more of them than rows."""
+def are_all_off_grid(last: Any, rows: Any, off_grid: Any) -> Any:
+    """Whether cells 0 to `last` are all marked as inexact (off the grid); False if there are more such cells than rows.
+
+    Most cells are soon marked as inexact, and marking their rows is then unnecessary.
+    """
     sure = last < rows
     for i in range(last + 1 if sure else 0):
         sure &= off_grid[u8(i)] != 0
@@ -253,24 +280,28 @@ def count_scores(
     folded: Any, high: Any, low: Any, weights: Any, used: Any,
     shift: Any, stride: Any, bytes_: Any, excess: Any, codes: Any, ws: Any, waiting: Any, off_grid: Any,
 ) -> Any:  # fmt: skip
-    """Count good rows: those of folded cells by bucket, all others wait as they are. `folded` is empty if all are."""
+    """Count valid rows: by score bucket if the cell is folded, otherwise in a buffer of exact scores.
+
+    Empty `folded` means that all cells are folded.
+    """
     place, cell, heavy = scratch(BLOCK, u4), scratch(BLOCK, i8), scratch(BLOCK, f8)
     lone, weighted, all_folded = at.shape[0] == 0, w.shape[0] != 0, folded.shape[0] == 0
     simple = all_folded and not weighted and not lone
     last = i8(0)
     for j in range(at.shape[0] if simple else 0):
         last = max(last, at[j])
-    mark = u4(0) if simple and all_off(last, s.shape[0], off_grid) else OFF_GRID
+    # Marking rows takes time, and is unnecessary once every cell is marked as inexact (off the grid).
+    mark = u4(0) if simple and are_all_off_grid(last, s.shape[0], off_grid) else OFF_GRID
     for a in range(0, s.shape[0], BLOCK):
         n, sealed = min(BLOCK, s.shape[0] - a), i8(0)
         if not lone:
-            fetch(at, a + AHEAD, n)
+            prefetch(at, a + AHEAD, n)
         for j in range(0 if all_folded else n):
             sealed += i8(folded[u8(0) if lone else u8(at[a + j])])
         if not all_folded and sealed == 0:
-            wait(y, s, w, at, a, n, real, high, low, weights, used)
+            buffer_rows(y, s, w, at, a, n, real, high, low, weights, used)
             continue
-        _, off = places(y, s, a, n, real, bits, mark, place)
+        _, off = find_places(y, s, a, n, real, bits, mark, place)
         off = off if mark else i4(0)
         for j in range(n if off and simple else 0):
             off_grid[u8(at[a + j])] |= u1(place[j] >> u4(31))
@@ -282,9 +313,11 @@ def count_scores(
                 counted = all_folded or folded[i] != 0
                 if counted and not off_grid[i] and (not weighted or w[a + j] != 0):
                     off_grid[i] = u1(1)
+        # Usually all rows of a block belong to cells with buckets, or none do, so the block need not be split.
         if all_folded or sealed == n:
-            emit(place, a, n, at, w, shift, stride, bytes_, excess, codes, ws, waiting)
+            add_rows(place, a, n, at, w, shift, stride, bytes_, excess, codes, ws, waiting)
             continue
+        # Only some cells have buckets (are folded): collect the rows of these cells, and append the others to the buffer.
         k = u8(0)
         for j in range(n):
             i = at[a + j]
@@ -292,21 +325,27 @@ def count_scores(
                 place[k], cell[k], heavy[k] = place[j], i, w[a + j] if weighted else 1.0
                 k += u8(1)
             else:
-                m, key = u8(used[0]), key_of(f8(s[a + j]), real)
+                m, key = u8(used[0]), encode_score(f8(s[a + j]), real)
                 low[m] = (key << u8(1)) | u8(y[a + j])
                 high[m] = (u4(i) << u4(1)) | u4(key >> u8(63)) if real else u4(i)
                 if weights.shape[0]:
                     weights[m] = w[a + j] if weighted else 1.0
                 used[0] = i8(m + u8(1))
         ww = heavy if weighted else heavy[:0]
-        emit(place, i8(0), i8(k), cell, ww, shift, stride, bytes_, excess, codes, ws, waiting)
+        add_rows(place, i8(0), i8(k), cell, ww, shift, stride, bytes_, excess, codes, ws, waiting)
     return 0
 
 
 @inline
-def coarse_places(place: Any, n: Any, at: Any, a: Any, real: Any, bits: Any, down: Any, stride: Any, here: Any) -> Any:
-    """Write which place of all cells, of histograms of `down` bits fewer, is that of each row; return the last cell."""
-    half, up = u4(1) << u4(bits - 1), u4(0) if real else (u4(1) << u4(down)) - u4(1)  # mirrored: truncated from above
+def find_coarse_places(
+    place: Any, n: Any, at: Any, a: Any, real: Any, bits: Any, down: Any, stride: Any, here: Any
+) -> Any:
+    """Convert places to those of a histogram with `down` bits fewer, and add the offset of each row's cell.
+
+    Returns the largest cell number.
+    """
+    # Buckets above 1/2 mirror those below it, so truncating 1 - p rounds p up.
+    half, up = u4(1) << u4(bits - 1), u4(0) if real else (u4(1) << u4(down)) - u4(1)
     cells, last = at[a : a + n], i8(0)
     for j in range(n):
         last = max(last, cells[j])
@@ -317,25 +356,25 @@ def coarse_places(place: Any, n: Any, at: Any, a: Any, real: Any, bits: Any, dow
 
 
 @outline
-def note_off(y: Any, s: Any, at: Any, real: Any, bits: Any, off_grid: Any) -> None:
-    """Note the cells of rows that are off the grid."""
+def mark_off_grid(y: Any, s: Any, at: Any, real: Any, bits: Any, off_grid: Any) -> None:
+    """Mark the cells that have rows with scores off the grid, and are therefore inexact."""
     place = scratch(BLOCK, u4)
     for a in range(0, s.shape[0], BLOCK):
         n = min(BLOCK, s.shape[0] - a)
-        _, off = places(y, s, a, n, real, bits, OFF_GRID, place)
+        _, off = find_places(y, s, a, n, real, bits, OFF_GRID, place)
         for j in range(n if off else 0):
             off_grid[u8(at[a + j])] |= u1(place[j] >> u4(31))
 
 
 @outline
-def take_back(
+def undo_counts(
     y: Any, s: Any, at: Any, stop: Any, real: Any, bits: Any, down: Any, rows: Any, stride: Any, low: Any
 ) -> None:
-    """Take whole blocks of rows back, up to one; those that wait are forgotten by who calls."""
+    """Undo the counts of the rows before `stop` by subtracting them; the caller discards buffered codes."""
     place, here = scratch(BLOCK, u4), scratch(BLOCK, u4)
     for a in range(0, stop, BLOCK):
-        places(y, s, a, i8(BLOCK), real, bits, u4(0), place)
-        coarse_places(place, BLOCK, at, a, real, bits, down, stride, here)
+        find_places(y, s, a, i8(BLOCK), real, bits, u4(0), place)
+        find_coarse_places(place, BLOCK, at, a, real, bits, down, stride, here)
         for j in range(BLOCK):
             rows[place[j]] -= 1
         for j in range(BLOCK if low.shape[0] else 0):
@@ -347,27 +386,31 @@ def count_with_shards(
     y: Any, s: Any, at: Any, real: Any, bits: Any, fewer: Any, rows: Any, excess: Any, off_grid: Any,
     shift: Any, stride: Any, low: Any, excess2: Any, codes: Any, ws: Any, waiting: Any, off_grid2: Any,
 ) -> Any:  # fmt: skip
-    """Count rows of a lone cell, and with fewer bits in the cells `at`; at a bad block take all back, and return 1."""
+    """Count the rows in a single cell, and again with fewer bits in the cells `at`.
+
+    If a value is invalid, undo all counts and return 1.
+    """
     place, here, full = scratch(BLOCK, u4), scratch(BLOCK, u4), scratch(BLOCK, u4)
     down, m, before, last = bits - fewer, u8(waiting[0]), off_grid[0], i8(0)
     for a in range(0, s.shape[0], BLOCK):
         n, k = min(BLOCK, s.shape[0] - a), u8(0)
         if real:
-            bad, off = real_places(y, s, a, n, bits, u4(0), place)
+            bad, off = find_real_places(y, s, a, n, bits, u4(0), place)
         else:
-            bad, off = probability_places(y, s, a, n, bits, u4(0), place)
+            bad, off = find_probability_places(y, s, a, n, bits, u4(0), place)
         if bad:
-            take_back(y, s, at, a, real, bits, down, rows, stride, low)
+            undo_counts(y, s, at, a, real, bits, down, rows, stride, low)
             off_grid[0] = before
             return 1
-        last = max(last, coarse_places(place, n, at, a, real, bits, down, stride, here))
+        last = max(last, find_coarse_places(place, n, at, a, real, bits, down, stride, here))
         off_grid[0] |= u1(off != 0)
         for j in range(n if low.shape[0] else 0):
             rows[place[j]] += 1
             count = u1(low[here[j]] + u1(1))
             low[here[j]] = count
             full[k] = j
-            k += u8(count == u1(0))  # without a branch
+            # When a byte counter overflows, append its code to `codes`. The index advances without a branch.
+            k += u8(count == u1(0))
         for j in range(0 if low.shape[0] else n):
             rows[place[j]] += 1
             full[j] = j
@@ -378,19 +421,19 @@ def count_with_shards(
                 ws[m] = 1.0
             m += u8(1)
     waiting[0] = i8(m)
-    if not all_off(last, s.shape[0], off_grid2):
-        note_off(y, s, at, real, fewer, off_grid2)
+    if not are_all_off_grid(last, s.shape[0], off_grid2):
+        mark_off_grid(y, s, at, real, fewer, off_grid2)
     return 0
 
 
 @inline
-def bits_of(width: Any) -> Any:
-    """How many bits tell so many labels apart."""
-    found, left = u4(0), u4(width - 1)
-    while left:
-        found += u4(1)
-        left >>= u4(1)
-    return found
+def count_label_bits(width: Any) -> Any:
+    """Return the number of bits that distinguish this many labels."""
+    count, rest = u4(0), u4(width - 1)
+    while rest:
+        count += u4(1)
+        rest >>= u4(1)
+    return count
 
 
 @kernel(out=("folded", "high", "low", "weights", "used", "bytes_", "excess", "codes", "ws", "waiting", "off_grid"))
@@ -399,49 +442,50 @@ def count_label_scores(
     folded: Any, high: Any, low: Any, weights: Any, used: Any,
     shift: Any, stride: Any, bytes_: Any, excess: Any, codes: Any, ws: Any, waiting: Any, off_grid: Any,
 ) -> Any:  # fmt: skip
-    """Count good rows by label: those of folded cells by bucket, all others wait. `folded` is empty if all are.
+    """Count valid rows for each label: by score bucket if the cell is folded, otherwise in a buffer of exact scores.
 
-    `at` is of cells and labels; a cell has the places of one label behind those of another.
+    An empty `folded` means that all cells have buckets (are folded). `at` combines cell and label; the places of the
+    labels of a cell are consecutive.
     """
     here, place, cell, heavy = scratch(BLOCK, u4), scratch(BLOCK, u8), scratch(BLOCK, i8), scratch(BLOCK, f8)
-    each, weighted, all_folded = u8(stride) // u8(width), w.shape[0] != 0, folded.shape[0] == 0
-    top = bits_of(width) + u4(1)
+    places_per_label, weighted, all_folded = u8(stride) // u8(width), w.shape[0] != 0, folded.shape[0] == 0
+    top = count_label_bits(width) + u4(1)
     for a in range(0, s.shape[0], BLOCK):
         n, k = min(BLOCK, s.shape[0] - a), u8(0)
-        fetch(at, a + AHEAD, n)
-        _, off = places(y, s, a, n, real, bits, OFF_GRID, here)
+        prefetch(at, a + AHEAD, n)
+        _, off = find_places(y, s, a, n, real, bits, OFF_GRID, here)
         for j in range(n):
             i = u8(at[a + j]) // u8(width)
             label = u8(at[a + j]) - i * u8(width)
             if all_folded or folded[i]:
-                cell[k], place[k] = i8(i), label * each + u8(here[j] & ~OFF_GRID)
+                cell[k], place[k] = i8(i), label * places_per_label + u8(here[j] & ~OFF_GRID)
                 heavy[k] = w[a + j] if weighted else 1.0
                 if off and here[j] >> u4(31) and heavy[k] != 0:
                     off_grid[u8(at[a + j])] = u1(1)
                 k += u8(1)
             else:
-                m, key = u8(used[0]), key_of(f8(s[a + j]), real)
+                m, key = u8(used[0]), encode_score(f8(s[a + j]), real)
                 low[m] = (key << u8(1)) | u8(y[a + j])
                 high[m] = (u4(i) << top) | (u4(label) << u4(1)) | u4(key >> u8(63))
                 if weights.shape[0]:
                     weights[m] = w[a + j] if weighted else 1.0
                 used[0] = i8(m + u8(1))
         ww = heavy if weighted else heavy[:0]
-        emit(place, i8(0), i8(k), cell, ww, shift, stride, bytes_, excess, codes, ws, waiting)
+        add_rows(place, i8(0), i8(k), cell, ww, shift, stride, bytes_, excess, codes, ws, waiting)
     return 0
 
 
-@kernel(out=("place", "lost"))
-def buckets_of(high: Any, low: Any, real: Any, bits: Any, place: Any, lost: Any) -> Any:
-    """Write where exact codes lie among buckets, and whether bits are lost there."""
+@kernel(out=("place", "is_lossy"))
+def find_buckets(high: Any, low: Any, real: Any, bits: Any, place: Any, is_lossy: Any) -> Any:
+    """Convert exact codes to places (buckets and labels); also write whether each bucket drops bits of the score."""
     y, s, here = scratch(BLOCK, u1), scratch(BLOCK, f8), scratch(BLOCK, u4)
     for a in range(0, low.shape[0], BLOCK):
         n = min(BLOCK, low.shape[0] - a)
         for j in range(n):
             code = low[a + j]
             y[j] = u1(code & u8(1))
-            s[j] = score_of(code >> u8(1), high[a + j], real)
-        places(y, s, i8(0), n, real, bits, OFF_GRID, here)
+            s[j] = decode_score(code >> u8(1), high[a + j], real)
+        find_places(y, s, i8(0), n, real, bits, OFF_GRID, here)
         for j in range(n):
-            place[a + j], lost[a + j] = here[j] & ~OFF_GRID, u1(here[j] >> u4(31))
+            place[a + j], is_lossy[a + j] = here[j] & ~OFF_GRID, u1(here[j] >> u4(31))
     return 0

@@ -1,7 +1,7 @@
-"""Rows of two numbers: as words that tell them exactly while a cell has few, else as numbers that wait for their buckets.
+"""Buffers for rows of two numbers: as exact codes while a cell has few rows, as pairs of numbers for other cells.
 
-An exact row goes to four places of a tally, one behind the other: of the first number, of the second, and twice of both,
-by two hashes of each. `statistics.joint` says what that is for.
+An exact row has four adjacent entries in a tally: the first number, the second number, and two different hashes of both.
+`statistics.joint` explains their use.
 """
 
 from __future__ import annotations
@@ -11,33 +11,37 @@ from typing import Any
 import numpy as np
 
 from ._jit import inline, kernel
-from .exact_rows import key_of
-from .hashes import finish
+from .exact_rows import encode_score
+from .hashes import finalize_hash
 
 u4, u8 = np.uint32, np.uint64
 
 HALF = u8(0xFFFFFFFF)
-OTHER = u8(0x9E3779B97F4A7C15)  # makes the second hash another one
+# This salt makes the second hash differ from the first.
+OTHER = u8(0x9E3779B97F4A7C15)
 
 
 @inline
-def word(look: Any, a: Any, b: Any) -> Any:
-    """Return the exact place of a row by one look, of the keys of its numbers."""
+def look_word(look: Any, a: Any, b: Any) -> Any:
+    """Return one of the four codes of a row (`look` is 0 to 3), computed from its two encoded numbers."""
     if look == 0:
         return a
     if look == 1:
         return b
     if look == 2:
         a, b = a ^ OTHER, b ^ OTHER
-    return (finish(a) & ~HALF) | (finish(b) >> u8(32))
+    return (finalize_hash(a) & ~HALF) | (finalize_hash(b) >> u8(32))
 
 
 @kernel(out=("high", "low", "weights", "used", "xs", "ys", "cells", "ws", "waiting"))
-def count_pairs(
+def buffer_pairs(
     x: Any, y: Any, w: Any, at: Any, folded: Any, high: Any, low: Any, weights: Any, used: Any,
     xs: Any, ys: Any, cells: Any, ws: Any, waiting: Any,
 ) -> Any:  # fmt: skip
-    """Append good rows to the buffers, of folded cells as numbers, of others as words. `folded` is empty if all are."""
+    """Append valid rows to the buffers: as pairs of numbers for cells with buckets (folded), as exact codes for others.
+
+    An empty `folded` means that all cells have buckets.
+    """
     lone, weighted, all_folded = at.shape[0] == 0, w.shape[0] != 0, folded.shape[0] == 0
     m, k = u8(used[0]), u8(waiting[0])
     for j in range(x.shape[0]):
@@ -48,9 +52,9 @@ def count_pairs(
                 ws[k] = weight
             k += u8(1)
             continue
-        p, q = key_of(x[j], True), key_of(y[j], True)
+        p, q = encode_score(x[j], True), encode_score(y[j], True)
         for look in range(4):
-            low[m], high[m] = word(look, p, q), (i << u4(3)) | u4(look << 1)
+            low[m], high[m] = look_word(look, p, q), (i << u4(3)) | u4(look << 1)
             if weights.shape[0]:
                 weights[m] = weight
             m += u8(1)

@@ -1,7 +1,7 @@
-"""Measures of one ranked query, from the documents in it that are worth something, by place.
+"""Measures of one ranked query, computed from the documents with a gain, in the order of their rank positions.
 
-Of a ranking in which documents of different worth are tied, every document has a place, and its worth is the mean of its
-group; what depends on the order more than that is in module `ties`.
+In a ranking with ties every document has the mean gain of its tie group. Measures that depend on the order of tied
+documents beyond this mean are averaged over all orders (module `ties`).
 """
 
 from __future__ import annotations
@@ -21,28 +21,29 @@ MEASURES = (
 )  # fmt: skip
 CG, DCG, NDCG, CG_EXP, DCG_EXP, NDCG_EXP, PRECISION, RECALL, R_PRECISION, HITS, RELEVANT = range(11)
 HIT, MRR, AP_MIN, AP_RELEVANT, AP_HITS, ERR, RBP = range(11, 18)
-UNBOUNDED = (CG, DCG, CG_EXP, DCG_EXP, HITS, RELEVANT)  # not a share of something: they may be any number
+UNBOUNDED = (CG, DCG, CG_EXP, DCG_EXP, HITS, RELEVANT)  # these measures are not limited to [0, 1]
 
-ALL = 1 << 40  # the cut-off of a measure without one
+ALL = 1 << 40  # this cut-off means that there is none
 
-no_hit = outline(ties.no_hit)
-first_hit = outline(ties.first_hit)
-precision_sum = outline(ties.precision_sum)
-precision_mean = outline(ties.precision_mean)
-stop_group = outline(ties.stop_group)
+probability_of_no_hit = outline(ties.probability_of_no_hit)
+mean_reciprocal_rank = outline(ties.mean_reciprocal_rank)
+mean_precision_sum = outline(ties.mean_precision_sum)
+mean_precision_per_hit = outline(ties.mean_precision_per_hit)
+mean_reciprocal_stop = outline(ties.mean_reciprocal_stop)
 
 
 @inline
-def until(place: Any, c: Any, m: Any) -> Any:
-    """How many of c documents, by place, are among the first m of the ranking."""
+def count_before(place: Any, c: Any, m: Any) -> Any:
+    """Return how many of c documents, sorted by rank position, are at the first m positions."""
+    # Search from the end, because most cut-offs lie beyond most documents with a gain.
     while c > 0 and place[c - 1] >= m:
         c -= 1
     return c
 
 
 @inline
-def discounted(worth: Any, place: Any, c: Any, discount: Any) -> Any:
-    """Sum of worth times discount."""
+def discounted_gain(worth: Any, place: Any, c: Any, discount: Any) -> Any:
+    """Return the sum of gain times discount over documents."""
     total = 0.0
     for j in range(c):
         total += worth[j] * discount[place[j]]
@@ -50,8 +51,8 @@ def discounted(worth: Any, place: Any, c: Any, discount: Any) -> Any:
 
 
 @outline
-def total_of(worth: Any, c: Any) -> Any:
-    """Sum of the first c."""
+def sum_first(worth: Any, c: Any) -> Any:
+    """Return the sum of the first c values."""
     total = 0.0
     for j in range(c):
         total += worth[j]
@@ -59,8 +60,8 @@ def total_of(worth: Any, c: Any) -> Any:
 
 
 @outline
-def precisions(rel: Any, place: Any, c: Any) -> Any:
-    """Sum of the precision at each relevant place of a ranking without ties."""
+def sum_precisions(rel: Any, place: Any, c: Any) -> Any:
+    """Return the sum of the precisions at the ranks of relevant documents, in a ranking without ties."""
     total, hits = 0.0, 0.0
     for j in range(c):
         if rel[j] > 0:
@@ -70,8 +71,8 @@ def precisions(rel: Any, place: Any, c: Any) -> Any:
 
 
 @outline
-def first(rel: Any, place: Any, c: Any) -> Any:
-    """One over the first relevant place; 0 without."""
+def reciprocal_rank(rel: Any, place: Any, c: Any) -> Any:
+    """Return 1 / (rank of the first relevant document), or 0 if no document is relevant."""
     for j in range(c):
         if rel[j] > 0:
             return 1.0 / (place[j] + 1.0)
@@ -79,8 +80,11 @@ def first(rel: Any, place: Any, c: Any) -> Any:
 
 
 @outline
-def stopped(stop: Any, top: Any, place: Any, c: Any) -> Any:
-    """One over the place at which a reader stops, expected, where `stop` over `top` is the probability at each."""
+def expected_reciprocal_rank(stop: Any, top: Any, place: Any, c: Any) -> Any:
+    """Return the expected reciprocal rank: the mean of 1 / (rank at which a user stops).
+
+    The probability to stop at a document is `stop` / `top`.
+    """
     total, going = 0.0, 1.0
     for j in range(c):
         here = stop[j] / top
@@ -90,8 +94,8 @@ def stopped(stop: Any, top: Any, place: Any, c: Any) -> Any:
 
 
 @outline
-def biased(rel: Any, place: Any, c: Any, persistence: Any) -> Any:
-    """Rank-biased precision."""
+def rank_biased_precision(rel: Any, place: Any, c: Any, persistence: Any) -> Any:
+    """Return the rank-biased precision, given the probability `persistence` of looking at the next document."""
     total, going, i = 0.0, 1.0 - persistence, i8(0)
     for j in range(c):
         while i < place[j]:
@@ -102,7 +106,7 @@ def biased(rel: Any, place: Any, c: Any, persistence: Any) -> Any:
 
 
 @inline
-def quotient(a: Any, b: Any) -> Any:
+def bounded_ratio(a: Any, b: Any) -> Any:
     """Return a / b, at most 1; 0 where b is 0."""
     return min(a / b, 1.0) if b > 0 else 0.0
 
@@ -111,44 +115,46 @@ def quotient(a: Any, b: Any) -> Any:
 def linear_measure(
     code: Any, k: Any, n: Any, everything: Any, rel: Any, worth: Any, place: Any, c: Any, discount: Any, ideal: Any
 ) -> Any:
-    """Return a measure that is a sum over places, or a quotient of two: ties only need the mean of each group."""
+    """Return a measure that is a sum over positions or a ratio of sums; of tied documents it needs only their mean."""
     if code == RELEVANT:
         return f8(everything)
-    m = until(place, c, min(everything if code == R_PRECISION else k, n))
+    m = count_before(place, c, min(everything if code == R_PRECISION else k, n))
     if code == CG:
-        return total_of(worth, m)
+        return sum_first(worth, m)
     if code == DCG:
-        return discounted(worth, place, m, discount)
+        return discounted_gain(worth, place, m, discount)
     if code == NDCG:
         best = 0.0
         for i in range(min(k, ideal.shape[0])):
             best += ideal[i] * discount[i]
-        return quotient(discounted(worth, place, m, discount), best)
-    found = total_of(rel, m)
+        return bounded_ratio(discounted_gain(worth, place, m, discount), best)
+    found = sum_first(rel, m)
     if code == PRECISION:
-        return quotient(found, f8(k if k < ALL else n))
-    return found if code == HITS else quotient(found, f8(everything))
+        return bounded_ratio(found, f8(k if k < ALL else n))
+    return found if code == HITS else bounded_ratio(found, f8(everything))
 
 
 @outline
-def plain_measure(code: Any, k: Any, n: Any, everything: Any, rel: Any, stop: Any, top: Any, place: Any, c: Any) -> Any:
-    """Return a measure that depends on the order, of a ranking without ties."""
-    m = until(place, c, min(k, n))
+def untied_measure(
+    code: Any, k: Any, n: Any, everything: Any, rel: Any, stop: Any, top: Any, place: Any, c: Any
+) -> Any:
+    """Return a measure that depends on the order of tied documents, for a ranking without ties."""
+    m = count_before(place, c, min(k, n))
     if code == HIT:
-        return 1.0 if first(rel, place, m) > 0 else 0.0
+        return 1.0 if reciprocal_rank(rel, place, m) > 0 else 0.0
     if code == MRR:
-        return first(rel, place, m)
+        return reciprocal_rank(rel, place, m)
     if code == ERR:
-        return stopped(stop, top, place, m)
-    total = precisions(rel, place, m)
+        return expected_reciprocal_rank(stop, top, place, m)
+    total = sum_precisions(rel, place, m)
     if code == AP_HITS:
-        return quotient(total, total_of(rel, m))
-    return quotient(total, f8(everything if code == AP_RELEVANT else min(everything, k)))
+        return bounded_ratio(total, sum_first(rel, m))
+    return bounded_ratio(total, f8(everything if code == AP_RELEVANT else min(everything, k)))
 
 
 @outline
 def tied_measure(code: Any, k: Any, n: Any, everything: Any, end: Any, hit: Any, stop: Any, top: Any, mean: Any) -> Any:
-    """Return a measure that depends on the order, on average over the orders of tied documents."""
+    """Return a measure that depends on the order of tied documents, averaged over all of their orders."""
     cut = min(k, n)
     total, hits, going, a = 0.0, i8(0), 1.0, i8(0)
     while a < cut:
@@ -156,20 +162,21 @@ def tied_measure(code: Any, k: Any, n: Any, everything: Any, end: Any, hit: Any,
         size, m = b - a, min(b, cut) - a
         if code in (HIT, MRR):
             if r:
-                return 1.0 - no_hit(size, r, m) if code == HIT else first_hit(a, size, r, m)
-            # a group without a relevant document cannot end the search; the first with one does not have to,
-            # unless it lies before the cut, whole
+                return 1.0 - probability_of_no_hit(size, r, m) if code == HIT else mean_reciprocal_rank(a, size, r, m)
+            # The first relevant document is not in a tie group without relevant documents, so the loop goes on. Some
+            # orders of the first group with relevant documents may place all of them beyond the cut-off. The means above
+            # include these orders.
         elif code == ERR:
-            total += going * stop_group(stop, top, a, b, m, mean)
+            total += going * mean_reciprocal_stop(stop, top, a, b, m, mean)
             going *= mean[size]
         elif code == AP_HITS and m < size:
-            return precision_mean(total, a, hits, size, r, m)
+            return mean_precision_per_hit(total, a, hits, size, r, m)
         else:
-            total += precision_sum(a, hits, size, r, m)
+            total += mean_precision_sum(a, hits, size, r, m)
         hits += r
         a = b
     if code in (HIT, MRR, ERR):
         return total
     if code == AP_HITS:
-        return quotient(total, f8(hits))
-    return quotient(total, f8(everything if code == AP_RELEVANT else min(everything, k)))
+        return bounded_ratio(total, f8(hits))
+    return bounded_ratio(total, f8(everything if code == AP_RELEVANT else min(everything, k)))

@@ -1,6 +1,6 @@
-"""What every measure says of each query; and sums over queries, with the squares that standard errors need.
+"""Every measure of each query, and sums over queries with the squares that standard errors need.
 
-A query is one row of uint64 keys, [falling score 32 | place 24 | grade 8], that numpy sorts (see `ranking.pack`).
+A query is one row of uint64 keys, [descending score 32 | place 24 | grade 8], which numpy sorts (see `ranking.pack_keys`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import numpy as np
 
 from ._jit import kernel
 from ._memory import scratch
+from .block_sums import add_number, add_square
 from .exact_sums import add_exact, carry, carry_all
 from .measures import (
     CG_EXP,
@@ -18,15 +19,24 @@ from .measures import (
     NDCG_EXP,
     RBP,
     RELEVANT,
-    biased,
+    count_before,
     linear_measure,
-    plain_measure,
+    rank_biased_precision,
     tied_measure,
-    until,
+    untied_measure,
 )
-from .ranking import ABSENT, PLACE, best_first, by_ties, settle, spread_groups, tied, widen, worthy
-from .score_sums import put_number, put_square
-from .sums import add_fixed, split
+from .ranking import (
+    ABSENT,
+    PLACE,
+    average_groups,
+    build_ideal_order,
+    find_gains,
+    find_tie_groups,
+    is_tied,
+    scatter_worth,
+    sort_by_full_score,
+)
+from .score_terms import add_fixed, split_limbs
 
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
@@ -34,19 +44,19 @@ CHUNKS = u8(68)
 
 
 @kernel(out=("keys", "numbers", "places", "facts", "out"))
-def rank(
+def compute_measures(
     keys: Any, which: Any, starts: Any, s: Any, halves: Any, small: Any, values: Any, powers: Any, level: Any,
     average: Any, relevant: Any, extra_gain: Any, extra_power: Any, discount: Any, codes: Any, ks: Any, parameters: Any,
     numbers: Any, places: Any, facts: Any, out: Any,
 ) -> None:  # fmt: skip
-    """Write every measure of some queries, whose rows of keys are sorted.
+    """Write the requested measures (`codes`) of some queries, whose rows of keys are sorted.
 
-    `numbers` and `places` are scratch: eight rows and three, longer than a query and than `discount`, and zero.
+    `numbers` and `places` are scratch: eight and three rows, longer than a query and than `discount`, and all zero.
 
-    `values` and `powers` (2^g - 1; may be empty) are by grade if all grades are `small` integers, else by row.
-    `relevant` (may be empty) is the number of relevant documents of each query, those that are no rows included, whose
-    grade is `extra_gain`. The keys hold half of each score if `halves`. The facts of a query are its documents, returned
-    and not, each irrelevant and relevant, and whether it has none that is.
+    `values` and `powers` (2^g - 1; may be empty) are indexed by grade if all grades are `small` integers, else by row.
+    `relevant` (may be empty) is the number of relevant documents of each query, including documents without a row, whose
+    grade is `extra_gain`. With `halves` the keys have half of the bits of each score. The facts of a query are the numbers
+    of its returned and missing documents, each irrelevant and relevant, and whether it has no relevant document.
     """
     n_terms, exponential = codes.shape[0], powers.shape[0] > 0
     gain, power, rel, stop = numbers[0], numbers[1], numbers[2], numbers[3]
@@ -64,12 +74,14 @@ def rank(
         n = length
         while n > 0 and (row[n - 1] >> u8(32)) == ABSENT:
             n -= 1
-        met = i8(0)
+        has_ties = i8(0)
         for i in range(n - 1):
-            met |= i8(((row[i] ^ row[i + 1]) >> u8(32)) == u8(0))
-        if halves and met:
-            settle(row, n, score)
-        c = worthy(row, length, small, values[a:] if not small else values, place, gain)
+            # Find possible ties, which have equal upper halves of scores, in a loop without branches.
+            has_ties |= i8(((row[i] ^ row[i + 1]) >> u8(32)) == u8(0))
+        # Scores whose upper halves are equal may still differ.
+        if halves and has_ties:
+            sort_by_full_score(row, n, score)
+        c = find_gains(row, length, small, values[a:] if not small else values, place, gain)
         everything, returned = i8(0), i8(0)
         for i in range(c):
             rel[i] = gain[i] >= level
@@ -84,25 +96,27 @@ def rank(
             everything = relevant[q]
         extra, n_best, n_most = everything - judged, i8(0), i8(0)
         if wants_best:
-            n_best = best_first(gain, c, extra, extra_gain, small, pool, count, best)
+            n_best = build_ideal_order(gain, c, extra, extra_gain, small, pool, count, best)
         if wants_most and small:
-            n_most = best_first(gain, c, extra, extra_gain, small, pool, count, most)
+            n_most = build_ideal_order(gain, c, extra, extra_gain, small, pool, count, most)
             for i in range(n_most):
                 most[i] = powers[i8(most[i])]
         elif wants_most:
-            n_most = best_first(power, c, extra, extra_power, small, pool, count, most)
-        c, mixed = until(place, c, n), False
-        if average and met:
+            n_most = build_ideal_order(power, c, extra, extra_power, small, pool, count, most)
+        c, mixed = count_before(place, c, n), False
+        # Expand the gains to all rank positions, so that tied documents can share the mean of their group. Groups of
+        # documents with equal gains need no averaging.
+        if average and has_ties:
             for worth in (gain, rel, power, stop):
-                widen(worth, place, c, n)
+                scatter_worth(worth, place, c, n)
             for i in range(n):
                 place[i] = i
-                mixed |= i + 1 < n and gain[i] != gain[i + 1] and tied(row, i, score)
+                mixed |= i + 1 < n and gain[i] != gain[i + 1] and is_tied(row, i, score)
             c = n
         if mixed:
-            by_ties(row, n, score, rel, end, hit)
+            find_tie_groups(row, n, score, rel, end, hit)
             for worth in (gain, rel, power):
-                spread_groups(worth, n, end)
+                average_groups(worth, n, end)
         facts[5 * q] = n - returned
         facts[5 * q + 1] = returned
         facts[5 * q + 2] = length - n - (judged - returned)
@@ -115,24 +129,25 @@ def rank(
                 worth, ideal = power if exp else gain, most[:n_most] if exp else best[:n_best]
                 v = linear_measure(code - 3 if exp else code, k, n, everything, rel, worth, place, c, discount, ideal)
             elif code == RBP:
-                v = biased(rel, place, until(place, c, min(k, n)), parameters[t])
+                v = rank_biased_precision(rel, place, count_before(place, c, min(k, n)), parameters[t])
             elif mixed:
                 v = tied_measure(code, k, n, everything, end, hit, stop, parameters[t], mean)
             else:
-                v = plain_measure(code, k, n, everything, rel, stop, parameters[t], place, c)
+                v = untied_measure(code, k, n, everything, rel, stop, parameters[t], place, c)
             out[q * n_terms + t] = v
 
 
 @kernel(out=("rows", "queries", "excess", "sums", "large", "squares", "large_squares", "w2", "w2x", "more"))
-def add(
+def add_queries(
     values: Any, facts: Any, w: Any, at: Any, starts: Any, unbounded: Any,
     rows: Any, queries: Any, excess: Any, sums: Any, large: Any, squares: Any, large_squares: Any,
     w2: Any, w2x: Any, more: Any,
 ) -> Any:  # fmt: skip
-    """Add what every measure says of each query; `at`, the cell of each document, and weights `w` may be empty.
+    """Add the measures of each query to the sums of its cell.
 
-    Bounded terms go to `sums`, others to `large`; their squares likewise. `w2` and `w2x` are the sums of w^2 and w^2 x,
-    empty while all weights are 1, and `more` is what w^2 x of unbounded terms is more than w x.
+    `at` (the cell of each document) and weights `w` may be empty. Bounded terms and their squares are added
+    to `sums` and `squares`, unbounded ones to `large` and `large_squares`. `w2` and `w2x` are the sums of w^2 and w^2 x,
+    which are empty while all weights are 1. `more` is the sum of w^2 x - w x of unbounded terms.
     """
     n_terms = unbounded.shape[0]
     heavy, lone = w2.shape[0] > 0, at.shape[0] == 0
@@ -144,10 +159,10 @@ def add(
         mine = u8(2) * i + empty
         queries[mine] += 1
         if w.shape[0]:
-            high, low = split(weight)
+            high, low = split_limbs(weight)
             add_fixed(excess, u8(2) * mine, high - i8(1 << 20), low)
         if heavy:
-            put_number(w2, u8(2) * mine, weight * weight)
+            add_number(w2, u8(2) * mine, weight * weight)
         for t in range(n_terms):
             v = values[q * n_terms + t] * weight
             cell = i * u8(n_terms) + u8(t)
@@ -157,17 +172,18 @@ def add(
                 if w.shape[0]:
                     add_exact(more, cell * CHUNKS, v * weight)
                     add_exact(more, cell * CHUNKS, -v)
+                # With many cells, carries are propagated after each addition; with one cell, only at the end.
                 if not lone:
                     carry(large, cell * CHUNKS)
                     carry(large_squares, cell * CHUNKS)
                     if w.shape[0]:
                         carry(more, cell * CHUNKS)
             else:
-                high, low = split(v)
+                high, low = split_limbs(v)
                 add_fixed(sums, u8(2) * cell, high, low)
-                put_square(squares, u8(2) * cell, v * v, False)
+                add_square(squares, u8(2) * cell, v * v, False)
                 if heavy:
-                    put_number(w2x, u8(2) * cell, v * weight)
+                    add_number(w2x, u8(2) * cell, v * weight)
     if lone:
         carry_all(large)
         carry_all(large_squares)

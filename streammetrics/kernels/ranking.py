@@ -1,8 +1,8 @@
-"""Rankings: the documents of each query in the order of their scores, and every measure of that order.
+"""Rankings: sorting the documents of each query by score, ideal orders, and groups of tied documents.
 
-A query is one row of uint64 keys, [falling score 32 | place 24 | grade 8], that numpy sorts: equal scores stay in the
-order of their rows. Of float64 scores the key holds the leading half; what it leaves undecided is settled afterwards.
-Documents that were judged but not returned come last, padding after them.
+A query is one row of uint64 keys, [descending score 32 | place 24 | grade 8], which numpy sorts: documents with equal
+scores stay in the order of their rows. For float64 scores the key has the upper half, and `sort_by_full_score` sorts the
+rest. Documents that were judged but not returned come last, and padding after them.
 """
 
 from __future__ import annotations
@@ -12,60 +12,63 @@ from typing import Any
 import numpy as np
 
 from . import ties
-from ._jit import by_dtype, inline, kernel, outline
+from ._jit import choose_by_dtype, inline, kernel, outline
 
 f4, f8, i4, i8, u4, u8 = np.float32, np.float64, np.int32, np.int64, np.uint32, np.uint64
 
 PADDING = u8(0xFFFFFFFFFFFFFFFF)
-ABSENT = u8(0xFFFFFFFF)  # above the key of every finite score: judged, but not returned
+# The key of a judged document that was not returned; it is above the key of every finite score.
+ABSENT = u8(0xFFFFFFFF)
 PLACE = u8(0xFFFFFF)
 
 
-def _falling4(z: Any) -> Any:
-    b = f4(z + f4(0.0)).view(i4)  # -0.0 is 0.0
+def _falling_key32(z: Any) -> Any:
+    """Return a 32-bit integer that is smaller for a higher float32 score."""
+    b = f4(z + f4(0.0)).view(i4)  # -0.0 becomes 0.0
     return u8(u4(b ^ (~(b >> i4(31)) & i4(0x7FFFFFFF))))
 
 
-def _falling8(z: Any) -> Any:
+def _falling_key64(z: Any) -> Any:
+    """Return the upper 32 bits of a 64-bit integer that is smaller for a higher float64 score."""
     b = f8(z + 0.0).view(i8)
     return u8(b ^ (~(b >> i8(63)) & i8(0x7FFFFFFFFFFFFFFF))) >> u8(32)
 
 
-falling = by_dtype(float32=_falling4, float64=_falling8)
-sort_falling = outline(ties.sort_falling)
-spread = outline(ties.spread)
+falling_key = choose_by_dtype(float32=_falling_key32, float64=_falling_key64)
+sort_descending = outline(ties.sort_descending)
+average_group = outline(ties.average_group)
 
 
 @kernel(out=("keys",))
-def pack(grades: Any, s: Any, kept: Any, which: Any, starts: Any, keys: Any) -> None:
-    """Write the keys of some queries, a row each; `grades` and `kept` (1 for returned) may be empty."""
+def pack_keys(grades: Any, s: Any, returned: Any, which: Any, starts: Any, keys: Any) -> None:
+    """Write the keys of each query to a row; `grades` and `returned` (0 for documents not returned) may be empty."""
     for j in range(which.shape[0]):
         q = which[j]
         a, n = starts[q], starts[q + 1] - starts[q]
         row, score = keys[j], s[a : a + n]
         for i in range(n):
-            row[i] = (falling(score[i]) << u8(32)) | (u8(i) << u8(8))
+            row[i] = (falling_key(score[i]) << u8(32)) | (u8(i) << u8(8))
         if grades.shape[0]:
             grade = grades[a : a + n]
             for i in range(n):
                 row[i] |= u8(grade[i])
-        for i in range(n if kept.shape[0] else 0):
-            if not kept[a + i]:
+        for i in range(n if returned.shape[0] else 0):
+            if not returned[a + i]:
                 row[i] |= ABSENT << u8(32)
         for i in range(n, row.shape[0]):
             row[i] = PADDING
 
 
 @inline
-def tied(row: Any, i: Any, score: Any) -> Any:
-    """Whether places i and i + 1 of a ranking have one score."""
+def is_tied(row: Any, i: Any, score: Any) -> Any:
+    """Whether the documents at positions i and i + 1 of a ranking have the same score."""
     same = (row[i] >> u8(32)) == (row[i + 1] >> u8(32))
     return same and score[(row[i] >> u8(8)) & PLACE] == score[(row[i + 1] >> u8(8)) & PLACE]
 
 
 @outline
-def settle(row: Any, n: Any, score: Any) -> None:
-    """Order by the whole score what the leading half left undecided: Shell's sort of each run of equal halves."""
+def sort_by_full_score(row: Any, n: Any, score: Any) -> None:
+    """Sort each run of scores with equal upper halves by the full score, with Shell's sort, which needs no memory."""
     a = 0
     while a < n - 1:
         b = a + 1
@@ -88,10 +91,12 @@ def settle(row: Any, n: Any, score: Any) -> None:
 
 
 @inline
-def worthy(row: Any, length: Any, small: Any, values: Any, place: Any, gain: Any) -> Any:
-    """Find the documents that are worth something: write their places and gains, and return how many there are."""
+def find_gains(row: Any, length: Any, small: Any, values: Any, place: Any, gain: Any) -> Any:
+    """Write the rank positions and gains of the documents with a gain above 0, and return how many there are."""
     c = i8(0)
     if small:
+        # Write every document, but advance the index only if it has a gain. This avoids a branch that is often
+        # mispredicted.
         for i in range(length):
             place[c] = i
             c += i8((row[i] & u8(255)) != u8(0))
@@ -106,10 +111,12 @@ def worthy(row: Any, length: Any, small: Any, values: Any, place: Any, gain: Any
 
 
 @inline
-def best_first(gain: Any, n: Any, extra: Any, extra_gain: Any, small: Any, pool: Any, count: Any, best: Any) -> Any:
-    """Write the ideal order of n gains above 0, and `extra` more of one gain, while there is room; return how many.
+def build_ideal_order(
+    gain: Any, n: Any, extra: Any, extra_gain: Any, small: Any, pool: Any, count: Any, best: Any
+) -> Any:
+    """Write the ideal order of n gains above 0 and of `extra` documents with `extra_gain`, up to the length of `best`.
 
-    Small integers are counted, others sorted.
+    Return the length. Gains that are small integers are sorted by counting.
     """
     room, m = best.shape[0], i8(0)
     if small:
@@ -128,7 +135,7 @@ def best_first(gain: Any, n: Any, extra: Any, extra_gain: Any, small: Any, pool:
         return m
     for i in range(n):
         pool[i] = gain[i]
-    sort_falling(pool, 0, n)
+    sort_descending(pool, 0, n)
     i = 0
     while m < room and (i < n or extra):
         if extra and (i == n or pool[i] < extra_gain):
@@ -142,8 +149,9 @@ def best_first(gain: Any, n: Any, extra: Any, extra_gain: Any, small: Any, pool:
 
 
 @outline
-def widen(worth: Any, place: Any, c: Any, n: Any) -> None:
-    """Spread the worth of c documents to their places, 0 elsewhere."""
+def scatter_worth(worth: Any, place: Any, c: Any, n: Any) -> None:
+    """Move the gains of c documents to their rank positions within the same array, and set all other positions to 0."""
+    # Start at the last position, because gains only move to later positions.
     j = c - 1
     for i in range(n - 1, -1, -1):
         if j >= 0 and place[j] == i:
@@ -154,12 +162,12 @@ def widen(worth: Any, place: Any, c: Any, n: Any) -> None:
 
 
 @outline
-def by_ties(row: Any, n: Any, score: Any, rel: Any, end: Any, hit: Any) -> None:
-    """Find the groups of tied documents: where each that begins at a place ends, and its relevant ones."""
+def find_tie_groups(row: Any, n: Any, score: Any, rel: Any, end: Any, hit: Any) -> None:
+    """Write, at the first position of each tie group, the end of the group and the number of its relevant documents."""
     a = 0
     while a < n:
         b, r = a + 1, i8(rel[a])
-        while b < n and tied(row, b - 1, score):
+        while b < n and is_tied(row, b - 1, score):
             r += i8(rel[b])
             b += 1
         end[a], hit[a] = b, r
@@ -167,9 +175,9 @@ def by_ties(row: Any, n: Any, score: Any, rel: Any, end: Any, hit: Any) -> None:
 
 
 @outline
-def spread_groups(worth: Any, n: Any, end: Any) -> None:
-    """Give every document the mean of its group."""
+def average_groups(worth: Any, n: Any, end: Any) -> None:
+    """Replace the value of every document by the mean of its tie group."""
     a = i8(0)
     while a < n:
-        spread(worth, a, end[a])
+        average_group(worth, a, end[a])
         a = end[a]

@@ -1,7 +1,7 @@
-"""Exact sums over rows of a score and a target in [0, 1]: the terms of `score_sums`, for labels that are shares.
+"""Exact sums over rows of a score and a target in [0, 1]: the terms of `score_sums` for soft labels.
 
-The log-loss of target t is t L(1) + (1 - t) L(0), each L as a row of that label has it: so a target of 0 or 1 has the
-terms of its label, to the bit. Rows of one cell are added up block by block, of several one by one.
+The log-loss of target t is t L(1) + (1 - t) L(0), where L is the loss of a row with this label. A target of 0 or 1 thus
+has the terms of its label, bit for bit. Rows of one cell are added block by block, rows of several cells one by one.
 """
 
 from __future__ import annotations
@@ -12,20 +12,33 @@ import numpy as np
 
 from ._jit import inline, kernel, outline
 from ._memory import scratch
-from .each import each, each_weights
-from .score_sums import (
+from .block_sums import (
     FINE,
     FINE_BITS,
     FINE_LOSS,
     FINE_LOSS_BITS,
-    any_from,
-    clips,
-    put,
+    add_saturating,
+    is_any_from,
+    may_clip_block,
+    move_heavy_rows,
+    move_large_rows,
     sum_squares,
-    take_heavy_rows,
-    take_large_rows,
 )
-from .sums import BRIER, HIGH, HIGH_BITS, LARGE, LOG_LOSS, LOW, LOW_BITS, PART, SCORE, add_fixed, clipped_row, fill_part
+from .multilabel import slice_label, slice_label_weights
+from .score_terms import (
+    BRIER,
+    HIGH,
+    HIGH_BITS,
+    LARGE,
+    LOG_LOSS,
+    LOW,
+    LOW_BITS,
+    PART,
+    SCORE,
+    add_fixed,
+    fill_term,
+    is_clipped,
+)
 
 f8, i8, u1, u8 = np.float64, np.int64, np.uint8, np.uint64
 
@@ -33,21 +46,25 @@ TARGET = 3
 
 
 @outline
-def fill_soft(
+def fill_soft_term(
     term: Any, logit: Any, eps: Any, clip: Any, y: Any, s: Any, labels: Any, k: Any, f: Any, other: Any, out: Any
 ) -> None:  # fmt: skip
-    """Write one term of some rows; `labels` are as many ones, then zeros; `k`, `f` and `other` are scratch."""
+    """Write one term (score, log-loss or squared error) of some rows with soft labels.
+
+    `labels` has a row of ones and a row of zeros; `k`, `f` and `other` are scratch.
+    """
     n = s.shape[0]
     if term == TARGET:
         for j in range(n):
             out[j] = y[j]
     elif term == LOG_LOSS:
-        fill_part(term, logit, eps, clip, labels[0, :n], s, k, f, out)
-        fill_part(term, logit, eps, clip, labels[1, :n], s, k, f, other)
+        # Both losses are computed for every row, even where the target is 0 or 1: 0 times a finite loss adds nothing.
+        fill_term(term, logit, eps, clip, labels[0, :n], s, k, f, out)
+        fill_term(term, logit, eps, clip, labels[1, :n], s, k, f, other)
         for j in range(n):
             out[j] = y[j] * out[j] + (1.0 - y[j]) * other[j]
     else:
-        fill_part(SCORE, logit, eps, clip, labels[0, :n], s, k, f, out)
+        fill_term(SCORE, logit, eps, clip, labels[0, :n], s, k, f, out)
         if term == BRIER:
             for j in range(n):
                 d = out[j] - y[j]
@@ -55,40 +72,44 @@ def fill_soft(
 
 
 @inline
-def add_one(numbers: Any, at: Any, high: Any, low: Any, stops: Any) -> None:
-    """Add to one number, which may be one that stops at the ceiling."""
+def add_number(numbers: Any, at: Any, high: Any, low: Any, stops: Any) -> None:
+    """Add to one fixed-point number, which saturates at CEILING if `stops` is True."""
     if stops:
-        put(numbers, at, high, low)
+        add_saturating(numbers, at, high, low)
     else:
         add_fixed(numbers, at, high, low)
 
 
 @outline
 def add_rows(v: Any, at: Any, lone: Any, magic: Any, magic_bits: Any, shift: Any, stops: Any, numbers: Any) -> None:
-    """Add numbers below 2**31 each to its place, rounded to the grid of the magic number; `shift` makes it 2**-60."""
+    """Round numbers below 2**31 to multiples of the last bit of `magic`, and add each to the sum at its index.
+
+    `shift` converts these multiples to units of 2**-60.
+    """
+    # With one cell, sum the block as integers first, and add the sum once.
     if lone:
         high, low = sum_squares(v, magic, magic_bits)
-        add_one(numbers, u8(2) * at[0], high, low << i8(shift), stops)
+        add_number(numbers, u8(2) * at[0], high, low << i8(shift), stops)
     else:
         for j in range(v.shape[0]):
             t = v[j] + HIGH
             low = f8((v[j] - (t - HIGH)) + magic).view(i8) - magic_bits
-            add_one(numbers, u8(2) * at[j], f8(t).view(i8) - HIGH_BITS, low << i8(shift), stops)
+            add_number(numbers, u8(2) * at[j], f8(t).view(i8) - HIGH_BITS, low << i8(shift), stops)
 
 
 @outline
-def put_rows(v: Any, at: Any, lone: Any, numbers: Any) -> None:
-    """Add products, multiples of 2**-60, to sums that stop at the ceiling; large ones are set to 0."""
-    if any_from(v, LARGE):
-        take_heavy_rows(v, at, numbers)
+def add_product_rows(v: Any, at: Any, lone: Any, numbers: Any) -> None:
+    """Add products, rounded to 2**-60, to saturating sums; products of 2**31 and more are set to 0."""
+    if is_any_from(v, LARGE):
+        move_heavy_rows(v, at, numbers)
     add_rows(v, at, lone, LOW, LOW_BITS, 0, True, numbers)
 
 
 @outline
-def put_square_rows(v: Any, at: Any, lone: Any, loss: Any, numbers: Any) -> None:
-    """Add squares on their grid to sums that stop at the ceiling; large ones are set to 0."""
-    if any_from(v, LARGE):
-        take_heavy_rows(v, at, numbers)
+def add_square_rows(v: Any, at: Any, lone: Any, loss: Any, numbers: Any) -> None:
+    """Add squares, rounded to 2**-41 (log-loss) or 2**-52, to saturating sums; squares of 2**31 and more are set to 0."""
+    if is_any_from(v, LARGE):
+        move_heavy_rows(v, at, numbers)
     if loss:
         add_rows(v, at, lone, FINE_LOSS, FINE_LOSS_BITS, 19, True, numbers)
     else:
@@ -97,7 +118,7 @@ def put_square_rows(v: Any, at: Any, lone: Any, loss: Any, numbers: Any) -> None
 
 @outline
 def count_rows(w: Any, at: Any, lone: Any, v: Any, rows: Any, excess: Any, w2: Any) -> None:
-    """Count some rows, and with weights add w - 1 and w**2; `v` is scratch."""
+    """Count rows, and if there are weights, add w - 1 and w**2 of each row to its cell; `v` is scratch."""
     n = at.shape[0]
     for j in range(0 if lone else n):
         rows[at[j]] += 1
@@ -109,7 +130,7 @@ def count_rows(w: Any, at: Any, lone: Any, v: Any, rows: Any, excess: Any, w2: A
         excess[0] -= i8(n) << i8(20) if lone else i8(0)
         for j in range(n):
             v[j] = w[j] * w[j]
-        put_rows(v, at, lone, w2)
+        add_product_rows(v, at, lone, w2)
 
 
 @outline
@@ -117,7 +138,7 @@ def add_soft(
     y: Any, s: Any, w: Any, at: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, excess: Any, sums: Any, large: Any, squares: Any, crossed: Any, w2: Any, w2x: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Do what `sum_soft` does."""
+    """Do what `sum_soft` does; `sum_soft_multilabel` also calls this function for each label."""
     n_terms, lone, weighted = terms.shape[0], at.shape[0] == 0, w.shape[0] != 0
     k, f, other = scratch(PART, f8), scratch(PART, f8), scratch(PART, f8)
     x, v, cell, place = scratch(PART, f8), scratch(PART, f8), scratch(PART, u8), scratch(PART, u8)
@@ -129,30 +150,31 @@ def add_soft(
         for j in range(m):
             here[j] = u8(0) if lone else u8(at[a + j])
         count_rows(ww, here, lone, vv, rows, excess, w2)
-        clip = not logit and clips(eps, ss)
+        clip = not logit and may_clip_block(eps, ss)
         for t in range(n_terms):
             loss = terms[t] == LOG_LOSS
-            fill_soft(terms[t], logit, eps, clip, yy, ss, labels, k, f, other, xx)
+            fill_soft_term(terms[t], logit, eps, clip, yy, ss, labels, k, f, other, xx)
             for j in range(m if weighted else 0):
                 xx[j] *= ww[j]
-            if any_from(xx, LARGE):
-                take_large_rows(xx, here, n_terms, t, large, squares)
+            if is_any_from(xx, LARGE):
+                move_large_rows(xx, here, n_terms, t, large, squares)
             for j in range(m):
                 to[j] = here[j] * u8(n_terms) + u8(t)
                 vv[j] = xx[j] * xx[j]
             add_rows(xx, to, lone, LOW, LOW_BITS, 0, False, sums)
-            put_square_rows(vv, to, lone, loss, squares)
+            add_square_rows(vv, to, lone, loss, squares)
             for j in range(m if weighted else 0):
                 xx[j] *= ww[j]
             for j in range(m):
                 vv[j] = xx[j] * yy[j]
-            put_rows(vv, to, lone, crossed)
+            add_product_rows(vv, to, lone, crossed)
             if weighted:
-                put_rows(xx, to, lone, w2x)
+                add_product_rows(xx, to, lone, w2x)
             for j in range(m if loss and clip else 0):
-                gone = clipped_row(eps, 1, ss[j]) if yy[j] > 0.0 else i8(0)
-                gone |= clipped_row(eps, 0, ss[j]) if yy[j] < 1.0 else i8(0)
-                clipped[to[j]] += gone
+                # A row counts as clipped if one of its two losses was clipped and has a positive weight, t or 1 - t.
+                is_outside = is_clipped(eps, 1, ss[j]) if yy[j] > 0.0 else i8(0)
+                is_outside |= is_clipped(eps, 0, ss[j]) if yy[j] < 1.0 else i8(0)
+                clipped[to[j]] += is_outside
     return 0
 
 
@@ -161,30 +183,31 @@ def sum_soft(
     y: Any, s: Any, w: Any, at: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, excess: Any, sums: Any, large: Any, squares: Any, crossed: Any, w2: Any, w2x: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Add the terms to the cell of each row; `w` is empty without weights, `at` for a lone cell. Values are checked.
+    """Add the terms (such as log-loss) of the rows to their cells; the caller has checked all values.
 
-    Arrays are flat, cells first; `large` is empty where terms cannot be. `crossed` has w**2 x t.
+    Without weights, `w` is empty; with one cell, `at` is empty. Arrays are flat, cells first; `large` is empty where no
+    term can be large. `crossed` has the sums of w**2 x t, where x is the term and t the target.
     """
     return add_soft(y, s, w, at, terms, logit, eps, rows, excess, sums, large, squares, crossed, w2, w2x, clipped)
 
 
 @kernel(out=("rows", "excess", "sums", "large", "squares", "crossed", "w2", "w2x", "clipped"))
-def each_sum_soft(
+def sum_soft_multilabel(
     width: Any, y: Any, s: Any, w: Any, at: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, excess: Any, sums: Any, large: Any, squares: Any, crossed: Any, w2: Any, w2x: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Add the terms of one label after the other (see `kernels.each`)."""
+    """Add the terms of one label after the other (see `kernels.multilabel`)."""
     for i in range(width):
-        yy, ss = each(y, i, width), each(s, i, width)
+        yy, ss = slice_label(y, i, width), slice_label(s, i, width)
         total, wide, square, cross = (
-            each(sums, i, width),
-            each(large, i, width),
-            each(squares, i, width),
-            each(crossed, i, width),
+            slice_label(sums, i, width),
+            slice_label(large, i, width),
+            slice_label(squares, i, width),
+            slice_label(crossed, i, width),
         )
         add_soft(
-            yy, ss, each_weights(w, i, yy.shape[0]), at, terms, logit, eps, each(rows, i, width),
-            each(excess, i, width), total, wide, square, cross, each(w2, i, width), each(w2x, i, width),
-            each(clipped, i, width),
+            yy, ss, slice_label_weights(w, i, yy.shape[0]), at, terms, logit, eps, slice_label(rows, i, width),
+            slice_label(excess, i, width), total, wide, square, cross, slice_label(w2, i, width),
+            slice_label(w2x, i, width), slice_label(clipped, i, width),
         )  # fmt: skip
     return 0

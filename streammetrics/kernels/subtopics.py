@@ -1,4 +1,4 @@
-"""Measures of ranked lists whose documents are about several things, each of which is worth less the next time."""
+"""Measures of ranked lists whose documents cover subtopics; each document that covers a subtopic reduces its value."""
 
 from __future__ import annotations
 
@@ -15,75 +15,80 @@ ALPHA_NDCG, ALPHA_DCG, ERR_IA, ERR_IDEAL, ERR_PLAIN, RECALL, DIVERSITY = range(7
 
 
 @outline
-def taken(topic: Any, a: Any, b: Any, left: Any, alpha: Any) -> Any:
-    """What a document, whose rows these are, is worth now; what it is about is worth less from now on."""
+def take_worth(topic: Any, a: Any, b: Any, remaining: Any, alpha: Any) -> Any:
+    """Return the sum of the remaining values of a document's subtopics, and multiply each value by 1 - alpha."""
     total = 0.0
     for i in range(a, b):
         if topic[i] >= 0:
-            total += left[topic[i]]
-            left[topic[i]] *= 1.0 - alpha
+            total += remaining[topic[i]]
+            remaining[topic[i]] *= 1.0 - alpha
     return total
 
 
 @outline
-def worth_now(topic: Any, a: Any, b: Any, left: Any) -> Any:
-    """What a document is worth now."""
+def current_worth(topic: Any, a: Any, b: Any, remaining: Any) -> Any:
+    """Return the sum of the remaining values of a document's subtopics."""
     total = 0.0
     for i in range(a, b):
         if topic[i] >= 0:
-            total += left[topic[i]]
+            total += remaining[topic[i]]
     return total
 
 
 @outline
-def as_ranked(topic: Any, bounds: Any, m: Any, alpha: Any, discount: Any, left: Any) -> Any:
-    """The sum of worth times discount of the first m documents."""
-    left[:] = 1.0
+def ranked_gain(topic: Any, bounds: Any, m: Any, alpha: Any, discount: Any, remaining: Any) -> Any:
+    """Return the discounted gain of the first m documents; a document's gain is what `take_worth` returns."""
+    remaining[:] = 1.0
     total = 0.0
     for d in range(m):
-        total += taken(topic, bounds[d], bounds[d + 1], left, alpha) * discount[d]
+        total += take_worth(topic, bounds[d], bounds[d + 1], remaining, alpha) * discount[d]
     return total
 
 
 @outline
-def at_best(
-    topic: Any, bounds: Any, named: Any, docs: Any, m: Any, alpha: Any, discount: Any, left: Any, used: Any
+def greedy_ideal_gain(
+    topic: Any, bounds: Any, by_name: Any, docs: Any, m: Any, alpha: Any, discount: Any, remaining: Any, used: Any
 ) -> Any:
-    """That of m documents, each the worthiest that is left; of several the first of `named`."""
-    left[:] = 1.0
+    """Return the discounted gain of a greedy ideal ranking of m documents.
+
+    At each rank, the document with the largest gain is chosen; `by_name` breaks ties.
+    """
+    remaining[:] = 1.0
     used[:] = 0
     total = 0.0
     for place in range(min(m, docs)):
+        # A strict comparison keeps the first of several documents with equal gains.
         best, most = i8(-1), 0.0
         for i in range(docs):
-            d = named[i]
+            d = by_name[i]
             if not used[d]:
-                worth = worth_now(topic, bounds[d], bounds[d + 1], left)
+                worth = current_worth(topic, bounds[d], bounds[d + 1], remaining)
                 if worth > most:
                     best, most = d, worth
         if best < 0:
             break
         used[best] = 1
-        total += taken(topic, bounds[best], bounds[best + 1], left, alpha) * discount[place]
+        total += take_worth(topic, bounds[best], bounds[best + 1], remaining, alpha) * discount[place]
     return total
 
 
 @outline
-def found_share(topic: Any, end: Any, topics: Any, left: Any) -> Any:
-    """The share of the subtopics that the rows before `end` are about."""
-    left[:] = 0.0
+def subtopic_recall(topic: Any, end: Any, topics: Any, is_covered: Any) -> Any:
+    """Return subtopic recall: the share of all subtopics that the rows before `end` cover."""
+    is_covered[:] = 0.0
     found = 0
     for i in range(end):
-        if topic[i] >= 0 and left[topic[i]] == 0:
-            left[topic[i]] = 1.0
+        if topic[i] >= 0 and is_covered[topic[i]] == 0:
+            is_covered[topic[i]] = 1.0
             found += 1
     return found / topics
 
 
 @outline
-def unlike(topic: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
-    """One less the share of what either of two documents is about that both are: rows a to b, and c to d, in order."""
+def jaccard_distance(topic: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    """Return one minus the Jaccard similarity of the subtopics of two documents: sorted rows a to b, and c to d."""
     both, either, i, j = 0, (b - a) + (d - c), a, c
+    # Both documents have sorted subtopics, so their intersection is found by merging.
     while i < b and j < d:
         if topic[i] == topic[j]:
             both += 1
@@ -97,44 +102,44 @@ def unlike(topic: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
 
 
 @outline
-def mean_unlike(topic: Any, bounds: Any, m: Any) -> Any:
-    """The mean of that over all pairs of the first m documents."""
+def mean_jaccard_distance(topic: Any, bounds: Any, m: Any) -> Any:
+    """Return the mean Jaccard distance of all pairs of the first m documents."""
     total = 0.0
     for i in range(m):
         for j in range(i + 1, m):
-            total += unlike(topic, bounds[i], bounds[i + 1], bounds[j], bounds[j + 1])
+            total += jaccard_distance(topic, bounds[i], bounds[i + 1], bounds[j], bounds[j + 1])
     return total / (m * (m - 1) / 2.0) if m > 1 else 0.0
 
 
-@kernel(out=("left", "used", "out"))
-def subtopics(
-    topic: Any, bounds: Any, named: Any, starts: Any, returned: Any, topics: Any, codes: Any, ks: Any, alphas: Any,
-    logs: Any, places: Any, left: Any, used: Any, out: Any,
+@kernel(out=("remaining", "used", "out"))
+def compute_subtopic_measures(
+    topic: Any, bounds: Any, by_name: Any, starts: Any, returned: Any, topics: Any, codes: Any, ks: Any, alphas: Any,
+    logs: Any, places: Any, remaining: Any, used: Any, out: Any,
 ) -> None:  # fmt: skip
-    """Write every measure of some queries.
+    """Write the requested subtopic measures (`codes`, with cut-offs `ks`) of some queries.
 
-    `topic` is what each row is about, by number in its query, -1 for nothing; the rows of document d, in the order of the
-    ranking, are bounds[d] to bounds[d + 1], and the documents of query q are starts[q] to starts[q + 1], of which so many
-    were returned, and are about so many `topics`; `named` are their numbers in the query, in the order of their names.
-    `logs` and `places` are discounts, `left` and `used` scratch.
+    `topic` is the subtopic of each row, by number in its query, -1 for none. The rows of document d, in the order of the
+    ranking, are bounds[d] to bounds[d + 1]; the documents of query q are starts[q] to starts[q + 1], of which `returned`
+    were returned, and which cover `topics` subtopics. `by_name` are their numbers in the query, sorted by name. `logs` and
+    `places` are discounts; `remaining` and `used` are scratch.
     """
     n_terms = codes.shape[0]
     for q in range(returned.shape[0]):
         mine = bounds[starts[q] : starts[q + 1] + 1]
         docs, count = starts[q + 1] - starts[q], topics[q]
-        now = left[: max(count, 1)]
+        now = remaining[: max(count, 1)]
         for t in range(n_terms):
             code, k, alpha = codes[t], ks[t], alphas[t]
             m, v = min(k, returned[q]), 0.0
             if code == DIVERSITY:
-                v = mean_unlike(topic, mine, m)
+                v = mean_jaccard_distance(topic, mine, m)
             elif count > 0 and code == RECALL:
-                v = found_share(topic[mine[0] :], mine[m] - mine[0], count, now)
+                v = subtopic_recall(topic[mine[0] :], mine[m] - mine[0], count, now)
             elif count > 0:
                 discount = logs if code <= ALPHA_DCG else places
-                v, most = as_ranked(topic, mine, m, alpha, discount, now), 0.0
+                v, most = ranked_gain(topic, mine, m, alpha, discount, now), 0.0
                 if code in (ALPHA_NDCG, ERR_IDEAL):
-                    most = at_best(topic, mine, named[starts[q] :], docs, k, alpha, discount, now, used)
+                    most = greedy_ideal_gain(topic, mine, by_name[starts[q] :], docs, k, alpha, discount, now, used)
                 elif code == ERR_PLAIN:
                     v, most = alpha * v, f8(count)
                 else:

@@ -1,7 +1,7 @@
-"""Documents of equal score: what a measure is worth on average over all orders in which they could stand.
+"""Averages of ranking measures over all possible orders of tied documents.
 
 A group of `n` tied documents, `r` of them relevant, stands after `c` others, of which `h` are relevant; a cut-off leaves
-its first `m` places. Every mean is a closed form or a sum of `m` terms, all positive: no order is drawn, none tried.
+the first `m` places of the group. Every mean is a closed form or a sum of `m` positive terms, and no order is sampled.
 After McSherry and Najork, "Computing information retrieval performance measures efficiently in the presence of tied
 scores" (2008).
 """
@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 
-def sort_falling(values: Any, a: Any, b: Any) -> None:
-    """Sort values[a:b], the largest first, in place: Shell's sort."""
+def sort_descending(values: Any, a: Any, b: Any) -> None:
+    """Sort values[a:b] in place, in descending order, with Shell's sort."""
     gap = (b - a) // 2
     while gap:
         for i in range(a + gap, b):
@@ -24,9 +24,12 @@ def sort_falling(values: Any, a: Any, b: Any) -> None:
         gap //= 2
 
 
-def spread(values: Any, a: Any, b: Any) -> None:
-    """Give every document of a group the mean of the group; the order of its rows plays no part."""
-    sort_falling(values, a, b)
+def average_group(values: Any, a: Any, b: Any) -> None:
+    """Replace the value of every document of a tie group by the mean of the group.
+
+    The values are sorted first, so that the sum does not depend on the order of the rows.
+    """
+    sort_descending(values, a, b)
     total = 0.0
     for i in range(a, b):
         total += values[i]
@@ -34,16 +37,16 @@ def spread(values: Any, a: Any, b: Any) -> None:
         values[i] = total / (b - a)
 
 
-def no_hit(n: Any, r: Any, m: Any) -> Any:
-    """Return the probability that none of the first m places is relevant."""
+def probability_of_no_hit(n: Any, r: Any, m: Any) -> Any:
+    """Return the probability that none of the first m places of a group is relevant."""
     none = 1.0
     for i in range(m):
         none *= (n - r - i) / (n - i)
     return max(none, 0.0)
 
 
-def first_hit(c: Any, n: Any, r: Any, m: Any) -> Any:
-    """Return the mean of one over the place of the first relevant document, 0 where it is not among m places."""
+def mean_reciprocal_rank(c: Any, n: Any, r: Any, m: Any) -> Any:
+    """Return the expected reciprocal rank of the first relevant document, which counts 0 beyond the first m places."""
     total, none = 0.0, 1.0
     for i in range(m):
         if none <= 0:
@@ -53,10 +56,10 @@ def first_hit(c: Any, n: Any, r: Any, m: Any) -> Any:
     return total
 
 
-def precision_sum(c: Any, h: Any, n: Any, r: Any, m: Any) -> Any:
-    """Return the mean of the sum of precisions at the relevant ones of the first m places of a group.
+def mean_precision_sum(c: Any, h: Any, n: Any, r: Any, m: Any) -> Any:
+    """Return the expected sum of the precisions at relevant documents among the first m places of a group.
 
-    A place is relevant with probability r / n, and then each place of the group before it with (r - 1) / (n - 1).
+    A place is relevant with probability r / n, and then each earlier place of the group with (r - 1) / (n - 1).
     """
     before = (r - 1.0) / (n - 1.0) if n > 1 else 0.0
     total = 0.0
@@ -65,19 +68,21 @@ def precision_sum(c: Any, h: Any, n: Any, r: Any, m: Any) -> Any:
     return total * (r / n)
 
 
-def precision_mean(sums: Any, c: Any, h: Any, n: Any, r: Any, m: Any) -> Any:
-    """Return the mean of (sums + precision sum) / hits, where m places of a group take x of its relevant documents.
+def mean_precision_per_hit(sums: Any, c: Any, h: Any, n: Any, r: Any, m: Any) -> Any:
+    """Return the mean of (sums + precision sum) / hits, where the first m places of a group have x relevant documents.
 
-    x has the hypergeometric distribution: found from its mode outwards, so that nothing underflows, and normalised.
+    x has a hypergeometric distribution. Its probabilities are computed relative to that of the mode, outwards, so that
+    none of the large ones underflows, and normalised at the end.
     """
     low, high = max(0, m - (n - r)), min(m, r)
+    # Start at the most probable x, and compute the probabilities upwards, then downwards, from the ratios of neighbours.
     mode = min(max(((m + 1) * (r + 1)) // (n + 2), low), high)
     total, weight = 0.0, 0.0
     for side in range(2):
         x, p = mode, 1.0
         while low <= x <= high and p > 0:
             if h + x > 0 and (side == 0 or x != mode):
-                total += p * (sums + precision_sum(c, h, m, x, m)) / (h + x)
+                total += p * (sums + mean_precision_sum(c, h, m, x, m)) / (h + x)
             if side == 0 or x != mode:
                 weight += p
             if side == 0:
@@ -89,14 +94,14 @@ def precision_mean(sums: Any, c: Any, h: Any, n: Any, r: Any, m: Any) -> Any:
     return total / weight
 
 
-def stop_group(stop: Any, top: Any, a: Any, b: Any, m: Any, mean: Any) -> Any:
-    """Return the mean of one over the place at which a reader stops within the first m places of a group.
+def mean_reciprocal_stop(stop: Any, top: Any, a: Any, b: Any, m: Any, mean: Any) -> Any:
+    """Return the expected reciprocal of the rank at which a user stops, within the first m places of a group.
 
-    `stop` over `top` is the probability to stop at a document.
-    mean[i] becomes the mean, over all choices of i documents, of the probability to go on after them, built one document
-    at a time: mean[b - a] is that of going on behind the group.
+    `stop` / `top` is the probability to stop at a document. mean[i] becomes the probability to continue after i documents,
+    averaged over all choices of i documents, adding one document of the group at a time; mean[b - a] is the probability to
+    continue after the group.
     """
-    sort_falling(stop, a, b)
+    sort_descending(stop, a, b)
     n = b - a
     longest = m + 1 if m < n else n
     for i in range(longest + 1):
@@ -104,6 +109,7 @@ def stop_group(stop: Any, top: Any, a: Any, b: Any, m: Any, mean: Any) -> Any:
     mean[0] = 1.0
     for t in range(1, n + 1):
         on = 1.0 - stop[a + t - 1] / top
+        # Update from the largest i down, so that mean[i - 1] is still the mean without document t.
         for i in range(min(t, longest), 0, -1):
             mean[i] = ((t - i) * mean[i] + i * (on * mean[i - 1])) / t
     total = 0.0

@@ -1,7 +1,7 @@
-"""The laws that every metric keeps, also one of another package: `check_metric`, `check_state`.
+"""Laws: property tests that every metric must pass, also one of another package (`check_metric`, `check_state`).
 
-Each law is a function of a `Case`: something that counts rows, and rows to try it on. A law that is broken raises
-`LawError`, which says which law, what was expected and what came.
+Each law is a function of a `Case`: a factory of empty objects, and rows to count. A law that does not hold raises
+`LawError` with the name of the law, the expected result, and the actual result.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import numpy as np
 from ..collect.metric import METRICS, Metric
 from ..collect.metric_like import empty_copy
 from ..state.state import State
-from .case import Case, Law, LawError, shown
-from .metrics import METRIC_LAWS, registered
+from .case import Case, Law, LawError, shorten
+from .metrics import METRIC_LAWS, has_tag
 from .objects import OBJECT_LAWS
 from .shards import SHARD_LAWS
 from .slices import SLICE_LAWS
-from .specimens import STYLES, Columns, Data, bad_value, fitting, sample
+from .specimens import STYLES, Columns, Data, bad_value, make_consistent, sample
 from .windows import WINDOW_LAWS
 
 __all__ = [
@@ -37,36 +37,37 @@ __all__ = [
     "check_state",
 ]
 
-LAWS: list[Law] = [registered, *OBJECT_LAWS, *METRIC_LAWS, *SLICE_LAWS, *SHARD_LAWS, *WINDOW_LAWS]
-"""What `check_metric` tries, in turn."""
+LAWS: list[Law] = [has_tag, *OBJECT_LAWS, *METRIC_LAWS, *SLICE_LAWS, *SHARD_LAWS, *WINDOW_LAWS]
+"""The laws that `check_metric` runs, in this order."""
 
 
 def check_metric(
     metric: type[Metric[Any, Any]] | Metric[Any, Any], *, data: Data = None, seed: int = 0, examples: int = 7
 ) -> None:
-    """Run every law on a metric, also of another package.
+    """Run every law on a metric, which may belong to another package.
 
     Parameters
     ----------
-    metric : Metric, or a class of metrics that can be made without arguments, or has an `example` of them
-        What to check; what an object has seen is left aside.
+    metric : Metric, or a class of metrics that needs no arguments or has an `example` of them
+        The metric to check. Rows that it has counted are ignored.
     data : mapping of arrays, or function of (rng, n), optional
-        Good rows by name, or what makes some. By default they are made up from what the state `needs`: labels, scores
-        of its scale, flags and weights, with ties, one class, saturation, or no rows at all.
+        Valid columns by name, or a function that generates them. By default columns are generated for the needs of the
+        state: labels, scores on its scale, flags and weights, with ties, one class, saturation, or no rows.
     seed : int
-        Another seed, other rows.
+        The seed of the generated rows.
     examples : int
-        How many sets of rows to try; seven see each of `STYLES` once.
+        The number of data sets; seven use each of `STYLES` once.
 
     Raises
     ------
     LawError
-        A law is broken (an AssertionError); the message says which, for which rows, what was expected and what came.
+        A law does not hold. The message names the law, the rows, the expected result and the actual result. It is an
+        AssertionError.
 
     Notes
     -----
-    The laws are the functions in `LAWS`. Neither pytest nor hypothesis is needed; data frames, Arrow and tensors are
-    tried where their libraries are installed.
+    The laws are the functions in `LAWS`. Neither pytest nor hypothesis is needed. Data frames, Arrow arrays and tensors
+    are tested if their libraries are installed.
 
     Examples
     --------
@@ -80,19 +81,19 @@ def check_metric(
 
 
 def check_state(state: State, *, data: Data = None, seed: int = 0, examples: int = 7) -> None:
-    """Run every law on a state, also of another package: on a metric that reads it, and computes nothing.
+    """Run every law on a state, which may belong to another package, through a metric that computes nothing.
 
     Parameters
     ----------
     state : State
-        What to check; what it has seen is left aside.
+        The state to check. Rows that it has counted are ignored.
     data, seed, examples
         As for `check_metric`.
 
     Raises
     ------
     LawError
-        A law is broken.
+        A law does not hold.
     """
     with reader_of(state) as metric:
         check_metric(metric, data=data, seed=seed, examples=examples)
@@ -100,11 +101,11 @@ def check_state(state: State, *, data: Data = None, seed: int = 0, examples: int
 
 @contextmanager
 def reader_of(state: State) -> Iterator[Metric[Any, Any]]:
-    """Give a metric that reads this state, and is registered meanwhile."""
+    """Yield a metric that reads this state and is registered inside of the context."""
 
     class Reader(Metric[State, float], tag=f"laws.reader.{state.tag}"):
         def make_state(self) -> State:
-            return state.empty()
+            return state.empty_copy()
 
         def of(self, state: State) -> float:
             return 0.0
@@ -116,7 +117,7 @@ def reader_of(state: State) -> Iterator[Metric[Any, Any]]:
 
 
 def example_case(metric: Metric[Any, Any], data: Data, seed: int, example: int) -> Case:
-    """Make up rows for a metric."""
+    """Return a case with generated rows for a metric."""
     rng = np.random.default_rng([seed, example])
     style = STYLES[example % len(STYLES)]
     n = {"few": int(rng.integers(1, 4)), "empty": 0}.get(style, int(rng.integers(20, 60)))
@@ -126,28 +127,28 @@ def example_case(metric: Metric[Any, Any], data: Data, seed: int, example: int) 
     elif callable(data):
         columns = {k: np.asarray(v) for k, v in data(rng, n).items()}
     else:
-        given = {k: np.asarray(v) for k, v in data.items()}
-        rows = rng.integers(0, len(next(iter(given.values()))), n)
-        columns = {k: v[rows] for k, v in given.items()}
+        table = {k: np.asarray(v) for k, v in data.items()}
+        rows = rng.integers(0, len(next(iter(table.values()))), n)
+        columns = {k: v[rows] for k, v in table.items()}
     return metric_case(metric, columns, rng)
 
 
 def metric_case(metric: Metric[Any, Any], columns: Columns, rng: np.random.Generator) -> Case:
-    """Return a case of a metric and rows, which are made to fit together."""
-    columns = fitting(metric.make_state(), columns)
+    """Return a case of a metric and rows; columns are made consistent with one another."""
+    columns = make_consistent(metric.make_state(), columns)
     bad = {n.role: bad_value(n.kind) for n in metric.make_state().needs() if bad_value(n.kind) is not None}
     return Case(partial(empty_copy, metric), columns, rng, bad, metric)
 
 
 def run(law: Law, case: Case) -> None:
-    """Try a law; raise LawError, naming it, if it is broken or cannot be tried."""
+    """Run a law; raise LawError with its name if it does not hold or fails."""
     try:
         law(case)
     except Exception as error:
         what = error if isinstance(error, LawError) else f"it raised {type(error).__name__}: {error}"
         broken = LawError(
             f"{case.make()!r} breaks the law {law.__name__!r} ({(law.__doc__ or '').splitlines()[0]}): {what}\n"
-            f"The {case.n} rows: {shown(case.columns)}"
+            f"The {case.n} rows: {shorten(case.columns)}"
         )
         broken.law = law.__name__
         raise broken from error

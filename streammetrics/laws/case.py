@@ -1,4 +1,4 @@
-"""What a law is tried on, and how it says what is wrong."""
+"""Case: the object and rows on which a law runs, and the assertions of laws."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from ..collect.accumulator import definition_of
 from ..collect.metric import Metric
 from ..collect.metric_like import columns_of, states_of
 from ..errors import StreamMetricsError, UndefinedMetricWarning, WideBoundsWarning
-from .specimens import Columns, fitting
+from .specimens import Columns, make_consistent
 
 __all__ = [
     "Case",
     "Law",
     "LawError",
     "Rows",
-    "by_name",
     "expect",
-    "folded",
+    "expect_error",
+    "expect_same_bytes",
+    "expect_same_value",
+    "folded_cells",
     "numbers",
-    "quiet",
-    "refuses",
-    "same",
-    "same_value",
-    "shown",
+    "shorten",
+    "update_by_name",
     "value_of",
+    "without_warnings",
 ]
 
 Law = Callable[["Case"], None]
@@ -38,7 +38,7 @@ Rows = NDArray[np.int64]
 
 
 class LawError(StreamMetricsError, AssertionError):
-    """A metric breaks a law that all metrics keep.
+    """A metric breaks a law that all metrics must satisfy.
 
     Attributes
     ----------
@@ -50,20 +50,20 @@ class LawError(StreamMetricsError, AssertionError):
 
 
 class Case(NamedTuple):
-    """What a law is tried on.
+    """The object and the rows on which a law runs.
 
     Parameters
     ----------
     make : callable
-        Makes an empty metric, collection or slices.
+        Returns an empty metric, collection or slices.
     columns : dict of arrays
-        Good rows.
+        Valid rows, by column.
     rng : numpy Generator
-        For whatever a law leaves to chance.
+        The random generator of the law.
     bad : dict
-        A bad value for columns that refuse some.
+        An invalid value for each column that has one.
     metric : Metric, optional
-        What `make` makes, for the laws of metrics.
+        The metric, for laws of metrics.
     """
 
     make: Callable[[], Any]
@@ -74,126 +74,127 @@ class Case(NamedTuple):
 
     @property
     def n(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(next(iter(self.columns.values())))
 
     @property
     def needs(self) -> Sequence[Need]:
-        """What the state of the metric reads."""
+        """The needs that the state of the metric declares: its columns and their kinds."""
         return () if self.metric is None else self.metric.make_state().needs()
 
     def take(self, rows: Any) -> Columns:
-        """Return some of the rows."""
+        """Return some rows of all columns."""
         return {name: column[rows] for name, column in self.columns.items()}
 
-    def fed(self, columns: Columns | None = None, make: Callable[[], Any] | None = None) -> Any:
-        """Make something that has seen these rows, by default all, each column by its name; laws give tables, too."""
-        return by_name((make or self.make)(), self.columns if columns is None else columns)
+    def build(self, columns: Columns | None = None, make: Callable[[], Any] | None = None) -> Any:
+        """Return a new object that counted these rows (by default all), passed as keyword arguments."""
+        return update_by_name((make or self.make)(), self.columns if columns is None else columns)
 
     def parts(self, k: int) -> list[Rows]:
-        """Split the rows in `k` parts at random, between blocks; some may be empty."""
+        """Return the row numbers of `k` random parts; blocks are not split, and parts may be empty."""
         owner = self.rng.integers(0, k, self.n)[self.blocks]
         return [np.flatnonzero(owner == i) for i in range(k)]
 
-    def of(self, kind: type) -> list[Need]:
-        """The needs of a kind, alone or in a matrix, that these rows serve."""
+    def needs_of_kind(self, kind: type) -> list[Need]:
+        """Return the needs of a kind (also as the kind of a matrix) for which there is a column."""
         served = [n for n in self.needs if n.optional or n.role in self.columns]
         return [n for n in served if isinstance(n.kind.kind if isinstance(n.kind, Matrix) else n.kind, kind)]
 
     @property
     def blocks(self) -> Rows:
-        """The block of each row, from 0: rows that must come together are one, otherwise each row is."""
-        role = None if self.metric is None else self.metric.make_state().together
+        """The block number of each row, from 0. Rows of one query, for example, are a block; otherwise each row is one."""
+        role = None if self.metric is None else self.metric.make_state().block_column
         if role is None or not self.n:
             return np.arange(self.n)
         return np.cumsum(np.r_[False, self.columns[role][1:] != self.columns[role][:-1]])
 
-    def shuffled(self) -> Rows:
-        """Put the rows in another order: blocks whole, and within them as they were if that matters."""
-        ordered = self.metric is not None and self.metric.make_state().ordered
+    def shuffle_rows(self) -> Rows:
+        """Return the row numbers in random order. Blocks stay together, in their order if the state depends on it."""
+        ordered = self.metric is not None and self.metric.make_state().is_order_dependent
         within = np.arange(self.n) if ordered else self.rng.random(self.n)
         return np.lexsort([within, self.rng.permutation(self.n)[self.blocks]])
 
-    def again(self) -> Columns:
-        """Return the rows as they would come a second time: as other blocks, which must not return."""
-        role = None if self.metric is None else self.metric.make_state().together
+    def next_columns(self) -> Columns:
+        """Return the same rows for a second batch, with new block IDs, because a block must not occur again."""
+        role = None if self.metric is None else self.metric.make_state().block_column
         return self.columns if role is None else self.columns | {role: self.columns[role] + 100}
 
-    def fitting(self, columns: Columns) -> Columns:
-        """Return columns of which some were replaced, made to fit together."""
-        return columns if self.metric is None else fitting(self.metric.make_state(), columns)
+    def make_consistent(self, columns: Columns) -> Columns:
+        """Return the columns made consistent with one another again, after some of them were replaced."""
+        return columns if self.metric is None else make_consistent(self.metric.make_state(), columns)
 
-    def weight(self) -> str | None:
-        """The role of the weights, if the metric takes them."""
-        return next((n.role for n in self.of(Weight) if n.optional), None)
+    def weight_role(self) -> str | None:
+        """Return the role of the weights; None if the metric takes none."""
+        return next((n.role for n in self.needs_of_kind(Weight) if n.optional), None)
 
 
-def by_name(thing: Any, columns: Columns) -> Any:
-    """Update a thing with those columns that it reads, by keyword: plain arrays take another way than tables."""
+def update_by_name(thing: Any, columns: Columns) -> Any:
+    """Update an object with the columns that it reads as keyword arguments (a different code path than tables)."""
     known = columns_of(thing)
     return thing.update(**{name: column for name, column in columns.items() if name in known})
 
 
-def expect(good: Any, expected: str, came: Any = "something else") -> None:
-    """Raise LawError unless `good`."""
-    if not good:
-        raise LawError(f"expected {expected}; came {came}")
+def expect(condition: Any, expected: str, actual: Any = "something else") -> None:
+    """Raise LawError unless the condition holds."""
+    if not condition:
+        raise LawError(f"expected {expected}; found {actual}")
 
 
-def same(a: Any, b: Any, expected: str) -> None:
-    """Raise LawError unless two things have the same bytes, of which the digest is a part."""
+def expect_same_bytes(a: Any, b: Any, expected: str) -> None:
+    """Raise LawError unless two objects have the same bytes."""
     if a.to_bytes() != b.to_bytes():
-        raise LawError(f"expected {expected}; came different ones: {_difference(a, b)}")
+        raise LawError(f"expected {expected}; found different ones: {_difference_text(a, b)}")
 
 
-def _difference(a: Any, b: Any) -> str:
+def _difference_text(a: Any, b: Any) -> str:
     for x, y in zip(states_of(a), states_of(b), strict=False):
-        if found := x.differences(y):
-            return "; ".join(found)
+        if differences := x.differences(y):
+            return "; ".join(differences)
         if x != y:
-            return f"{type(x).__name__} of {_content(x)} and {_content(y)}"
-    return f"headers {shown(definition_of(a).header())} and {shown(definition_of(b).header())}"
+            return f"{type(x).__name__} of {_content_text(x)} and {_content_text(y)}"
+    return f"headers {shorten(definition_of(a).header())} and {shorten(definition_of(b).header())}"
 
 
-def _content(state: Any) -> str:
+def _content_text(state: Any) -> str:
     cells = state.cells
-    keys = [w.values for w in cells.words] if cells.axes else []
-    return shown({"keys": keys, **cells.flats, **cells.tallies})
+    keys = [w.values for w in cells.vocabularies] if cells.axes else []
+    return shorten({"keys": keys, **cells.flats, **cells.tallies})
 
 
-def shown(thing: Any) -> str:
-    """Show a thing in one line of bounded length."""
+def shorten(thing: Any) -> str:
+    """Return an object as text in one line of bounded length."""
     text = " ".join(str(thing).split())
     return text if len(text) < 300 else text[:300] + "..."
 
 
-def refuses(error: type[Exception], action: Callable[[], Any], what: str) -> None:
+def expect_error(error: type[Exception], action: Callable[[], Any], what: str) -> None:
     """Raise LawError unless an action raises this error."""
     try:
         action()
-    except error:  # as it should
+    except error:
+        # This is the expected error.
         return
     except Exception as other:
-        raise LawError(f"expected {error.__name__} for {what}; came {type(other).__name__}: {other}") from other
-    raise LawError(f"expected {error.__name__} for {what}; came no error")
+        raise LawError(f"expected {error.__name__} for {what}; found {type(other).__name__}: {other}") from other
+    raise LawError(f"expected {error.__name__} for {what}; found no error")
 
 
-def quiet(action: Callable[[], Any]) -> Any:
-    """Return what an action returns, without a warning where a value is undefined or its bounds are wide."""
+def without_warnings(action: Callable[[], Any]) -> Any:
+    """Return the result of an action, without warnings of undefined values and wide bounds."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UndefinedMetricWarning)
         warnings.simplefilter("ignore", WideBoundsWarning)
         return action()
 
 
-def folded(thing: Any) -> list[list[bool]]:
-    """Which cells of the states had too many rows to keep them exactly."""
-    return [(s.by_cell(s.folds[1]) > 0).tolist() for s in states_of(thing) if s.folds is not None]
+def folded_cells(thing: Any) -> list[list[bool]]:
+    """Return which cells of the states had too many rows to keep them exactly."""
+    return [(s.rows_by_cell(s.folding[1]) > 0).tolist() for s in states_of(thing) if s.folding is not None]
 
 
 def value_of(thing: Any) -> Any:
-    """Return the value, without a warning where it is undefined."""
-    return quiet(thing.compute)
+    """Return the value without warnings."""
+    return without_warnings(thing.compute)
 
 
 def numbers(value: Any) -> NDArray[np.float64]:
@@ -205,12 +206,13 @@ def numbers(value: Any) -> NDArray[np.float64]:
     return np.asarray(value, np.float64).reshape(-1)
 
 
-def same_value(a: Any, b: Any, expected: str, close: float = 0.0, nearly: float = 0.0) -> None:
-    """Raise LawError unless two values are equal, or relatively close, or absolutely `nearly`; NaN is equal to NaN."""
+def expect_same_value(a: Any, b: Any, expected: str, close: float = 0.0, nearly: float = 0.0) -> None:
+    """Raise LawError unless two values agree within the relative tolerance `close` or the absolute one `nearly`."""
     x, y = numbers(a), numbers(b)
     good = x.shape == y.shape
     if good:
-        with np.errstate(invalid="ignore"):  # infinity less infinity
+        # Infinity minus infinity gives NaN.
+        with np.errstate(invalid="ignore"):
             near = np.abs(x - y) <= np.maximum(close * np.maximum(np.abs(x), np.abs(y)), nearly)
         good = bool(np.all((x == y) | (np.isnan(x) & np.isnan(y)) | near))
     expect(good, f"{expected}: {a!r}", repr(b))

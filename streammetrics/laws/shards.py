@@ -1,4 +1,4 @@
-"""Laws of shards: values are the metric's, a shard is what its units make, and without it there is what the rest make."""
+"""Laws of shards: values equal those of the metric, and each shard equals the metric of its units."""
 
 from __future__ import annotations
 
@@ -12,88 +12,95 @@ import numpy as np
 from ..batch.columns import Batch
 from ..collect.accumulator import definition_of
 from ..collect.collection import MetricCollection
-from ..collect.definition import coarsened
+from ..collect.definition import coarsen_state
 from ..collect.metric_like import answer_of, columns_of, states_of
 from ..compose.sharded import Sharded
 from ..compose.sliced import Sliced
 from ..compose.windowed import Windowed
-from ..count.batch_updater import shard_codes
+from ..count.drafts import compute_shards
 from ..reading.about import sharded_refusal_of
 from ..state.axes import Axis
 from ..state.declare import Tally
-from ..state.pair_levels import at_levels
+from ..state.pair_levels import raise_part_levels
 from ..state.state import State
-from .case import Case, Law, expect, folded, quiet, same, same_value
+from .case import Case, Law, expect, expect_same_bytes, expect_same_value, folded_cells, without_warnings
 from .objects import absent_class, bytes_round_trip, merge_leaves_other, merge_with_itself, order, splits
 from .specimens import KEYS, Columns, sample_keys
 
 __all__ = ["SHARD_LAWS"]
 
 SHARDS = 8
-UNIT = "whose"  # a column that no metric reads for itself
+# The name of a column that no metric reads.
+UNIT = "whose"
 
 
-def shards_are_alone(case: Case) -> None:
-    """Values are those of the metric alone, to the byte; each shard, at its resolution, is what its units make alone."""
-    units = _units(case)
-    sharded = sharding(case)().update(case.columns | units)
-    alone = case.fed()
+def shards_equal_metrics(case: Case) -> None:
+    """States at full resolution equal those of the metric alone; each shard equals the coarsened metric of its units."""
+    units = _random_units(case)
+    sharded = shards_factory(case)().update(case.columns | units)
+    alone = case.build()
     states = states_of(sharded)
     half = len(states) // 2
     for ours, theirs in zip(states[:half], states_of(alone), strict=True):
         expect(ours == theirs, "the state of the metric alone", "another")
     of, bits = shards_of(units[UNIT]), definition_of(sharded).shard_bits
     for k in np.unique(of).tolist():
-        mine = case.fed(case.take(np.flatnonzero(of == k)))
+        mine = case.build(case.take(np.flatnonzero(of == k)))
         for parts, theirs in zip(states[half:], states_of(mine), strict=True):
-            at = np.flatnonzero(parts.cells.words[-1].values[parts.cells.keys[:, -1]] == k)
-            expect(parts.under(at, 1) == coarsened(theirs, bits), f"shard {k} to be its units'", "another")
+            at = np.flatnonzero(parts.cells.vocabularies[-1].values[parts.cells.keys[:, -1]] == k)
+            expect(
+                parts.drop_leading_axes(at, 1) == coarsen_state(theirs, bits),
+                f"shard {k} to equal the metric of its units",
+                "another",
+            )
 
 
 def without_each_shard(case: Case) -> None:
-    """What a metric says without a shard is what the other rows make, at the resolution of the shards."""
+    """The value without a shard equals that of the other rows, at the resolution of the shards."""
     metric = case.metric
     if metric is None or sharded_refusal_of(metric):
         return
-    if metric.settings.get("q") in (0.0, 1.0):  # extremes are not known once the row that has one may be gone
+    # Skip minimum and maximum: an extreme is unknown once the row that has it may be subtracted.
+    if metric.settings.get("q") in (0.0, 1.0):
         return
-    units = _units(case)
-    sharded = sharding(case)().update(case.columns | units)
+    units = _random_units(case)
+    sharded = shards_factory(case)().update(case.columns | units)
     definition = definition_of(sharded)
-    found = quiet(partial(definition.samples, states_of(sharded)))
-    of, whole = shards_of(units[UNIT]), case.fed()
+    samples = without_warnings(partial(definition.samples, states_of(sharded)))
+    of, whole = shards_of(units[UNIT]), case.build()
     for k in range(SHARDS):
-        rest = case.fed(case.take(np.flatnonzero(of != k)))
-        if folded(rest) != folded(whole):  # so few rows are kept exactly, and have other values
+        rest = case.build(case.take(np.flatnonzero(of != k)))
+        # Without the shard there may be so few rows that all are kept exactly, which gives another value.
+        if folded_cells(rest) != folded_cells(whole):
             continue
         bits = definition.shard_bits
-        state = _at_levels(coarsened(states_of(rest)[0], bits), coarsened(states_of(whole)[0], bits))
-        values = dict(quiet(definition_of(metric).read([state]).numbers))
-        for one in found:
+        state = _at_levels(coarsen_state(states_of(rest)[0], bits), coarsen_state(states_of(whole)[0], bits))
+        values = dict(without_warnings(definition_of(metric).read([state]).numbers))
+        for one in samples:
             shards = one.shards
             if shards is not None and shards.below is None and one.name in values:
-                came = float(shards.deleted[k, 0])
-                same_value(values[one.name], came, f"{one.name} without shard {k}")
-    for one in found:
+                value = float(shards.leave_one_out[k, 0])
+                expect_same_value(values[one.name], value, f"{one.name} without shard {k}")
+    for one in samples:
         if one.shards is not None:
-            expect(one.shards.events.sum() == states_of(whole)[0].positives_seen.sum(), "the positives of all shards")
+            expect(one.shards.events.sum() == states_of(whole)[0].positive_counts.sum(), "the positives of all shards")
 
 
 def _at_levels(state: State, whole: State) -> State:
-    """Bring the buckets of a state to the levels of another, which holds more rows: what is left of that stays there."""
+    """Widen the buckets of a state to those of `whole`, which has more rows: subtraction leaves them that wide."""
     cells = state.cells
     for name, part in state.parts().items():
         if isinstance(part, Tally) and part.level is not None and len(state) and not state.axes:
-            old, new = state.flat(part.level), whole.flat(part.level)
-            entries = at_levels(part, cells.tallies[name], old, new, getattr(state, part.bits))
+            old, new = state.read_cells_named(part.level), whole.read_cells_named(part.level)
+            entries = raise_part_levels(part, cells.tallies[name], old, new, getattr(state, part.bits))
             cells = replace(cells, flats={**cells.flats, part.level: new}, tallies={**cells.tallies, name: entries})
-    return state.holding(cells)
+    return state.with_cells(cells)
 
 
 def shards_in_any_order(case: Case) -> None:
-    """Shards split and merged in any order, alone, in slices, windows, both and collections, give one digest."""
-    units = _units(case)
-    shards = sharding(case)
+    """Shards that are split and merged in any order give one digest, also in slices, windows and collections."""
+    units = _random_units(case)
+    shards = shards_factory(case)
     wrapped: list[Callable[[], Any]] = [
         shards,
         lambda: Sliced(shards(), by="key", limit=2),
@@ -101,44 +108,44 @@ def shards_in_any_order(case: Case) -> None:
         lambda: Windowed(Sliced(shards(), by="key"), width=10, time="step"),
         lambda: MetricCollection({"alone": case.make(), "by unit": shards(), "slices": Sliced(shards(), by="key")}),
     ]
-    made = wrapped[int(case.rng.integers(len(wrapped)))]
+    make = wrapped[int(case.rng.integers(len(wrapped)))]
     keys = {"key": sample_keys(case.rng, case.n, str(case.rng.choice(KEYS)), several=3)[case.blocks]}
     steps = {"step": case.rng.integers(0, 60, case.n)[case.blocks]}
-    sharded = case._replace(make=made, columns=case.columns | units | keys | steps)
-    sharded = sharded._replace(columns={n: c for n, c in sharded.columns.items() if n in columns_of(made())})
+    sharded = case._replace(make=make, columns=case.columns | units | keys | steps)
+    sharded = sharded._replace(columns={n: c for n, c in sharded.columns.items() if n in columns_of(make())})
     for law in (splits, order, merge_leaves_other, merge_with_itself, bytes_round_trip, absent_class):
         law(sharded)
 
 
 def shards_in_slices(case: Case) -> None:
-    """A slice of shards is what its rows make alone, with its intervals."""
-    units = _units(case)
+    """A slice of shards equals the shards of its rows, and has the same intervals."""
+    units = _random_units(case)
     key = case.rng.integers(0, 2, case.n)[case.blocks]
-    sliced = Sliced(sharding(case)(), by="key").update(case.columns | units | {"key": key})
+    sliced = Sliced(shards_factory(case)(), by="key").update(case.columns | units | {"key": key})
     for value in np.unique(key).tolist():
         rows = np.flatnonzero(key == value)
-        alone = sharding(case)().update(case.take(rows) | {UNIT: units[UNIT][rows]})
-        same(alone, sliced[value], f"slice {value} to be what its rows make alone")
-        one, other = quiet(alone.interval), quiet(sliced.interval)[value]
+        alone = shards_factory(case)().update(case.take(rows) | {UNIT: units[UNIT][rows]})
+        expect_same_bytes(alone, sliced[value], f"slice {value} to equal the metric of its rows")
+        one, other = without_warnings(alone.interval), without_warnings(sliced.interval)[value]
         if case.metric is not None:
-            same_value(answer_of(alone).value, one.estimate, "the estimate of an interval to be the value")
+            expect_same_value(answer_of(alone).value, one.estimate, "the estimate of an interval to be the value")
             expect(repr(one) == repr(other), f"the interval of slice {value} alone, {one}", other)
 
 
-def sharding(case: Case) -> Callable[[], Sharded]:
-    """Return what makes empty shards of a case."""
+def shards_factory(case: Case) -> Callable[[], Sharded]:
+    """Return a factory of empty sharded metrics."""
     return lambda: Sharded(case.make(), unit=UNIT, shards=SHARDS)
 
 
 def shards_of(units: Any) -> Any:
-    """The shard of each unit, as a batch has them."""
-    return shard_codes(Batch({UNIT: units}), UNIT, Axis((UNIT,), "shard", SHARDS))
+    """Return the shard number of each unit (user ID)."""
+    return compute_shards(Batch({UNIT: units}), UNIT, Axis((UNIT,), "shard", SHARDS))
 
 
-def _units(case: Case) -> Columns:
+def _random_units(case: Case) -> Columns:
     units = case.rng.integers(0, 20, case.n)[case.blocks]
     return {UNIT: units.astype(f"U{case.rng.integers(2, 9)}") if case.rng.random() < 0.5 else units}
 
 
-SHARD_LAWS: list[Law] = [shards_are_alone, without_each_shard, shards_in_any_order, shards_in_slices]
-"""What a metric keeps in shards."""
+SHARD_LAWS: list[Law] = [shards_equal_metrics, without_each_shard, shards_in_any_order, shards_in_slices]
+"""The laws of shards."""

@@ -1,4 +1,4 @@
-"""Rows to try a metric on: made up from what its state needs, in every dtype and format that users pass."""
+"""Generated rows for the laws: columns for the needs of a state, in every dtype and format that users pass."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..batch.classes import Classes, Distribution, FoundClasses
+from ..batch.classes import Classes, DiscoveredClasses, Distribution
 from ..batch.columns import Column, Kind
 from ..batch.ids import Ids
 from ..batch.kinds import Label, LabelWeight, Matrix, Need, Score, Weight
@@ -22,8 +22,8 @@ __all__ = [
     "Columns",
     "Data",
     "bad_value",
-    "fitting",
     "formats",
+    "make_consistent",
     "on_grid",
     "sample",
     "sample_keys",
@@ -33,13 +33,14 @@ __all__ = [
 
 Array = NDArray[Any]
 Columns = dict[str, Array]
-Data: TypeAlias = "Mapping[str, Any] | Callable[[np.random.Generator, int], Mapping[str, Any]] | None"  # not evaluated
+# A string, so that it is not evaluated at import.
+Data: TypeAlias = "Mapping[str, Any] | Callable[[np.random.Generator, int], Mapping[str, Any]] | None"
 
 STYLES = ("plain", "ties", "saturated", "one class", "few", "empty", "far")
-"""What rows may look like. "far" numbers have a large offset and a small spread; nine probabilities of ten are one."""
+"""The styles of rows. "far": numbers with a large offset and a small spread; 90 % of probabilities are equal."""
 
 KEYS = ("integer", "wide", "string", "bytes")
-"""What keys of slices may be; wide integers are those from 2**63 on."""
+"""The kinds of slice keys; "wide" integers are 2**63 or more."""
 
 _NULLABLE = {"bool": "boolean", "uint8": "UInt8", "int64": "Int64", "float32": "Float32", "float64": "Float64"}
 TINY = 5e-324
@@ -49,24 +50,24 @@ WEIGHTS = (1.0, 1.0, 1.0, 0.0, 2.0, 0.5, 3.0, 0.1, 2.0**-36, 1e6)
 
 
 def sample(needs: Sequence[Need], rng: np.random.Generator, n: int, style: str, *, weighted: bool) -> Columns:
-    """Make up `n` rows of the columns that a state needs; those that nothing stands for only if `weighted`."""
+    """Generate `n` rows of the columns that a state needs; purely optional columns only if `weighted`."""
     wanted = [need for need in needs if weighted or not need.optional or need.either or need.derived]
     return {need.role: _values(need, rng, n, style) for need in wanted}
 
 
-def fitting(state: State, columns: Columns) -> Columns:
-    """Make columns that were made up one by one fit together: one value a block, where that is asked, and more."""
-    if state.together is None or state.together not in columns:
+def make_consistent(state: State, columns: Columns) -> Columns:
+    """Make generated columns consistent: for example, one value in each block for needs with `once`."""
+    if state.block_column is None or state.block_column not in columns:
         return columns
-    keys = columns[state.together]
+    keys = columns[state.block_column]
     first = np.maximum.accumulate(np.where(np.r_[True, keys[1:] != keys[:-1]][: len(keys)], np.arange(len(keys)), 0))
     once = {n.role: columns[n.role][first] for n in state.needs() if n.once and n.role in columns}
-    return state.plausible(columns | once)
+    return state.make_consistent(columns | once)
 
 
 def _values(need: Need, rng: np.random.Generator, n: int, style: str) -> Array:
     kind = need.kind
-    if isinstance(kind, (Classes, FoundClasses)):
+    if isinstance(kind, (Classes, DiscoveredClasses)):
         known = names(kind)
         return known[rng.integers(0, 1 if style == "one class" else len(known), n)]
     if isinstance(kind, Distribution):
@@ -76,16 +77,17 @@ def _values(need: Need, rng: np.random.Generator, n: int, style: str) -> Array:
         cells = [_values(cell, rng, n, style) for _ in range(kind.width)]
         return np.column_stack(cells).astype(cells[0].dtype)
     if isinstance(kind, Ids):
-        made = rng.integers(-3, 4, n)
+        values = rng.integers(-3, 4, n)
         none = [v for v in kind.missing_values if isinstance(v, int)]
-        made[np.isin(made, none)] = 4  # not a key that stands for none
-        return np.sort(made) if need.role == "query" else made
+        # Replace the values that stand for a missing key.
+        values[np.isin(values, none)] = 4
+        return np.sort(values) if need.role == "query" else values
     if isinstance(kind, Label):
         rate = float(rng.integers(2)) if style == "one class" else 0.4
         return (rng.random(n) < rate).astype(np.uint8)
     if isinstance(kind, Score):
-        made, dtype = _scores(kind, rng, n, style), rng.choice(["f4", "f8"])
-        return fitted(kind, made.astype("f8" if style == "far" else dtype))
+        values, dtype = _scores(kind, rng, n, style), rng.choice(["f4", "f8"])
+        return clip_to_kind(kind, values.astype("f8" if style == "far" else dtype))
     if isinstance(kind, LabelWeight) and style == "ties":
         return rng.choice(WEIGHTS, (n, kind.width))
     if isinstance(kind, Weight):
@@ -96,22 +98,22 @@ def _values(need: Need, rng: np.random.Generator, n: int, style: str) -> Array:
     )
 
 
-def names(kind: Classes | FoundClasses) -> Array:
-    """The classes that a column may hold, or some of them."""
-    known: Any = ("b", "a", "é") if isinstance(kind, FoundClasses) else kind.names
+def names(kind: Classes | DiscoveredClasses) -> Array:
+    """Return the classes that a column may contain, or examples of them."""
+    known: Any = ("b", "a", "é") if isinstance(kind, DiscoveredClasses) else kind.names
     there = np.arange(known) if isinstance(known, int) else np.array(known)
-    return there[[name != kind.ignore for name in there.tolist()]]  # which would not be counted
+    return there[[name != kind.ignore for name in there.tolist()]]
 
 
 def _distributions(width: int, rng: np.random.Generator, n: int, style: str) -> Array:
-    """Rows of probabilities: any, of few different values, or sure."""
-    made: Array
+    """Return rows of probabilities: arbitrary, with ties, or 0 and 1 only."""
+    rows: Array
     if style == "saturated":
-        made = np.eye(width)[rng.integers(0, width, n)]
+        rows = np.eye(width)[rng.integers(0, width, n)]
     else:
-        made = rng.integers(0, 3, (n, width)) + 0.25 if style == "ties" else rng.exponential(1.0, (n, width))
-        made = made / made.sum(axis=1, keepdims=True)
-    return made.astype(rng.choice(["f4", "f8"]))
+        rows = rng.integers(0, 3, (n, width)) + 0.25 if style == "ties" else rng.exponential(1.0, (n, width))
+        rows = rows / rows.sum(axis=1, keepdims=True)
+    return rows.astype(rng.choice(["f4", "f8"]))
 
 
 def _scores(kind: Score, rng: np.random.Generator, n: int, style: str) -> Array:
@@ -120,8 +122,8 @@ def _scores(kind: Score, rng: np.random.Generator, n: int, style: str) -> Array:
         grades = rng.choice([0, 0, 1, 2, 4], n)
         return grades * 0.75 if kind.scale == "grade" and style == "ties" else grades
     if style == "saturated":
-        given = np.array(PROBABILITIES if narrow else REALS)
-        return rng.choice(given[np.abs(given) < 1e38], n)
+        extremes = np.array(PROBABILITIES if narrow else REALS)
+        return rng.choice(extremes[np.abs(extremes) < 1e38], n)
     if style == "far":
         heavy = rng.random(n) < 0.9
         return np.where(heavy, 0.1, rng.random(n)) if narrow else 1e6 + rng.normal(0, 1, n)
@@ -130,8 +132,8 @@ def _scores(kind: Score, rng: np.random.Generator, n: int, style: str) -> Array:
     return rng.beta(1, 3, n) if narrow else rng.normal(0, 3, n)
 
 
-def fitted(kind: Kind, values: Array) -> Array:
-    """Bring made-up numbers into what a kind takes: without their sign, or 1 in their place."""
+def clip_to_kind(kind: Kind, values: Array) -> Array:
+    """Replace numbers that a kind refuses by their absolute value, or by 1."""
     if isinstance(kind, Number):
         for other in (np.abs(values), np.ones_like(values)):
             values = np.where(kind.bad(Column(values, values.dtype.name)), other, values)
@@ -139,7 +141,7 @@ def fitted(kind: Kind, values: Array) -> Array:
 
 
 def on_grid(kind: Kind, rng: np.random.Generator, n: int) -> Array:
-    """Values that every floating dtype holds, away from round thresholds and from where clipping begins."""
+    """Return values that are exact in every floating dtype and away from round thresholds and from clipping limits."""
     if isinstance(kind, Distribution):
         return (rng.multinomial(256 - kind.width, np.full(kind.width, 1 / kind.width), n) + 1) / 256
     if isinstance(kind, Matrix):
@@ -147,11 +149,11 @@ def on_grid(kind: Kind, rng: np.random.Generator, n: int) -> Array:
     if getattr(kind, "scale", "") in ("grade", "count"):
         return rng.integers(0, 4, n).astype(np.float64)
     odd = 2 * rng.integers(0, 256, n) + 1
-    return odd / 512 if getattr(kind, "scale", "") == "probability" else fitted(kind, (odd - 256) / 32)
+    return odd / 512 if getattr(kind, "scale", "") == "probability" else clip_to_kind(kind, (odd - 256) / 32)
 
 
 def bad_value(kind: Kind) -> Any:
-    """Return a value that this kind refuses, in any dtype; None for a kind that is not known here."""
+    """Return a value that this kind refuses in any dtype; None for kinds of other packages."""
     if isinstance(kind, Matrix):
         return bad_value(kind.kind)
     if isinstance(kind, Classes):
@@ -165,14 +167,14 @@ def bad_value(kind: Kind) -> Any:
 
 
 def spoil(column: Array, at: Any, value: Any) -> Array:
-    """Return a copy of a column with another value in some rows; flags become integers, which hold a 2."""
+    """Return a copy of a column with another value in some rows; booleans become integers, which allow a 2."""
     out = column.astype(np.uint8) if column.dtype == bool else column.copy()
     out[at] = value
     return out
 
 
 def sample_keys(rng: np.random.Generator, n: int, kind: str, *, several: int = 5, nulls: bool = True) -> Array:
-    """Make up keys of slices, `several` different ones and null, as an array of objects."""
+    """Generate slice keys as an array of objects: `several` different keys, and null."""
     names: dict[str, list[Any]] = {
         "integer": [0, -1, 7, 2**40, -(2**63)],
         "wide": [2**63, 2**64 - 1, 5, 2**63 + 5, 0],
@@ -180,16 +182,16 @@ def sample_keys(rng: np.random.Generator, n: int, kind: str, *, several: int = 5
         "bytes": [b"", b"a", b"\xff", b"\x00", b"longer than eight bytes"],
     }
     chosen = names[kind][:several] + ([None] if nulls else [])
-    made = np.empty(n, object)
-    made[:] = [chosen[i] for i in rng.integers(0, len(chosen), n)]
-    return made
+    keys = np.empty(n, object)
+    keys[:] = [chosen[i] for i in rng.integers(0, len(chosen), n)]
+    return keys
 
 
-# -- the same values, otherwise held ---------------------------------------------------------------------------------
+# -- the same values in other formats ---------------------------------------------------------------------------------
 
 
 def formats(values: Array) -> Iterator[tuple[str, Any]]:
-    """Yield the same column in every format that can be had here, with its name."""
+    """Yield the same column in every format that is available, with the name of the format."""
     yield "list", values.tolist()
     yield "tuple", tuple(values.tolist())
     yield "strided array", np.repeat(values, 2, axis=0)[::2]
@@ -199,7 +201,7 @@ def formats(values: Array) -> Iterator[tuple[str, Any]]:
     frozen.flags.writeable = False
     yield "read-only array", frozen
     if pandas := _library("pandas"):
-        yield "pandas series", pandas.Series(_listed(values), index=np.arange(len(values))[::-1])
+        yield "pandas series", pandas.Series(_rows_as_list(values), index=np.arange(len(values))[::-1])
     if pandas and values.ndim == 2:
         yield "pandas data frame", pandas.DataFrame(values)
     elif pandas and values.dtype.name in _NULLABLE:
@@ -207,7 +209,7 @@ def formats(values: Array) -> Iterator[tuple[str, Any]]:
     if polars := _library("polars"):
         yield "polars series", polars.Series(values)
     if arrow := _library("pyarrow"):
-        array, half = arrow.array(_listed(values)), len(values) // 2
+        array, half = arrow.array(_rows_as_list(values)), len(values) // 2
         yield "Arrow array", array
         yield "Arrow chunked array", arrow.chunked_array([array[:half], array[half:]])
     if (torch := _library("torch")) and values.dtype.kind != "U":
@@ -215,12 +217,13 @@ def formats(values: Array) -> Iterator[tuple[str, Any]]:
 
 
 def tables(columns: Columns) -> Iterator[tuple[str, Any]]:
-    """Yield the same columns, and one more, as every kind of table that can be had here, with its name."""
+    """Yield the same columns (and an unused one) as every kind of table that is available, with its name."""
     wide = {"unused": np.full(len(next(iter(columns.values()))), "x"), **columns}
     yield "dict", wide
-    if several := events(wide):  # an empty list has no columns
+    # An empty list of events has no columns.
+    if several := events(wide):
         yield "list of events", several
-    wide = {name: _listed(column) for name, column in wide.items()}
+    wide = {name: _rows_as_list(column) for name, column in wide.items()}
     if pandas := _library("pandas"):
         yield "pandas data frame", pandas.DataFrame(wide)
     if polars := _library("polars"):
@@ -238,13 +241,14 @@ def events(columns: Columns) -> list[dict[str, Any]]:
     return [{name: column[i] for name, column in columns.items()} for i in range(n)]
 
 
-def _listed(values: Array) -> Any:
-    """Return a matrix as a list of rows: what tables hold."""
+def _rows_as_list(values: Array) -> Any:
+    """Return a matrix as a list of rows, as tables contain it."""
     return list(values) if values.ndim == 2 else values
 
 
 def _library(name: str) -> Any:
     try:
         return importlib.import_module(name)
-    except ImportError:  # laws try what is installed
+    except ImportError:
+        # The library is not installed.
         return None

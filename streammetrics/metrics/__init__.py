@@ -1,4 +1,7 @@
-"""What users look for, a folder per family: each class is settings, a docstring with the formula, and `of(state)`."""
+"""The metrics, a folder for each family.
+
+Each class declares settings, a docstring with the formula, and `of(state)`, which computes the value.
+"""
 
 import types as _types
 import typing as _typing
@@ -12,7 +15,8 @@ from .ranking import *
 from .regression import *
 from .values import *
 
-if not _typing.TYPE_CHECKING:  # metrics and functions; the types of their results are in streammetrics.results
+# These are metrics and functions; the types of their results are in streammetrics.results.
+if not _typing.TYPE_CHECKING:
     __all__ = [
         name
         for name, thing in globals().items()

@@ -1,7 +1,7 @@
-"""Metrics of two classes, for several classes and labels, too: a value for each, and their average.
+"""Base classes that extend a metric of two classes to several classes and labels, and average their values.
 
-A metric says what it is for two classes (`read`). With `num_classes=` or `labels=` each class is set against the rest,
-with `num_labels=` each label stands for itself.
+The method `read` of a metric handles two classes. With `num_classes=` or `labels=` each class is compared with the rest;
+with `num_labels=` each label is treated as a problem of two classes.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ..collect.metric import ScoredLabels
 from ..numerics.exact import Limits
 from ..numerics.settings import setting
 from ..reading.about import About, about_of
-from ..reading.interval import Estimate, side_by_side
+from ..reading.interval import Estimate, stack_estimates
 from ..reading.reading import NAN, OwnNumber, Reading, estimate_of
 from ..state.state import State
-from ..statistics.by_label import ByLabel, by_label, counted
+from ..statistics.by_label import ByLabel, count_distinct_states, make_label_statistic
 from ..statistics.classes import PairCounts
 from .standard_errors import WEIGHTED
 
@@ -38,7 +38,16 @@ DEPENDENT = (
 
 
 class OfClasses(ScoredLabels[S, T]):
-    """A metric of rows of one of two classes, or of one of several."""
+    """A metric of rows that belong to one of two or of several classes.
+
+    Parameters
+    ----------
+    num_classes : int, optional
+        The number of classes 0, 1, ..., num_classes - 1. `y_score` then has a column for each class: it is a matrix,
+        rows x classes.
+    labels : tuple of int, str or bytes, optional
+        The classes, where they are not 0, 1, ...: integers or strings, in the order of the columns of `y_score`.
+    """
 
     num_classes: int | None = setting(default=None, low=2, high=1 << 15)
     labels: tuple[int | str | bytes, ...] | str | None = setting(default=None)
@@ -56,17 +65,28 @@ class OfClasses(ScoredLabels[S, T]):
 
     @property
     def _class_settings(self) -> dict[str, Any]:
-        """The setting that says which classes or labels there are; empty for two classes."""
+        """The setting that defines the classes or labels, as a dict; empty for two classes."""
         names = ("num_classes", "labels", "num_labels")
         return {n: getattr(self, n) for n in names if getattr(self, n, None) is not None}
 
     def spread(self, state: Any) -> Any:
-        """Return the state itself for two classes; one that holds it for each of several."""
-        return by_label(state, **self._class_settings) if self._class_settings else state
+        """Return the state itself for two classes, or a state that contains one for each class or label."""
+        return make_label_statistic(state, **self._class_settings) if self._class_settings else state
 
 
 class Several(OfClasses[S, Any]):
-    """A metric of two classes, several classes, or several labels: `read` is of two classes."""
+    """A metric of two classes, several classes, or several labels. The method `read` handles two classes.
+
+    Parameters
+    ----------
+    num_labels : int, optional
+        The number of labels, where a row has several 0/1 labels and a score of each: `y_true` and `y_score` are
+        matrices, rows x labels.
+    average : {"macro", "micro", "weighted", None}
+        How the values of several classes or labels become one: their mean, the value of all their rows together, their
+        mean weighted by positives, or an array of one value each (None). Undefined values are left out of the mean,
+        and `explain()` counts them.
+    """
 
     about = About(value_range=(0, None))
 
@@ -85,33 +105,33 @@ class Several(OfClasses[S, Any]):
         return average_of(self, state) if isinstance(state, (ByLabel, PairCounts)) else self.read(state)
 
     def _with_average(self, name: str) -> str:
-        """Return the name with the average, where it is not the usual one."""
+        """Return the name of the metric, with the kind of average added unless it is "macro"."""
         return {"macro": name, None: f"{name}_each"}.get(self.average, f"{name}_{self.average}")
 
 
 def average_of(metric: Any, state: Any) -> Reading:
-    """Return what a metric of two classes says about several classes or labels."""
-    kinds: dict[str | None, type[OfLabels]] = {"micro": Pooled, None: EachLabel}
+    """Return value and bounds for several classes or labels, computed from those of each class or label."""
+    kinds: dict[str | None, type[OfLabels]] = {"micro": PooledLabels, None: EachLabel}
     return kinds.get(metric.average, MeanOfClasses)(metric, state)
 
 
 class OfLabels(OwnNumber):
-    """The reading of several classes or labels, made from the reading of each."""
+    """Value and bounds for several classes or labels, computed from those of each class or label."""
 
     @cached_property
     def parts(self) -> Sequence[Any]:
-        """The states of two classes that are read."""
-        states: Sequence[Any] = self.state.each()
+        """The state of each class or label, as a state of two classes."""
+        states: Sequence[Any] = self.state.split_classes()
         return states
 
     @cached_property
     def readings(self) -> list[Reading]:
-        """What the metric says about each of them."""
+        """The value and bounds of each class or label."""
         return of_each(self.metric.read, self.parts)
 
     def certified_parts(self, rounding: Fraction) -> list[Limits | None]:
-        """Return the limits of each of them."""
-        known = {id(one): one.certified(rounding) for one in {id(r): r for r in self.readings}.values()}
+        """Return the certified limits of the value of each class or label; None for an undefined value."""
+        known = {id(one): one.certified_limits(rounding) for one in {id(r): r for r in self.readings}.values()}
         return [known[id(one)] for one in self.readings]
 
     @cached_property
@@ -121,7 +141,7 @@ class OfLabels(OwnNumber):
         values = np.atleast_1d(self.value)
         if (values == values).any():
             return None
-        if not self.state.each():
+        if not self.state.split_classes():
             return "the weights are all zero"
         return self._why(self.readings[0].reason or "0/0")
 
@@ -140,7 +160,7 @@ class OfLabels(OwnNumber):
 
     @property
     def _is_weighted(self) -> bool:
-        """Whether the rows of pairs of classes have weights, whose squares counts do not hold."""
+        """Whether classes are compared in pairs of weighted rows: the counts lack the squares of weights for intervals."""
         state: Any = self.state
         return isinstance(state, PairCounts) and getattr(state, "excess", None) is not None
 
@@ -150,9 +170,9 @@ class OfLabels(OwnNumber):
 
 
 class EachLabel(OfLabels):
-    """The value of each class or label."""
+    """An array with the value of each class or label (`average=None`)."""
 
-    def _found(self) -> Any:
+    def _raw_value(self) -> Any:
         return np.array([one.value for one in self.readings])
 
     @property
@@ -161,7 +181,9 @@ class EachLabel(OfLabels):
 
     @cached_property
     def bounds(self) -> tuple[Any, Any]:
-        pairs = [(NAN, NAN) if e is None else e.outward() for e in self.certified_parts(self.state.slip)]
+        pairs = [
+            (NAN, NAN) if e is None else e.round_outward() for e in self.certified_parts(self.state.weight_rounding)
+        ]
         return np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs])
 
     def _estimate(self, method: str) -> Estimate:
@@ -170,44 +192,44 @@ class EachLabel(OfLabels):
         from_each = {
             id(one): estimate_of(self.metric, one, method) for one in {id(r): r for r in self.readings}.values()
         }
-        return side_by_side([from_each[id(one)] for one in self.readings])
+        return stack_estimates([from_each[id(one)] for one in self.readings])
 
 
 class MeanOfClasses(OfLabels):
-    """The mean of the values of classes or labels that are defined, each as it is before rounding."""
+    """The mean of the defined values of classes or labels (macro or weighted), computed before any value is rounded."""
 
-    def _found(self) -> Limits | None:
+    def _raw_value(self) -> Limits | None:
         return self._mean(Fraction(0))
 
-    def certified(self, rounding: Fraction) -> Limits | None:
+    def certified_limits(self, rounding: Fraction) -> Limits | None:
         return self._mean(rounding) if rounding else self.limits
 
     def _mean(self, rounding: Fraction) -> Limits | None:
-        each, certified = counted(self.parts), self.certified_parts(rounding)
+        each, certified = count_distinct_states(self.parts), self.certified_parts(rounding)
         limits = {id(part): one for part, one in zip(self.parts, certified, strict=True)}
         weighted = self.metric.average == "weighted"
         values = [limits[id(part)] for part, _ in each]
         supports = [Fraction(part.support()) if weighted else Fraction(1) for part, _ in each]
-        made = Limits.mean(values, [w * times for w, (_, times) in zip(supports, each, strict=True)])
-        if made is None or not rounding or not weighted:
-            return made
-        return made.widened(
+        mean = Limits.mean(values, [w * times for w, (_, times) in zip(supports, each, strict=True)])
+        if mean is None or not rounding or not weighted:
+            return mean
+        return mean.widen(
             4 * rounding * max(abs(x) for v in values if v is not None for x in v), *about_of(self.metric).value_range
         )
 
 
-class Pooled(OfLabels):
-    """The value of all classes or labels as one."""
+class PooledLabels(OfLabels):
+    """The value of the rows of all classes or labels together (`average="micro"`)."""
 
     @cached_property
     def parts(self) -> Sequence[Any]:
-        return [self.state.pooled()]
+        return [self.state.pool_classes()]
 
-    def _found(self) -> Any:
-        return self.readings[0].found
+    def _raw_value(self) -> Any:
+        return self.readings[0].raw_value
 
-    def certified(self, rounding: Fraction) -> Limits | None:
-        return self.readings[0].certified(rounding)
+    def certified_limits(self, rounding: Fraction) -> Limits | None:
+        return self.readings[0].certified_limits(rounding)
 
     def _why(self, reason: str) -> str:
         return reason
@@ -217,6 +239,6 @@ class Pooled(OfLabels):
 
 
 def of_each(read: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
-    """What is read of each of some states, of those that are one state once."""
-    known = {id(part): read(part) for part, _ in counted(parts)}
+    """Apply a function to each of several states and return the results; equal states are computed only once."""
+    known = {id(part): read(part) for part, _ in count_distinct_states(parts)}
     return [known[id(part)] for part in parts]

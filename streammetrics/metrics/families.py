@@ -1,4 +1,4 @@
-"""What is shown of the families: `dir(sm.ranking)` has its metrics, and nothing of what they are made of."""
+"""The names that `dir` shows of a family: `dir(sm.ranking)` lists its metrics only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from ..collect.metric import METRICS, Metric
 from . import curves, decisions, groups, probabilities, ranking, regression, values
 
-__all__ = ["FAMILIES", "shown"]
+__all__ = ["FAMILIES", "list_public_names"]
 
 FAMILIES = (decisions, probabilities, curves, groups, regression, ranking, values)
 """The packages of metrics, in the order in which pages have them."""
@@ -27,8 +27,8 @@ def _is_metric(thing: type) -> bool:
     return issubclass(thing, Metric) and METRICS.get(thing.about.tag) is thing
 
 
-def shown(names: Mapping[str, Any]) -> list[str]:
-    """Return the names of the package that users type: no modules but the families and `MODULES`."""
+def list_public_names(names: Mapping[str, Any]) -> list[str]:
+    """Return the names that users type, without the modules that are not families."""
     return sorted(
         name
         for name, thing in names.items()

@@ -1,27 +1,30 @@
-"""The interval of a quantile."""
+"""The confidence interval of a quantile."""
 
 from __future__ import annotations
 
 import math
 
-from ..reading.interval import Estimate, reach
+from ..reading.interval import Estimate, critical_value
 from ..statistics.value_order import value_at
 from ..statistics.values import ValueHistogram
 from .standard_errors import WEIGHTED
 
 __all__ = ["BOUND", "woodruff"]
 
-FEWEST_BEYOND = 5  # rows beyond a quantile, for its interval
+# An interval needs at least this expected number of rows beyond the quantile.
+FEWEST_BEYOND = 5
 BOUND = "the edges of the bucket; exact for up to 32 different numbers, up to 8,192 integers, and the extremes"
-USUAL = 0.95  # the limits that show how dense values are near a quantile
+# The confidence level of the interval from which the standard error is derived.
+USUAL = 0.95
 
 
 def woodruff(state: ValueHistogram, q: float, output: int, value: float, method: str) -> Estimate:
-    """Return a quantile with its error: the values at the shares that q rows of n may be, by chance (Woodruff 1952).
+    """Return a quantile with its standard error, from the interval of Woodruff (1952).
 
-    For differences the error is told, from the limits at 95 %. The m rows between these show the density with a relative
-    error of m**-1/2, which is that of an error of m / 2 degrees of freedom: if it were taken as known, 95 % intervals of
-    the difference of two 0.95-quantiles, of 1,000 and 5,000 rows, would cover 93 %.
+    The Wilson interval of the share q of n rows gives two shares; the values at these shares are the interval. Differences
+    need a standard error, which is derived from the 95 % interval. The m rows inside this interval estimate the density
+    with a relative error of m**-1/2, so the standard error has m / 2 degrees of freedom. Without this correction 95 %
+    intervals of the difference of two 0.95-quantiles, of 1,000 and 5,000 rows, would cover 93 %.
     """
     mass = state.mass(output)
     if state.rows.excess is not None:
@@ -41,5 +44,5 @@ def woodruff(state: ValueHistogram, q: float, output: int, value: float, method:
 
     low, high = ends(USUAL)
     least, most = share.limits(USUAL)
-    error = (high - low) / (2.0 * reach(USUAL, math.inf))
+    error = (high - low) / (2.0 * critical_value(USUAL, math.inf))
     return Estimate(value, error, method=method, degrees=(most - least) * n / 2.0, ends=ends)

@@ -1,4 +1,4 @@
-"""Standard errors that metrics have in common: of functions of means over units, and of shares of counted rows."""
+"""Standard errors that several metrics use: of functions of means over units (such as rows), and of shares of rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..collect.metric import Metric
 from ..reading.about import about_of
 from ..reading.interval import ROWS, Estimate
-from ..statistics.covariance import Spread
+from ..statistics.covariance import MeanEstimates
 
 __all__ = ["WEIGHTED", "delta", "from_counts", "from_shares", "mean", "of_moments", "share"]
 
@@ -25,52 +25,56 @@ WEIGHTED = "rows are weighted, and counts do not say what their squared weights 
 
 def mean(
     value: Any,
-    spread: Spread,
+    spread: MeanEstimates,
     scale: str,
     method: str,
     within: tuple[float, float] = (-math.inf, math.inf),
     assumption: str = ROWS,
 ) -> Estimate:
-    """Return the estimate of a lone mean; otherwise as `delta`."""
+    """Return a mean over units (rows, queries or groups) with its standard error."""
     return delta(value, spread, lambda _: (1.0,), scale, method, within, assumption)
 
 
 def delta(
     value: Any,
-    spread: Spread,
+    spread: MeanEstimates,
     gradient: Callable[..., Sequence[Any]],
     scale: str,
     method: str,
     within: tuple[float, float] = (-math.inf, math.inf),
     assumption: str = ROWS,
 ) -> Estimate:
-    """Return the estimate of a smooth function of means over units: its variance is that of its tangent.
+    """Return a smooth function of means over units with its standard error, by the delta method.
 
     Parameters
     ----------
     value : float
-        The function at the means; of cells side by side, an array.
-    spread : Spread
+        The value of the function at the means; an array if there are several cells (such as slices).
+    spread : MeanEstimates
         The means and their covariances.
     gradient : function
-        Of the means: how the value changes with each.
+        Takes the means, and returns the derivative of the value by each.
     scale, within, assumption
         As in `Estimate`.
     method : {"delta", "wilson"}
-        "wilson" takes the value as a share, of as many units as would have its variance.
+        "wilson" treats the value as a binomial share, with the sample size that gives it this variance.
     """
-    size = np.asarray(spread.size, np.float64)
-    with np.errstate(all="ignore"):  # what is not finite has no interval
+    size = np.asarray(spread.effective_size, np.float64)
+    # Values that are not finite get no interval, so warnings about them are turned off.
+    with np.errstate(all="ignore"):
         variance = spread.variance(gradient(*(np.asarray(m, np.float64) for m in spread.means)))
         if method != "wilson":
             return Estimate(value, np.sqrt(variance), scale, method, assumption, size - 1, within=within)
-        plain = variance * (1 - 1 / size)  # of a share it is p (1 - p) / n, without a correction for small n
-        held = np.where(plain > 0, value * (1 - value) / plain, size)
-        return Estimate(value, np.sqrt(plain), "wilson", method, assumption, size=np.where(held > 0, held, size))
+        # Without the correction for small n, the variance of a share is p (1 - p) / n.
+        plain = variance * (1 - 1 / size)
+        positive = np.where(plain > 0, value * (1 - value) / plain, size)
+        return Estimate(
+            value, np.sqrt(plain), "wilson", method, assumption, size=np.where(positive > 0, positive, size)
+        )
 
 
 def share(denominator: Any, value: Any, method: str) -> Estimate:
-    """Return the estimate of a share of so many counted rows."""
+    """Return a share of rows with its binomial standard error; `denominator` is the number of rows."""
     n, p = np.asarray(denominator, np.float64), np.asarray(value, np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         error = np.where(n > 0, np.sqrt(p * (1 - p) / n), NAN)
@@ -78,23 +82,24 @@ def share(denominator: Any, value: Any, method: str) -> Estimate:
 
 
 def from_shares(value: Any, cells: Sequence[Any], each: Sequence[tuple[Any, Any]], scale: str) -> Estimate:
-    """Return the estimate of a quotient of sums of counts of rows.
+    """Return a quotient of weighted sums of row counts with its standard error.
 
     Parameters
     ----------
     value : float
         The quotient.
     cells : sequence of int
-        Rows of each cell; of states side by side, arrays of them.
+        The number of rows in each cell of the confusion matrix; arrays if there are several states.
     each : sequence of pairs
-        What a row of each cell adds to numerator and denominator.
+        What one row of each cell adds to the numerator and to the denominator.
     scale : str
         As in `Estimate`.
     """
     rows = [np.asarray(n, np.float64) for n in cells]
     all_rows = sum(rows[1:], rows[0])
     whole, squares = np.zeros_like(all_rows), np.zeros_like(all_rows)
-    most = Fraction(max(bottom for _, bottom in each))  # beta squared may be as large as floats go
+    # Coefficients are scaled by the largest, because beta squared in F-beta can be close to the largest float64.
+    most = Fraction(max(bottom for _, bottom in each))
     for n, pair in zip(rows, each, strict=True):
         top, bottom = (float(x / most) for x in pair)
         whole = whole + bottom * n
@@ -105,21 +110,21 @@ def from_shares(value: Any, cells: Sequence[Any], each: Sequence[tuple[Any, Any]
 
 
 def from_counts(value: float, counts: Any, influence: Any, scale: str) -> Estimate:
-    """Return the estimate of a function of counts of rows.
+    """Return a function of row counts with its standard error, computed from influence values.
 
     Parameters
     ----------
     value : float
-        The function.
+        The value of the function.
     counts : int64 array
-        Rows of each cell.
+        The number of rows in each cell.
     influence : float64 array of the same shape
-        What a row of each cell adds to the value, times all rows: its mean over rows is 0.
+        The influence of one row of each cell on the value, times the number of rows. Its mean over rows is 0.
     scale : str
         As in `Estimate`.
     """
-    n, held = int(counts.sum()), counts > 0
-    terms = counts[held] * influence[held] ** 2
+    n, positive = int(counts.sum()), counts > 0
+    terms = counts[positive] * influence[positive] ** 2
     known = n > 1 and bool(np.isfinite(terms).all())
     return Estimate(value, math.sqrt(math.fsum(terms) / n / (n - 1)) if known else NAN, scale)
 
@@ -128,15 +133,16 @@ def of_moments(
     metric: Metric[Any, Any],
     state: Any,
     value: float,
-    spread: Spread | None,
+    spread: MeanEstimates | None,
     gradient: Callable[..., Any],
     within: tuple[float, float] = (-math.inf, math.inf),
 ) -> Estimate:
-    """Return the estimate of a function of means of columns, if squares were asked for: in company as alone."""
+    """Return a function of column means with its standard error, or without one if squares were not summed."""
     if spread is None or not metric.settings["squares"]:
         why = f"{metric.name} keeps no squares: give squares=True, or Sharded(..., unit=)"
         return Estimate(value, reason=why if state.excess is None else WEIGHTED)
     scale = about_of(metric).interval_scale
-    if scale == "log" and not value > 0:  # a ratio of a total of either sign
+    # A ratio of totals can be negative, and then has no logarithm.
+    if scale == "log" and not value > 0:
         scale = "natural"
     return delta(value, spread, gradient, scale, about_of(metric).interval_methods[0], within)

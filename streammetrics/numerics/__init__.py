@@ -1,1 +1,1 @@
-"""Exact integers, elementary functions, settings and canonical text: numpy alone."""
+"""Exact integers, elementary functions, settings and canonical text; depends on numpy alone."""

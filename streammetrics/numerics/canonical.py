@@ -1,4 +1,4 @@
-"""The one text of a value: what headers hold and digests are taken of."""
+"""Canonical JSON: equal values have equal texts, as headers and digests require."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ __all__ = ["canonical_json"]
 
 
 def canonical_json(value: Any) -> str:
-    """The one JSON text of a value: sorted keys, no spaces, ASCII."""
+    """Return the canonical JSON text of a value: sorted keys, no spaces, ASCII."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)

@@ -1,4 +1,4 @@
-"""The tail of chi-square, of whole degrees of freedom: a finite sum of terms that are all positive."""
+"""The tail of the chi-square distribution with whole degrees of freedom, as a finite sum of positive terms."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from .elementary import exp, log
-from .student import normal_tail
+from .student_t import normal_tail
 
 __all__ = ["chi2_tail"]
 
@@ -17,15 +17,18 @@ HALF_LOG_PI = 0.57236494292470008707
 def chi2_tail(x: float, df: int) -> float:
     """Return P(X > x) of chi-square with df >= 1 degrees of freedom; relative error below 1e-10 for P > 1e-100.
 
-    With h = x / 2 the sum of e^-h h^k / Gamma(k + 1) over k below df / 2: whole ones, or halves and the tail of a normal.
+    With h = x / 2, P is the sum of e^-h h^k / Gamma(k + 1) over k < df / 2. For even df k is whole; for odd df k is half
+    an odd number, and the tail of a normal is added.
     """
     if not x > 0:
         return 1.0 if x == x else math.nan
     if x == math.inf:
         return 0.0
     h, odd = np.float64(x) / 2.0, df % 2
-    k = np.arange(1, df // 2 + odd) - 0.5 * odd  # of the terms after the first, what each is divided by
-    first = -h - (0.0 if not odd else HALF_LOG_PI + log(h) / 2.0)  # k = 0, or -1/2, of which the next one is made
+    # Each term is the previous one times h / k. Logarithms are summed, because e^-h may underflow. The first term has k =
+    # 0. For odd df it has k = -1/2, starts the product, and is not part of the sum.
+    k = np.arange(1, df // 2 + odd) - 0.5 * odd
+    first = -h - (0.0 if not odd else HALF_LOG_PI + log(h) / 2.0)
     if odd:
         logs = first + np.cumsum(log(h / k)) if len(k) else np.zeros(0)
         return min(float(2.0 * normal_tail(np.sqrt(2.0 * h))) + math.fsum(exp(logs)), 1.0)

@@ -1,7 +1,8 @@
-"""Arrays of numbers of 106 bits, each the sum of two float64: quotients of many terms that one float64 is too short for.
+"""Double-double arithmetic on arrays: each number is the sum of two float64 and has 106 bits.
 
-Error-free sums and products (Knuth 1969, Dekker 1971), without fused operations. Numbers are not negative and far from
-the ends of float64's range; sums, products and quotients are then within `ERROR`, relatively.
+It divides long integers with a single rounding in nearly all cases. Sums and products use the error-free transformations
+of Knuth (1969) and Dekker (1971), without fused operations. For nonnegative numbers far from the limits of float64, the
+relative error of sums, products and quotients is below `ERROR`.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ERROR", "Twofold"]
+__all__ = ["ERROR", "DoubleDouble"]
 
 Floats = NDArray[np.float64]
 
 ERROR = 2.0**-98
-"""More than one operation can be off, relatively."""
+"""An upper bound of the relative error of one operation."""
 
 
-class Twofold(NamedTuple):
-    """Numbers as high + low, of which the high part is the nearest float64.
+class DoubleDouble(NamedTuple):
+    """An array of numbers high + low, where high is the number rounded to float64.
 
     Parameters
     ----------
@@ -31,58 +32,60 @@ class Twofold(NamedTuple):
     low: Any
 
     @classmethod
-    def of(cls, whole: Any) -> Twofold:
-        """Integers of no more than 62 bits."""
+    def from_ints(cls, whole: Any) -> DoubleDouble:
+        """Return integers of at most 62 bits as double-doubles."""
         high = np.asarray(whole >> 31, np.float64) * 2.0**31
-        return cls(*_sum(high, np.asarray(whole & 0x7FFFFFFF, np.float64)))
+        return cls(*_two_sum(high, np.asarray(whole & 0x7FFFFFFF, np.float64)))
 
-    def take(self, where: Any) -> Twofold:
-        """Some of the numbers."""
-        return Twofold(self.high[where], self.low[where])
+    def take(self, where: Any) -> DoubleDouble:
+        """Return the numbers at some indices."""
+        return DoubleDouble(self.high[where], self.low[where])
 
-    def __add__(self, other: Any) -> Twofold:
-        high, rest = _sum(self.high, other.high)
-        return Twofold(*_short(high, rest + (self.low + other.low)))
+    def __add__(self, other: Any) -> DoubleDouble:
+        high, rest = _two_sum(self.high, other.high)
+        return DoubleDouble(*_fast_two_sum(high, rest + (self.low + other.low)))
 
-    def __mul__(self, other: Any) -> Twofold:
-        high, rest = product(self.high, other.high)
-        return Twofold(*_short(high, rest + (self.high * other.low + self.low * other.high)))
+    def __mul__(self, other: Any) -> DoubleDouble:
+        high, rest = two_product(self.high, other.high)
+        return DoubleDouble(*_fast_two_sum(high, rest + (self.high * other.low + self.low * other.high)))
 
-    def __truediv__(self, other: Twofold) -> Twofold:
+    def __truediv__(self, other: DoubleDouble) -> DoubleDouble:
         first = self.high / other.high
-        whole, rest = product(first, other.high)
+        whole, rest = two_product(first, other.high)
+        # Compute the remainder of the first quotient exactly, and divide it again.
         rest = (((self.high - whole) - rest) + self.low) - first * other.low
-        return Twofold(*_short(first, rest / other.high))
+        return DoubleDouble(*_fast_two_sum(first, rest / other.high))
 
     def nearest(self, error: float) -> tuple[Floats, NDArray[np.bool_]]:
-        """The float64 nearest to each number, and whether it is, though numbers are off by this much, relatively."""
+        """Round each number to float64; also return whether the rounding is certain, given the relative error `error`."""
         slack = np.abs(self.high) * error
         low, high = self.high + (self.low - slack), self.high + (self.low + slack)
         return self.high + self.low, low == high
 
 
-def _sum(a: Any, b: Any) -> tuple[Any, Any]:
-    """The sum as a float, and what it is short of."""
+def _two_sum(a: Any, b: Any) -> tuple[Any, Any]:
+    """Return the rounded sum and its rounding error, which together are exact."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
 
-def _short(a: Any, b: Any) -> tuple[Any, Any]:
-    """The same where the second is small beside the first."""
+def _fast_two_sum(a: Any, b: Any) -> tuple[Any, Any]:
+    """Do what `_two_sum` does, with fewer operations, if |a| >= |b|."""
     total = a + b
     return total, b - (total - a)
 
 
-def product(a: Any, b: Any) -> tuple[Any, Any]:
-    """The product as a float, and what it is short of."""
+def two_product(a: Any, b: Any) -> tuple[Any, Any]:
+    """Return the rounded product and its rounding error, which together are exact."""
     total = a * b
-    (a1, a2), (b1, b2) = _halves(a), _halves(b)
+    (a1, a2), (b1, b2) = _split_halves(a), _split_halves(b)
     return total, ((a1 * b1 - total) + a1 * b2 + a2 * b1) + a2 * b2
 
 
-def _halves(x: Any) -> tuple[Any, Any]:
-    """A float as two of half its bits."""
+def _split_halves(x: Any) -> tuple[Any, Any]:
+    """Split a float64 into a sum of two numbers of 26 bits (Veltkamp's algorithm)."""
+    # The factor is 2**27 + 1.
     large = x * 134217729.0
     high = large - (large - x)
     return high, x - high

@@ -1,4 +1,4 @@
-"""Durations as people write them: "15m", "1h", "7d"."""
+"""Durations such as "15m", "1h" and "7d"."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["duration_text", "microseconds"]
+__all__ = ["format_duration", "to_microseconds"]
 
 UNITS = {
     "w": 604_800_000_000,
@@ -23,32 +23,33 @@ WRITTEN = re.compile(r"([0-9]{1,15})(w|d|h|m|s|ms|us)")
 LONGEST = 9999 * 366 * UNITS["d"]
 
 
-def microseconds(given: Any, what: str) -> int:
-    """The microseconds of a duration.
+def to_microseconds(duration: Any, what: str) -> int:
+    """Return a duration in microseconds.
 
     Raises
     ------
     ValueError
-        It is none; `what` says of what it was to be one.
+        If the value is not a duration; the message begins with `what`, the name of the argument.
     """
-    length = _standard(given) if isinstance(given, np.timedelta64) else given
+    length = _to_timedelta(duration) if isinstance(duration, np.timedelta64) else duration
     if isinstance(length, datetime.timedelta):
-        found = length // datetime.timedelta(microseconds=1)
+        micros = length // datetime.timedelta(microseconds=1)
     else:
-        read = WRITTEN.fullmatch(length) if isinstance(length, str) else None
-        found = 0 if read is None else int(read[1]) * UNITS[read[2]]
-    if not 0 < found <= LONGEST:
-        raise ValueError(f'{what} takes a duration such as "1h", "15m", "1d" or "30s", not {given!r}')
-    return found
+        match = WRITTEN.fullmatch(length) if isinstance(length, str) else None
+        micros = 0 if match is None else int(match[1]) * UNITS[match[2]]
+    if not 0 < micros <= LONGEST:
+        raise ValueError(f'{what} takes a duration such as "1h", "15m", "1d" or "30s", not {duration!r}')
+    return micros
 
 
-def _standard(given: np.timedelta64) -> Any:
-    """A duration of numpy as one of Python; anything else if it has no length, such as months, or too great a one."""
-    fine = np.datetime_data(given.dtype)[0] == "ns"  # which Python has not, and pandas always
-    return (given.astype("m8[us]") if fine else given).item()
+def _to_timedelta(duration: np.timedelta64) -> Any:
+    """Return a numpy duration as a timedelta; another type if it is too long, or has no fixed length (months)."""
+    # Python's timedelta has no nanoseconds.
+    fine = np.datetime_data(duration.dtype)[0] == "ns"
+    return (duration.astype("m8[us]") if fine else duration).item()
 
 
-def duration_text(length: int) -> str:
-    """The shortest text of a duration, in days or less."""
+def format_duration(length: int) -> str:
+    """Format a duration in the largest unit, up to days, of which it is a whole multiple."""
     unit = next(u for u, size in UNITS.items() if u != "w" and not length % size)
     return f"{length // UNITS[unit]}{unit}"

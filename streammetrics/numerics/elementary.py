@@ -1,9 +1,9 @@
-"""Logarithm, exponential and their kin with the same bits on every machine.
+"""Logarithm, exponential and related functions, with the same bits on every machine.
 
-Only + - * / and integer operations on the bits of a float64: IEEE 754 rounds each of them in one way only. libm and the
-loops of numpy choose their code by processor, so their last bits differ. One source serves two worlds: the functions
-take float64 scalars and arrays in code without numba, and the kernels compile them as steps of theirs. Hence the
-style: no branches (the loops must vectorise), no warnings from integers that wrap, no import of numba.
+The functions use only + - * / and integer operations on the bits of a float64, each of which IEEE 754 rounds in one way.
+The last bits of libm and numpy differ between processors. Python and the kernels use the same source: the functions take
+float64 scalars and arrays, and kernels compile and inline them. Therefore they have no branches (the loops must
+vectorise), cause no warnings from integers that wrap around, and do not import numba.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ Real = Any
 """A float64, or an array of them; the result has the same form."""
 
 LN2 = 0.6931471805599453
-LN2_HIGH = 6.93147180369123816490e-01  # the last 20 bits are zero: k * LN2_HIGH is exact for the exponents of a float64
+# The last 20 bits are zero, so that k * LN2_HIGH is exact for every exponent k of a float64.
+LN2_HIGH = 6.93147180369123816490e-01
 LN2_LOW = 1.90821492927058770002e-10
 LOG2_E = 1.44269504088896338700e00
 
-LOG1 = 6.666666666666735130e-01  # minimax coefficients of log, from fdlibm e_log.c (Sun Microsystems 1993)
+# Minimax coefficients of log, from fdlibm e_log.c (Sun Microsystems 1993).
+LOG1 = 6.666666666666735130e-01
 LOG2 = 3.999999999940941908e-01
 LOG3 = 2.857142874366239149e-01
 LOG4 = 2.222219843214978396e-01
@@ -28,7 +30,8 @@ LOG5 = 1.818357216161805012e-01
 LOG6 = 1.531383769920937332e-01
 LOG7 = 1.479819860511658591e-01
 
-EXP1 = 1.66666666666666019037e-01  # minimax coefficients of exp, from fdlibm e_exp.c
+# Minimax coefficients of exp, from fdlibm e_exp.c.
+EXP1 = 1.66666666666666019037e-01
 EXP2 = -2.77777777770155933842e-03
 EXP3 = 6.61375632143793436117e-05
 EXP4 = -1.65339022054652515390e-06
@@ -41,40 +44,43 @@ ONE = 0x3FF0000000000000  # bits of 1.0
 ROOT_HALF = 0x3FE6A09E667F3BCD  # bits of sqrt(1/2): a mantissa is taken from [sqrt(1/2), sqrt(2))
 MANTISSA = 0x000FFFFFFFFFFFFF
 EXPONENT = 0x7FF
-TWO_52_BITS = 0x4330000000000000  # or-ed with a small integer k, it is 2^52 + k: a conversion that vectorises on AVX2
+# The bits of 2^52. A bitwise or with a small integer k gives the float 2^52 + k, a conversion that vectorises on AVX2.
+TWO_52_BITS = 0x4330000000000000
 TWO_52_BIASED = 4503599627370496.0 + 1023.0
-ROUND = 6755399441055744.0  # 1.5 * 2^52: adding it rounds to an integer, which the low bits then hold
+# Adding 1.5 * 2^52 rounds a float to an integer, which is then in the low bits of the sum.
+ROUND = 6755399441055744.0
 ROUND_BITS = 0x4338000000000000
 
 
 def real(x: Any) -> Real:
-    """Return a float64 of numpy, or an array of them; kernels know it as np.float64.
+    """Return a float64 of numpy, or an array of them; kernels compile it as np.float64.
 
-    Of an array of one number np.float64 itself makes a scalar before numpy 2.2.
+    For an array of one number, np.float64 itself returns a scalar before numpy 2.2.
     """
     return np.asarray(x, np.float64)[()]
 
 
 def bits_of(x: Real) -> Any:
-    """Return the bits as int64; kernels know it as the view of an np.float64, which numba insists on."""
+    """Return the bits of a float64 as int64; kernels compile it as `np.float64(x).view`, which numba requires."""
     return x.view(np.int64)
 
 
 def _exponent(u: Real) -> Real:
     """Return k as a float, where u = 2^k m and m is in [sqrt(1/2), sqrt(2))."""
     bits = bits_of(u) + (ONE - ROOT_HALF)
-    k = (bits >> 52) & EXPONENT  # masked, it is a logical shift, which AVX2 has
+    # The mask allows the compiler to use a logical shift; AVX2 has no arithmetic shift of 64 bits.
+    k = (bits >> 52) & EXPONENT
     return np.int64(k | TWO_52_BITS).view(np.float64) - TWO_52_BIASED
 
 
 def _fraction(u: Real) -> Real:
-    """Return f = m - 1, where u = 2^k m and m is in [sqrt(1/2), sqrt(2)); exact."""
+    """Return f = m - 1, where u = 2^k m and m is in [sqrt(1/2), sqrt(2)). The result is exact."""
     bits = bits_of(u) + (ONE - ROOT_HALF)
     return np.int64((bits & MANTISSA) + ROOT_HALF).view(np.float64) - 1.0
 
 
 def _series(s: Real) -> Real:
-    """Return R(s^2) = log((1 + s) / (1 - s)) / s - 2 for |s| < 0.172, by pairs (Estrin): the shortest chain."""
+    """Return R(s^2) = log((1 + s) / (1 - s)) / s - 2 for |s| < 0.172, by Estrin's scheme, whose operations overlap."""
     z = s * s
     w = z * z
     return z * ((LOG1 + z * LOG2) + w * (LOG3 + z * LOG4) + w * w * ((LOG5 + z * LOG6) + w * LOG7))
@@ -87,7 +93,7 @@ def _deficit(f: Real, s: Real, low: Real) -> Real:
 
 
 def _rest(x: Real, u: Real) -> Real:
-    """Return 1 + x - u, where u is 1 + x rounded; exact (Knuth's two-sum)."""
+    """Return 1 + x - u exactly, where u is 1 + x rounded (Knuth's two-sum)."""
     part = u - 1.0
     return (1.0 - (u - part)) + (x - part)
 
@@ -95,8 +101,8 @@ def _rest(x: Real, u: Real) -> Real:
 def log_parts(x: Real) -> tuple[Real, Real, Real]:
     """Return (k, f, s) with x = 2^k (1 + f) and s = f / (2 + f): the first half of a logarithm, up to the division.
 
-    A kernel takes the halves in a loop each: one loop with both would be a chain of operations too long for the
-    processor to overlap rows.
+    Kernels compute the two halves in separate loops. In a single loop the dependent operations of one row would be too
+    many for the processor to overlap several rows.
     """
     u = real(x)
     f = _fraction(u)
@@ -106,7 +112,7 @@ def log_parts(x: Real) -> tuple[Real, Real, Real]:
 def minus_log(k: Real, f: Real, s: Real) -> Real:
     """Return -log(2^k (1 + f)) from `log_parts` as -k log(2) - (f - s (f - R(s^2))); error below 1.25 ulp.
 
-    Three operations fewer than `log`, a tenth of the time of log-loss.
+    This takes three operations fewer than `log`, which saves a tenth of the time of log-loss.
     """
     return (s * (f - _series(s)) - k * LN2_LOW - f) - k * LN2_HIGH
 
@@ -114,15 +120,15 @@ def minus_log(k: Real, f: Real, s: Real) -> Real:
 def log(x: Real) -> Real:
     """Return the natural logarithm of a positive, normal, finite float64.
 
-    fdlibm's reduction and coefficients: x = 2^k m, k log(2) + log(m). Error below 1 ulp; log(1) is exactly 0. Zero,
-    negative, subnormal and infinite x give a meaningless number.
+    The reduction (x = 2^k m, log(x) = k log(2) + log(m)) and the coefficients are from fdlibm. The error is below 1 ulp,
+    and log(1) is exactly 0. The result is meaningless for zero, negative, subnormal and infinite x.
     """
     k, f, s = log_parts(x)
     return k * LN2_HIGH - (_deficit(f, s, k * LN2_LOW) - f)
 
 
 def log1p(x: Real) -> Real:
-    """Return log(1 + x) for a finite x > -1; error below 1 ulp, also near 0: log(u) + c / u with u + c = 1 + x."""
+    """Return log(1 + x) = log(u) + c / u, u + c = 1 + x, for a finite x > -1; the error is below 1 ulp, also near 0."""
     x = real(x)
     u = 1.0 + x
     k = _exponent(u)
@@ -133,8 +139,8 @@ def log1p(x: Real) -> Real:
 def x_minus_log1p(x: Real) -> Real:
     """Return x - log(1 + x) for a finite x >= 0; error below 6 ulp, also near 0, where it is x^2 / 2.
 
-    With 1 + x = 2^k (1 + f): (x - f - k log(2)) + (f - log(1 + f)), two terms that are not negative. Below 0.4 f is x
-    itself, not what 1 + x has left of it.
+    With 1 + x = 2^k (1 + f), the result is (x - f - k log(2)) + (f - log(1 + f)), a sum of two non-negative terms. Below
+    0.4, f is x itself, because 1 + x has lost the last bits of x.
     """
     x = real(x)
     near = real(x < 0.4)
@@ -146,9 +152,9 @@ def x_minus_log1p(x: Real) -> Real:
 
 
 def near_deviance(x: Real, power: Real) -> Real:
-    """Return half the Tweedie deviance of 1 + x from 1, for |x| <= 1/32: error below 8 ulp, where the formula cancels.
+    """Return half the Tweedie deviance of 1 + x from 1 for |x| <= 1/32, where the formula cancels; error below 8 ulp.
 
-    It is x^2/2 - k x^3/6 + k (k + 1) x^4/24 - ..., k the power; 15 terms are enough up to a power of 10.
+    The series is x^2/2 - k x^3/6 + k (k + 1) x^4/24 - ..., where k is the power. 15 terms suffice for powers up to 10.
     """
     rest = 1.0
     for j in range(14, -1, -1):
@@ -159,7 +165,8 @@ def near_deviance(x: Real, power: Real) -> Real:
 def _exp_of_sum(x: Real, rest: Real) -> Real:
     """Return e^(x + rest), where rest is far smaller than 1.
 
-    x = k log(2) + r, e^r = 1 + r + r c / (2 - c). 2^k comes in two halves, because 2^k itself may leave the range.
+    With x = k log(2) + r, e^r is 1 + r + r c / (2 - c). 2^k is a product of two powers, because 2^k itself may be out of
+    range.
     """
     x = np.minimum(np.maximum(x, -746.0), 710.0)
     rounded = x * LOG2_E + ROUND
@@ -170,6 +177,7 @@ def _exp_of_sum(x: Real, rest: Real) -> Real:
     z = r * r
     c = r - z * (EXP1 + z * (EXP2 + z * (EXP3 + z * (EXP4 + z * EXP5))))
     y = 1.0 - ((low - (r * c) / (2.0 - c)) - high)
+    # Each of the two powers has half of the exponent k.
     biased = bits_of(rounded) - (ROUND_BITS - 2046)
     half = (biased >> 1) & EXPONENT
     return y * np.int64(half << 52).view(np.float64) * np.int64((biased - half) << 52).view(np.float64)
@@ -178,26 +186,27 @@ def _exp_of_sum(x: Real, rest: Real) -> Real:
 def exp(x: Real) -> Real:
     """Return e^x; 0 below -745.2, inf above 709.8 (where numpy warns, as for np.exp), NaN for NaN.
 
-    fdlibm's reduction and coefficients. Error below 1 ulp, below 2 units of 2^-1074 where the result is subnormal.
+    The reduction and the coefficients are from fdlibm. The error is below 1 ulp, and below 2 units of 2^-1074 where the
+    result is subnormal.
     """
     return _exp_of_sum(real(x), 0.0)
 
 
 def sigmoid(x: Real) -> Real:
-    """Return 1 / (1 + e^-x), relatively accurate on both sides; error below 3 ulp, any x."""
+    """Return 1 / (1 + e^-x) with an error below 3 ulp for every x."""
     x = real(x)
     e = exp(-abs(x))
     return np.maximum(e, real(x >= 0.0)) / (1.0 + e)
 
 
 def softplus(x: Real) -> Real:
-    """Return log(1 + e^x) = max(x, 0) + log1p(e^-|x|), relatively accurate on both sides; error below 3 ulp, any x."""
+    """Return log(1 + e^x) = max(x, 0) + log1p(e^-|x|) with an error below 3 ulp for every x."""
     x = real(x)
     return np.maximum(x, 0.0) + log1p(exp(-abs(x)))
 
 
 def _product_error(a: Real, b: Real, product: Real) -> Real:
-    """Return a b - product, where product is a b rounded; exact (Dekker's splitting, since there is no fused one)."""
+    """Return a b - product exactly, where product is a b rounded (Dekker's splitting; no fused multiply-add)."""
     t = SPLIT * a
     a_high = t - (t - a)
     a_low = a - a_high
@@ -210,7 +219,7 @@ def _product_error(a: Real, b: Real, product: Real) -> Real:
 def power(x: Real, y: Real) -> Real:
     """Return x^y for a positive, normal, finite x and |y| < 2^900: e^(y log(x)) with both factors to about 60 bits.
 
-    Error below 1 + |y log(x)| / 16 ulp; exact where x is a power of two and y an integer.
+    The error is below 1 + |y log(x)| / 16 ulp. The result is exact if x is a power of two and y is an integer.
     """
     u = real(x)
     y = real(y)

@@ -1,9 +1,9 @@
-"""Integers wider than int64, in numpy: what `compute()` needs to round only once.
+"""Integers wider than int64, in numpy, so that `compute()` rounds only once.
 
-Three forms of number live in the states. A *count* is an int64. A *fixed* number is two limbs, (high, low), worth
+States store three forms of number. A *count* is an int64. A *fixed* number has two limbs, (high, low), and the value
 `high * 2**-20 + low * 2**-60` with `0 <= low < 2**40`. An *exact* number is a superaccumulator of 68 chunks of 32 bits
-(Neal 2015), chunk k worth `2**(32*k - 1088)`: it holds any sum of float64 without rounding. Each has one canonical
-form, so equal values are equal arrays.
+(Neal 2015); chunk k is worth `2**(32*k - 1088)`, so it holds any sum of float64 without rounding. Each form is canonical:
+equal values are equal arrays.
 """
 
 from __future__ import annotations
@@ -17,23 +17,29 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from .double_double import Twofold
+from .double_double import DoubleDouble
 
 Ints = NDArray[np.int64]
 NAN = float("nan")
-ONE_DIGIT = 1 << 30  # products of two numbers below it, summed over cells that total less than it, stay in int64
+# If two arrays have totals below this limit, the sum of their products fits into an int64.
+ONE_DIGIT = 1 << 30
 
-LOW_BITS = 40  # of the low limb of a fixed number
+LOW_BITS = 40  # the bits of the low limb of a fixed number
 FRACTION_BITS = 60  # a fixed number is a multiple of 2**-60
 UNIT = 1 << FRACTION_BITS
-CHUNKS = 68  # 32-bit chunks of a superaccumulator: all of float64, and room for 2**62 of its largest numbers
+# Chunks of 32 bits. They cover all bits of float64, and have room for the sum of 2**62 of its largest numbers.
+CHUNKS = 68
 CHUNK_BASE = 1088  # chunk 0 is worth 2**-1088
 BLOCK = 1 << 16
-MOST_PRODUCTS = 1 << 20  # of digits, below 2**40, whose sum stays in int64; or of one digit, whose total is small
-WORTH = np.ldexp(1.0, 32 * np.arange(CHUNKS) - CHUNK_BASE - 64)  # of chunks, in units of 2**64
+# The sum of this many products of digits (each below 2**40) fits into an int64.
+MOST_PRODUCTS = 1 << 20
+# The value of the lowest bit of each chunk, in units of 2**64.
+WORTH = np.ldexp(1.0, 32 * np.arange(CHUNKS) - CHUNK_BASE - 64)
 ONE = Fraction(1)
-FEW_TERMS = 16  # are added as they are, whatever their divisors
-DIGIT_BITS = 20  # of the digits below: products of two, summed over 2**20 cells, stay in int64
+# Sums of at most this many fractions are exact. Sums of more fractions are computed to 256 bits.
+FEW_TERMS = 16
+# The number of bits of a digit of `Mass`. The sum over 2**20 cells of products of two digits fits into an int64.
+DIGIT_BITS = 20
 
 
 def carry_fixed(numbers: Ints) -> None:
@@ -50,29 +56,32 @@ def carry_exact(numbers: Ints) -> None:
         numbers[..., k] &= (1 << 32) - 1
 
 
-def whole(numbers: Any) -> Any:
-    """An integer that does not overflow; of an array, an array of them."""
+def to_python_int(numbers: Any) -> Any:
+    """Convert a number to a Python integer, which does not overflow, or an array to an object array of such integers."""
     return numbers.astype(object) if numbers.ndim else int(numbers)
 
 
 def fixed_to_int(number: Ints) -> Any:
-    """A fixed number as an integer count of 2**-60; of cells side by side, on the last axis, an array of them."""
-    return (whole(number[0]) << LOW_BITS) + whole(number[1])
+    """Return a fixed number in units of 2**-60; for cells on the last axis, an array of them."""
+    return (to_python_int(number[0]) << LOW_BITS) + to_python_int(number[1])
 
 
-def weights(rows: Ints, excess: Ints | None) -> NDArray[Any]:
-    """Rows; with the sums of w - 1 (fixed numbers, limbs last) their weights in units of 2**-60: Python's integers."""
+def weights_in_units(rows: Ints, excess: Ints | None) -> NDArray[Any]:
+    """Return the rows of each cell as Python integers, or with `excess` their weights in units of 2**-60.
+
+    `excess` has the sums of w - 1 as fixed numbers, limbs last.
+    """
     counted = rows.astype(object)
     return counted if excess is None else (counted << FRACTION_BITS) + fixed_to_int(np.moveaxis(excess, -1, 0))
 
 
-def of_units(units: Any) -> Any:
-    """So many times 2**-60, as a fraction; of cells side by side the units themselves: formulas ask for quotients."""
+def units_to_fraction(units: Any) -> Any:
+    """Convert a number in units of 2**-60 to a fraction; return an array unchanged, because only its ratios are used."""
     return Fraction(units, UNIT) if isinstance(units, int) else units
 
 
 def exact_to_fraction(number: Ints) -> Fraction:
-    """One superaccumulator as a fraction."""
+    """Return one superaccumulator as a fraction."""
     if not number.any():
         return Fraction(0)
     total = 0
@@ -81,22 +90,25 @@ def exact_to_fraction(number: Ints) -> Fraction:
     return Fraction(total, 1 << CHUNK_BASE)
 
 
-def floats_of(numbers: Ints) -> NDArray[np.float64]:
-    """Fixed numbers, or superaccumulators, as floats: limb by limb, so that the bits are the same on every machine."""
+def to_floats(numbers: Ints) -> NDArray[np.float64]:
+    """Convert fixed numbers or superaccumulators to floats.
+
+    Limbs are added one by one, so that the bits are the same on every machine.
+    """
     limbs = numbers.shape[-1]
     if limbs == 2:
         high, low = (numbers[..., k].astype(np.float64) for k in (0, 1))
         return np.asarray(high * 2.0**-20 + low * 2.0**-60)
-    negative, sizes = _sizes(numbers)
+    negative, sizes = _split_signs(numbers)
     out = np.zeros(numbers.shape[:-1])
     for k in reversed(range(limbs)):
-        if (held := sizes[..., k]).any():
-            out += np.ldexp(held.astype(np.float64), 32 * k - CHUNK_BASE)
+        if (chunk := sizes[..., k]).any():
+            out += np.ldexp(chunk.astype(np.float64), 32 * k - CHUNK_BASE)
     return np.where(negative, -out, out)
 
 
-def _sizes(numbers: Ints) -> tuple[NDArray[np.bool_], Ints]:
-    """Which superaccumulators are negative, and all without their signs."""
+def _split_signs(numbers: Ints) -> tuple[NDArray[np.bool_], Ints]:
+    """Return a mask of the negative superaccumulators, and the absolute values of all of them."""
     negative = numbers[..., -1] < 0
     if not negative.any():
         return negative, numbers
@@ -105,9 +117,12 @@ def _sizes(numbers: Ints) -> tuple[NDArray[np.bool_], Ints]:
     return negative, sizes
 
 
-def about(numbers: Ints) -> NDArray[np.float64]:
-    """Superaccumulators as floats, to a few ulp, and in no order for ever: for a first look at many of them."""
-    negative, sizes = _sizes(numbers)
+def to_approximate_floats(numbers: Ints) -> NDArray[np.float64]:
+    """Return superaccumulators as floats with an error of a few ulp, which is faster than `to_floats`.
+
+    The order of the additions, and so the last bits, may differ between machines.
+    """
+    negative, sizes = _split_signs(numbers)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         out = (sizes.astype(np.float64) @ WORTH) * 2.0**64
     return np.where(negative, -out, out)
@@ -118,27 +133,29 @@ def to_float(numerator: int | Fraction, denominator: int | Fraction = 1, empty: 
 @overload
 def to_float(numerator: NDArray[Any], denominator: NDArray[Any], empty: float = NAN) -> NDArray[np.float64]: ...
 def to_float(numerator: Any, denominator: Any = 1, empty: float = NAN) -> Any:
-    """Round a quotient of exact numbers to the nearest float64, of arrays of them each; 0/0 and x/0 are `empty`.
+    """Round a quotient of exact numbers, or each of two arrays, to the nearest float64; 0/0 and x/0 are `empty`.
 
-    Beyond the largest float64 it is infinite.
+    A quotient beyond the largest float64 is infinite.
     """
     if isinstance(numerator, np.ndarray):
         out, some = np.full(numerator.shape, empty), np.asarray(denominator != 0, bool)
-        out[some] = numerator[some] / denominator[some]  # of Python's integers: rounded once, however long they are
+        # Python divides integers of any length with one rounding.
+        out[some] = numerator[some] / denominator[some]
         return out
-    return _float(Fraction(numerator) / Fraction(denominator)) if denominator else empty
+    return _nearest_float(Fraction(numerator) / Fraction(denominator)) if denominator else empty
 
 
-def _float(value: Fraction) -> float:
+def _nearest_float(value: Fraction) -> float:
     try:
         return value.numerator / value.denominator
-    except OverflowError:  # beyond the largest float, which only the division finds out
+    # Python raises OverflowError if the quotient exceeds the largest float.
+    except OverflowError:
         return math.inf if value > 0 else -math.inf
 
 
 def enclose(low: Fraction, high: Fraction) -> tuple[float, float]:
-    """Two floats that certainly contain [low, high]: rounded outward."""
-    a, b = _float(low), _float(high)
+    """Return the two nearest floats whose interval contains [low, high]: low rounded down, and high rounded up."""
+    a, b = _nearest_float(low), _nearest_float(high)
     return (
         a if a <= low else math.nextafter(a, -math.inf),
         b if b >= high else math.nextafter(b, math.inf),
@@ -146,16 +163,16 @@ def enclose(low: Fraction, high: Fraction) -> tuple[float, float]:
 
 
 BEYOND = Fraction(1 << 1100)
-"""More than any float: nothing is known of a number that is off by that."""
+"""An error larger than any float: nothing is known of the number."""
 
 
 class Limits(NamedTuple):
-    """A number, and limits between which it certainly is: as they are read from integers, before anything is rounded.
+    """A number with guaranteed lower and upper limits, as exact fractions.
 
     Parameters
     ----------
     low, value, high : Fraction
-        If all are one, the number is known exactly.
+        If all three are equal, the number is exact.
     """
 
     low: Fraction
@@ -164,7 +181,7 @@ class Limits(NamedTuple):
 
     @classmethod
     def exactly(cls, numerator: int | Fraction, denominator: int | Fraction = 1) -> Limits | None:
-        """A quotient that is known; None for 0/0 and x/0."""
+        """Return a quotient without error, as limits that are equal; None for 0/0 and x/0."""
         if not denominator:
             return None
         value = Fraction(numerator) / Fraction(denominator)
@@ -172,7 +189,7 @@ class Limits(NamedTuple):
 
     @classmethod
     def root(cls, square: Fraction) -> Limits:
-        """The square root, to 120 bits."""
+        """Return the square root, with limits that agree to 120 bits."""
         if not square:
             return cls(square, square, square)
         shift = 120 + max(0, square.denominator.bit_length() - square.numerator.bit_length())
@@ -183,23 +200,23 @@ class Limits(NamedTuple):
 
     @classmethod
     def mean(cls, numbers: Sequence[Limits | None], weights: Sequence[Fraction] | None = None) -> Limits | None:
-        """The weighted mean of those that are defined; None if none is, or none has a weight."""
-        given = [Fraction(1)] * len(numbers) if weights is None else weights
-        known = [(n, w) for n, w in zip(numbers, given, strict=True) if n is not None and w]
+        """Return the weighted mean of the numbers that are not None, or None if their total weight is 0."""
+        all_weights = [Fraction(1)] * len(numbers) if weights is None else weights
+        known = [(n, w) for n, w in zip(numbers, all_weights, strict=True) if n is not None and w]
         if not known:
             return None
         return cls._of_sums([[n[i] * w for n, w in known] for i in range(3)], sum((w for _, w in known), Fraction(0)))
 
     @classmethod
     def sum(cls, numbers: Sequence[tuple[Fraction, Fraction, Fraction]]) -> Limits:
-        """The sum of numbers, each with its limits."""
-        if all(low is high for low, _, high in numbers):  # one sum in place of three
+        """Return the sum of numbers that have limits."""
+        if all(low is high for low, _, high in numbers):  # all limits are equal, so one sum is enough
             return cls.quotients([value.as_integer_ratio() for _, value, _ in numbers])
         return cls._of_sums([[n[i] for n in numbers] for i in range(3)], Fraction(1))
 
     @classmethod
     def quotients(cls, pairs: Sequence[tuple[int, int]], total: Fraction = ONE) -> Limits:
-        """The sum of quotients of whole numbers, over a total."""
+        """Return the sum of quotients of integers, divided by a total."""
         low, high = _quotient_of_sum(pairs, total)
         return cls(low, (low + high) / 2, high)
 
@@ -211,10 +228,8 @@ class Limits(NamedTuple):
     def __neg__(self) -> Limits:
         return Limits(-self.high, -self.value, -self.low)
 
-    def widened(
-        self, slack: Fraction, least: Fraction | int | None = None, most: Fraction | int | None = None
-    ) -> Limits:
-        """Limits that are wider by this much, as far as such a number can go."""
+    def widen(self, slack: Fraction, least: Fraction | int | None = None, most: Fraction | int | None = None) -> Limits:
+        """Return limits that are wider by `slack` on either side, but not below `least` or above `most`."""
         if not slack:
             return self
         low, high = self.low - slack, self.high + slack
@@ -223,36 +238,38 @@ class Limits(NamedTuple):
             high=high if most is None else min(high, Fraction(most)),
         )
 
-    def rounded(self) -> float:
-        """The number, rounded once."""
-        return _float(self.value)
+    def to_float(self) -> float:
+        """Return the number as the nearest float64."""
+        return _nearest_float(self.value)
 
-    def outward(self) -> tuple[float, float]:
-        """The limits, rounded outward; twice the number where both round to it, as then the true one does."""
-        low, high = _float(self.low), _float(self.high)
+    def round_outward(self) -> tuple[float, float]:
+        """Return the limits as floats, rounded outward; if both round to the same nearest float, return it twice."""
+        low, high = _nearest_float(self.low), _nearest_float(self.high)
         return (low, high) if low == high else enclose(self.low, self.high)
 
 
 def _quotient_of_sum(pairs: Sequence[tuple[int, int]], total: Fraction) -> tuple[Fraction, Fraction]:
-    """Return limits of a sum of quotients over a total: it itself twice, or, of many, so near that they round alike.
+    """Return lower and upper limits of a sum of quotients that is divided by a total.
 
-    Each has a divisor of its own, and the exact sum of thousands would have the product of these.
+    The limits are equal, or, for many quotients, so close that they round to the same float: the exact sum of thousands of
+    quotients would have the product of all their denominators.
     """
     if len(pairs) > FEW_TERMS and any(top for top, _ in pairs):
+        # Truncate every quotient to a multiple of 2**-shift, which leaves 256 bits of the largest quotient.
         shift = 256 - max(top.bit_length() - bottom.bit_length() for top, bottom in pairs)
         up, down = max(shift, 0), max(-shift, 0)
         parts = [divmod(top << up, bottom << down) for top, bottom in pairs]
         low = sum(whole for whole, _ in parts)
         high = low + sum(rest != 0 for _, rest in parts)
         divisor = total * Fraction(1 << up, 1 << down)
-        if _float(low / divisor) == _float(high / divisor):
+        if _nearest_float(low / divisor) == _nearest_float(high / divisor):
             return low / divisor, high / divisor
     exact = sum((Fraction(*pair) for pair in pairs), Fraction(0)) / total
     return exact, exact
 
 
-def slip(rows: Ints, excess: Ints | None) -> Fraction:
-    """How far, relatively, weights can be from what was counted of them: each row was rounded to 2**-60.
+def weight_rounding(rows: Ints, excess: Ints | None) -> Fraction:
+    """Return the largest relative error of the weight of a cell: each row's weight was rounded to 2**-60.
 
     Parameters
     ----------
@@ -264,16 +281,17 @@ def slip(rows: Ints, excess: Ints | None) -> Fraction:
     if excess is None:
         return Fraction(0)
     weight = (excess[..., 0] + (rows << 20)) * 2.0**-20 + excess[..., 1] * 2.0**-60
-    there = weight > 2.0**-37  # or nothing but rows of weight 0
+    # All rows of the other cells have weight 0, because any other weight is at least 2**-36.
+    there = weight > 2.0**-37
     most = np.minimum(rows[there], weight[there] * 2.0**36 + 1) / weight[there]
     return Fraction(float(most.max(initial=0.0)) * 1.0001) / (1 << FRACTION_BITS + 1)
 
 
 class Mass:
-    """A non-negative integer per cell, as wide as it needs to be: rows, or weight in units of 2**-60.
+    """Arrays of non-negative integers of any size, one for each cell: numbers of rows, or weights in units of 2**-60.
 
-    Held as digits in base 2**20, least significant first, so that sums and products of whole arrays are int64 loops; as
-    one digit if the total is below 2**30, which is the common case, and the fast one.
+    The integers are stored as digits in base 2**20, least significant first, so that sums and products of whole arrays are
+    int64 loops. If the total is below 2**30, which is common, there is a single digit, which is faster.
 
     Parameters
     ----------
@@ -284,142 +302,155 @@ class Mass:
         self.digits = digits
 
     @classmethod
-    def of(cls, rows: Ints, excess: Ints | None = None) -> Mass:
-        """Rows per cell; with `excess` (fixed numbers: the sum of w - 1) the weight per cell, in units of 2**-60."""
+    def from_rows(cls, rows: Ints, excess: Ints | None = None) -> Mass:
+        """Return the rows of each cell, or with `excess` their weights in units of 2**-60.
+
+        `excess` has the sums of w - 1 as fixed numbers.
+        """
         if excess is None:
             rows = np.ascontiguousarray(rows)
-            small = rows.max(initial=0) < ONE_DIGIT and rows.sum() < ONE_DIGIT  # the sum of large ones may wrap around
-            return cls(rows[None] if small else _digits(rows[None]))
+            # Check the maximum, too, because the sum alone could wrap around.
+            small = rows.max(initial=0) < ONE_DIGIT and rows.sum() < ONE_DIGIT
+            return cls(rows[None] if small else _normalize_digits(rows[None]))
         high, low = excess[..., 0], excess[..., 1]
         mask = (1 << DIGIT_BITS) - 1
-        # rows * 2**60 + high * 2**40 + low, by digits of 2**20; the carry below makes every digit non-negative
-        return cls(_digits(np.stack([low & mask, low >> DIGIT_BITS, high & mask, (high >> DIGIT_BITS) + rows])))
+        # rows * 2**60 + high * 2**40 + low, in digits of 20 bits; `_normalize_digits` makes every digit non-negative.
+        return cls(
+            _normalize_digits(np.stack([low & mask, low >> DIGIT_BITS, high & mask, (high >> DIGIT_BITS) + rows]))
+        )
 
     @classmethod
-    def of_digits(cls, digits: Ints) -> Mass:
-        """Numbers that are not negative, whose digits may be anything."""
-        return cls(_digits(digits))
+    def from_digits(cls, digits: Ints) -> Mass:
+        """Return the numbers that these digits represent. Digits may be negative or large; numbers may not be negative."""
+        return cls(_normalize_digits(digits))
 
     @classmethod
-    def one(cls, whole: int) -> Mass:
-        """One integer."""
-        count = max(-(-whole.bit_length() // DIGIT_BITS), 1)
-        return cls(np.array([[whole >> DIGIT_BITS * i & (1 << DIGIT_BITS) - 1] for i in range(count)], np.int64))
+    def from_int(cls, number: int) -> Mass:
+        """Return a `Mass` of one cell."""
+        count = max(-(-number.bit_length() // DIGIT_BITS), 1)
+        return cls(np.array([[number >> DIGIT_BITS * i & (1 << DIGIT_BITS) - 1] for i in range(count)], np.int64))
 
     def __getitem__(self, cells: Any) -> Mass:
         return Mass(self.digits[:, cells])
 
     def cell(self, i: int) -> int:
-        """The integer in one cell."""
-        return _to_int(self.digits[:, i])
+        """Return the number of one cell as a Python integer."""
+        return _digits_to_int(self.digits[:, i])
 
     def cells(self, which: NDArray[np.int64]) -> list[int]:
-        """The integers in some cells."""
-        return [_to_int(column) for column in self.digits[:, which].T]
+        """Return the numbers of some cells as Python integers."""
+        return [_digits_to_int(column) for column in self.digits[:, which].T]
 
     def total(self) -> int:
-        """Sum of all cells."""
-        return _to_int(self.digits.sum(axis=1))
+        """Return the sum of all cells."""
+        return _digits_to_int(self.digits.sum(axis=1))
 
-    def before(self) -> Mass:
-        """Return the sum of all cells before each cell."""
+    def sums_before(self) -> Mass:
+        """Return for each cell the sum of all cells before it."""
         sums = np.empty_like(self.digits)
         sums[:, :1] = 0
         np.cumsum(self.digits[:, :-1], axis=1, out=sums[:, 1:])
         one = len(sums) == 1 and sums[0, -1:].sum() + self.digits[0, -1:].sum() < ONE_DIGIT
-        return Mass(sums if one else _digits(sums))
+        return Mass(sums if one else _normalize_digits(sums))
 
     def dot(self, other: Mass) -> int:
-        """Sum of products, cell by cell."""
+        """Return the dot product with `other`, as a Python integer."""
         total = 0
-        for start in range(0, self.digits.shape[1], BLOCK):  # products of millions of cells stay in the cache
+        # Work in blocks, so that the products stay in the cache.
+        for start in range(0, self.digits.shape[1], BLOCK):
             cells = slice(start, start + BLOCK)
             for i, a in enumerate(self.digits[:, cells]):
                 for j, b in enumerate(other.digits[:, cells]):
                     total += int((a * b).sum()) << (DIGIT_BITS * (i + j))
         return total
 
-    def totals(self, cuts: Ints) -> NDArray[Any]:
-        """Sums from each cut to the next, as Python's integers."""
+    def segment_sums(self, cuts: Ints) -> NDArray[Any]:
+        """Return the sum of the cells from each index in `cuts` to the next one, as Python integers."""
         out = np.zeros(len(cuts) - 1, object)
         for i, digits in enumerate(self.digits):
-            out += np.diff(_run(digits)[cuts]).astype(object) << DIGIT_BITS * i
+            out += np.diff(_exclusive_cumsum(digits)[cuts]).astype(object) << DIGIT_BITS * i
         return out
 
-    def dots(self, other: Mass, cuts: Ints) -> NDArray[Any]:
-        """Sums of products, cell by cell, from each cut to the next, as Python's integers."""
+    def segment_dots(self, other: Mass, cuts: Ints) -> NDArray[Any]:
+        """Return the dot product of each segment between two adjacent cuts, as Python integers."""
         if self.digits.shape[1] > MOST_PRODUCTS:
             return np.array([self[a:b].dot(other[a:b]) for a, b in itertools.pairwise(cuts.tolist())], object)
         out = np.zeros(len(cuts) - 1, object)
         for i, a in enumerate(self.digits):
             for j, b in enumerate(other.digits):
-                out += np.diff(_run(a * b)[cuts]).astype(object) << DIGIT_BITS * (i + j)
+                out += np.diff(_exclusive_cumsum(a * b)[cuts]).astype(object) << DIGIT_BITS * (i + j)
         return out
 
-    def above(self, other: Mass) -> tuple[int, int]:
-        """Twice the pairs in which a row of this is above one of the other (of equal ones half), and the equal ones."""
+    def count_pairs_above(self, other: Mass) -> tuple[int, int]:
+        """Count pairs of a row of this object and a row of `other`: return twice the pairs won, and the tied pairs.
+
+        A pair is won if the row of this object is in a later cell, and tied if both are in the same cell. Twice the pairs
+        won includes each tied pair once, as half a win.
+        """
         if len(self.digits) > 1 or len(other.digits) > 1:
             equal = self.dot(other)
-            return 2 * self.dot(other.before()) + equal, equal
+            return 2 * self.dot(other.sums_before()) + equal, equal
         twice = equal = below = 0
-        for start in range(0, self.digits.shape[1], BLOCK):  # in the cache
+        # Work in blocks that stay in the cache.
+        for start in range(0, self.digits.shape[1], BLOCK):
             a, b = (m.digits[0, start : start + BLOCK] for m in (self, other))
             up_to = np.cumsum(b)
             ties, wins = int((a * b).sum()), int((a * up_to).sum()) + below * int(a.sum())
             twice, equal, below = twice + 2 * wins - ties, equal + ties, below + int(up_to[-1])
         return twice, equal
 
-    def through(self) -> Mass:
-        """Return the sum of all cells up to and with each cell."""
-        before = self.before()
-        if len(before.digits) == len(self.digits) == 1:
-            return Mass(before.digits + self.digits)
-        return before.plus(self)
+    def sums_through(self) -> Mass:
+        """Return for each cell the sum of all cells up to and including it."""
+        sums = self.sums_before()
+        if len(sums.digits) == len(self.digits) == 1:
+            return Mass(sums.digits + self.digits)
+        return sums.plus(self)
 
     def plus(self, other: Mass) -> Mass:
-        """Return the sum of two, cell by cell."""
+        """Add the numbers of `other`, cell by cell."""
         count = max(len(self.digits), len(other.digits))
-        return Mass(_digits(self.padded(count) + other.padded(count)))
+        return Mass(_normalize_digits(self.pad_digits(count) + other.pad_digits(count)))
 
-    def padded(self, count: int) -> Ints:
-        """The digits, so many of them."""
+    def pad_digits(self, count: int) -> Ints:
+        """Return the digits, padded with zeros to `count` digits."""
         out = np.zeros((count, self.digits.shape[1]), np.int64)
         out[: len(self.digits)] = self.digits
         return out
 
-    def twofold(self) -> Twofold:
-        """Each cell to 106 bits."""
+    def to_double_double(self) -> DoubleDouble:
+        """Return each cell as a double-double number of 106 bits."""
         if len(self.digits) <= 2:
             whole = self.digits[0] if len(self.digits) == 1 else self.digits[0] + (self.digits[1] << DIGIT_BITS)
-            return Twofold(whole.astype(np.float64), np.zeros(len(whole)))
-        digits = self.padded(len(self.digits) + len(self.digits) % 2)
+            return DoubleDouble(whole.astype(np.float64), np.zeros(len(whole)))
+        digits = self.pad_digits(len(self.digits) + len(self.digits) % 2)
         pairs = (digits[::2] + (digits[1::2] << DIGIT_BITS)).astype(np.float64)
-        made = Twofold(np.zeros(pairs.shape[1]), 0.0)
+        total = DoubleDouble(np.zeros(pairs.shape[1]), 0.0)
         for i in range(len(pairs) - 1, -1, -1):
-            made = made + Twofold(pairs[i] * 2.0 ** (2 * DIGIT_BITS * i), 0.0)
-        return made
+            total = total + DoubleDouble(pairs[i] * 2.0 ** (2 * DIGIT_BITS * i), 0.0)
+        return total
 
-    def floats(self) -> NDArray[np.float64]:
-        """Each cell as the nearest float64 (to 2 ulp where it needs more than 53 bits)."""
+    def to_floats(self) -> NDArray[np.float64]:
+        """Return the cells as float64: exact up to 53 bits, with an error below 2 ulp for longer integers."""
         out = np.zeros(self.digits.shape[1])
         for digit in self.digits[::-1]:
             out = out * float(1 << DIGIT_BITS) + digit
         return out
 
 
-def _run(numbers: Ints) -> Ints:
-    """What is before each cell, and before the end."""
+def _exclusive_cumsum(numbers: Ints) -> Ints:
+    """Return for each value the sum of the values before it, followed by the total."""
     run = np.zeros(len(numbers) + 1, np.int64)
     np.cumsum(numbers, out=run[1:])
     return run
 
 
 def ratios(tops: Mass, whole: Mass) -> NDArray[np.float64]:
-    """Quotients, cell by cell or all by one, each rounded once; NaN where the divisor is 0."""
-    a, b = tops.twofold(), whole.twofold()
+    """Divide cell by cell, or all cells by a single divisor, with one rounding; NaN where the divisor is 0."""
+    a, b = tops.to_double_double(), whole.to_double_double()
     with np.errstate(invalid="ignore", divide="ignore"):
         if len(tops.digits) == len(whole.digits) == 1:
             return np.where(b.high > 0, a.high / b.high, np.nan)
+        # Double-double precision is enough to round almost every quotient. The few others are divided as Python integers.
         value, sure = (a / b).nearest(2.0**-92)
     there = np.broadcast_to(b.high > 0, value.shape)
     for i in np.flatnonzero(there & ~sure).tolist():
@@ -427,8 +458,8 @@ def ratios(tops: Mass, whole: Mass) -> NDArray[np.float64]:
     return np.where(there, value, np.nan)
 
 
-def _digits(parts: Ints) -> Ints:
-    """Digits in [0, 2**20) of numbers given as unnormalised digits."""
+def _normalize_digits(parts: Ints) -> Ints:
+    """Carry digits of any size and sign, so that each is in [0, 2**20), and the numbers stay the same."""
     out = []
     carry = np.zeros_like(parts[0])
     for part in parts:
@@ -443,5 +474,5 @@ def _digits(parts: Ints) -> Ints:
     return np.stack(out)
 
 
-def _to_int(digits: Ints) -> int:
+def _digits_to_int(digits: Ints) -> int:
     return sum(int(d) << (DIGIT_BITS * i) for i, d in enumerate(digits))

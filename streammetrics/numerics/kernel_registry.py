@@ -1,6 +1,6 @@
-"""The seam by which compiled kernels are handed out without being imported.
+"""The registry that gives access to compiled kernels without importing numba.
 
-Whoever loads the kernels says once how they are found; columns and statistics ask for one by name, when rows come.
+The package that loads kernels registers a finder; columns and statistics ask for a kernel by name when rows arrive.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["kernel", "loaded", "report_slow", "reports_slow", "use", "when_slow"]
+__all__ = ["find_kernel", "has_kernels", "has_slow_report", "report_slow", "set_kernel_finder", "set_slow_report"]
 
 Find = Callable[[str], Callable[..., Any]]
 
@@ -16,8 +16,8 @@ _FIND: list[Find] = []
 _REPORTS: list[Callable[[], None]] = []
 
 
-def use(find: Find) -> None:
-    """Say how a kernel is found by its name; called once, by whoever loads the kernels.
+def set_kernel_finder(find: Find) -> None:
+    """Set the function that finds a kernel by name; called once, by the module that loads kernels.
 
     Parameters
     ----------
@@ -27,31 +27,31 @@ def use(find: Find) -> None:
     _FIND[:] = [find]
 
 
-def kernel(name: str) -> Callable[..., Any]:
+def find_kernel(name: str) -> Callable[..., Any]:
     """Return a compiled kernel.
 
     Parameters
     ----------
     name : str
-        Its module and its function, such as "keys:number_ints".
+        Its module and its function, such as "keys:encode_ints".
 
     Raises
     ------
     LookupError
-        Nobody has said how kernels are found.
+        If no kernel finder has been set.
     """
     if not _FIND:
-        raise LookupError(f"no kernels are loaded, so there is no {name!r}: `compiled.use` says how they are found")
+        raise LookupError(f"no kernels are loaded, so there is no {name!r}: call `set_kernel_finder` first")
     return _FIND[0](name)
 
 
-def loaded() -> bool:
-    """Whether somebody has said how kernels are found."""
+def has_kernels() -> bool:
+    """Return whether `set_kernel_finder` has been called, so that `find_kernel` works."""
     return bool(_FIND)
 
 
-def when_slow(report: Callable[[], None]) -> None:
-    """Set what is called, once, when a process has compiled kernels for more than a second.
+def set_slow_report(report: Callable[[], None]) -> None:
+    """Set the function to call, once, when a process has compiled kernels for more than a second.
 
     Parameters
     ----------
@@ -61,12 +61,12 @@ def when_slow(report: Callable[[], None]) -> None:
     _REPORTS[:] = [report]
 
 
-def reports_slow() -> bool:
-    """Return whether `report_slow` has something to call."""
+def has_slow_report() -> bool:
+    """Return whether `set_slow_report` has set a function that `report_slow` has not called yet."""
     return bool(_REPORTS)
 
 
 def report_slow() -> None:
-    """Call what `when_slow` has set, if it has not been called yet."""
+    """Call the function of `set_slow_report`, if it has not been called yet."""
     while _REPORTS:
         _REPORTS.pop()()

@@ -1,4 +1,4 @@
-"""Settings: the frozen, checked, comparable arguments of states and metrics, declared as class fields."""
+"""Settings: the immutable, validated, comparable arguments of states and metrics, declared as class fields."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ import numpy as np
 
 __all__ = [
     "Settings",
-    "check_missing",
-    "check_several",
-    "check_whole",
+    "check_integer",
+    "check_list",
+    "check_missing_values",
     "decode_setting",
+    "encode_changed_settings",
     "encode_setting",
+    "find_differing_settings",
     "is_partition",
-    "plain",
     "setting",
+    "to_python_value",
     "union",
-    "unions",
-    "unlike",
-    "written_settings",
+    "union_settings",
 ]
 
 
@@ -43,12 +43,12 @@ def setting(
     kw_only: bool = True,
     default_from: Callable[[Any, Any], Any] | None = None,
 ) -> Any:
-    """Declare a setting and what it may be.
+    """Declare a setting, with its default and the values that are valid.
 
     Parameters
     ----------
     default : object
-        Its value when it is not given.
+        The value if the setting is not passed.
     low, high : float, optional
         Inclusive limits of a number.
     above : float, optional
@@ -56,15 +56,15 @@ def setting(
     choices : tuple, optional
         The values allowed.
     unordered : bool
-        Whether the order of several values means nothing, nor that one is there twice.
+        True if order and duplicates of several values have no meaning: they are sorted, and duplicates are dropped.
     operational : bool
-        True for a setting that changes how rows are taken in, never what the state means (`on_invalid`, memory
-        limits): not saved, not compared.
+        True for a setting that changes how rows are processed, never the meaning of the state (`on_invalid`, memory
+        limits). It is neither saved nor compared.
     kw_only : bool
-        Settings are given by keyword.
+        Whether the setting is keyword-only.
     default_from : callable, optional
-        Returns the default if it depends on the other settings. It takes the instance, whose other settings are there
-        already, and `default`.
+        Returns the default if it depends on other settings. It takes the instance, whose other settings are already
+        set, and `default`.
     """
     rules = {"low": low, "high": high, "above": above, "choices": choices, "unordered": unordered}
     metadata = {"operational": operational, "rules": rules, "default_from": default_from}
@@ -72,15 +72,18 @@ def setting(
 
 
 def union(default: tuple[Any, ...], *, kw_only: bool = True) -> Any:
-    """Declare a list of read-outs, which a collection widens to the union of what its metrics ask for."""
+    """Declare a setting that lists read-outs: results, such as thresholds, that a state prepares for its metrics.
+
+    Metrics of a collection share a state: the collection widens the list to the union over its metrics.
+    """
     return field(default=default, kw_only=kw_only, metadata={"union": True, "rules": {}})
 
 
 class _Signature:
-    """What `help` and notebooks show of a constructor; made when they ask."""
+    """The signature that `help` and notebooks show for a constructor, created on access."""
 
     def __get__(self, instance: object, cls: Any) -> inspect.Signature:
-        if cls is Settings or cls.__init__ is not Settings.__init__:  # one of its own
+        if cls is Settings or cls.__init__ is not Settings.__init__:  # the class defines a constructor
             own = inspect.signature(cls.__init__)
             return own.replace(parameters=[*own.parameters.values()][1:])
         return inspect.Signature(
@@ -91,7 +94,7 @@ class _Signature:
                     default=inspect.Parameter.empty if f.default is MISSING else f.default,
                     annotation=f.type,
                 )
-                for f in sorted(_given(cls), key=lambda f: bool(f.kw_only))
+                for f in sorted(_setting_fields(cls), key=lambda f: bool(f.kw_only))
             ]
         )
 
@@ -100,10 +103,10 @@ class _Signature:
     frozen_default=True, kw_only_default=True, eq_default=False, field_specifiers=(setting, union)
 )
 class Settings:
-    """Base of states and metrics: a frozen dataclass whose fields are its settings.
+    """Base of states and metrics: an immutable dataclass whose fields are its settings.
 
-    Constructor and attributes are here once for all: a dataclass compiles its own for each class, and of hundreds that
-    would take half of the import.
+    The constructor is shared by all classes: a dataclass would compile one for each class, and for hundreds of classes
+    this would take half of the import time.
     """
 
     __signature__ = _Signature()
@@ -127,70 +130,71 @@ class Settings:
         self.__post_init__()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise FrozenInstanceError(f"cannot assign to {name!r} of {type(self).__name__}: make another one")
+        raise FrozenInstanceError(f"cannot assign to {name!r} of {type(self).__name__}: create another one")
 
     def __delattr__(self, name: str) -> None:
         raise FrozenInstanceError(f"cannot delete {name!r} of {type(self).__name__}")
 
     def __post_init__(self) -> None:
         cls: Any = type(self)
-        for name, (default, hint, rules) in _declared(cls).items():
+        for name, (default, hint, rules) in _setting_rules(cls).items():
             value = getattr(self, name)
             if value is not default:
-                once = type(value) in (str, int, bool)  # a float may be -0.0, which is equal to another one
-                checked = _once(cls, name, value) if once else _check(cls.__name__, name, value, hint, rules)
+                # Do not cache checks of floats: -0.0 and 0.0 are equal as cache keys, but different settings.
+                cached = type(value) in (str, int, bool)
+                checked = _check_cached(cls, name, value) if cached else _check(cls.__name__, name, value, hint, rules)
                 object.__setattr__(self, name, checked)
 
     @property
     def settings(self) -> dict[str, Any]:
         """The settings by name, without the operational ones."""
         cls: Any = type(self)
-        return {f.name: getattr(self, f.name) for f in _compared(cls)}
+        return {f.name: getattr(self, f.name) for f in _identity_fields(cls)}
 
     def __repr__(self) -> str:
         cls: Any = type(self)
-        given = [f"{f.name}={getattr(self, f.name)!r}" for f in _compared(cls) if not _is_default(self, f)]
-        return f"{cls.__name__}({', '.join(given)})"
+        changed = [f"{f.name}={getattr(self, f.name)!r}" for f in _identity_fields(cls) if not _is_default(self, f)]
+        return f"{cls.__name__}({', '.join(changed)})"
 
 
-def written_settings(thing: Settings) -> dict[str, Any]:
-    """Return the settings that are not at their default, encoded for JSON: headers and digests hold these.
+def encode_changed_settings(thing: Settings) -> dict[str, Any]:
+    """Return the settings that differ from their defaults, encoded for JSON; state headers and digests contain these.
 
-    A later release can then add a setting without changing the digest of existing states. A default never changes.
+    A later release can then add a setting without changing the digests of existing states. Defaults never change.
     """
     cls: Any = type(thing)
-    unchanged = {f.name for f in _compared(cls) if _is_default(thing, f)}
+    unchanged = {f.name for f in _identity_fields(cls) if _is_default(thing, f)}
     return {name: encode_setting(value) for name, value in thing.settings.items() if name not in unchanged}
 
 
 @functools.cache
-def _compared(cls: Any) -> tuple[Any, ...]:
-    """The settings of a class, without the operational ones, as dataclasses declare them."""
-    return tuple(f for f in _given(cls) if not f.metadata.get("operational"))
+def _identity_fields(cls: Any) -> tuple[Any, ...]:
+    """Return the dataclass fields of the settings of a class, without the operational ones."""
+    return tuple(f for f in _setting_fields(cls) if not f.metadata.get("operational"))
 
 
 @functools.cache
-def _declared(cls: Any) -> dict[str, tuple[Any, Any, dict[str, Any]]]:
-    """The settings of a class by name: default, type and what it may be."""
+def _setting_rules(cls: Any) -> dict[str, tuple[Any, Any, dict[str, Any]]]:
+    """Return the settings of a class by name: default, type and constraints."""
     hints = typing.get_type_hints(cls)
-    return {f.name: (f.default, hints[f.name], f.metadata.get("rules", {})) for f in _given(cls)}
+    return {f.name: (f.default, hints[f.name], f.metadata.get("rules", {})) for f in _setting_fields(cls)}
 
 
 @functools.cache
-def unions(cls: Any) -> tuple[str, ...]:
-    """The settings of a class that are lists of read-outs."""
+def union_settings(cls: Any) -> tuple[str, ...]:
+    """Return the names of the settings of a class that are declared by `union`."""
     return tuple(f.name for f in fields(cls) if f.metadata.get("union"))
 
 
 @functools.lru_cache(4096, typed=True)
-def _once(cls: type, name: str, value: Any) -> Any:
-    """Check a text, a whole number or a flag, once: states of the same settings are made all the time."""
-    _, hint, rules = _declared(cls)[name]
+def _check_cached(cls: type, name: str, value: Any) -> Any:
+    """Check a hashable value, and cache the result, because many states with the same settings are created."""
+    _, hint, rules = _setting_rules(cls)[name]
     return _check(cls.__name__, name, value, hint, rules)
 
 
 def _is_default(instance: Any, declared: Any) -> bool:
-    """Whether a setting is at its default; NaN equals NaN."""
+    """Whether a setting has its default value; NaN counts as equal to NaN."""
     value, default = getattr(instance, declared.name), declared.default
     default_from = declared.metadata.get("default_from")
     if default_from is not None:
@@ -199,55 +203,56 @@ def _is_default(instance: Any, declared: Any) -> bool:
 
 
 @functools.cache
-def _given(cls: Any) -> tuple[Any, ...]:
-    """The settings of a class, as dataclasses declare them."""
+def _setting_fields(cls: Any) -> tuple[Any, ...]:
+    """Return the dataclass fields of the settings of a class."""
     return tuple(f for f in fields(cls) if f.init)
 
 
 @functools.cache
 def _constructor(cls: Any) -> tuple[tuple[str, ...], dict[str, Any], frozenset[str], tuple[tuple[str, Any], ...]]:
-    """The settings that may be given by position; all defaults; the required ones; and those with a computed default."""
-    declared = _given(cls)
+    """Return positional names, all defaults, required names, and the functions that compute defaults."""
+    declared = _setting_fields(cls)
     first = tuple(f.name for f in declared if not f.kw_only)
     required = frozenset(f.name for f in declared if f.default is MISSING)
     computed = tuple((f.name, f.metadata["default_from"]) for f in declared if f.metadata.get("default_from"))
     return first, {f.name: f.default for f in declared}, required, computed
 
 
-def _by_name(cls: type, first: tuple[str, ...], given: tuple[Any, ...], settings: dict[str, Any]) -> dict[str, Any]:
-    """All settings by name, those given by position, too."""
-    if len(given) > len(first):
+def _by_name(cls: type, first: tuple[str, ...], values: tuple[Any, ...], settings: dict[str, Any]) -> dict[str, Any]:
+    """Return all settings by name, including those passed by position."""
+    if len(values) > len(first):
         most = f"at most {len(first)} by position ({', '.join(first)})" if first else "none by position"
-        raise TypeError(f"{cls.__name__} takes its settings by keyword, {most}; {len(given)} came")
-    named = dict(zip(first, given, strict=False))
+        raise TypeError(f"{cls.__name__} takes its settings by keyword, {most}; {len(values)} came")
+    named = dict(zip(first, values, strict=False))
     for name in named.keys() & settings.keys():
         raise TypeError(f"{cls.__name__} was given {name!r} twice, by position and by keyword")
     return named | settings
 
 
-def _reject(cls: type, given: dict[str, Any]) -> None:
+def _reject(cls: type, values: dict[str, Any]) -> None:
     _, defaults, needed, _ = _constructor(cls)
-    for name in given:
+    for name in values:
         if name not in defaults:
             close = difflib.get_close_matches(name, defaults, 1)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(_declared(cls))}"
+            hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(_setting_rules(cls))}"
             raise TypeError(f"{cls.__name__} has no setting {name!r}{hint}")
-    missing = [name for name in _declared(cls) if name in needed - given.keys()]
+    missing = [name for name in _setting_rules(cls) if name in needed - values.keys()]
     raise TypeError(f"{cls.__name__} needs {' and '.join(map(repr, missing))}")
 
 
-def check_missing(owner: str, values: Any) -> tuple[Any, ...]:
-    """Return the keys that stand for none, as settings hold them."""
-    found: tuple[Any, ...] = _check(owner, "missing_values", values, tuple[int | str | bytes, ...], {"unordered": True})
-    return found
+def check_missing_values(owner: str, values: Any) -> tuple[Any, ...]:
+    """Return the keys that count as missing, converted to the stored form of the setting."""
+    keys: tuple[Any, ...] = _check(owner, "missing_values", values, tuple[int | str | bytes, ...], {"unordered": True})
+    return keys
 
 
 def _check(owner: str, name: str, value: Any, hint: Any, rules: dict[str, Any]) -> Any:
-    """Return the value in its declared type, or raise saying what was expected."""
-    value = plain(value)
+    """Convert a value to the declared type of a setting, or raise an error that says what was expected."""
+    value = to_python_value(value)
     choices = rules.get("choices")
     if choices is not None:
         if not any(value is c or (type(value) is type(c) and value == c) or _both_nan(value, c) for c in choices):
+            # An int such as 1 selects the choice 1.0.
             if isinstance(value, (int, float)) and not isinstance(value, bool) and float(value) in choices:
                 return float(value)
             raise ValueError(f"{owner}: {name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
@@ -259,46 +264,46 @@ def _check(owner: str, name: str, value: Any, hint: Any, rules: dict[str, Any]) 
         if kind is bool and isinstance(value, bool):
             return value
         if kind in (int, float) and _is_number(value, kind):
-            return _in_range(owner, name, kind(value), rules)
+            return _check_range(owner, name, kind(value), rules)
         if kind in (str, bytes) and isinstance(value, kind):
             return value
         if _is_list(kind) and isinstance(value, (tuple, list)):
             several = tuple(_check(owner, name, v, typing.get_args(kind)[0], rules) for v in value)
-            return as_set(several) if rules.get("unordered") else several
+            return to_sorted_unique(several) if rules.get("unordered") else several
         if kind is Any and isinstance(value, PLAIN):
             return value
-    raise TypeError(f"{owner}: {name} must be {_spell(hint)}, not {value!r}")
+    raise TypeError(f"{owner}: {name} must be {_describe_type(hint)}, not {value!r}")
 
 
-def as_set(values: Iterable[Any]) -> tuple[Any, ...]:
-    """Values whose order means nothing, each once, in the one order in which they are kept."""
+def to_sorted_unique(values: Iterable[Any]) -> tuple[Any, ...]:
+    """Sort values and drop duplicates, for settings whose order has no meaning."""
     return tuple(sorted(set(values), key=lambda v: (type(v).__name__, v)))
 
 
-def as_int(value: Any) -> Any:
-    """An integer of numpy as one of Python; everything else as it is, for a check to refuse."""
+def to_python_int(value: Any) -> Any:
+    """Convert a numpy integer to a Python integer; return any other value unchanged, for later checks to reject."""
     whole = isinstance(value, np.integer) and not isinstance(value, np.timedelta64)
     return int(value) if whole else value
 
 
-def check_whole(what: str, value: Any, least: int = 0) -> int:
-    """Return a whole number, as one of Python; raise where it is none, or less than it may be."""
-    found = as_int(value)
-    if type(found) is not int:
+def check_integer(what: str, value: Any, least: int = 0) -> int:
+    """Convert an integer to a Python integer; raise an error if the value is not an integer, or is below `least`."""
+    number = to_python_int(value)
+    if type(number) is not int:
         raise TypeError(f"{what} takes a whole number, not {value!r}")
-    if found < least:
+    if number < least:
         raise ValueError(f"{what} takes a whole number from {least}, not {value!r}")
-    return found
+    return number
 
 
 def is_partition(value: Any) -> bool:
-    """Whether it is (i, n), partition i of n."""
-    whole = isinstance(value, tuple) and len(value) == 2 and all(type(as_int(x)) is int for x in value)
+    """Whether a value is a pair (i, n) that denotes partition i of n."""
+    whole = isinstance(value, tuple) and len(value) == 2 and all(type(to_python_int(x)) is int for x in value)
     return whole and 0 <= value[0] < value[1]
 
 
-def check_several(what: str, value: Any, kind: str) -> list[Any]:
-    """Return what was given as a list, one text as itself; raise where it is neither."""
+def check_list(what: str, value: Any, kind: str) -> list[Any]:
+    """Convert an iterable to a list, and a single string to a list of length 1; raise an error for other values."""
     if isinstance(value, str):
         return [value]
     if not isinstance(value, Iterable):
@@ -307,19 +312,20 @@ def check_several(what: str, value: Any, kind: str) -> list[Any]:
 
 
 PLAIN = (int, float, str, bytes, tuple, types.NoneType)
-UNPACKS = ("tolist", "to_pylist", "to_list", "as_py")  # of numpy and pandas, pyarrow, polars, and scalars of pyarrow
+# The names of conversion methods of numpy and pandas, pyarrow, polars, and scalars of pyarrow.
+UNPACKS = ("tolist", "to_pylist", "to_list", "as_py")
 
 
-def plain(value: Any) -> Any:
-    """A value as settings hold it, whatever library it is of: its scalars, texts and columns as those of Python.
+def to_python_value(value: Any) -> Any:
+    """Convert scalars, strings and columns of numpy, pandas, polars or pyarrow to plain Python types.
 
-    So settings that mean the same are equal, and are written and shown alike.
+    Settings with the same meaning are thus equal, and are written and shown alike.
     """
     kind: type = type(value)
     if kind not in PLAIN:
         value = next((getattr(value, name)() for name in UNPACKS if hasattr(value, name)), value)
     if isinstance(value, (list, tuple, range)):
-        return tuple(map(plain, value))
+        return tuple(map(to_python_value, value))
     if isinstance(value, str) and type(value) is not str:
         return str.__str__(value)
     return value
@@ -343,31 +349,31 @@ def _both_nan(a: Any, b: Any) -> bool:
     return isinstance(a, float) and isinstance(b, float) and a != a and b != b
 
 
-def _in_range(owner: str, name: str, value: float, rules: dict[str, Any]) -> float:
+def _check_range(owner: str, name: str, value: float, rules: dict[str, Any]) -> float:
     low, high, above = rules.get("low"), rules.get("high"), rules.get("above")
     ok = math.isfinite(value) and (low is None or value >= low) and (high is None or value <= high)
     if not ok or (above is not None and value <= above):
-        limits = [f"at least {_number(low)}"] if low is not None else []
-        limits += [f"more than {_number(above)}"] if above is not None else []
-        limits += [f"at most {_number(high)}"] if high is not None else []
+        limits = [f"at least {_format_limit(low)}"] if low is not None else []
+        limits += [f"more than {_format_limit(above)}"] if above is not None else []
+        limits += [f"at most {_format_limit(high)}"] if high is not None else []
         raise ValueError(f"{owner}: {name} must be {' and '.join(limits) or 'finite'}, not {value!r}")
     return value
 
 
-def _number(limit: float) -> str:
+def _format_limit(limit: float) -> str:
     return f"{int(limit):,}" if limit == int(limit) else f"{limit:g}"
 
 
-def _spell(hint: Any) -> str:
+def _describe_type(hint: Any) -> str:
     if _is_union(hint):
-        return " or ".join(map(_spell, sorted(typing.get_args(hint), key=_is_list)))
+        return " or ".join(map(_describe_type, sorted(typing.get_args(hint), key=_is_list)))
     if _is_list(hint):
-        return f"a list of {_spell(typing.get_args(hint)[0])}"
+        return f"a list of {_describe_type(typing.get_args(hint)[0])}"
     return getattr(hint, "__name__", str(hint)).replace("NoneType", "None")
 
 
 def encode_setting(value: Any) -> Any:
-    """Write a setting as JSON holds it: NaN by name, bytes in hexadecimal, tuples as lists."""
+    """Return a setting in its JSON form: NaN by name, bytes in hexadecimal, tuples as lists."""
     if isinstance(value, float) and value != value:
         return {"float": "nan"}
     if isinstance(value, bytes):
@@ -378,7 +384,7 @@ def encode_setting(value: Any) -> Any:
 
 
 def decode_setting(value: Any) -> Any:
-    """Read what `encode_setting` wrote."""
+    """Return a setting from the JSON form that `encode_setting` writes."""
     if isinstance(value, dict):
         if value == {"float": "nan"}:
             return float("nan")
@@ -388,8 +394,8 @@ def decode_setting(value: Any) -> Any:
     return tuple(decode_setting(v) for v in value) if isinstance(value, list) else value
 
 
-def unlike(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    """Return the settings that differ, as texts; one that is not written is at its default."""
+def find_differing_settings(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return the settings that differ, each with both values as text; a setting missing in one has its default there."""
     both = {
         n: tuple(repr(decode_setting(s[n])) if n in s else "its default" for s in (ours, theirs))
         for n in {**ours, **theirs}

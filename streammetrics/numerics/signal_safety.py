@@ -1,4 +1,4 @@
-"""What no signal divides: handlers run in the main thread alone, between instructions of Python."""
+"""Calls that signal handlers cannot interrupt, because handlers run only between bytecodes, in the main thread."""
 
 from __future__ import annotations
 
@@ -10,56 +10,63 @@ from functools import partial
 from operator import call
 from typing import Any, TypeVar
 
-__all__ = ["at_once", "holding", "in_thread", "undivided"]
+__all__ = ["run_uninterrupted", "run_with_locks", "run_without_interrupt", "start_in_thread"]
 
 T = TypeVar("T")
 
 
-def at_once(steps: Sequence[Callable[[], Any]]) -> None:
-    """Take some steps, none of which is Python: handlers of signals run between its instructions, not inside one call."""
+def run_without_interrupt(steps: Sequence[Callable[[], Any]]) -> None:
+    """Call functions that are implemented in C, one after the other, without a signal handler in between.
+
+    All calls are made within one call into C, and handlers only run between bytecode instructions.
+    """
     deque(map(call, steps), maxlen=0)
 
 
-def holding(locks: Sequence[threading.Lock], act: Callable[[], T]) -> T:
-    """Return what a call returns that is made while all these locks are held.
+def run_with_locks(locks: Sequence[threading.Lock], function: Callable[[], T]) -> T:
+    """Call a function with all these locks acquired, and return its result.
 
-    Not a context manager of Python: between its instructions a Ctrl-C would leave locks held.
+    A Python context manager would be unsafe: a Ctrl-C between its instructions would leave locks acquired.
     """
-    held: list[Callable[[], Any]] = []
-    let_go = map(call, held)  # of what is held by then
+    releases: list[Callable[[], Any]] = []
+    release_all = map(call, releases)  # a lazy iterator: consuming it releases the acquired locks
     try:
+        # The release of a lock is recorded in the same call into C that acquires it.
         for lock in locks:
-            at_once([lock.acquire, partial(held.append, lock.release)])
-        return act()
+            run_without_interrupt([lock.acquire, partial(releases.append, lock.release)])
+        return function()
     finally:
-        deque(let_go, 0)  # the first call of this block: nothing can come before it
+        # This is the first call of the block, so that no signal handler can run before it.
+        deque(release_all, 0)
 
 
-def in_thread(act: Callable[[], T], doing: str, daemon: bool = False) -> tuple[Future[T], threading.Thread]:
-    """Start a call in a thread of its own; return what it will return or raise, and the thread."""
-    done: Future[T] = Future()
+def start_in_thread(
+    function: Callable[[], T], purpose: str, daemon: bool = False
+) -> tuple[Future[T], threading.Thread]:
+    """Start a call in a new thread; return a future of its result, and the thread."""
+    future: Future[T] = Future()
 
     def run() -> None:
         try:
-            done.set_result(act())
-        except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
-            done.set_exception(error)
+            future.set_result(function())
+        except BaseException as error:  # noqa: BLE001 - raised again by future.result()
+            future.set_exception(error)
 
-    thread = threading.Thread(target=run, daemon=daemon, name=f"streammetrics: {doing}")
+    thread = threading.Thread(target=run, daemon=daemon, name=f"streammetrics: {purpose}")
     thread.start()
-    return done, thread
+    return future, thread
 
 
-def undivided(act: Callable[[], T]) -> T:
-    """Return what a call of Python returns, which is made in a thread where no handler of signals runs.
+def run_uninterrupted(function: Callable[[], T]) -> T:
+    """Call a function in another thread, where no signal handler runs, and return its result.
 
-    For what may not be left half done, as numba's imports and compilations. A Ctrl-C is raised at once; the call then
-    goes on by itself, and has to hold the locks that keep others from it.
+    For work that must not stop halfway, such as imports and compilations of numba. A Ctrl-C is still raised at once in the
+    main thread; the function then continues in the background, and has to hold the locks that protect its work.
     """
     if threading.current_thread() is not threading.main_thread():
-        return act()
+        return function()
     try:
-        done, _ = in_thread(act, "undivided")
-    except RuntimeError:  # there are no more threads, or the interpreter ends
-        return act()
-    return done.result()
+        future, _ = start_in_thread(function, "uninterrupted")
+    except RuntimeError:  # no thread can be started, or the interpreter shuts down
+        return function()
+    return future.result()

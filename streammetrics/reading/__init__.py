@@ -1,1 +1,1 @@
-"""What a metric says about a state, and what results are made of: values, bounds, intervals, records, tables."""
+"""Reading a state: values, certified bounds, intervals, records and tables."""

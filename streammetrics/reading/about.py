@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 __all__ = ["About", "about_of", "best_of", "inherit", "sharded_refusal_of"]
 
 CONSTANT = {"tag", "formula", "cost", "bound", "best", "example", "rank_based", "positional_columns"}
-"""The fields that are equal for all metrics of a class, so that the class alone tells them."""
+"""The fields that are equal for all metrics of a class, so they are known without an instance."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -30,7 +30,8 @@ class About:
     bound : str
         How exact the value is.
     best : {"high", "low"}, float or None
-        Whether high or low values are better; or the value that is best, on a scale of ratios; None if neither is.
+        Whether high or low values are better; or the best value, where values are compared by their ratio to it; None if
+        no values are better.
     example : mapping
         Values for the settings that have no default. The laws, the catalogue and the tests use them.
     extensive : bool
@@ -39,7 +40,7 @@ class About:
         Whether a row of weight k counts as k rows, and a row of weight 0 as none.
     rank_based : bool or None
         Whether only the order of the scores matters. If so, the metric reads the scores without the correction for
-        negative sampling of a `Task`. None if that is not known here.
+        negative sampling of a `Task`. None if it is unknown.
     value_range : pair
         The smallest and the largest value that is possible; None for no limit. Certified bounds stay in this range.
     nominal_range : pair, optional
@@ -64,7 +65,7 @@ class About:
         The roles of the first columns that `update` takes by position. By default they are the first two required ones.
     read_cells : callable, optional
         A function of the metric and a state of many cells. It returns the reading of all cells as arrays, or None if
-        each cell is read alone. `read_side_by_side` suits metrics whose `read` works with arrays.
+        each cell has to be read alone. Use `read_side_by_side` for metrics whose `read` works with arrays.
     """
 
     tag: str = ""
@@ -86,17 +87,17 @@ class About:
     pair_statistic: Callable[[Any, Any, Any], tuple[Any, Any]] | None = None
     positional_columns: tuple[str, ...] | None = None
     read_cells: Callable[[Any, Any], Any] | None = None
-    given: Mapping[str, Any] = field(init=False, repr=False)
+    own_fields: Mapping[str, Any] = field(init=False, repr=False)
     """The fields that the class itself declares, without those that it inherits."""
 
-    def __new__(cls, **given: Any) -> Self:
-        """Keep the fields that were passed: only these override the fields of the bases."""
-        for name, value in given.items():
+    def __new__(cls, **fields: Any) -> Self:
+        """Remember which fields were passed: only these override the fields of the base classes."""
+        for name, value in fields.items():
             if type(value) is PerInstance and name in CONSTANT:
                 raise TypeError(f"About: {name} is equal for all metrics of a class; it cannot depend on settings")
-        record = super().__new__(cls)
-        record.__dict__["given"] = given
-        return record
+        about = super().__new__(cls)
+        about.__dict__["own_fields"] = fields
+        return about
 
     @staticmethod
     def per_instance(function: Callable[[Any], Any]) -> Any:
@@ -133,36 +134,36 @@ def about_of(metric: Any) -> About:
     if known is None:
         record: About = metric.about
         computed = {n: f.function(metric) for n, f in record.__dict__.items() if type(f) is PerInstance}
-        known = metric.__dict__["_about"] = _replaced(record, computed) if computed else record
+        known = metric.__dict__["_about"] = _replace_fields(record, computed) if computed else record
     return known
 
 
 def best_of(thing: Any) -> str | float | None:
-    """Return whether high or low values are better; None if neither is, or if `thing` is no metric."""
+    """Return "high" or "low", whichever is better, or the best value; None without one, or if `thing` is not a metric."""
     record: About | None = getattr(thing, "about", None)
     return None if record is None else record.best
 
 
 def sharded_refusal_of(metric: Any) -> str:
-    """Return why `Sharded` gives no interval of a metric, and what to use; empty if it gives one."""
+    """Return why `Sharded` computes no interval for a metric, and what to use instead; empty if it computes one."""
     record = about_of(metric)
     return record.no_interval_reason or record.no_sharded_interval_reason
 
 
 def inherit(cls: Any, tag: str) -> About:
-    """Return the record of a class: its own fields, and those of its bases in the order of attribute lookup."""
+    """Return the `About` of a class: its own fields, and those of its base classes in the order of attribute lookup."""
     own = vars(cls).get("about")
-    given = {**({} if own is None else own.given), **({"tag": tag} if tag else {})}
+    own_fields = {**({} if own is None else own.own_fields), **({"tag": tag} if tag else {})}
     fields: dict[str, Any] = {}
     for base in reversed(cls.__mro__[1:]):
         if "about" in vars(base):
-            fields |= base.about.given
-    return _replaced(About(), {**fields, **given, "given": given})
+            fields |= base.about.own_fields
+    return _replace_fields(About(), {**fields, **own_fields, "own_fields": own_fields})
 
 
-def _replaced(record: About, fields: Mapping[str, Any]) -> About:
-    """Return a copy of a record with other fields."""
-    made = object.__new__(About)
-    made.__dict__.update(record.__dict__)
-    made.__dict__.update(fields)
-    return made
+def _replace_fields(record: About, fields: Mapping[str, Any]) -> About:
+    """Return a copy of a record with these fields replaced."""
+    copy = object.__new__(About)
+    copy.__dict__.update(record.__dict__)
+    copy.__dict__.update(fields)
+    return copy

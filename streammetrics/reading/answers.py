@@ -1,4 +1,4 @@
-"""Answers: what a metric or a collection says about its states. Every part is computed when it is asked for."""
+"""Answers: value, bounds, intervals and records of a metric or a collection, each computed on request."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 
 from ..state.state import State
 from .about import about_of
-from .flatten import Named, named_numbers, prefixed
+from .flatten import NamedNumbers, named_numbers, prefix_names
 from .reading import Reading, interval_of
-from .records import explanation_of, record
+from .records import build_record, explanation_of
 from .wide_bounds import WideValue, may_be_wide, wide_of
 
 __all__ = ["Answer", "InnerAnswer", "MetricAnswer", "NamedAnswers", "identity_of", "reading_of"]
 
 
 class Answer:
-    """What a definition says about states of one cell; each part is laid out as `value` is.
+    """The values, bounds, intervals and records for states with one cell; all have the layout of `value`.
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class Answer:
     bounds : object
         The certified bounds of every value.
     explanation : dict
-        Every value with everything behind it.
+        Value, bounds, formula, settings and counts of every metric.
     wide : list of WideValue
         The values whose certified bounds are too wide.
     """
@@ -39,12 +39,12 @@ class Answer:
     def wide(self) -> list[WideValue]:
         raise NotImplementedError
 
-    def undefined(self) -> Iterator[tuple[str, str]]:
-        """Yield the name of every value that is NaN, and the reason, where `compute` warns of it."""
+    def undefined_values(self) -> Iterator[tuple[str, str]]:
+        """Yield the name of every value that is NaN, with the reason, for the warnings of `compute`."""
         return iter(())
 
-    def numbers(self) -> Named:
-        """Yield every number of the value by name."""
+    def numbers(self) -> NamedNumbers:
+        """Yield every number of the value with its name."""
         raise NotImplementedError
 
     def intervals(self, confidence: float, method: str | None = None) -> Any:
@@ -52,12 +52,12 @@ class Answer:
         raise NotImplementedError
 
     def records(self, confidence: float | None = 0.95) -> list[dict[str, Any]]:
-        """Return rows for a table; without intervals if `confidence` is None."""
+        """Return the rows of a table; they have no intervals if `confidence` is None."""
         raise NotImplementedError
 
 
 def identity_of(metric: Any) -> tuple[Any, ...]:
-    """Return the class and the settings: equal metrics have the same."""
+    """Return the class and the settings of a metric; two metrics are equal if both agree."""
     known: tuple[Any, ...] | None = metric.__dict__.get("_identity")
     if known is None:
         known = metric.__dict__["_identity"] = type(metric), *metric.settings.values()
@@ -65,23 +65,23 @@ def identity_of(metric: Any) -> tuple[Any, ...]:
 
 
 def reading_of(metric: Any, state: State) -> Reading:
-    """Return the reading of a state of one cell; it takes the value from the state where `compute` left it."""
-    made: Reading = metric.reading(state)
-    known = state.__dict__.get("_found")
+    """Return the reading of a state with one cell; `compute` may have cached its value in the state."""
+    reading: Reading = metric.reading(state)
+    known = state.__dict__.get("_raw_values")
     if known is not None and (identity := identity_of(metric)) in known:
-        made.preset(known[identity])
-    return made
+        reading.preset(known[identity])
+    return reading
 
 
 class MetricAnswer(Answer):
-    """What one metric says about its state.
+    """The answer of one metric.
 
     Parameters
     ----------
     metric : Metric
         The metric.
     state : State
-        Its state, of one cell.
+        The state, with one cell.
     """
 
     def __init__(self, metric: Any, state: State) -> None:
@@ -101,15 +101,15 @@ class MetricAnswer(Answer):
 
     @property
     def wide(self) -> list[WideValue]:
-        # The name is computed only where it is needed.
+        # Computing the name takes time, so `wide_of` is called only if it is needed.
         may_be = may_be_wide(self.metric, self.reading.state)
         return wide_of(self.metric, self.metric.name, self.reading) if may_be else []
 
-    def undefined(self) -> Iterator[tuple[str, str]]:
+    def undefined_values(self) -> Iterator[tuple[str, str]]:
         if isinstance(self.value, float) and math.isnan(self.value):
             yield self.metric.name, self.reading.reason or "0/0"
 
-    def numbers(self) -> Named:
+    def numbers(self) -> NamedNumbers:
         return named_numbers(self.metric.name, self.value)
 
     def intervals(self, confidence: float, method: str | None = None) -> Any:
@@ -121,7 +121,7 @@ class MetricAnswer(Answer):
 
     def records(self, confidence: float | None = 0.95) -> list[dict[str, Any]]:
         interval = None if confidence is None else interval_of(self.metric, self.reading, confidence)
-        return [record(self.metric, self.reading, interval)]
+        return [build_record(self.metric, self.reading, interval)]
 
 
 class NamedAnswers(Answer):
@@ -130,10 +130,10 @@ class NamedAnswers(Answer):
     Parameters
     ----------
     answers : mapping of str to Answer
-        The answers. The values of a single metric are called by the name alone, others by the name before theirs.
+        The answers. The number of a metric has the name itself; numbers of other answers have the name as a prefix.
     """
 
-    # Not a `cached_property`, whose lock costs more than many of the values in Python 3.11.
+    # Not a `cached_property`: in Python 3.11 it takes a lock, which costs more than computing many of the values.
     _value: dict[str, Any] | None = None
 
     def __init__(self, answers: Mapping[str, Answer]) -> None:
@@ -151,8 +151,8 @@ class NamedAnswers(Answer):
 
     @property
     def explanation(self) -> dict[str, Any]:
-        found = {name: answer.explanation for name, answer in self.answers.items()}
-        return {n: {**x, "metric": n} if isinstance(x, dict) and "metric" in x else x for n, x in found.items()}
+        explanations = {name: answer.explanation for name, answer in self.answers.items()}
+        return {n: {**x, "metric": n} if isinstance(x, dict) and "metric" in x else x for n, x in explanations.items()}
 
     @property
     def wide(self) -> list[WideValue]:
@@ -162,15 +162,15 @@ class NamedAnswers(Answer):
             for one in answer.wide
         ]
 
-    def undefined(self) -> Iterator[tuple[str, str]]:
+    def undefined_values(self) -> Iterator[tuple[str, str]]:
         for name, value in self.value.items():
             if isinstance(value, float) and math.isnan(value):
                 yield name, self.answers[name].records(None)[0]["reason"] or "0/0"
 
-    def numbers(self) -> Named:
+    def numbers(self) -> NamedNumbers:
         for name, answer in self.answers.items():
             alone = isinstance(answer, MetricAnswer)
-            yield from named_numbers(name, answer.value) if alone else prefixed(name, answer.numbers())
+            yield from named_numbers(name, answer.value) if alone else prefix_names(name, answer.numbers())
 
     def intervals(self, confidence: float, method: str | None = None) -> dict[str, Any]:
         return {name: answer.intervals(confidence, method) for name, answer in self.answers.items()}
@@ -184,7 +184,7 @@ class NamedAnswers(Answer):
 
 
 class InnerAnswer(Answer):
-    """The answer of what is inside a wrapper; subclasses change the parts that the wrapper adds to.
+    """The answer of the definition inside a wrapper; subclasses override the parts that the wrapper changes.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ class InnerAnswer(Answer):
     states : sequence of State
         The states of the wrapper.
     answer : Answer
-        The answer of what is inside.
+        The answer of the inner definition.
     """
 
     def __init__(self, definition: Any, states: Sequence[State], answer: Answer) -> None:
@@ -215,7 +215,7 @@ class InnerAnswer(Answer):
     def wide(self) -> list[WideValue]:
         return self.answer.wide
 
-    def numbers(self) -> Named:
+    def numbers(self) -> NamedNumbers:
         return self.answer.numbers()
 
     def intervals(self, confidence: float, method: str | None = None) -> Any:

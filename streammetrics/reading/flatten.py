@@ -1,4 +1,4 @@
-"""Results as loggers take them: plain floats under names that TensorBoard, MLflow and Weights & Biases all accept."""
+"""Flat results for loggers: floats under names that TensorBoard, MLflow and Weights & Biases accept."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Named", "named_numbers", "prefixed", "settled_names"]
+__all__ = ["NamedNumbers", "logger_names", "named_numbers", "prefix_names"]
 
-Named = Iterator[tuple[str, float]]
+NamedNumbers = Iterator[tuple[str, float]]
 
-REFUSED = re.compile(r"[^\w./-]")
+FORBIDDEN = re.compile(r"[^\w./-]")
 
 
-def named_numbers(name: str, value: Any) -> Named:
-    """The numbers of one metric's value: itself; of an array each, by its place; nothing of matrices and of curves."""
+def named_numbers(name: str, value: Any) -> NamedNumbers:
+    """Yield the numbers of the value of a metric: a scalar, or the elements of a vector; matrices and curves have none."""
     if isinstance(value, np.ndarray) and value.ndim == 1:
         for i, one in enumerate(value.tolist()):
             yield f"{name}/{i}", float(one)
@@ -25,8 +25,8 @@ def named_numbers(name: str, value: Any) -> Named:
         yield name, float(value)
 
 
-def prefixed(prefix: Any, numbers: Named) -> Named:
-    """Numbers of what has a name, or the key of a slice, in front of theirs."""
+def prefix_names(prefix: Any, numbers: NamedNumbers) -> NamedNumbers:
+    """Yield numbers with a prefix: the name of an object, or the key of a slice."""
     atoms = prefix if isinstance(prefix, tuple) else (prefix,)
     first = "/".join(
         "null" if a is None else a.decode(errors="replace") if isinstance(a, bytes) else str(a) for a in atoms
@@ -35,25 +35,26 @@ def prefixed(prefix: Any, numbers: Named) -> Named:
         yield f"{first}/{name}", number
 
 
-def settled_names(numbers: Iterable[tuple[str, float]], undefined: str) -> dict[str, float]:
-    """Numbers under names of letters, digits and ``_ . / -``; "@" becomes "_at_", all else "_".
+def logger_names(numbers: Iterable[tuple[str, float]], undefined: str) -> dict[str, float]:
+    """Return numbers under names of letters, digits and ``_ . / -``; "@" becomes "_at_", other characters become "_".
 
     Raises
     ------
     ValueError
-        `undefined` is unknown, or two numbers would have one name.
+        `undefined` is invalid, or two numbers would have the same name.
     """
     if undefined not in ("omit", "nan"):
         raise ValueError(f'undefined must be "omit" or "nan", not {undefined!r}')
-    found: dict[str, float] = {}
-    given: dict[str, str] = {}
+    numbers_by_name: dict[str, float] = {}
+    original_names: dict[str, str] = {}
     for name, number in numbers:
-        plain = REFUSED.sub("_", name.replace("@", "_at_"))
-        if plain in given:
+        clean_name = FORBIDDEN.sub("_", name.replace("@", "_at_"))
+        if clean_name in original_names:
             raise ValueError(
-                f"{name!r} and {given[plain]!r} are both {plain!r} to a logger; name one of them otherwise"
+                f"{name!r} and {original_names[clean_name]!r} are both {clean_name!r} to a logger; "
+                f"name one of them otherwise"
             )
-        given[plain] = name
+        original_names[clean_name] = name
         if undefined == "nan" or not math.isnan(number):
-            found[plain] = number
-    return found
+            numbers_by_name[clean_name] = number
+    return numbers_by_name

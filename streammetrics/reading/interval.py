@@ -1,7 +1,7 @@
-"""Statistical intervals: what is estimated, how far it may be off by chance, and the limits which that makes.
+"""Statistical intervals: estimates with standard errors, and the confidence limits that follow from them.
 
-A metric says what it estimates from a state (`Estimate`): a value, its standard error, and the scale on which the error
-is normal. The limits are made here, for all metrics alike. They say nothing of certified bounds, which are proofs.
+A metric returns an `Estimate`: a value, its standard error, and the scale on which the error is roughly normal. The limits
+are computed here, in the same way for all metrics. They do not include certified bounds, which bound rounding errors.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
-from ..numerics.student import normal_quantile, t_of_normal
-from .link_functions import plain, scale_of
+from ..numerics.student_t import normal_quantile, t_of_normal
+from .link_functions import scale_of, unwrap_scalar
 
 __all__ = [
     "GROUPS",
@@ -28,9 +28,9 @@ __all__ = [
     "Interval",
     "alpha_of",
     "check_confidence",
-    "reach",
-    "refused",
-    "side_by_side",
+    "critical_value",
+    "no_interval",
+    "stack_estimates",
 ]
 
 NAN, INF = float("nan"), math.inf
@@ -38,8 +38,10 @@ Floats = NDArray[np.float64]
 
 ROWS, QUERIES, GROUPS = (f"{units} are independent" for units in ("rows", "queries", "groups"))
 KEYS = "hashes of keys are random"
-MOST = "2**41"  # what sums of squares in fixed point stop at
-NORMAL = 1 << 20  # degrees of freedom from which on t is the normal, to 1e-6
+LARGEST_SQUARE_SUM = "2**41"
+"""The limit of sums of squares in fixed point, for messages."""
+NORMAL_DEGREES = 1 << 20
+"""From so many degrees of freedom on, Student's t equals the normal distribution to 1e-6."""
 
 
 class Interval(NamedTuple):
@@ -48,20 +50,20 @@ class Interval(NamedTuple):
     Parameters
     ----------
     low, high : float
-        The limits; NaN if there is a reason. Of a metric with a value for each class or output arrays, and NaN where one
-        has none.
+        The limits; NaN if there is a reason. They are arrays for a metric with a value for each class or output, with NaN
+        for elements without an interval.
     estimate : float
         The value of the metric.
     standard_error : float
-        Of the estimate, on its own scale; the limits need not be symmetric about it.
+        The standard error of the estimate, on the scale of the value. The limits need not be symmetric.
     method : str
-        How it was made: "delong", "wilson", "delta", ...; empty if there is none.
+        The method: "delong", "wilson", "delta", ...; empty if there is no interval.
     assumption : str
-        What it rests on, such as "rows are independent".
+        The assumption of the method, such as "rows are independent".
     confidence : float
-        The nominal coverage.
+        The confidence level.
     reason : str or None
-        Why no interval can be given, and what to use instead.
+        Why there is no interval, and what to use instead.
     """
 
     low: Any
@@ -75,28 +77,28 @@ class Interval(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """What a metric estimates, and how far that may be off by chance; numbers, or arrays of them side by side.
+    """The value of a metric with its standard error; the fields are numbers, or arrays for many cells or classes.
 
     Parameters
     ----------
     value : float
         The estimate.
     error : float
-        Its standard error; NaN where there is none.
+        The standard error; NaN if there is none.
     scale : {"natural", "log", "logit", "fisher", "wilson"}
-        On which scale the error is normal. "wilson" is the score interval of a share of `size` units.
+        The scale on which the error is roughly normal. "wilson" is the score interval of a proportion of `size` units.
     method, assumption : str
         As in `Interval`.
     degrees : float, optional
-        Degrees of freedom, of Student's t; by default the normal.
+        The degrees of freedom of Student's t distribution; by default the normal distribution is used.
     size : float, optional
-        Of "wilson": how many units the share is of.
+        The number of units of the proportion, for "wilson".
     within : pair of float
-        What the limits cannot pass.
+        The range of the value; the limits are clipped to it.
     ends : pair, optional
-        Limits that are made otherwise: a function of the confidence.
+        A function from the confidence level to the limits, for estimates whose limits do not follow from `error`.
     reason : str or None
-        Why there is no error.
+        Why there is no standard error.
     """
 
     value: Any
@@ -111,66 +113,70 @@ class Estimate(NamedTuple):
     reason: str | None = None
 
     def limits(self, confidence: float) -> tuple[Any, Any]:
-        """Return the limits, NaN where there are none; the value lies between them."""
-        low, high = self._raw(confidence) if self.ends is None else self.ends(confidence)
+        """Return the limits, with the value between them; NaN where there are none."""
+        low, high = self._limits_on_scale(confidence) if self.ends is None else self.ends(confidence)
+        # The value may be rounded to the other side of a limit, so each limit is moved to the value if necessary.
         low = np.minimum(np.maximum(low, self.within[0]), self.value)
         high = np.maximum(np.minimum(high, self.within[1]), self.value)
         none = ~(np.isfinite(low) & np.isfinite(high))
-        return plain(np.where(none, NAN, low)), plain(np.where(none, NAN, high))
+        return unwrap_scalar(np.where(none, NAN, low)), unwrap_scalar(np.where(none, NAN, high))
 
-    def _raw(self, confidence: float) -> tuple[Any, Any]:
-        """The limits as the scale makes them."""
+    def _limits_on_scale(self, confidence: float) -> tuple[Any, Any]:
+        """Return the limits before they are clipped to the range, computed on the scale of the standard error."""
         value, error = (np.asarray(x, np.float64) for x in (self.value, self.error))
-        far = reach(confidence, INF if self.degrees is None else self.degrees)
-        with np.errstate(all="ignore"):  # NaN, and what lies beyond a scale, stays NaN
+        reach = critical_value(confidence, INF if self.degrees is None else self.degrees)
+        # NaN, and values outside of the scale, give NaN without a warning.
+        with np.errstate(all="ignore"):
             if self.scale == "wilson":
                 size = np.where(np.isnan(error), NAN, np.asarray(self.size, np.float64))
-                return _wilson(value, size, far)
-            return scale_of(self.scale).limits(value, far * error)
+                return _wilson(value, size, reach)
+            return scale_of(self.scale).limits(value, reach * error)
 
     def interval(self, confidence: float) -> Interval:
-        """Return the interval."""
+        """Return the confidence interval; without limits, but with the reason, if there is no standard error."""
         reason = self.reason
         low, high = (NAN, NAN) if reason is not None else self.limits(confidence)
         if reason is None and not np.any(low <= high):
-            reason = self._why()
+            reason = self._missing_reason()
         if reason is not None:
-            return refused(self.value, confidence, reason)
-        return Interval(low, high, self.value, plain(self.error), self.method, self.assumption, confidence)
+            return no_interval(self.value, confidence, reason)
+        return Interval(low, high, self.value, unwrap_scalar(self.error), self.method, self.assumption, confidence)
 
-    def _why(self) -> str:
-        """Say why there are no limits."""
+    def _missing_reason(self) -> str:
+        """Return why there are no limits."""
         if np.all(np.isnan(self.value)):
             return "the value is undefined"
         if not np.any(np.isfinite(self.error)):
             units = self.assumption.partition(" ")[0]
-            return f"there are fewer than two {units}, or of one class; or squares beyond {MOST}, which no state keeps"
+            squares = f"squares beyond {LARGEST_SQUARE_SUM}, which no state keeps"
+            return f"there are fewer than two {units}, or of one class; or {squares}"
         return f"at the end of its range, here {self.value}, a value does not show its spread"
 
 
-def side_by_side(found: Sequence[Estimate]) -> Estimate:
-    """Estimates of several classes, labels or outputs as one, of arrays; those without an error are NaN."""
-    some = next((e for e in found if e.reason is None), None)
-    value = np.array([e.value for e in found])
-    if some is None:
-        return Estimate(value, reason=next((e.reason for e in found), "there are none"))
-    error = np.array([NAN if e.reason else e.error for e in found])
-    each = {id(e): e for e in found}  # labels that have seen the same have one
+def stack_estimates(estimates: Sequence[Estimate]) -> Estimate:
+    """Stack the estimates of several classes, labels or outputs into one with arrays; elements without error are NaN."""
+    first = next((e for e in estimates if e.reason is None), None)
+    value = np.array([e.value for e in estimates])
+    if first is None:
+        return Estimate(value, reason=next((e.reason for e in estimates), "there are none"))
+    error = np.array([NAN if e.reason else e.error for e in estimates])
+    # Labels with equal counts share one estimate, so its limits are computed once.
+    distinct = {id(e): e for e in estimates}
 
     def ends(confidence: float) -> Any:
-        known = {i: (NAN, NAN) if e.reason else e.limits(confidence) for i, e in each.items()}
-        return tuple(np.array([known[id(e)] for e in found]).T)
+        known = {i: (NAN, NAN) if e.reason else e.limits(confidence) for i, e in distinct.items()}
+        return tuple(np.array([known[id(e)] for e in estimates]).T)
 
-    return some._replace(value=value, error=error, ends=ends)
+    return first._replace(value=value, error=error, ends=ends)
 
 
-def refused(value: Any, confidence: float, reason: str) -> Interval:
-    """Return that there is no interval, and why."""
+def no_interval(value: Any, confidence: float, reason: str) -> Interval:
+    """Return an `Interval` without limits, with the reason why there are none."""
     return Interval(NAN, NAN, value, NAN, "", "", confidence, reason)
 
 
 class DefaultConfidence(float):
-    """Marks a confidence that the caller did not pass: tables then print intervals of units alone."""
+    """A confidence level that is the default, not passed by the caller: tables then print only intervals by unit."""
 
     def __repr__(self) -> str:
         return float.__repr__(self)
@@ -180,56 +186,62 @@ DEFAULT_CONFIDENCE = DefaultConfidence(0.95)
 
 
 def check_confidence(confidence: float | None) -> float | None:
-    """Return a confidence, or None for no interval; raise InvalidInputError unless it is between 0 and 1."""
+    """Return the confidence level (None means no interval); raise InvalidInputError unless it is between 0 and 1."""
     if confidence is not None:
         alpha_of(confidence)
     return confidence
 
 
 def alpha_of(confidence: float) -> float:
-    """Return 1 - confidence, rounded to what was meant: 0.05 for 0.95."""
+    """Return 1 - confidence, rounded to 15 decimals so that 0.95 gives 0.05."""
     if not (isinstance(confidence, Real) and 0 < confidence < 1):
         raise InvalidInputError(f"confidence must be between 0 and 1, 0.95 for 95 %, not {confidence!r}")
     return round(1.0 - confidence, 15)
 
 
-def reach(confidence: float, degrees: Any) -> Any:
-    """Return how many standard errors there are from a value to a limit; NaN without degrees of freedom."""
+def critical_value(confidence: float, degrees: Any) -> Any:
+    """Return the critical value of Student's t: the distance of the limits from the value, in standard errors."""
     if np.ndim(degrees) == 0:
-        return _reach_of_one(confidence, float(degrees))
+        return _critical_value(confidence, float(degrees))
+    # The cache needs hashable arguments, so the degrees of freedom are passed as bytes.
     freedom = np.asarray(degrees, np.float64)
-    return _reach_of_cells(confidence, freedom.tobytes()).reshape(freedom.shape)
+    return _critical_values(confidence, freedom.tobytes()).reshape(freedom.shape)
 
 
 @functools.lru_cache(maxsize=64)
-def _reach_of_cells(confidence: float, degrees: bytes) -> NDArray[np.float64]:
-    """The same of cells side by side; kept, as an interval and its words ask for it in turn."""
+def _critical_values(confidence: float, degrees: bytes) -> NDArray[np.float64]:
+    """Return the critical values of many cells; cached, because an interval and its description both need them."""
     freedom = np.frombuffer(degrees)
     known = freedom > 0.0
-    found = np.where(known, t_of_normal(_deviate(confidence), _counted(np.where(known, freedom, 1.0))), NAN)
-    found.flags.writeable = False
-    return found
+    values = np.where(
+        known, t_of_normal(_normal_quantile(confidence), _clip_degrees(np.where(known, freedom, 1.0))), NAN
+    )
+    # Callers share the cached array.
+    values.flags.writeable = False
+    return values
 
 
 @functools.lru_cache(maxsize=64)
-def _deviate(confidence: float) -> float:
-    """The normal deviate of a limit; from there to t it is a shorter way than from the share."""
-    return float(normal_quantile(1.0 - round(1.0 - confidence, 15) / 2.0))  # of 0.05, for 0.95, as it was meant
+def _normal_quantile(confidence: float) -> float:
+    """Return the normal quantile of a limit, from which `t_of_normal` computes the quantile of t quickly."""
+    # `1 - 0.95` is not 0.05 in floating point, so it is rounded to 15 decimals first (see `alpha_of`).
+    return float(normal_quantile(1.0 - round(1.0 - confidence, 15) / 2.0))
 
 
 @functools.lru_cache(maxsize=1 << 12)
-def _reach_of_one(confidence: float, degrees: float) -> float:
-    return float(t_of_normal(_deviate(confidence), float(_counted(degrees)))) if degrees > 0.0 else NAN
+def _critical_value(confidence: float, degrees: float) -> float:
+    return float(t_of_normal(_normal_quantile(confidence), float(_clip_degrees(degrees)))) if degrees > 0.0 else NAN
 
 
-def _counted(degrees: Any) -> Any:
-    """Degrees of freedom as they count: at least 1, and those of the normal from a million on."""
-    return np.where(degrees >= NORMAL, INF, np.maximum(degrees, 1.0))
+def _clip_degrees(degrees: Any) -> Any:
+    """Clip degrees of freedom to at least 1; from a million on they are infinite (the normal distribution)."""
+    return np.where(degrees >= NORMAL_DEGREES, INF, np.maximum(degrees, 1.0))
 
 
 def _wilson(p: Floats, n: Floats, z: Any) -> tuple[Floats, Floats]:
-    """Wilson (1927): all shares that a score test of this size would not reject."""
+    """Return the limits of Wilson (1927): all proportions that a score test with this z would not reject."""
     n = np.where(n > 0, n, NAN)
+    # The limits solve (p - x)^2 = z^2 x (1 - x) / n for x, which is a quadratic equation.
     square = z * z
     middle = (p + square / (2 * n)) / (1 + square / n)
     half = z / (1 + square / n) * np.sqrt(p * (1 - p) / n + square / (4 * n * n))

@@ -1,8 +1,9 @@
-"""Scales on which an estimate is closer to a t distribution than on its own: there and back, and the slope between.
+"""Link functions: scales on which the sampling distribution of an estimate is closer to Student's t.
 
-A proportion or an area is taken as log(v / (1 - v)), a ratio as log(v), a correlation as its area hyperbolic tangent, and
-a relative difference as the difference of two logarithms. Intervals are formed there and carried back, so that they never
-leave what is possible. All of it elementwise: of one number or of many.
+Proportions and areas use the logit, ratios the logarithm, correlations Fisher's z (artanh), and relative differences the
+difference of two logarithms. Limits are computed on this scale and transformed back, so they never leave the range of the
+value. By the delta method, a standard error on the scale is the error of the value divided by the slope of the inverse
+function. All functions work elementwise, on a number or an array.
 """
 
 from __future__ import annotations
@@ -19,84 +20,91 @@ __all__ = ["SCALES", "LinkFunction", "scale_of"]
 
 Floats = NDArray[np.float64]
 INF = float("inf")
-SMALLEST = float(np.finfo(np.float64).tiny)  # the logarithm is of normal numbers
-MOST = 700.0  # e^700 is a float64
+SMALLEST = float(np.finfo(np.float64).tiny)
+"""Smaller values are not on scales with a logarithm, which is not accurate for subnormal floats."""
+LARGEST_EXPONENT = 700.0
+"""Exponents are clipped here: e^700 is still finite in float64."""
 
 
-class Map(Protocol):
-    """A function of an array, elementwise."""
+class ElementwiseFunction(Protocol):
+    """The type of an elementwise function of an array."""
 
     def __call__(self, x: Any, /) -> Any: ...
 
 
 class LinkFunction(NamedTuple):
-    """A scale.
+    """A scale with its transformation, the inverse, and the slope of the inverse.
 
     Parameters
     ----------
     name : str
         "natural", "logit", "log", "fisher", or "relative".
     low, high : float
-        Values strictly between these two are on the scale; 1/2 is on all of them.
+        Values strictly between these limits are on the scale. 1/2 is on all scales.
     forward, back : callable
-        From a value to the scale, and from the scale to a value.
+        The transformation from values to the scale, and its inverse.
     slope : callable
-        Of `back`, as a function of the value: what one unit of the scale is worth there.
+        The derivative of `back`, as a function of the value.
     """
 
     name: str
     low: float
     high: float
-    forward: Map
-    back: Map
-    slope: Map
+    forward: ElementwiseFunction
+    back: ElementwiseFunction
+    slope: ElementwiseFunction
 
     def holds(self, values: Any) -> Any:
         """Return which values are on the scale."""
         return (np.asarray(values) > self.low) & (np.asarray(values) < self.high)
 
     def points(self, values: Any) -> Any:
-        """Return where values lie; NaN where they are not on the scale."""
-        held = self.holds(values)
-        return np.where(held, self.forward(np.where(held, values, 0.5)), np.nan)[()]
+        """Return the transformed values; NaN for values that are not on the scale."""
+        # 1/2 lies on all scales. It replaces values off the scale, so that `forward` gives no warning.
+        inside = self.holds(values)
+        return np.where(inside, self.forward(np.where(inside, values, 0.5)), np.nan)[()]
 
     def point(self, value: Any) -> Any:
-        """Return where a value lies; the ends of the range are at minus and plus infinity."""
-        given = np.asarray(value, np.float64)
-        beyond = np.where(given <= self.low, -INF, np.where(given >= self.high, INF, self.points(given)))
-        return plain(beyond)
+        """Return the transformed value; the ends of the range are at minus and plus infinity."""
+        values = np.asarray(value, np.float64)
+        points = np.where(values <= self.low, -INF, np.where(values >= self.high, INF, self.points(values)))
+        return unwrap_scalar(points)
 
     def value(self, point: Any) -> Any:
-        """Return the value of a point."""
-        return plain(np.asarray(self.back(np.asarray(point, np.float64)[()])))
+        """Return the value of a point on the scale."""
+        return unwrap_scalar(np.asarray(self.back(np.asarray(point, np.float64)[()])))
 
     def limits(self, value: Any, reach: Any) -> tuple[Any, Any]:
-        """Return what lies so many of a value's own units below and above it, made even here; NaN off the scale."""
-        held = self.holds(value)
-        known = np.where(held, value, 0.5)
-        middle, half = self.forward(known), np.where(held, reach / self.slope(known), np.nan)
+        """Return limits around a value that are symmetric on this scale; NaN for a value that is not on the scale.
+
+        `reach` is the half width in units of the value. Divided by the slope, it is the half width on this scale.
+        """
+        inside = self.holds(value)
+        known = np.where(inside, value, 0.5)
+        middle, half = self.forward(known), np.where(inside, reach / self.slope(known), np.nan)
         return self.back(middle - half), self.back(middle + half)
 
 
-def plain(number: Any) -> Any:
-    """An array of no axes as a float."""
+def unwrap_scalar(number: Any) -> Any:
+    """Return an array without axes as a float, and other arrays unchanged."""
     return float(number) if np.ndim(number) == 0 else number
 
 
-def _same(x: Any) -> Any:
+def _identity(x: Any) -> Any:
     return x
 
 
-def _one(value: Any) -> Any:
+def _unit_slope(value: Any) -> Any:
     return 1.0
 
 
 def _logit(x: Any) -> Any:
+    # log1p keeps full precision for proportions near 0, where 1 - x would round.
     return log(x) - log1p(-x)
 
 
-def _power(x: Any) -> Any:
-    return exp(np.minimum(x, MOST))
+def _clipped_exp(x: Any) -> Any:
+    return exp(np.minimum(x, LARGEST_EXPONENT))
 
 
 def _fisher(x: Any) -> Any:
@@ -106,21 +114,22 @@ def _fisher(x: Any) -> Any:
 SCALES = {
     scale.name: scale
     for scale in (
-        LinkFunction("natural", -INF, INF, _same, _same, _one),
+        LinkFunction("natural", -INF, INF, _identity, _identity, _unit_slope),
         LinkFunction("logit", SMALLEST, 1.0, _logit, sigmoid, lambda value: value * (1.0 - value)),
-        LinkFunction("log", SMALLEST, INF, log, _power, lambda value: value),
+        LinkFunction("log", SMALLEST, INF, log, _clipped_exp, lambda value: value),
+        # tanh(x) = 2 sigmoid(2 x) - 1. The library has its own sigmoid, which gives the same bits on every machine.
         LinkFunction(
             "fisher", -1.0, 1.0, _fisher, lambda x: 2.0 * sigmoid(2.0 * x) - 1.0, lambda value: 1.0 - value * value
         ),
-        LinkFunction("relative", -1.0, INF, log1p, lambda x: _power(x) - 1.0, lambda value: 1.0 + value),
+        LinkFunction("relative", -1.0, INF, log1p, lambda x: _clipped_exp(x) - 1.0, lambda value: 1.0 + value),
     )
 }
-"""Every scale, by name: means; areas and shares; ratios; what lies between -1 and 1; and, where a difference of
-logarithms is told as v_a / v_b - 1, "relative"."""
+"""All scales by name: "natural" for means, "logit" for proportions and areas, "log" for ratios, "fisher" for values
+between -1 and 1, and "relative" for relative differences v_a / v_b - 1, which are differences of logarithms."""
 
 
 def scale_of(name: str) -> LinkFunction:
-    """Return a scale by its name, or say which there are."""
+    """Return a scale by name; raise InvalidInputError, with the names of all scales, if there is none."""
     if name not in SCALES:
         raise InvalidInputError(f"no scale called {name!r}; there are {', '.join(SCALES)}")
     return SCALES[name]

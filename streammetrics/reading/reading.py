@@ -1,4 +1,4 @@
-"""Reading: what a metric says about a state. Value, bounds, standard error and the rest are computed on request."""
+"""Reading: value, bounds, standard error and details of a metric for a state, each computed on request."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
     "known_reading",
     "read_side_by_side",
     "relative_slack",
-    "widened",
+    "widen_for_rounding",
 ]
 
 NAN = float("nan")
@@ -40,7 +40,7 @@ Slack = Callable[[Limits, Fraction], Fraction]
 
 
 class Quotient(NamedTuple):
-    """A value that is a quotient of two exact numbers; of many cells, of two arrays.
+    """A value that is a quotient of two exact numbers, or of two arrays for many cells.
 
     Parameters
     ----------
@@ -52,119 +52,122 @@ class Quotient(NamedTuple):
     denominator: Any
 
 
-def relative_slack(found: Limits, rounding: Fraction) -> Fraction:
-    """Return how much wider the bounds of a quotient are if each weight was rounded by `rounding`, relatively."""
-    return 8 * rounding * max(abs(found.low), abs(found.high))
+def relative_slack(limits: Limits, rounding: Fraction) -> Fraction:
+    """Return by how much to widen the limits of a quotient if each weight was rounded by `rounding`, relatively.
+
+    To first order a quotient of weighted sums changes by 2 * `rounding`; the factor 8 is a safe upper bound.
+    """
+    return 8 * rounding * max(abs(limits.low), abs(limits.high))
 
 
 class Reading:
-    """What a metric says about a state of one cell, or about many cells side by side.
+    """Value, bounds, standard error and details of a metric for one cell (such as a slice), or for many cells as arrays.
 
     Parameters
     ----------
     state : State
-        The state. It never changes, so a reading keeps describing the moment at which it was made.
-    found : float, Quotient, Limits, array, NamedTuple, None, or a callable that returns one
-        The value. `Limits` also say between which numbers the value certainly is, before anything is rounded. None stands
-        for an undefined number.
+        The state. States are immutable, so later updates of the metric do not change a reading.
+    raw_value : float, Quotient, Limits, array, NamedTuple, None, or a callable that returns one
+        The value before rounding. `Limits` also contain certified limits of the value. None means that the value is
+        undefined.
     reason : callable, optional
         Returns why the value is undefined, or None if it is defined.
     bounds : callable, optional
-        Returns the certified bounds. By default `Limits` have their own, and other values are exact.
+        Returns the certified bounds. By default they follow from `Limits`; other values are exact.
     slack : callable, optional
-        Takes the limits and how much each weight was rounded, relatively; returns how much wider the bounds are for that.
-    grain : callable, optional
-        Takes the limits; returns how much wider the bounds are where no weight was rounded, but terms were.
+        Takes the limits and the relative rounding of each weight; returns by how much the limits have to be widened.
+    quantization : callable, optional
+        Takes the limits; returns by how much they have to be widened if terms were rounded, but no weights.
     value_range : pair, optional
-        The smallest and the largest value there can be; None for no limit.
+        The smallest and the largest possible value; None for no limit.
     estimate : callable, optional
         Takes the name of a method; returns the value with its standard error.
     details : callable, optional
-        Returns what `explain` says besides.
+        Returns additional entries for `explain`.
     is_number : bool
-        Whether a float is treated as exact `Limits`, which rounded weights widen as they widen a quotient.
+        Whether a float is treated as exact `Limits`, which `slack` widens if weights were rounded.
     """
 
     def __init__(
         self,
         state: State,
-        found: Any,
+        raw_value: Any,
         *,
         reason: Callable[[], str | None] | None = None,
         bounds: Callable[[], tuple[Any, Any]] | None = None,
         slack: Slack = relative_slack,
-        grain: Callable[[Limits], Fraction] | None = None,
+        quantization: Callable[[Limits], Fraction] | None = None,
         value_range: tuple[Any, Any] = (None, None),
         estimate: Callable[[str], Estimate | None] | None = None,
         details: Callable[[], Mapping[str, Any]] | None = None,
         is_number: bool = False,
     ) -> None:
-        self.state, self.value_range, self._found = state, value_range, found
-        self._reason, self._bounds, self._slack, self._grain = reason, bounds, slack, grain
+        self.state, self.value_range, self._raw_value = state, value_range, raw_value
+        self._reason, self._bounds, self._slack, self._quantization = reason, bounds, slack, quantization
         self._estimate, self._details, self._is_number = estimate, details, is_number
 
     def having(self, **parts: Any) -> Reading:
-        """Return the same reading with another `found`, `bounds`, `estimate`, `details`, `reason` or `grain`."""
-        made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__)
-        # Both readings may be asked for the value: they compute it once, together.
-        made._found = partial(getattr, self, "found")
+        """Return a copy with another `raw_value`, `bounds`, `estimate`, `details`, `reason` or `quantization`."""
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__)
+        # Both readings share the cached value, so it is computed once.
+        copy._raw_value = partial(getattr, self, "raw_value")
         for name, part in parts.items():
-            made.__dict__[f"_{name}"] = part
-        return made
+            copy.__dict__[f"_{name}"] = part
+        return copy
 
-    # `cached_property` takes a lock in Python 3.11, which costs more than computing many of the values.
-    _kept_found: Any = UNKNOWN
-    _kept_value: Any = UNKNOWN
+    # Not `cached_property`: in Python 3.11 it takes a lock, which costs more than computing many of the values.
+    _cached_raw_value: Any = UNKNOWN
+    _cached_value: Any = UNKNOWN
 
     @property
-    def found(self) -> Any:
-        """The value, before anything is rounded."""
-        if self._kept_found is UNKNOWN:
-            self._kept_found = self._found() if callable(self._found) else self._found
-        return self._kept_found
+    def raw_value(self) -> Any:
+        """The value before rounding: a quotient, `Limits`, a float or array, or None."""
+        if self._cached_raw_value is UNKNOWN:
+            self._cached_raw_value = self._raw_value() if callable(self._raw_value) else self._raw_value
+        return self._cached_raw_value
 
-    def preset(self, found: Any) -> None:
-        """Set the value, so that it is not computed again."""
-        self._kept_found = found
+    def preset(self, raw_value: Any) -> None:
+        """Set the value that was computed before, so that it is not computed again."""
+        self._cached_raw_value = raw_value
 
     @property
     def value(self) -> Any:
         """The value, rounded once; NaN if it is undefined."""
-        if self._kept_value is UNKNOWN:
-            self._kept_value = _rounded(self.found)
-        return self._kept_value
+        if self._cached_value is UNKNOWN:
+            self._cached_value = _round_value(self.raw_value)
+        return self._cached_value
 
     @cached_property
     def limits(self) -> Limits | None:
-        """The number and its certified limits before anything is rounded; None if it is undefined."""
-        found = self.found
-        if found is None or isinstance(found, Limits):
-            return found
-        if isinstance(found, Quotient):
-            return Limits.exactly(*found)
-        if math.isinf(found):
-            return Limits.exactly(BEYOND if found > 0 else -BEYOND)
-        return None if math.isnan(found) else Limits.exactly(Fraction(found))
+        """The value with its certified limits before rounding; None if it is undefined."""
+        value = self.raw_value
+        if value is None or isinstance(value, Limits):
+            return value
+        if isinstance(value, Quotient):
+            return Limits.exactly(*value)
+        if math.isinf(value):
+            return Limits.exactly(BEYOND if value > 0 else -BEYOND)
+        return None if math.isnan(value) else Limits.exactly(Fraction(value))
 
-    def certified(self, rounding: Fraction) -> Limits | None:
-        """Return the limits, wider by what rounded weights and terms may have changed."""
-        found = self.limits
-        if found is None:
+    def certified_limits(self, rounding: Fraction) -> Limits | None:
+        """Return the limits, widened by the effect of rounded weights and terms."""
+        limits = self.limits
+        if limits is None:
             return None
         if rounding:
-            return found.widened(self._slack(found, rounding), *self.value_range)
-        return found if self._grain is None else found.widened(self._grain(found), *self.value_range)
+            return limits.widen(self._slack(limits, rounding), *self.value_range)
+        return limits if self._quantization is None else limits.widen(self._quantization(limits), *self.value_range)
 
     @cached_property
     def bounds(self) -> tuple[Any, Any]:
-        """The certified bounds: a proof from the state. Equal bounds: the value is exact, rounded once."""
+        """The certified bounds. If both are equal, the value is exact except for one rounding."""
         if self._bounds is not None:
             return self._bounds()
-        if self._is_number or self.found is None or isinstance(self.found, (Limits, Quotient)):
-            found = self.certified(self.state.slip)
-            return (NAN, NAN) if found is None else found.outward()
-        return widened(self.value, self.state)
+        if self._is_number or self.raw_value is None or isinstance(self.raw_value, (Limits, Quotient)):
+            limits = self.certified_limits(self.state.weight_rounding)
+            return (NAN, NAN) if limits is None else limits.round_outward()
+        return widen_for_rounding(self.value, self.state)
 
     @cached_property
     def reason(self) -> str | None:
@@ -175,26 +178,26 @@ class Reading:
 
     @cached_property
     def details(self) -> dict[str, Any]:
-        """What `explain` says besides."""
+        """Additional entries for `explain`."""
         return {} if self._details is None else dict(self._details())
 
     def estimate(self, method: str) -> Estimate | None:
-        """Return the value with its standard error, if the units that the state counts are independent; None without."""
+        """Return the value with its standard error for independent rows, queries or groups; None if there is none."""
         return None if self._estimate is None else self._estimate(method)
 
     @property
     def has_bounds(self) -> bool:
-        """Whether bounds are known that are more than the value and the rounding of weights."""
+        """Whether the reading has a function for its bounds, so they can differ from the value."""
         return self._bounds is not None
 
     @property
     def is_certain(self) -> bool:
-        """Whether the bounds are the value, if no weight was rounded."""
-        return self._bounds is None and self._grain is None and not isinstance(self.found, Limits)
+        """Whether the bounds equal the value if no weight was rounded."""
+        return self._bounds is None and self._quantization is None and not isinstance(self.raw_value, Limits)
 
     @property
     def numbers(self) -> list[Limits | None]:
-        """The limits of the number, or of each number of a vector, before weights, terms or itself are rounded."""
+        """The limits of the value, or of each element of a vector, before they are widened and rounded."""
         return [self.limits]
 
 
@@ -206,32 +209,32 @@ class OwnReading(Reading):
     metric : Metric
         The metric.
     state : State
-        Its state, of one cell or of many side by side.
+        The state, with one cell or many stacked cells.
     """
 
     state: Any
     _bounds: Any = None
-    _grain: Any = None
+    _quantization: Any = None
     _details: Any = None
     _is_number = False
 
     def __init__(self, metric: Any, state: Any) -> None:
         self.metric, self.state = metric, state
 
-    def _found(self) -> Any:
+    def _raw_value(self) -> Any:
         return self.metric.of(self.state)
 
     def _reason(self) -> str | None:
         reason: str | None = self.metric.reason(self.state)
         return reason
 
-    def _slack(self, found: Limits, rounding: Fraction) -> Fraction:
-        slack: Fraction = self.metric.slack(self.state, found, rounding)
+    def _slack(self, limits: Limits, rounding: Fraction) -> Fraction:
+        slack: Fraction = self.metric.slack(self.state, limits, rounding)
         return slack
 
     def _estimate(self, method: str) -> Estimate | None:
-        found: Estimate | None = self.metric.estimate(self, method)
-        return found
+        estimate: Estimate | None = self.metric.estimate(self, method)
+        return estimate
 
     @property
     def value_range(self) -> tuple[Any, Any]:  # type: ignore[override]
@@ -244,98 +247,99 @@ class OwnNumber(OwnReading):
     _is_number = True
 
 
-def _rounded(found: Any) -> Any:
-    """Return a value rounded once; NaN for None."""
-    if isinstance(found, Quotient):
-        return to_float(*found)
-    if found is None:
+def _round_value(raw_value: Any) -> Any:
+    """Return the value as a float, rounded once; NaN for None."""
+    if isinstance(raw_value, Quotient):
+        return to_float(*raw_value)
+    if raw_value is None:
         return NAN
-    return found.rounded() if isinstance(found, Limits) else found
+    return raw_value.to_float() if isinstance(raw_value, Limits) else raw_value
 
 
-def widened(value: Any, state: State) -> tuple[Any, Any]:
-    """Return the bounds of a value that is exact, but for weights that were rounded."""
-    slip = 8 * state.slip
-    least = slip if state.fixed_terms else Fraction(0)  # each w x was rounded, too: of a mean no more than that
+def widen_for_rounding(value: Any, state: State) -> tuple[Any, Any]:
+    """Return the bounds of a value that is exact except for the rounding of weights."""
+    # If terms are in fixed point, each product w x was rounded, too, which can change a mean by this absolute amount.
+    slip = 8 * state.weight_rounding
+    least = slip if state.has_fixed_point_terms else Fraction(0)
     return (_spread(value, -slip, -least), _spread(value, slip, least)) if slip else (value, value)
 
 
 def _spread(value: Any, slip: Fraction, least: Fraction) -> Any:
-    """Return a value that is larger by a share, and at least so much, rounded outward; of arrays and tuples each number.
+    """Return a value moved away by the relative amount `slip` plus `least`, and rounded outward by one ulp.
 
-    Infinity stays, and 0 without a least.
+    Arrays and tuples are moved elementwise. Infinity does not change, and neither does 0 if `least` is 0.
     """
     if isinstance(value, tuple):
         return type(value)(*(_spread(v, slip, least) for v in value))
     with np.errstate(invalid="ignore", over="ignore"):
-        made = np.asarray(value, np.float64)
-        wider = np.nextafter(made + (np.abs(made) * float(slip) + float(least)), math.copysign(math.inf, slip))
-        made = np.where(((made == 0) & (not least)) | np.isinf(made), made, wider)
-    return made if isinstance(value, np.ndarray) else float(made)
+        numbers = np.asarray(value, np.float64)
+        wider = np.nextafter(numbers + (np.abs(numbers) * float(slip) + float(least)), math.copysign(math.inf, slip))
+        numbers = np.where(((numbers == 0) & (not least)) | np.isinf(numbers), numbers, wider)
+    return numbers if isinstance(value, np.ndarray) else float(numbers)
 
 
 # -- intervals --------------------------------------------------------------------------------------------------------
 
 
-def estimate_of(metric: Any, found: Reading, method: str | None = None) -> Estimate:
-    """Return the value with its standard error, or the reason why there is none."""
+def estimate_of(metric: Any, reading: Reading, method: str | None = None) -> Estimate:
+    """Return the value with its standard error, or with the reason why there is none."""
     about = about_of(metric)
     why = about.no_interval_reason
-    made = None if why else found.estimate(about.interval_methods[0] if method is None else method)
-    if made is not None:
-        return made
+    estimate = None if why else reading.estimate(about.interval_methods[0] if method is None else method)
+    if estimate is not None:
+        return estimate
     why = why or f"this state does not say how {metric.name} varies; Sharded(..., unit=) does"
-    return Estimate(found.value, reason=why)
+    return Estimate(reading.value, reason=why)
 
 
-def interval_of(metric: Any, found: Reading, confidence: float = 0.95, method: str | None = None) -> Interval:
+def interval_of(metric: Any, reading: Reading, confidence: float = 0.95, method: str | None = None) -> Interval:
     """Return the statistical interval of the value."""
-    return estimate_of(metric, found, method).interval(confidence)
+    return estimate_of(metric, reading, method).interval(confidence)
 
 
-# -- all front cells of a state ---------------------------------------------------------------------------------------
+# -- all cells of a state ---------------------------------------------------------------------------------------------
 
 
 class CellReadings:
-    """The readings of all front cells of a state: as arrays where the metric can, otherwise one after the other.
+    """The readings of all cells of a state: as arrays if the metric supports it, otherwise one by one.
 
-    Make one for each request. If the state kept it, the two would refer to each other, and only the garbage collector
-    would free them.
+    Build a new object for each request. If the state cached it, the two would refer to each other, and only the garbage
+    collector would free them.
 
     Parameters
     ----------
     metric : Metric
         The metric.
     state : State
-        Its state, of any axes.
+        The state, with any axes.
     """
 
     def __init__(self, metric: Any, state: State) -> None:
         self.metric, self.state = metric, state
 
     @cached_property
-    def at_once(self) -> Reading | None:
-        """The reading of all cells as arrays; None if each is read alone."""
+    def stacked_reading(self) -> Reading | None:
+        """The reading of all cells as arrays; None if each cell has to be read alone."""
         read = about_of(self.metric).read_cells
-        found: Reading | None = None if read is None else read(self.metric, self.state)
-        return found
+        reading: Reading | None = None if read is None else read(self.metric, self.state)
+        return reading
 
     def __iter__(self) -> Iterator[Reading]:
-        """Read every cell, one after the other."""
-        return map(self.metric.reading, self.state.each_cell())
+        """Yield the reading of every cell."""
+        return map(self.metric.reading, self.state.iterate_cells())
 
     @cached_property
     def values(self) -> list[Any]:
         """The value of every cell."""
-        if self.at_once is None:
+        if self.stacked_reading is None:
             return [one.value for one in self]
-        values: list[Any] = self.at_once.value.tolist()
+        values: list[Any] = self.stacked_reading.value.tolist()
         return values
 
     @cached_property
     def bounds(self) -> list[tuple[Any, Any]]:
         """The certified bounds of the value of every cell."""
-        whole = self.at_once
+        whole = self.stacked_reading
         if whole is not None and whole.has_bounds:
             low, high = whole.bounds
             return list(zip(low.tolist(), high.tolist(), strict=True))
@@ -346,37 +350,37 @@ class CellReadings:
     def intervals(self, confidence: float) -> list[Interval]:
         """Return the statistical interval of every cell."""
         about = about_of(self.metric)
-        whole = self.at_once if len(self.state) > 1 and not about.no_interval_reason else None
-        found = None if whole is None else whole.estimate(about.interval_methods[0])
-        if found is None:
+        whole = self.stacked_reading if len(self.state) > 1 and not about.no_interval_reason else None
+        estimate = None if whole is None else whole.estimate(about.interval_methods[0])
+        if estimate is None:
             return [interval_of(self.metric, one, confidence) for one in self]
-        low, high = found.limits(confidence)
-        columns = (x.tolist() for x in (low, high, found.value, np.broadcast_to(found.error, low.shape)))
-        how = found.method, found.assumption, confidence
+        low, high = estimate.limits(confidence)
+        columns = (x.tolist() for x in (low, high, estimate.value, np.broadcast_to(estimate.error, low.shape)))
+        how = estimate.method, estimate.assumption, confidence
         each = zip(*columns, strict=True)
         return [Interval(low, high, value, error, *how) for low, high, value, error in each]
 
 
 def read_side_by_side(metric: Any, state: State) -> Reading | None:
-    """Return the reading of all front cells as arrays, if `metric.read` works with arrays; None if cells do not stack."""
-    found: Reading | None = metric.read(state.stacked()) if state.stacks else None
-    return found
+    """Return one reading with arrays over all cells, if `metric.read` allows arrays; None if the state does not."""
+    reading: Reading | None = metric.read(state.vectorize()) if state.can_vectorize else None
+    return reading
 
 
 def bounds_of_some(metric: Any, state: State, values: Any, some: Any) -> tuple[Any, Any]:
-    """Return the bounds of all front cells as arrays: some cells are read alone, of the others they are the values."""
+    """Return the bounds of all cells as arrays: each cell in the mask `some` is read alone, others have exact values."""
     if "rounded" in state.cells.flats:
         some = np.ones(len(state), bool)
     low, high = values.copy(), values.copy()
     if some.any():
-        each = map(metric.reading, itertools.compress(state.each_cell(), some.tolist()))
+        each = map(metric.reading, itertools.compress(state.iterate_cells(), some.tolist()))
         low[some], high[some] = zip(*(one.bounds for one in each), strict=True)
     return low, high
 
 
 def known_reading(metric: Any, state: State, value: Any, bounds: tuple[Any, Any]) -> Reading:
-    """Return the reading of a cell whose value and bounds are known, so that they are not computed again."""
-    found: Reading = metric.reading(state).having(bounds=lambda: bounds)
-    found._kept_value = value
-    found.__dict__["bounds"] = bounds
-    return found
+    """Return the reading of a cell with a value and bounds that were computed before."""
+    reading: Reading = metric.reading(state).having(bounds=lambda: bounds)
+    reading._cached_value = value
+    reading.__dict__["bounds"] = bounds
+    return reading

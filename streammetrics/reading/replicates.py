@@ -1,4 +1,4 @@
-"""What a metric says of cells side by side, and what it would say without each shard of units: what inference reads."""
+"""Samples for inference: the values of a metric in many cells (such as slices), with leave-one-shard-out replicates."""
 
 from __future__ import annotations
 
@@ -25,60 +25,60 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Shards:
-    """What n cells say without each of K shards of units.
+    """Leave-one-shard-out values of n cells (such as slices) and K shards of units (users).
 
     Parameters
     ----------
     plan : tuple
-        The column of the unit, how many shards, and the kind of the keys ("" without rows): shards of two samples hold the
-        same units only if these agree.
-    deleted : float64, shape (K, n)
-        The value without shard k, NaN where it is undefined; where no unit fell into a shard, the value of all shards at
-        their resolution.
+        The column of the unit, the number of shards, and the kind of the keys ("" without rows). Two samples have the same
+        units in each shard only if these agree.
+    leave_one_out : float64, shape (K, n)
+        The value without shard k; NaN where it is undefined. For an empty shard it is the value of all shards, at the
+        resolution of the shards.
     weights : float64, shape (K, n)
-        What every shard weighs; 0 where no unit fell.
+        The weight of each shard; 0 for empty shards.
     events : float64, shape (K, n)
-        Positives by shard; rows, of a metric that knows none.
+        The positives of each shard; the rows if the metric has no positives.
     below : float64, shape (K, n), optional
-        Of a quantile, the weight of the values up to it, by shard.
+        For a quantile: the weight of the values up to the quantile, by shard.
     """
 
     plan: tuple[Any, ...]
-    deleted: Floats
+    leave_one_out: Floats
     weights: Floats
     events: Floats
     below: Floats | None = None
 
-    def alike(self, other: Shards) -> bool:
-        """Whether a unit is in the same shard of both."""
+    def matches(self, other: Shards) -> bool:
+        """Return whether every unit is in the same shard of both."""
         kinds = {plan[2] for plan in (self.plan, other.plan) if plan[2]}
         return self.plan[:2] == other.plan[:2] and len(kinds) < 2
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """One number of a metric in n cells side by side.
+    """One number of a metric in n cells, such as slices.
 
     Parameters
     ----------
     name : str
-        As the collection names it.
+        The name in the collection.
     metric : Metric
-        Whose scale, and which values are better, inference reads.
+        The metric; inference reads its scale and which values are better.
     keys : sequence of tuple
-        Of each cell, the values of its slicing columns; of no slices one, empty.
+        The values of the slicing columns of each cell; one empty tuple without slices.
     values : float64, shape (n,)
-        At full resolution.
+        The values, from states at full resolution (all histogram buckets).
     low, high : float64, shape (n,)
-        Certified limits of the values.
+        The certified bounds of the values.
     rows : int64, shape (n,)
-        Rows of each cell.
+        The rows of each cell.
     estimates : callable
-        Without arguments: the estimate of each cell, if rows (queries, groups) are independent.
+        Returns the estimate of each cell, assuming independent rows, queries or groups; it takes no arguments.
     shards : Shards, optional
-        What it is without each shard of units; None without units.
+        The leave-one-shard-out values; None without units.
     quantile : callable, optional
-        Of a quantile: (cell, share) -> the value below which that share of the weight of the cell lies.
+        For a quantile: takes a cell and a share, and returns the value below which this share of the weight lies.
     """
 
     name: str
@@ -94,16 +94,16 @@ class Sample:
 
 
 def keys_of(state: State) -> list[tuple[Any, ...]]:
-    """The key of each front cell on the columns of all axes, as users write it."""
-    words, keys = state.cells.words, state.cells.keys
+    """Return the key of each cell: the values of the columns of all axes, as plain Python values."""
+    words, keys = state.cells.vocabularies, state.cells.keys
     if not len(words):
         return [()] * len(state)
-    columns = [[words[i].key(rank) for rank in keys[:, i].tolist()] for i in range(len(words))]
+    columns = [[words[i].read_key(rank) for rank in keys[:, i].tolist()] for i in range(len(words))]
     return list(zip(*columns, strict=True))
 
 
 def numbers_of(name: str, values: Sequence[Any]) -> dict[str, Floats]:
-    """The numbers of some values of a metric, each of all cells: of arrays by place, NaN in cells that have no such."""
+    """Return the numbers of a metric by name, each an array over cells. Cells without such an element have NaN."""
     if all(isinstance(v, float) for v in values):
         return {name: np.array(values, np.float64)}
     each = [dict(named_numbers(name, v)) for v in values]
@@ -111,41 +111,44 @@ def numbers_of(name: str, values: Sequence[Any]) -> dict[str, Floats]:
 
 
 def samples_of(name: str, metric: Any, state: State) -> list[Sample]:
-    """Each number of a metric, of all front cells of a state."""
-    lone = not state.axes  # one cell, whether or not it has rows
-    whole = metric.reading(state) if lone else None
+    """Return one sample for each number of a metric, with all cells of a state."""
+    # Without axes there is one cell, whether or not it has rows.
+    is_single_cell = not state.axes
+    whole = metric.reading(state) if is_single_cell else None
     cells = CellReadings(metric, state)
     values = [whole.value] if whole else cells.values
     limits = [whole.bounds] if whole else cells.bounds
-    found = numbers_of(name, values)
+    numbers = numbers_of(name, values)
+    # A state without cells has no limits.
     low, high = ([numbers_of(name, side) for side in zip(*limits, strict=True)]) or ({}, {})
-    keys, rows = ([()] if lone else keys_of(state)), state.rows_seen
-    rows = np.zeros(1, np.int64) if lone and not len(rows) else rows
+    keys, rows = ([()] if is_single_cell else keys_of(state)), state.row_counts
+    rows = np.zeros(1, np.int64) if is_single_cell and not len(rows) else rows
     many = not all(isinstance(v, float) for v in values)
 
+    # Estimates are computed on request: comparisons by unit need the shards only.
     def estimates(at: int) -> list[Estimate]:
         each = [estimate_of(metric, one) for one in ([whole] if whole else cells)]
-        return [_component(e, at) for e in each] if many else each
+        return [_element_estimate(e, at) for e in each] if many else each
 
     def quantile(cell: int, share: float) -> float:
-        one: Any = state if lone else state.cell(cell)
+        one: Any = state if is_single_cell else state.read_cell(cell)
         return value_below(one, share)
 
     below = None if about_of(metric).quantile is None else quantile
     return [
         Sample(n, metric, keys, v, low.get(n, v), high.get(n, v), rows, partial(estimates, at), None, below)
-        for at, (n, v) in enumerate(found.items())
+        for at, (n, v) in enumerate(numbers.items())
     ]
 
 
-def _component(found: Estimate, at: int) -> Estimate:
-    """The estimate of one of several classes, labels or outputs."""
-    if found.reason is not None or np.ndim(found.value) == 0:
-        return found
-    one = {n: v[at] for n in ("value", "error", "degrees", "size") if np.ndim(v := getattr(found, n)) == 1}
+def _element_estimate(estimate: Estimate, at: int) -> Estimate:
+    """Return the estimate of one class, label or output from a stacked estimate."""
+    if estimate.reason is not None or np.ndim(estimate.value) == 0:
+        return estimate
+    one = {n: v[at] for n in ("value", "error", "degrees", "size") if np.ndim(v := getattr(estimate, n)) == 1}
 
     def ends(confidence: float) -> tuple[float, float]:
-        low, high = found.limits(confidence)
+        low, high = estimate.limits(confidence)
         return float(low[at]), float(high[at])
 
-    return found._replace(**one, ends=ends)
+    return estimate._replace(**one, ends=ends)

@@ -1,4 +1,4 @@
-"""One table for every result: what collections and slices return, and the command line and dashboards print."""
+"""Table: the results of collections, slices and comparisons, as the command line and dashboards print them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import InvalidInputError
-from ..numerics.keys import shown, visible
+from ..numerics.slice_keys import escape_unprintable, format_atom
 from .interval import DefaultConfidence
 from .wide_bounds import MARK, warn_of_table
 
@@ -30,7 +30,8 @@ RESULT = (
     "reason",
 )
 SHOWN = ("metric", "value", "bound", "interval", "rows", "positives", "reason")
-MANY = 60  # rows that the repr shows
+MANY = 60
+"""The largest number of rows that `repr` shows."""
 WORDS = (
     "metric",
     "reason",
@@ -39,15 +40,15 @@ WORDS = (
     "role",
     "better",
     "",
-)  # columns of words, as a person reads them
-
+)
+"""The headings of columns that contain words."""
 
 OTHERS = ("interval_reason", "dropped", "other")
-"""What rows have besides."""
+"""Further fields of rows. A slicing column must not have one of these names."""
 
 
 def check_levels(levels: Sequence[str]) -> None:
-    """Raise where the columns of slices are called as those of results are: a row would have one of the two."""
+    """Raise InvalidInputError if a slicing column has the name of a result column, which would overwrite it."""
     if clash := [name for name in levels if name in (*RESULT, *OTHERS)]:
         raise InvalidInputError(
             f"slices by {clash[0]!r} cannot be listed: results have a column of that name; rename that of the keys, such "
@@ -56,20 +57,20 @@ def check_levels(levels: Sequence[str]) -> None:
 
 
 class TableLayout(NamedTuple):
-    """What a table shows.
+    """The columns of a table, and their texts.
 
     Parameters
     ----------
     columns : tuple of str
-        What a row has, behind its slice columns.
+        The fields of a row, after its slicing columns.
     head : tuple of str
-        The columns as a person reads them; the first is of words, as is the reason.
+        The headings of the printed columns. The first column and the reason contain words.
     texts : callable
-        From a row to its texts, one for each of these.
+        Converts a row to its printed cells, one for each heading.
     spare : tuple of str
-        Those of them that are left out where all are empty.
+        The headings of columns that are omitted if all of their cells are empty.
     note : callable
-        From the rows to a line that is printed below them; empty for none.
+        Returns a line to print below the rows; empty for none.
     """
 
     columns: tuple[str, ...]
@@ -85,19 +86,20 @@ class Table:
     Parameters
     ----------
     by : sequence of str
-        The slice columns, which come first.
+        The slicing columns, which come first.
     records : sequence of dict
-        A value for each column.
-    layout : Layout
-        What the other columns are; by default those of values.
+        The rows: dicts from column to value.
+    layout : TableLayout
+        The other columns; by default those of values.
 
     Notes
     -----
-    Columns of values: the slice columns; `metric`; `value`; `bound_low`, `bound_high` (certified); `interval_low`,
-    `interval_high` (statistical; NaN where none can be given); `unit` (the column of the units that the interval takes as
-    independent; None where it takes rows, queries or groups so, and then it is printed only if the call of `table` gave
-    a confidence); `rows`, `weight`, `positives`; `reason` (why a value is undefined, or that its certified bounds
-    are too wide); with a confidence given, `interval_reason` (why there is no interval).
+    A table of values has these columns: the slicing columns; `metric`; `value`; `bound_low` and `bound_high` (certified
+    bounds); `interval_low` and `interval_high` (statistical interval, NaN if there is none); `unit` (the column of the
+    units that the interval assumes to be independent; None if it assumes independent rows, queries or groups, and then it
+    is printed only if a confidence was passed to `table`); `rows`, `weight`, `positives`; `reason` (why a value is
+    undefined, or that its certified bounds are too wide); and, if a confidence was passed, `interval_reason` (why there
+    is no interval).
     """
 
     def __init__(self, by: Sequence[str], records: Sequence[dict[str, Any]], layout: TableLayout | None = None) -> None:
@@ -117,8 +119,8 @@ class Table:
     __hash__ = None  # type: ignore[assignment]
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """Return the table as lists by column."""
-        return {c: [_plain(r[c]) for r in self.records] for c in self.columns}
+        """Return a dict from the name of each column to the list of its values."""
+        return {c: [_to_list(r[c]) for r in self.records] for c in self.columns}
 
     def to_pandas(self) -> Any:
         """Return a pandas data frame."""
@@ -127,25 +129,27 @@ class Table:
         return pandas.DataFrame(self.to_dict(), columns=list(self.columns))
 
     def to_polars(self) -> Any:
-        """Return a polars data frame. Keys beside a word such as "(other)" are texts, as the table prints them."""
+        """Return a polars data frame. In a column with a word such as "(other)", all keys are converted to text."""
         import polars
 
         return polars.DataFrame(self._uniform(), strict=False)
 
     def to_arrow(self) -> Any:
-        """Return an Arrow table. Keys beside a word such as "(other)" are texts, as the table prints them."""
+        """Return an Arrow table. In a column with a word such as "(other)", all keys are converted to text."""
         import pyarrow
 
-        return pyarrow.table({name: _arrow(values) for name, values in self._uniform().items()})
+        return pyarrow.table({name: _arrow_array(values) for name, values in self._uniform().items()})
 
     def _uniform(self) -> dict[str, list[Any]]:
-        """The table as lists by column, keys of one kind in each."""
-        return {c: _of_one_kind(v) if c in self.by else v for c, v in self.to_dict().items()}
+        """Return a dict from column to values; the keys of each column have one type."""
+        return {c: _unify_key_types(v) if c in self.by else v for c, v in self.to_dict().items()}
 
     def texts(self) -> tuple[list[str], list[list[str]]]:
-        """Return head and cells as a person reads them: the bound beside the value, empty columns left out."""
+        """Return the headings and the printed cells; empty columns are omitted."""
         head = [*self.by, *self.layout.head]
-        rows = [[*(visible(shown(r[c])) for c in self.by), *self.layout.texts(r)] for r in self.records]
+        rows = [
+            [*(escape_unprintable(format_atom(r[c])) for c in self.by), *self.layout.texts(r)] for r in self.records
+        ]
         kept = [i for i, name in enumerate(head) if name not in self.layout.spare or any(r[i] for r in rows)]
         return [head[i] for i in kept], [[row[i] for i in kept] for row in rows]
 
@@ -163,80 +167,81 @@ class Table:
     def _repr_html_(self) -> str:
         head, rows = self.texts()
         cut = rows if len(rows) <= MANY else [*rows[: MANY // 2], ["…"] * len(head), *rows[-MANY // 2 :]]
-        styles = [f' style="text-align:{"right" if r else "left"}"' for r in self._right(head)]
+        styles = [f' style="text-align:{"right" if r else "left"}"' for r in self._is_numeric(head)]
         top = "".join(f'<th scope="col"{s}>{html.escape(h)}</th>' for h, s in zip(head, styles, strict=True))
         lines = (zip(row, styles, strict=True) for row in cut)
         body = "".join(f"<tr>{''.join(f'<td{s}>{html.escape(c)}</td>' for c, s in line)}</tr>" for line in lines)
-        said = filter(None, ["" if cut is rows else f"{len(rows):,} rows", self.layout.note(self.records)])
-        caption = html.escape("; ".join(said))
+        notes = filter(None, ["" if cut is rows else f"{len(rows):,} rows", self.layout.note(self.records)])
+        caption = html.escape("; ".join(notes))
         more = f"<caption>{caption}</caption>" if caption else ""
         return f"<table>{more}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
 
-    def _right(self, head: Sequence[str]) -> list[bool]:
-        """Which columns are of numbers."""
+    def _is_numeric(self, head: Sequence[str]) -> list[bool]:
+        """Return which columns contain numbers."""
         words = (*self.by, *WORDS)
         return [name not in words for name in head]
 
 
 def values_table(by: Sequence[str], records: Sequence[dict[str, Any]], confidence: float | None) -> Table:
-    """Return the table of values; with every interval that there is, or why there is none, if a confidence was given.
+    """Return the table of values. If the caller passed a confidence, it shows every interval or why there is none.
 
     A warning about wide bounds points to the caller of the function that calls this one.
     """
     warn_of_table(records, by, stacklevel=3)
-    asked = confidence is not None and not isinstance(confidence, DefaultConfidence)
-    return Table(by, records, INTERVALS if asked else VALUES)
+    with_intervals = confidence is not None and not isinstance(confidence, DefaultConfidence)
+    return Table(by, records, INTERVALS if with_intervals else VALUES)
 
 
-def _shown(record: dict[str, Any]) -> list[str]:
+def _record_texts(record: dict[str, Any]) -> list[str]:
     rows, positives = (f"{record[c]:,}" if record[c] is not None else "" for c in ("rows", "positives"))
     return [
         record["metric"],
-        show(record["value"]),
-        bound(record),
-        between(record),
+        format_value(record["value"]),
+        format_bound(record),
+        format_interval(record),
         rows,
         positives,
         record["reason"] or "",
     ]
 
 
-def _with_intervals(record: dict[str, Any]) -> list[str]:
-    shown = _shown(record)
+def _record_texts_with_interval(record: dict[str, Any]) -> list[str]:
+    texts = _record_texts(record)
     undefined = record["interval_low"] is None or math.isnan(record["interval_low"])
-    shown[3] = "" if undefined else f"{show(record['interval_low'])} to {show(record['interval_high'])}"
+    texts[3] = "" if undefined else f"{format_value(record['interval_low'])} to {format_value(record['interval_high'])}"
     known = isinstance(record["value"], float) and not math.isnan(record["value"])
     why = "" if record["reason"] and not known else record["interval_reason"] or "an array of values has no interval"
-    return [*shown, why if undefined else ""]
+    return [*texts, why if undefined else ""]
 
 
-def _resting(records: Sequence[dict[str, Any]]) -> str:
-    """Say what intervals without units rest on."""
-    loose = any(r["unit"] is None and r["interval_low"] == r["interval_low"] for r in records)
-    said = "Intervals assume independent rows, queries or groups; Sharded(..., unit=) assumes independent units only."
-    return said if loose else ""
+def _assumption_note(records: Sequence[dict[str, Any]]) -> str:
+    """Return the note below a table with intervals that assume independent rows; empty if there are none."""
+    assumes_rows = any(r["unit"] is None and r["interval_low"] == r["interval_low"] for r in records)
+    note = "Intervals assume independent rows, queries or groups; Sharded(..., unit=) assumes independent units only."
+    return note if assumes_rows else ""
 
 
 SPARE = ("bound", "interval", "positives", "reason")
-VALUES = TableLayout(RESULT, SHOWN, _shown, SPARE)
+VALUES = TableLayout(RESULT, SHOWN, _record_texts, SPARE)
 INTERVALS = TableLayout(
     (*RESULT, "interval_reason"),
     (*SHOWN, "no interval because"),
-    _with_intervals,
+    _record_texts_with_interval,
     (*SPARE, "no interval because"),
-    _resting,
+    _assumption_note,
 )
 
 
-def show(value: Any) -> str:
-    """A value in the digits that matter."""
+def format_value(value: Any) -> str:
+    """Return a value as text, with six significant digits or decimals."""
     if isinstance(value, float):
         if math.isnan(value):
             return "NaN"
         return f"{value:.6f}" if 1e-3 <= abs(value) < 1e6 or value == 0 else f"{value:.6g}"
     if isinstance(value, np.ndarray):
         return " ".join(str(value.tolist()).split())
-    if isinstance(value, tuple) and hasattr(value, "_fields"):  # a curve: its numbers are for plots
+    # A curve: its numbers are for plots.
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
         points = max((len(part) for part in value if isinstance(part, np.ndarray)), default=0)
         return f"{points:,} points: {', '.join(value._fields)}"
     if isinstance(value, tuple):
@@ -244,33 +249,33 @@ def show(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def marked(record: dict[str, Any]) -> str:
-    """The value of a record, with a mark if its certified bounds are too wide."""
-    return show(record["value"]) + (MARK if record.get("wide") else "")
+def format_marked_value(record: dict[str, Any]) -> str:
+    """Return the value of a record as text, with a mark if its certified bounds are too wide."""
+    return format_value(record["value"]) + (MARK if record.get("wide") else "")
 
 
-def bound(record: dict[str, Any]) -> str:
-    """The certified bound as half its width; "exact" where it is a histogram's, and zero."""
+def format_bound(record: dict[str, Any]) -> str:
+    """Return half the width of the certified bounds as text; "exact" if it is zero; empty if there are none."""
     low, high = record["bound_low"], record["bound_high"]
     if low is None or math.isnan(low):
         return ""
     return f"±{(high - low) / 2:.1e}" if high > np.nextafter(low, np.inf) else "exact"
 
 
-def between(record: dict[str, Any]) -> str:
-    """The statistical interval, where it is by units."""
+def format_interval(record: dict[str, Any]) -> str:
+    """Return the statistical interval as text if it comes from units; otherwise an empty text."""
     low, high = record["interval_low"], record["interval_high"]
-    return "" if record["unit"] is None or math.isnan(low) else f"{show(low)} to {show(high)}"
+    return "" if record["unit"] is None or math.isnan(low) else f"{format_value(low)} to {format_value(high)}"
 
 
-def _of_one_kind(keys: list[Any]) -> list[Any]:
-    """Keys as they are; as texts where a word stands beside others for what is not kept: columns of data have one type."""
+def _unify_key_types(keys: list[Any]) -> list[Any]:
+    """Return keys of one type: if a word such as "(other)" occurs beside keys of another type, convert all to text."""
     worded = any(isinstance(k, str) for k in keys) and not all(k is None or isinstance(k, str) for k in keys)
-    return [None if k is None else shown(k) for k in keys] if worded else keys
+    return [None if k is None else format_atom(k) for k in keys] if worded else keys
 
 
-def _arrow(values: list[Any]) -> Any:
-    """A column; of integers of which some are beyond int64 as keys may be."""
+def _arrow_array(values: list[Any]) -> Any:
+    """Return an Arrow array; integers beyond int64, which keys may be, need a wider type."""
     import pyarrow as pa
 
     whole = [v for v in values if type(v) is int]
@@ -279,5 +284,5 @@ def _arrow(values: list[Any]) -> Any:
     return pa.array(values, pa.uint64() if min(whole) >= 0 else pa.decimal128(20))
 
 
-def _plain(value: Any) -> Any:
+def _to_list(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value

@@ -1,4 +1,4 @@
-"""The rule for values whose certified bounds are too wide, and the mark, the sentence and the warning for them."""
+"""Values whose certified bounds are too wide: the rule, and their mark, sentence and warning."""
 
 from __future__ import annotations
 
@@ -22,28 +22,30 @@ __all__ = [
     "WideValue",
     "is_off_grid",
     "may_be_wide",
+    "merge_wide_values",
     "range_length_of",
     "remedy_of",
     "sentence_of",
-    "together",
-    "warn",
     "warn_of_table",
+    "warn_of_wide_values",
     "wide_of",
     "wide_of_cells",
 ]
 
 MARK = "*"
-"""What follows a wide value in a table; the sentence is printed below it."""
+"""The mark after a value with wide bounds in a table; the sentence is printed below the table."""
 
-MOST = 0.05  # of the range, or of the value
+LARGEST_SHARE = 0.05
+"""Bounds are wide if they are wider than this share of the range, or of the value."""
 ROUGHLY = 0.8
-"""The share of the widest bounds that are not wide, up to which limits are not looked at after rounding."""
-NARROW_BITS = 5  # a bucket is then at most 3 % of its value wide
+"""Limits narrower than this share of the largest allowed width are not computed again with rounding."""
+NARROW_BITS = 5
+"""From so many bits on, a bucket is at most 3 % of its value wide, so quantiles never have wide bounds."""
 NEGLIGIBLE = 2.0**-40
 """Bounds of a metric without a range that are narrower than this come from rounding: they never count as wide."""
 
 RANGES = {"logit": 1.0, "fisher": 2.0}
-"""How long the range is of metrics whose intervals are made on these scales."""
+"""The length of the range of metrics without declared range, by the scale of their intervals."""
 
 
 class WideValue(NamedTuple):
@@ -54,11 +56,11 @@ class WideValue(NamedTuple):
     name : str
         The name of the metric.
     size : int
-        How many of its values there are.
+        The number of values.
     value, low, high : float
-        The first of them, and its certified bounds.
+        The first value, and its certified bounds.
     sentence : str
-        What is said of such a value (`sentence_of`).
+        The sentence about the value (see `sentence_of`).
     remedy : str
         How to get narrower bounds.
     """
@@ -82,7 +84,7 @@ class WideValue(NamedTuple):
 
 
 def range_length_of(metric: Any) -> float | None:
-    """Return the length of the range of a metric; None if a limit of its values is not known."""
+    """Return the length of the range of a metric; None if the range is not bounded."""
     known = metric.__dict__
     if "_range_length" not in known:
         known["_range_length"] = _range_length(about_of(metric))
@@ -99,50 +101,50 @@ def _range_length(about: About) -> float | None:
 
 
 def are_wide(metric: Any, values: Any, lows: Any, highs: Any) -> NDArray[np.bool_]:
-    """Return which bounds are wider than 5 % of the metric's range, or of the value where it has no range.
+    """Return which bounds are wider than 5 % of the metric's range, or of the value if the metric has no range.
 
-    A value that is undefined or infinite is not wide.
+    Undefined and infinite values never count as wide.
     """
     value, low, high = (np.asarray(numbers, np.float64) for numbers in (values, lows, highs))
     known = np.isfinite(value)
     wide: NDArray[np.bool_] = np.zeros(value.shape, bool)
-    wide[known] = high[known] - low[known] > most_of(metric, np.abs(value[known]))
+    wide[known] = high[known] - low[known] > largest_width(metric, np.abs(value[known]))
     return wide
 
 
-def most_of(metric: Any, size: Any) -> Any:
-    """Return how wide the bounds of a value of some size may be."""
+def largest_width(metric: Any, size: Any) -> Any:
+    """Return the largest width of bounds that are not wide, for values with this absolute size."""
     length = range_length_of(metric)
     if length is not None:
-        return MOST * length
-    # A calibration slope of 0.01 that is known to 0.001 says as much as one of 1.
+        return LARGEST_SHARE * length
+    # The width is compared with the best value (such as 1 for a calibration slope) if the value itself is smaller.
     best = about_of(metric).best
     least = abs(best) if isinstance(best, float) else 0.0
-    return np.maximum(MOST * np.maximum(size, least), NEGLIGIBLE)
+    return np.maximum(LARGEST_SHARE * np.maximum(size, least), NEGLIGIBLE)
 
 
 def sentence_of(metric: Any) -> str:
-    """Return the sentence that repr, tables, terminal, page and warnings have for a value with wide bounds."""
+    """Return the sentence about a value with wide bounds, for repr, tables, pages and warnings."""
     what = "value" if range_length_of(metric) is None else "metric's range"
     return f"the certified bounds are wider than 5 % of the {what}"
 
 
 def wide_values(metric: Any, name: str, state: Any, value: Any, bounds: tuple[Any, Any]) -> list[WideValue]:
-    """Return what is wide of a value of one cell: one `WideValue`, or nothing.
+    """Return a list with one `WideValue` if the bounds of a value of one cell are wide, otherwise an empty list.
 
     Parameters
     ----------
     metric : Metric
-        The metric that the value is of.
+        The metric.
     name : str
-        What the metric is called.
+        The name of the metric.
     state : State
-        The state that the value is of.
+        The state.
     value, bounds
-        A number or a vector of numbers, with its bounds. Curves are ignored: they have no one value to rely on.
+        A number or a vector of numbers, with its bounds. Curves are ignored.
     """
     if isinstance(value, float):
-        if not math.isfinite(value) or not bounds[1] - bounds[0] > most_of(metric, abs(value)):
+        if not math.isfinite(value) or not bounds[1] - bounds[0] > largest_width(metric, abs(value)):
             return []
         return [WideValue(name, 1, value, *bounds, sentence_of(metric), remedy_of(metric, state))]
     if not (isinstance(value, np.ndarray) and value.ndim == 1):
@@ -156,14 +158,14 @@ def wide_values(metric: Any, name: str, state: Any, value: Any, bounds: tuple[An
 
 
 def remedy_of(metric: Any, state: Any) -> str:
-    """Return how to get narrower bounds, the likeliest way first."""
+    """Return how to get narrower bounds, the most likely remedy first."""
     known = {f.name: getattr(metric, f.name) for f in fields(metric)}
     ways = []
-    bits, given = getattr(state, "bits", None), known.get("bits")
-    saturated = getattr(state, "saturated", False)
-    coarse = given is not None and _default(metric, "bits") is None
+    bits, bits_setting = getattr(state, "bits", None), known.get("bits")
+    saturated = getattr(state, "is_saturated", False)
+    coarse = bits_setting is not None and _default(metric, "bits") is None
     if coarse:
-        ways.append(f"the default bits= in place of {given}")
+        ways.append(f"the default bits= in place of {bits_setting}")
     if saturated:
         ways.append('scale="logit" and the logits in place of the probabilities, most of which are near 0 or 1')
     if known.get("exact") is False:
@@ -179,32 +181,32 @@ def remedy_of(metric: Any, state: Any) -> str:
 
 
 def _default(metric: Any, name: str) -> Any:
-    """The default of a setting."""
+    """Return the default of a setting."""
     return next(f.default for f in fields(metric) if f.name == name)
 
 
 # -- warnings ---------------------------------------------------------------------------------------------------------
 
 
-def warn(found: Sequence[WideValue], warned: set[str], stacklevel: int) -> None:
-    """Warn of the metrics that the object has not warned of."""
-    new = [one for one in found if one.name not in warned]
+def warn_of_wide_values(values: Sequence[WideValue], warned: set[str], stacklevel: int) -> None:
+    """Warn of values with wide bounds, once for each metric of an object: `warned` keeps the names."""
+    new = [one for one in values if one.name not in warned]
     if new:
         warned.update(one.name for one in new)
         warnings.warn("\n".join(one.message() for one in new), WideBoundsWarning, stacklevel=stacklevel + 1)
 
 
-def together(found: Sequence[WideValue]) -> list[WideValue]:
-    """Return wide values of many cells, one for each metric."""
+def merge_wide_values(values: Sequence[WideValue]) -> list[WideValue]:
+    """Merge the `WideValue` records of many cells into one record for each metric."""
     by_name: dict[str, WideValue] = {}
-    for one in found:
+    for one in values:
         first = by_name.get(one.name)
         by_name[one.name] = one if first is None else first._replace(size=first.size + one.size)
     return list(by_name.values())
 
 
 def warn_of_table(records: Sequence[Mapping[str, Any]], by: Sequence[str], stacklevel: int) -> None:
-    """Warn once of all wide values of a table, and say how many there are."""
+    """Issue one warning for all values of a table with wide bounds, with their number."""
     wide = [r for r in records if r.get("wide")]
     if not wide:
         return
@@ -220,38 +222,38 @@ def warn_of_table(records: Sequence[Mapping[str, Any]], by: Sequence[str], stack
 # -- which bounds may be wide -----------------------------------------------------------------------------------------
 
 
-def wide_of(metric: Any, name: str, found: Reading) -> list[WideValue]:
-    """Return what is wide of the value of one cell, under a name.
+def wide_of(metric: Any, name: str, reading: Reading) -> list[WideValue]:
+    """Return a list with one `WideValue` if the bounds of a reading are wide, otherwise an empty list.
 
-    Bounds are computed only where they may be wide: most values are exact, or the limits before rounding are narrow.
+    Bounds are computed only if they may be wide: most values are exact, or their limits before rounding are narrow.
     """
-    if not may_be_wide(metric, found.state) or found.is_certain or not _is_roughly_wide(metric, found):
+    if not may_be_wide(metric, reading.state) or reading.is_certain or not _is_roughly_wide(metric, reading):
         return []
-    return wide_values(metric, name, found.state, found.value, found.bounds)
+    return wide_values(metric, name, reading.state, reading.value, reading.bounds)
 
 
 def wide_of_cells(name: str, cells: CellReadings) -> list[WideValue]:
-    """Return what is wide of the values of all front cells."""
+    """Return a list with one `WideValue` for all cells with wide bounds; empty if there is none."""
     metric, state = cells.metric, cells.state
     if not may_be_wide(metric, state):
         return []
-    whole = cells.at_once
+    whole = cells.stacked_reading
     if whole is None or not whole.has_bounds:
-        return together([wide for one in cells for wide in wide_of(metric, name, one)])
+        return merge_wide_values([wide for one in cells for wide in wide_of(metric, name, one)])
     numbers = whole.value, *whole.bounds
     places = np.flatnonzero(are_wide(metric, *numbers))
     if not len(places):
         return []
     value, low, high = (float(each[places[0]]) for each in numbers)
-    found = wide_values(metric, name, state.cell(int(places[0])), value, (low, high))
-    return [found[0]._replace(size=len(places))]
+    first_wide = wide_values(metric, name, state.read_cell(int(places[0])), value, (low, high))
+    return [first_wide[0]._replace(size=len(places))]
 
 
 def may_be_wide(metric: Any, state: State) -> bool:
-    """Return whether the bounds of a value, or of one cell, may be wide: a check that costs next to nothing.
+    """Return whether the bounds of a value, or of one cell, may be wide. This check is cheap.
 
-    Bounds are narrow where every bucket holds one number. Those of a quantile are the edges of a bucket, which are at
-    most 2**-bits of the value apart. Bounds that hold the rounding of weights alone are narrow, too.
+    Bounds are narrow if every bucket contains only one distinct number. The bounds of a quantile are the edges of a
+    bucket, at most 2**-bits of the value apart. Bounds that come only from the rounding of weights are narrow, too.
     """
     name = exactness_part(state)
     if not name:
@@ -261,40 +263,40 @@ def may_be_wide(metric: Any, state: State) -> bool:
     return not (about_of(metric).quantile is not None and getattr(state, "bits", 0) >= NARROW_BITS)
 
 
-def _is_roughly_wide(metric: Any, found: Reading) -> bool:
-    """Return whether bounds may be wide once they are rounded, from the limits before that, which are there."""
-    if found.has_bounds or "rounded" in found.state.cells.flats:
+def _is_roughly_wide(metric: Any, reading: Reading) -> bool:
+    """Return whether bounds may be wide, judged from the limits before rounding, which are already computed."""
+    if reading.has_bounds or "rounded" in reading.state.cells.flats:
         return True
-    for limits in found.numbers:
+    for limits in reading.numbers:
         if limits is None:
             continue
         try:
             low, high = float(limits.low), float(limits.high)
         except OverflowError:
-            # A limit beyond all float64 stands for one that does not exist.
+            # A limit beyond the range of float64 means that there is no limit.
             return True
-        if high - low > ROUGHLY * float(most_of(metric, min(abs(low), abs(high)))):
+        if high - low > ROUGHLY * float(largest_width(metric, min(abs(low), abs(high)))):
             return True
     return False
 
 
 def exactness_part(state: Any) -> str:
-    """Return the name of the part that says whether a cell is exact, a flag or the level of buckets; "" if none does."""
+    """Return the name of the part that tells whether a cell is exact: a flag, or a level of buckets; "" without one."""
     kind: Any = type(state)
     return _exactness_part(kind)
 
 
 @functools.cache
 def _exactness_part(kind: Any) -> str:
-    named = [n for n, p in kind.declared.items() if n == "off_grid" or getattr(p, "form", "") == "level"]
+    named = [n for n, p in kind.declared_parts.items() if n == "off_grid" or getattr(p, "form", "") == "level"]
     return named[0] if named else ""
 
 
 def is_off_grid(state: Any) -> bool:
-    """Return whether a cell of a state has numbers that its buckets do not show exactly."""
-    # Groups that wait on disk have no cells to look at, and declare no such part.
+    """Return whether a cell contains numbers that its buckets do not represent exactly."""
+    # States of groups whose rows are on disk have no cells to check, and declare no such part.
     name = exactness_part(state)
     if not name:
         return False
-    held = state.cells.flats[name]
-    return bool(held.item() if held.size == 1 else held.any())
+    flags = state.cells.flats[name]
+    return bool(flags.item() if flags.size == 1 else flags.any())

@@ -1,1 +1,1 @@
-"""Pictures of results and the page."""
+"""Tables, charts and HTML pages of results."""

@@ -1,4 +1,4 @@
-"""From what was counted and compared to the parts of a page, in the order in which it is read."""
+"""Assembly of a report page from metrics, comparisons, scorecards and tables, in reading order."""
 
 from __future__ import annotations
 
@@ -12,140 +12,151 @@ from ..compose.checkpoint import Checkpoint
 from ..compose.ledger import Ledger
 from ..compose.windowed import Windowed
 from ..errors import InvalidInputError
-from ..inference.compare import compare, samples_of
+from ..inference.compare import collect_samples, compare
 from ..inference.comparison import Comparison, Comparisons
 from ..inference.scorecard import Scorecard
 from ..reading.records import badness
 from ..reading.table import Table
-from .card_sections import add_cards
+from .card_sections import add_scorecards
 from .comparison_sections import add_comparisons
-from .count_sections import add_held, grid_of
-from .families import COLOURS
+from .count_sections import add_accumulators, build_grid
 from .page_model import Headline, NamedSide, Page, PagePart
-from .provenance import about, about_card, given_terms, worries_of
-from .records import by_unit, is_sliced, pieces, rivals
+from .provenance import build_card_terms, build_state_terms, describe_dropped_rows, format_terms
+from .records import group_comparable_tasks, has_shards, is_sliced, split_pieces
+from .task_charts import COLOURS
 
 __all__ = ["assemble"]
 
 
 @dataclass
-class _Found:
-    """What objects have been found, by kind."""
+class _ReportContent:
+    """The objects of a report, grouped by kind."""
 
     cards: list[tuple[str, Scorecard]] = field(default_factory=list)
     pairs: list[tuple[str, Comparisons | list[Comparison]]] = field(default_factory=list)
     tables: list[tuple[str, Table]] = field(default_factory=list)
-    held: list[tuple[str, Any]] = field(default_factory=list)
+    accumulators: list[tuple[str, Any]] = field(default_factory=list)
 
 
 def assemble(
     objects: Any, title: str, *, sides: tuple[str, str] = ("a", "b"), rows_independent: bool = False,
     provenance: Mapping[str, Any] | None = None, sort: str | None = None, min_rows: int = 0,
 ) -> Page:  # fmt: skip
-    """Return the page of some objects."""
-    found = _Found()
-    for name, thing in flat(objects):
-        _sort_out(name, thing, found)
-    if not (found.cards or found.pairs or found.tables or found.held):
-        raise InvalidInputError("there is nothing to report: give what counts, a table, a comparison, or a scorecard")
-    both, compared = _models(found, sides)
-    worries = worries_of(found.held)
-    page = Page(title, Headline([(title, None)], "", []), provenance=[*given_terms(provenance), *about(found.held)])
-    if found.cards:
-        page.provenance += [term for name, card in found.cards for term in about_card(name, card)]
-        add_cards(page, found.cards, worries)
+    """Return the page of these objects as plain data."""
+    content = _ReportContent()
+    for name, thing in flatten(objects):
+        _add_object(name, thing, content)
+    if not (content.cards or content.pairs or content.tables or content.accumulators):
+        raise InvalidInputError("there is nothing to report: pass a metric, collection, table, comparison or scorecard")
+    both, compared = _find_comparisons(content, sides)
+    warnings = describe_dropped_rows(content.accumulators)
+    page = Page(
+        title,
+        Headline([(title, None)], "", []),
+        provenance=[*format_terms(provenance), *build_state_terms(content.accumulators)],
+    )
+    if content.cards:
+        page.provenance += [term for name, card in content.cards for term in build_card_terms(name, card)]
+        add_scorecards(page, content.cards, warnings)
     if compared:
-        add_comparisons(page, compared, both, worries, first=not found.cards)
-    add_held(page, found.held, rows_independent=rows_independent, first=not (found.cards or compared), sort=sort,
-              min_rows=min_rows, worries=worries, compared=compared)  # fmt: skip
-    for name, table in found.tables:
+        add_comparisons(page, compared, both, warnings, first=not content.cards)
+    first = not (content.cards or compared)
+    add_accumulators(page, content.accumulators, rows_independent=rows_independent, first=first, sort=sort,
+                     min_rows=min_rows, warnings=warnings, compared=compared)  # fmt: skip
+    for name, table in content.tables:
         head, rows = table.texts()
         words = sum(h in (*table.by, "metric", "treatment", "role") for h in head)
-        page.parts.append(PagePart("grid", name or "Table", "", grid_of(head, rows, words, [])))
-    taken: set[str] = set()
+        page.parts.append(PagePart("grid", name or "Table", "", build_grid(head, rows, words, [])))
+    anchors: set[str] = set()
     for i, part in enumerate(page.parts):
-        anchor = part.anchor if part.anchor and part.anchor not in taken else f"part{i}"
+        anchor = part.anchor if part.anchor and part.anchor not in anchors else f"part{i}"
         page.parts[i] = part._replace(anchor=anchor)
-        taken.add(anchor)
+        anchors.add(anchor)
     return page
 
 
-def flat(objects: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the objects of a dict or list of them, each with its name."""
+def flatten(objects: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the objects of nested dicts and lists, each with its path as a name."""
     if isinstance(objects, Mapping) and not isinstance(objects, (MetricLike, Comparisons)):
         for inner, one in objects.items():
-            yield from flat(one, f"{name}/{inner}" if name else str(inner))
+            yield from flatten(one, f"{name}/{inner}" if name else str(inner))
     elif isinstance(objects, (list, tuple)):
         for one in objects:
-            yield from flat(one, name)
+            yield from flatten(one, name)
     else:
         yield name, objects
 
 
-def _sort_out(name: str, thing: Any, found: _Found) -> None:
-    """Put an object with those of its kind."""
+def _add_object(name: str, thing: Any, content: _ReportContent) -> None:
+    """Add an object to the list of its kind."""
     if isinstance(thing, Scorecard):
-        found.cards.append((name, thing))
+        content.cards.append((name, thing))
     elif isinstance(thing, Comparison):
-        last = found.pairs[-1][1] if found.pairs else None
+        last = content.pairs[-1][1] if content.pairs else None
         if isinstance(last, list):
             last.append(thing)
         else:
-            found.pairs.append((name, [thing]))
+            content.pairs.append((name, [thing]))
     elif isinstance(thing, Comparisons):
-        found.pairs.append((name, thing))
+        content.pairs.append((name, thing))
     elif isinstance(thing, Table):
-        found.tables.append((name, thing))
+        content.tables.append((name, thing))
     elif isinstance(thing, MetricLike):
-        found.held += _unfolded(name, thing)
+        content.accumulators += _unwrap(name, thing)
     else:
         raise InvalidInputError(
-            f"a page shows what counts (metrics, collections, slices, windows), tables, comparisons and scorecards, "
+            f"a report shows metrics, collections, slices, windows, tables, comparisons and scorecards, "
             f"not a {type(thing).__name__}"
         )
 
 
-def _unfolded(name: str, thing: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what bundles and ledgers hold, down to collections, slices and windows."""
+def _unwrap(name: str, thing: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the collections, slices and windows inside bundles, ledgers and checkpoints."""
     if isinstance(thing, Bundle):
         for inner, one in thing.items():
-            yield from _unfolded(f"{name}/{inner}" if name else inner, one)
+            yield from _unwrap(f"{name}/{inner}" if name else inner, one)
     elif isinstance(thing, (Ledger, Checkpoint)):
-        for inner, piece in pieces(thing, name) if isinstance(thing, Checkpoint) else [(name, thing.total)]:
-            yield from _unfolded(inner, piece)
+        for inner, piece in split_pieces(thing, name) if isinstance(thing, Checkpoint) else [(name, thing.total)]:
+            yield from _unwrap(inner, piece)
     else:
         yield name, thing
 
 
-def _models(
-    found: _Found, sides: tuple[str, str]
+def _find_comparisons(
+    content: _ReportContent, sides: tuple[str, str]
 ) -> tuple[tuple[NamedSide, NamedSide], list[tuple[str, Comparisons | list[Comparison]]]]:
-    """Return what is compared: what was given; else a model of what was counted by units with the first."""
-    if found.pairs:
-        return (NamedSide(sides[0], 1), NamedSide(sides[1], 0)), found.pairs
-    made: list[tuple[str, Any]] = []
+    """Return the two sides and the comparisons of a page.
+
+    If the objects contain no comparisons, models of the same collection are compared, provided that the collection has
+    shards of users: the first model is the control, and `_choose_model` chooses the other side.
+    """
+    if content.pairs:
+        return (NamedSide(sides[0], 1), NamedSide(sides[1], 0)), content.pairs
+    comparisons: list[tuple[str, Any]] = []
     models: list[str] = []
-    chosen = ""
-    for name, thing in found.held:
-        groups = rivals(thing) if by_unit(thing) and not isinstance(thing, Windowed) else []
-        known = groups[0] if groups else []
-        if known and (not models or known == models):
-            chosen = chosen or _best_of(thing, known)
-            models = known
-            sides_of = thing.task(chosen), thing.task(known[0])
-            made.append((name, compare(*sides_of, adjust="bh" if is_sliced(thing) else None)))
-    if not made:
+    challenger = ""
+    for name, thing in content.accumulators:
+        groups = group_comparable_tasks(thing) if has_shards(thing) and not isinstance(thing, Windowed) else []
+        group = groups[0] if groups else []
+        if group and (not models or group == models):
+            challenger = challenger or _choose_model(thing, group)
+            models = group
+            sides_of = thing.task(challenger), thing.task(group[0])
+            comparisons.append((name, compare(*sides_of, adjust="bh" if is_sliced(thing) else None)))
+    if not comparisons:
         return (NamedSide(sides[0], 1), NamedSide(sides[1], 0)), []
-    return (NamedSide(chosen, models.index(chosen) % COLOURS), NamedSide(models[0], 0)), made
+    return (NamedSide(challenger, models.index(challenger) % COLOURS), NamedSide(models[0], 0)), comparisons
 
 
-def _best_of(thing: Any, models: list[str]) -> str:
-    """Which model is compared with the first: the second; of more, the one with the best value of the first metric."""
+def _choose_model(thing: Any, models: list[str]) -> str:
+    """Return the model to compare with the first: the only other one, or the best of the others by the first metric."""
     if len(models) == 2:
         return models[1]
-    samples = samples_of(thing)
+    samples = collect_samples(thing)
     metric = samples[0].name.rpartition("/")[2]
-    mine = {s.name.rpartition("/")[0]: s for s in samples if s.name.rpartition("/")[2] == metric and len(s.values) == 1}
-    faults = {m: badness(mine[m].metric, float(mine[m].values[0])) for m in models[1:] if m in mine}
-    known = {m: fault for m, fault in faults.items() if fault == fault}
-    return min(known, key=lambda m: known[m]) if known else models[1]
+    sample_of = {
+        s.name.rpartition("/")[0]: s for s in samples if s.name.rpartition("/")[2] == metric and len(s.values) == 1
+    }
+    faults = {m: badness(sample_of[m].metric, float(sample_of[m].values[0])) for m in models[1:] if m in sample_of}
+    comparable = {m: fault for m, fault in faults.items() if fault == fault}
+    return min(comparable, key=lambda m: comparable[m]) if comparable else models[1]

@@ -1,4 +1,4 @@
-"""What scorecards put on a page: the verdict, the measures by what they decide, slices, and the arms."""
+"""Sections of a page about scorecards: verdict, metrics by role, slices and arms."""
 
 from __future__ import annotations
 
@@ -11,79 +11,86 @@ import numpy as np
 
 from ..collect.accumulator import definition_of
 from ..collect.metric_like import states_of
-from ..inference.compare import samples_of
+from ..inference.compare import collect_samples
 from ..inference.scorecard import Question, Scorecard
-from ..numerics.keys import shown
-from .families import COLOURS
-from .figures import (
-    averaged,
-    by_name,
-    common_decimals,
-    forest,
-    hero_of,
-    in_percent,
-    key_text,
-    plenty,
-    shorter,
-    tag_of,
+from ..numerics.slice_keys import format_atom
+from .headline import build_scorecard_headline, format_confidence
+from .measure_rows import (
+    build_forest,
+    build_hero,
+    choose_common_decimals,
+    count_shown_slices,
+    describe_average,
+    format_key,
+    is_percent,
+    name_sides,
+    read_tag,
+    shorten_reason,
 )
-from .headline import interval_name, of_scorecard
-from .numbers import count, share
-from .page_model import Figure, Forest, NamedSide, Page, PagePart
+from .numbers import format_count, format_share
+from .page_model import Forest, MeasureRow, NamedSide, Page, PagePart
 from .records import is_sliced
-from .scorecard_rows import FOREST, ScorecardRow, card_of, row_of
+from .scorecard_rows import FOREST, ScorecardRow, build_scorecard_row, build_scorecard_table
+from .task_charts import COLOURS
 
-__all__ = ["add_cards"]
+__all__ = ["add_scorecards"]
 
 
-def add_cards(page: Page, cards: Sequence[tuple[str, Scorecard]], worries: Sequence[str]) -> None:
-    """Put scorecards on a page; it begins with the verdict of the first."""
+def add_scorecards(page: Page, cards: Sequence[tuple[str, Scorecard]], warnings: Sequence[str]) -> None:
+    """Add scorecards to a page, which begins with the verdict of the first."""
     for i, (name, card) in enumerate(cards):
         colours = {arm: n % COLOURS for n, arm in enumerate([card.control, *card.progress])}
-        questions = {q.name: q for q in card.asked.questions}
-        metrics = _metrics_of(card)
-        figures: dict[Any, list[tuple[str, Figure]]] = {arm: [] for arm in card.progress}
+        questions = {q.name: q for q in card.options.questions}
+        metrics = _collect_metrics(card)
+        figures: dict[Any, list[tuple[str, MeasureRow]]] = {arm: [] for arm in card.progress}
         for record in card.table():
             if record["role"]:
-                row = _card_row(card, record, questions[record["metric"]], metrics[record["metric"]], record["metric"],
-                                turn=not card.asked.relative)  # fmt: skip
+                row = _build_row(
+                    card,
+                    record,
+                    questions[record["metric"]],
+                    metrics[record["metric"]],
+                    record["metric"],
+                    turn=not card.options.relative,
+                )
                 figures[record["treatment"]].append((record["role"], row))
-        forests, left = _card_forests(card, questions, metrics, figures)
+        forests, left = _build_forests(card, questions, metrics, figures)
         if i == 0:
-            page.words = of_scorecard(
-                card, {a: [r for _, r in rows] for a, rows in figures.items()}, colours, forests, worries
+            page.headline = build_scorecard_headline(
+                card, {a: [r for _, r in rows] for a, rows in figures.items()}, colours, forests, warnings
             )
-            page.sides = tuple(NamedSide(shown(a), n) for a, n in colours.items())
-            page.badge = _card_badge(card)
+            page.sides = tuple(NamedSide(format_atom(a), n) for a, n in colours.items())
+            page.badge = _format_badge(card)
         for arm, rows in figures.items():
-            both = _sides(card, arm)
-            data = card_of(rows, both, _card_badge(card), relative=card.asked.relative)
+            both = _name_sides(card, arm)
+            data = build_scorecard_table(rows, both, _format_badge(card), relative=card.options.relative)
             if i == 0 and page.hero is None and rows and not math.isnan(rows[0][1].ends[1]):
-                page.hero = hero_of(rows[0][1], card.asked.relative)
+                page.hero = build_hero(rows[0][1], card.options.relative)
             several = len(figures) > 1 or name
             title = " ".join(
-                ["Scorecard", *([f"of {name}"] if name else []), *([f"({shown(arm)})"] if several else [])]
+                ["Scorecard", *([f"of {name}"] if name else []), *([f"({format_atom(arm)})"] if several else [])]
             )
             page.parts.append(PagePart("scorecard", title, "score" if not several else "", data))
         if forests:
             page.parts.append(PagePart("forests", "Where it differs", "slices", forests, " ".join([FOREST, *left])))
-        page.parts.append(PagePart("arms", "Arms", "arms", _arms(card, colours)))
+        page.parts.append(PagePart("arms", "Arms", "arms", _build_arm_rows(card, colours)))
 
 
-def _metrics_of(card: Scorecard) -> dict[str, Any]:
-    return {s.name: s.metric for s in samples_of(card.arms[card.control])}
+def _collect_metrics(card: Scorecard) -> dict[str, Any]:
+    return {s.name: s.metric for s in collect_samples(card.arms[card.control])}
 
 
-def _card_badge(card: Scorecard) -> str:
-    return interval_name(1.0 - (1.0 - card.asked.confidence) / len(card.progress),
-                         any(p.sequential for p in card.progress.values()))  # fmt: skip
+def _format_badge(card: Scorecard) -> str:
+    return format_confidence(
+        1.0 - (1.0 - card.options.confidence) / len(card.progress), any(p.sequential for p in card.progress.values())
+    )
 
 
-def _card_row(
+def _build_row(
     card: Scorecard, record: Mapping[str, Any], question: Question, metric: Any, name: str, decimals: int | None = None, *,
     turn: bool,
-) -> Figure:  # fmt: skip
-    """The row of a metric of a scorecard, or of a slice; turned, so that right is better, where lower is."""
+) -> MeasureRow:  # fmt: skip
+    """Return the row of a metric or slice; with `turn`, a metric where lower is better is mirrored: right is better."""
     before, after, change, low, high, bound, p = (
         float(record[c]) for c in ("control_value", "value", "change", "low", "high", "bound", "adjusted")
     )
@@ -94,61 +101,81 @@ def _card_row(
         question.margin,
         *(before, after, change, low, high, bound, p),
         word=str(record["word"] or "too few"),
-        reason=by_name(str(record["reason"] or ""), _sides(card, record["treatment"])),
+        reason=name_sides(str(record["reason"] or ""), _name_sides(card, record["treatment"])),
         rows=int(record["rows"]),
         relative=bool(record["relative"]),
-        rate=in_percent(tag_of(metric)),
-        note=averaged(metric),
+        rate=is_percent(read_tag(metric)),
+        note=describe_average(metric),
     )
-    return row_of(one, decimals, turn=turn, withheld=card.verdicts[record["treatment"]].decision == "withheld")
+    return build_scorecard_row(
+        one, decimals, turn=turn, withheld=card.verdicts[record["treatment"]].decision == "withheld"
+    )
 
 
-def _card_forests(
+def _build_forests(
     card: Scorecard, questions: Mapping[str, Question], metrics: Mapping[str, Any],
-    figures: Mapping[Any, Sequence[tuple[str, Figure]]],
+    figures: Mapping[Any, Sequence[tuple[str, MeasureRow]]],
 ) -> tuple[list[Forest], list[str]]:  # fmt: skip
-    """A forest for each measure and treatment, and what is said of slices that only one arm has."""
+    """Return a forest plot for each metric and treatment, and remarks about slices that only one arm has."""
     if not is_sliced(card.arms[card.control]):
         return [], []
-    made: list[Forest] = []
+    forests: list[Forest] = []
     table = card.slices()
     known = [r for r in table if r["role"]]
     for arm in card.progress:
-        whole = {r.name: r.ends[1] * (-1.0 if r.over and card.asked.relative else 1.0) for _, r in figures[arm]}
+        overall = {
+            r.name: r.ends[1] * (-1.0 if r.is_upper_limit and card.options.relative else 1.0) for _, r in figures[arm]
+        }
         for i, name in enumerate(questions):
             rows = [r for r in known if r["treatment"] == arm and r["metric"] == name]
-            decimals = common_decimals([(r["high"] - r["low"]) / 2 for r in rows], card.asked.relative)
-            keys = [key_text([r[c] for c in table.by]) for r in rows]
-            mine = [_card_row(card, r, questions[name], metrics[name], k, decimals, turn=True)
-                    for k, r in zip(keys, rows, strict=True)]  # fmt: skip
-            for one in mine:
-                one.sub, one.margin = shorter(one.reason), None
-            both = _sides(card, arm)
-            title = name if len(card.progress) == 1 else f"{name} ({shown(arm)})"
-            made.append(
-                forest(title, both, [(" × ".join(table.by), mine)], percent=card.asked.relative, whole=whole.get(name),
-                       interval=_card_badge(card), best=questions[name].better, first=not made, plenty=plenty(i, 1))
-            )  # fmt: skip
+            decimals = choose_common_decimals([(r["high"] - r["low"]) / 2 for r in rows], card.options.relative)
+            keys = [format_key([r[c] for c in table.by]) for r in rows]
+            slice_rows = [
+                _build_row(card, r, questions[name], metrics[name], k, decimals, turn=True)
+                for k, r in zip(keys, rows, strict=True)
+            ]
+            for one in slice_rows:
+                one.sub, one.margin = shorten_reason(one.reason), None
+            both = _name_sides(card, arm)
+            title = name if len(card.progress) == 1 else f"{name} ({format_atom(arm)})"
+            forests.append(
+                build_forest(
+                    title,
+                    both,
+                    [(" × ".join(table.by), slice_rows)],
+                    percent=card.options.relative,
+                    overall=overall.get(name),
+                    interval=_format_badge(card),
+                    best=questions[name].better,
+                    first=not forests,
+                    max_slices=count_shown_slices(i, 1),
+                )
+            )
     missing = [r for r in table if not r["role"]]
-    told = Counter(by_name(r["reason"], _sides(card, r["treatment"])) for r in missing)
-    return made, [f"Not compared, {why}: {n:,}." for why, n in told.items()]
+    reason_counts = Counter(name_sides(r["reason"], _name_sides(card, r["treatment"])) for r in missing)
+    return forests, [f"Not compared, {why}: {n:,}." for why, n in reason_counts.items()]
 
 
-def _sides(card: Scorecard, arm: Any) -> tuple[NamedSide, NamedSide]:
-    """A treatment and the control."""
-    return NamedSide(shown(arm), (1 + list(card.progress).index(arm)) % COLOURS), NamedSide(shown(card.control), 0)
+def _name_sides(card: Scorecard, arm: Any) -> tuple[NamedSide, NamedSide]:
+    """Return the sides of a comparison: the treatment and the control."""
+    return NamedSide(format_atom(arm), (1 + list(card.progress).index(arm)) % COLOURS), NamedSide(
+        format_atom(card.control), 0
+    )
 
 
-def _arms(card: Scorecard, colours: Mapping[Any, int]) -> dict[str, Any]:
-    """What every arm has: rows, and users where they are known."""
+def _build_arm_rows(card: Scorecard, colours: Mapping[Any, int]) -> dict[str, Any]:
+    """Return a table with the number of rows of each arm, and its users and their share if they are known."""
     shares = card.ratio.shares if card.ratio is not None else {}
     rows = []
     for arm, number in colours.items():
         facts = definition_of(card.arms[arm]).reads
-        held = states_of(card.arms[arm])
-        n = max((int(np.sum(s.rows_seen)) for s in held[: max(1, len(facts) // 2)]), default=0)
+        states = states_of(card.arms[arm])
+        n = max((int(np.sum(s.row_counts)) for s in states[: max(1, len(facts) // 2)]), default=0)
         users = card.ratio.users.get(arm) if card.ratio is not None else None
         planned = card.ratio.planned.get(arm) if card.ratio is not None else None
-        rows.append((NamedSide(shown(arm), number), count(n), count(users), "" if planned is None else share(planned, 2),
-                     share(shares[arm], 2) if arm in shares else ""))  # fmt: skip
+        planned_text = "" if planned is None else format_share(planned, 2)
+        share_text = format_share(shares[arm], 2) if arm in shares else ""
+        rows.append(
+            (NamedSide(format_atom(arm), number), format_count(n), format_count(users), planned_text, share_text)
+        )
     return {"rows": rows, "users": card.ratio is not None}

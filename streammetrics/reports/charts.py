@@ -1,6 +1,6 @@
-"""What a picture shows, as plain data: axes with their ticks, and lines, dots and bands on them.
+"""Charts as plain data: axes with ticks, and layers of lines, points and bands.
 
-The page draws these as SVG, and `plot` with matplotlib; so both show the same.
+The page draws a chart as SVG, and `plot` draws it with matplotlib, so both show the same.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .numbers import fixed, signed
+from .numbers import format_fixed, format_signed
 
 __all__ = [
     "Area",
@@ -23,25 +23,25 @@ __all__ = [
     "ColourKey",
     "Rule",
     "Whiskers",
-    "linear",
-    "logarithmic",
-    "stations",
+    "category_axis",
+    "linear_axis",
+    "logarithmic_axis",
 ]
 
 STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
 class ChartAxis(NamedTuple):
-    """An axis.
+    """An axis of a chart.
 
     Parameters
     ----------
     low, high : float
-        Its ends.
+        Range of the axis.
     log : bool
-        Whether equal steps are equal ratios.
+        Whether the axis is logarithmic.
     ticks : tuple of (value, text)
-        What is written beside it.
+        Tick positions and labels.
     """
 
     low: float
@@ -50,32 +50,33 @@ class ChartAxis(NamedTuple):
     ticks: tuple[tuple[float, str], ...]
 
     def place(self, values: Any) -> Any:
-        """Return where values are, from 0 to 1; NaN where a logarithm has none."""
+        """Return the positions of values on the axis, from 0 to 1; NaN for values without a logarithm."""
         v = np.asarray(values, float)
         if not self.log:
             return (v - self.low) / (self.high - self.low)
         with np.errstate(divide="ignore", invalid="ignore"):
-            made = (np.log(v) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
-        return np.where(np.isfinite(made), made, np.nan)
+            places = (np.log(v) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
+        return np.where(np.isfinite(places), places, np.nan)
 
 
-def linear(low: float, high: float, *, percent: bool = False, sign: bool = False, most: float = 5.5) -> ChartAxis:
-    """Return an axis of equal steps, with round ticks."""
+def linear_axis(low: float, high: float, *, percent: bool = False, sign: bool = False, most: float = 5.5) -> ChartAxis:
+    """Return a linear axis with ticks at round numbers."""
     low, high = float(low), float(high)
     if not (math.isfinite(low) and math.isfinite(high) and high > low):
         low, high = (low, low + 1.0) if math.isfinite(low) else (0.0, 1.0)
+    # The smallest round step with at most `most` intervals. Ticks are multiples of it, with as many decimals as it has.
     step = 10.0 ** math.floor(math.log10((high - low) / 4))
     step *= next(m for m in STEPS if (high - low) / (step * m) <= most)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     shown = step * (100 if percent else 1)
     decimals = next((d for d in range(15) if math.isclose(round(shown, d), shown, rel_tol=1e-9)), 15)
-    write = signed if sign else fixed
+    write = format_signed if sign else format_fixed
     ticks = [(i * step, write(i * step, decimals, percent) if i else "0") for i in range(first, last + 1)]
     return ChartAxis(low, high, False, tuple(ticks))
 
 
-def logarithmic(low: float, high: float, *, percent: bool = False) -> ChartAxis:
-    """Return an axis of equal ratios, with ticks at round numbers, four to six of them if they can be had."""
+def logarithmic_axis(low: float, high: float, *, percent: bool = False) -> ChartAxis:
+    """Return a logarithmic axis with ticks at round numbers, if possible four to six."""
     low = low if low > 0.0 and math.isfinite(low) else 1e-3
     high = high if high > low * 1.001 and math.isfinite(high) else low * 10.0
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
@@ -87,23 +88,23 @@ def logarithmic(low: float, high: float, *, percent: bool = False) -> ChartAxis:
         (1, 1.5, 2, 3, 4, 5, 6, 8),
         tuple(1 + i / 10 for i in range(90)),
     ):
-        found = [m * 10.0**d for d in decades for m in marks if low * 0.999 <= m * 10.0**d <= high * 1.001]
-        if len(found) >= 4:
+        ticks = [m * 10.0**d for d in decades for m in marks if low * 0.999 <= m * 10.0**d <= high * 1.001]
+        if len(ticks) >= 4:
             break
-    if len(found) > 7:
-        found = found[:: math.ceil(len(found) / 6)]
-    return ChartAxis(low, high, True, tuple((v, short(v, percent)) for v in found))
+    if len(ticks) > 7:
+        ticks = ticks[:: math.ceil(len(ticks) / 6)]
+    return ChartAxis(low, high, True, tuple((v, format_tick(v, percent)) for v in ticks))
 
 
-def stations(names: Sequence[str], most: int = 7) -> ChartAxis:
-    """Return an axis of places in a row, with the names of some."""
+def category_axis(names: Sequence[str], most: int = 7) -> ChartAxis:
+    """Return an axis of equally spaced categories, of which at most `most` have a label."""
     every = max(1, math.ceil(len(names) / most))
     ticks = tuple((float(i), name) for i, name in enumerate(names) if i % every == 0)
     return ChartAxis(-0.5, max(len(names), 1) - 0.5, False, ticks)
 
 
-def short(value: float, percent: bool = False) -> str:
-    """Return a round number without needless zeros."""
+def format_tick(value: float, percent: bool = False) -> str:
+    """Return a round number as text without trailing zeros."""
     shown = value * 100 if percent else value
     decimals = max(0, 1 - math.floor(math.log10(shown) + 1e-9)) if shown > 0 else 0
     text = f"{shown:,.{min(decimals, 9)}f}"
@@ -112,7 +113,7 @@ def short(value: float, percent: bool = False) -> str:
 
 
 class ChartLine(NamedTuple):
-    """A line through points; `number` is the colour of a model, or None for ink; `marks` the points that have a marker."""
+    """A line. `number` is the colour of a model (None is black); `marks` are the indices of points with a marker."""
 
     x: Any
     y: Any
@@ -122,7 +123,7 @@ class ChartLine(NamedTuple):
 
 
 class Area(NamedTuple):
-    """The steps of a distribution, filled down to the axis."""
+    """A step function, filled down to the axis."""
 
     x: Any
     y: Any
@@ -130,7 +131,7 @@ class Area(NamedTuple):
 
 
 class Band(NamedTuple):
-    """What lies between two lines."""
+    """The area between two lines."""
 
     x: Any
     low: Any
@@ -139,7 +140,7 @@ class Band(NamedTuple):
 
 
 class Whiskers(NamedTuple):
-    """Points with their intervals, each alone; NaN where there is none. `quiet` ones are pale."""
+    """Points with error bars, NaN where there is none; points in `quiet` are pale."""
 
     x: Any
     y: Any
@@ -150,7 +151,7 @@ class Whiskers(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """A dotted line of reference."""
+    """A reference line, dotted unless `solid`."""
 
     x: Sequence[float]
     y: Sequence[float]
@@ -159,7 +160,7 @@ class Rule(NamedTuple):
 
 
 class ColourKey(NamedTuple):
-    """What a colour stands for."""
+    """An entry of the legend."""
 
     number: int
     text: str
@@ -167,33 +168,33 @@ class ColourKey(NamedTuple):
 
 @dataclass
 class Chart:
-    """A picture.
+    """A chart.
 
     Parameters
     ----------
     title, note : str
-        What stands above it, and in small letters below that.
-    says : str
-        What it shows, in a sentence.
-    x, y : Scale
+        Title, and a remark in small print below it.
+    summary : str
+        One sentence about the result.
+    x, y : ChartAxis
         The axes.
     xlabel, ylabel : str
-        What they are of.
+        Labels of the axes.
     layers : list
-        What is drawn, from the bottom up.
-    key : list of Key
-        The models in it.
+        Lines, areas, bands, whiskers and rules, from the bottom up.
+    key : list of ColourKey
+        The legend.
     right : tuple of (value, text)
-        Ticks on the right, at values of y; and below `rightlabel` what they are of.
+        Ticks of a second y axis on the right, with the label `rightlabel`.
     readings : list of (x, text)
-        What a cursor reads at places from left to right.
-    other : Chart, optional
-        The same on other axes.
+        Texts that a cursor shows, from left to right.
+    alternative : Chart, optional
+        The same chart on other axes, such as linear instead of logarithmic.
     """
 
     title: str
     note: str
-    says: str
+    summary: str
     x: ChartAxis
     y: ChartAxis
     xlabel: str
@@ -203,4 +204,4 @@ class Chart:
     right: tuple[tuple[float, str], ...] = ()
     rightlabel: str = ""
     readings: list[tuple[float, str]] = field(default_factory=list)
-    other: Chart | None = None
+    alternative: Chart | None = None

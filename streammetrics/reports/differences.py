@@ -1,4 +1,4 @@
-"""Differences as tables for people: of all rows metric by metric, then by slice."""
+"""Text tables of differences: by metric for all rows, then by slice."""
 
 from __future__ import annotations
 
@@ -8,40 +8,47 @@ from typing import Any, NamedTuple
 
 from ..inference.comparison import Comparisons
 from ..inference.interpretation import BOUND
-from ..inference.number_format import digits, p_text
-from ..numerics.keys import shown
+from ..inference.number_format import choose_format, format_p_value
+from ..numerics.slice_keys import format_atom
 from ..reading.interval import Interval
-from ..reading.table import Table, show
+from ..reading.table import Table, format_value
 from .text_table import Cell, Grid
 
-__all__ = ["NumberChange", "by_key", "changes_of_card", "changes_of_models", "differences", "scorecard"]
+__all__ = [
+    "NumberChange",
+    "build_difference_grid",
+    "build_scorecard_grid",
+    "build_slice_grid",
+    "collect_card_changes",
+    "collect_model_changes",
+]
 
-REASONS = 3  # that a table of slices tells
+REASONS = 3  # the largest number of reasons below a table of slices
 SHOWN = "bold"
-PLAIN = {"better": SHOWN, "worse": SHOWN, "breached": SHOWN, "held": SHOWN}
+WORD_STYLES = {"better": SHOWN, "worse": SHOWN, "breached": SHOWN, "held": SHOWN}
 
 
 class NumberChange(NamedTuple):
-    """How one number of one slice differs from that of the control.
+    """The difference of one metric of one slice from the control, for text tables.
 
     Parameters
     ----------
     key : tuple
-        Of the slice.
+        Key of the slice.
     treatment, metric, role : str
-        Whose number it is, which, and what it decides.
+        Names of the treatment and the metric, and the role of the metric.
     before, after : float
-        Of the control, and of the treatment.
+        Values of the control and of the treatment.
     change : Interval
-        Of the difference, or of the relative one.
+        Interval of the difference, absolute or relative.
     percent : bool
-        Whether it is relative.
+        Whether `change` is relative.
     relative : Interval or None
-        The relative one beside a plain one.
+        Interval of the relative difference, if `change` is absolute.
     p : float
-        Its p-value, adjusted if that was asked for.
+        The p-value, after the multiplicity correction if there is one.
     word : str
-        What it says: "better", "worse", "held", "breached", "too few", or nothing.
+        "better", "worse", "held", "breached", "too few", or empty.
     reason : str or None
         Why there is no interval.
     """
@@ -60,21 +67,21 @@ class NumberChange(NamedTuple):
     reason: str | None
 
 
-def changes_of_models(treatment: str, found: Comparisons) -> list[NumberChange]:
-    """Return the changes of comparisons, the treatment being their first side."""
-    made = []
-    for one in found.values():
+def collect_model_changes(treatment: str, comparisons: Comparisons) -> list[NumberChange]:
+    """Return the changes of comparisons, whose first side is the treatment."""
+    changes = []
+    for one in comparisons.values():
         word = "too few" if one.reason else {"a": "better", "b": "worse"}.get(one.better or "", "")
         if not word and one.limited_by == BOUND:
             word = f"within the bound: {one.cure}"
         about = one.difference, False, one.relative, one.adjusted, word, one.reason
-        made.append(NumberChange(one.keys, treatment, one.name, "", one.b, one.a, *about))
-    return made
+        changes.append(NumberChange(one.keys, treatment, one.name, "", one.b, one.a, *about))
+    return changes
 
 
-def changes_of_card(table: Table) -> list[NumberChange]:
-    """Return the changes of a scorecard's table; what only one arm has is left out."""
-    made = []
+def collect_card_changes(table: Table) -> list[NumberChange]:
+    """Return the changes of the table of a scorecard, without cells that only one arm has."""
+    changes = []
     for row in table:
         if not row["role"]:
             continue
@@ -93,107 +100,117 @@ def changes_of_card(table: Table) -> list[NumberChange]:
             word=row["word"],
             reason=row["reason"],
         )
-        made.append(one)
-    return made
+        changes.append(one)
+    return changes
 
 
-def differences(found: Sequence[NumberChange], control: str, share: str) -> Grid:
-    """Return a table of the differences between two models: metrics down."""
-    treatment = found[0].treatment if found else ""
+def build_difference_grid(changes: Sequence[NumberChange], control: str, share: str) -> Grid:
+    """Return a table of the differences between two models, one row for each metric."""
+    treatment = changes[0].treatment if changes else ""
     heads = ["metric", control, treatment, "difference", share, "relative", share, "p", ""]
     rows: list[list[Cell] | None] = []
-    for one in filter(_can_differ, found):
+    for one in filter(_can_differ, changes):
         relative = one.relative or one.change
         rows.append(
             [
                 Cell(one.metric),
-                *_values(one),
-                *_interval(one.change, False, one.word),
-                *_interval(relative, True, one.word),
-                Cell(p_text(one.p)),
+                *_build_value_cells(one),
+                *_build_interval_cells(one.change, False, one.word),
+                *_build_interval_cells(relative, True, one.word),
+                Cell(format_p_value(one.p)),
                 Cell(one.word),
             ]
         )
-    return Grid(f"{treatment} against {control}", heads, rows, remarks=_reasons(found))
+    return Grid(f"{treatment} against {control}", heads, rows, remarks=_describe_reasons(changes))
 
 
-def scorecard(found: Sequence[NumberChange], control: str, share: str) -> Grid:
-    """Return a table of the figures behind a verdict: metrics down, first the one that decides."""
-    several = len({one.treatment for one in found}) > 1
+def build_scorecard_grid(changes: Sequence[NumberChange], control: str, share: str) -> Grid:
+    """Return a table of the numbers behind a verdict, one row for each metric, the deciding one first."""
+    several = len({one.treatment for one in changes}) > 1
     heads = [*(["treatment"] if several else []), "metric", "role", control, "value", "change", share, "p", ""]
     rows: list[list[Cell] | None] = []
-    for one in found:
+    for one in changes:
         named = [Cell(one.treatment)] if several else []
-        cells = [*_values(one), *_interval(one.change, one.percent, one.word), Cell(p_text(one.p)), Cell(one.word)]
+        cells = [
+            *_build_value_cells(one),
+            *_build_interval_cells(one.change, one.percent, one.word),
+            Cell(format_p_value(one.p)),
+            Cell(one.word),
+        ]
         rows.append([*named, Cell(one.metric), Cell(one.role), *cells])
-    if not several and found:
-        heads[heads.index("value")] = found[0].treatment
+    if not several and changes:
+        heads[heads.index("value")] = changes[0].treatment
     left = 2 + several
-    title = "change" if several else f"{found[0].treatment} against {control}" if found else ""
-    return Grid(title, heads, rows, left, left, _reasons(found))
+    title = "change" if several else f"{changes[0].treatment} against {control}" if changes else ""
+    return Grid(title, heads, rows, left, left, _describe_reasons(changes))
 
 
-def by_key(
-    found: Sequence[NumberChange], by: Sequence[str], rows_of: Mapping[tuple[Any, ...], int], title: str, share: str
+def build_slice_grid(
+    number_changes: Sequence[NumberChange],
+    by: Sequence[str],
+    rows_of: Mapping[tuple[Any, ...], int],
+    title: str,
+    share: str,
 ) -> Grid:
-    """Return a table of differences by slice (down) and metric (across), of the slices given and in their order."""
-    several = len({one.treatment for one in found}) > 1
+    """Return a table of differences by slice (rows) and metric (columns), in the order of `rows_of`."""
+    several = len({one.treatment for one in number_changes}) > 1
     groups: dict[tuple[Any, ...], dict[str, NumberChange]] = {}
-    for one in found:
+    for one in number_changes:
         groups.setdefault((one.key, one.treatment), {})[one.metric] = one
-    metrics = list(dict.fromkeys(one.metric for one in found if _can_differ(one)))
-    treatments = dict.fromkeys(one.treatment for one in found)
+    metrics = list(dict.fromkeys(one.metric for one in number_changes if _can_differ(one)))
+    treatments = dict.fromkeys(one.treatment for one in number_changes)
     rows: list[list[Cell] | None] = []
     for key, count in rows_of.items():
         for treatment in treatments:
             changes = groups.get((key, treatment))
             if changes is None:
                 continue
-            names = [Cell(shown(k)) for k in key] + ([Cell(treatment)] if several else [])
-            rows.append([*names, Cell(f"{count:,}"), *(_change(changes.get(m)) for m in metrics)])
+            names = [Cell(format_atom(k)) for k in key] + ([Cell(treatment)] if several else [])
+            rows.append([*names, Cell(f"{count:,}"), *(_build_change_cell(changes.get(m)) for m in metrics)])
     lead = len(by) + several
     heads = [*by, *(["treatment"] if several else []), "rows", *metrics]
-    told = [one for one in found if one.key in rows_of]
+    shown_changes = [one for one in number_changes if one.key in rows_of]
     remarks = [
         f"differences with {share} intervals; better and worse after Benjamini and Hochberg over all of the table",
-        *_reasons(told)[:REASONS],
+        *_describe_reasons(shown_changes)[:REASONS],
     ]
     return Grid(title, heads, rows, lead, lead, remarks)
 
 
 def _can_differ(one: NumberChange) -> bool:
-    """Whether it says anything of the sides: the labels of two models of one log are the same."""
+    """Return whether the sides can differ: label counts of two models of one log cannot."""
     return one.before != one.after or (one.reason is None and not one.change.low == one.change.high == 0.0)
 
 
-def _values(one: NumberChange) -> list[Cell]:
-    decimals = 4 if one.percent else digits(one.change, False).decimals
+def _build_value_cells(one: NumberChange) -> list[Cell]:
+    decimals = 4 if one.percent else choose_format(one.change, False).decimals
     return [
-        Cell(f"{v:.{decimals}f}" if math.isfinite(v) and abs(v) < 1e6 else show(v)) for v in (one.before, one.after)
+        Cell(f"{v:.{decimals}f}" if math.isfinite(v) and abs(v) < 1e6 else format_value(v))
+        for v in (one.before, one.after)
     ]
 
 
-def _interval(found: Interval, percent: bool, word: str) -> list[Cell]:
-    """A difference, and its interval."""
-    write = digits(found, percent)
-    some = math.isfinite(found.low) and math.isfinite(found.high)
-    between = f"{write(found.low)} to {write(found.high)}" if some else ""
-    estimate = write(found.estimate) if math.isfinite(found.estimate) else ""
-    return [Cell(estimate, style=PLAIN.get(word, "")), Cell(between)]
+def _build_interval_cells(interval: Interval, percent: bool, word: str) -> list[Cell]:
+    """Return the cells of a difference and its interval."""
+    write = choose_format(interval, percent)
+    some = math.isfinite(interval.low) and math.isfinite(interval.high)
+    between = f"{write(interval.low)} to {write(interval.high)}" if some else ""
+    estimate = write(interval.estimate) if math.isfinite(interval.estimate) else ""
+    return [Cell(estimate, style=WORD_STYLES.get(word, "")), Cell(between)]
 
 
-def _change(one: NumberChange | None) -> Cell:
+def _build_change_cell(one: NumberChange | None) -> Cell:
     if one is None:
         return Cell("")
-    value, between = _interval(one.change, one.percent, one.word)
-    word = one.word if one.word in (*PLAIN, "too few") else ""
+    value, between = _build_interval_cells(one.change, one.percent, one.word)
+    word = one.word if one.word in (*WORD_STYLES, "too few") else ""
     return Cell(value.text, " ".join(filter(None, [between.text, word])), value.style)
 
 
-def _reasons(found: Iterable[NumberChange]) -> list[str]:
-    """Say why there are no intervals: each reason once, with whose it is."""
+def _describe_reasons(changes: Iterable[NumberChange]) -> list[str]:
+    """Return each reason for missing intervals once, with the names of its metrics."""
     why: dict[str, list[str]] = {}
-    for one in found:
+    for one in changes:
         if one.reason:
             names = why.setdefault(one.reason, [])
             names += [] if one.metric in names else [one.metric]

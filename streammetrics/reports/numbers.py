@@ -1,30 +1,42 @@
-"""Numbers as a page prints them: true minus, thin space before the percent sign, as many decimals as an interval gives."""
+"""Numbers as text on pages: true minus sign, thin space before %, and the decimals that an interval supports."""
 
 from __future__ import annotations
 
 import math
 from decimal import ROUND_UP, Decimal
 
-__all__ = ["count", "decimals_of", "fixed", "p_text", "proof", "share", "signed", "typeset"]
+__all__ = [
+    "choose_decimals",
+    "format_bound",
+    "format_count",
+    "format_fixed",
+    "format_p_value",
+    "format_share",
+    "format_signed",
+    "typeset",
+]
 
 NARROW = "\u202f"
-MOST = 6  # decimals
+MAX_DECIMALS = 6  # the largest number of decimals that is shown
 
 
 def typeset(text: str) -> str:
-    """Return a text of numbers with true minus signs, and spaces before percent signs that do not break."""
+    """Return a text with true minus signs and non-breaking thin spaces before percent signs."""
     return text.replace("-", "−").replace(" %", f"{NARROW}%")
 
 
-def decimals_of(half: float, most: int = MOST) -> int | None:
-    """Return how many decimals show half an interval with two digits; None where there is none."""
+def choose_decimals(half: float, most: int = MAX_DECIMALS) -> int | None:
+    """Return the decimals that show a half width with two significant digits; None without a half width.
+
+    More digits of the value would be noise, and fewer would hide part of the interval.
+    """
     if not (half > 0.0 and math.isfinite(half)):
         return None
     return min(max(1 - int(f"{half:.1e}".split("e")[1]), 0), most)
 
 
-def fixed(value: float | None, decimals: int, percent: bool = False) -> str:
-    """Return a number with these decimals; in percent, of a share."""
+def format_fixed(value: float | None, decimals: int, percent: bool = False) -> str:
+    """Return a number with a fixed number of decimals, optionally as a percentage."""
     if value is None or math.isnan(value):
         return "–"
     if math.isinf(value):
@@ -35,39 +47,40 @@ def fixed(value: float | None, decimals: int, percent: bool = False) -> str:
     return typeset(f"{text} %" if percent else text)
 
 
-def signed(value: float | None, decimals: int, percent: bool = False) -> str:
-    """Return a difference: always with a sign, but 0."""
-    text = fixed(value, decimals, percent)
+def format_signed(value: float | None, decimals: int, percent: bool = False) -> str:
+    """Return a difference with its sign, except for 0."""
+    text = format_fixed(value, decimals, percent)
     plain = value is None or not value > 0.0 or not text.strip("0.,%" + NARROW) or not math.isfinite(value)
     return text if plain else f"+{text}"
 
 
-def share(value: float, decimals: int = 1) -> str:
-    """Return a share in percent; not 0 where there is some."""
+def format_share(value: float, decimals: int = 1) -> str:
+    """Return a share in percent; a positive share below the resolution is "<0.1 %", not 0."""
     least = 10.0 ** -(decimals + 2)
-    return f"<{fixed(least, decimals, True)}" if 0.0 < value < least / 2 else fixed(value, decimals, True)
+    return f"<{format_fixed(least, decimals, True)}" if 0.0 < value < least / 2 else format_fixed(value, decimals, True)
 
 
-def count(value: float | None) -> str:
-    """Return a number of things."""
+def format_count(value: float | None) -> str:
+    """Return a count with thousands separators; empty for None."""
     return "" if value is None else f"{value:,.0f}"
 
 
-def p_text(p: float) -> str:
-    """Return a p-value: three decimals of small ones, else two."""
+def format_p_value(p: float) -> str:
+    """Return a p-value as text: three decimals below 0.1, otherwise two; "–" for NaN."""
     if math.isnan(p):
         return "–"
     return "<0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
 
 
-def proof(half: float | None) -> str:
-    """Return half the width of certified bounds with two digits, rounded up; "exact" where there is nothing to bound."""
+def format_bound(half: float | None) -> str:
+    """Return the half width of certified bounds with two significant digits; "exact" for 0."""
     if half is None or math.isnan(half):
         return ""
     if half <= 0.0:
         return "exact"
     if math.isinf(half):
         return "±∞"
+    # Rounded up in decimal arithmetic: a rounded-down bound would not be certified.
     exact = Decimal(half)
     step = Decimal(1).scaleb(exact.adjusted() - 1)
     up = exact.quantize(step, rounding=ROUND_UP)

@@ -1,4 +1,4 @@
-"""The parts of a page as plain data: rows of a scorecard, slices of a forest, sentences. Templates only place them."""
+"""The data model of a page: headline, rows, tables and forest plots, which the templates only lay out."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import Any, NamedTuple
 
 __all__ = [
     "Fact",
-    "Figure",
-    "Figures",
     "Forest",
-    "Group",
     "Headline",
     "IntervalBar",
+    "MeasureRow",
+    "MeasureTable",
     "NamedSide",
     "Page",
     "PagePart",
     "RowAxis",
-    "Value",
+    "RowGroup",
+    "ValueCell",
     "ValueGrid",
 ]  # fmt: skip
 
 
 class NamedSide(NamedTuple):
-    """A model or arm: what it is called, and which of the page's colours it has."""
+    """A model or arm: its name, and the index of its colour."""
 
     name: str
     number: int
 
 
 class Fact(NamedTuple):
-    """A remark below the verdict: `kind` is "ci", "proof", "tag" or "but"."""
+    """A remark below the headline, where `kind` ("ci", "proof", "tag" or "but") sets the style of the label."""
 
     kind: str
     label: str
@@ -39,18 +39,18 @@ class Fact(NamedTuple):
 
 
 class Headline(NamedTuple):
-    """What a page says first.
+    """The headline of a page.
 
     Parameters
     ----------
     parts : list of (text, number)
-        The sentence; a number colours the name of a model or arm.
+        The main sentence in parts; the number is the colour of a model or arm, or None.
     lead : str
-        What stands below.
+        The text below the main sentence.
     facts : list of Fact
-        At most four.
+        Remarks below the text.
     alert : str
-        Why nothing below can be trusted; empty where all is well.
+        Why the numbers cannot be trusted; empty if they can.
     """
 
     parts: list[tuple[str, int | None]]
@@ -60,81 +60,85 @@ class Headline(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The sentence."""
+        """The main sentence as one text."""
         return "".join(text for text, _ in self.parts)
 
 
 class IntervalBar(NamedTuple):
-    """Where an interval is on its axis, in percent of the width; right is better.
+    """The position of an interval on its axis, in percent of the width.
 
     Parameters
     ----------
     low, mid, high : float
-        Cut off at the ends.
+        Lower limit, estimate and upper limit, clipped to the axis.
     zero : float
-        No difference.
-    before, beyond : bool
-        Whether the interval goes on to the left, and to the right.
-    whole : float or None
-        The difference of all rows.
+        Position of no difference.
+    extends_left, extends_right : bool
+        Whether the interval was clipped on that side.
+    overall : float or None
+        Position of the difference over all rows.
     limit : float or None
-        Of a guardrail.
-    over : bool
-        Whether what is to its right is forbidden, not what is to its left.
+        Position of the limit of a guardrail.
+    is_upper_limit : bool
+        Whether values to the right of the limit are forbidden, instead of those to the left.
     """
 
     low: float
     mid: float
     high: float
     zero: float
-    before: bool = False
-    beyond: bool = False
-    whole: float | None = None
+    extends_left: bool = False
+    extends_right: bool = False
+    overall: float | None = None
     limit: float | None = None
-    over: bool = False
+    is_upper_limit: bool = False
 
 
 class RowAxis(NamedTuple):
-    """The axis that rows share: ticks in percent of the width, and what it is of."""
+    """The axis of several rows: its title, and ticks in percent of the width."""
 
     title: str
     ticks: list[tuple[float, str]]
 
 
 @dataclass
-class Figure:
-    """One measure, or one slice.
+class MeasureRow:
+    """One row of a table or forest plot: a metric or a slice.
 
     Parameters
     ----------
     name, sub : str
-        What it is, and a remark.
+        Name, and a remark below it.
     a, b : str
-        The values of both sides; a is the new one.
+        Values of the new and of the old side.
     change, relative, half, between, p, proof, limit : str
-        The difference; as a share; half its interval; the interval; and so on. Empty where there is none.
+        The difference, the relative difference, the half width, the interval, the p-value, the certified bound and the
+        limit of a guardrail as text; empty if there is none.
     bold : bool
-        Whether the difference excludes zero beyond both kinds of error.
+        Whether the difference excludes zero beyond sampling error and certified bound.
     word : str
-        What it says: "better", "unclear", "worse", "too few"; "held", "undecided", "breached"; "withheld"; or nothing.
+        Reading of the difference: "better", "unclear", "worse" or "too few"; for a guardrail "held", "undecided" or
+        "breached"; "withheld"; or empty.
     reason : str
-        Why it is not read.
+        Why there is no interval.
     ends : tuple of float
-        Low, middle and high of the difference, in such units that right is better; NaN where there are none.
-    turned : float
-        -1 where lower is better, else 1.
+        Lower limit, estimate and upper limit, mirrored if lower is better, so that right is better; NaN without a value.
+    direction : float
+        -1 if the ends are mirrored, else 1.
     margin : float or None
-        Of a guardrail: the end of what is allowed, on the axis of the ends.
-    over : bool
-        Whether what is above the margin is forbidden, not what is below.
+        Limit of a guardrail, on the axis of `ends`.
+    is_upper_limit : bool
+        Whether values above the margin are forbidden, instead of those below.
     rows : int
-        Of both sides.
+        Number of rows of both sides.
+    part : float
+        Share of all rows.
     share, impact : str
-        Of all rows; and what the slice adds to the whole.
+        The share of all rows, and share times difference, as text.
     order : dict
-        By what the table is sorted.
-    span : Span or None
-        Its place on the axis.
+        Sort keys of the row.
+    span : IntervalBar or None
+        Position on the axis.
     """
 
     name: str
@@ -152,9 +156,9 @@ class Figure:
     word: str = ""
     reason: str = ""
     ends: tuple[float, float, float] = (math.nan, math.nan, math.nan)
-    turned: float = 1.0
+    direction: float = 1.0
     margin: float | None = None
-    over: bool = False
+    is_upper_limit: bool = False
     rows: int = 0
     part: float = math.nan
     share: str = ""
@@ -163,22 +167,22 @@ class Figure:
     span: IntervalBar | None = None
 
     @property
-    def few(self) -> bool:
-        """Whether there is too little to read it."""
+    def is_too_few(self) -> bool:
+        """Whether there is too little data for an interval."""
         return self.word == "too few"
 
 
-class Group(NamedTuple):
-    """Rows that belong together, below a heading."""
+class RowGroup(NamedTuple):
+    """Rows below a common heading."""
 
     title: str
     note: str
-    rows: list[Figure]
+    rows: list[MeasureRow]
     more: str = ""
 
 
 class PagePart(NamedTuple):
-    """A part of a page: which template shows it, its heading and anchor, and its data."""
+    """A section of a page: its template, heading, anchor and data."""
 
     kind: str
     title: str
@@ -187,12 +191,12 @@ class PagePart(NamedTuple):
     note: str = ""
 
 
-class Figures(NamedTuple):
-    """A scorecard: measures down, what is known of each across."""
+class MeasureTable(NamedTuple):
+    """A table with one row for each metric: values, difference, interval and reading."""
 
     caption: str
     sides: tuple[NamedSide, NamedSide]
-    groups: list[Group]
+    groups: list[RowGroup]
     axis: RowAxis | None
     interval: str
     limits: bool
@@ -200,19 +204,19 @@ class Figures(NamedTuple):
 
 
 class Forest(NamedTuple):
-    """Slices down, on one axis."""
+    """A forest plot: one row for each slice, on one axis."""
 
     metric: str
     caption: str
     sides: tuple[NamedSide, NamedSide]
-    groups: list[Group]
+    groups: list[RowGroup]
     axis: RowAxis
     interval: str
     open: bool
 
 
-class Value(NamedTuple):
-    """One value in a table of models: its text, interval, and certified bound."""
+class ValueCell(NamedTuple):
+    """One value of a table of models: its text, interval and certified bound."""
 
     text: str
     interval: str = ""
@@ -222,11 +226,11 @@ class Value(NamedTuple):
 
 
 class ValueGrid(NamedTuple):
-    """What every model has: measures down, models across; then counts of rows."""
+    """A table of metrics (rows) by model (columns), followed by counts of rows."""
 
     caption: str
     sides: list[NamedSide]
-    rows: list[tuple[str, str, list[Value]]]
+    rows: list[tuple[str, str, list[ValueCell]]]
     counts: list[tuple[str, list[str]]]
     notes: list[str]
     badge: str
@@ -239,28 +243,30 @@ class Page:
     Parameters
     ----------
     title : str
-        What was read.
-    words : Words
-        What is said first.
-    sides : tuple of Side
-        What is compared; empty where nothing is.
-    hero : Figure or None
-        The difference that decides, with its axis.
-    parts : list of Part
-        The rest, in order.
+        Title of the page.
+    headline : Headline
+        The main sentence and facts.
+    sides : tuple of NamedSide
+        The compared models or arms; empty without a comparison.
+    hero : (MeasureRow, RowAxis) or None
+        The deciding difference, with its axis.
+    parts : list of PagePart
+        The sections, in order.
     provenance : list of (term, text)
-        Where it comes from.
+        Origin of the data: command, files, digests.
+    badge : str
+        Confidence of the intervals, such as 95 %.
     """
 
     title: str
-    words: Headline
+    headline: Headline
     sides: tuple[NamedSide, ...] = ()
-    hero: tuple[Figure, RowAxis] | None = None
+    hero: tuple[MeasureRow, RowAxis] | None = None
     parts: list[PagePart] = field(default_factory=list)
     provenance: list[tuple[str, str]] = field(default_factory=list)
     badge: str = ""
 
     @property
-    def has(self) -> set[str]:
-        """Which kinds of parts there are: what has to be explained."""
+    def kinds(self) -> set[str]:
+        """The kinds of sections, which decide what the page explains."""
         return {p.kind for p in self.parts}

@@ -1,4 +1,4 @@
-"""What each of several classes or labels has: a table by class, and confusion matrices."""
+"""Tables by class or label, and confusion matrices."""
 
 from __future__ import annotations
 
@@ -13,31 +13,39 @@ from ..metrics.averages import Several
 from ..metrics.curves.areas import AUC, AveragePrecision
 from ..metrics.decisions.agreement import ConfusionMatrix
 from ..metrics.decisions.ratios import F1, Precision, Recall
-from ..reading.table import show
+from ..reading.table import format_value
 from ..statistics.by_label import ByLabel, LabelDecisions
 from ..statistics.by_label_scores import LabelScores
 from ..statistics.classes import PairCounts
-from .families import MOST
+from .task_charts import MAX_CLASSES
 from .text_table import Cell, Grid
 
-__all__ = ["ArrayValues", "breakdowns", "confusions", "each_class", "names_of", "plain_name", "values_of"]
+__all__ = [
+    "ArrayValues",
+    "build_breakdowns",
+    "build_class_grids",
+    "build_confusion_grids",
+    "collect_array_values",
+    "find_class_names",
+    "strip_average",
+]
 
-WORST = 20  # confusions of more
+WORST = 20  # the number of confusions shown instead of a large matrix
 
 
 class ArrayValues(NamedTuple):
-    """A metric whose value is an array, with what its entries are called.
+    """A metric whose value is an array, with the names of its entries.
 
     Parameters
     ----------
     task, metric : str
-        Its name, in two parts.
+        Names of the task and the metric.
     names : list of str
         The classes or labels.
     value : ndarray
-        One number a name, or a matrix, or a matrix a name.
+        One number for each name, one matrix, or one matrix for each name.
     confusions : bool
-        Whether a matrix counts true classes by predicted ones.
+        Whether the matrix is a confusion matrix.
     """
 
     task: str
@@ -47,24 +55,25 @@ class ArrayValues(NamedTuple):
     confusions: bool = False
 
 
-def values_of(collection: MetricCollection) -> list[ArrayValues]:
+def collect_array_values(collection: MetricCollection) -> list[ArrayValues]:
     """Return the metrics of a collection whose values are arrays."""
-    found = []
+    arrays = []
     for full, metric, (state, *_), binding, _ in contents_of(collection):
         value = metric.reading(state).value
         if isinstance(value, np.ndarray):
             task, _, name = full.rpartition("/")
-            labels = names_of(metric, state, binding.column("y_true"))
+            labels = find_class_names(metric, state, binding.column("y_true"))
             labels = labels or list(map(str, range(len(value))))
-            found.append(ArrayValues(task, name, labels, value, isinstance(metric, ConfusionMatrix)))
-    return found
+            arrays.append(ArrayValues(task, name, labels, value, isinstance(metric, ConfusionMatrix)))
+    return arrays
 
 
-def names_of(metric: Metric[Any, Any], state: Any, columns: Any) -> list[str]:
-    """Return what classes or labels are called: by their names, by the columns of labels, or by number."""
+def find_class_names(metric: Metric[Any, Any], state: Any, columns: Any) -> list[str]:
+    """Return the names of classes or labels: the values, the label columns, or numbers."""
     if isinstance(state, PairCounts):
-        return list(map(str, state.names()))
+        return list(map(str, state.class_names()))
     if isinstance(columns, tuple):
+        # Columns such as label_a, label_b are shown without their common prefix.
         shared = next((i for i, letters in enumerate(zip(*columns, strict=False)) if len(set(letters)) > 1), 0)
         return [name[shared:] or name for name in columns]
     if isinstance(state, ByLabel):
@@ -72,29 +81,29 @@ def names_of(metric: Metric[Any, Any], state: Any, columns: Any) -> list[str]:
     return ["0", "1"] if isinstance(metric, ConfusionMatrix) else []
 
 
-def breakdowns(collection: MetricCollection) -> list[Grid]:
-    """Return a table by class of all tasks with these classes, and the confusion matrices."""
+def build_breakdowns(collection: MetricCollection) -> list[Grid]:
+    """Return a table by class for each set of classes, and the confusion matrices."""
     matrices: list[Grid] = []
     tables: dict[tuple[str, ...], list[ArrayValues]] = {}
-    for found in values_of(collection):
-        if found.value.ndim == 1:
-            tables.setdefault(tuple(found.names), []).append(found)
-        elif found.confusions:
-            matrices += confusions(found)
-        elif found.value.ndim == 2:
-            matrices.append(_table(found))
-    return [*(_by_class(list(names), columns) for names, columns in tables.items()), *matrices]
+    for values in collect_array_values(collection):
+        if values.value.ndim == 1:
+            tables.setdefault(tuple(values.names), []).append(values)
+        elif values.confusions:
+            matrices += build_confusion_grids(values)
+        elif values.value.ndim == 2:
+            matrices.append(_build_array_grid(values))
+    return [*(_build_class_grid(list(names), columns) for names, columns in tables.items()), *matrices]
 
 
-def _by_class(names: list[str], columns: list[ArrayValues]) -> Grid:
-    """Return a table of classes (down) by metric (across); with several tasks a class has a line for each."""
+def _build_class_grid(names: list[str], columns: list[ArrayValues]) -> Grid:
+    """Return a table of classes (rows) by metric (columns); with several tasks, each class has a row for each task."""
     tasks = list(dict.fromkeys(one.task for one in columns))
-    known = {(one.task, plain_name(one.metric)): one for one in columns}
+    known = {(one.task, strip_average(one.metric)): one for one in columns}
     metrics = list(dict.fromkeys(metric for _, metric in known))
     several = ["task"] if len(tasks) > 1 else []
     rows = [
         [Cell(name if task == tasks[0] else ""), *([Cell(task)] if several else [])]
-        + [_cell(known[task, metric], i) if (task, metric) in known else Cell("") for metric in metrics]
+        + [_build_cell(known[task, metric], i) if (task, metric) in known else Cell("") for metric in metrics]
         for i, name in enumerate(names)
         for task in tasks
     ]
@@ -102,37 +111,39 @@ def _by_class(names: list[str], columns: list[ArrayValues]) -> Grid:
     return Grid(title, ["class", *several, *metrics], [*rows], 1 + len(several), 1 + len(several))
 
 
-def _cell(one: ArrayValues, i: int) -> Cell:
-    return Cell(_count(one.value[i]) if one.metric == "positives" else show(float(one.value[i])))
+def _build_cell(one: ArrayValues, i: int) -> Cell:
+    return Cell(_format_count(one.value[i]) if one.metric == "positives" else format_value(float(one.value[i])))
 
 
-def each_class(collection: MetricCollection) -> list[Grid]:
-    """Return a table by class of what the states of a collection know of each, whatever was asked; worst confusions."""
-    made: list[Grid] = []
+def build_class_grids(collection: MetricCollection) -> list[Grid]:
+    """Return tables by class from all states that have counts by class, and the most frequent confusions."""
+    confusion_grids: list[Grid] = []
     tables: dict[tuple[str, ...], list[ArrayValues]] = {}
     for full, metric, (state, *_), binding, _ in contents_of(collection):
-        names = names_of(metric, state, binding.column("y_true"))
+        names = find_class_names(metric, state, binding.column("y_true"))
         task = full.rpartition("/")[0]
-        for one in _asked(task, state, names):
+        for one in _read_class_values(task, state, names):
             columns = tables.setdefault(tuple(names), [])
             if (one.task, one.metric) not in [(c.task, c.metric) for c in columns]:
                 columns.append(one)
-        if isinstance(state, PairCounts) and len(names) > MOST:
+        if isinstance(state, PairCounts) and len(names) > MAX_CLASSES:
             title = f"{task}: confusions" if task else "confusions"
-            worst = _worst(
+            worst = _build_worst_grid(
                 title, ArrayValues(task, "confusions", names, ConfusionMatrix(num_classes=2).reading(state).value)
             )
-            made += [worst] if worst.title not in [grid.title for grid in made] else []
-    return [*(_by_class(list(names), columns) for names, columns in tables.items()), *made]
+            confusion_grids += [worst] if worst.title not in [grid.title for grid in confusion_grids] else []
+    return [*(_build_class_grid(list(names), columns) for names, columns in tables.items()), *confusion_grids]
 
 
-def _asked(task: str, state: Any, names: list[str]) -> Iterator[ArrayValues]:
-    """Yield what a state of several classes or labels knows of each."""
+def _read_class_values(task: str, state: Any, names: list[str]) -> Iterator[ArrayValues]:
+    """Yield the metrics that a state of several classes or labels can compute for each."""
     metrics: list[Several[Any]] = []
     which: Any = {"num_classes": max(2, len(names)), "average": None}
     if isinstance(state, (PairCounts, LabelDecisions)):
-        each: list[Any] = list(state.each())
-        yield ArrayValues(task, "positives", names, np.array([float(part.support()) for part in each]) / _unit(state))
+        each: list[Any] = list(state.split_classes())
+        yield ArrayValues(
+            task, "positives", names, np.array([float(part.support()) for part in each]) / _read_weight_unit(state)
+        )
         if isinstance(state, LabelDecisions):
             which = {"threshold": state.thresholds[0], "num_labels": len(names), "average": None}
         metrics = [Precision(**which), Recall(**which), F1(**which)]
@@ -142,50 +153,50 @@ def _asked(task: str, state: Any, names: list[str]) -> Iterator[ArrayValues]:
         yield ArrayValues(task, metric.about.tag, names, metric.reading(state).value)
 
 
-def _unit(state: Any) -> int:
+def _read_weight_unit(state: Any) -> int:
     return state.unit if isinstance(state, PairCounts) else 1
 
 
-def plain_name(metric: str) -> str:
-    """The name of a metric without the words for "of each class"."""
+def strip_average(metric: str) -> str:
+    """Return the name of a metric without its suffix for values by class."""
     return metric.removesuffix(":average=none").removesuffix("_each")
 
 
-def confusions(found: ArrayValues) -> Iterator[Grid]:
-    """Yield a table of a confusion matrix, or of each label's; of many classes the worst confusions."""
-    title = f"{found.task}: {found.metric}" if found.task else found.metric
-    if found.value.ndim == 3:
-        for name, matrix in zip(found.names, found.value, strict=True):
-            yield _matrix(f"{title} of {name}", ["0", "1"], matrix)
-    elif len(found.names) <= MOST:
-        yield _matrix(title, found.names, found.value)
+def build_confusion_grids(values: ArrayValues) -> Iterator[Grid]:
+    """Yield a table for each confusion matrix; with many classes, a table of the most frequent confusions."""
+    title = f"{values.task}: {values.metric}" if values.task else values.metric
+    if values.value.ndim == 3:
+        for name, matrix in zip(values.names, values.value, strict=True):
+            yield _build_matrix_grid(f"{title} of {name}", ["0", "1"], matrix)
+    elif len(values.names) <= MAX_CLASSES:
+        yield _build_matrix_grid(title, values.names, values.value)
     else:
-        yield _worst(title, found)
+        yield _build_worst_grid(title, values)
 
 
-def _matrix(title: str, names: list[str], matrix: Any) -> Grid:
-    rows = [[Cell(n), *(Cell(_count(v)) for v in row)] for n, row in zip(names, matrix, strict=True)]
+def _build_matrix_grid(title: str, names: list[str], matrix: Any) -> Grid:
+    rows = [[Cell(n), *(Cell(_format_count(v)) for v in row)] for n, row in zip(names, matrix, strict=True)]
     return Grid(f"{title}: true class down, predicted across", ["", *names], [*rows])
 
 
-def _table(found: ArrayValues) -> Grid:
-    """A matrix of its own kind: of pairs, of correlations."""
-    down, across = found.value.shape
-    names = found.names if len(found.names) == down == across else [*map(str, range(max(down, across)))]
-    rows = [[Cell(n), *(Cell(_count(v)) for v in row)] for n, row in zip(names, found.value, strict=False)]
-    title = f"{found.task}: {found.metric}" if found.task else found.metric
+def _build_array_grid(values: ArrayValues) -> Grid:
+    """Return a table of a matrix of another kind, such as correlations."""
+    down, across = values.value.shape
+    names = values.names if len(values.names) == down == across else [*map(str, range(max(down, across)))]
+    rows = [[Cell(n), *(Cell(_format_count(v)) for v in row)] for n, row in zip(names, values.value, strict=False)]
+    title = f"{values.task}: {values.metric}" if values.task else values.metric
     return Grid(title, ["", *names[:across]], [*rows])
 
 
-def _worst(title: str, found: ArrayValues) -> Grid:
-    cells = found.value.astype(float)
+def _build_worst_grid(title: str, values: ArrayValues) -> Grid:
+    cells = values.value.astype(float)
     np.fill_diagonal(cells, 0)
     order = np.argsort(-cells, axis=None, kind="stable")[:WORST]
-    pairs = [divmod(int(i), len(found.names)) for i in order if cells.flat[i] > 0]
-    rows = [[Cell(found.names[a]), Cell(found.names[b]), Cell(_count(found.value[a, b]))] for a, b in pairs]
-    remark = f"the {len(rows)} most frequent confusions of {len(found.names):,} classes; --format json has all"
+    pairs = [divmod(int(i), len(values.names)) for i in order if cells.flat[i] > 0]
+    rows = [[Cell(values.names[a]), Cell(values.names[b]), Cell(_format_count(values.value[a, b]))] for a, b in pairs]
+    remark = f"the {len(rows)} most frequent confusions of {len(values.names):,} classes; --format json has all"
     return Grid(f"{title}: true class taken for another", ["true", "predicted", "rows"], [*rows], 2, 2, [remark])
 
 
-def _count(value: Any) -> str:
-    return f"{int(value):,}" if float(value).is_integer() else show(float(value))
+def _format_count(value: Any) -> str:
+    return f"{int(value):,}" if float(value).is_integer() else format_value(float(value))

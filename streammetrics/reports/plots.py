@@ -1,4 +1,4 @@
-"""The pictures of the page, drawn with matplotlib, which is imported when one is drawn."""
+"""Charts drawn with matplotlib, which is imported at the first use."""
 
 from __future__ import annotations
 
@@ -17,90 +17,89 @@ from ..metrics.curves.points import GainPoints, PRCurve, PRPoints, ROCCurve, ROC
 from ..metrics.probabilities.calibration import Reliability
 from .assemble import assemble
 from .charts import Area, Band, Chart, ChartLine, Rule, Whiskers
-from .page_model import Figure, Figures, RowAxis
+from .page_model import MeasureRow, MeasureTable, RowAxis
 
-__all__ = ["drawn", "gain", "plot", "precision_recall", "reliability", "roc", "rows_of"]
+__all__ = ["draw_chart", "draw_gain", "draw_precision_recall", "draw_reliability", "draw_roc", "draw_rows", "plot"]
 
 QUIET = "#9aa0a6"
 INK = "#15181e"
 DASHED = (0, (4, 4))
-MODELS = ("#0062c4", "#c24a00", "#00755c", "#8434b0", "#7a6000", "#b51d60")  # as the page has them
+MODELS = ("#0062c4", "#c24a00", "#00755c", "#8434b0", "#7a6000", "#b51d60")  # the colours of the page
 SIGNS = ("o", "D", "s", "^", "x", "+")
 CURVES = ("roc_curve", "pr_curve", "gain_curve", "calibration_curve")
-TALL = 60  # slices in one picture
+TALL = 60  # slices in one plot
 
 
 def plot(thing: Any, ax: Any = None, *, label: str | None = None) -> Any:
-    """Draw with matplotlib what a report shows: curves, intervals, slices, windows.
+    """Draw curves, intervals, slices or windows with matplotlib.
 
     Parameters
     ----------
     thing : metric, collection, slices, windows, Comparison, Comparisons or Scorecard
-        What to draw. Or what a metric of a curve has computed (ROCPoints, PRPoints, GainPoints, Reliability); of the
-        metric itself, the picture says its area.
+        What to draw. Also the value of a curve metric (ROCPoints, PRPoints, GainPoints, Reliability); for the metric
+        itself, the legend shows the area under the curve.
     ax : matplotlib axes, optional
-        Where; by default in a new figure.
+        Axes to draw on; by default those of a new figure.
     label : str, optional
-        What the curve is called in the legend.
+        Name of the curve in the legend.
 
     Returns
     -------
     matplotlib axes
-        For more curves, or to be saved; of several pictures in a new figure, an array of them.
+        The axes, or an array of axes if a new figure has several plots.
 
     Raises
     ------
     TypeError
-        It is something that has no picture.
+        If there is no plot for the object.
     """
     if isinstance(thing, Metric) and thing.about.tag in CURVES:
-        return plot(thing.compute(), ax, label=label or _area(thing))
-    for kind, draw in DRAWN.items():
+        return plot(thing.compute(), ax, label=label or _format_area(thing))
+    for kind, draw in DRAW_FUNCTIONS.items():
         if isinstance(thing, kind):
             return draw(thing, ax, label)
     if isinstance(thing, (MetricLike, Comparison, Comparisons, Scorecard)):
-        return _of_page(thing, ax)
-    raise TypeError(
-        f"plot() draws {', '.join(kind.__name__ for kind in DRAWN)} and what reports show, not a {type(thing).__name__}"
-    )
+        return _draw_report(thing, ax)
+    kinds = ", ".join(kind.__name__ for kind in DRAW_FUNCTIONS)
+    raise TypeError(f"plot() draws {kinds} and the objects of reports, not a {type(thing).__name__}")
 
 
-def _of_page(thing: Any, ax: Any) -> Any:
-    """Draw the first pictures that the page of something has."""
-    found = {part.kind: part.data for part in reversed(assemble(thing, "").parts)}
-    if isinstance(thing, MetricLike) and "charts" in found and found["charts"][0]:
-        return _charts(found["charts"][0], ax)
-    if "scorecard" in found:
-        card: Figures = found["scorecard"]
-        return rows_of(
+def _draw_report(thing: Any, ax: Any) -> Any:
+    """Draw the first charts of the report page of an object."""
+    data_of = {part.kind: part.data for part in reversed(assemble(thing, "").parts)}
+    if isinstance(thing, MetricLike) and "charts" in data_of and data_of["charts"][0]:
+        return _draw_charts(data_of["charts"][0], ax)
+    if "scorecard" in data_of:
+        card: MeasureTable = data_of["scorecard"]
+        return draw_rows(
             [r for g in card.groups for r in g.rows],
             card.axis,
-            axes(ax),
+            build_axes(ax),
             "difference" if card.axis else "difference, each on its own scale; better →",
         )
-    if "forests" in found:
-        one = found["forests"][0]
-        return rows_of([r for g in one.groups for r in g.rows][:TALL], one.axis, axes(ax), one.axis.title)
-    raise TypeError(f"this {type(thing).__name__} has no picture: {thing!r}"[:200])
+    if "forests" in data_of:
+        one = data_of["forests"][0]
+        return draw_rows([r for g in one.groups for r in g.rows][:TALL], one.axis, build_axes(ax), one.axis.title)
+    raise TypeError(f"there is no plot for this {type(thing).__name__}: {thing!r}"[:200])
 
 
-def _charts(charts: Sequence[Chart], ax: Any) -> Any:
+def _draw_charts(charts: Sequence[Chart], ax: Any) -> Any:
     if ax is not None or len(charts) == 1:
-        return drawn(charts[0], axes(ax))
-    pyplot = _pyplot()
+        return draw_chart(charts[0], build_axes(ax))
+    pyplot = _import_pyplot()
     wide = min(3, len(charts))
     tall = -(-len(charts) // wide)
     figure, grid = pyplot.subplots(tall, wide, figsize=(4.4 * wide, 3.8 * tall), layout="constrained", squeeze=False)
     flat = grid.reshape(-1)
     for one, chart in zip(flat, charts, strict=False):
-        drawn(chart, one)
+        draw_chart(chart, one)
     for one in flat[len(charts) :]:
         figure.delaxes(one)
     return flat[: len(charts)]
 
 
-def drawn(chart: Chart, ax: Any) -> Any:
-    """Draw a picture of the page on axes."""
+def draw_chart(chart: Chart, ax: Any) -> Any:
+    """Draw a chart on axes."""
     names = {k.number: k.text for k in chart.key}
     for axis, scale in (("x", chart.x), ("y", chart.y)):
         if scale.log:
@@ -109,7 +108,7 @@ def drawn(chart: Chart, ax: Any) -> Any:
         getattr(ax, f"set_{axis}ticks")([v for v, _ in scale.ticks], [text for _, text in scale.ticks])
         getattr(ax, f"set_{axis}ticks")([], minor=True)
     for layer in chart.layers:
-        _layer(layer, ax, names)
+        _draw_layer(layer, ax, names)
     ax.set_title(chart.title, loc="left", fontsize="medium")
     ax.set_xlabel(chart.xlabel)
     ax.set_ylabel(chart.ylabel)
@@ -124,7 +123,7 @@ def drawn(chart: Chart, ax: Any) -> Any:
     return ax
 
 
-def _layer(layer: Any, ax: Any, names: dict[int, str]) -> None:
+def _draw_layer(layer: Any, ax: Any, names: dict[int, str]) -> None:
     number = getattr(layer, "number", None)
     colour = INK if number is None else MODELS[number % len(MODELS)]
     if isinstance(layer, ChartLine):
@@ -149,17 +148,17 @@ def _layer(layer: Any, ax: Any, names: dict[int, str]) -> None:
             ax.plot(x[some], y[some], color=colour, alpha=tone, linestyle="", marker=SIGNS[(number or 0) % len(SIGNS)])
 
 
-def rows_of(rows: Sequence[Figure], axis: RowAxis | None, ax: Any, title: str) -> Any:
-    """Draw measures or slices as the page does, the first at the top; those too few are pale."""
+def draw_rows(rows: Sequence[MeasureRow], axis: RowAxis | None, ax: Any, title: str) -> Any:
+    """Draw rows of metrics or slices, the first at the top; those with too little data are pale."""
     some = [r for r in rows if r.span is not None]
     for y, row in enumerate(some):
         span = row.span
         assert span is not None
-        pale = 0.35 if row.few else 1.0
+        pale = 0.35 if row.is_too_few else 1.0
         if span.limit is not None:
             ax.plot([span.limit] * 2, [y - 0.4, y + 0.4], color=INK, linewidth=1.5)
-        if span.whole is not None:
-            ax.plot([span.whole] * 2, [y - 0.5, y + 0.5], color=QUIET, linewidth=1, linestyle=":")
+        if span.overall is not None:
+            ax.plot([span.overall] * 2, [y - 0.5, y + 0.5], color=QUIET, linewidth=1, linestyle=":")
         ax.plot([span.zero] * 2, [y - 0.5, y + 0.5], color=QUIET, linewidth=1)
         ax.hlines(y, span.low, span.high, color=INK, alpha=0.22 * pale, linewidth=7)
         ax.plot([span.mid], [y], color=INK, alpha=pale, marker="o", markersize=5)
@@ -176,8 +175,8 @@ def rows_of(rows: Sequence[Figure], axis: RowAxis | None, ax: Any, title: str) -
     return ax
 
 
-def _area(metric: Metric[Any, Any]) -> str | None:
-    """What the area below a curve is."""
+def _format_area(metric: Metric[Any, Any]) -> str | None:
+    """Return the area under a curve as text; None for other metrics."""
     if isinstance(metric, ROCCurve):
         return f"AUC {AUC().reading(metric.state).value:.4f}"
     return (
@@ -187,12 +186,12 @@ def _area(metric: Metric[Any, Any]) -> str | None:
     )
 
 
-def axes(ax: Any = None) -> Any:
-    """Return these axes, or new ones."""
-    return _pyplot().subplots(layout="constrained")[1] if ax is None else ax
+def build_axes(ax: Any = None) -> Any:
+    """Return these axes, or those of a new figure."""
+    return _import_pyplot().subplots(layout="constrained")[1] if ax is None else ax
 
 
-def _pyplot() -> Any:
+def _import_pyplot() -> Any:
     try:
         from matplotlib import pyplot
     except ImportError:
@@ -200,9 +199,9 @@ def _pyplot() -> Any:
     return pyplot
 
 
-def unit_square(ax: Any, xlabel: str, ylabel: str) -> Any:
-    """Return axes of two shares."""
-    ax = axes(ax)
+def build_unit_axes(ax: Any, xlabel: str, ylabel: str) -> Any:
+    """Return axes with both ranges from 0 to 1."""
+    ax = build_axes(ax)
     ax.set_xlim(-0.01, 1.01)
     ax.set_ylim(-0.01, 1.01)
     ax.set_aspect("equal")
@@ -212,62 +211,63 @@ def unit_square(ax: Any, xlabel: str, ylabel: str) -> Any:
     return ax
 
 
-def named(ax: Any, label: str | None, place: str) -> Any:
-    """Add a legend if there is a name to show."""
+def add_legend(ax: Any, label: str | None, place: str) -> Any:
+    """Add a legend if there is a label."""
     if label is not None:
         ax.legend(loc=place, frameon=False)
     return ax
 
 
-def roc(points: ROCPoints, ax: Any = None, label: str | None = None) -> Any:
-    """Draw an ROC curve, and the line of chance."""
-    ax = unit_square(ax, "false positive rate", "true positive rate")
+def draw_roc(points: ROCPoints, ax: Any = None, label: str | None = None) -> Any:
+    """Draw an ROC curve, and the diagonal of a random classifier."""
+    ax = build_unit_axes(ax, "false positive rate", "true positive rate")
     ax.plot([0, 1], [0, 1], color=QUIET, linewidth=1, linestyle=DASHED)
     ax.plot(points.fpr, points.tpr, linewidth=2, label=label)
-    return named(ax, label, "lower right")
+    return add_legend(ax, label, "lower right")
 
 
-def precision_recall(points: PRPoints, ax: Any = None, label: str | None = None) -> Any:
-    """Draw precision over recall as the steps that thresholds reach, and the share of positives."""
-    ax = unit_square(ax, "recall", "precision")
+def draw_precision_recall(points: PRPoints, ax: Any = None, label: str | None = None) -> Any:
+    """Draw precision over recall as steps, and the share of positives as a line."""
+    ax = build_unit_axes(ax, "recall", "precision")
     ax.axhline(points.precision[0], color=QUIET, linewidth=1, linestyle=DASHED)
     ax.plot(points.recall, points.precision, drawstyle="steps-post", linewidth=2, label=label)
-    return named(ax, label, "upper right")
+    return add_legend(ax, label, "upper right")
 
 
-def gain(points: GainPoints, ax: Any = None, label: str | None = None) -> Any:
-    """Draw cumulative gain, and the line of chance."""
-    ax = unit_square(ax, "share of rows, highest scores first", "share of positives found")
+def draw_gain(points: GainPoints, ax: Any = None, label: str | None = None) -> Any:
+    """Draw cumulative gain, and the diagonal of a random ranking."""
+    ax = build_unit_axes(ax, "share of rows, highest scores first", "share of positives found")
     ax.plot([0, 1], [0, 1], color=QUIET, linewidth=1, linestyle=DASHED)
     ax.plot(points.fraction, points.gain, linewidth=2, label=label)
-    return named(ax, label, "lower right")
+    return add_legend(ax, label, "lower right")
 
 
-def reliability(curve: Reliability, ax: Any = None, label: str | None = None) -> Any:
-    """Draw the share of positives over the mean predicted probability, the diagonal, and the weight of each bin."""
-    ax = axes(ax)
-    held = curve.weight > 0
-    p, y, weight = curve.prob_pred[held], curve.prob_true[held], curve.weight[held]
+def draw_reliability(curve: Reliability, ax: Any = None, label: str | None = None) -> Any:
+    """Draw a reliability diagram: share of positives over mean prediction, the diagonal, and the weight of each bin."""
+    ax = build_axes(ax)
+    occupied = curve.weight > 0
+    p, y, weight = curve.prob_pred[occupied], curve.prob_true[occupied], curve.weight[occupied]
     top = float(max(p.max(), y.max())) * 1.05 if len(p) and max(p.max(), y.max()) > 0 else 1.0
     ax.plot([0, top], [0, top], linestyle=":", color="gray", linewidth=1)
     (line,) = ax.plot(p, y, marker="o", markersize=4, label=label)
     counts = ax.twinx()
-    low, high = curve.edges[:-1][held], np.minimum(curve.edges[1:][held], top)
+    low, high = curve.edges[:-1][occupied], np.minimum(curve.edges[1:][occupied], top)
     counts.bar(low, weight, np.maximum(high - low, 0), align="edge", color=line.get_color(), alpha=0.15)
-    counts.set_ylim(0, 4 * weight.max() if len(weight) else 1)  # in the lower quarter, below the curve
+    # The bars stay in the lower quarter, below the curve.
+    counts.set_ylim(0, 4 * weight.max() if len(weight) else 1)
     counts.set_ylabel("rows")
     ax.set_xlim(0, top)
     ax.set_ylim(0, top)
     ax.set_xlabel("mean predicted probability")
     ax.set_ylabel("share of positives")
-    return named(ax, label, "upper left")
+    return add_legend(ax, label, "upper left")
 
 
-DRAWN: dict[type, Callable[..., Any]] = {
-    ROCPoints: roc,
-    PRPoints: precision_recall,
-    GainPoints: gain,
-    Reliability: reliability,
+DRAW_FUNCTIONS: dict[type, Callable[..., Any]] = {
+    ROCPoints: draw_roc,
+    PRPoints: draw_precision_recall,
+    GainPoints: draw_gain,
+    Reliability: draw_reliability,
 }
 
 drawing["plot"] = plot

@@ -1,4 +1,4 @@
-"""Where a page comes from: what its states say of their rows, and what was left out."""
+"""The provenance of a page: rows, dropped rows, weights, filters and digests of its states."""
 
 from __future__ import annotations
 
@@ -12,90 +12,95 @@ from ..compose.sharded import Sharded
 from ..compose.windowed import Windowed
 from ..errors import MemoryLimitError
 from ..inference.scorecard import Scorecard
-from ..numerics.keys import shown
-from .headline import interval_name
-from .numbers import count, share
-from .records import overall, pieces, unsharded, why_left_out
+from ..numerics.slice_keys import format_atom
+from .headline import format_confidence
+from .numbers import format_count, format_share
+from .records import build_records, describe_dropped, remove_shards, split_pieces
 
-__all__ = ["about", "about_card", "given_terms", "worries_of"]
+__all__ = ["build_card_terms", "build_state_terms", "describe_dropped_rows", "format_terms"]
 
-WORRY = 0.01  # share of rows left out that is told first
+MAX_DROPPED_SHARE = 0.01  # a larger share of dropped rows is a warning in the headline
 
 
-def worries_of(held: Sequence[tuple[str, Any]]) -> list[str]:
-    """What was left out, where it is much."""
-    told = []
-    for _, thing in held[:1]:
-        for _, piece in pieces_of(thing):
-            for r in overall(piece)[:1]:
+def describe_dropped_rows(accumulators: Sequence[tuple[str, Any]]) -> list[str]:
+    """Return a warning if a large share of the rows was dropped."""
+    sentences = []
+    for _, thing in accumulators[:1]:
+        for _, piece in collect_collections(thing):
+            for r in build_records(piece)[:1]:
                 out, rows = sum(n for why, n in r["dropped"].items() if why != "where"), r["rows"] or 0
-                if out > WORRY * (rows + out):
-                    told.append(f"{count(out)} of {count(rows + out)} rows were left out ({share(out / (rows + out))})")
-    return told
+                if out > MAX_DROPPED_SHARE * (rows + out):
+                    share = format_share(out / (rows + out))
+                    sentences.append(f"{format_count(out)} of {format_count(rows + out)} rows were left out ({share})")
+    return sentences
 
 
-def pieces_of(thing: Any) -> list[tuple[str, MetricCollection]]:
-    """The collections that something holds, of all rows."""
+def collect_collections(thing: Any) -> list[tuple[str, MetricCollection]]:
+    """Return the collections over all rows inside an object, with their names."""
     if isinstance(thing, Windowed):
-        return pieces_of(thing.lifetime())
-    return [(n, unsharded(p)) for n, p in pieces(thing) if not isinstance(p, AxisWrapper)]
+        return collect_collections(thing.lifetime())
+    return [(n, remove_shards(p)) for n, p in split_pieces(thing) if not isinstance(p, AxisWrapper)]
 
 
-def given_terms(provenance: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """Return what the caller says of it."""
+def format_terms(provenance: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """Return the provenance that the caller passed, as pairs of term and text."""
     return [
         (str(k), "\n".join(map(str, v)) if isinstance(v, (list, tuple)) else str(v))
         for k, v in (provenance or {}).items()
     ]
 
 
-def about(held: Sequence[tuple[str, Any]]) -> list[tuple[str, str]]:
-    """What the states themselves say: rows, what was left out, weights, filters, units, digests."""
+def build_state_terms(accumulators: Sequence[tuple[str, Any]]) -> list[tuple[str, str]]:
+    """Return the provenance of the states: rows, dropped rows, weights, filters, units and digests."""
     terms: list[tuple[str, str]] = []
-    for _, thing in held[:1]:
-        for _, piece in pieces_of(thing)[:1]:
-            terms += _counted_terms(piece)
+    for _, thing in accumulators[:1]:
+        for _, piece in collect_collections(thing)[:1]:
+            terms += _build_count_terms(piece)
         if isinstance(thing, Sharded):
             terms.append(("intervals", f"delete-one jackknife over {thing.shards} shards of {thing.unit}"))
-    return [*terms, *((f"state{f' {n}' if n else ''}", _digest(thing)) for n, thing in held)]
+    return [*terms, *((f"state{f' {n}' if n else ''}", _format_digest(thing)) for n, thing in accumulators)]
 
 
-def _digest(thing: Any) -> str:
-    """What a state is known by, if it can be written."""
+def _format_digest(thing: Any) -> str:
+    """Return the digest of a state, or why it has none."""
     try:
         return f"sha256 {thing.digest()}"
-    except MemoryLimitError as error:  # groups that are open
+    except MemoryLimitError as error:  # a state with open groups cannot be written
         return f"none: {error}"
 
 
-def about_card(name: str, card: Scorecard) -> list[tuple[str, str]]:
-    """How a scorecard was asked, and of what."""
+def build_card_terms(name: str, card: Scorecard) -> list[tuple[str, str]]:
+    """Return the provenance of a scorecard: metrics with their roles, intervals and state digests."""
     of = f" of {name}" if name else ""
     one = card.arms[card.control]
     axes = [a for r in definition_of(one).reads for a in r.state.axes if a.kind == "shard"]
     shards = f"over {axes[0].size} shards of {', '.join(axes[0].names)}" if axes else "of rows taken as independent"
     looks = "valid at every look" if any(p.sequential for p in card.progress.values()) else "of one look"
-    asked = ", ".join(
-        f"{q.name} ({q.role}{f', margin {q.margin:g}' if q.margin is not None else ''})" for q in card.asked.questions
+    questions = ", ".join(
+        f"{q.name} ({q.role}{f', margin {q.margin:g}' if q.margin is not None else ''})" for q in card.options.questions
     )
     return [
-        (f"asked{of}", asked),
+        (f"metrics{of}", questions),
         (
             f"intervals{of}",
-            f"delete-one jackknife {shards}, {looks}; {interval_name(card.asked.confidence, False)} together",
+            f"delete-one jackknife {shards}, {looks}; {format_confidence(card.options.confidence, False)} together",
         ),
-        *((f"state of {shown(arm)}", f"sha256 {thing.digest()}") for arm, thing in card.arms.items()),
+        *((f"state of {format_atom(arm)}", f"sha256 {thing.digest()}") for arm, thing in card.arms.items()),
     ]
 
 
-def _counted_terms(collection: MetricCollection) -> list[tuple[str, str]]:
-    found = overall(collection)
-    most = max(found, key=lambda r: r["rows"] or 0, default=None)
+def _build_count_terms(collection: MetricCollection) -> list[tuple[str, str]]:
+    records = build_records(collection)
+    most = max(records, key=lambda r: r["rows"] or 0, default=None)
     if most is None:
         return []
-    rows = f"{count(most['rows'])} counted" if most["rows"] is not None else ""
-    rate = f", {count(most['positives'])} positives" if most["positives"] is not None else ""
-    out = {f"{count(n)} {why_left_out(k, r['columns'].get(k))}" for r in found for k, n in r["dropped"].items()}
+    rows = f"{format_count(most['rows'])} counted" if most["rows"] is not None else ""
+    rate = f", {format_count(most['positives'])} positives" if most["positives"] is not None else ""
+    out = {
+        f"{format_count(n)} {describe_dropped(k, r['columns'].get(k))}"
+        for r in records
+        for k, n in r["dropped"].items()
+    }
     bindings = [content.binding for content in contents_of(collection)]
     weights = sorted({str(b.column("sample_weight")) for b in bindings})
     weighed = most["weight"] is not None and most["rows"] is not None and most["weight"] != most["rows"]

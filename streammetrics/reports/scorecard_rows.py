@@ -1,4 +1,4 @@
-"""From what is known of a metric of an experiment to a row of its scorecard: the same for a report and for a dashboard."""
+"""Rows of a scorecard from the numbers of a metric, for reports and for the dashboard."""
 
 from __future__ import annotations
 
@@ -7,49 +7,50 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..inference.scorecard import GUARDRAIL, PRIMARY, SECONDARY
-from .figures import reasons_of, shared_axis, spans
-from .headline import bound_text, limit_text
-from .numbers import decimals_of, fixed, p_text, signed
-from .page_model import Figure, Figures, Group, NamedSide, RowAxis
+from .headline import format_finite_bound, format_limit
+from .measure_rows import build_shared_axis, collect_reasons, place_rows
+from .numbers import choose_decimals, format_fixed, format_p_value, format_signed
+from .page_model import MeasureRow, MeasureTable, NamedSide, RowAxis, RowGroup
 
-__all__ = ["FOREST", "MODEL", "ScorecardRow", "card_of", "row_of"]
+__all__ = ["FOREST", "MODEL", "ScorecardRow", "build_scorecard_row", "build_scorecard_table"]
 
 MODEL = "model"
 DECIDES = {
     PRIMARY: ("Primary", "decides"),
     GUARDRAIL: ("Guardrails", "may not cross the limit; hatched: forbidden"),
     SECONDARY: ("Also watched", "decides nothing"),
-    MODEL: ("Of the model", "each arm on its own traffic: no effect of the treatment, decides nothing"),
+    MODEL: ("Model metrics", "each arm on its own traffic: not an effect of the treatment, decides nothing"),
 }
 FOREST = "Largest impact first. Dotted: the difference of all rows. Slices explain; they do not decide."
 ONE_SCALE = ("Differences are relative, all on one scale, in percent. A guardrail is held when its whole "
              "interval is on the right side of its limit, and breached when all of it is beyond.")  # fmt: skip
 OWN_SCALES = ("Each row of the picture has its own scale, with zero in the middle; right is better. A guardrail is held "
               "when its interval is on the right side of its limit, and breached when all of it is beyond.")  # fmt: skip
+# A certified bound below this is rounding of sums, and is shown as exact.
 FEW = 1e-12
 
 
 class ScorecardRow(NamedTuple):
-    """One metric of a treatment beside the control; numbers are NaN where they are not known.
+    """The numbers of one metric of a treatment and the control; NaN where unknown.
 
     Parameters
     ----------
     name, role, better : str
-        Which metric or slice, what it decides, and which values are good.
+        Name of the metric or slice, its role, and which values are better.
     margin : float or None
-        Of a guardrail.
+        Margin of a guardrail.
     before, after : float
-        Of the control, and of the treatment.
+        Values of the control and of the treatment.
     change, low, high, bound, p : float
-        The difference, its interval, what may be off by what was counted, and its p-value.
+        The difference, the limits of its interval, its certified bound, and its p-value.
     word, reason : str
-        What it says; and why it does not.
+        The reading, and why there is none.
     rows : int
-        Of both arms.
+        Number of rows of both arms.
     relative, rate : bool
-        Whether the difference is relative; whether values are read in percent.
+        Whether the difference is relative, and whether values are shown in percent.
     note : str
-        What is said below the name, beside which values are good.
+        A remark below the name.
     """
 
     name: str
@@ -71,68 +72,76 @@ class ScorecardRow(NamedTuple):
     note: str = ""
 
 
-def row_of(one: ScorecardRow, decimals: int | None = None, *, turn: bool, withheld: bool = False) -> Figure:
-    """Return the row of a metric; turned, so that right is better, where lower is."""
-    half = (one.high - one.low) / 2
+def build_scorecard_row(
+    row: ScorecardRow, decimals: int | None = None, *, turn: bool, withheld: bool = False
+) -> MeasureRow:
+    """Return the row of a metric; with `turn`, a metric where lower is better is mirrored: right is better."""
+    # With `turn`, the page draws "better" to the right: the ends are mirrored where lower is better. Without it, such a
+    # row keeps its direction, and the limit of a guardrail is an upper one.
+    half = (row.high - row.low) / 2
     if decimals is None:
-        own = decimals_of(half * (100 if one.relative else 1))
-        decimals = (1 if one.relative else 4) if own is None else own
-    down = turn and one.better == "low"
-    guarded = one.role == GUARDRAIL and one.better != "one"
-    over = one.better == "low" and not down
+        own = choose_decimals(half * (100 if row.relative else 1))
+        decimals = (1 if row.relative else 4) if own is None else own
+    down = turn and row.better == "low"
+    guarded = row.role == GUARDRAIL and row.better != "one"
+    is_upper_limit = row.better == "low" and not down
     some = math.isfinite(half)
-    digits = _digits(half, one.before, one.relative, one.rate, decimals)
-    beyond = one.bound if math.isfinite(one.bound) else 0.0
-    clear = some and (one.low - beyond > 0.0 or one.high + beyond < 0.0) and not one.p > 1.0
-    return Figure(
-        one.name,
-        "; ".join(t for t in (_direction(one.better), one.note) if t),
-        fixed(one.after, digits, one.rate),
-        fixed(one.before, digits, one.rate),
-        signed(one.change, decimals, one.relative),
+    digits = _choose_value_decimals(half, row.before, row.relative, row.rate, decimals)
+    beyond = row.bound if math.isfinite(row.bound) else 0.0
+    clear = some and (row.low - beyond > 0.0 or row.high + beyond < 0.0) and not row.p > 1.0
+    return MeasureRow(
+        row.name,
+        "; ".join(t for t in (_format_direction(row.better), row.note) if t),
+        format_fixed(row.after, digits, row.rate),
+        format_fixed(row.before, digits, row.rate),
+        format_signed(row.change, decimals, row.relative),
         "",
-        f"±{fixed(half, decimals, one.relative)}" if some else "",
-        f"{signed(one.low, decimals, one.relative)} to {signed(one.high, decimals, one.relative)}" if some else "",
-        p_text(one.p) if math.isfinite(one.p) else "",
-        bound_text(0.0 if one.bound <= FEW else one.bound * (100 if one.relative else 1))
-        + ("\u202f%" if one.relative and one.bound > FEW else ""),
-        limit_text(one.role, one.better, one.margin, one.relative),
+        f"±{format_fixed(half, decimals, row.relative)}" if some else "",
+        f"{format_signed(row.low, decimals, row.relative)} to {format_signed(row.high, decimals, row.relative)}"
+        if some
+        else "",
+        format_p_value(row.p) if math.isfinite(row.p) else "",
+        format_finite_bound(0.0 if row.bound <= FEW else row.bound * (100 if row.relative else 1))
+        + ("\u202f%" if row.relative and row.bound > FEW else ""),
+        format_limit(row.role, row.better, row.margin, row.relative),
         bold=clear and not withheld,
-        word="withheld" if withheld else one.word,
-        reason=one.reason,
-        ends=(-one.high, -one.change, -one.low) if down else (one.low, one.change, one.high),
-        turned=-1.0 if down else 1.0,
-        margin=(one.margin or 0.0) * (1.0 if over else -1.0) if guarded else None,
-        over=over,
-        rows=one.rows,
+        word="withheld" if withheld else row.word,
+        reason=row.reason,
+        ends=(-row.high, -row.change, -row.low) if down else (row.low, row.change, row.high),
+        direction=-1.0 if down else 1.0,
+        margin=(row.margin or 0.0) * (1.0 if is_upper_limit else -1.0) if guarded else None,
+        is_upper_limit=is_upper_limit,
+        rows=row.rows,
     )
 
 
-def _direction(better: str) -> str:
+def _format_direction(better: str) -> str:
     return {"high": "↑ higher is better", "low": "↓ lower is better"}.get(better, "→ 1 is best")
 
 
-def _digits(half: float, value: float, relative: bool, rates: bool, decimals: int) -> int:
-    """Decimals of values: as many as their difference gives them."""
+def _choose_value_decimals(half: float, value: float, relative: bool, rates: bool, decimals: int) -> int:
+    """Return the decimals of values, from the half width of their difference."""
     size = half * abs(value) if relative else half
-    found = decimals_of(size * (100 if rates else 1))
-    return (2 if rates else 4) if found is None else min(found, 6)
+    decimals_of_size = choose_decimals(size * (100 if rates else 1))
+    return (2 if rates else 4) if decimals_of_size is None else min(decimals_of_size, 6)
 
 
-def card_of(
-    rows: Sequence[tuple[str, Figure]], sides: tuple[NamedSide, NamedSide], interval: str, *, relative: bool
-) -> Figures:
-    """Return the scorecard of rows, each with its role."""
+def build_scorecard_table(
+    rows: Sequence[tuple[str, MeasureRow]], sides: tuple[NamedSide, NamedSide], interval: str, *, relative: bool
+) -> MeasureTable:
+    """Return the table of a scorecard; `rows` are pairs of role and row, and are grouped by role."""
     every = [r for _, r in rows]
     axis: RowAxis | None = None
     if relative:
-        axis, low, high = shared_axis(every, "", True, most=4.0)
-        spans(every, shared=axis, low=low, high=high)
+        axis, low, high = build_shared_axis(every, "", True, most=4.0)
+        place_rows(every, shared=axis, low=low, high=high)
     else:
-        spans(every, shared=None)
+        place_rows(every, shared=None)
     groups = [
-        Group(*DECIDES[role], [r for k, r in rows if k == role]) for role in DECIDES if any(k == role for k, _ in rows)
+        RowGroup(*DECIDES[role], [r for k, r in rows if k == role])
+        for role in DECIDES
+        if any(k == role for k, _ in rows)
     ]
-    notes = [ONE_SCALE if axis is not None else OWN_SCALES, *reasons_of(every)]
+    notes = [ONE_SCALE if axis is not None else OWN_SCALES, *collect_reasons(every)]
     limits = any(r.limit for r in every)
-    return Figures("The measures of both arms, with the difference", sides, groups, axis, interval, limits, notes)
+    return MeasureTable("The measures of both arms, with the difference", sides, groups, axis, interval, limits, notes)

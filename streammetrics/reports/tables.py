@@ -1,4 +1,4 @@
-"""Results as tables for people: metrics by model, then slices."""
+"""Text tables of results: metrics by model, then slices and windows."""
 
 from __future__ import annotations
 
@@ -15,168 +15,184 @@ from ..collect.metric import Metric
 from ..compose.axis_wrapper import AxisWrapper
 from ..compose.sliced import Sliced
 from ..compose.windowed import Windowed
-from ..inference.number_format import digits
+from ..inference.number_format import choose_format
 from ..reading.interval import Interval
 from ..reading.records import badness
-from ..reading.table import bound, marked, show
+from ..reading.table import format_bound, format_marked_value, format_value
 from ..reading.wide_bounds import MARK
-from .per_class import breakdowns
+from .per_class import build_breakdowns
 from .records import (
     Record,
-    Whole,
-    by_slice,
-    called,
-    contents,
-    overall,
-    pieces,
-    sharded,
-    tasks_of,
-    unsharded,
-    views,
-    windows_in,
+    TotalMetrics,
+    build_records,
+    build_slice_records,
+    build_views,
+    collect_entries,
+    find_sharded,
+    find_windows,
+    format_slice_key,
+    group_by_task,
+    remove_shards,
+    split_pieces,
 )
-from .text_table import ABOVE, Cell, Grid
+from .text_table import SAME_AS_ABOVE, Cell, Grid
 
-__all__ = ["BEST", "grids", "headline", "share", "slices", "wide_remarks"]
+__all__ = ["BEST", "build_grids", "build_slice_grid", "build_task_grid", "describe_wide_bounds", "format_confidence"]
 
 BEST, ODD = "bold green", "yellow"
-SHOWN = 40  # slices, unless --top says otherwise
-SEVERAL = 3  # reasons below a table of slices
-MOST_PLAIN = 1e6  # from which on values are in powers of ten
+MAX_SLICES = 40  # the default of --top
+MAX_REASONS = 3  # reasons for missing intervals below a table of slices
+MAX_PLAIN_VALUE = 1e6  # larger values are shown with an exponent
 
 
-def grids(
-    thing: Any, top: int | None = SHOWN, sort: str | None = None, min_rows: int = 0, confidence: float | None = None
+def build_grids(
+    thing: Any,
+    top: int | None = MAX_SLICES,
+    sort: str | None = None,
+    min_rows: int = 0,
+    confidence: float | None = None,
 ) -> list[Grid]:
-    """Return the tables of an object: all rows, then by slice and window; with intervals if a confidence is given."""
-    made = []
-    for name, piece in pieces(thing):
+    """Return the tables of an object: over all rows, then by slice and window; with intervals for a `confidence`."""
+    grids = []
+    for name, piece in split_pieces(thing):
         if not isinstance(piece, AxisWrapper):
-            made.append(headline(piece, "" if name == "overall" else name, confidence))
-            made += breakdowns(unsharded(piece))
+            grids.append(build_task_grid(piece, "" if name == "overall" else name, confidence))
+            grids += build_breakdowns(remove_shards(piece))
             continue
         title = name or f"by {', '.join(definition_of(piece).levels)}"
-        *whole, last = views(piece)
-        made += [slices(one, top, title, sort, min_rows, confidence) for one in whole]
-        within = windows_in(piece)
+        *earlier, last = build_views(piece)
+        grids += [build_slice_grid(one, top, title, sort, min_rows, confidence) for one in earlier]
+        within = find_windows(piece)
         if within is not None:
             title = f"{title} and {within.width} of {within.time}"
         if within is None or definition_of(piece).inner.kind == definition_of(within).kind:
-            made.append(slices(last, top, title, sort, min_rows, confidence))
-    return made
+            grids.append(build_slice_grid(last, top, title, sort, min_rows, confidence))
+    return grids
 
 
 # -- all rows --------------------------------------------------------------------------------------------------------
 
 
-def headline(collection: Whole, title: str = "", confidence: float | None = None) -> Grid:
-    """Return a table of metrics by task, the bound beside the value, the interval behind both, rows below."""
-    columns = {name or "value": found for name, found in tasks_of(overall(collection, confidence)).items()}
-    made = compare(columns, _Rivals(collection), title, confidence)
-    made.remarks += _resting(collection, confidence)
-    return made
+def build_task_grid(collection: TotalMetrics, title: str = "", confidence: float | None = None) -> Grid:
+    """Return a table of metrics by task, with certified bounds, optional intervals, and counts of rows."""
+    columns = {
+        name or "value": records for name, records in group_by_task(build_records(collection, confidence)).items()
+    }
+    grid = build_metric_grid(columns, _WinnerFinder(collection), title, confidence)
+    grid.remarks += _describe_interval_basis(collection, confidence)
+    return grid
 
 
-def compare(
+def build_metric_grid(
     columns: dict[str, dict[str, Record]],
-    rivals: _Rivals | None = None,
+    rivals: _WinnerFinder | None = None,
     title: str = "",
     confidence: float | None = None,
 ) -> Grid:
-    """Return a table of metrics (down) by column (across)."""
-    known = [item for found in columns.values() for item in found.items()]
-    metrics = list(dict.fromkeys(name for name, record in known if not isinstance(record["value"], np.ndarray)))
+    """Return a table of metrics (rows) by task or model (columns)."""
+    items = [item for row_records in columns.values() for item in row_records.items()]
+    metrics = list(dict.fromkeys(name for name, record in items if not isinstance(record["value"], np.ndarray)))
     rows: list[list[Cell] | None] = []
     for metric in metrics:
-        found = [records.get(metric) for records in columns.values()]
-        rows.append([Cell(metric), *_with_intervals(_cells(found, rivals), found, confidence)])
-    counts = [_counts(records) for records in columns.values()]
+        row_records = [records.get(metric) for records in columns.values()]
+        rows.append([Cell(metric), *_add_interval_cells(_build_cells(row_records, rivals), row_records, confidence)])
+    counts = [_count_rows(records) for records in columns.values()]
     rows.append(None)
     lines = dict.fromkeys(name for count in counts for name in count)
     for line in lines:
         cells = [Cell(f"{c[line]:,}" if line in c else "") for c in counts]
-        rows.append([Cell(line), *_with_intervals(cells, [None] * len(cells), confidence)])
+        rows.append([Cell(line), *_add_interval_cells(cells, [None] * len(cells), confidence)])
     reasons = [r for records in columns.values() for r in records.values()]
-    heads = [head for name in columns for head in ([name] if confidence is None else [name, share(confidence)])]
-    return Grid(title, ["metric", *heads], rows, remarks=[*_reasons(reasons), *_without(reasons)])
+    heads = [
+        head for name in columns for head in ([name] if confidence is None else [name, format_confidence(confidence)])
+    ]
+    return Grid(
+        title, ["metric", *heads], rows, remarks=[*_describe_undefined(reasons), *_describe_missing_intervals(reasons)]
+    )
 
 
-def _with_intervals(cells: Sequence[Cell], found: Sequence[Record | None], confidence: float | None) -> list[Cell]:
-    """Return cells with that of the interval behind each, if a confidence is given: values in the digits it leaves."""
+def _add_interval_cells(
+    cells: Sequence[Cell], records: Sequence[Record | None], confidence: float | None
+) -> list[Cell]:
+    """Return cells, each followed by its interval if there is a confidence, with the decimals that intervals support."""
     if confidence is None:
         return list(cells)
-    decimals, made = _decimals(found), []
-    for cell, record in zip(cells, found, strict=True):
-        said = None if record is None else _spelled(record, decimals)
-        made += [cell, Cell("")] if said is None else [replace(cell, text=said[0]), Cell(said[1])]
-    return made
+    decimals, with_intervals = _choose_decimals(records), []
+    for cell, record in zip(cells, records, strict=True):
+        texts = None if record is None else _format_interval(record, decimals)
+        with_intervals += [cell, Cell("")] if texts is None else [replace(cell, text=texts[0]), Cell(texts[1])]
+    return with_intervals
 
 
-def _known(record: Record) -> bool:
-    """Whether a value has an interval."""
+def _has_interval(record: Record) -> bool:
+    """Return whether a value has a finite interval."""
     limits = record["interval_low"], record["interval_high"]
     return isinstance(record["value"], float) and all(map(math.isfinite, limits))
 
 
-def _decimals(found: Sequence[Record | None]) -> int:
-    """How many decimals values have that stand together: as many as the narrowest of their intervals leaves."""
-    limits = [(r["interval_low"], r["interval_high"]) for r in found if r is not None and _known(r)]
-    each = [digits(Interval(*one, math.nan, math.nan, "", "", 0.0), False).decimals for one in limits]
+def _choose_decimals(records: Sequence[Record | None]) -> int:
+    """Return the number of decimals for several values: as many as the narrowest of their intervals supports."""
+    limits = [(r["interval_low"], r["interval_high"]) for r in records if r is not None and _has_interval(r)]
+    each = [choose_format(Interval(*one, math.nan, math.nan, "", "", 0.0), False).decimals for one in limits]
     return max(each, default=0)
 
 
-def _spelled(record: Record, decimals: int) -> tuple[str, str] | None:
-    """A value and its interval in the digits that the interval leaves, 0.7841 and 0.7812 to 0.7869; None without one."""
-    if not _known(record):
+def _format_interval(record: Record, decimals: int) -> tuple[str, str] | None:
+    """Return a value and its interval as text, such as 0.7841 and 0.7812 to 0.7869; None without an interval."""
+    if not _has_interval(record):
         return None
     low, high, value = (record[name] for name in ("interval_low", "interval_high", "value"))
     mark = MARK if record.get("wide") else ""
-    if abs(value) >= MOST_PLAIN:
-        return show(value) + mark, f"{show(low)} to {show(high)}"
+    if abs(value) >= MAX_PLAIN_VALUE:
+        return format_value(value) + mark, f"{format_value(low)} to {format_value(high)}"
     return f"{value:.{decimals}f}{mark}", f"{low:.{decimals}f} to {high:.{decimals}f}"
 
 
-def share(confidence: float) -> str:
-    """A confidence as the head of a column: 95 %."""
+def format_confidence(confidence: float) -> str:
+    """Return a confidence as text, such as 95 %."""
     return f"{100.0 * confidence:.4g} %"
 
 
-def _resting(thing: Whole | AxisWrapper, confidence: float | None) -> list[str]:
-    """Say what intervals rest on."""
+def _describe_interval_basis(thing: TotalMetrics | AxisWrapper, confidence: float | None) -> list[str]:
+    """Return a remark about the assumption of the intervals."""
     if confidence is None:
         return []
-    units = sharded(thing)
+    units = find_sharded(thing)
     if units is not None:
-        return [f"{share(confidence)}: intervals by {units.unit}, whose rows may be alike ({units.shards} shards)"]
-    return [f"{share(confidence)}: intervals as if every row (query, group) were independent of all others"]
+        return [
+            f"{format_confidence(confidence)}: intervals by {units.unit}, for correlated rows ({units.shards} shards)"
+        ]
+    return [f"{format_confidence(confidence)}: intervals as if all rows (queries, groups) were independent"]
 
 
-def _without(found: Sequence[Record], most: int | None = None) -> list[str]:
-    """Say why there are no intervals; of slices the reasons that most have."""
-    refused = [r for r in found if r["interval_reason"] and isinstance(r["value"], float) and math.isfinite(r["value"])]
-    often = Counter(r["interval_reason"] for r in refused).most_common(most)
-    told = []
-    for reason, _ in often:
+def _describe_missing_intervals(records: Sequence[Record], limit: int | None = None) -> list[str]:
+    """Return the reasons for missing intervals with their metrics, the most frequent first."""
+    refused = [
+        r for r in records if r["interval_reason"] and isinstance(r["value"], float) and math.isfinite(r["value"])
+    ]
+    most_common = Counter(r["interval_reason"] for r in refused).most_common(limit)
+    sentences = []
+    for reason, _ in most_common:
         names = dict.fromkeys(r["metric"].rpartition("/")[2] for r in refused if r["interval_reason"] == reason)
-        told.append(f"no interval of {', '.join(names)}: {reason}")
-    more = len({r["interval_reason"] for r in refused}) - len(often)
-    return [*told, f"and {more:,} other reasons: --format json has all"] if more else told
+        sentences.append(f"no interval of {', '.join(names)}: {reason}")
+    more = len({r["interval_reason"] for r in refused}) - len(most_common)
+    return [*sentences, f"and {more:,} other reasons: --format json has all"] if more else sentences
 
 
-class _Rivals:
-    """Which values of a row compete: those of one metric on the same labels and rows."""
+class _WinnerFinder:
+    """Finds the best of comparable values: values of one metric on the same labels and rows."""
 
-    def __init__(self, thing: Whole | AxisWrapper) -> None:
+    def __init__(self, thing: TotalMetrics | AxisWrapper) -> None:
         self._of: dict[str, tuple[Metric[Any, Any], Any]] = {}
-        for name, (_, metric, _, binding, _) in contents(thing).items():
+        for name, (_, metric, _, binding, _) in collect_entries(thing).items():
             rows = binding.column("y_true"), binding.where, binding.column("sample_weight"), binding.corrects
             if metric.about.best is not None:
                 self._of[name] = metric, (metric.about.best, rows)
 
-    def winners(self, found: Sequence[Record | None]) -> set[str]:
-        """Return the full names of the metrics that beat the others."""
+    def find_winners(self, records: Sequence[Record | None]) -> set[str]:
+        """Return the full names of the best metrics, except where all are equal."""
         groups: dict[Any, list[Record]] = {}
-        for r in found:
+        for r in records:
             if r is not None and r["metric"] in self._of and isinstance(r["value"], float) and r["value"] == r["value"]:
                 groups.setdefault(self._of[r["metric"]][1], []).append(r)
         names = set()
@@ -188,21 +204,23 @@ class _Rivals:
         return names
 
 
-def _cells(found: Sequence[Record | None], rivals: _Rivals | None, *, notes: bool = True) -> list[Cell]:
-    """Return the cells of one metric, the best of several marked."""
-    winners = rivals.winners(found) if rivals is not None else set()
-    return [Cell("") if r is None else _cell(r, r["metric"] in winners, notes) for r in found]
+def _build_cells(records: Sequence[Record | None], rivals: _WinnerFinder | None, *, notes: bool = True) -> list[Cell]:
+    """Return the cells of one metric, with the best value highlighted."""
+    winners = rivals.find_winners(records) if rivals is not None else set()
+    return [Cell("") if r is None else _build_cell(r, r["metric"] in winners, notes) for r in records]
 
 
-def _cell(record: Record, wins: bool, notes: bool) -> Cell:
+def _build_cell(record: Record, wins: bool, notes: bool) -> Cell:
     value = record["value"]
     odd = isinstance(value, float) and math.isnan(value)
     odd = odd or bool(record.get("wide"))
-    return Cell(marked(record), bound(record) if notes else "", ODD if odd else BEST if wins else "")
+    return Cell(
+        format_marked_value(record), format_bound(record) if notes else "", ODD if odd else BEST if wins else ""
+    )
 
 
-def _counts(records: dict[str, Record]) -> dict[str, int]:
-    """Return rows, positives and rows left out; separately for metrics that saw other rows than most."""
+def _count_rows(records: dict[str, Record]) -> dict[str, int]:
+    """Return the numbers of rows, positives and dropped rows; metrics with other counts have lines of their own."""
     groups: dict[tuple[Any, ...], list[str]] = {}
     for name, r in records.items():
         groups.setdefault((r["rows"], r["positives"], tuple(r["dropped"].items())), []).append(name)
@@ -216,12 +234,12 @@ def _counts(records: dict[str, Record]) -> dict[str, int]:
             lines[f"positives{of}"] = record["positives"]
         for reason, n in record["dropped"].items():
             column = record["columns"][reason]
-            lines[_left_out(reason, column) + of] = n
+            lines[_describe_dropped(reason, column) + of] = n
     return lines
 
 
-def _left_out(reason: str, column: Any) -> str:
-    """Say why rows do not count."""
+def _describe_dropped(reason: str, column: Any) -> str:
+    """Return why rows were dropped, as text."""
     if reason != "where":
         return f"dropped: bad {column}"
     if " and " in column:
@@ -229,127 +247,133 @@ def _left_out(reason: str, column: Any) -> str:
     return f"left out: not {column}" if any(sign in column for sign in "=<>") else f"left out: {column} is 0"
 
 
-def _reasons(found: Sequence[Record]) -> list[str]:
-    undefined = (r for r in found if isinstance(r["value"], float) and math.isnan(r["value"]))
+def _describe_undefined(records: Sequence[Record]) -> list[str]:
+    undefined = (r for r in records if isinstance(r["value"], float) and math.isnan(r["value"]))
     reasons = Counter(r["reason"] or "0/0" for r in undefined)
-    told = [f"NaN: {reason} ({_values(n)})" for reason, n in reasons.items()]
-    return [*told, *wide_remarks(found)]
+    sentences = [f"NaN: {reason} ({_format_value_count(n)})" for reason, n in reasons.items()]
+    return [*sentences, *describe_wide_bounds(records)]
 
 
-def wide_remarks(found: Sequence[Record]) -> list[str]:
-    """Say what the mark of wide bounds means, how many values have it, and the remedy of the first."""
-    wide = [r["wide"] for r in found if r.get("wide")]
+def describe_wide_bounds(records: Sequence[Record]) -> list[str]:
+    """Return a remark about values with wide bounds: meaning, count and remedy."""
+    wide = [r["wide"] for r in records if r.get("wide")]
     counts = Counter(one.sentence for one in wide)
     remedies = {one.sentence: one.remedy for one in reversed(wide)}
-    return [f"{MARK}: {said} ({_values(n)}). {remedies[said]}" for said, n in counts.items()]
+    return [f"{MARK}: {sentence} ({_format_value_count(n)}). {remedies[sentence]}" for sentence, n in counts.items()]
 
 
-def _values(count: int) -> str:
+def _format_value_count(count: int) -> str:
     return f"{count:,} value{'s' if count > 1 else ''}"
 
 
 # -- slices ----------------------------------------------------------------------------------------------------------
 
 
-def slices(
+def build_slice_grid(
     sliced: AxisWrapper,
-    top: int | None = SHOWN,
+    top: int | None = MAX_SLICES,
     title: str = "",
     sort: str | None = None,
     min_rows: int = 0,
     confidence: float | None = None,
 ) -> Grid:
-    """Return a table of slices (down) by metric (across); with several tasks a slice has a line for each."""
-    found = by_slice(sliced, top, sort, min_rows, confidence)
+    """Return a table of slices (rows) by metric (columns); with several tasks, each slice has a row for each task."""
+    slice_records = build_slice_records(sliced, top, sort, min_rows, confidence)
     groups: dict[tuple[Any, ...], list[Record]] = {}
-    for record in found:
-        key = [
-            record["slice"].get(name, "") for name in definition_of(sliced).levels
-        ]  # as they are: null is no text of four letters
+    for record in slice_records:
+        # Keys are compared as values, not as text: null and the text "null" are two slices.
+        key = [record["slice"].get(name, "") for name in definition_of(sliced).levels]
         groups.setdefault((record["other"], *key), []).append(record)
-    most = len(groups) if top is None or not isinstance(sliced.inner, AxisWrapper) else top
-    first = max(len(groups) - most, 0) if isinstance(sliced, Windowed) else 0  # the newest
-    told = dict(list(groups.items())[first : first + most])
-    found = [record for records in told.values() for record in records]
-    tasks = list(tasks_of(found))
+    count = len(groups) if top is None or not isinstance(sliced.inner, AxisWrapper) else top
+    first = max(len(groups) - count, 0) if isinstance(sliced, Windowed) else 0  # show the newest windows
+    shown = dict(list(groups.items())[first : first + count])
+    slice_records = [record for records in shown.values() for record in records]
+    tasks = list(group_by_task(slice_records))
     several = tasks not in ([""], [])
-    metrics = list(dict.fromkeys(r["metric"].rpartition("/")[2] for r in found))
+    metrics = list(dict.fromkeys(r["metric"].rpartition("/")[2] for r in slice_records))
     decimals = None
     if confidence is not None:
-        decimals = {m: _decimals([r for r in found if r["metric"].rpartition("/")[2] == m]) for m in metrics}
+        decimals = {
+            m: _choose_decimals([r for r in slice_records if r["metric"].rpartition("/")[2] == m]) for m in metrics
+        }
     rows = [
         line
-        for records in told.values()
-        for line in _lines(
-            [called(records[0], n) for n in definition_of(sliced).levels],
-            tasks_of(records),
+        for records in shown.values()
+        for line in _build_lines(
+            [format_slice_key(records[0], n) for n in definition_of(sliced).levels],
+            group_by_task(records),
             metrics,
-            _Rivals(sliced),
+            _WinnerFinder(sliced),
             several,
             decimals,
         )
     ]
     heads = [*definition_of(sliced).levels, *(["task"] if several else []), "rows", "positives", *metrics]
     names = len(definition_of(sliced).levels) + several
-    remarks = _more(sliced, top, bool(sort or min_rows), len(groups) - len(told))
-    remarks += _limited(sliced)
-    remarks += [*_certified(found), *_reasons(found), *_without(found, SEVERAL), *_resting(sliced, confidence)]
+    remarks = _describe_hidden(sliced, top, bool(sort or min_rows), len(groups) - len(shown))
+    remarks += _describe_key_limit(sliced)
+    remarks += [
+        *_describe_bounds(slice_records),
+        *_describe_undefined(slice_records),
+        *_describe_missing_intervals(slice_records, MAX_REASONS),
+        *_describe_interval_basis(sliced, confidence),
+    ]
     return Grid(title, heads, rows, names, names, remarks)
 
 
-def _more(sliced: AxisWrapper, top: int | None, chosen: bool, left: int) -> list[str]:
-    """Say how many slices and windows there are that the table has not."""
+def _describe_hidden(sliced: AxisWrapper, top: int | None, filtered: bool, hidden: int) -> list[str]:
+    """Return a remark about the number of slices or windows that are not shown."""
     if isinstance(sliced.inner, AxisWrapper):
-        return [f"and {left:,} more: --format csv has all"] if left else []
-    more = 0 if chosen or top is None else max(len(sliced) - top, 0)
+        return [f"and {hidden:,} more: --format csv has all"] if hidden else []
+    more = 0 if filtered or top is None else max(len(sliced) - top, 0)
     which = "older windows" if isinstance(sliced, Windowed) else "slices with fewer rows"
     return [f"and {more:,} {which}: --top {len(sliced)} shows them, --format csv has all"] if more else []
 
 
-def _limited(sliced: AxisWrapper) -> list[str]:
-    """Say which keys a limit keeps, and what share of the rows it does not."""
+def _describe_key_limit(sliced: AxisWrapper) -> list[str]:
+    """Return a remark about the keys that a limit keeps, and the share of the other rows."""
     if not isinstance(sliced, Sliced):
         return []
     limit, named = definition_of(sliced).axis.limit, definition_of(sliced).axis.pinned
     if limit is None:
         return []
-    chosen = [f"{limit:,} of smallest hash"] if limit or not named else []
-    chosen += [f"{len(named):,} of most rows (or named)"] if named else []
-    return [f"kept are the keys of a limit: {' and '.join(chosen)}; (other) holds {sliced.left:.1%} of the rows"]
+    chosen = [f"{limit:,} with the smallest hash"] if limit or not named else []
+    chosen += [f"{len(named):,} with the most rows (or pinned)"] if named else []
+    return [f"the limit keeps these keys: {' and '.join(chosen)}; (other) has {sliced.left:.1%} of the rows"]
 
 
-def _lines(
+def _build_lines(
     key: Sequence[str],
     tasks: dict[str, dict[str, Record]],
     metrics: Sequence[str],
-    rivals: _Rivals,
+    rivals: _WinnerFinder,
     several: bool,
     decimals: dict[str, int] | None,
 ) -> list[list[Cell] | None]:
     columns = []
     for metric in metrics:
-        found = [records.get(metric) for records in tasks.values()]
-        cells = _cells(found, rivals, notes=False)
-        columns.append(cells if decimals is None else _noted(cells, found, decimals[metric]))
-    made: list[list[Cell] | None] = []
+        metric_records = [records.get(metric) for records in tasks.values()]
+        cells = _build_cells(metric_records, rivals, notes=False)
+        columns.append(cells if decimals is None else _add_interval_notes(cells, metric_records, decimals[metric]))
+    lines: list[list[Cell] | None] = []
     for i, (task, records) in enumerate(tasks.items()):
-        seen = {c: [r[c] for r in records.values() if r[c] is not None] for c in ("rows", "positives")}
-        counts = [Cell(f"{max(known):,}" if known else "") for known in seen.values()]
-        names = [Cell(k) if i == 0 else ABOVE for k in key] + ([Cell(task)] if several else [])
-        made.append([*names, *counts, *(column[i] for column in columns)])
-    return made
+        counts_of = {c: [r[c] for r in records.values() if r[c] is not None] for c in ("rows", "positives")}
+        counts = [Cell(f"{max(known):,}" if known else "") for known in counts_of.values()]
+        names = [Cell(k) if i == 0 else SAME_AS_ABOVE for k in key] + ([Cell(task)] if several else [])
+        lines.append([*names, *counts, *(column[i] for column in columns)])
+    return lines
 
 
-def _noted(cells: Sequence[Cell], found: Sequence[Record | None], decimals: int) -> list[Cell]:
-    """Return cells with the interval beside the value."""
-    said = [None if r is None else _spelled(r, decimals) for r in found]
-    return [c if s is None else replace(c, text=s[0], note=s[1]) for c, s in zip(cells, said, strict=True)]
+def _add_interval_notes(cells: Sequence[Cell], records: Sequence[Record | None], decimals: int) -> list[Cell]:
+    """Return cells with the interval as a note beside the value."""
+    texts = [None if r is None else _format_interval(r, decimals) for r in records]
+    return [c if s is None else replace(c, text=s[0], note=s[1]) for c, s in zip(cells, texts, strict=True)]
 
 
-def _certified(found: Sequence[Record]) -> list[str]:
-    """Say in one line how far values can be from the truth, instead of in every cell."""
+def _describe_bounds(records: Sequence[Record]) -> list[str]:
+    """Return one remark about the largest certified bound of each metric, instead of a note in every cell."""
     widths: dict[str, float] = {}
-    for r in found:
+    for r in records:
         low, high = r["bound_low"], r["bound_high"]
         if low is not None and low == low:
             name = r["metric"].rpartition("/")[2]

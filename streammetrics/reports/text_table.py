@@ -1,4 +1,4 @@
-"""Tables of text: coloured and fitted to its width on a terminal, plain aligned text in a pipe."""
+"""Text tables: coloured and fitted to the width of a terminal, or plain aligned text in a pipe."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from ..numerics.keys import visible
+from ..numerics.slice_keys import escape_unprintable
 
-__all__ = ["Cell", "Grid", "is_terminal", "say", "show"]
+__all__ = ["Cell", "Grid", "is_terminal", "print_grid", "print_line"]
 
 GAP, INDENT = 2, 2
 NARROW, WIDE, PIPED = 40, 160, 120
@@ -19,16 +19,16 @@ NARROW, WIDE, PIPED = 40, 160, 120
 
 @dataclass(frozen=True)
 class Cell:
-    """A text with a small remark beside it.
+    """A cell of a text table.
 
     Parameters
     ----------
     text : str
-        What is read first.
+        The text.
     note : str
-        What is read second, such as a bound.
+        A dim remark beside the text, such as a bound.
     style : str
-        How a terminal shows the text, in the words of rich.
+        Style of the text on a terminal, as understood by rich.
     """
 
     text: str
@@ -36,123 +36,126 @@ class Cell:
     style: str = ""
 
 
-ABOVE = Cell("")
-"""What is named in the row above, and once is enough in print."""
+SAME_AS_ABOVE = Cell("")
+"""A cell that repeats the cell above, and is printed empty."""
 
 
 @dataclass
 class Grid:
-    """A table.
+    """A text table.
 
     Parameters
     ----------
     title : str
-        What stands above it.
+        Title above the table.
     heads : list of str
-        Names of the columns.
+        Column names.
     rows : list of list of Cell
-        The body; None is a rule.
-    lead : int
-        How many columns name the row: repeated where the others do not fit side by side.
-    left : int
-        How many columns are aligned to the left.
+        The rows; None is a horizontal rule.
+    key_columns : int
+        Number of columns that identify the row. They are repeated if the table is split to fit the width.
+    left_columns : int
+        Number of left-aligned columns.
     remarks : list of str
-        What stands below it.
-    whole : bool
-        Whether a line stays one in a pipe, however long it is: for what is looked up by `grep`.
+        Remarks below the table.
+    unbroken_lines : bool
+        Whether a pipe gets one line for each row at any length, for use with `grep`.
     """
 
     title: str
     heads: list[str]
     rows: list[list[Cell] | None]
-    lead: int = 1
-    left: int = 1
+    key_columns: int = 1
+    left_columns: int = 1
     remarks: list[str] = field(default_factory=list)
-    whole: bool = False
+    unbroken_lines: bool = False
 
     def column(self, i: int) -> list[Cell]:
-        """The cells of a column."""
+        """Return the cells of a column."""
         return [row[i] for row in self.rows if row is not None]
 
 
 def is_terminal() -> bool:
-    """Whether a person reads along."""
+    """Return whether standard output is a capable terminal."""
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def _visible(cell: Cell) -> Cell:
-    return cell if cell.text.isprintable() else replace(cell, text=visible(cell.text))
+def _escape_cell(cell: Cell) -> Cell:
+    return cell if cell.text.isprintable() else replace(cell, text=escape_unprintable(cell.text))
 
 
-def say(text: str = "", style: str = "") -> None:
+def print_line(text: str = "", style: str = "") -> None:
     """Print a line."""
-    text = visible(text)
+    text = escape_unprintable(text)
     if is_terminal():
-        _painter()([(" " * INDENT if text else "", ""), (text, style)])
+        _build_painter()([(" " * INDENT if text else "", ""), (text, style)])
     else:
         print(text)
 
 
-def show(grid: Grid) -> None:
+def print_grid(grid: Grid) -> None:
     """Print a table."""
-    grid, terminal = replace(grid, rows=[row and list(map(_visible, row)) for row in grid.rows]), is_terminal()
+    grid, terminal = replace(grid, rows=[row and list(map(_escape_cell, row)) for row in grid.rows]), is_terminal()
     if grid.title:
-        say(grid.title, "bold cyan")
-    for chosen in _fitted(grid, terminal) if terminal or not grid.whole else [list(range(len(grid.heads)))]:
-        _show(grid, chosen, terminal)
+        print_line(grid.title, "bold cyan")
+    for chosen in (
+        _fit_columns(grid, terminal) if terminal or not grid.unbroken_lines else [list(range(len(grid.heads)))]
+    ):
+        _print_columns(grid, chosen, terminal)
     for remark in grid.remarks:
-        say(remark, "dim")
-    say()
+        print_line(remark, "dim")
+    print_line()
 
 
-def _show(grid: Grid, chosen: Sequence[int], terminal: bool) -> None:
-    layouts = [_Layout(grid.heads[i], grid.column(i), i < grid.left, terminal) for i in chosen]
-    paint = _painter() if terminal else _print
+def _print_columns(grid: Grid, columns: Sequence[int], terminal: bool) -> None:
+    layouts = [_ColumnLayout(grid.heads[i], grid.column(i), i < grid.left_columns, terminal) for i in columns]
+    paint = _build_painter() if terminal else _print_plain
     height = max(len(layout.heads) for layout in layouts)
     for line in range(height):
-        paint(_joined([layout.head(line - height) for layout in layouts], terminal))
+        paint(_join_cells([layout.head(line - height) for layout in layouts], terminal))
     rule = "─" * (sum(layout.width for layout in layouts) + GAP * (len(layouts) - 1))
     if terminal:
         paint([(" " * INDENT + rule, "dim")])
-    named: dict[int, Cell] = {}  # in rows that are not printed, and stands above those that are
+    # Keys from rows that are not printed, for the next printed row that repeats them.
+    named: dict[int, Cell] = {}
     for row in grid.rows:
         if row is None:
             if terminal:
                 paint([(" " * INDENT + rule, "dim")])
             continue
-        named |= {i: row[i] for i in range(grid.lead) if row[i] is not ABOVE}
-        if len(chosen) == len(grid.heads) or any(row[i].text for i in chosen if i >= grid.lead):
-            cells = [named.get(i, ABOVE) if row[i] is ABOVE else row[i] for i in chosen]
-            paint(_joined([layout.cell(cell) for cell, layout in zip(cells, layouts, strict=True)], terminal))
+        named |= {i: row[i] for i in range(grid.key_columns) if row[i] is not SAME_AS_ABOVE}
+        if len(columns) == len(grid.heads) or any(row[i].text for i in columns if i >= grid.key_columns):
+            cells = [named.get(i, SAME_AS_ABOVE) if row[i] is SAME_AS_ABOVE else row[i] for i in columns]
+            paint(_join_cells([layout.cell(cell) for cell, layout in zip(cells, layouts, strict=True)], terminal))
             named = {}
 
 
-class _Layout:
-    """One column: how wide it is, and its texts filled up to that."""
+class _ColumnLayout:
+    """The layout of one column: its width, and its padded texts."""
 
-    def __init__(self, head: str, cells: Sequence[Cell], left: bool, terminal: bool) -> None:
-        self.left = left
+    def __init__(self, head: str, cells: Sequence[Cell], left_aligned: bool, terminal: bool) -> None:
+        self.left_aligned = left_aligned
         body = max((len(c.text) for c in cells), default=0)
-        self.heads = _broken(head, body) if terminal and not left else [head]
+        self.heads = _break_head(head, body) if terminal and not left_aligned else [head]
         self.texts = max(body, *map(len, self.heads))
         self.notes = max((len(c.note) for c in cells), default=0)
         self.width = self.texts + (1 + self.notes if self.notes else 0)
 
     def head(self, line: int) -> list[tuple[str, str]]:
-        """Line -1 of the head, or a line above it."""
+        """Return one line of the column head, counted from the bottom: -1 is the lowest."""
         text = self.heads[line] if -line <= len(self.heads) else ""
-        return self._filled(Cell(text, style="bold"))
+        return self._pad(Cell(text, style="bold"))
 
     def cell(self, cell: Cell) -> list[tuple[str, str]]:
-        return self._filled(cell)
+        return self._pad(cell)
 
-    def _filled(self, cell: Cell) -> list[tuple[str, str]]:
-        text = cell.text.ljust(self.texts) if self.left else cell.text.rjust(self.texts)
+    def _pad(self, cell: Cell) -> list[tuple[str, str]]:
+        text = cell.text.ljust(self.texts) if self.left_aligned else cell.text.rjust(self.texts)
         return [(text, cell.style), (f" {cell.note:{self.notes}}" if self.notes else "", "dim")]
 
 
-def _broken(head: str, body: int) -> list[str]:
-    """Break a name at its underscores where it is wider than what stands below it."""
+def _break_head(head: str, body: int) -> list[str]:
+    """Return the lines of a column name, broken at underscores if it is wider than its column."""
     lines: list[str] = []
     for word in head.split("_"):
         if lines and len(lines[-1]) + len(word) < max(body, 8):
@@ -162,15 +165,18 @@ def _broken(head: str, body: int) -> list[str]:
     return lines
 
 
-def _fitted(grid: Grid, terminal: bool) -> list[list[int]]:
-    """Split the columns into as many tables as the terminal needs; in a pipe lines are of PIPED characters at most."""
+def _fit_columns(grid: Grid, terminal: bool) -> list[list[int]]:
+    """Split the columns into blocks that fit the terminal; in a pipe, lines have at most PIPED characters."""
     room = min(max(shutil.get_terminal_size().columns, NARROW), WIDE) - INDENT if terminal else PIPED
-    widths = [_Layout(h, grid.column(i), i < grid.left, terminal).width + GAP for i, h in enumerate(grid.heads)]
-    lead = list(range(grid.lead))
-    taken = sum(widths[: grid.lead]) - GAP
+    widths = [
+        _ColumnLayout(h, grid.column(i), i < grid.left_columns, terminal).width + GAP for i, h in enumerate(grid.heads)
+    ]
+    lead = list(range(grid.key_columns))
+    taken = sum(widths[: grid.key_columns]) - GAP
+    # Each block repeats the key columns, and takes further columns until the line is full.
     blocks, used = [[*lead]], taken
-    for i in range(grid.lead, len(widths)):
-        if used + widths[i] > room and len(blocks[-1]) > grid.lead:
+    for i in range(grid.key_columns, len(widths)):
+        if used + widths[i] > room and len(blocks[-1]) > grid.key_columns:
             blocks.append([*lead])
             used = taken
         blocks[-1].append(i)
@@ -178,19 +184,19 @@ def _fitted(grid: Grid, terminal: bool) -> list[list[int]]:
     return blocks
 
 
-def _joined(cells: Sequence[list[tuple[str, str]]], terminal: bool) -> list[tuple[str, str]]:
+def _join_cells(cells: Sequence[list[tuple[str, str]]], terminal: bool) -> list[tuple[str, str]]:
     parts: list[tuple[str, str]] = [(" " * INDENT, "")] if terminal else []
     for i, cell in enumerate(cells):
         parts += ([(" " * GAP, "")] if i else []) + cell
     return parts
 
 
-def _print(parts: Sequence[tuple[str, str]]) -> None:
+def _print_plain(parts: Sequence[tuple[str, str]]) -> None:
     print("".join(text for text, _ in parts).rstrip())
 
 
 @cache
-def _painter() -> Callable[[Sequence[tuple[str, str]]], None]:
+def _build_painter() -> Callable[[Sequence[tuple[str, str]]], None]:
     from rich.console import Console
     from rich.text import Text
 

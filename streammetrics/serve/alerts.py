@@ -1,6 +1,6 @@
-"""What must not wait until somebody looks: posted to webhooks, once when it begins and once when it is over.
+"""Post alerts to webhooks: one message when a fault begins, and one when it is over.
 
-What is going on, and what is not delivered yet, is kept in the store: a restart tells nothing twice and forgets nothing.
+The store saves active faults and undelivered messages, so a restart neither repeats nor loses a message.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from .evaluation.evaluation import Evaluation
 
-__all__ = ["AlertStates", "Alerts", "Fault", "faults", "post"]
+__all__ = ["AlertStateStore", "Alerts", "Fault", "find_faults", "post_json"]
 
-PENDING = 20  # messages of a fault that comes and goes while nobody takes them; the oldest go first
-OLDEST = 86400.0  # seconds after which a message that nobody takes is given up
+MAX_PENDING = 20  # undelivered messages of a fault; beyond it the oldest are dropped
+MAX_AGE = 86400.0  # seconds after which an undelivered message is dropped
 TIMEOUT = 5.0
-FIRST_WAIT, LONGEST_WAIT = 1.0, 600.0  # between tries, doubled each time
+FIRST_WAIT, LONGEST_WAIT = 1.0, 600.0  # seconds between tries, doubled each time
 log = logging.getLogger(__name__)
 
 
-class AlertStates(Protocol):
-    """What alerts need of a store."""
+class AlertStateStore(Protocol):
+    """The methods of a store that alerts need."""
 
     def alert_state(self, experiment: str) -> dict[str, str]:
-        """Return what was kept, by name."""
+        """Return the saved state of each fault, by its key."""
 
     def set_alert_state(self, experiment: str, name: str, state: str) -> bool:
-        """Keep it."""
+        """Save the state of a fault."""
 
 
 class Fault(NamedTuple):
-    """One thing that is wrong: its kind, what it is about, and the sentence that says it."""
+    """A problem of an experiment: the kind of alert, its labels such as treatment and metric, and a sentence."""
 
     alert: str
     about: dict[str, str]
@@ -47,31 +47,31 @@ class Fault(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The same as long as it is the same fault."""
+        """A text that identifies the fault at each evaluation."""
         return json.dumps([self.alert, *self.about.values()])
 
 
-def faults(found: Evaluation) -> Iterator[Fault]:
-    """Yield what is wrong with an experiment.
+def find_faults(evaluation: Evaluation) -> Iterator[Fault]:
+    """Yield the faults of an experiment: broken guardrails, sample ratio mismatch, silent sources and conflicts.
 
     Examples
     --------
     >>> from streammetrics.serve.evaluation.evaluation import SourceStatus
     >>> silent = SourceStatus("web", None, 7200.0, 0, 0, [], 0, 0, {}, "silent")
-    >>> [fault.sentence for fault in faults(Evaluation("ranker", "A ranker", 1, 0.0, "running", sources=[silent]))]
+    >>> [fault.sentence for fault in find_faults(Evaluation("ranker", "A ranker", 1, 0.0, "running", sources=[silent]))]
     ['web is silent: nothing came of it for 2 hours longer than expected']
     """
-    for row in found.table:
+    for row in evaluation.table:
         if row.role == "guardrail" and row.word == "breached":
             change = "" if row.change is None else f": {row.change:+.2%}"
             margin = "" if row.margin is None else f", {row.margin:.4g} is allowed"
             text = f"{row.metric} of {row.treatment} broke its guardrail{change}{margin}"
             yield Fault("guardrail broken", {"treatment": row.treatment, "metric": row.metric}, text)
-    if found.ratio is not None and found.ratio.alarm:
-        yield Fault("sample ratio", {}, found.ratio.sentence)
-    for source in found.sources:
+    if evaluation.ratio is not None and evaluation.ratio.alarm:
+        yield Fault("sample ratio", {}, evaluation.ratio.sentence)
+    for source in evaluation.sources:
         if source.state == "silent":
-            behind = "" if source.behind is None else f" for {_hours(source.behind)} longer than expected"
+            behind = "" if source.behind is None else f" for {_format_duration(source.behind)} longer than expected"
             text = f"{source.source} is silent: nothing came of it{behind}"
             yield Fault("source silent", {"source": source.source}, text)
         if source.conflicts:
@@ -79,13 +79,13 @@ def faults(found: Evaluation) -> Iterator[Fault]:
             yield Fault("conflict", {"source": source.source}, text)
 
 
-def _hours(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     hours = seconds / 3600
     return f"{hours:.0f} hour{'' if round(hours) == 1 else 's'}" if hours >= 1 else f"{seconds / 60:.0f} minutes"
 
 
-def post(url: str, body: dict[str, Any]) -> None:
-    """Post JSON; raise OSError unless the answer is 2xx. Redirects are no delivery: nobody said to send it elsewhere."""
+def post_json(url: str, body: dict[str, Any]) -> None:
+    """Post JSON; raise OSError unless the status is 2xx. Redirects are not followed, as only this URL was configured."""
     request = urllib.request.Request(
         url, json.dumps(body).encode(), {"Content-Type": "application/json", "User-Agent": "streammetrics"}
     )
@@ -93,7 +93,8 @@ def post(url: str, body: dict[str, Any]) -> None:
         answer.read(1024)
 
 
-OPENER = urllib.request.OpenerDirector()  # with HTTP alone: no files, no other protocols, no redirects
+# This opener handles only HTTP and HTTPS: it opens no file URLs and follows no redirects.
+OPENER = urllib.request.OpenerDirector()
 for handler in (
     urllib.request.ProxyHandler,
     urllib.request.UnknownHandler,
@@ -106,97 +107,114 @@ for handler in (
 
 
 @dataclass(frozen=True)
-class _State:
-    """Of a fault: how often it began or ended, whether it is there, and what is to be delivered: (url, message)."""
+class _FaultState:
+    """The state of a fault: its number of changes, whether it is active, its last message, and undelivered messages."""
 
     changes: int = 0
-    there: bool = False
-    begun: dict[str, Any] = field(default_factory=dict)
+    is_active: bool = False
+    message: dict[str, Any] = field(default_factory=dict)
     pending: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
+    def to_json(self) -> str:
+        """Return the state as JSON, as the store has it."""
+        return json.dumps(
+            {"changes": self.changes, "there": self.is_active, "begun": self.message, "pending": self.pending}
+        )
+
     @classmethod
-    def of_json(cls, text: str) -> _State:
-        given = json.loads(text)
-        return cls(**given | {"pending": [(url, message) for url, message in given["pending"]]})
+    def from_json(cls, text: str) -> _FaultState:
+        """Read a state from the JSON that `to_json` returned."""
+        fields = json.loads(text)
+        pending = [(url, message) for url, message in fields["pending"]]
+        return cls(fields["changes"], fields["there"], fields["begun"], pending)
 
 
 class Alerts:
-    """Tell webhooks what begins to be wrong, and what is over.
+    """Posts to webhooks when a fault begins and when it is over.
 
     Parameters
     ----------
-    store : AlertStates
-        Where it is kept what was told.
+    store : AlertStateStore
+        Saves the states of faults.
     send : callable
-        Posts a body to a URL, or raises OSError.
+        Posts a message to a URL, or raises OSError.
     clock : callable
-        The time, in seconds since 1970.
+        Returns the time, in seconds since 1970.
 
     Notes
     -----
-    `tell` compares, keeps and returns; a thread delivers. A URL that fails is tried again after 1 s, then 2, up to ten
-    minutes; its messages stay in order, and after a day they are given up. One that hangs holds up the others for five
-    seconds a try at most. What is delivered in the moment of a crash, or by two servers, comes twice with the same `id`.
+    `notify` saves changes and returns; a thread delivers the messages. A URL that fails is tried again after 1 s, 2 s, up
+    to ten minutes. Its messages stay in order, and are dropped after a day. A URL that hangs delays the others by at most
+    five seconds a try. After a crash, or with two servers, a message may arrive twice with the same `id`.
     """
 
     def __init__(
         self,
-        store: AlertStates,
+        store: AlertStateStore,
         *,
-        send: Callable[[str, dict[str, Any]], None] = post,
+        send: Callable[[str, dict[str, Any]], None] = post_json,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store, self._send, self._clock = store, send, clock
-        self._states: dict[tuple[str, str], _State] = {}
+        self._states: dict[tuple[str, str], _FaultState] = {}
         self._lock, self._wake, self._stopped = threading.Lock(), threading.Event(), False
-        self._waits: dict[str, tuple[float, float]] = {}  # by URL: how long, and until when
+        self._waits: dict[str, tuple[float, float]] = {}  # by URL: the last pause, and the time of the next try
         self._thread: threading.Thread | None = None
 
     def start(self, experiments: Sequence[str] = ()) -> None:
-        """Begin to deliver, first of all what of these experiments is pending."""
+        """Start the thread that delivers, first the undelivered messages of some experiments."""
         for experiment in experiments:
             self._load(experiment)
         self._thread = threading.Thread(target=self._deliver, name="streammetrics-alerts", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """End; what is pending is kept for the next start."""
+        """Stop the thread; undelivered messages stay in the store."""
         self._stopped = True
         self._wake.set()
         if self._thread is not None:
             self._thread.join(2 * TIMEOUT)
 
-    def tell(self, found: Evaluation, webhooks: Sequence[str]) -> None:
-        """Compare what is wrong with what was; put what changed in the queue."""
-        now = {fault.key: fault for fault in faults(found)}
+    def notify(self, evaluation: Evaluation, webhooks: Sequence[str]) -> None:
+        """Compare the faults of an evaluation with the active ones, and queue a message for each change."""
+        now = {fault.key: fault for fault in find_faults(evaluation)}
         with self._lock:
-            known = self._load(found.experiment)
-            for key in now.keys() - {k for k, state in known.items() if state.there}:
-                self._change(found, key, known.get(key, _State()), _begun(found, now[key]), webhooks)
-            for key, state in known.items():
-                if state.there and key not in now:
-                    self._change(found, key, state, _over(state.begun, found.at), webhooks)
+            states = self._load(evaluation.experiment)
+            for key in now.keys() - {k for k, state in states.items() if state.is_active}:
+                self._record_change(
+                    evaluation, key, states.get(key, _FaultState()), _build_message(evaluation, now[key]), webhooks
+                )
+            for key, state in states.items():
+                if state.is_active and key not in now:
+                    self._record_change(
+                        evaluation, key, state, _build_end_message(state.message, evaluation.at), webhooks
+                    )
         self._wake.set()
 
-    def _change(
-        self, found: Evaluation, key: str, old: _State, message: dict[str, Any], webhooks: Sequence[str]
+    def _record_change(
+        self, evaluation: Evaluation, key: str, previous: _FaultState, message: dict[str, Any], webhooks: Sequence[str]
     ) -> None:
-        said = json.dumps([found.experiment, key, old.changes + 1])
-        message = {"id": hashlib.sha256(said.encode()).hexdigest()[:32]} | message
-        pending = [*old.pending, *((url, message) for url in webhooks)]
-        if len(pending) > PENDING:
-            log.error("%s: %d alerts that no webhook took are given up", found.experiment, len(pending) - PENDING)
-        there = message["state"] == "begun"
-        self._keep(found.experiment, key, _State(old.changes + 1, there, message, pending[-PENDING:]))
+        # The ID is a digest of the fault and its number of changes, so two servers send the same ID for the same change.
+        identity = json.dumps([evaluation.experiment, key, previous.changes + 1])
+        message = {"id": hashlib.sha256(identity.encode()).hexdigest()[:32]} | message
+        pending = [*previous.pending, *((url, message) for url in webhooks)]
+        if len(pending) > MAX_PENDING:
+            log.error(
+                "%s: %d alerts that no webhook accepted are dropped", evaluation.experiment, len(pending) - MAX_PENDING
+            )
+        is_active = message["state"] == "begun"
+        self._save(
+            evaluation.experiment, key, _FaultState(previous.changes + 1, is_active, message, pending[-MAX_PENDING:])
+        )
 
-    def _load(self, experiment: str) -> dict[str, _State]:
-        """Read what the store has: another server may have told it."""
-        known = {key: _State.of_json(text) for key, text in self._store.alert_state(experiment).items()}
-        self._states |= {(experiment, key): state for key, state in known.items()}
-        return known
+    def _load(self, experiment: str) -> dict[str, _FaultState]:
+        """Return the states in the store, which another server may have changed."""
+        states = {key: _FaultState.from_json(text) for key, text in self._store.alert_state(experiment).items()}
+        self._states |= {(experiment, key): state for key, state in states.items()}
+        return states
 
-    def _keep(self, experiment: str, key: str, state: _State) -> None:
-        self._store.set_alert_state(experiment, key, json.dumps(asdict(state)))
+    def _save(self, experiment: str, key: str, state: _FaultState) -> None:
+        self._store.set_alert_state(experiment, key, state.to_json())
         self._states[experiment, key] = state
 
     # -- the thread ---------------------------------------------------------------------------------------------------
@@ -205,59 +223,59 @@ class Alerts:
         while not self._stopped:
             self._wake.clear()
             try:
-                wait = self._round()
-            except Exception:  # whatever it is, alerts go on
-                log.exception("alerts could not be kept; they are tried again")
+                wait = self._deliver_due()
+            except Exception:  # the thread must not end
+                log.exception("alerts could not be saved; the next try follows")
                 wait = LONGEST_WAIT / 10
             self._wake.wait(wait)
 
-    def _round(self) -> float | None:
-        """Try everything that is due; return seconds until something is."""
-        for of, url, message in self._open():
+    def _deliver_due(self) -> float | None:
+        """Try to send all messages that are due; return the seconds until the next one is due, or None without any."""
+        for of, url, message in self._list_pending():
             if self._stopped:
                 return None
             if time.monotonic() >= self._waits.get(url, (0.0, 0.0))[1]:
-                self._try(of, url, message)
-        waits = [self._waits[url][1] for _, url, _ in self._open() if url in self._waits]
+                self._try_delivery(of, url, message)
+        waits = [self._waits[url][1] for _, url, _ in self._list_pending() if url in self._waits]
         return max(min(waits) - time.monotonic(), 0.01) if waits else None
 
-    def _open(self) -> list[tuple[tuple[str, str], str, dict[str, Any]]]:
+    def _list_pending(self) -> list[tuple[tuple[str, str], str, dict[str, Any]]]:
         with self._lock:
             return [(of, url, message) for of, state in self._states.items() for url, message in state.pending]
 
-    def _try(self, of: tuple[str, str], url: str, message: dict[str, Any]) -> None:
+    def _try_delivery(self, key: tuple[str, str], url: str, message: dict[str, Any]) -> None:
         try:
             self._send(url, message)
         except (OSError, ValueError, http.client.HTTPException) as error:
             wait = min(2 * self._waits[url][0], LONGEST_WAIT) if url in self._waits else FIRST_WAIT
             self._waits[url] = wait, time.monotonic() + wait
-            host = urlsplit(url).hostname  # what follows it is often a secret
-            log.warning("%s: the webhook at %s did not take an alert: %s", of[0], host, type(error).__name__)
-            if self._clock() - message["at"] < OLDEST:
+            host = urlsplit(url).hostname  # the path is often a secret
+            log.warning("%s: the webhook at %s did not accept an alert: %s", key[0], host, type(error).__name__)
+            if self._clock() - message["at"] < MAX_AGE:
                 return
-            log.error("%s: the alert is given up: %s", of[0], message["text"])
+            log.error("%s: the alert is dropped: %s", key[0], message["text"])
         else:
             self._waits.pop(url, None)
         with self._lock:
-            state = self._states[of]
-            left = [one for one in state.pending if one != (url, message)]
-            self._keep(*of, replace(state, pending=left))
+            state = self._states[key]
+            remaining = [one for one in state.pending if one != (url, message)]
+            self._save(*key, replace(state, pending=remaining))
 
 
-def _begun(found: Evaluation, fault: Fault) -> dict[str, Any]:
-    """What is posted."""
+def _build_message(evaluation: Evaluation, fault: Fault) -> dict[str, Any]:
+    """Return the message that a fault has begun."""
     return {
-        "experiment": found.experiment,
-        "title": found.title,
+        "experiment": evaluation.experiment,
+        "title": evaluation.title,
         "alert": fault.alert,
         "state": "begun",
         "about": fault.about,
-        "text": f"{found.title}: {fault.sentence}",
-        "at": found.at,
-        "since": found.at,
+        "text": f"{evaluation.title}: {fault.sentence}",
+        "at": evaluation.at,
+        "since": evaluation.at,
     }
 
 
-def _over(begun: dict[str, Any], at: float) -> dict[str, Any]:
-    told = {name: value for name, value in begun.items() if name != "id"}
-    return told | {"state": "over", "text": f"Over: {begun['text']}", "at": at}
+def _build_end_message(message: dict[str, Any], at: float) -> dict[str, Any]:
+    fields = {name: value for name, value in message.items() if name != "id"}
+    return fields | {"state": "over", "text": f"Over: {message['text']}", "at": at}

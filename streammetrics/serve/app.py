@@ -1,4 +1,4 @@
-"""The dashboard as an application: what programs call, what people see, and what works behind both."""
+"""Build the ASGI application of a dashboard: endpoints, pages, middleware and background tasks."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from ..errors import IncompatibleStateError, InvalidInputError, StateFormatError, StreamMetricsError
-from .api.access import Access, Gate, refused
+from .api.access import Access, Gate, error_response
 from .api.auth import Accounts
-from .api.decoder import Decode, InThread
+from .api.decoder import DecoderService, ThreadDecoder
 from .api.endpoints import Api
-from .api.headers import FIXED, POLICY, Headers
+from .api.headers import CONTENT_SECURITY_POLICY, FIXED_HEADERS, SecurityHeaders
 from .api.ingest import Ingest, NoRoomError
-from .api.limits import BodyError, linger
-from .api.login import login_routes
-from .api.malloc_trim import EVERY, Spare
+from .api.limits import BodyError, drain_body
+from .api.login import build_login_routes
+from .api.malloc_trim import TRIM_INTERVAL, MallocTrimmer
 from .evaluation.definitions import Definitions
 from .settings import ServerSettings
 from .store import StoreDownError, StoreFullError
-from .store.folder_watcher import Watch
+from .store.folder_watcher import FolderWatcher
 
 __all__ = ["create_app"]
 
 log = logging.getLogger(__name__)
 FOLDER_SECONDS = 5.0
-"""How often the folder of definitions is looked at."""
-CODES: dict[type[Exception], int] = {
+"""Seconds between two scans of the folder of definitions."""
+STATUS_CODES: dict[type[Exception], int] = {
     InvalidInputError: 400,
     StateFormatError: 400,
     IncompatibleStateError: 422,
@@ -45,8 +45,8 @@ CODES: dict[type[Exception], int] = {
     StoreFullError: 507,
     TimeoutError: 503,
 }
-AGAIN = {429: 1, 503: 5, 507: 60}
-"""Seconds after which a sender may try again."""
+RETRY_AFTER = {429: 1, 503: 5, 507: 60}
+"""The Retry-After header by status, in seconds."""
 
 
 def create_app(
@@ -54,38 +54,39 @@ def create_app(
     board: Any,
     settings: ServerSettings | None = None,
     routes: Sequence[BaseRoute] = (),
-    decoder: Decode | None = None,
+    decoder: DecoderService | None = None,
 ) -> Starlette:
     """Return the application of a dashboard.
 
     Parameters
     ----------
     store : Store
-        Keeps what is posted.
+        The store.
     board : Board
-        Evaluates; it is started and stopped with the application.
-    settings : Settings, optional
-        What is allowed.
+        The board that evaluates; it starts and stops with the application.
+    settings : ServerSettings, optional
+        The limits and access rules.
     routes : sequence of Starlette routes
-        The pages. Each request has `state.reader` (a `Person`, or None where everybody may read) and `state.nonce`.
-    decoder : Decode, optional
-        Who decodes what is posted; by default a thread. It is started and stopped with the application.
+        The pages. Each request has `state.reader` (a `Person`, or None for an anonymous visitor) and `state.nonce`.
+    decoder : DecoderService, optional
+        The decoder of posted frames, by default in a thread; it starts and stops with the application.
     """
     settings = settings or ServerSettings()
     definitions = Definitions(store, settings.clock)
     accounts = Accounts(store, settings.session_hours * 3600, settings.clock)
     access = Access(accounts, definitions, settings)
-    ingest = Ingest(store, board.changed, settings, decoder or InThread(store))
+    ingest = Ingest(store, board.mark_changed, settings, decoder or ThreadDecoder(store))
     api = Api(store, board, ingest, access, definitions, settings)
-    watch = None if settings.watch is None else Watch(settings.watch, ingest, definitions, store, settings)
+    watcher = None if settings.watch is None else FolderWatcher(settings.watch, ingest, definitions, store, settings)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        tasks = [ingest.run(), _give_back(), *([watch.run()] if watch else [])]
+        tasks = [ingest.run(), _trim_memory(), *([watcher.run()] if watcher else [])]
         if settings.definitions is not None:
-            seen: dict[Path, int] = {}
-            await _load(definitions, settings.definitions, seen, board)
-            tasks.append(_reload(definitions, settings.definitions, seen, board))
+            mtimes: dict[Path, int] = {}
+            # The definitions are loaded before the board starts, so that it evaluates their experiments at once.
+            await _load_definitions(definitions, settings.definitions, mtimes, board)
+            tasks.append(_reload_definitions(definitions, settings.definitions, mtimes, board))
         async with board:
             running = [asyncio.create_task(task) for task in tasks]
             try:
@@ -96,75 +97,78 @@ def create_app(
                 await asyncio.gather(*running, return_exceptions=True)
 
     app = Starlette(
-        routes=[*api.routes(), *login_routes(access), *routes],
+        routes=[*api.routes(), *build_login_routes(access), *routes],
         middleware=[
-            Middleware(Headers),
+            Middleware(SecurityHeaders),
             Middleware(TrustedHostMiddleware, allowed_hosts=list(settings.hosts), www_redirect=False),
             Middleware(Gate, access=access),
         ],
         exception_handlers={
-            StreamMetricsError: _said,
-            TimeoutError: _said,
-            BodyError: _unread(settings.max_bytes),
-            Exception: _broken,
+            StreamMetricsError: _answer_error,
+            TimeoutError: _answer_error,
+            BodyError: _build_body_error_handler(settings.max_bytes),
+            Exception: _answer_unexpected_error,
         },
         lifespan=lifespan,
     )
-    app.state.ingest, app.state.access, app.state.definitions, app.state.watch = ingest, access, definitions, watch
+    app.state.ingest, app.state.access, app.state.definitions, app.state.watch = ingest, access, definitions, watcher
     return app
 
 
-async def _said(request: Request, error: Exception) -> Response:
-    """The library's own message, as JSON."""
-    code = next((code for kind, code in CODES.items() if isinstance(error, kind)), 422)
+async def _answer_error(request: Request, error: Exception) -> Response:
+    """Return the message of a library error as JSON, with the status of its class."""
+    code = next((code for kind, code in STATUS_CODES.items() if isinstance(error, kind)), 422)
     if code >= 500:
         log.error("%s %s: %s", request.method, request.url.path, error)
     message = str(error) if code != 503 else "the store does not answer; try again later"
-    return refused(code, message, wait=AGAIN.get(code))
+    return error_response(code, message, wait=RETRY_AFTER.get(code))
 
 
-async def _broken(request: Request, error: Exception) -> Response:
-    """A mistake of ours, which the log of the server has in full. What answers here is around `Headers`."""
-    answer = refused(500, "the server made a mistake; its log says which")
-    answer.headers.update(FIXED | {"content-security-policy": POLICY.format(nonce="none")})
+async def _answer_unexpected_error(request: Request, error: Exception) -> Response:
+    """Answer an unexpected error, whose traceback is in the log.
+
+    Starlette calls this handler outside all middleware, so the security headers are added here.
+    """
+    answer = error_response(500, "the server failed; its log has the error")
+    answer.headers.update(FIXED_HEADERS | {"content-security-policy": CONTENT_SECURITY_POLICY.format(nonce="none")})
     return answer
 
 
-def _unread(most: int) -> Any:
-    """Answer what refused a body that may not have come to its end."""
+def _build_body_error_handler(max_bytes: int) -> Any:
+    """Return the handler of BodyError, which reads the rest of the body before it answers."""
 
     async def answer(request: Request, error: Exception) -> Response:
         assert isinstance(error, BodyError)
         if error.status != 408:
-            await linger(request, most)
-        return refused(error.status, str(error), close=True)
+            await drain_body(request, max_bytes)
+        return error_response(error.status, str(error), close=True)
 
     return answer
 
 
-async def _load(definitions: Definitions, folder: str, seen: dict[Path, int], board: Any) -> None:
+async def _load_definitions(definitions: Definitions, folder: str, mtimes: dict[Path, int], board: Any) -> None:
     try:
-        changed, wrong = await asyncio.to_thread(definitions.load, folder, seen)
-    except StreamMetricsError as error:  # the store is away: the next look may find it
+        changed_ids, errors = await asyncio.to_thread(definitions.load_folder, folder, mtimes)
+    except StreamMetricsError as error:  # the store is down: the next scan tries again
         log.error("%s: %s", folder, error)
         return
-    for one in wrong:
+    for one in errors:
         log.error("%s", one)
-    for experiment in changed:
-        board.changed(experiment)
+    for experiment in changed_ids:
+        board.mark_changed(experiment)
 
 
-async def _give_back() -> None:
-    spare = Spare(every=0)  # how often is said here
+async def _trim_memory() -> None:
+    trimmer = MallocTrimmer(interval=0)  # the loop below has the interval
     while True:
-        await asyncio.sleep(EVERY)
-        await asyncio.to_thread(spare.give_back)
+        await asyncio.sleep(TRIM_INTERVAL)
+        await asyncio.to_thread(trimmer.trim)
 
 
-async def _reload(definitions: Definitions, folder: str, seen: dict[Path, int], board: Any) -> None:
+async def _reload_definitions(definitions: Definitions, folder: str, mtimes: dict[Path, int], board: Any) -> None:
     while True:
         await asyncio.sleep(FOLDER_SECONDS)
         try:
-            await _load(definitions, folder, seen, board)
-        except Exception:  # a folder that is away for a while: the next look may find it
-            log.exception("%s could not be looked at", folder)
+            await _load_definitions(definitions, folder, mtimes, board)
+        except Exception:  # a network folder may be gone for a while; the next scan tries again
+            log.exception("%s could not be read", folder)

@@ -1,4 +1,4 @@
-"""All of it together: a store, what its parts add up to, what is shown of them, and the pages."""
+"""Build a complete dashboard from a store: reader, board, endpoints and pages."""
 
 from __future__ import annotations
 
@@ -9,42 +9,41 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from .api.auth import Person
-from .api.decoder import Decode
+from .api.decoder import DecoderService
 from .app import create_app
 from .evaluation.board import Board
-from .evaluation.experiment import Experiment, changes
-from .evaluation.reading import ExperimentReader, ExperimentSource
-from .page.routes import page_routes
-from .prometheus import metrics_route
+from .evaluation.experiment import Experiment, describe_changes
+from .evaluation.experiment_reader import ExperimentReader, ExperimentSource
+from .page.routes import build_page_routes
+from .prometheus import build_metrics_route
 from .settings import ServerSettings
 from .store import Store
 
-__all__ = ["dashboard"]
+__all__ = ["build_dashboard"]
 
 
-def dashboard(
+def build_dashboard(
     store: Store,
     settings: ServerSettings | None = None,
     *,
     every: float = 5.0,
     reader: ExperimentSource | None = None,
-    decoder: Decode | None = None,
+    decoder: DecoderService | None = None,
 ) -> Starlette:
-    """Return the application of a store: what `streammetrics serve` runs.
+    """Return the application of a store, which `streammetrics serve` runs.
 
     Parameters
     ----------
     store : Store
-        Where everything is kept.
-    settings : Settings, optional
-        What is allowed.
+        The store.
+    settings : ServerSettings, optional
+        The limits and access rules.
     every : float
-        Seconds from one evaluation of an experiment to the next, at least.
-    reader : Read, optional
-        Who reads experiments: `Apart`, a process of its own, keeps posts from waiting. By default a thread.
-    decoder : Decode, optional
-        Who decodes what is posted: `DecoderApart`, as well, keeps the server from what frames may do. By default a
-        thread.
+        The smallest number of seconds between two evaluations of an experiment.
+    reader : ExperimentSource, optional
+        Reads experiments, by default in a thread. With `ReaderProcess`, evaluations do not delay requests.
+    decoder : DecoderService, optional
+        Decodes posted frames, by default in a thread. `DecoderProcess` protects the server from harmful frames.
     """
     settings = settings or ServerSettings()
     reader = reader or ExperimentReader(store)
@@ -52,16 +51,18 @@ def dashboard(
 
     def accept(experiment: str, number: int, who: str) -> None:
         store.accept(experiment, number, by=who, at=settings.clock())
-        board.changed(experiment)
+        board.mark_changed(experiment)
 
-    pages = page_routes(board, store, _reader, total=reader.total, accept=accept, changes=_changes)
-    app = create_app(store, board, settings, [metrics_route(board), *pages], decoder)
-    app.state.board, app.state.let_go = board, board.let_go
+    pages = build_page_routes(
+        board, store, _find_reader, total=reader.total, accept=accept, describe_changes=_describe_changes
+    )
+    app = create_app(store, board, settings, [build_metrics_route(board), *pages], decoder)
+    app.state.board, app.state.end_streams = board, board.end_subscriptions
     return app
 
 
-def _reader(request: Request, experiment: str) -> Person | Response:
-    """Who reads, as the gate has found; of an experiment of a list, whether they may."""
+def _find_reader(request: Request, experiment: str) -> Person | Response:
+    """Return the person who sent a request, or a 404 response if this person may not read an experiment."""
     person: Person | None = request.state.reader
     access = request.app.state.access
     if experiment and not access.may_read(person, f"/experiments/{experiment}"):
@@ -69,6 +70,6 @@ def _reader(request: Request, experiment: str) -> Person | Response:
     return person or Person("", "reader")
 
 
-def _changes(old: str, new: str) -> list[str]:
-    was, now = (Experiment.of_dict(json.loads(text)) for text in (old, new))
-    return changes(was, now)
+def _describe_changes(old: str, new: str) -> list[str]:
+    was, now = (Experiment.from_dict(json.loads(text)) for text in (old, new))
+    return describe_changes(was, now)

@@ -1,4 +1,4 @@
-"""A dashboard for Grafana, over what Prometheus scrapes."""
+"""A Grafana dashboard of the Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ __all__ = ["recipe"]
 
 
 def recipe() -> str:
-    """Return a dashboard for Grafana, as JSON to be imported: a recipe, to begin your own with."""
+    """Return a Grafana dashboard as JSON to import, as a start for your own."""
     return (resources.files("streammetrics") / "serve" / "grafana.json").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Posting what was counted to a dashboard: the standard library alone, for workers."""
+"""Post the metrics of an hour to a dashboard, using only the standard library."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from ..collect.metric_like import MetricLike
 from ..errors import InvalidInputError, PushError
-from .store.part_keys import HOUR, PartKey, hour_text, key_of
+from .store.part_keys import HOUR, PartKey, format_hour, parse_key
 
-__all__ = ["checked_url", "push", "token_of"]
+__all__ = ["normalize_url", "push", "read_token"]
 
-TOKEN = "STREAMMETRICS_TOKEN"
-FIRST, LONGEST = 0.5, 60.0
-"""Seconds before the first retry, and at most; each is about twice the one before."""
-PATIENCE = 600.0
-"""Seconds that a server may ask to be left alone."""
-ANSWER = 1 << 16
+TOKEN_VARIABLE = "STREAMMETRICS_TOKEN"
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
+"""Seconds before the first retry, which about double each time, and the longest pause."""
+MAX_RETRY_AFTER = 600.0
+"""The longest pause that a Retry-After header may ask for, in seconds."""
+MAX_ANSWER_BYTES = 1 << 16
 CONFLICT = 409
 
 
 class PushResponse(NamedTuple):
-    """What a server said; status 0 if it could not be asked."""
+    """The response of a server: its HTTP status and message; the status is 0 if the server did not respond."""
 
     status: int
-    said: str
-    after: str | None = None
+    message: str
+    retry_after: str | None = None
 
     @property
-    def passes(self) -> bool:
-        """Whether trying again may help."""
+    def is_retryable(self) -> bool:
+        """Whether a retry may help."""
         return self.status in (0, 429) or self.status >= 500
 
 
@@ -52,37 +52,38 @@ def push(
     retries: int = 8,
     timeout: float = 30.0,
 ) -> str:
-    """Post what was counted in one hour to a dashboard (`streammetrics serve`).
+    """Post the metrics of one hour to a dashboard (`streammetrics serve`).
 
     Parameters
     ----------
     url : str
-        Of the server: https://dashboard.example.com.
+        The URL of the server, such as https://dashboard.example.com.
     metrics : Sliced, or the bytes of one
-        By arm: ``sm.Sliced(sm.Sharded([...], unit="user_id"), by=["arm", ...])``.
+        The metrics by arm: ``sm.Sliced(sm.Sharded([...], unit="user_id"), by=["arm", ...])``.
     experiment, source : str
-        Whose rows they are, and who counted them. One source has one part an hour, or numbers them by `seq`.
+        The ID of the experiment, and the name of the worker that counted the rows. A source posts one part an hour, or
+        several with different `seq`.
     hour : str, int or datetime
-        Of the rows, in UTC: "2026-06-01T09", hours since 1970, or a time with its zone.
+        The hour of the rows in UTC: a string such as "2026-06-01T09", hours since 1970, or a datetime with a time zone.
     seq : int
-        The number of the part.
+        The number of the part within its hour.
     token : str, optional
-        By default that of the environment, STREAMMETRICS_TOKEN.
+        The token of a writer; by default the environment variable STREAMMETRICS_TOKEN.
     retries : int
-        How often it is tried again where the server is away or busy: after half a second, then twice as long each time,
-        or as long as the server says.
+        The number of retries while the server is down or busy. The first follows after half a second, the next ones
+        after twice as long each time, or after the time that the server asks for.
     timeout : float
-        Seconds to wait for the server, each time.
+        The seconds to wait for the server at each try.
 
     Returns
     -------
     str
-        "stored", or "same" if that was there already: the same part may be posted any number of times, and counts once.
+        "stored", or "same" if the part was stored before. A part may be posted any number of times and counts once.
 
     Raises
     ------
     PushError
-        The server refuses it, or could not be reached; what was posted before under this key counts.
+        The server refuses the part, or cannot be reached. A part posted earlier under the same key still counts.
 
     Examples
     --------
@@ -93,42 +94,45 @@ def push(
     Traceback (most recent call last):
     streammetrics.errors.PushError: rank/2026-06-01T09/job-0 was not stored by http://127.0.0.1:9: Connection refused
     """
-    key = key_of(experiment, source, _hour(hour), seq)
+    key = parse_key(experiment, source, _convert_hour(hour), seq)
     data = metrics.to_bytes() if isinstance(metrics, MetricLike) else metrics
     if not isinstance(data, bytes):
         raise TypeError(f"push() takes metrics by arm, or their bytes, not a {type(metrics).__name__}")
-    secret = token_of(token)
-    address = _address(checked_url(url), key)
+    secret = read_token(token)
+    address = _build_address(normalize_url(url), key)
     headers = {"Authorization": f"Bearer {secret}", "Content-Type": "application/octet-stream"}
     for attempt in range(retries + 1):
-        answer = _post(address, data, headers, timeout)
+        answer = _post_once(address, data, headers, timeout)
         if answer.status in (200, 201):
-            return answer.said
-        if not answer.passes or attempt == retries:
+            return answer.message
+        if not answer.is_retryable or attempt == retries:
             break
-        time.sleep(_pause(attempt, answer.after))
-    raise PushError(f"{key.text} was not stored by {url}: {answer.said}", status=answer.status)
+        time.sleep(_compute_pause(attempt, answer.retry_after))
+    raise PushError(f"{key.text} was not stored by {url}: {answer.message}", status=answer.status)
 
 
-def token_of(given: str | None) -> str:
-    """Return a token that was given, or that of the environment."""
-    token = ((os.environ.get(TOKEN) if given is None else given) or "").strip()  # files end in a newline
+def read_token(token: str | None) -> str:
+    """Return the token, by default from the environment variable; raise PushError if it is missing or malformed."""
+    # A token that was read from a file may end in a newline.
+    token = ((os.environ.get(TOKEN_VARIABLE) if token is None else token) or "").strip()
     if not token:
-        raise InvalidInputError(f"pushing needs the token of a writer: {TOKEN} in the environment, or token=")
-    if not (token.isascii() and token.isprintable()):  # who sends it would print it
-        raise InvalidInputError(f"the token ({TOKEN} in the environment, or token=) has characters that no token has")
+        raise InvalidInputError(f"pushing needs the token of a writer: {TOKEN_VARIABLE} in the environment, or token=")
+    if not (token.isascii() and token.isprintable()):  # http.client would show the token in its error
+        raise InvalidInputError(
+            f"the token ({TOKEN_VARIABLE} in the environment, or token=) has characters that no token has"
+        )
     return token
 
 
-def checked_url(url: str) -> str:
-    """Return the URL of a server, without its last stroke."""
-    found = urlsplit(url)
+def normalize_url(url: str) -> str:
+    """Return the URL of a server without slashes at its end; raise if it has a token or query."""
+    parts = urlsplit(url)
     if (
-        found.scheme not in ("http", "https")
-        or not found.hostname
-        or "@" in found.netloc
-        or found.query
-        or found.fragment
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or "@" in parts.netloc
+        or parts.query
+        or parts.fragment
     ):
         raise InvalidInputError(
             "url is that of the server, such as https://dashboard.example.com, without token or query"
@@ -136,23 +140,24 @@ def checked_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def _hour(hour: int | str | datetime) -> int | str:
+def _convert_hour(hour: int | str | datetime) -> int | str:
     if not isinstance(hour, datetime):
         return hour
     if hour.tzinfo is None:
         raise InvalidInputError(f"hour: {hour} has no zone; give it one, such as datetime.UTC")
-    return hour_text(int(hour.astimezone(UTC).timestamp()) // HOUR)
+    return format_hour(int(hour.astimezone(UTC).timestamp()) // HOUR)
 
 
-def _address(url: str, key: PartKey) -> str:
-    """Where a part is posted."""
-    query = urlencode({"hour": hour_text(key.hour), "source": key.source, "seq": key.seq})
+def _build_address(url: str, key: PartKey) -> str:
+    """Return the URL to which a part is posted."""
+    query = urlencode({"hour": format_hour(key.hour), "source": key.source, "seq": key.seq})
     return f"{url}/v1/experiments/{quote(key.experiment)}/states?{query}"
 
 
-def _post(address: str, data: bytes, headers: Mapping[str, str], timeout: float) -> PushResponse:
-    """Ask once. No redirection is followed: the token is for this server."""
-    import http.client  # these two take longer to load than all of this package, and few processes push
+def _post_once(address: str, data: bytes, headers: Mapping[str, str], timeout: float) -> PushResponse:
+    """Post once. Redirects are not followed, as another server must not get the token."""
+    # These modules take longer to import than all of this package, and few processes push.
+    import http.client
     import urllib.error
     import urllib.request
 
@@ -163,10 +168,10 @@ def _post(address: str, data: bytes, headers: Mapping[str, str], timeout: float)
     request = urllib.request.Request(address, data, dict(headers), method="POST")
     try:
         with urllib.request.build_opener(Stay).open(request, timeout=timeout) as answer:
-            return _read(answer.status, answer.read(ANSWER), answer.headers)
+            return _parse_response(answer.status, answer.read(MAX_ANSWER_BYTES), answer.headers)
     except urllib.error.HTTPError as error:  # the caller reads the status
         with error:
-            return _read(error.code, error.read(ANSWER), error.headers)
+            return _parse_response(error.code, error.read(MAX_ANSWER_BYTES), error.headers)
     except urllib.error.URLError as error:  # no answer: status 0
         reason = error.reason
         return PushResponse(0, getattr(reason, "strerror", None) or str(reason))
@@ -174,31 +179,34 @@ def _post(address: str, data: bytes, headers: Mapping[str, str], timeout: float)
         return PushResponse(0, str(error) or type(error).__name__)
 
 
-def _read(status: int, body: bytes, headers: Any) -> PushResponse:
-    """What our server says; of a proxy in front, the status."""
+def _parse_response(status: int, body: bytes, headers: Any) -> PushResponse:
+    """Return the message of the server; if a proxy answered, only the status."""
     try:
-        given = json.loads(body)
-        said = str(given["state"] if status in (200, 201) else given["error"])
-    except (ValueError, KeyError, TypeError):  # not what our server writes
+        fields = json.loads(body)
+        message = str(fields["state"] if status in (200, 201) else fields["error"])
+    except (ValueError, KeyError, TypeError):  # another server or a proxy has answered
         if status in (200, 201):
-            return PushResponse(502, "what answers is not streammetrics serve")
-        said = f"status {status}"
-    return PushResponse(status, said, headers.get("Retry-After"))
+            return PushResponse(502, "the server is not a streammetrics dashboard")
+        message = f"status {status}"
+    return PushResponse(status, message, headers.get("Retry-After"))
 
 
-def _pause(attempt: int, after: str | None) -> float:
-    """Seconds until the next try: longer each time, and not all workers at once; at least what the server asks for."""
-    grown = min(LONGEST, FIRST * 2.0**attempt) * random.uniform(0.5, 1.5)
-    return max(grown, min(PATIENCE, _asked(after)) * random.uniform(1.0, 1.25))
+def _compute_pause(attempt: int, retry_after: str | None) -> float:
+    """Return the seconds until the next try: exponential backoff, at least as long as the server asks for.
+
+    Random factors keep many workers from trying again at the same moment.
+    """
+    backoff = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**attempt) * random.uniform(0.5, 1.5)
+    return max(backoff, min(MAX_RETRY_AFTER, _parse_retry_after(retry_after)) * random.uniform(1.0, 1.25))
 
 
-def _asked(after: str | None) -> float:
-    """What Retry-After says: seconds, or a date."""
-    if after is None:
+def _parse_retry_after(retry_after: str | None) -> float:
+    """Return the seconds of a Retry-After header, which has a number or a date; 0 without one."""
+    if retry_after is None:
         return 0.0
-    if after.strip().isdecimal():
-        return float(after)
+    if retry_after.strip().isdecimal():
+        return float(retry_after)
     try:
-        return max(0.0, email.utils.parsedate_to_datetime(after).timestamp() - time.time())
-    except ValueError:  # no date: nothing is asked
+        return max(0.0, email.utils.parsedate_to_datetime(retry_after).timestamp() - time.time())
+    except ValueError:  # neither a number nor a date
         return 0.0

@@ -1,4 +1,4 @@
-"""Running the application: uvicorn, which gives clients only so long to say what they want."""
+"""Run the application with uvicorn, with time and size limits for request headers."""
 
 from __future__ import annotations
 
@@ -9,90 +9,91 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-__all__ = ["HEADER_BYTES", "HEADER_SECONDS", "Patient", "server_of"]
+__all__ = ["HEADER_BYTES", "HEADER_SECONDS", "TimeoutProtocol", "build_server"]
 
 HEADER_SECONDS, HEADER_BYTES = 15.0, 1 << 15
-"""How long a client may take for the head of a request, from when it connects or was answered last; its size."""
-LARGE = f"The head of a request has at most {HEADER_BYTES:,} bytes."
+"""The time limit for the headers of a request, from the connection or the last response, and their largest size."""
+HEADER_TOO_LARGE = f"The head of a request has at most {HEADER_BYTES:,} bytes."
 
 
-class Patient(HttpToolsProtocol):
-    """HTTP, and the end of a connection whose next request does not come, or does not end.
+class TimeoutProtocol(HttpToolsProtocol):
+    """An HTTP protocol that closes a connection whose next request does not arrive completely in time.
 
-    Else a client that is slow, or never done, holds it or its memory for ever.
+    Otherwise slow clients could hold connections and memory for ever ("slowloris" attacks).
     """
 
     seconds = HEADER_SECONDS
-    _partial = 0  # bytes since a head, or a piece of a body, was whole
-    _ends: asyncio.TimerHandle | None = None
+    _incomplete_bytes = 0  # bytes since the last complete headers or piece of a body
+    _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._wait()
+        self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop()
+        self._stop_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        self._partial += len(data)
+        # The parser buffers incomplete headers without a limit, so their bytes are counted here.
+        self._incomplete_bytes += len(data)
         super().data_received(data)
-        if self._partial > HEADER_BYTES and not self.transport.is_closing():
-            self.send_400_response(LARGE)
-        if self._busy:
-            self._stop()
+        if self._incomplete_bytes > HEADER_BYTES and not self.transport.is_closing():
+            self.send_400_response(HEADER_TOO_LARGE)
+        if self._is_answering:
+            self._stop_timer()
 
     def on_headers_complete(self) -> None:
         if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > HEADER_BYTES:
-            raise ValueError(LARGE)  # the parser answers 400
-        self._partial = 0
+            raise ValueError(HEADER_TOO_LARGE)  # the parser answers 400
+        self._incomplete_bytes = 0
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        self._partial = 0
+        self._incomplete_bytes = 0
         super().on_body(body)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if not self._busy:
-            self._wait()
+        if not self._is_answering:
+            self._start_timer()
 
     @property
-    def _busy(self) -> bool:
+    def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
-    def _wait(self) -> None:
-        self._stop()
-        self._ends = self.loop.call_later(self.seconds, self._end)
+    def _start_timer(self) -> None:
+        self._stop_timer()
+        self._timer = self.loop.call_later(self.seconds, self._close_idle)
 
-    def _stop(self) -> None:
-        if self._ends is not None:
-            self._ends.cancel()
-        self._ends = None
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
 
-    def _end(self) -> None:
-        if not self._busy and not self.transport.is_closing():
+    def _close_idle(self) -> None:
+        if not self._is_answering and not self.transport.is_closing():
             self.transport.close()
 
 
-class Server(uvicorn.Server):
-    """One that ends its streams before it waits for its answers to end."""
+class DashboardServer(uvicorn.Server):
+    """A server that ends its live streams before it waits for open responses."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop, once `app.state.let_go` has ended what would never end by itself."""
+        """End the live streams with `app.state.end_streams`, as they never end by themselves; then shut down."""
         state = getattr(self.config.app, "state", None)
-        if state is not None and hasattr(state, "let_go"):
-            state.let_go()
+        if state is not None and hasattr(state, "end_streams"):
+            state.end_streams()
         await super().shutdown(sockets)
 
 
-def server_of(app: Any, host: str, port: int, **options: Any) -> uvicorn.Server:
-    """Return the server of an application; `run()` serves until a signal.
+def build_server(app: Any, host: str, port: int, **options: Any) -> uvicorn.Server:
+    """Return the server of an application; its method `run` serves until a signal.
 
-    Headers that proxies forward are left to the application, which is told whom to believe.
+    uvicorn does not read X-Forwarded headers: the application does, for trusted proxies only.
     """
-    given: dict[str, Any] = {
-        "http": Patient,
+    defaults: dict[str, Any] = {
+        "http": TimeoutProtocol,
         "ws": "none",
         "proxy_headers": False,
         "server_header": False,
@@ -100,4 +101,4 @@ def server_of(app: Any, host: str, port: int, **options: Any) -> uvicorn.Server:
         "access_log": False,
         "log_level": "warning",
     }
-    return Server(uvicorn.Config(app, host=host, port=port, **given | options))
+    return DashboardServer(uvicorn.Config(app, host=host, port=port, **defaults | options))

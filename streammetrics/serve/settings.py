@@ -1,4 +1,4 @@
-"""How a dashboard is run: what an operator says once."""
+"""The settings of a dashboard."""
 
 from __future__ import annotations
 
@@ -14,40 +14,41 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """What is allowed, and how much of it.
+    """The limits and access rules of a dashboard.
 
     Parameters
     ----------
     public_read : bool
-        Whether everybody may read every experiment.
+        Whether anybody may read every experiment.
     proxy_header : str or None
-        The header by which a proxy says who reads; then there is no login.
+        The header with the name of the user, which a proxy sets; it replaces the login.
     proxies : tuple of str
-        Addresses whose forwarded headers are believed. The proxy of `proxy_header` is on this machine unless they say it.
+        The addresses of trusted proxies, whose forwarded headers are used. By default, only a proxy on this machine may
+        set `proxy_header`.
     hosts : tuple of str
-        Names under which the server is called; others are refused, for a page elsewhere may lead a browser here.
+        The allowed host names. Other Host headers are refused, which prevents DNS rebinding.
     https : bool
-        Whether cookies go over https alone, whatever a request says of itself.
+        Whether cookies are always `Secure`, also for requests that seem to use plain HTTP.
     max_bytes, max_content : int
-        Of a frame as it is sent, and of what it decodes to.
+        The largest frame, and its largest decompressed content, in bytes.
     body_seconds, decode_seconds : float
-        How long a body may take to arrive, and a frame to be decoded.
+        The time limits of receiving a body and of decoding a frame.
     waiting, waiting_bytes : int
-        Frames that may wait; more are told to come again.
+        The largest queue of frames: their number and bytes. More frames get status 429.
     rate, burst : float, int
-        Requests of one client a second, and at once.
+        The requests of one client a second, and at once after a pause.
     failures : int
-        Wrong tokens of one client a minute.
+        The wrong tokens that one client may send a minute.
     session_hours : float
-        How long a login lasts.
+        The duration of a login.
     definitions : str or None
-        A folder of TOML files, one an experiment.
+        A folder with a TOML file for each experiment.
     watch : str or None
-        A folder, or a URL of fsspec, into which parts are dropped as files.
+        A folder, or a URL of fsspec, from which parts are read as files.
     watch_seconds : float
-        How often it is looked at.
-    clock : function
-        Seconds since 1970.
+        The seconds between two scans of this folder.
+    clock : callable
+        Returns the time, in seconds since 1970.
     """
 
     public_read: bool = False

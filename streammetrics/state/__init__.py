@@ -1,1 +1,1 @@
-"""State: what was seen, as one immutable table of cells. Numpy alone; knows no metric and no batch."""
+"""States: the counts and sums of a log as one immutable table of cells. Needs only numpy, no metrics and no batches."""

@@ -1,6 +1,7 @@
-"""Axes: what cells are told apart by; and vocabularies: the keys that were met on each column of an axis.
+"""Axes (the columns that separate the cells of a state) and vocabularies (the distinct keys of each column).
 
-A cell holds the rank of its key among the sorted keys of its column. Ranks below zero are marks, which no key can be.
+The table of cells stores each key as its rank in the sorted vocabulary of its column. A negative rank is a mark: it stands
+for rows without a key, or for keys that a limit or an expiry removed.
 """
 
 from __future__ import annotations
@@ -15,37 +16,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import IncompatibleStateError
-from ..numerics.keys import KINDS, plain, raw
+from ..numerics.slice_keys import KINDS, from_stored_key, to_stored_key
 
-__all__ = ["EPOCHS", "EXPIRED", "KINDS", "MARKS", "NULL", "OTHER", "Axis", "Vocabulary", "common"]
+__all__ = ["EPOCHS", "EXPIRED", "KINDS", "MARKS", "NULL", "OTHER", "Axis", "Vocabulary", "merge_vocabularies"]
 
 Ints = NDArray[np.int64]
 
 NULL, OTHER, EXPIRED = -1, -2, -3
-"""No key; a key that a limit does not keep; an epoch that is too old to be kept."""
+"""Marks: no key (null); a key beyond the limit of the axis; an epoch that is older than the axis keeps."""
 EPOCHS = {"epoch": "timestamp", "step": "integer"}
-"""What the starts of epochs are, by the kind of axis: an epoch begins at a multiple of its width."""
+"""The kind of the keys of an axis of epochs. A key is the start of its epoch, a multiple of the width of the epoch."""
 MARKS = {NULL: None, OTHER: "(other)", EXPIRED: "(expired)"}
 
 
 class Axis(NamedTuple):
-    """What cells are told apart by.
+    """One or several columns whose keys separate the cells of a state.
 
     Parameters
     ----------
     names : tuple of str
-        The columns; several make their cross.
+        The columns. Several columns have one key for each combination of their values.
     kind : {"key", "epoch", "step", "shard", "group", "class"}
-        Values of the columns; ranges of event time, and of integers, whose keys are their starts; hash classes of units.
-        Behind the cell of a slice: groups, known by 128 bits, and classes, whose columns share one vocabulary.
+        The meaning of a key: a value of each column ("key"); the start of a range of event time ("epoch") or of integers
+        ("step"); the hash class of a unit ("shard"). Only the inner axis of a statistic has groups, known by a hash of
+        128 bits ("group"), or classes, whose columns share one vocabulary ("class").
     size : int
         The width of an epoch, in microseconds or steps, or the number of shards.
     limit : int, optional
-        How many keys are kept within the cell above: the pinned ones, and those of smallest hash.
+        The maximum number of keys, besides the pinned ones, in each cell of the axes before this one. The keys with the
+        smallest hashes are kept.
     pinned : tuple of keys
-        Keys (a tuple of values, one a column) that are kept beyond the limit.
+        Keys that are always kept and do not count towards the limit. A key is a tuple with one value per column.
     keep : int, optional
-        How many epochs, up to the newest within the cell above, are kept: whether or not there were rows in each.
+        The number of epochs that are kept, up to the newest epoch in a cell of the axes before this one. Epochs without
+        rows count, too.
     """
 
     names: tuple[str, ...]
@@ -56,82 +60,84 @@ class Axis(NamedTuple):
     keep: int | None = None
 
     @property
-    def width(self) -> int:
-        """How many numbers a key is."""
+    def key_width(self) -> int:
+        """The number of integers that make up a key."""
         return 2 if self.kind == "group" else len(self.names)
 
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """The keys met on a column, sorted and unique.
+    """The distinct keys of a column, sorted.
 
     Parameters
     ----------
     kind : str
-        One of KINDS, or of shards one of SHARDS; "" if there are none, so that content alone says it.
+        One of KINDS, or for a column of shards one of SHARDS. A vocabulary without keys has the kind "", so that equal
+        contents are always equal states.
     values : array of integers, or tuple of bytes
-        The keys: texts as their UTF-8, dates as days and timestamps as microseconds since 1970.
+        The keys: a text as its UTF-8 bytes, a date as days since 1970, a timestamp as microseconds since 1970.
     """
 
     kind: str = ""
     values: Any = ()
 
     @classmethod
-    def of(cls, kind: str, values: Any) -> Vocabulary:
-        """Return the vocabulary of some values, in any order and with repetitions."""
+    def from_values(cls, kind: str, values: Any) -> Vocabulary:
+        """Return the vocabulary of some values, which may be unsorted and may repeat."""
         if not len(values):
             return cls()
         if KINDS.get(kind):
             return cls(kind, tuple(sorted(set(values))))
-        ordered = np.sort(integers(values))  # np.unique hashes integers, which takes five times as long
+        # np.unique hashes integers, which takes five times as long as sorting them.
+        ordered = np.sort(as_integers(values))
         return cls(kind, ordered[np.append(True, ordered[1:] != ordered[:-1])])
 
     def __len__(self) -> int:
         return len(self.values)
 
     @property
-    def texts(self) -> bool:
-        """Whether keys are held as texts."""
+    def is_text(self) -> bool:
+        """Whether the keys are texts (bytes), not integers."""
         return KINDS.get(self.kind, False)
 
     @cached_property
-    def index(self) -> dict[Any, int]:
-        """The rank of each value."""
+    def rank_by_value(self) -> dict[Any, int]:
+        """The rank (position in sorted order) of each key, as a mapping from its stored value."""
         return (
-            dict(zip(self.values if self.texts else self.values.tolist(), range(len(self)), strict=True))
+            dict(zip(self.values if self.is_text else self.values.tolist(), range(len(self)), strict=True))
             if len(self)
             else {}
         )
 
-    def ranks(self, values: Any) -> Ints:
-        """The rank of each of some values, all of which there are."""
-        if self.texts:
-            return np.fromiter(map(self.index.__getitem__, values), np.int64, len(values))
+    def find_ranks(self, values: Any) -> Ints:
+        """Return the rank of each value; all of them must be in the vocabulary."""
+        if self.is_text:
+            return np.fromiter(map(self.rank_by_value.__getitem__, values), np.int64, len(values))
         return np.searchsorted(self.values, values).astype(np.int64) if len(values) else np.zeros(0, np.int64)
 
-    def rank(self, key: Any) -> int | None:
-        """The rank of a key as users write it; None if it was not met."""
+    def find_rank(self, key: Any) -> int | None:
+        """Return the rank of a key that a user passes, or None if the vocabulary does not have this key."""
         if key is None:
             return NULL
-        made = raw(key)
-        if made is None or (self.kind and made[0] != self.kind):
+        stored = to_stored_key(key)
+        if stored is None or (self.kind and stored[0] != self.kind):
             return None
-        return self.index.get(made[1])
+        return self.rank_by_value.get(stored[1])
 
-    def key(self, rank: int) -> Any:
-        """The key of a rank, as users write it; None for null."""
-        return MARKS[rank] if rank < 0 else plain(self.kind, self.values[rank])
+    def read_key(self, rank: int) -> Any:
+        """Return the key with this rank as a plain Python value; None for null."""
+        return MARKS[rank] if rank < 0 else from_stored_key(self.kind, self.values[rank])
 
-    def take(self, used: Ints) -> Vocabulary:
-        """Return some keys, by rank in ascending order."""
+    def select(self, used: Ints) -> Vocabulary:
+        """Return a vocabulary of only the keys with these ranks, which must be ascending."""
         if not len(used):
             return Vocabulary()
-        if self.texts:
+        if self.is_text:
             return Vocabulary(self.kind, tuple(self.values[i] for i in used.tolist()))
-        return Vocabulary(self.kind, integers(self.values[used]))
+        return Vocabulary(self.kind, as_integers(self.values[used]))
 
-    def same(self, other: Vocabulary) -> bool:
-        """Whether both hold the same keys."""
+    def equals(self, other: Vocabulary) -> bool:
+        """Whether both vocabularies have the same keys."""
         if self is other:
             return True
         if len(self) != len(other):
@@ -139,40 +145,43 @@ class Vocabulary:
         if not len(self):
             return True
         return self.kind == other.kind and (
-            self.values == other.values if self.texts else bool(np.array_equal(self.values, other.values))
+            self.values == other.values if self.is_text else bool(np.array_equal(self.values, other.values))
         )
 
 
-def integers(values: Any) -> NDArray[Any]:
-    """Integers as int64; as Python's where one does not fit."""
+def as_integers(values: Any) -> NDArray[Any]:
+    """Convert integers to an int64 array, or to an array of Python integers (dtype object) if one does not fit."""
     array = np.asarray(values)
-    if array.dtype.kind == "f":  # what numpy makes of a list of integers on both sides of int64
+    # numpy turns a list of integers below and above the range of int64 into floats, which lose digits.
+    if array.dtype.kind == "f":
         array = np.array(list(values), object)
     if array.dtype == object or (array.dtype == np.uint64 and array.size and int(array.max()) >= 1 << 63):
-        made = np.array([int(v) for v in array.tolist()], object)
-        small = all(-(1 << 63) <= v < 1 << 63 for v in made)
-        return made.astype(np.int64) if small else made
+        exact = np.array([int(v) for v in array.tolist()], object)
+        fits = all(-(1 << 63) <= v < 1 << 63 for v in exact)
+        return exact.astype(np.int64) if fits else exact
     return array.astype(np.int64, copy=False)
 
 
-def common(name: str, words: Sequence[Vocabulary]) -> tuple[Vocabulary, list[Ints | None]]:
-    """Return one vocabulary for all, and the new rank of each old one; None where nothing changes.
+def merge_vocabularies(name: str, vocabularies: Sequence[Vocabulary]) -> tuple[Vocabulary, list[Ints | None]]:
+    """Return the union of vocabularies of one column, and for each vocabulary the new ranks of its keys.
+
+    The new ranks are None if they equal the old ones.
 
     Raises
     ------
     IncompatibleStateError
-        Keys are of different kinds.
+        The vocabularies have keys of different kinds.
     """
-    kinds = list(dict.fromkeys(w.kind for w in words if w.kind))
+    kinds = list(dict.fromkeys(w.kind for w in vocabularies if w.kind))
     if len(kinds) > 1:
         here, there = (kind.removeprefix("shard of ") for kind in kinds[:2])
         raise IncompatibleStateError(f"keys of {name} are of kind {here} here and {there} there; convert one of them")
-    some = [w for w in words if len(w)]
-    if not some or all(w.same(some[0]) for w in words):
-        return (some[0] if some else Vocabulary()), [None] * len(words)
-    if some[0].texts:
-        # sorting merges what is sorted already; a set would come out in no order
-        whole = Vocabulary(kinds[0], tuple(dict.fromkeys(sorted(chain.from_iterable(w.values for w in some)))))
+    some = [w for w in vocabularies if len(w)]
+    if not some or all(w.equals(some[0]) for w in vocabularies):
+        return (some[0] if some else Vocabulary()), [None] * len(vocabularies)
+    if some[0].is_text:
+        # Python sorts runs that are already sorted in linear time, which a set would destroy.
+        union = Vocabulary(kinds[0], tuple(dict.fromkeys(sorted(chain.from_iterable(w.values for w in some)))))
     else:
-        whole = Vocabulary.of(kinds[0], np.concatenate([w.values for w in some]))
-    return whole, [None if w.same(whole) else whole.ranks(w.values) for w in words]
+        union = Vocabulary.from_values(kinds[0], np.concatenate([w.values for w in some]))
+    return union, [None if w.equals(union) else union.find_ranks(w.values) for w in vocabularies]

@@ -1,4 +1,4 @@
-"""The content of a state: its cells, what is read of them, and a choice of them."""
+"""The base class of states that holds the table of cells: reading parts, counting rows and selecting cells."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..numerics.exact import floats_of, slip
-from ..numerics.rows import row_sums
+from ..numerics.array_rows import row_sums
+from ..numerics.exact import to_floats, weight_rounding
 from .axes import Axis, Vocabulary
 from .cells import Cells
 from .declare import Array, Flat, Tally, carry
-from .pair_levels import at_needed_levels
+from .pair_levels import fit_part_levels
 from .statistic import Statistic
 from .tally import Entries
 
@@ -24,379 +24,407 @@ __all__ = ["CellTable"]
 
 Ints = NDArray[np.int64]
 
-MOST_SLIP = Fraction(1, 1 << 25)
-"""Half a unit beside the smallest weight: what is known where nothing says which rows have which weight."""
+MAX_WEIGHT_ROUNDING = Fraction(1, 1 << 25)
+"""The relative rounding error of the smallest possible weight, for states that do not tell which rows it has."""
 
 
 class CellTable(Statistic):
-    """A statistic and the cells that hold what was seen of it."""
+    """A statistic together with its table of cells."""
 
     @cached_property
     def cells(self) -> Cells:
-        """What was seen; read-only."""
-        return self.no_cells(())
+        """The table of cells; read-only."""
+        return self.make_empty_cells(())
 
-    def no_cells(self, axes: tuple[Axis, ...]) -> Cells:
-        """Cells without any."""
-        words = tuple(Vocabulary() for a in axes for _ in a.names)
-        inner = None if self.behind is None else np.zeros((0, 1 + self.behind.width), np.int64)
-        behind = Vocabulary() if self.behind is not None and self.behind.kind == "class" else None
+    def make_empty_cells(self, axes: tuple[Axis, ...]) -> Cells:
+        """Return a table of cells with these axes and no cells."""
+        vocabularies = tuple(Vocabulary() for a in axes for _ in a.names)
+        inner = None if self.inner_axis is None else np.zeros((0, 1 + self.inner_axis.key_width), np.int64)
+        classes = Vocabulary() if self.inner_axis is not None and self.inner_axis.kind == "class" else None
         flats = {n: p.empty(self, 0) for n, p in self.parts().items() if isinstance(p, Flat) and not p.optional}
         tallies = {
-            n: Entries.none(p.shift(self), wide=p.wide(self)) for n, p in self.parts().items() if isinstance(p, Tally)
+            n: Entries.empty(p.shift(self), wide=p.is_wide(self))
+            for n, p in self.parts().items()
+            if isinstance(p, Tally)
         }
         return Cells(
-            axes, np.zeros((0, sum(len(a.names) for a in axes)), np.int64), words, inner, behind, flats, tallies
+            axes, np.zeros((0, sum(len(a.names) for a in axes)), np.int64), vocabularies, inner, classes, flats, tallies
         )
 
-    def holding(self, cells: Cells) -> Self:
-        """Return a state of the same settings with this content, which is canonical."""
+    def with_cells(self, cells: Cells) -> Self:
+        """Return a state with the same settings and this table of cells, which must be in canonical form."""
         new = object.__new__(type(self))
-        new.__dict__.update({name: getattr(self, name) for name in _settings(type(self))})  # type: ignore[arg-type]
+        new.__dict__.update({name: getattr(self, name) for name in _setting_names(type(self))})  # type: ignore[arg-type]
         new.__dict__["cells"] = cells
         return new
 
-    def empty(self, axes: tuple[Axis, ...] | None = None) -> Self:
-        """Return a state of the same settings that has seen nothing, of other axes if these are given."""
-        return self.holding(self.no_cells(self.cells.axes if axes is None else axes))
+    def empty_copy(self, axes: tuple[Axis, ...] | None = None) -> Self:
+        """Return a state with the same settings and no rows, by default with the same axes."""
+        return self.with_cells(self.make_empty_cells(self.cells.axes if axes is None else axes))
 
     def with_settings(self, **settings: Any) -> Self:
-        """Return an empty state of other settings."""
-        ours = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
-        return type(self)(**(ours | settings))
+        """Return an empty state with the given settings replaced."""
+        current = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
+        return type(self)(**(current | settings))
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """What front cells are told apart by."""
-        cells = self.__dict__.get("cells")  # of a state that has seen nothing they are not made for this
+        """The axes that separate the front cells."""
+        # An empty state may not have built its table yet. Do not build it only to find that there are no axes.
+        cells = self.__dict__.get("cells")
         return () if cells is None else cells.axes
 
     def __len__(self) -> int:
-        return self.cells.fronts
+        return self.cells.front_count
 
     def __bool__(self) -> bool:
         return True
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory the content takes."""
+        """The memory of the table, in bytes."""
         return self.cells.nbytes
 
-    def part(self, flat: Flat) -> Array | None:
-        """One part of a state of one cell, or of the cells behind it."""
-        self._lone()
+    def read_part(self, flat: Flat) -> Array | None:
+        """Return the array of a part, for a state with one front cell.
+
+        The array belongs to this cell, or has a row for each of its inner cells.
+        """
+        self._check_one_cell()
         cells = self.cells
-        behind = cells.inner is not None and not flat.front
+        has_inner_rows = cells.inner_keys is not None and not flat.front
         if flat.name not in cells.flats:
             return None
         array: Array = cells.flats[flat.name]
-        if behind:
+        if has_inner_rows:
             return array
         one: Array = array[0] if len(array) else flat.empty(self, 1)[0]
         return one
 
-    def entries(self, part: Tally) -> Entries:
-        """The entries of a state of one cell, or of the cells behind it."""
-        self._lone()
+    def read_entries(self, part: Tally) -> Entries:
+        """Return the sorted entries of a tally, for a state with one front cell."""
+        self._check_one_cell()
         return self.cells.tallies[part.name]
 
-    def _lone(self) -> None:
+    def _check_one_cell(self) -> None:
         if self.cells.axes:
-            names = ", ".join(self.cells.columns)
+            names = ", ".join(self.cells.column_names)
             raise TypeError(f"this {type(self).__name__} has a cell for each {names}: read one of them, or the total")
 
-    def spelled(self, flat: Flat) -> Array:
-        """One part of all cells, spelled out where it is absent."""
+    def read_cells(self, flat: Flat) -> Array:
+        """Return the array of a part for all cells; if the part is absent, fill the array with its implied values."""
         cells = self.cells
         if flat.name in cells.flats:
             return cells.flats[flat.name]
-        size = cells.fronts if flat.front or cells.inner is None else len(cells)
-        made = flat.empty(self, size)
+        size = cells.front_count if flat.front or cells.inner_keys is None else len(cells)
+        array = flat.empty(self, size)
         if flat.like is not None and size:
             source = cells.flats[flat.like]
-            if made.ndim == source.ndim:
-                made[...] = source
-                carry(flat.form, made)
+            if array.ndim == source.ndim:
+                array[...] = source
+                carry(flat.form, array)
             else:
-                made[..., 0] = source << 20
-        return made
+                # The first limb of a fixed-point number is in units of 2**-20.
+                array[..., 0] = source << 20
+        return array
 
-    def flat(self, name: str) -> Array:
-        """One part of all cells by name, spelled out where it is absent."""
+    def read_cells_named(self, name: str) -> Array:
+        """Return the array of the named part for all cells; see `read_cells`."""
         part = self.parts()[name]
-        return self.spelled(part)
+        return self.read_cells(part)
 
-    def starts(self, name: str) -> Ints:
-        """Where the entries of each cell begin in a tally, and the end."""
-        kept: dict[str, Ints] = self.__dict__.setdefault("_starts", {})
-        if name not in kept:
-            kept[name] = self.cells.tallies[name].starts(len(self.cells))
-        return kept[name]
+    def entry_starts(self, name: str) -> Ints:
+        """Return the index of the first entry of each cell in a tally, and the number of entries."""
+        cache: dict[str, Ints] = self.__dict__.setdefault("_starts", {})
+        if name not in cache:
+            cache[name] = self.cells.tallies[name].cell_starts(len(self.cells))
+        return cache[name]
 
-    def by_cell(self, name: str) -> Ints:
-        """The rows that a tally counts in each cell."""
-        kept: dict[str, Ints] = self.__dict__.setdefault("_rows_by_cell", {})
-        if name not in kept:
-            kept[name] = self._by_cell(name)
-        return kept[name]
+    def rows_by_cell(self, name: str) -> Ints:
+        """Return the number of rows that a tally counts in each cell."""
+        cache: dict[str, Ints] = self.__dict__.setdefault("_rows_by_cell", {})
+        if name not in cache:
+            cache[name] = self._count_rows_by_cell(name)
+        return cache[name]
 
-    def _by_cell(self, name: str) -> Ints:
+    def _count_rows_by_cell(self, name: str) -> Ints:
         counts = self.cells.tallies[name].counts
         rows = counts.sum(dtype=np.int64)
         if len(self.cells) == 1:
             return np.array([rows])
-        starts = self.starts(name)
-        held = starts[1:] > starts[:-1]
-        out = np.zeros(len(held), np.int64)
-        if held.any():
-            kind = counts.dtype if rows < 1 << 32 else np.int64  # in another than theirs all would be copied
-            out[held] = np.add.reduceat(counts, starts[:-1][held], dtype=kind)
+        starts = self.entry_starts(name)
+        nonempty = starts[1:] > starts[:-1]
+        out = np.zeros(len(nonempty), np.int64)
+        if nonempty.any():
+            # numpy copies the counts if the dtype of the sums differs from theirs.
+            kind = counts.dtype if rows < 1 << 32 else np.int64
+            out[nonempty] = np.add.reduceat(counts, starts[:-1][nonempty], dtype=kind)
         return out
 
     @cached_property
-    def rows_behind(self) -> Ints:
-        """Rows of each cell, those behind front cells told apart."""
+    def inner_row_counts(self) -> Ints:
+        """The number of rows of each inner cell, or of each cell if there is no inner axis."""
         total = np.zeros(len(self.cells), np.int64)
-        for name in self.counted:
+        for name in self.row_parts:
             if name in self.cells.tallies:
-                total += self.by_cell(name)
+                total += self.rows_by_cell(name)
             elif name in self.cells.flats:
                 rows = self.cells.flats[name]
                 total += rows.sum(axis=tuple(range(1, rows.ndim)))
-        return total // self.times
+        return total // self.counts_per_row
 
     @cached_property
-    def rows_about(self) -> float:
-        """Rows of all cells, as a float."""
+    def approximate_rows(self) -> float:
+        """The total number of rows of all cells, as a float, which cannot overflow."""
         cells = self.cells
-        held = [cells.tallies[n].counts if n in cells.tallies else cells.flats.get(n) for n in self.counted]
-        return sum(float(a.sum(dtype=np.float64)) for a in held if a is not None) / self.times
+        counts = [cells.tallies[n].counts if n in cells.tallies else cells.flats.get(n) for n in self.row_parts]
+        return sum(float(a.sum(dtype=np.float64)) for a in counts if a is not None) / self.counts_per_row
 
     @property
-    def gone_about(self) -> float:
-        """Rows of all cells that were left out, as a float."""
-        gone = self.cells.flats.get("dropped")
-        return 0.0 if gone is None else float(gone.sum(dtype=np.float64))
+    def approximate_dropped_rows(self) -> float:
+        """The total number of dropped rows of all cells, as a float, which cannot overflow."""
+        dropped = self.cells.flats.get("dropped")
+        return 0.0 if dropped is None else float(dropped.sum(dtype=np.float64))
 
     @cached_property
-    def rows_seen(self) -> Ints:
-        """Rows of each front cell that were counted."""
-        return self.by_front(self.rows_behind)
+    def row_counts(self) -> Ints:
+        """The number of counted rows of each front cell."""
+        return self.sum_by_front(self.inner_row_counts)
 
-    def by_front(self, numbers: Array) -> Array:
-        """Numbers of all cells, those of cells behind one front cell added up."""
-        if self.cells.inner is None:
+    def sum_by_front(self, numbers: Array) -> Array:
+        """Return, for each front cell, the sum of the numbers of its inner cells."""
+        if self.cells.inner_keys is None:
             return numbers
         out = np.zeros(len(self), numbers.dtype)
-        np.add.at(out, self.cells.inner[:, 0], numbers)
+        np.add.at(out, self.cells.inner_keys[:, 0], numbers)
         return out
 
     @property
-    def positives_seen(self) -> Ints:
-        """Positives of each front cell; rows, of a statistic that knows no positives."""
-        return self.rows_seen
+    def positive_counts(self) -> Ints:
+        """The number of positives of each front cell, or of rows if the statistic does not count positives."""
+        return self.row_counts
 
     @property
-    def weight_seen(self) -> NDArray[np.float64]:
-        """What the rows of each front cell weigh, to some 2**-50."""
-        beside = np.zeros(len(self.cells))
-        for name in self.counted:
+    def row_weights(self) -> NDArray[np.float64]:
+        """The total weight of the rows of each front cell, with a relative error of about 2**-50."""
+        excess_weight = np.zeros(len(self.cells))
+        for name in self.row_parts:
             entries = self.cells.tallies.get(name)
             if entries is not None and entries.excess is not None and len(entries):
-                np.add.at(beside, entries.cells, floats_of(entries.excess))
+                np.add.at(excess_weight, entries.cells, to_floats(entries.excess))
         excess, part = self.cells.flats.get("excess"), self.parts().get("excess")
         if excess is not None and isinstance(part, Flat) and part.limbs and not part.front:
-            beside += row_sums(floats_of(excess))
-        return np.asarray(self.rows_seen + self.by_front(beside / self.times))
+            excess_weight += row_sums(to_floats(excess))
+        return np.asarray(self.row_counts + self.sum_by_front(excess_weight / self.counts_per_row))
 
     @cached_property
-    def seen(self) -> Ints:
-        """Rows of each front cell, those left out included: what says that it is there."""
-        gone = self.cells.flats.get("dropped")
-        return self.rows_seen if gone is None else self.rows_seen + gone.sum(axis=1)
+    def total_row_counts(self) -> Ints:
+        """The number of counted and dropped rows of each front cell; cells without any are removed."""
+        dropped = self.cells.flats.get("dropped")
+        return self.row_counts if dropped is None else self.row_counts + dropped.sum(axis=1)
 
     @property
-    def fixed_weights(self) -> bool:
+    def has_fixed_point_weights(self) -> bool:
         """Whether weights are summed as multiples of 2**-60."""
         return any(isinstance(p, Tally) or p.form == "fixed" for p in self.parts().values())
 
     @property
-    def fixed_terms(self) -> bool:
-        """Whether sums of w x are, too: then a small weight costs x bits, even if it has none below 2**-60 itself."""
+    def has_fixed_point_terms(self) -> bool:
+        """Whether sums of w x are rounded to multiples of 2**-60, which loses bits of x if the weight w is small."""
         flats = [p for p in self.parts().values() if isinstance(p, Flat) and p.form == "fixed"]
-        return any(p.beside is None and all(p.extents(self)) for p in flats)
+        return any(p.excess_of is None and all(p.extents(self)) for p in flats)
 
     @cached_property
-    def slip(self) -> Fraction:
-        """How far, relatively, any weight of a state of one cell can be from what was counted; 0 if none was rounded."""
+    def weight_rounding(self) -> Fraction:
+        """The largest relative rounding error of a weight of a state of one cell; 0 if no weight was rounded."""
         if self.rounded is None or not self.rounded:
             return Fraction(0)
-        held = [(e.mass, e.excess) for e in self.cells.tallies.values()]
+        # A weight is rounded to a multiple of 2**-60, so its relative error depends on the smallest possible weight, which
+        # follows from the total weight of each entry. If weights are not counted by the same part as rows, assume the
+        # smallest possible weight.
+        pairs = [(e.int64_counts, e.excess) for e in self.cells.tallies.values()]
         if (excess := self.cells.flats.get("excess")) is not None and excess.shape[-1] == 2:
-            rows = self.cells.flats[self.counted[0]]
+            rows = self.cells.flats[self.row_parts[0]]
             if rows.shape != excess.shape[:-1]:
-                return MOST_SLIP
-            held.append((rows, excess))
-        return max((slip(rows, e) for rows, e in held if len(rows)), default=MOST_SLIP)
+                return MAX_WEIGHT_ROUNDING
+            pairs.append((rows, excess))
+        return max((weight_rounding(rows, e) for rows, e in pairs if len(rows)), default=MAX_WEIGHT_ROUNDING)
 
-    def weight_limit(self) -> float:
-        """An upper limit of the weight of all rows."""
-        return self.rows_about + self.weight_beside
+    def weight_bound(self) -> float:
+        """Return an upper bound of the total weight of all rows."""
+        return self.approximate_rows + self.weight_excess_bound
 
     @cached_property
-    def weight_beside(self) -> float:
-        """How far the weight of all rows is from their number, at most."""
+    def weight_excess_bound(self) -> float:
+        """An upper bound of the difference between the total weight of all rows and their number."""
         excess = self.cells.flats.get("excess")
-        held = [e.excess for e in self.cells.tallies.values()]
-        held += [excess] if excess is not None and excess.shape[-1] == 2 else []
-        # the lower limb counts as one of the upper, which it may become where states are added
-        return sum((_size(x[..., 0]) + np.count_nonzero(x[..., 1])) * 2.0**-20 for x in held if x is not None)
+        sums = [e.excess for e in self.cells.tallies.values()]
+        sums += [excess] if excess is not None and excess.shape[-1] == 2 else []
+        # Count each lower limb as a full unit of the upper limb, because adding states may carry into the upper limb.
+        return sum((_sum_absolute(x[..., 0]) + np.count_nonzero(x[..., 1])) * 2.0**-20 for x in sums if x is not None)
 
-    # -- a choice of cells -----------------------------------------------------------------------------------------------
+    # -- selecting cells -------------------------------------------------------------------------------------------------
 
-    def present(self, parts: Mapping[str, Any] | None = None) -> Self:
-        """Forget cells without rows, words without cells, and optional parts that say nothing."""
-        state = self.at_needed_levels()
-        if state.cells.inner is not None and not (state.rows_behind > 0).all():
-            state = state.take_inner(np.flatnonzero(state.rows_behind > 0))
-        if not (state.seen > 0).all():
-            state = state.take_fronts(np.flatnonzero(state.seen > 0))
+    def canonicalize(self, parts: Mapping[str, Any] | None = None) -> Self:
+        """Bring the table to canonical form.
+
+        Equal contents must have equal bytes, whatever operations led to them. So drop cells without rows, keys without
+        cells, and optional parts that equal what their absence stands for; and raise levels of buckets as needed.
+        """
+        # Fit levels first, because they depend on all numbers. Then drop inner cells, which may leave front cells empty.
+        state = self.fit_levels()
+        if state.cells.inner_keys is not None and not (state.inner_row_counts > 0).all():
+            state = state.take_inner(np.flatnonzero(state.inner_row_counts > 0))
+        if not (state.total_row_counts > 0).all():
+            state = state.take_fronts(np.flatnonzero(state.total_row_counts > 0))
         cells = state.cells
         flats = {
             n: a
             for n, a in cells.flats.items()
-            if not (p := (parts or state.parts())[n]).optional or not state._says_nothing(p, a)
+            if not (p := (parts or state.parts())[n]).optional or not state._is_redundant(p, a)
         }
         if len(flats) < len(cells.flats):
-            state = state.holding(replace(cells, flats=flats))
-        return state.used_words()
+            state = state.with_cells(replace(cells, flats=flats))
+        return state.drop_unused_keys()
 
-    def at_needed_levels(self) -> Self:
-        """Raise the levels of buckets to those that their numbers need (see `levels`)."""
+    def fit_levels(self) -> Self:
+        """Raise the level (bucket width) of each cell as far as its numbers require (see `levels`)."""
         state = self
         for name, part in self.parts().items():
             if isinstance(part, Tally) and part.level is not None and name in state.cells.tallies:
-                held, before = state.cells.tallies[name], state.flat(part.level)
-                entries, after = at_needed_levels(part, held, before, getattr(self, part.bits))
-                if entries is not held:
+                finer, before = state.cells.tallies[name], state.read_cells_named(part.level)
+                entries, after = fit_part_levels(part, finer, before, getattr(self, part.bits))
+                if entries is not finer:
                     cells = state.cells
                     flats = {**cells.flats, part.level: after}
-                    state = state.holding(replace(cells, flats=flats, tallies={**cells.tallies, name: entries}))
+                    state = state.with_cells(replace(cells, flats=flats, tallies={**cells.tallies, name: entries}))
         return state
 
-    def _says_nothing(self, flat: Flat, array: Array) -> bool:
+    def _is_redundant(self, flat: Flat, array: Array) -> bool:
         if flat.like is None:
             return not array.any()
         bare = {n: a for n, a in self.cells.flats.items() if n != flat.name}
-        return bool(np.array_equal(array, self.holding(replace(self.cells, flats=bare)).spelled(flat)))
+        return bool(np.array_equal(array, self.with_cells(replace(self.cells, flats=bare)).read_cells(flat)))
 
-    def used_words(self) -> Self:
+    def drop_unused_keys(self) -> Self:
+        """Drop keys of vocabularies that no cell has."""
         cells = self.cells
-        keys, words = cells.keys, list(cells.words)
-        for i, vocabulary in enumerate(words):
+        keys, vocabularies = cells.keys, list(cells.vocabularies)
+        for i, vocabulary in enumerate(vocabularies):
             if len(vocabulary):
-                used, keys = _ranked(keys, slice(i, i + 1), len(vocabulary))
+                used, keys = _renumber_ranks(keys, slice(i, i + 1), len(vocabulary))
                 if used is not None:
-                    words[i] = vocabulary.take(used)
-        inner, behind = cells.inner, cells.behind
-        if behind is not None and inner is not None and len(behind):
-            used, inner = _ranked(inner, slice(1, None), len(behind))
+                    vocabularies[i] = vocabulary.select(used)
+        inner, classes = cells.inner_keys, cells.class_vocabulary
+        if classes is not None and inner is not None and len(classes):
+            used, inner = _renumber_ranks(inner, slice(1, None), len(classes))
             if used is not None:
-                behind = behind.take(used)
-        if keys is cells.keys and inner is cells.inner:
+                classes = classes.select(used)
+        if keys is cells.keys and inner is cells.inner_keys:
             return self
-        return self.holding(replace(cells, keys=keys, words=tuple(words), inner=inner, behind=behind))
+        return self.with_cells(
+            replace(cells, keys=keys, vocabularies=tuple(vocabularies), inner_keys=inner, class_vocabulary=classes)
+        )
 
-    def take_fronts(self, chosen: Ints) -> Self:
+    def take_fronts(self, index: Ints) -> Self:
+        """Return a state of the front cells at ascending indices; the result may not be in canonical form."""
         cells, parts = self.cells, self.parts()
-        if cells.inner is not None:
-            to = np.full(len(self), -1)
-            to[chosen] = np.arange(len(chosen))
-            kept = self.take_inner(np.flatnonzero(to[cells.inner[:, 0]] >= 0))
-            inner = kept.cells.inner
+        if cells.inner_keys is not None:
+            new_index = np.full(len(self), -1)
+            new_index[index] = np.arange(len(index))
+            kept = self.take_inner(np.flatnonzero(new_index[cells.inner_keys[:, 0]] >= 0))
+            inner = kept.cells.inner_keys
             assert inner is not None
-            renumbered = np.column_stack([to[inner[:, 0]], inner[:, 1:]])
-            cells = replace(kept.cells, inner=renumbered)
-            flats = {n: a.take(chosen, axis=0) if parts[n].front else a for n, a in cells.flats.items()}
-            return self.holding(replace(cells, keys=cells.keys.take(chosen, axis=0), flats=flats))
-        flats = {n: a.take(chosen, axis=0) for n, a in cells.flats.items()}
-        tallies = {n: e.take(chosen, self.starts(n)) for n, e in cells.tallies.items()}
-        return self.holding(replace(cells, keys=cells.keys.take(chosen, axis=0), flats=flats, tallies=tallies))
+            renumbered = np.column_stack([new_index[inner[:, 0]], inner[:, 1:]])
+            cells = replace(kept.cells, inner_keys=renumbered)
+            flats = {n: a.take(index, axis=0) if parts[n].front else a for n, a in cells.flats.items()}
+            return self.with_cells(replace(cells, keys=cells.keys.take(index, axis=0), flats=flats))
+        flats = {n: a.take(index, axis=0) for n, a in cells.flats.items()}
+        tallies = {n: e.take_cells(index, self.entry_starts(n)) for n, e in cells.tallies.items()}
+        return self.with_cells(replace(cells, keys=cells.keys.take(index, axis=0), flats=flats, tallies=tallies))
 
-    def take_inner(self, chosen: Ints) -> Self:
+    def take_inner(self, index: Ints) -> Self:
+        """Return a state of the inner cells at ascending indices; the result may not be in canonical form."""
         cells, parts = self.cells, self.parts()
-        assert cells.inner is not None
-        flats = {n: a if parts[n].front else a.take(chosen, axis=0) for n, a in cells.flats.items()}
-        tallies = {n: e.take(chosen, self.starts(n)) for n, e in cells.tallies.items()}
-        return self.holding(replace(cells, inner=cells.inner.take(chosen, axis=0), flats=flats, tallies=tallies))
+        assert cells.inner_keys is not None
+        flats = {n: a if parts[n].front else a.take(index, axis=0) for n, a in cells.flats.items()}
+        tallies = {n: e.take_cells(index, self.entry_starts(n)) for n, e in cells.tallies.items()}
+        return self.with_cells(
+            replace(cells, inner_keys=cells.inner_keys.take(index, axis=0), flats=flats, tallies=tallies)
+        )
 
-    def select(self, which: Array) -> Self:
-        """Keep the front cells of a mask, or of an index in ascending order."""
-        chosen = np.flatnonzero(which) if which.dtype == bool else which
-        return self.take_fronts(np.asarray(chosen, np.int64)).present()
+    def select(self, mask: Array) -> Self:
+        """Return a state of some front cells, given a boolean mask or ascending indices."""
+        index = np.flatnonzero(mask) if mask.dtype == bool else mask
+        return self.take_fronts(np.asarray(index, np.int64)).canonicalize()
 
-    def cell(self, i: int) -> Self:
-        """Front cell i as a state of its own, without axes."""
-        return self.under(np.array([i], np.int64), len(self.axes))
+    def read_cell(self, i: int) -> Self:
+        """Return front cell i as a state without axes."""
+        return self.drop_leading_axes(np.array([i], np.int64), len(self.axes))
 
-    def each_cell(self) -> Iterator[Self]:
-        """Every front cell as a state of its own, without axes: quicker than one after the other by `cell`."""
+    def iterate_cells(self) -> Iterator[Self]:
+        """Yield every front cell as a state without axes; faster than `read_cell` for each."""
         cells, parts = self.cells, self.parts()
-        if cells.inner is not None:
-            yield from map(self.cell, range(len(self)))
+        if cells.inner_keys is not None:
+            yield from map(self.read_cell, range(len(self)))
             return
-        key, starts = np.zeros((1, 0), np.int64), {n: self.starts(n).tolist() for n in cells.tallies}
+        key, starts = np.zeros((1, 0), np.int64), {n: self.entry_starts(n).tolist() for n in cells.tallies}
         always = [(n, a) for n, a in cells.flats.items() if not parts[n].optional]
         maybe = [(n, a) for n, a in cells.flats.items() if parts[n].optional]
         for i in range(len(self)):
             flats = {n: a[i : i + 1] for n, a in always}
             flats |= {n: a[i : i + 1] for n, a in maybe if parts[n].like is not None or a[i].any()}
-            tallies = {n: e.only(starts[n][i], starts[n][i + 1]) for n, e in cells.tallies.items()}
-            made = self.holding(Cells((), key, (), None, None, flats, tallies))
-            yield made if all(parts[n].like is None for n, _ in maybe) else made.present()
+            tallies = {n: e.select_cell(starts[n][i], starts[n][i + 1]) for n, e in cells.tallies.items()}
+            state = self.with_cells(Cells((), key, (), None, None, flats, tallies))
+            yield state if all(parts[n].like is None for n, _ in maybe) else state.canonicalize()
 
-    def under(self, chosen: Ints, axes: int) -> Self:
-        """Some front cells, by an index in ascending order, that have one key on the first axes: a state without these."""
-        made = self.take_fronts(chosen)
-        cells, gone = made.cells, sum(len(a.names) for a in self.axes[:axes])
-        rest = replace(cells, axes=self.axes[axes:], keys=cells.keys[:, gone:], words=cells.words[gone:])
-        return made.holding(rest).present()
+    def drop_leading_axes(self, index: Ints, count: int) -> Self:
+        """Return a state of some front cells without the first `count` axes.
+
+        The indices of the cells are ascending, and all of these cells must have the same key on the first `count` axes.
+        """
+        state = self.take_fronts(index)
+        cells, first = state.cells, sum(len(a.names) for a in self.axes[:count])
+        rest = replace(
+            cells, axes=self.axes[count:], keys=cells.keys[:, first:], vocabularies=cells.vocabularies[first:]
+        )
+        return state.with_cells(rest).canonicalize()
 
     @property
-    def stacks(self) -> bool:
-        """Whether `stacked` is of use: formulas that read this state also take the cells side by side."""
+    def can_vectorize(self) -> bool:
+        """Whether metric formulas for this state also accept the state that `vectorize` returns."""
         return False
 
-    def stacked(self) -> Self:
-        """Return this state with its parts as arrays whose last axis is the cells: for formulas that read all at once."""
-        new, held = self.holding(self.cells), self.cells.flats
+    def vectorize(self) -> Self:
+        """Return this state with the cells as the last axis of each part, for formulas that read all cells at once."""
+        new, flats = self.with_cells(self.cells), self.cells.flats
         for name, part in self.parts().items():
             if isinstance(part, Flat):
-                new.__dict__[name] = np.moveaxis(held[name], 0, -1) if name in held else None
+                new.__dict__[name] = np.moveaxis(flats[name], 0, -1) if name in flats else None
         return new
 
 
 @cache
-def _settings(statistic: Any) -> tuple[str, ...]:
+def _setting_names(statistic: Any) -> tuple[str, ...]:
     return tuple(f.name for f in fields(statistic))
 
 
-def _size(numbers: Ints) -> float:
-    """The sum of absolute values, without an array of them."""
+def _sum_absolute(numbers: Ints) -> float:
+    """Return the sum of absolute values without allocating an array of them."""
     above = float(numbers.sum(dtype=np.float64, where=numbers > 0, initial=0.0))
     return above - float(numbers.sum(dtype=np.float64, where=numbers < 0, initial=0.0))
 
 
-def _ranked(keys: Ints, columns: slice, count: int) -> tuple[Ints | None, Ints]:
-    """Return the ranks that are used, and keys that hold ranks among these; None where all are used."""
-    held = keys[:, columns]
-    there = np.zeros(count, bool)
-    there[held[held >= 0]] = True
-    if there.all():
+def _renumber_ranks(keys: Ints, columns: slice, count: int) -> tuple[Ints | None, Ints]:
+    """Return the ranks that occur in some key columns (None if all occur), and the keys renumbered among these ranks."""
+    ranks = keys[:, columns]
+    occurs = np.zeros(count, bool)
+    occurs[ranks[ranks >= 0]] = True
+    if occurs.all():
         return None, keys
-    used = np.flatnonzero(there)
-    to = np.zeros(count, np.int64)
-    to[used] = np.arange(len(used))
+    used = np.flatnonzero(occurs)
+    new_ranks = np.zeros(count, np.int64)
+    new_ranks[used] = np.arange(len(used))
     out = keys.copy()
-    out[:, columns] = np.where(held < 0, held, to[np.maximum(held, 0)])
+    out[:, columns] = np.where(ranks < 0, ranks, new_ranks[np.maximum(ranks, 0)])
     return used, out

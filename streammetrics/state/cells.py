@@ -1,4 +1,8 @@
-"""The content of a state: one table of cells."""
+"""The content of a state: one table of cells.
+
+A front cell is one key of the axes of a state, such as a slice or an hour. A statistic of groups or classes has an inner
+axis of its own: its cells are the inner cells, one for each group or class within a front cell.
+"""
 
 from __future__ import annotations
 
@@ -19,49 +23,52 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Cells and what they hold, in canonical form.
+    """A table of cells in canonical form: equal contents have equal arrays.
 
     Parameters
     ----------
     axes : tuple of Axis
-        What front cells are told apart by.
+        The axes that separate the front cells.
     keys : int64 of shape (front cells, columns)
-        Sorted and unique: for each column of each axis the rank of its key, or a mark below zero.
-    words : tuple of Vocabulary
+        The key of each front cell: for each column of each axis the rank of its value, or a mark below zero. The rows are
+        sorted and unique.
+    vocabularies : tuple of Vocabulary
         The keys of each column.
-    inner : int64 of shape (cells, 1 + columns), optional
-        Of a statistic that brings axes itself (groups, classes): the front cell, and the key behind it; sorted, unique.
-    behind : Vocabulary, optional
-        The classes behind front cells.
+    inner_keys : int64 of shape (cells, 1 + columns), optional
+        The key of each inner cell, if the statistic has an inner axis: the index of its front cell, and its group or
+        classes. The rows are sorted and unique.
+    class_vocabulary : Vocabulary, optional
+        The classes of an inner axis of classes.
     flats : mapping of str to array
-        A row for every cell (front cell, if so declared); optional parts are absent while they say nothing.
+        The arrays of the parts that have a fixed shape per cell. Each array has a row for each cell, or for each front
+        cell if the part is declared with `front`. An optional part that adds no information is absent.
     tallies : mapping of str to Entries
-        The entries of all cells.
+        The sorted entries of all cells.
     """
 
     axes: tuple[Axis, ...]
     keys: Ints
-    words: tuple[Vocabulary, ...]
-    inner: Ints | None
-    behind: Vocabulary | None
+    vocabularies: tuple[Vocabulary, ...]
+    inner_keys: Ints | None
+    class_vocabulary: Vocabulary | None
     flats: Mapping[str, Array]
     tallies: Mapping[str, Entries]
 
     def __len__(self) -> int:
-        return len(self.keys) if self.inner is None else len(self.inner)
+        return len(self.keys) if self.inner_keys is None else len(self.inner_keys)
 
     @property
-    def fronts(self) -> int:
-        """How many front cells there are."""
+    def front_count(self) -> int:
+        """The number of front cells."""
         return len(self.keys)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory, vocabularies left out."""
-        held = [self.keys, *self.flats.values(), *([] if self.inner is None else [self.inner])]
-        return sum(a.nbytes for a in held) + sum(e.nbytes for e in self.tallies.values())
+        """The memory of the arrays in bytes, without the vocabularies."""
+        arrays = [self.keys, *self.flats.values(), *([] if self.inner_keys is None else [self.inner_keys])]
+        return sum(a.nbytes for a in arrays) + sum(e.nbytes for e in self.tallies.values())
 
     @property
-    def columns(self) -> list[str]:
-        """The column of each number of a key."""
+    def column_names(self) -> list[str]:
+        """The names of the columns that the numbers of a key belong to, in order."""
         return [n for a in self.axes for n in a.names]

@@ -1,6 +1,7 @@
-"""What the parts of a state say of one another: weights that no rows have, and sums that they cannot add up to.
+"""Checks that the parts of a decoded state are consistent: weights that rows can have, and sums that they can add up to.
 
-Rows and weights say what a sum of their values can be at most. Sums are checked without rounding, as whole arrays.
+The number of rows and their total weight bound every sum of their values. Sums are compared exactly, as whole
+arrays:untrusted bytes must not produce a state that counting rows could not have produced.
 """
 
 from __future__ import annotations
@@ -14,80 +15,86 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import StateFormatError
-from ..numerics.exact import CHUNK_BASE, CHUNKS, LOW_BITS, about, carry_exact, carry_fixed
+from ..numerics.exact import CHUNK_BASE, CHUNKS, LOW_BITS, carry_exact, carry_fixed, to_approximate_floats
 from .cell_table import CellTable
 from .declare import LIMIT, Array, Flat
-from .fold import check_room
+from .fold import check_capacity
 
-__all__ = ["RowWeight", "all_within", "check_totals", "weight_of"]
+__all__ = ["RowWeight", "are_within", "check_totals", "read_row_weight"]
 
 Ints = NDArray[np.int64]
 
-HEAVIEST = 1 << 31
-"""No row weighs so much."""
-ONE = CHUNK_BASE // 32  # the chunk of a superaccumulator that counts ones
-SURE = 1 << 42  # rows beyond are as good as so many: a fixed sum stays below
-BLOCK = 1 << 9  # superaccumulators that are worked on at a time
-FAR = 1 << 32  # of a last chunk: beyond what any limit comes to
+MAX_ROW_WEIGHT = 1 << 31
+"""The weight of every row is below this."""
+UNIT_CHUNK = CHUNK_BASE // 32
+"""The index of the chunk of a superaccumulator whose unit is 1."""
+MAX_FIXED_ROWS = 1 << 42
+"""Counts of rows are cut off here before they become fixed-point numbers, which are all smaller."""
+BLOCK = 1 << 9
+"""The number of superaccumulators that are compared at a time."""
+MAX_LAST_CHUNK = 1 << 32
+"""A last chunk of this size is beyond every finite limit."""
 
 
 @dataclass(frozen=True)
 class RowWeight:
-    """What some numbers of rows weigh.
+    """Numbers of rows and their total weights.
 
     Parameters
     ----------
     rows : int64
-        The rows.
+        The numbers of rows.
     excess : int64 with one more axis, optional
-        The sums of w - 1: fixed numbers, or superaccumulators.
+        The sums of w - 1, as fixed-point numbers or superaccumulators.
     """
 
     rows: Ints
     excess: Array | None = None
 
     def __getitem__(self, at: tuple[Any, ...]) -> RowWeight:
-        """Some of them, or with more axes; `at` begins with an ellipsis."""
+        """Return the elements at an index, which begins with an ellipsis and may add axes."""
         return RowWeight(self.rows[at], None if self.excess is None else self.excess[(*at, slice(None))])
 
     def sum(self, axis: int) -> RowWeight:
-        """Those of an axis, counted from the last, together."""
+        """Return the sums over an axis; `axis` is negative, counted from the last axis."""
         if self.excess is None:
             return RowWeight(self.rows.sum(axis=axis))
         total = self.excess.sum(axis=axis - 1)
         (carry_fixed if total.shape[-1] == 2 else carry_exact)(total)
         return RowWeight(self.rows.sum(axis=axis), total)
 
-    def same(self, other: RowWeight) -> bool:
-        """Whether rows and excess are those of another, which may have fewer axes."""
+    def equals(self, other: RowWeight) -> bool:
+        """Whether rows and excess equal those of `other`, whose arrays may be broadcast."""
         if self.excess is None or other.excess is None:
             return bool((self.rows == other.rows).all())
         return bool((self.rows == other.rows).all() and (self.excess == other.excess).all())
 
-    def wrong(self) -> bool:
-        """Whether rows would weigh less than nothing, or more than rows can."""
+    def is_out_of_range(self) -> bool:
+        """Whether a total weight is negative, or more than its number of rows allows."""
         if self.excess is None:
             return False
-        most = self.rows.astype(np.float64) * HEAVIEST
+        upper = self.rows.astype(np.float64) * MAX_ROW_WEIGHT
         if self.excess.shape[-1] == 2:
             high = self.excess[..., 0]
-            least = -(np.minimum(self.rows, SURE) << 20)
-            return bool((high < least).any() or (high * 2.0**-20 > most).any())
-        return bool((self.exact()[..., -1] < 0).any()) or _beyond(self.excess, RowWeight(self.rows), HEAVIEST)
+            lower = -(np.minimum(self.rows, MAX_FIXED_ROWS) << 20)
+            return bool((high < lower).any() or (high * 2.0**-20 > upper).any())
+        return bool((self.to_superaccumulators()[..., -1] < 0).any()) or _exceeds_limit(
+            self.excess, RowWeight(self.rows), MAX_ROW_WEIGHT
+        )
 
-    def exact(self) -> Ints:
-        """Rows and excess together, as superaccumulators."""
-        return _exact(self.rows, self.excess)
+    def to_superaccumulators(self) -> Ints:
+        """Return the total weights as superaccumulators."""
+        return _to_superaccumulators(self.rows, self.excess)
 
-    def mass(self) -> Array:
-        """Rows and excess together, as fixed numbers."""
-        rows = np.minimum(self.rows, SURE) << 20
-        none = np.zeros((*rows.shape, 2), np.int64) if self.excess is None else self.excess.copy()
-        none[..., 0] += rows
-        return none
+    def to_fixed_point(self) -> Array:
+        """Return the total weights as fixed-point numbers."""
+        rows = np.minimum(self.rows, MAX_FIXED_ROWS) << 20
+        weights = np.zeros((*rows.shape, 2), np.int64) if self.excess is None else self.excess.copy()
+        weights[..., 0] += rows
+        return weights
 
-    def fall_short(self, sums: Array, most: float = math.inf, *, signed: bool = False) -> bool:
-        """Whether some sum of values, each times its weight, is more than `most` times all weight, or else negative."""
+    def is_exceeded_by(self, sums: Array, most: float = math.inf, *, signed: bool = False) -> bool:
+        """Whether a weighted sum of values exceeds `most` times the total weight, or is negative and not `signed`."""
         exact = sums.shape[-1] == CHUNKS
         negative = sums[..., -1 if exact else 0] < 0
         if negative.any():
@@ -95,59 +102,64 @@ class RowWeight:
                 return True
             sums = np.where(negative[..., None], -sums, sums)
             carry_exact(sums)
-        return _beyond(sums, self, most) if exact else self._fixed_beyond(sums, most)
+        return _exceeds_limit(sums, self, most) if exact else self._is_fixed_point_exceeded_by(sums, most)
 
-    def _fixed_beyond(self, sums: Array, most: float) -> bool:
-        high: Any = np.minimum(self.rows, SURE) << 20
+    def _is_fixed_point_exceeded_by(self, sums: Array, most: float) -> bool:
+        high: Any = np.minimum(self.rows, MAX_FIXED_ROWS) << 20
         low: Any = 0
         if self.excess is not None:
             high, low = high + self.excess[..., 0], self.excess[..., 1]
         top, rest = sums[..., 0], sums[..., 1]
         if most == 1:
             return bool(((top > high) | ((top == high) & (rest > low))).any())
-        nothing = (high == 0) & (low == 0)
-        if (nothing & ((top != 0) | (rest != 0))).any():
+        weightless = (high == 0) & (low == 0)
+        if (weightless & ((top != 0) | (rest != 0))).any():
             return True
-        if most >= HEAVIEST:  # no term of a fixed sum is larger, whatever the weight
+        # Every term of a fixed-point sum is below this limit, so there is nothing to compare.
+        if most >= MAX_ROW_WEIGHT:
             return False
+        # Each term was rounded to a multiple of 2**-60. Allow 2**-30 per row, which also covers float rounding here.
         limit = most * (high + low * 2.0**-LOW_BITS) + self.rows * 2.0**-30
         return bool(np.asarray(top + rest * 2.0**-LOW_BITS > limit).any())
 
 
-def all_within(less: Ints, more: Ints, *, rounded: bool = True) -> bool:
-    """Whether sums are not negative, and none is beyond another; but, where it can be, for the rounding of their terms."""
-    left = more - less
+def are_within(less: Ints, more: Ints, *, rounded: bool = True) -> bool:
+    """Whether each sum in `less` is nonnegative and at most that in `more`, up to the rounding of `rounded` terms."""
+    difference = more - less
     if rounded:
-        left[..., :-1] += np.minimum(more[..., 1:], FAR) << 3  # relatively 2**-29
-    carry_exact(left)
-    return not ((less[..., -1] < 0).any() or (left[..., -1] < 0).any())
+        # Allow a relative error of 2**-29: the next higher chunk, shifted left by 3 bits of 32.
+        difference[..., :-1] += np.minimum(more[..., 1:], MAX_LAST_CHUNK) << 3
+    carry_exact(difference)
+    return not ((less[..., -1] < 0).any() or (difference[..., -1] < 0).any())
 
 
-def weight_of(state: CellTable, name: str) -> RowWeight:
-    """What the rows weigh that a part counts, of all cells."""
-    beside = next((f.name for f in state.parts().values() if isinstance(f, Flat) and f.beside == name), None)
+def read_row_weight(state: CellTable, name: str) -> RowWeight:
+    """Return the total weights of the rows that a part counts, for all cells."""
+    excess = next((f.name for f in state.parts().values() if isinstance(f, Flat) and f.excess_of == name), None)
     cells = state.cells
-    return RowWeight(cells.flats[name], cells.flats.get(beside) if beside is not None else None)
+    return RowWeight(cells.flats[name], cells.flats.get(excess) if excess is not None else None)
 
 
-def _beyond(sums: Array, weight: RowWeight, most: float) -> bool:
-    """Whether some superaccumulator is more than `most` times its weight."""
+def _exceeds_limit(sums: Array, weight: RowWeight, most: float) -> bool:
+    """Whether any superaccumulator exceeds `most` times the total weight of its rows."""
     shape = sums.shape[:-1]
-    some = np.flatnonzero(sums.any(axis=-1))  # what is zero is within all limits
+    # Only nonzero sums have to be checked.
+    some = np.flatnonzero(sums.any(axis=-1))
     flat = sums.reshape(-1, sums.shape[-1])
     rows = np.broadcast_to(weight.rows, shape)
     excess = None if weight.excess is None else np.broadcast_to(weight.excess, (*shape, weight.excess.shape[-1]))
     for begin in range(0, len(some), BLOCK):
         which = some[begin : begin + BLOCK]
         block = np.unravel_index(which, shape)
-        if excess is None:  # a first look is enough for nearly all
+        # A comparison of floats with a margin is enough for nearly all sums.
+        if excess is None:
             with np.errstate(over="ignore"):
-                which = which[~(about(flat[which]) < most * (1 - 2.0**-20) * rows[block])]
+                which = which[~(to_approximate_floats(flat[which]) < most * (1 - 2.0**-20) * rows[block])]
             block = np.unravel_index(which, shape)
             if not len(which):
                 continue
-        left, scale = _limit(rows[block], None if excess is None else excess[block], most)
-        if (flat[which, -1] >= FAR).any() and most < math.inf:
+        left, scale = _scale_weight(rows[block], None if excess is None else excess[block], most)
+        if (flat[which, -1] >= MAX_LAST_CHUNK).any() and most < math.inf:
             return True
         left -= flat[which] << scale
         carry_exact(left)
@@ -156,15 +168,18 @@ def _beyond(sums: Array, weight: RowWeight, most: float) -> bool:
     return False
 
 
-def _limit(rows: Array, excess: Array | None, most: float) -> tuple[Ints, int]:
-    """So many times a weight, as superaccumulators, and by which power of two they are too large."""
-    out = _exact(rows, excess)
-    if most == math.inf:  # all that there is, if there is anything
-        there = out.any(axis=-1)
+def _scale_weight(rows: Array, excess: Array | None, most: float) -> tuple[Ints, int]:
+    """Return `most` times total weights as superaccumulators, and the power of two by which they are scaled up."""
+    out = _to_superaccumulators(rows, excess)
+    # Without a limit, any weight allows the largest superaccumulator, and no weight allows only 0.
+    if most == math.inf:
+        has_weight = out.any(axis=-1)
         out[...] = 0
-        out[..., -1] = np.where(there, LIMIT, 0)
+        out[..., -1] = np.where(has_weight, LIMIT, 0)
         return out, 0
-    shift = max(0, (math.frexp(most)[1] + 2) // 32)  # whole chunks, so that what is left fits beside a chunk
+    # Multiply by a power of 2**32 by moving chunks, and by the rest, which is below 2**30, chunk by chunk: a chunk of 32
+    # bits times 30 bits fits into an int64. The factor is rounded up, so the limit is never too low.
+    shift = max(0, (math.frexp(most)[1] + 2) // 32)
     times = Fraction(most) / (1 << (32 * shift))
     scale = max(0, 29 - math.ceil(times).bit_length())
     if shift:
@@ -173,14 +188,14 @@ def _limit(rows: Array, excess: Array | None, most: float) -> tuple[Ints, int]:
     return out, scale
 
 
-def _exact(rows: Array, excess: Array | None) -> Ints:
+def _to_superaccumulators(rows: Array, excess: Array | None) -> Ints:
     out = np.zeros((*np.shape(rows), CHUNKS), np.int64)
-    out[..., ONE] = rows
+    out[..., UNIT_CHUNK] = rows
     if excess is not None and excess.shape[-1] == 2:
         high, low = excess[..., 0], excess[..., 1]
-        out[..., ONE] += high >> 20
-        out[..., ONE - 1] += (high & 0xFFFFF) << 12
-        out[..., ONE - 2] += low << 4
+        out[..., UNIT_CHUNK] += high >> 20
+        out[..., UNIT_CHUNK - 1] += (high & 0xFFFFF) << 12
+        out[..., UNIT_CHUNK - 2] += low << 4
     elif excess is not None:
         out += excess
     carry_exact(out)
@@ -188,36 +203,40 @@ def _exact(rows: Array, excess: Array | None) -> Ints:
 
 
 def check_totals(state: CellTable) -> None:
-    """Raise unless rows and weights are in range, and the same wherever a row is counted several times."""
+    """Raise an error unless rows and weights are in range, and agree between all counts of the same rows."""
     name = type(state).__name__
-    held = state.cells.flats
-    check_room(state, state.rows_about, state.weight_beside, state.gone_about)
+    flats = state.cells.flats
+    check_capacity(state, state.approximate_rows, state.weight_excess_bound, state.approximate_dropped_rows)
     for part in state.parts().values():
-        there = isinstance(part, Flat) and part.beside is not None and part.name in held
-        if there and weight_of(state, part.beside).wrong():
-            raise StateFormatError(f"{name}.{part.name} makes a weight negative, or larger than rows weigh")
-    if state.times > 1 and len(state.cells) and not all(_alike(state, n) for n in state.counted):
-        raise StateFormatError(f"{name} has not seen the same rows in each of {state.times}")
+        is_excess = isinstance(part, Flat) and part.excess_of is not None and part.name in flats
+        if is_excess and read_row_weight(state, part.excess_of).is_out_of_range():
+            raise StateFormatError(f"{name}.{part.name} makes a weight negative, or larger than its rows allow")
+    if state.counts_per_row > 1 and len(state.cells) and not all(_has_equal_counts(state, n) for n in state.row_parts):
+        raise StateFormatError(
+            f"{name} does not have the same number of rows in each of its {state.counts_per_row} counts"
+        )
 
 
-def _alike(state: CellTable, name: str) -> bool:
-    """Whether each of what a row is counted for has seen as many rows; a row may weigh otherwise for another label."""
-    cells, times = state.cells, state.times
+def _has_equal_counts(state: CellTable, name: str) -> bool:
+    """Whether a part counts each row equally often for each output. Weights may differ between labels."""
+    cells, times = state.cells, state.counts_per_row
     if name in cells.flats:
         rows = cells.flats[name].reshape(len(cells.flats[name]), times, -1).sum(axis=-1)
         return bool((rows == rows[:, :1]).all())
     e, part = cells.tallies[name], state.parts()[name]
-    held = np.flatnonzero(np.diff(state.starts(name))).astype(np.uint64)
-    if not len(held) or (e.high is not None and e.top < 2):
+    nonempty = np.flatnonzero(np.diff(state.entry_starts(name))).astype(np.uint64)
+    if not len(nonempty) or (e.high is not None and e.high_place_bits < 2):
         return True
-    if len(held) * times > len(e):  # some have seen none
+    # Fewer entries than cells with rows times outputs: some output of such a cell has counted no rows.
+    if len(nonempty) * times > len(e):
         return False
-    # of wide places the label is what is beyond 65 bits
-    share, shift = (part.count(state) // times, e.shift) if e.high is None else (1, e.top - 1)
+    # In a two-word code, the label is above the low 65 bits of the place. In other codes, the places of each output
+    # (label) are consecutive.
+    share, shift = (part.place_count(state) // times, e.shift) if e.high is None else (1, e.high_place_bits - 1)
     codes = e.codes if e.high is None else e.high >> np.uint32(1)
-    firsts = (held << np.uint64(shift))[:, None] + np.arange(times, dtype=np.uint64) * np.uint64(share)
+    firsts = (nonempty << np.uint64(shift))[:, None] + np.arange(times, dtype=np.uint64) * np.uint64(share)
     begins = np.searchsorted(codes, firsts.reshape(-1))
     if (np.diff(begins, append=len(e)) == 0).any():
         return False
-    rows = np.add.reduceat(e.counts, begins, dtype=np.int64).reshape(len(held), times)
+    rows = np.add.reduceat(e.counts, begins, dtype=np.int64).reshape(len(nonempty), times)
     return bool((rows == rows[:, :1]).all())

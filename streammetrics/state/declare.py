@@ -1,4 +1,4 @@
-"""What a statistic declares: its parts, and for each the form of its numbers, from which follows how they merge."""
+"""The parts of a statistic, and the forms of their numbers, which define how the parts of two states are merged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = [
     "CEILING",
     "FORMS",
     "LIMIT",
-    "UNKNOWN",
+    "UNKNOWN_EXTREME",
     "Array",
     "Flat",
     "Form",
@@ -22,7 +22,7 @@ __all__ = [
     "Tally",
     "carry",
     "identity",
-    "lost",
+    "is_saturated",
 ]
 
 FormName = Literal[
@@ -42,36 +42,36 @@ FormName = Literal[
 ]
 
 CEILING = 1 << 61
-"""The first limb of a square that is lost: 2**41. Numbers that are not negative stop there, in whatever order."""
+"""The first limb at which a sum of squares saturates: 2**41. Sums of nonnegative terms saturate alike in any order."""
 
 LIMIT = 1 << 62
-"""No count and no first limb passes this: there is room to add two states before anybody looks."""
+"""The limit of counts and of first limbs. The sum of two of them still fits into an int64, so it can be checked after."""
 
-UNKNOWN = {"least": np.iinfo(np.int64).min, "largest": np.iinfo(np.int64).max}
-"""The value of an extreme whose row may have been subtracted: beyond all numbers, whatever is added."""
+UNKNOWN_EXTREME = {"least": np.iinfo(np.int64).min, "largest": np.iinfo(np.int64).max}
+"""The value of an extreme whose row may have been subtracted. It is beyond all numbers, so adding rows keeps it."""
 
 NONE_LOW, NONE_HIGH = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
 
 class Form(NamedTuple):
-    """What the integers of a part are.
+    """How the numbers of a part are stored as integers and merged.
 
     Parameters
     ----------
     limbs : int
-        How many integers make up one number; 0 for plain ones, which have no axis for them.
+        The number of integers that make up one number, which have an axis of their own; 0 for plain integers.
     combine : ufunc
-        How two aligned arrays become one, before limbs are carried.
+        The operation that merges two aligned arrays, before limbs are carried.
     identity : int
-        The value that changes nothing.
-    subtracts : bool
-        Whether rows can be taken away again; flags stay as they are.
+        The neutral element of `combine`.
+    can_subtract : bool
+        Whether rows can be subtracted; flags stay as they are.
     """
 
     limbs: int
     combine: np.ufunc
     identity: int
-    subtracts: bool
+    can_subtract: bool
 
 
 FORMS: dict[str, Form] = {
@@ -89,22 +89,23 @@ FORMS: dict[str, Form] = {
     "register": Form(0, np.maximum, 0, False),
     "once": Form(0, np.add, 0, False),
 }
-"""Counts; signed integers; 0 or 1; multiples of 2**-60 in two limbs; superaccumulators; numbers that are not negative in
-two limbs, which stop at CEILING; least and largest; extremes that become unknown when rows are subtracted; the level of
-buckets (see `levels`); small numbers of which the largest stays; what may be there once."""
+"""The forms, in order: counts; signed integers; flags (0 or 1); multiples of 2**-60 in two limbs; superaccumulators;
+nonnegative sums in two limbs that saturate at CEILING; minimum and maximum; minimum and maximum that become unknown when
+rows are subtracted; the level of buckets (see `levels`); registers, which keep the largest byte; counts of at most 1."""
 
 
 def identity(form: str) -> int:
-    """The value of a form that changes nothing."""
+    """Return the neutral element of the operation that merges numbers of this form, such as 0 for a sum."""
     return FORMS[form].identity
 
 
 def carry(form: str, array: Array) -> Array:
-    """Bring limbs to canonical form, in place."""
+    """Propagate carries between limbs, so that equal numbers have equal limbs; work in place and return the array."""
     if form in ("fixed", "square"):
         exact.carry_fixed(array)
     elif form == "exact":
         exact.carry_exact(array)
+    # Every term is nonnegative, so a sum that reached the ceiling in one order reaches it in any order.
     if form == "square":
         beyond = array[..., 0] >= CEILING
         if beyond.any():
@@ -112,22 +113,22 @@ def carry(form: str, array: Array) -> Array:
     return array
 
 
-def lost(square: Array) -> Any:
-    """Whether a sum of squares stopped at CEILING; of cells side by side, of each."""
+def is_saturated(square: Array) -> Any:
+    """Whether a sum of squares has reached CEILING; elementwise for an array of cells."""
     return square[0] >= CEILING
 
 
 class Readable(Protocol):
-    """What parts are read of: the content of a state."""
+    """A state whose parts can be read."""
 
-    def part(self, flat: Flat) -> Array | None: ...
+    def read_part(self, flat: Flat) -> Array | None: ...
 
-    def entries(self, part: Tally) -> Entries: ...
+    def read_entries(self, part: Tally) -> Entries: ...
 
 
 @dataclass(frozen=True, eq=False)
 class StatePart:
-    """One part of a statistic, under the name of the class attribute that it is."""
+    """One part of a statistic, named after the class attribute that declares it."""
 
     name: str = field(init=False, default="")
 
@@ -137,23 +138,26 @@ class StatePart:
 
 @dataclass(frozen=True, eq=False)
 class Flat(StatePart):
-    """So many integers for every cell; read from a state of one cell, an array of `shape` (and limbs).
+    """A part with a fixed number of integers in every cell.
+
+    Reading it as an attribute of a state of one cell gives an array of `shape`, with one more axis if numbers have limbs.
 
     Parameters
     ----------
     *shape : int or str
-        Axes; a string names a setting or property of the statistic (its value, or its length if a tuple).
+        The extents of the axes. A string names a setting or property of the statistic: its value, or its length if it is
+        a tuple.
     form : str
-        What the integers are (see FORMS).
+        The form of the integers (see FORMS).
     optional : bool
-        Absent (None) while all zero.
+        Whether the part is absent (None) as long as all its numbers are zero.
     front : bool
-        Whether it belongs to the front cell (a slice, an epoch), not to each group or class behind it.
+        Whether the part has a row for each front cell (a slice, an epoch), not for each group or class within it.
     like : str, optional
-        An optional part that is absent while it is what this part, of counts or sums, would make it: of weights that are
-        all 1 the sum of w^2 is rows, and that of w^2 x the sum of x.
-    beside : str, optional
-        The part that counts rows, of which this is the sum of w - 1: both say what they weigh.
+        The part of counts or sums that this optional part equals if all weights are 1; it is absent until one is not. For
+        weights of 1, the sum of w^2 is the number of rows, and the sum of w^2 x is the sum of x.
+    excess_of : str, optional
+        The part that counts rows, if this part is the sum of w - 1 over the same rows. Both parts give the total weight.
     """
 
     shape: tuple[int | str, ...]
@@ -161,7 +165,7 @@ class Flat(StatePart):
     optional: bool
     front: bool
     like: str | None
-    beside: str | None
+    excess_of: str | None
 
     def __init__(
         self,
@@ -170,31 +174,32 @@ class Flat(StatePart):
         optional: bool = False,
         front: bool = False,
         like: str | None = None,
-        beside: str | None = None,
+        excess_of: str | None = None,
     ) -> None:
-        absent = optional or like is not None or beside is not None
+        absent = optional or like is not None or excess_of is not None
         for name, value in (
-            ("shape", shape), ("form", form), ("optional", absent), ("front", front), ("like", like), ("beside", beside),
+            ("shape", shape), ("form", form), ("optional", absent), ("front", front), ("like", like),
+            ("excess_of", excess_of),
         ):  # fmt: skip
             object.__setattr__(self, name, value)
 
     @property
     def limbs(self) -> int:
-        """How many integers make up one number; 0 for plain ones."""
+        """The number of integers that make up one number; 0 for plain integers."""
         return FORMS[self.form].limbs
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Flags and registers are bytes, all else is int64."""
+        """The dtype of the array: uint8 for flags and registers, int64 for all other forms."""
         return np.dtype(np.uint8 if self.form in ("flag", "register") else np.int64)
 
     def extents(self, statistic: Any) -> tuple[int, ...]:
-        """The shape of what one cell has, limbs included."""
+        """Return the shape of the array of one cell, including the last axis for limbs."""
         axes = tuple(_extent(statistic, axis) for axis in self.shape)
         return axes + ((self.limbs,) if self.limbs else ())
 
     def empty(self, statistic: Any, cells: int) -> Array:
-        """Make what some cells without rows hold."""
+        """Return the array of this part for `cells` cells that have counted no rows."""
         return np.full((cells, *self.extents(statistic)), identity(self.form), self.dtype)
 
     @overload
@@ -202,23 +207,26 @@ class Flat(StatePart):
     @overload
     def __get__(self, state: Readable, owner: type) -> Any: ...
     def __get__(self, state: Readable | None, owner: type) -> Any:
-        return self if state is None else state.part(self)
+        return self if state is None else state.read_part(self)
 
 
 @dataclass(frozen=True, eq=False)
 class Tally(StatePart):
-    """Rows counted by place within a cell, as sorted entries; read from a state of one cell, `Entries`.
+    """A part that counts rows by place (such as a score bucket) within a cell, as sorted entries.
+
+    Reading it as an attribute of a state of one cell gives an `Entries` object.
 
     Parameters
     ----------
     places : str
-        The property that says how many places there are.
+        The name of the property that is the number of places.
     level : str, optional
-        The part that holds the level of each cell and output, where places are buckets of numbers (see `levels`).
+        If places are buckets of numbers: the part that has the level (bucket width) of each cell and output (see
+        `levels`).
     bits : str
-        The setting that limits the width of these buckets.
+        The name of the setting that limits the width of these buckets.
     pairs : bool
-        Whether these are buckets of pairs of numbers (see `pair_levels`).
+        Whether the buckets are those of pairs of numbers (see `pair_levels`).
     """
 
     places: str
@@ -226,16 +234,16 @@ class Tally(StatePart):
     bits: str = "bits"
     pairs: bool = False
 
-    def count(self, statistic: Any) -> int:
-        """How many places there are."""
+    def place_count(self, statistic: Any) -> int:
+        """Return the number of different places in a cell."""
         return int(getattr(statistic, self.places))
 
     def shift(self, statistic: Any) -> int:
-        """Bits of a place; more than 63 take two words."""
-        return (self.count(statistic) - 1).bit_length()
+        """Return the number of bits that a place takes in a code."""
+        return (self.place_count(statistic) - 1).bit_length()
 
-    def wide(self, statistic: Any) -> bool:
-        """Whether a place takes a word of its own, and the cell, with a bit of the place, another."""
+    def is_wide(self, statistic: Any) -> bool:
+        """Whether a code has two words: the low 64 bits of the place, and the cell with the high bits of the place."""
         return self.shift(statistic) > 48
 
     @overload
@@ -243,7 +251,7 @@ class Tally(StatePart):
     @overload
     def __get__(self, state: Readable, owner: type) -> Entries: ...
     def __get__(self, state: Readable | None, owner: type) -> Any:
-        return self if state is None else state.entries(self)
+        return self if state is None else state.read_entries(self)
 
 
 def _extent(statistic: Any, axis: int | str) -> int:

@@ -1,7 +1,8 @@
-"""Dense counters: a tally of few places as one array, which many processes add up without reading each other's entries.
+"""The dense form of a state: its tally as one array with a counter for each place, which processes add up by all-reduce.
 
-Entries of n processes are gathered and merged, which takes n times as long; counters of all places are summed on the way,
-which takes as long for two processes as for a thousand. The flats of a state are few: they are gathered, and folded.
+Gathering and merging the sorted entries of n processes takes time in proportion to n. An all-reduce of arrays adds them
+up on the way, which takes about as long for a thousand processes as for two. The other parts of a state are small: they
+are gathered and folded.
 """
 
 from __future__ import annotations
@@ -17,75 +18,77 @@ from . import tally
 from .cell_table import CellTable
 from .cells import Cells
 from .declare import Flat, Tally
-from .fold import check_room, fold
+from .fold import check_capacity, fold
 from .tally import Entries
 
-__all__ = ["DenseFacts", "facts_of", "flat_bytes", "from_dense", "spread"]
+__all__ = ["DenseFacts", "describe_dense_form", "encode_flats", "merge_dense", "to_dense"]
 
 Ints = NDArray[np.int64]
 S = TypeVar("S", bound=CellTable)
 
-MOST_PLACES = 1 << 24
-"""128 MiB of counters: beyond that entries are smaller, whatever they hold."""
+MAX_PLACES = 1 << 24
+"""The most places of a dense tally, 128 MiB of counters. With more places sorted entries are always smaller."""
 
 
 class DenseFacts(NamedTuple):
-    """What must be known of a state before it is made dense.
+    """The facts that processes exchange before they convert their states to the dense form.
 
     Parameters
     ----------
     places : int
-        Places of its one tally; 0 if it has no dense form: cells by key, rows that are kept as they are, none, or several
-        tallies, or too many places.
+        The number of places of the only tally of the state, or 0 if the state has no dense form because it has axes, exact
+        rows, no tally, several tallies, or too many places.
     entries : int
-        Entries there are.
+        The number of entries.
     weighted : int
-        Whether a weight was not 1.
-    rows, beside : float
-        How many rows, and how far their weight is from that.
+        1 if a weight was not 1, else 0.
+    rows, excess : float
+        The number of rows, and an upper bound of the difference between their total weight and this number.
     """
 
     places: int
     entries: int
     weighted: int
     rows: float
-    beside: float
+    excess: float
 
 
-def facts_of(state: CellTable) -> DenseFacts:
-    """Say whether a state has a dense form, and what it would hold."""
-    name = dense_part(state)
-    entries = state.cells.tallies[name] if name else Entries.none(0)
-    places = _places(state, name) if name else 0
-    return DenseFacts(places, len(entries), int(entries.excess is not None), state.rows_about, state.weight_beside)
+def describe_dense_form(state: CellTable) -> DenseFacts:
+    """Return the facts about a state: whether it has a dense form, and the size of its tally."""
+    name = find_dense_tally(state)
+    entries = state.cells.tallies[name] if name else Entries.empty(0)
+    places = _count_places(state, name) if name else 0
+    return DenseFacts(
+        places, len(entries), int(entries.excess is not None), state.approximate_rows, state.weight_excess_bound
+    )
 
 
-def dense_part(state: CellTable) -> str:
-    """Return the name of the one tally that is not empty or may be made dense; "" if there is no dense form."""
-    if state.axes or state.behind is not None:
+def find_dense_tally(state: CellTable) -> str:
+    """Return the name of the only tally that has entries and can be dense; "" if the state has no dense form."""
+    if state.axes or state.inner_axis is not None:
         return ""
-    names = [n for n, e in state.cells.tallies.items() if not e.wide and _places(state, n) <= MOST_PLACES]
+    names = [n for n, e in state.cells.tallies.items() if not e.is_wide and _count_places(state, n) <= MAX_PLACES]
     if len(names) != 1 or any(len(e) for n, e in state.cells.tallies.items() if n != names[0]):
         return ""
     return names[0]
 
 
-def _places(state: CellTable, name: str) -> int:
+def _count_places(state: CellTable, name: str) -> int:
     part = state.parts()[name]
     assert isinstance(part, Tally)
-    return part.count(state)
+    return part.place_count(state)
 
 
-def spread(state: CellTable, *, weighted: bool) -> Ints:
-    """Return counters of all places: rows, and, if anybody has weights, both limbs of the sums of w - 1.
+def to_dense(state: CellTable, *, weighted: bool) -> Ints:
+    """Return the counters of all places: rows and, if a process has weights, both limbs of the sums of w - 1.
 
     Returns
     -------
     int64 of shape (places,) or (3 * places,)
-        Numbers that may be added as they are, of fewer than 2**22 processes.
+        Integers that can be added without carrying, for fewer than 2**22 processes.
     """
-    name = dense_part(state)
-    entries, places = state.cells.tallies[name], _places(state, name)
+    name = find_dense_tally(state)
+    entries, places = state.cells.tallies[name], _count_places(state, name)
     out = np.zeros((3 if weighted else 1, places), np.int64)
     at = entries.places
     out[0, at] = entries.counts
@@ -94,71 +97,72 @@ def spread(state: CellTable, *, weighted: bool) -> Ints:
     return out.reshape(-1)
 
 
-def flat_bytes(state: CellTable) -> bytes:
-    """Return all that a state of one cell holds beside its tally; nothing if it has seen no rows."""
+def encode_flats(state: CellTable) -> bytes:
+    """Encode all parts except the tally of a state of one cell; return b"" if the state has no rows."""
     if not len(state):
         return b""
     pieces = []
-    for flat in _flats(state):
+    for flat in _list_flats(state):
         array = state.cells.flats.get(flat.name)
         pieces.append(b"\0" if array is None else b"\1" + array.astype(flat.dtype.newbyteorder("<")).tobytes())
     return b"".join(pieces)
 
 
-def _flats(state: CellTable) -> list[Flat]:
+def _list_flats(state: CellTable) -> list[Flat]:
     return [p for p in state.parts().values() if isinstance(p, Flat)]
 
 
-def from_dense(like: S, counters: Ints, flats: Sequence[bytes | memoryview], facts: Sequence[DenseFacts]) -> S:
-    """Make the merged state of what several have made dense.
+def merge_dense(like: S, counters: Ints, flats: Sequence[bytes | memoryview], facts: Sequence[DenseFacts]) -> S:
+    """Return the sum of states that were converted to the dense form.
 
     Parameters
     ----------
     like : State
-        One of them.
+        One of the states.
     counters : int64
-        The sum of what `spread` made of each.
+        The sum of the arrays that `to_dense` returned for the states.
     flats : sequence of bytes
-        What `flat_bytes` made of each.
-    facts : sequence of Facts
-        What `facts_of` said of each.
+        The bytes that `encode_flats` returned for each state.
+    facts : sequence of DenseFacts
+        The facts that `describe_dense_form` returned for each state.
 
     Raises
     ------
     CounterOverflowError
-        Together they have seen more than can be counted.
+        The sum would leave the range of counts.
     """
-    check_room(like, sum(f.rows for f in facts), sum(f.beside for f in facts))
-    held = [_flats_from(like, data) for data in flats if len(data)]
-    if not held:
-        return like.empty()
-    name = dense_part(like)
-    total = _entries(like.cells.tallies[name].shift, counters.reshape(-1, _places(like, name)))
+    check_capacity(like, sum(f.rows for f in facts), sum(f.excess for f in facts))
+    arrays_by_state = [_decode_flats(like, data) for data in flats if len(data)]
+    if not arrays_by_state:
+        return like.empty_copy()
+    name = find_dense_tally(like)
+    total = _to_entries(like.cells.tallies[name].shift, counters.reshape(-1, _count_places(like, name)))
     cells = []
-    for i, arrays in enumerate(held):  # all rows count as those of the first: what has rows is there
-        tallies = {n: Entries.none(e.shift, wide=e.wide) for n, e in like.cells.tallies.items()}
+    # Put the whole tally into the first state, because the counters are already the sum over all states.
+    for i, arrays in enumerate(arrays_by_state):
+        tallies = {n: Entries.empty(e.shift, wide=e.is_wide) for n, e in like.cells.tallies.items()}
         tallies |= {name: total} if i == 0 else {}
-        cells.append(like.holding(Cells((), np.zeros((1, 0), np.int64), (), None, None, arrays, tallies)))
+        cells.append(like.with_cells(Cells((), np.zeros((1, 0), np.int64), (), None, None, arrays, tallies)))
     return fold(cells)
 
 
-def _flats_from(like: CellTable, data: bytes | memoryview) -> dict[str, NDArray[np.generic]]:
-    found: dict[str, NDArray[np.generic]] = {}
+def _decode_flats(like: CellTable, data: bytes | memoryview) -> dict[str, NDArray[np.generic]]:
+    arrays: dict[str, NDArray[np.generic]] = {}
     at = 0
-    for flat in _flats(like):
-        there, at = data[at], at + 1
-        if there:
+    for flat in _list_flats(like):
+        is_present, at = data[at], at + 1
+        if is_present:
             empty = flat.empty(like, 1)
             piece = np.frombuffer(data, flat.dtype.newbyteorder("<"), empty.size, at)
-            found[flat.name] = piece.astype(flat.dtype).reshape(empty.shape)
+            arrays[flat.name] = piece.astype(flat.dtype).reshape(empty.shape)
             at += piece.nbytes
-    return found
+    return arrays
 
 
-def _entries(shift: int, counters: Ints) -> Entries:
+def _to_entries(shift: int, counters: Ints) -> Entries:
     at = np.flatnonzero(counters[0])
     excess = None
     if len(counters) > 1:
         excess = np.ascontiguousarray(counters[1:, at].T)
         carry_fixed(excess)
-    return tally.canonical(Entries(shift, at.astype(np.uint64), counters[0, at], excess))
+    return tally.canonicalize(Entries(shift, at.astype(np.uint64), counters[0, at], excess))

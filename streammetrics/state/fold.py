@@ -1,6 +1,6 @@
-"""Fold: the one operation on finished states. Say where each cell goes; cells that meet are added.
+"""Fold, the common operation on states: each cell gets a key in a new table, and cells with equal keys are added.
 
-Merge, subtract, roll-up, selection, total, limits and expiry are each a choice of keys.
+Merge, subtract, roll-up, selection, total, limits and expiry differ only in the choice of the new keys.
 """
 
 from __future__ import annotations
@@ -14,120 +14,146 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CounterOverflowError, IncompatibleStateError
-from ..numerics.rows import put
+from ..numerics.array_rows import put_rows
 from . import tally
-from .axes import Axis, Vocabulary, common
+from .axes import Axis, Vocabulary, merge_vocabularies
 from .cell_table import CellTable
 from .cells import Cells
-from .declare import CEILING, FORMS, LIMIT, UNKNOWN, Array, Flat, Tally, carry
-from .levels import raised
-from .pair_levels import SIDES, at_levels, needed_levels, sides_of
+from .declare import CEILING, FORMS, LIMIT, UNKNOWN_EXTREME, Array, Flat, Tally, carry
+from .levels import raise_levels
+from .pair_levels import SIDES, find_needed_levels, raise_part_levels, split_sides
 from .tally import Entries
 
-__all__ = ["aligned", "ascending", "check_room", "common_words", "fold", "gathered", "regroup"]
+__all__ = [
+    "align_vocabularies",
+    "check_capacity",
+    "find_sort_order",
+    "fold",
+    "regroup",
+    "regroup_states",
+    "unite_sorted_rows",
+]
 
 Ints = NDArray[np.int64]
-MANY = 1 << 22
+MAX_CARRY_FREE_SUMS = 1 << 22
+"""Second limbs are below 2**40, so the sum of this many of them fits into an int64."""
 S = TypeVar("S", bound="CellTable")
 
 
 def fold(states: Sequence[S], *, sign: int = 1) -> S:
-    """Add states of one statistic; with a `sign` of -1 the others are taken away from the first.
+    """Add states of one statistic; with a `sign` of -1, subtract the others from the first.
 
     Raises
     ------
     IncompatibleStateError
-        Keys are of different kinds; a part refuses to be taken away, or to be there twice; or rows are taken away that
-        were not counted.
+        Keys are of different kinds; a part cannot be subtracted, or may only occur once; or rows are subtracted that were
+        not counted.
     CounterOverflowError
-        A count, or a sum, would leave its range.
+        A count or a sum would leave its range.
     """
-    states = states[0].alike(states)
+    states = states[0].unify_parts(states)
     first = states[0]
     if sign > 0:
-        sums = (sum(getattr(s, n) for s in states) for n in ("rows_about", "weight_beside", "gone_about"))
-        check_room(first, *sums)
-    words, keys = common_words(states)
-    return _folded(states, keys, first.cells.axes, words, sign=sign, ordered=True)
+        names = ("approximate_rows", "weight_excess_bound", "approximate_dropped_rows")
+        check_capacity(first, *(sum(getattr(s, n) for s in states) for n in names))
+    vocabularies, keys = align_vocabularies(states)
+    return _fold_by_keys(states, keys, first.cells.axes, vocabularies, sign=sign, ordered=True)
 
 
-def check_room(state: CellTable, rows: float, beside: float, gone: float = 0.0) -> None:
-    """Raise unless so many rows, whose weight is so far from their number, can be counted, and others be left out.
+def check_capacity(state: CellTable, rows: float, excess: float, dropped: float = 0.0) -> None:
+    """Raise an error if the state could not count or drop this many rows.
+
+    Parameters
+    ----------
+    state : CellTable
+        A state of the statistic that counts the rows.
+    rows, excess : float
+        The number of rows, and an upper bound of the difference between their total weight and this number.
+    dropped : float
+        The number of dropped rows.
 
     Raises
     ------
     CounterOverflowError
-        There would be 2**62 rows; or with weights a total weight of 2**42.
+        There would be 2**62 rows or, with weights, a total weight of 2**42.
     """
     name = type(state).__name__
-    if (rows + gone) * state.times >= LIMIT:  # so often each of them is counted
+    if (rows + dropped) * state.counts_per_row >= LIMIT:
         raise CounterOverflowError(f"{name} would pass 2**62 rows; start a new state")
-    if beside and rows + beside >= 2.0**42:
+    if excess and rows + excess >= 2.0**42:
         raise CounterOverflowError(f"{name} would pass a total weight of 2**42; scale the weights down")
 
 
-def regroup(state: S, keys: Ints, axes: tuple[Axis, ...], words: tuple[Vocabulary, ...]) -> S:
-    """Give every front cell another key, in any order; cells whose keys meet are added."""
-    return _folded([state], [keys], axes, words, sign=1, ordered=False)
+def regroup(state: S, keys: Ints, axes: tuple[Axis, ...], vocabularies: tuple[Vocabulary, ...]) -> S:
+    """Replace the key of every front cell, and add the cells whose new keys are equal."""
+    return _fold_by_keys([state], [keys], axes, vocabularies, sign=1, ordered=False)
 
 
-def gathered(states: Sequence[S], keys: Sequence[Ints]) -> S:
-    """Add states of the same words, whose cells get other keys, in any order."""
+def regroup_states(states: Sequence[S], keys: Sequence[Ints]) -> S:
+    """Add states with the same vocabularies after replacing the key of every front cell; new keys may be unsorted."""
     cells = states[0].cells
-    return _folded(states, keys, cells.axes, cells.words, sign=1, ordered=False)
+    return _fold_by_keys(states, keys, cells.axes, cells.vocabularies, sign=1, ordered=False)
 
 
-def _folded(
+def _fold_by_keys(
     states: Sequence[S],
     keys: Sequence[Ints],
     axes: tuple[Axis, ...],
-    words: tuple[Vocabulary, ...],
+    vocabularies: tuple[Vocabulary, ...],
     *,
     sign: int,
     ordered: bool,
 ) -> S:
+    """Add or subtract states under new keys of their front cells.
+
+    With `ordered`, the new keys are sorted and unique in each state.
+    """
     first = states[0]
-    parts = _opaque_parts(states)
-    table, fronts = aligned(keys) if ordered else distinct(keys)
-    inner, lasts, behind = _inner(states, fronts)
+    parts = _collect_parts(states)
+    table, fronts = unite_sorted_rows(keys) if ordered else unite_rows(keys)
+    inner, inner_at, classes = _align_inner_keys(states, fronts)
     cells = len(table) if inner is None else len(inner)
     if sign < 0:
-        _may_subtract(states, parts)
-    at = fronts if inner is None else lasts
-    leveled = first.folds is not None and _is_leveled(parts[first.folds[2]])
+        _check_subtractable(states, parts)
+    # at[i] is the index in the new table of each cell of state i.
+    at = fronts if inner is None else inner_at
+    leveled = first.folding is not None and _is_level_part(parts[first.folding[2]])
+    # Convert exact rows to buckets before aligning levels (bucket widths): the converted rows may need wider buckets.
     if leveled:
-        states = _with_buckets(states, at, cells, sign)
+        states = _fold_cells_with_levels(states, at, cells, sign)
     flats = {}
     for name, flat in parts.items():
         if isinstance(flat, Flat):
-            maps, size = (fronts, len(table)) if flat.front or inner is None else (lasts, cells)
-            if (made := _flat(states, flat, maps, size, sign)) is not None:
-                flats[name] = made
+            maps, size = (fronts, len(table)) if flat.front or inner is None else (inner_at, cells)
+            if (array := _fold_flat(states, flat, maps, size, sign)) is not None:
+                flats[name] = array
     tallies: dict[str, Entries] = {}
-    states = _at_common_levels(states, parts, flats, at, cells, sign)
-    moved = {
-        name: [_moved(s, name, m) for s, m in zip(states, at, strict=True)]
+    states = _raise_to_common_levels(states, parts, flats, at, cells, sign)
+    entries_by_tally = {
+        name: [_move_entries(s, name, m) for s, m in zip(states, at, strict=True)]
         for name, t in parts.items()
         if isinstance(t, Tally)
     }
-    exact = None if first.folds is None or leveled else first.folds[0]
-    for name, entries in moved.items():
+    exact = None if first.folding is None or leveled else first.folding[0]
+    for name, entries in entries_by_tally.items():
         if name != exact:
-            moved[name] = _placed(entries, at)
-    if first.folds is not None and exact is not None:
-        _fold_exact(states, at, moved, flats, cells, sign)
-        moved[exact] = _placed(moved[exact], at)
-    for name, placed in moved.items():
-        tallies[name] = tally.united(placed) if sign > 0 else tally.add(placed[0], placed[1], -1)
-    if first.folds is not None and sign < 0:
-        _, rows, flag = first.folds
+            entries_by_tally[name] = _canonicalize_entries(entries, at)
+    # Sort exact rows only after removing the ones that become buckets, because buckets are sorted again anyway.
+    if first.folding is not None and exact is not None:
+        _fold_exact_rows(states, at, entries_by_tally, flats, cells, sign)
+        entries_by_tally[exact] = _canonicalize_entries(entries_by_tally[exact], at)
+    for name, aligned in entries_by_tally.items():
+        tallies[name] = tally.sum_entries(aligned) if sign > 0 else tally.add_entries(aligned[0], aligned[1], -1)
+    # If a subtraction removes all buckets of a cell, the cell is exact again.
+    if first.folding is not None and sign < 0:
+        _, rows, flag = first.folding
         if flag in flats:
             flats[flag] = flats[flag].copy()
-            flats[flag][np.diff(tallies[rows].starts(cells)) == 0] = 0
-    return first.holding(Cells(axes, table, words, inner, behind, flats, tallies)).present(parts)
+            flats[flag][np.diff(tallies[rows].cell_starts(cells)) == 0] = 0
+    return first.with_cells(Cells(axes, table, vocabularies, inner, classes, flats, tallies)).canonicalize(parts)
 
 
-def _at_common_levels(
+def _raise_to_common_levels(
     states: Sequence[S],
     parts: dict[str, Flat | Tally],
     flats: dict[str, Array],
@@ -135,148 +161,160 @@ def _at_common_levels(
     cells: int,
     sign: int,
 ) -> Sequence[S]:
-    """Bring the buckets of each cell to the level of the cell that they go to."""
+    """Widen the buckets of each cell to the level (bucket width) of its new cell."""
     for name, part in parts.items():
         if not isinstance(part, Tally) or part.level is None:
             continue
         bits = getattr(states[0], part.bits)
         if part.pairs and sign > 0:
-            flats[part.level] = _levels_of_all(states, name, part, flats.get(part.level), at, cells)
+            flats[part.level] = _find_common_levels(states, name, part, flats.get(part.level), at, cells)
         if part.level not in flats:
             continue
-        made = []
+        raised = []
         for state, to in zip(states, at, strict=True):
-            entries = at_levels(part, state.cells.tallies[name], state.flat(part.level), flats[part.level][to], bits)
+            entries = raise_part_levels(
+                part, state.cells.tallies[name], state.read_cells_named(part.level), flats[part.level][to], bits
+            )
             tallies = {**state.cells.tallies, name: entries}
-            made.append(state.holding(replace(state.cells, tallies=tallies)))
-        states = made
+            raised.append(state.with_cells(replace(state.cells, tallies=tallies)))
+        states = raised
     return states
 
 
-def _levels_of_all(
+def _find_common_levels(
     states: Sequence[S], name: str, part: Tally, common: Array | None, at: Sequence[Ints], cells: int
 ) -> Array:
-    """Return the levels of all states together: pairs must reach them before they are added."""
+    """Return the levels that the sum of all states needs; pairs of numbers are added only at these levels."""
     assert part.level is not None
-    bits, found = getattr(states[0], part.bits), []
+    bits, sides_by_state = getattr(states[0], part.bits), []
     common = states[0].parts()[part.level].empty(states[0], cells) if common is None else common
     for state, to in zip(states, at, strict=True):
-        sides, _ = sides_of(state.cells.tallies[name])
-        own, new = state.flat(part.level)[:, :SIDES], common[to][:, :SIDES]
-        sides = raised(sides, own.reshape(-1), new.reshape(-1), bits, SIDES)
-        found.append(sides.moved(to, sides.starts(len(state.cells)), ascending=_rises(to)))
-    return needed_levels(tally.united(found), common, bits)
+        sides, _ = split_sides(state.cells.tallies[name])
+        own, new = state.read_cells_named(part.level)[:, :SIDES], common[to][:, :SIDES]
+        sides = raise_levels(sides, own.reshape(-1), new.reshape(-1), bits, SIDES)
+        sides_by_state.append(sides.move_cells(to, sides.cell_starts(len(state.cells)), ascending=_is_ascending(to)))
+    return find_needed_levels(tally.sum_entries(sides_by_state), common, bits)
 
 
-def _moved(state: CellTable, name: str, to: Ints) -> Entries:
-    """Give the entries of each cell to another; not in order yet if cells are not: many of them may go to buckets."""
+def _move_entries(state: CellTable, name: str, to: Ints) -> Entries:
+    """Move the entries of each cell to its new cell; the result is unsorted if the new cells are not ascending."""
     entries = state.cells.tallies[name]
-    if _rises(to):
-        return entries.moved(to, state.starts(name), ascending=True)
-    return entries.in_cells(np.repeat(to, np.diff(state.starts(name))), int(to.max()) + 1)
+    if _is_ascending(to):
+        return entries.move_cells(to, state.entry_starts(name), ascending=True)
+    return entries.assign_cells(np.repeat(to, np.diff(state.entry_starts(name))), int(to.max()) + 1)
 
 
-def _placed(entries: Sequence[Entries], at: Sequence[Ints]) -> list[Entries]:
-    """Bring entries that were moved to canonical form."""
-    return [tally.canonical(e) if _rises(m) else tally.reduce(e) for e, m in zip(entries, at, strict=True)]
+def _canonicalize_entries(entries: Sequence[Entries], at: Sequence[Ints]) -> list[Entries]:
+    """Sort moved entries, and bring them to canonical form."""
+    return [
+        tally.canonicalize(e) if _is_ascending(m) else tally.sort_entries(e) for e, m in zip(entries, at, strict=True)
+    ]
 
 
-def _rises(at: Ints) -> bool:
+def _is_ascending(at: Ints) -> bool:
     return len(at) < 2 or bool((at[1:] > at[:-1]).all())
 
 
-def _opaque_parts(states: Sequence[CellTable]) -> dict[str, Flat | Tally]:
-    """The parts of all states: of a class that is not here, each state knows those that it holds."""
+def _collect_parts(states: Sequence[CellTable]) -> dict[str, Flat | Tally]:
+    """Return the union of the parts of all states.
+
+    A state of a class that is not imported knows only the parts in its own bytes.
+    """
     parts: dict[str, Flat | Tally] = {}
     for state in states:
         parts |= state.parts()
     return parts
 
 
-def _may_subtract(states: Sequence[CellTable], parts: dict[str, Flat | Tally]) -> None:
+def _check_subtractable(states: Sequence[CellTable], parts: dict[str, Flat | Tally]) -> None:
     for name, part in parts.items():
-        there = any(name in s.cells.flats for s in states)
-        if isinstance(part, Flat) and not FORMS[part.form].subtracts and there:
+        is_present = any(name in s.cells.flats for s in states)
+        if isinstance(part, Flat) and not FORMS[part.form].can_subtract and is_present:
             raise IncompatibleStateError(
-                f"{states[0].tag}: {name} keeps the extreme, or is there once: rows cannot be taken away; count again "
-                f"those that stay"
+                f"{states[0].tag}: {name} keeps an extreme, or may only occur once: rows cannot be taken away; count the "
+                f"remaining rows again"
             )
 
 
 # -- flats -----------------------------------------------------------------------------------------------------------
 
 
-def _flat(states: Sequence[CellTable], flat: Flat, maps: Sequence[Ints], cells: int, sign: int) -> Array | None:
-    """Add one part of all states; None where it is absent."""
+def _fold_flat(states: Sequence[CellTable], flat: Flat, maps: Sequence[Ints], cells: int, sign: int) -> Array | None:
+    """Add or subtract one fixed-size part of all states; return None if no state has this part."""
     name = flat.name
     if not any(name in s.cells.flats for s in states):
         return None
     form, rule = flat.form, FORMS[flat.form]
-    arrays = [s.spelled(flat) for s in states]
+    arrays = [s.read_cells(flat) for s in states]
     out = np.full((cells, *arrays[0].shape[1:]), rule.identity, arrays[0].dtype)
     for i, (values, at) in enumerate(zip(arrays, maps, strict=True)):
         if not len(at):
             continue
         combine = np.subtract if i and sign < 0 and rule.combine is np.add else rule.combine
-        rises = _rises(at)
-        if not rises:  # cells that meet
-            values, at = _met(values, at, form)
-        before = out if rises and len(at) == cells else out.take(at, axis=0)
-        if form in UNKNOWN and i and sign < 0:
-            made = np.where(before == values, UNKNOWN[form], before)
+        is_ascending = _is_ascending(at)
+        # First combine the cells of this state that have equal new keys.
+        if not is_ascending:
+            values, at = _combine_rows(values, at, form)
+        before = out if is_ascending and len(at) == cells else out.take(at, axis=0)
+        if form in UNKNOWN_EXTREME and i and sign < 0:
+            # An extreme cannot be subtracted, because the row that has it may be one of the subtracted rows.
+            after = np.where(before == values, UNKNOWN_EXTREME[form], before)
         elif form == "square" and combine is np.subtract:
-            made = _unsquared(before, values)
+            after = _subtract_squares(before, values)
         else:
-            made = carry(form, combine(before, values))
+            after = carry(form, combine(before, values))
         if before is out:
-            out = made
+            out = after
         else:
-            put(out, at, made)
-    _check(flat, out, sign)
+            put_rows(out, at, after)
+    _check_range(flat, out, sign)
     return out
 
 
-def _met(values: Array, at: Ints, form: str) -> tuple[Array, Ints]:
-    """Combine the rows of cells that become one."""
+def _combine_rows(values: Array, at: Ints, form: str) -> tuple[Array, Ints]:
+    """Combine array rows that have the same new cell; return the combined rows and their cells, in ascending order."""
     rule = FORMS[form]
-    if rule.limbs and len(values) > MANY:  # second limbs are below 2**40: so many of them stay in an int64
-        parts = [_met(values[i : i + MANY], at[i : i + MANY], form) for i in range(0, len(values), MANY)]
+    if rule.limbs and len(values) > MAX_CARRY_FREE_SUMS:
+        step = MAX_CARRY_FREE_SUMS
+        parts = [_combine_rows(values[i : i + step], at[i : i + step], form) for i in range(0, len(values), step)]
         values, at = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
     order = np.argsort(at, kind="stable")
     ordered, to = values.take(order, axis=0), at[order]
     begins = np.flatnonzero(np.diff(to, prepend=-1))
-    made = carry(form, rule.combine.reduceat(ordered, begins))
+    combined = carry(form, rule.combine.reduceat(ordered, begins))
     if rule.combine is np.add and ordered.size:
-        _not_wrapped(form, made, ordered, begins)
-    return made, to[begins]
+        _check_overflow(form, combined, ordered, begins)
+    return combined, to[begins]
 
 
-def _not_wrapped(form: str, made: Array, values: Array, begins: Ints) -> None:
-    """Raise where a sum of many has left int64; squares stop at their ceiling instead."""
+def _check_overflow(form: str, sums: Array, values: Array, begins: Ints) -> None:
+    """Raise an error if a sum has wrapped around int64; set sums of squares to their ceiling instead."""
     top = values if not FORMS[form].limbs else values[..., -1 if form == "exact" else 0]
     if max(int(top.max()), -int(top.min())) * len(top) < LIMIT:
         return
     large = np.abs(np.add.reduceat(top.astype(np.float64), begins)) >= LIMIT
     if form == "square":
-        made[large] = (CEILING, 0)
+        sums[large] = (CEILING, 0)
     elif large.any():
         raise CounterOverflowError("a sum would leave its range: 2**62 rows, or a total of 2**42")
 
 
-def _unsquared(ours: Array, theirs: Array) -> Array:
-    """Take squares away; what is lost stays lost."""
-    lost = (ours[..., 0] >= CEILING) | (theirs[..., 0] >= CEILING)
-    made = carry("fixed", ours - theirs)
-    made[lost] = (CEILING, 0)
-    return made
+def _subtract_squares(ours: Array, theirs: Array) -> Array:
+    """Subtract sums of squares; a sum that has reached the ceiling stays there."""
+    saturated = (ours[..., 0] >= CEILING) | (theirs[..., 0] >= CEILING)
+    difference = carry("fixed", ours - theirs)
+    difference[saturated] = (CEILING, 0)
+    return difference
 
 
-def _check(flat: Flat, out: Array, sign: int) -> None:
+def _check_range(flat: Flat, out: Array, sign: int) -> None:
     if not out.size:
         return
     if flat.form == "once" and out.max() > 1:
         where = np.argwhere(out > 1)[0][1:].tolist()
-        raise IncompatibleStateError(f"{flat.name}: {', '.join(map(str, where))} is there on both sides")
+        raise IncompatibleStateError(
+            f"{flat.name}: {', '.join(map(str, where))} is in both states, but may only occur once"
+        )
     if flat.form in ("count", "once", "square") and sign < 0:
         top = out if flat.form != "square" else out[..., 0]
         if top.min() < 0:
@@ -291,149 +329,152 @@ def _check(flat: Flat, out: Array, sign: int) -> None:
         raise CounterOverflowError(f"{flat.name} would leave its range: 2**62 rows, or a total of 2**42")
 
 
-# -- exact rows that become buckets ----------------------------------------------------------------------------------
+# -- folding exact rows into buckets ---------------------------------------------------------------------------------
 
 
-def _is_leveled(part: Flat | Tally) -> bool:
+def _is_level_part(part: Flat | Tally) -> bool:
     return isinstance(part, Flat) and part.form == "level"
 
 
-def _folded_cells(states: Sequence[CellTable], at: Sequence[Ints], cells: int, sign: int) -> Array:
-    """Which cells hold too many rows to be exact, or are folded on another side."""
+def _find_folded_cells(states: Sequence[CellTable], at: Sequence[Ints], cells: int, sign: int) -> Array:
+    """Return a mask of the new cells that need buckets: they have too many exact rows, or buckets in any state."""
     first = states[0]
-    assert first.folds is not None
-    exact, rows, _ = first.folds
+    assert first.folding is not None
+    exact, rows, _ = first.folding
     rows_of = np.zeros(cells, np.int64)
     folded = np.zeros(cells, bool)
     for state, to in zip(states, at, strict=True):
-        coarse = state.by_cell(rows)
-        np.add.at(rows_of, to, state.by_cell(exact) + coarse)
+        coarse = state.rows_by_cell(rows)
+        np.add.at(rows_of, to, state.rows_by_cell(exact) + coarse)
         folded[to[coarse > 0]] = True
-    if first.most is None or sign < 0:  # what is taken away makes no cell larger
+    # Subtracting rows does not make a cell larger.
+    if first.exact_rows_limit is None or sign < 0:
         return folded
-    many = (rows_of > first.most) & ~folded
+    many = (rows_of > first.exact_rows_limit) & ~folded
     if many.any() and not first.folds_by_rows:
-        many = first.outgrown(_exact_in(states, at, many), many)
+        many = first.select_folded_cells(_collect_exact_entries(states, at, many), many)
     return folded | many
 
 
-def _exact_in(states: Sequence[CellTable], at: Sequence[Ints], chosen: Array) -> Entries:
-    """Return the exact entries of some cells, of all states together."""
-    assert states[0].folds is not None
-    found = []
+def _collect_exact_entries(states: Sequence[CellTable], at: Sequence[Ints], mask: Array) -> Entries:
+    """Return the exact rows of all states in the new cells that a mask selects."""
+    assert states[0].folding is not None
+    selected = []
     for state, to in zip(states, at, strict=True):
-        entries = state.cells.tallies[state.folds[0]]  # type: ignore[index]
+        entries = state.cells.tallies[state.folding[0]]  # type: ignore[index]
         cells = to[entries.cells]
-        kept = chosen[cells]
-        found.append(tally.reduce(entries.where(kept).in_cells(cells[kept], len(chosen))))
-    return tally.united(found)
+        kept = mask[cells]
+        selected.append(tally.sort_entries(entries.select(kept).assign_cells(cells[kept], len(mask))))
+    return tally.sum_entries(selected)
 
 
-def _with_buckets(states: Sequence[S], at: Sequence[Ints], cells: int, sign: int) -> Sequence[S]:
-    """Turn the exact rows of cells that become folded into buckets, where these have levels."""
+def _fold_cells_with_levels(states: Sequence[S], at: Sequence[Ints], cells: int, sign: int) -> Sequence[S]:
+    """Convert the exact rows of cells that need buckets, for parts whose buckets have levels (widths)."""
     first = states[0]
-    assert first.folds is not None
-    exact, rows, level = first.folds
-    folded = _folded_cells(states, at, cells, sign)
+    assert first.folding is not None
+    exact, rows, level = first.folding
+    folded = _find_folded_cells(states, at, cells, sign)
     if not folded.any():
         return states
-    made = []
+    states_with_buckets = []
     for state, to in zip(states, at, strict=True):
         fine = state.cells.tallies[exact]
-        apart = folded[to][fine.cells]
-        if apart.any():
-            buckets, levels = first.bucketed(fine.where(apart))
-            own = state.flat(level).copy()
+        is_folded = folded[to][fine.cells]
+        if is_folded.any():
+            buckets, levels = first.bucket_entries(fine.select(is_folded))
+            own = state.read_cells_named(level).copy()
             own[: len(levels)] = np.maximum(own[: len(levels)], levels)
-            both = {exact: tally.canonical(fine.where(~apart)), rows: tally.add(state.cells.tallies[rows], buckets)}
-            held = replace(
-                state.cells, flats={**state.cells.flats, level: own}, tallies={**state.cells.tallies, **both}
-            )
-            state = state.holding(held)
-        made.append(state)
-    return made
+            tallies = {
+                **state.cells.tallies,
+                exact: tally.canonicalize(fine.select(~is_folded)),
+                rows: tally.add_entries(state.cells.tallies[rows], buckets),
+            }
+            state = state.with_cells(replace(state.cells, flats={**state.cells.flats, level: own}, tallies=tallies))
+        states_with_buckets.append(state)
+    return states_with_buckets
 
 
-def _fold_exact(
+def _fold_exact_rows(
     states: Sequence[CellTable],
     at: Sequence[Ints],
-    moved: dict[str, list[Entries]],
+    entries_by_tally: dict[str, list[Entries]],
     flats: dict[str, Array],
     cells: int,
     sign: int,
 ) -> None:
-    """Turn the exact rows of cells that hold too many, or are folded on another side, into buckets.
-
-    Rows that are taken away are taken from those that are there: they do not make a cell larger.
-    """
+    """Convert the exact rows of cells that need buckets, in place, for parts whose buckets have one fixed width."""
     first = states[0]
-    assert first.folds is not None
-    exact, rows, flag = first.folds
-    folded = _folded_cells(states, at, cells, sign)
+    assert first.folding is not None
+    exact, rows, flag = first.folding
+    folded = _find_folded_cells(states, at, cells, sign)
     if not folded.any():
         return
-    for i, fine in enumerate(moved[exact]):
+    for i, fine in enumerate(entries_by_tally[exact]):
         if not len(fine):
             continue
-        apart = folded[fine.cells]
-        if apart.any():
-            made, off = first.bucketed(fine.where(apart))
+        is_folded = folded[fine.cells]
+        if is_folded.any():
+            buckets, inexact = first.bucket_entries(fine.select(is_folded))
             flats[flag] = flats[flag].copy()
-            flats[flag][off] = 1
-            moved[rows][i] = tally.add(moved[rows][i], made)
-            moved[exact][i] = fine.where(~apart)
+            flats[flag][inexact] = 1
+            entries_by_tally[rows][i] = tally.add_entries(entries_by_tally[rows][i], buckets)
+            entries_by_tally[exact][i] = fine.select(~is_folded)
 
 
 # -- keys ------------------------------------------------------------------------------------------------------------
 
 
-def common_words(states: Sequence[CellTable]) -> tuple[tuple[Vocabulary, ...], list[Ints]]:
-    """Rank the keys of all states alike; ranks keep their order, so keys stay sorted."""
+def align_vocabularies(states: Sequence[CellTable]) -> tuple[tuple[Vocabulary, ...], list[Ints]]:
+    """Return common vocabularies, and the keys of all states as ranks in them. Sorted keys stay sorted."""
     keys = [s.cells.keys for s in states]
-    words = list(states[0].cells.words)
+    vocabularies = list(states[0].cells.vocabularies)
     names = [n for a in states[0].cells.axes for n in a.names]
     for i, name in enumerate(names):
-        words[i], to = common(name, [s.cells.words[i] for s in states])
-        for k, ranks in enumerate(to):
+        vocabularies[i], new_ranks = merge_vocabularies(name, [s.cells.vocabularies[i] for s in states])
+        for k, ranks in enumerate(new_ranks):
             if ranks is not None:
                 column = keys[k][:, i]
                 keys[k] = keys[k].copy()
                 keys[k][:, i] = np.where(column < 0, column, ranks[np.maximum(column, 0)] if len(ranks) else column)
-    return tuple(words), keys
+    return tuple(vocabularies), keys
 
 
-def _inner(states: Sequence[CellTable], fronts: Sequence[Ints]) -> tuple[Ints | None, list[Ints], Vocabulary | None]:
-    """Align the cells behind the front ones: the table, where the cells of each state are in it, their vocabulary."""
-    if states[0].cells.inner is None:
+def _align_inner_keys(
+    states: Sequence[CellTable], fronts: Sequence[Ints]
+) -> tuple[Ints | None, list[Ints], Vocabulary | None]:
+    """Return the keys of the new inner cells, for each state the new index of each inner cell, and the vocabulary."""
+    if states[0].cells.inner_keys is None:
         return None, [], None
-    tables, behind = [], states[0].cells.behind
+    tables, classes = [], states[0].cells.class_vocabulary
     ranks: list[Any] = [None] * len(states)
-    if behind is not None:
-        axis = states[0].behind
+    if classes is not None:
+        axis = states[0].inner_axis
         assert axis is not None
-        behind, ranks = common(", ".join(axis.names), [s.cells.behind or Vocabulary() for s in states])
+        classes, ranks = merge_vocabularies(
+            ", ".join(axis.names), [s.cells.class_vocabulary or Vocabulary() for s in states]
+        )
     ordered = True
     for state, to, rank in zip(states, fronts, ranks, strict=True):
-        inner = state.cells.inner
+        inner = state.cells.inner_keys
         assert inner is not None
-        made = inner.copy() if len(inner) else inner
-        made[:, 0] = to[inner[:, 0]] if len(to) else made[:, 0]
+        keys = inner.copy() if len(inner) else inner
+        keys[:, 0] = to[inner[:, 0]] if len(to) else keys[:, 0]
         if rank is not None:
-            made[:, 1:] = rank[inner[:, 1:]]
-        ordered &= _rises(to)
-        tables.append(made)
-    table, at = aligned(tables) if ordered else distinct(tables)
-    return table, at, behind
+            keys[:, 1:] = rank[inner[:, 1:]]
+        ordered &= _is_ascending(to)
+        tables.append(keys)
+    table, at = unite_sorted_rows(tables) if ordered else unite_rows(tables)
+    return table, at, classes
 
 
-def numbers(keys: Sequence[Ints]) -> list[Ints] | None:
-    """Every row of some tables as one number in the same order; None if they are too far apart for that."""
-    held = [k for k in keys if len(k)]
-    if not held or not keys[0].shape[1]:
+def encode_rows(keys: Sequence[Ints]) -> list[Ints] | None:
+    """Encode each table row as one integer that sorts like the row; return None if this needs more than 63 bits."""
+    nonempty = [k for k in keys if len(k)]
+    if not nonempty or not keys[0].shape[1]:
         return [np.zeros(len(k), np.int64) for k in keys]
     columns = range(keys[0].shape[1])
-    low = [min(int(k[:, i].min()) for k in held) for i in columns]
-    extents = [max(int(k[:, i].max()) for k in held) - low[i] + 1 for i in columns]
+    low = [min(int(k[:, i].min()) for k in nonempty) for i in columns]
+    extents = [max(int(k[:, i].max()) for k in nonempty) - low[i] + 1 for i in columns]
     if math.prod(extents) >= 1 << 62:
         return None
     out = [np.zeros(len(k), np.int64) for k in keys]
@@ -444,35 +485,36 @@ def numbers(keys: Sequence[Ints]) -> list[Ints] | None:
     return out
 
 
-def ascending(table: Ints) -> Ints:
-    """An order in which the rows of a table ascend; one number is sorted many times as quickly as some are."""
+def find_sort_order(table: Ints) -> Ints:
+    """Return the permutation that sorts the rows of a table."""
+    # Sorting one integer a row is many times as fast as a lexicographic sort of several columns.
     some = [c for c in table.T if len(c) and (c != c[0]).any()]
-    ones = some[:1] if len(some) == 1 else numbers([table])
+    ones = some[:1] if len(some) == 1 else encode_rows([table])
     return np.lexsort(table.T[::-1]) if ones is None else np.argsort(ones[0])
 
 
-def aligned(keys: Sequence[Ints]) -> tuple[Ints, list[Ints]]:
-    """The union of tables with sorted unique rows, and where in it the rows of each are."""
+def unite_sorted_rows(keys: Sequence[Ints]) -> tuple[Ints, list[Ints]]:
+    """Return the sorted union of tables with sorted unique rows, and for each table the positions of its rows in it."""
     if all(np.array_equal(k, keys[0]) for k in keys[1:]):
         return keys[0], [np.arange(len(keys[0]))] * len(keys)
-    ones = numbers(keys)
+    ones = encode_rows(keys)
     if len(keys) != 2 or ones is None:
-        return distinct(keys)
-    union, *at = tally.unite(*(one.view(np.uint64) for one in ones))
+        return unite_rows(keys)
+    union, *at = tally.unite_codes(*(one.view(np.uint64) for one in ones))
     table = np.empty((len(union), keys[0].shape[1]), np.int64)
     for where, rows in zip(at, keys, strict=True):
-        put(table, where, rows)
+        put_rows(table, where, rows)
     return table, [where.astype(np.int64) for where in at]
 
 
-def distinct(keys: Sequence[Ints]) -> tuple[Ints, list[Ints]]:
-    """The sorted unique rows of tables in any order, and where in them each row is."""
-    ones, table = numbers(keys), np.concatenate(keys)
+def unite_rows(keys: Sequence[Ints]) -> tuple[Ints, list[Ints]]:
+    """Return the sorted union of tables with unsorted rows, and for each table the positions of its rows in it."""
+    ones, table = encode_rows(keys), np.concatenate(keys)
     splits = np.cumsum([len(k) for k in keys])[:-1]
     if ones is not None:
         _, first, at = np.unique(np.concatenate(ones), return_index=True, return_inverse=True)
         return table[first], np.split(at.reshape(-1), splits)
-    order = ascending(table)
+    order = find_sort_order(table)
     ordered = table.take(order, axis=0)
     new = np.concatenate([[True], (ordered[1:] != ordered[:-1]).any(axis=1)])
     at = np.empty(len(table), np.int64)

@@ -1,15 +1,15 @@
-"""Buckets of numbers, whose width follows from the numbers of a cell: the level of the cell.
+"""Buckets of numbers whose width adapts to the numbers of a cell; the width is called the level of the cell.
 
-A bucket at level L has the width 2**(L - 512), but is never wider than 2**-bits times its numbers. A bucket narrower than
-the spacing of float64 holds one number, so level 0 is exact. The numbers of a cell need the lowest level at which
+At level L a bucket is 2**(L - 512) wide, but never wider than 2**-bits times its numbers. A bucket that is narrower than
+the spacing of float64 contains one number, so level 0 is exact. A cell needs the lowest level at which
 
-- they lie in at most 2**(bits + 6) buckets, and,
-- with more than 32 different numbers, buckets 2**(bits + 3) times as wide would hold them in at most 32 buckets.
+- its numbers lie in at most 2**(bits + 6) buckets, and
+- if it has more than 32 different numbers, at most 32 buckets of 2**(bits + 3) times the width would contain them.
 
-The first rule limits the memory, the second the digits that are saved of few numbers. A cell whose numbers all begin a
-bucket at this level, such as a few thousand integers, loses nothing there: it stays at level 0. So a higher level says
-that the cell is not exact. The level depends on the set of numbers alone, and a larger set never has a lower level:
-neither the order of rows nor splits and merges change a bucket.
+The first rule limits memory, the second one the digits that are stored for few numbers. If all numbers of a cell are the
+lower edges of their buckets at this level, such as a few thousand integers, nothing would be lost: the cell stays at
+level 0. A level above 0 therefore means that the cell is not exact. The level depends only on the set of numbers, and a
+larger set never has a lower level. So neither the order of rows nor splits and merges change a bucket.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..numerics import kernel_registry as compiled
+from ..numerics import kernel_registry
 from ..numerics.exact import carry_fixed
-from .tally import Entries, canonical, weighs
+from .tally import Entries, canonicalize, has_weight
 
 __all__ = [
     "HIGHEST",
     "MOST_BITS",
     "ZERO",
     "are_buckets",
-    "bucket_of",
-    "edges_of",
-    "fitted",
-    "grid_level",
-    "groups_of",
-    "near_edges",
-    "raised",
-    "starts_of",
+    "compute_edges",
+    "compute_near_edges",
+    "find_buckets",
+    "find_grid_level",
+    "find_group_starts",
+    "fit_levels",
+    "number_groups",
+    "raise_levels",
 ]
 
 Ints = NDArray[np.int64]
@@ -45,79 +45,89 @@ Buckets = NDArray[np.uint64]
 Floats = NDArray[np.float64]
 
 ZERO = 1 << 62
-"""The bucket of 0. Positive numbers have larger ones, negative numbers smaller ones."""
+"""The bucket of the number 0. The buckets of positive numbers are larger, those of negative numbers smaller."""
 HIGHEST = 914
-"""A level at which every bucket has its largest width, 2**-bits of its numbers: these are below 2**402."""
+"""A level at which every bucket has its largest relative width, 2**-bits, since all numbers are below 2**402."""
 LARGEST, SMALLEST = 2.0**402, 2.0**-452
-"""The range of differences of numbers between 2**-400 and 2**400."""
+"""The range of differences of numbers whose absolute values are between 2**-400 and 2**400."""
 FIRST = -512
-"""The exponent of the width at level 0: no number has a bit below."""
+"""The exponent of the width of buckets at level 0: no number has a lower bit."""
 MOST_BITS = 14
 FEW = 32
-"""While a cell has so few different numbers, it is exact."""
+"""A cell with at most this many different numbers is exact."""
 FEW_BITS = 3
 OFFSET = 1 << 53
-"""Added to the numbers of buckets, of which the logarithmic ones are below 0; it leaves their last bits 0."""
-MANY = 1 << 12  # numbers for which a kernel is worth its call
-FRACTION = 52  # bits of a float64 behind the first
+"""The offset that makes all buckets of positive numbers positive. As a power of 2, it keeps trailing zero bits."""
+MANY = 1 << 12
+"""From this many numbers on, a compiled kernel is faster than numpy despite the cost of its call."""
+FRACTION = 52
+"""The bits of the fraction of a float64."""
 MASK = (1 << FRACTION) - 1
 SIZE = np.int64((1 << 63) - 1)
-NEVER = 1023  # for two numbers that no level brings into one bucket
+"""The mask of all bits of a float64 but its sign."""
+NEVER = 1023
+"""The level of two numbers that share a bucket at no level."""
 
 
-def bucket_of(numbers: Floats, levels: Any, bits: int) -> Buckets:
-    """Return the bucket of each number at a level, as kernels do."""
+def find_buckets(numbers: Floats, levels: Any, bits: int) -> Buckets:
+    """Return the bucket of each number at a level (bucket width); the compiled kernels return the same buckets."""
     numbers = np.ascontiguousarray(numbers, np.float64)
-    if numbers.size > MANY and compiled.loaded():
+    if numbers.size > MANY and kernel_registry.has_kernels():
         out = np.empty(numbers.shape, np.uint64)
-        each = _each(levels, numbers.shape)
-        compiled.kernel("value_histogram:buckets_of")(numbers.reshape(-1), each, bits, out.reshape(-1))
+        each = _broadcast_levels(levels, numbers.shape)
+        kernel_registry.find_kernel("value_histogram:find_buckets")(numbers.reshape(-1), each, bits, out.reshape(-1))
         return out
+    # Work on the bits of the floats. The octave of a number is its exponent relative to the width of a bucket, so the
+    # first `octave` bits of its fraction select a bucket of this width. At least `bits` of them are used, which limits
+    # the relative width of buckets near 0, and at most 52, where a bucket contains one number.
     words = numbers.view(np.int64)
     size = words & SIZE
     octave = (size >> FRACTION) - 1023 - FIRST - np.asarray(levels, np.int64)
     steps = ((size & MASK) | (MASK + 1)) >> (FRACTION - np.clip(octave, bits, FRACTION))
-    steps += octave_start(octave, bits)
+    steps += find_octave_start(octave, bits)
     signed = np.where(size == 0, 0, np.where(words < 0, -steps, steps))
     return np.asarray((signed + ZERO).astype(np.uint64))
 
 
-def octave_start(octave: Ints, bits: int) -> Ints:
-    """Return how many buckets lie before those of an octave, less the number of its first by its leading bits."""
-    logarithmic = (np.minimum(octave, bits) - bits) << bits  # octaves of 2**bits buckets each
-    single = (np.maximum(octave, FRACTION) - FRACTION) << FRACTION  # octaves of a bucket for each number
+def find_octave_start(octave: Ints, bits: int) -> Ints:
+    """Return the number to add to the leading bits of a number in an octave to get its bucket."""
+    # Near 0 every octave has 2**bits buckets; far from 0 every number has a bucket of its own.
+    logarithmic = (np.minimum(octave, bits) - bits) << bits
+    single = (np.maximum(octave, FRACTION) - FRACTION) << FRACTION
     return np.asarray(logarithmic + single + OFFSET)
 
 
-def edges_of(buckets: Buckets, levels: Any, bits: int) -> tuple[Floats, Floats]:
-    """Return the edge of each bucket that is closer to 0, which lies inside, and the other one, which does not.
+def compute_edges(buckets: Buckets, levels: Any, bits: int) -> tuple[Floats, Floats]:
+    """Return both edges of each bucket: first the one closer to 0, which is part of the bucket, then the other.
 
-    Both are the same where a bucket holds a single number.
+    Both edges are equal if the bucket contains a single number.
     """
     signed = buckets.astype(np.int64) - ZERO
-    near = near_edges(buckets, levels, bits)
+    near = compute_near_edges(buckets, levels, bits)
     single = (np.abs(signed) - OFFSET > MASK) | (signed == 0)
-    far = near_edges(np.where(single, buckets, buckets + np.sign(signed).astype(np.uint64)), levels, bits)
+    far = compute_near_edges(np.where(single, buckets, buckets + np.sign(signed).astype(np.uint64)), levels, bits)
     return near, far
 
 
-def near_edges(buckets: Buckets, levels: Any, bits: int) -> Floats:
-    """Return the edge of each bucket that is closer to 0, which lies inside."""
-    if buckets.size > MANY and compiled.loaded():
+def compute_near_edges(buckets: Buckets, levels: Any, bits: int) -> Floats:
+    """Return for each bucket its edge closer to 0, which is part of the bucket."""
+    if buckets.size > MANY and kernel_registry.has_kernels():
         out = np.empty(len(buckets))
-        compiled.kernel("value_histogram:near_edges")(buckets, _each(levels, buckets.shape), bits, out)
+        kernel_registry.find_kernel("value_histogram:find_near_edges")(
+            buckets, _broadcast_levels(levels, buckets.shape), bits, out
+        )
         return out
     signed = buckets.astype(np.int64) - ZERO
-    size = _number(np.abs(signed) - OFFSET, np.asarray(levels, np.int64), bits)
+    size = _find_lowest_number(np.abs(signed) - OFFSET, np.asarray(levels, np.int64), bits)
     return np.where(signed == 0, 0.0, np.sign(signed) * size)
 
 
-def _each(levels: Any, shape: tuple[int, ...]) -> Ints:
+def _broadcast_levels(levels: Any, shape: tuple[int, ...]) -> Ints:
     return np.ascontiguousarray(np.broadcast_to(np.asarray(levels, np.int64), shape)).reshape(-1)
 
 
-def _number(steps: Ints, levels: Ints, bits: int) -> Floats:
-    """The least number of each bucket of positive ones."""
+def _find_lowest_number(steps: Ints, levels: Ints, bits: int) -> Floats:
+    """Return the lower edge of buckets of positive numbers: the inverse of `find_buckets`."""
     linear = np.frexp(np.clip(steps, 1, MASK).astype(np.float64))[1].astype(np.int64) - 1
     octave = np.where(steps > MASK, (steps >> FRACTION) + FRACTION - 1, linear)
     fraction = np.where(steps > MASK, steps & MASK, (steps - (np.int64(1) << linear)) << (FRACTION - linear))
@@ -129,52 +139,52 @@ def _number(steps: Ints, levels: Ints, bits: int) -> Floats:
 
 
 def are_buckets(buckets: Buckets, levels: Any, bits: int) -> bool:
-    """Whether buckets are ones that numbers have at their level."""
+    """Whether all buckets exist at their level, that is, contain at least one float64."""
     if (buckets > np.uint64(2 * ZERO - 1)).any():
         return False
-    near = near_edges(buckets, levels, bits)
+    near = compute_near_edges(buckets, levels, bits)
     size = np.abs(near)
     possible = (size < LARGEST) & ((size >= SMALLEST) | (size == 0))
-    return bool(possible.all() and (bucket_of(near, levels, bits) == buckets).all())
+    return bool(possible.all() and (find_buckets(near, levels, bits) == buckets).all())
 
 
-def groups_of(entries: Entries, outputs: int) -> Ints:
-    """Return the cell and output of each entry as one number."""
+def number_groups(entries: Entries, outputs: int) -> Ints:
+    """Return the group of each entry. A group is the combination of a cell and an output, as one integer."""
     if entries.high is None or outputs == 1:
         return entries.cells
-    label = (entries.high & np.uint32((1 << entries.top) - 1)) >> np.uint32(1)
+    label = (entries.high & np.uint32((1 << entries.high_place_bits) - 1)) >> np.uint32(1)
     return np.asarray(entries.cells * outputs + label)
 
 
-def starts_of(entries: Entries, groups: int, outputs: int) -> Ints:
-    """Return where the entries of each group begin, and the end."""
+def find_group_starts(entries: Entries, groups: int, outputs: int) -> Ints:
+    """Return the index of the first entry of each group, and the number of entries."""
     if outputs == 1:
-        return entries.starts(groups)
-    return np.searchsorted(groups_of(entries, outputs), np.arange(groups + 1))
+        return entries.cell_starts(groups)
+    return np.searchsorted(number_groups(entries, outputs), np.arange(groups + 1))
 
 
-def raised(entries: Entries, old: Ints, new: Ints, bits: int, outputs: int) -> Entries:
-    """Bring the entries of each group from its old level to a higher one.
+def raise_levels(entries: Entries, old: Ints, new: Ints, bits: int, outputs: int) -> Entries:
+    """Move the entries of each group to the wider buckets of its new level, which is not lower than the old one.
 
     Parameters
     ----------
     entries : Entries
         In ascending order.
     old, new : int64
-        The levels of each group of `groups_of`.
+        The levels of each group (see `number_groups`).
     """
     if not len(entries) or np.array_equal(old, new):
         return entries
-    if compiled.loaded() and entries.excess is None:
-        return _raised_by_kernel(entries, starts_of(entries, len(old), outputs), old, new, bits)
-    groups = groups_of(entries, outputs)
+    if kernel_registry.has_kernels() and entries.excess is None:
+        return _raise_by_kernel(entries, find_group_starts(entries, len(old), outputs), old, new, bits)
+    groups = number_groups(entries, outputs)
     which = np.flatnonzero((old != new)[groups])
     codes, at = entries.codes.copy(), groups[which]
-    codes[which] = rebucketed(codes[which], old[at], new[at], bits)
-    return _united(replace(entries, codes=codes))
+    codes[which] = rebucket(codes[which], old[at], new[at], bits)
+    return _merge_neighbors(replace(entries, codes=codes))
 
 
-def _raised_by_kernel(entries: Entries, starts: Ints, old: Ints, new: Ints, bits: int) -> Entries:
+def _raise_by_kernel(entries: Entries, starts: Ints, old: Ints, new: Ints, bits: int) -> Entries:
     assert entries.high is not None
     small = entries.counts.dtype == np.uint32 and int(entries.counts.sum(dtype=np.int64)) < 1 << 32
     codes, high, counts = (
@@ -182,13 +192,13 @@ def _raised_by_kernel(entries: Entries, starts: Ints, old: Ints, new: Ints, bits
         entries.high.copy(),
         entries.counts.astype(np.uint32 if small else np.int64),
     )
-    m = compiled.kernel("value_histogram:raise_levels")(codes, high, counts, starts, old, new, bits)
+    m = kernel_registry.find_kernel("value_histogram:raise_levels")(codes, high, counts, starts, old, new, bits)
     codes, high, counts = (a if 4 * m > 3 * len(a) else a[:m].copy() for a in (codes[:m], high[:m], counts[:m]))
-    return canonical(Entries(entries.shift, codes, counts, None, high))
+    return canonicalize(Entries(entries.shift, codes, counts, None, high))
 
 
-def _united(entries: Entries) -> Entries:
-    """Unite entries of one bucket, which stand side by side."""
+def _merge_neighbors(entries: Entries) -> Entries:
+    """Replace adjacent entries with equal buckets by their sum."""
     assert entries.high is not None
     first = np.ones(len(entries), bool)
     np.not_equal(entries.codes[1:], entries.codes[:-1], out=first[1:])
@@ -201,75 +211,88 @@ def _united(entries: Entries) -> Entries:
         excess = np.add.reduceat(entries.excess, begins)
         carry_fixed(excess)
     counts = np.add.reduceat(entries.counts, begins, dtype=np.int64)
-    return canonical(Entries(entries.shift, entries.codes[begins], counts, excess, entries.high[begins]))
+    return canonicalize(Entries(entries.shift, entries.codes[begins], counts, excess, entries.high[begins]))
 
 
-def rebucketed(buckets: Buckets, old: Any, new: Any, bits: int) -> Buckets:
-    """Return for each bucket the one at a higher level that it lies in."""
-    return bucket_of(near_edges(buckets, old, bits), new, bits)
+def rebucket(buckets: Buckets, old: Any, new: Any, bits: int) -> Buckets:
+    """Return, for each bucket, the bucket at a higher level that contains it."""
+    return find_buckets(compute_near_edges(buckets, old, bits), new, bits)
 
 
-def fitted(entries: Entries, levels: Ints, bits: int, outputs: int) -> tuple[Entries, Ints]:
-    """Raise each level to that of the numbers, and bring the entries there; both as they are if nothing changes.
+def fit_levels(entries: Entries, levels: Ints, bits: int, outputs: int) -> tuple[Entries, Ints]:
+    """Raise the level of each group as far as its numbers require, and move the entries to the wider buckets.
+
+    Entries and levels are returned unchanged if all levels are high enough.
 
     Parameters
     ----------
     entries : Entries
         In ascending order, each at the level of its group.
     levels : int64
-        The level of each group (see `groups_of`).
+        The level of each group (see `number_groups`).
     """
     if len(entries) <= FEW:
         return entries, levels
-    known = entries if entries.excess is None else entries.where(weighs(entries))  # rows of weight 0 change nothing
-    new = np.maximum(levels, lowest_levels(known, levels, bits, outputs))
-    return (raised(entries, levels, new, bits, outputs), new) if (new > levels).any() else (entries, levels)
+    # Ignore rows of weight 0: they have no effect on metrics and must have none on levels.
+    weighted = entries if entries.excess is None else entries.select(has_weight(entries))
+    new = np.maximum(levels, find_lowest_levels(weighted, levels, bits, outputs))
+    return (raise_levels(entries, levels, new, bits, outputs), new) if (new > levels).any() else (entries, levels)
 
 
-def lowest_levels(entries: Entries, levels: Ints, bits: int, outputs: int, *, floor: int | None = None) -> Ints:
-    """Return the level that the numbers of each group need; 0 where they are exact so far, and lose nothing there.
+def find_lowest_levels(entries: Entries, levels: Ints, bits: int, outputs: int, *, floor: int | None = None) -> Ints:
+    """Return the lowest level that the numbers of each group allow; 0 if exact numbers would lose nothing at that level.
 
-    With `floor`, that at which buckets of so many bits are at most 2**(floor + 6), whether anything is lost or not.
+    With `floor`, return instead the lowest level with at most 2**(floor + 6) buckets of `floor` bits, without exceptions.
     """
     few, low = (FEW, bits) if floor is None else (1 << 62, floor)
     less, most = bits + FEW_BITS, 1 << (low + 6)
     out = np.zeros(len(levels), np.int64)
-    if compiled.loaded():
-        starts = starts_of(entries, len(levels), outputs)
+    if kernel_registry.has_kernels():
+        starts = find_group_starts(entries, len(levels), outputs)
         rules = few, less, most, low, floor is None
-        compiled.kernel("value_histogram:lowest_levels")(entries.codes, starts, levels, bits, *rules, out)
+        kernel_registry.find_kernel("value_histogram:find_lowest_levels")(
+            entries.codes, starts, levels, bits, *rules, out
+        )
         return out
-    groups = groups_of(entries, outputs)
-    near = near_edges(entries.codes, levels[groups], bits)
-    linear, limited = _joining_levels(near, low)
+    groups = number_groups(entries, outputs)
+    # For sorted numbers, the number of buckets at a level is one more than the number of adjacent pairs that the level
+    # leaves in different buckets. So find for each pair the level that joins it, and take the k-th highest in each group.
+    near = compute_near_edges(entries.codes, levels[groups], bits)
+    linear, limited = _find_joining_levels(near, low)
     pairs = groups[1:] == groups[:-1]
     group, each = groups[1:][pairs], np.bincount(groups[1:][pairs], minlength=len(levels))
     first = np.cumsum(each) - each
     for joins, pair, lower in ((linear, few, less), (limited, most, 0)):
         many = np.flatnonzero(each >= pair)
         if len(many):
-            ordered = np.sort((group << 10) | (NEVER - joins[pairs]))  # the highest level of each group first
+            # Sorting by group and then by descending level puts the highest level of each group first.
+            ordered = np.sort((group << 10) | (NEVER - joins[pairs]))
             level = NEVER - (ordered[first[many] + pair - 1] & NEVER)
             out[many] = np.maximum(out[many], np.minimum(level - lower, HIGHEST))
+    # Keep a group at level 0, where it is exact, if all of its numbers equal the lower edges of their new buckets.
     if floor is None:
         loses = levels > 0
-        loses[groups[rebucketed_edges(near, out[groups], bits) != near]] = True
+        loses[groups[rebucket_edges(near, out[groups], bits) != near]] = True
         out[~loses] = 0
     return out
 
 
-def rebucketed_edges(numbers: Floats, levels: Ints, bits: int) -> Floats:
-    """Return the edge closer to 0 of the bucket of each number."""
-    return near_edges(bucket_of(numbers, levels, bits), levels, bits)
+def rebucket_edges(numbers: Floats, levels: Ints, bits: int) -> Floats:
+    """Round each number toward 0 to the edge of its bucket at a level."""
+    return compute_near_edges(find_buckets(numbers, levels, bits), levels, bits)
 
 
-def _joining_levels(numbers: Floats, bits: int) -> tuple[Ints, Ints]:
-    """Return the level from which each number shares a bucket with the next: if buckets have one width, and as is."""
+def _find_joining_levels(numbers: Floats, bits: int) -> tuple[Ints, Ints]:
+    """Return the lowest level at which each number shares a bucket with the next one.
+
+    The first array is for buckets of constant width, the second for buckets no wider than 2**-bits times their numbers.
+    """
     words = np.ascontiguousarray(numbers).view(np.int64)
     size = words & SIZE
     exponent = (size >> FRACTION) - 1023 - FIRST
     differ = words[1:] ^ words[:-1]
-    same = differ >> FRACTION == 0  # of one sign, in one octave
+    # Two numbers of the same sign and octave share a bucket if it is wider than their highest differing bit.
+    same = differ >> FRACTION == 0
     top = np.frexp(np.maximum(differ & MASK, 1).astype(np.float64))[1] - 1
     inside = exponent[1:] - (FRACTION - 1) + top
     linear = np.where(same, inside, np.maximum(exponent[1:], exponent[:-1]) + 1)
@@ -277,8 +300,8 @@ def _joining_levels(numbers: Floats, bits: int) -> tuple[Ints, Ints]:
     return np.clip(linear, 0, HIGHEST), np.clip(bounded, 0, NEVER)
 
 
-def grid_level(numbers: Sequence[float] | Floats) -> int:
-    """Return the level of the coarsest grid of powers of 2 that all numbers lie on."""
+def find_grid_level(numbers: Sequence[float] | Floats) -> int:
+    """Return the highest level at which all numbers are multiples of the width of a bucket."""
     words = np.asarray(numbers, np.float64).view(np.int64)
     size = words[words & SIZE != 0] & SIZE
     if not len(size):

@@ -1,7 +1,8 @@
-"""Limits and expiry: which keys and epochs a state keeps.
+"""Limits and expiry: the keys and epochs that a state keeps.
 
-They depend on what was seen, not on its order, so applying them on the way changes nothing: whatever is among the first
-of the whole is among the first of each part. Axes are taken from the outermost on, each within the cell above.
+Which keys are kept depends on the set of keys, not on the order of rows. So limits can be applied to parts of a log before
+they are merged: a key that ranks within the limit among all keys also does so among the keys of each part that has it.
+Axes are processed in order, each one within the cells of the axes before it.
 """
 
 from __future__ import annotations
@@ -12,149 +13,160 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..numerics.keys import atom_text, hash_of
+from ..numerics.slice_keys import encode_atom_text, hash_text
 from .axes import EXPIRED, MARKS, OTHER, Axis, Vocabulary
 from .cell_table import CellTable
-from .fold import common_words, gathered, regroup
+from .fold import align_vocabularies, regroup, regroup_states
 
-__all__ = ["kept_as", "limited", "retained", "settled"]
+__all__ = ["apply_limits", "apply_retention", "expire_epochs", "match_retention"]
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 S = TypeVar("S", bound="CellTable")
 
 
-def limited(state: S) -> S:
-    """Keep, within the limit of each axis, the pinned keys and those of smallest hash; add the others to OTHER."""
-    return _applied(state, limits=True, keeps=False)
+def apply_limits(state: S) -> S:
+    """Apply the limit of each axis: keep pinned keys and the keys with the smallest hashes, and add the rest to OTHER."""
+    return _apply(state, limits=True, keeps=False)
 
 
-def retained(state: S) -> S:
-    """Keep the newest epochs; add the older ones to EXPIRED."""
-    return _applied(state, limits=False, keeps=True)
+def expire_epochs(state: S) -> S:
+    """Keep the newest epochs of each axis, as many as its `keep`, and add older ones to the key EXPIRED."""
+    return _apply(state, limits=False, keeps=True)
 
 
-def settled(state: S) -> S:
-    """Apply all that the axes ask for."""
-    return _applied(state, limits=True, keeps=True)
+def apply_retention(state: S) -> S:
+    """Apply the limits and the expiry of all axes."""
+    return _apply(state, limits=True, keeps=True)
 
 
-def _applied(state: S, *, limits: bool, keeps: bool) -> S:
-    asked = [a for a in state.axes if (limits and a.limit is not None) or (keeps and a.keep is not None)]
-    if not asked or not len(state):
+def _apply(state: S, *, limits: bool, keeps: bool) -> S:
+    bounded = [a for a in state.axes if (limits and a.limit is not None) or (keeps and a.keep is not None)]
+    if not bounded or not len(state):
         return state
     keys, column = state.cells.keys.copy(), 0
     for axis in state.axes:
-        mine = slice(column, column + len(axis.names))
+        columns = slice(column, column + len(axis.names))
         if limits and axis.limit is not None:
-            _limit(axis, keys, mine, state.cells.words[mine])
+            _apply_limit(axis, keys, columns, state.cells.vocabularies[columns])
         if keeps and axis.keep is not None:
-            _expire(axis, keys, column, state.cells.words[column])
-        column = mine.stop
-    return state if np.array_equal(keys, state.cells.keys) else gathered([state], [keys])
+            _expire_epochs(axis, keys, column, state.cells.vocabularies[column])
+        column = columns.stop
+    return state if np.array_equal(keys, state.cells.keys) else regroup_states([state], [keys])
 
 
-def kept_as(state: S, whole: S) -> S:
-    """Add, of rows that are among those of a whole, what that does not keep to OTHER and EXPIRED."""
+def match_retention(state: S, whole: S) -> S:
+    """Add the keys that `whole` has dropped to OTHER and EXPIRED in this state, too.
+
+    The state must be a part of `whole`: its rows are among the rows of `whole`.
+    """
     if all(a.limit is None and a.keep is None for a in state.axes) or not len(state):
         return state
-    words, (ours, keys) = common_words([whole, state])
+    vocabularies, (kept, keys) = align_vocabularies([whole, state])
     keys, column = keys.copy(), 0
     for axis in state.axes:
-        mine = slice(column, column + len(axis.names))
+        columns = slice(column, column + len(axis.names))
         if axis.limit is not None:
-            keys[~_among(keys[:, : mine.stop], ours[:, : mine.stop]), mine] = OTHER
+            keys[~_is_in_table(keys[:, : columns.stop], kept[:, : columns.stop]), columns] = OTHER
         if axis.keep is not None:
-            _expire(axis, keys, column, words[column], ours)
-        column = mine.stop
-    return regroup(state, keys, state.axes, words)
+            _expire_epochs(axis, keys, column, vocabularies[column], kept)
+        column = columns.stop
+    return regroup(state, keys, state.axes, vocabularies)
 
 
-def _among(keys: Ints, table: Ints) -> Mask:
-    """Which keys are in a table."""
-    at = _above(np.concatenate([table, keys]), keys.shape[1])
+def _is_in_table(keys: Ints, table: Ints) -> Mask:
+    """Return a mask of the keys that occur in a table."""
+    at = _number_outer_cells(np.concatenate([table, keys]), keys.shape[1])
     return np.isin(at[len(table) :], at[: len(table)])
 
 
 # -- limits ----------------------------------------------------------------------------------------------------------
 
 
-def _above(keys: Ints, columns: int) -> Ints:
-    """A number for the cell above of each key."""
+def _number_outer_cells(keys: Ints, columns: int) -> Ints:
+    """Number the outer cell of each key; keys with equal leading columns belong to one outer cell."""
     if not columns:
         return np.zeros(len(keys), np.int64)
     return np.unique(keys[:, :columns], axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def _limit(axis: Axis, keys: Ints, mine: slice, words: Sequence[Vocabulary]) -> None:
-    """Give the keys that an axis does not keep to OTHER, in place."""
+def _apply_limit(axis: Axis, keys: Ints, columns: slice, vocabularies: Sequence[Vocabulary]) -> None:
+    """Replace the keys that the limit of an axis excludes by OTHER, in place."""
     assert axis.limit is not None
-    above = _above(keys, mine.start)
-    table, at = np.unique(keys[:, mine], axis=0, return_inverse=True)
+    outer = _number_outer_cells(keys, columns.start)
+    table, at = np.unique(keys[:, columns], axis=0, return_inverse=True)
     at = at.reshape(-1)
+    # A pair is an outer cell and a key of this axis within it, as one integer. Marks do not count towards the limit.
     free: Mask = np.asarray(~(table <= OTHER).any(axis=1))
-    pairs = np.unique(above * len(table) + at)
+    pairs = np.unique(outer * len(table) + at)
     pairs = pairs[free[pairs % len(table)]]
     most = np.bincount(pairs // len(table)).max(initial=0)
     if most <= axis.limit:
         return
-    free &= ~_pinned(axis, table, words)
-    rank = _ranking(table, free, words)
+    free &= ~_find_pinned(axis, table, vocabularies)
+    rank = _rank_by_hash(table, free, vocabularies)
+    # Sort the keys of each outer cell by hash. The limit excludes all but the first `limit` of them.
     order = np.lexsort((rank[pairs % len(table)], pairs // len(table)))
     pairs = pairs[order][free[pairs[order] % len(table)]]
     cell = pairs // len(table)
     place = np.arange(len(pairs)) - np.searchsorted(cell, cell)
-    lost = pairs[place >= axis.limit]
-    keys[np.isin(above * len(table) + at, lost), mine] = OTHER
+    beyond = pairs[place >= axis.limit]
+    keys[np.isin(outer * len(table) + at, beyond), columns] = OTHER
 
 
-def _pinned(axis: Axis, table: Ints, words: Sequence[Vocabulary]) -> Mask:
-    """Which keys are kept beyond the limit."""
-    found = np.zeros(len(table), bool)
+def _find_pinned(axis: Axis, table: Ints, vocabularies: Sequence[Vocabulary]) -> Mask:
+    """Return a mask of the pinned keys, which limits never exclude."""
+    is_pinned = np.zeros(len(table), bool)
     for key in axis.pinned:
-        ranks = [w.rank(k) for w, k in zip(words, key, strict=True)]
+        ranks = [w.find_rank(k) for w, k in zip(vocabularies, key, strict=True)]
         if None not in ranks:
-            found |= (table == np.array(ranks)).all(axis=1)
-    return found
+            is_pinned |= (table == np.array(ranks)).all(axis=1)
+    return is_pinned
 
 
-def _ranking(table: Ints, free: Mask, words: Sequence[Vocabulary]) -> Ints:
-    """The order of keys by their fixed hash; of equal hashes by key, as ranks are."""
-    columns = [_texts(w, table[:, i]) for i, w in enumerate(words)]
+def _rank_by_hash(table: Ints, free: Mask, vocabularies: Sequence[Vocabulary]) -> Ints:
+    """Rank keys by hash, and equal hashes by key. Hashes are the same on every machine."""
+    columns = [_format_keys(w, table[:, i]) for i, w in enumerate(vocabularies)]
     hashes = np.zeros(len(table), np.uint64)
     some = np.flatnonzero(free)
     rows: list[Any] = table[some].tolist()
-    hashes[some] = np.array([hash_of(_text(columns, row)) for row in rows], np.uint64)
-    order = np.argsort(hashes, kind="stable")  # the table is sorted: equal hashes stay in the order of keys
+    hashes[some] = np.array([hash_text(_format_row(columns, row)) for row in rows], np.uint64)
+    # The table is sorted by key, so a stable sort keeps keys with equal hashes in order.
+    order = np.argsort(hashes, kind="stable")
     rank = np.empty(len(table), np.int64)
     rank[order] = np.arange(len(table))
     return rank
 
 
-def _texts(words: Vocabulary, used: Ints) -> dict[int, str]:
-    return {r: atom_text(words.key(r)) for r in np.unique(used).tolist() if r not in MARKS or r > OTHER}
+def _format_keys(vocabulary: Vocabulary, used: Ints) -> dict[int, str]:
+    return {
+        r: encode_atom_text(vocabulary.read_key(r)) for r in np.unique(used).tolist() if r not in MARKS or r > OTHER
+    }
 
 
-def _text(columns: Sequence[dict[int, str]], row: Sequence[int]) -> str:
+def _format_row(columns: Sequence[dict[int, str]], row: Sequence[int]) -> str:
     return "[" + ",".join([c[r] for c, r in zip(columns, row, strict=True)]) + "]"
 
 
 # -- expiry ----------------------------------------------------------------------------------------------------------
 
 
-def _expire(axis: Axis, keys: Ints, column: int, words: Vocabulary, beside: Ints | None = None) -> None:
-    """Give epochs that are too old to EXPIRED, in place; what is behind stays told apart. Others beside may be newer."""
+def _expire_epochs(axis: Axis, keys: Ints, column: int, vocabulary: Vocabulary, others: Ints | None = None) -> None:
+    """Replace epochs that are too old by EXPIRED, in place; keys of later axes stay the same.
+
+    The newest epoch may be in `keys` or in `others`.
+    """
     assert axis.keep is not None
-    mine, keys = keys, keys if beside is None else np.concatenate([keys, beside])
-    held = keys[:, column] >= 0
-    if not held.any():
+    own, keys = keys, keys if others is None else np.concatenate([keys, others])
+    has_epoch = keys[:, column] >= 0
+    if not has_epoch.any():
         return
     epochs = np.zeros(len(keys), np.int64)
-    epochs[held] = words.values[keys[held, column]] // axis.size
-    above = _above(keys, column)
-    newest = np.full(int(above.max()) + 1, np.iinfo(np.int64).min)
-    np.maximum.at(newest, above[held], epochs[held])
-    # newest - epoch as an unsigned number: it cannot overflow
-    age = newest[above].view(np.uint64) - epochs.view(np.uint64)
-    gone = held & (age >= np.uint64(axis.keep))
-    mine[gone[: len(mine)], column] = EXPIRED
+    epochs[has_epoch] = vocabulary.values[keys[has_epoch, column]] // axis.size
+    outer = _number_outer_cells(keys, column)
+    newest = np.full(int(outer.max()) + 1, np.iinfo(np.int64).min)
+    np.maximum.at(newest, outer[has_epoch], epochs[has_epoch])
+    # The age is an unsigned difference, which is right modulo 2**64 even where a signed one would overflow.
+    age = newest[outer].view(np.uint64) - epochs.view(np.uint64)
+    is_expired = has_epoch & (age >= np.uint64(axis.keep))
+    own[is_expired[: len(own)], column] = EXPIRED

@@ -1,6 +1,7 @@
-"""State: one statistic, times some axes, as one immutable table of cells in canonical form.
+"""The class `State`: a statistic of rows, separated by any number of axes, as an immutable table of cells.
 
-Nesting is having more axes. Merge, subtract, roll-up, selection, totals, limits and expiry are one operation, `fold`.
+A state with more axes replaces nested states. Merging, subtracting, roll-up, selection, totals, limits and expiry are all
+one operation, `fold`.
 """
 
 from __future__ import annotations
@@ -14,29 +15,29 @@ from numpy.typing import NDArray
 
 from ..errors import IncompatibleStateError, MemoryLimitError
 from ..numerics.canonical import canonical_json
-from ..numerics.settings import encode_setting, unlike
+from ..numerics.settings import encode_setting, find_differing_settings
 from .axes import Axis, Vocabulary
 from .cell_table import CellTable
 from .declare import FORMS, Array, Flat, StatePart
 from .fold import fold, regroup
-from .retention import kept_as, settled
+from .retention import apply_retention, match_retention
 
 __all__ = ["State"]
 
 Ints = NDArray[np.int64]
-ALL = ("dropped", "rounded")  # what every state has
+COMMON_PARTS = ("dropped", "rounded")
 
 
 class State(CellTable):
-    """A sufficient statistic: what was seen, enough to answer every metric that reads it.
+    """A sufficient statistic of rows: every metric that reads it can be computed from it alone.
 
-    A subclass declares settings and parts, says which columns it `needs`, and which kernel counts them (`steps`).
-    Everything else follows: merge, subtract, bytes, checks of hostile values, repr, equality, digest. The settings are the
-    identity: only equal ones merge. Made with settings alone, a state has seen nothing; it never changes.
+    A subclass declares its settings and parts, the columns that it `needs`, and the kernels that count them (`steps`).
+    Merging, subtracting, bytes, checks of untrusted bytes, repr, equality and digest follow from the declaration. Only
+    states with equal settings can be merged. A state is immutable; its constructor returns a state without rows.
 
     Notes
     -----
-    A part is read as an attribute of a state of one cell: an array, or `Entries`; absent optional parts are None.
+    A part is read as an attribute of a state of one cell. It is an array or `Entries`; an absent optional part is None.
     """
 
     by_tag: ClassVar[dict[str, type[State]]] = {}
@@ -45,12 +46,12 @@ class State(CellTable):
         super().__init_subclass__(**keywords)
         found: dict[str, StatePart] = {}
         for name, thing in vars(cls).items():
-            if isinstance(thing, StatePart) and name not in ALL and hasattr(State, name):
+            if isinstance(thing, StatePart) and name not in COMMON_PARTS and hasattr(State, name):
                 raise TypeError(f"{cls.__name__}.{name}: every state has a {name!r}; call the part something else")
         for base in reversed(cls.__mro__):
             found |= {n: p for n, p in vars(base).items() if isinstance(p, StatePart)}
         optional = sorted(n for n, p in found.items() if isinstance(p, Flat) and p.optional)
-        cls.declared = {n: p for n, p in found.items() if n not in optional} | {n: found[n] for n in optional}
+        cls.declared_parts = {n: p for n, p in found.items() if n not in optional} | {n: found[n] for n in optional}
         if tag:
             taken = State.by_tag.get(tag)
             if taken is not None and taken.__qualname__ != cls.__qualname__:
@@ -58,105 +59,105 @@ class State(CellTable):
             cls.tag = tag
             State.by_tag[tag] = cls
 
-    def moved(
-        self, keys: Ints, axes: tuple[Axis, ...] | None = None, words: tuple[Vocabulary, ...] | None = None
+    def move_cells(
+        self, keys: Ints, axes: tuple[Axis, ...] | None = None, vocabularies: tuple[Vocabulary, ...] | None = None
     ) -> Self:
-        """Give every front cell another key, in any order; cells whose keys meet are added."""
-        return regroup(self, keys, self.axes if axes is None else axes, self.cells.words if words is None else words)
+        """Replace the key of every front cell, and add the cells whose new keys are equal."""
+        axes = self.axes if axes is None else axes
+        return regroup(self, keys, axes, self.cells.vocabularies if vocabularies is None else vocabularies)
 
     def rollup(self, *axes: Axis) -> Self:
-        """Keep these axes, and add up over the others."""
+        """Keep these axes, and add up the cells of all others."""
         columns, kept = 0, list[int]()
         for axis in self.axes:
             if axis in axes:
                 kept += range(columns, columns + len(axis.names))
             columns += len(axis.names)
-        words = tuple(self.cells.words[i] for i in kept)
-        return self.moved(
-            np.ascontiguousarray(self.cells.keys[:, np.array(kept, np.int64)]),
-            tuple(a for a in self.axes if a in axes),
-            words,
-        )
+        vocabularies = tuple(self.cells.vocabularies[i] for i in kept)
+        keys = np.ascontiguousarray(self.cells.keys[:, np.array(kept, np.int64)])
+        return self.move_cells(keys, tuple(a for a in self.axes if a in axes), vocabularies)
 
     @cached_property
-    def whole(self) -> Self:
-        """All cells as one: what the same rows would have made without axes."""
+    def without_axes(self) -> Self:
+        """The total of all cells: the state that the same rows would have without axes."""
         return self.rollup() if self.axes else self
 
     def merge(self, *others: Self) -> Self:
-        """Add other states of the same settings and axes; limits of the axes are applied.
+        """Add other states with the same settings and axes, and apply the limits of the axes.
 
         Raises
         ------
         IncompatibleStateError
-            A setting, or an axis, differs; the message names each.
+            A setting or an axis differs; the message names each difference.
         CounterOverflowError
-            A count, or a sum, would leave its range.
+            A count or a sum would leave its range.
         MemoryLimitError
-            A statistic that has a limit would pass it.
+            The sum would exceed the `memory_limit` of the statistic.
         """
         for other in others:
-            self._fits(other)
-        made = settled(fold([self, *others]))
+            self._check_mergeable(other)
+        merged = apply_retention(fold([self, *others]))
         limit = getattr(self, "memory_limit", None)
-        if limit is not None and made.nbytes > limit:
+        if limit is not None and merged.nbytes > limit:
             raise MemoryLimitError(
-                f"{type(self).__name__} would need {made.nbytes:,} bytes; its memory_limit is {limit:,}"
+                f"{type(self).__name__} would need {merged.nbytes:,} bytes; its memory_limit is {limit:,}"
             )
-        return made
+        return merged
 
     @property
-    def subtracts(self) -> bool:
-        """Whether rows can be taken away: nothing is kept that does not come back, such as an extreme."""
+    def can_subtract(self) -> bool:
+        """Whether rows can be subtracted; a part that keeps an extreme cannot restore the earlier one."""
         flats = [p for n, p in self.parts().items() if isinstance(p, Flat) and n in self.cells.flats]
-        return all(FORMS[p.form].subtracts for p in flats)
+        return all(FORMS[p.form].can_subtract for p in flats)
 
     def subtract(self, other: Self) -> Self:
-        """Take rows away that were counted.
+        """Subtract rows that were counted before, such as a faulty partition or an expired hour.
 
-        Flags and folded cells stay as they are, and so does what was added up because it was beyond a limit, or too old.
+        Flags stay set, and cells that were converted to buckets stay so. Keys that a limit or expiry added up stay
+        together.
 
         Raises
         ------
         IncompatibleStateError
-            A setting differs; a part keeps extremes, which do not come back; or there are not so many rows.
+            A setting differs, a part keeps extremes, or the state has fewer rows than are subtracted.
         """
-        self._fits(other)
-        return fold([self, kept_as(other, self)], sign=-1)
+        self._check_mergeable(other)
+        return fold([self, match_retention(other, self)], sign=-1)
 
-    def _fits(self, other: State) -> None:
+    def _check_mergeable(self, other: State) -> None:
         if found := self.differences(other):
             hint = "; coarsen(bits) brings histograms to the same resolution" if "bits" in " ".join(found) else ""
             raise IncompatibleStateError(f"cannot merge this {type(self).__name__}: {'; '.join(found)}{hint}")
 
     def differences(self, other: object) -> list[str]:
-        """Say in words why another state cannot be merged into this one; empty if it can."""
+        """Return the reasons, as sentences, why another state cannot be merged into this one; an empty list if it can."""
         if not isinstance(other, State) or other.tag != self.tag or type(other) is not type(self):
             return [f"it is a {type(other).__name__}, not a {type(self).__name__}"]
-        found = [f"{n} is {a} here and {b} there" for n, (a, b) in unlike(self._spoken(), other._spoken()).items()]
+        settings = find_differing_settings(self._encode_settings(), other._encode_settings())
+        found = [f"{n} is {a} here and {b} there" for n, (a, b) in settings.items()]
         return found + [f"its axes are {other.axes} there and {self.axes} here" for _ in [0] if self.axes != other.axes]
 
-    def _spoken(self) -> dict[str, Any]:
+    def _encode_settings(self) -> dict[str, Any]:
         return {k: encode_setting(v) for k, v in self.settings.items()}
 
     def seal(self, partition: tuple[int, int] | None = None) -> State:
-        """Close what is open, such as groups whose rows are all here; itself, where nothing ever is.
+        """Close the groups whose rows have all been counted; return the state itself if the statistic has no groups.
 
         Parameters
         ----------
         partition : (i, n), optional
-            Of which partition these are all groups; by default what the settings say.
+            The partition whose groups are complete in this state; by default the one in the settings.
         """
         return self
 
-    def apart(self) -> State:
-        """What tells the same, and from which cells can be taken away: closed groups, say, in place of open ones."""
+    def to_subtractable(self) -> State:
+        """Return an equivalent state whose cells can be subtracted, such as closed groups instead of open ones."""
         return self
 
-    # -- read-outs that collections widen -----------------------------------------------------------------------------
+    # -- read-outs in collections -------------------------------------------------------------------------------------
 
     def widen(self, other: State) -> Self | None:
-        """Make one empty state that serves both, or None if their settings differ in more than read-outs."""
+        """Return an empty state with the union of the read-outs of both, or None if other settings differ."""
         if type(other) is not type(self) or self.axes != other.axes:
             return None
         wide: dict[str, Any] = {}
@@ -165,30 +166,31 @@ class State(CellTable):
                 a, b = getattr(self, f.name), getattr(other, f.name)
                 if f.metadata.get("union"):
                     wide[f.name] = tuple(sorted({*a, *b}))
-                elif f.metadata.get("operational"):  # no part of what a state is, so none of what is shared
-                    wide[f.name] = _both_heeded(a, b)
+                # An operational setting does not change what a state means: it may differ between the states.
+                elif f.metadata.get("operational"):
+                    wide[f.name] = _choose_stricter(a, b)
                 elif canonical_json(encode_setting(a)) == canonical_json(encode_setting(b)):
                     wide[f.name] = a
                 else:
                     return None
-        return type(self)(**wide).empty(self.axes)
+        return type(self)(**wide).empty_copy(self.axes)
 
     def narrow(self, to: State) -> Self:
-        """Return the part of a widened state that `to` asks for, as if it had been counted alone."""
+        """Reduce a widened state to the read-outs of `to`; the result equals what `to` would have counted, bit for bit."""
         if to.settings == self.settings:
             return self
         new = self.with_settings(**to.settings)
         cells, flats = self.cells, {}
         for name, array in cells.flats.items():
-            taken = array
+            selected = array
             for axis, extent in enumerate(self.parts()[name].shape):
                 ours, wanted = (getattr(s, extent, None) if isinstance(extent, str) else None for s in (self, new))
                 if isinstance(ours, tuple) and ours != wanted and name != "dropped":
-                    taken = taken.take([ours.index(w) for w in wanted or ()], axis=axis + 1)
-            flats[name] = self._reasons_of(new, taken) if name == "dropped" else taken
-        return new.holding(replace(cells, flats=flats)).present()
+                    selected = selected.take([ours.index(w) for w in wanted or ()], axis=axis + 1)
+            flats[name] = self._select_reasons(new, selected) if name == "dropped" else selected
+        return new.with_cells(replace(cells, flats=flats)).canonicalize()
 
-    def _reasons_of(self, new: State, dropped: Array) -> Array:
+    def _select_reasons(self, new: State, dropped: Array) -> Array:
         out = np.zeros((len(dropped), len(new.reasons)), np.int64)
         for i, reason in enumerate(self.reasons):
             if reason in new.reasons:
@@ -207,25 +209,27 @@ class State(CellTable):
         a, b = self.cells, other.cells
         if a.flats.keys() != b.flats.keys() or not np.array_equal(a.keys, b.keys):
             return False
-        if not all(x.same(y) and (x.kind == y.kind) for x, y in zip(a.words, b.words, strict=True)):
+        if not all(x.equals(y) and (x.kind == y.kind) for x, y in zip(a.vocabularies, b.vocabularies, strict=True)):
             return False
-        if a.inner is not None and not (b.inner is not None and np.array_equal(a.inner, b.inner)):
+        if a.inner_keys is not None and not (b.inner_keys is not None and np.array_equal(a.inner_keys, b.inner_keys)):
             return False
-        if a.behind is not None and not (b.behind is not None and a.behind.same(b.behind)):
+        if a.class_vocabulary is not None and not (
+            b.class_vocabulary is not None and a.class_vocabulary.equals(b.class_vocabulary)
+        ):
             return False
         return all(np.array_equal(a.flats[n], b.flats[n]) for n in a.flats) and all(
-            a.tallies[n].same(b.tallies[n]) for n in a.tallies
+            a.tallies[n].equals(b.tallies[n]) for n in a.tallies
         )
 
     __hash__ = None  # type: ignore[assignment]
 
     def copy(self) -> Self:
-        """Return itself: a state never changes."""
+        """Return the state itself, because a state never changes."""
         return self
 
 
-def _both_heeded(a: Any, b: Any) -> Any:
-    """What an operational setting is where two are asked for: the lower limit, or the first that is given at all."""
+def _choose_stricter(a: Any, b: Any) -> Any:
+    """Return the stricter of two operational settings: the lower limit, or the only one that is not None."""
     if a is None or b is None:
         return b if a is None else a
     return min(a, b) if isinstance(a, (int, float)) else a

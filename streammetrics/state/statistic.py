@@ -1,4 +1,4 @@
-"""What a statistic declares; all else, from merge to bytes, follows from it."""
+"""The declaration of a statistic, which determines how its states are merged, encoded and checked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..numerics.settings import Settings, unions
+from ..numerics.settings import Settings, union_settings
 from .axes import Axis
 from .declare import Array, Flat, StatePart
 from .tally import Entries
@@ -20,161 +20,171 @@ Ints = NDArray[np.int64]
 
 
 class Statistic(Settings):
-    """What a statistic declares: settings, parts, the columns it needs, its kernels, and what else may be asked of it."""
+    """The declaration of a statistic: its settings, parts, columns and kernels, and its optional capabilities."""
 
     tag: ClassVar[str] = ""
-    together: ClassVar[str | None] = None
-    """The role of the column whose equal rows, a block, stand side by side and come in one batch: `query`."""
-    behind: ClassVar[Axis | None] = None
-    """The axis that the statistic brings itself."""
-    counted: ClassVar[tuple[str, ...]] = ("rows",)
-    """The parts that count rows."""
-    folds: ClassVar[tuple[str, str, str] | None] = None
-    """A tally of exact rows, that of the buckets they become beyond `most` rows, and the flag of what was lost thereby."""
+    block_column: ClassVar[str | None] = None
+    """The role of a column, such as `query`, whose equal rows form a block: they must be adjacent and in one batch."""
+    inner_axis: ClassVar[Axis | None] = None
+    """The axis of groups or classes within each front cell, for a statistic that has one."""
+    row_parts: ClassVar[tuple[str, ...]] = ("rows",)
+    """The parts that count each row."""
+    folding: ClassVar[tuple[str, str, str] | None] = None
+    """The names of three parts: the tally of exact rows; the tally of the buckets into which the rows of a cell are folded
+    beyond `exact_rows_limit`; and the flag of cells that lost precision by folding (or the level of the buckets)."""
 
     dropped = Flat("reasons", optional=True, front=True)
     rounded = Flat(form="flag", optional=True, front=True)
-    """Whether a weight had bits below 2**-60, which its sum does not have, or was so small that those of w x are (see
-    `slip`)."""
+    """Whether a weight was rounded: it had bits below 2**-60, or its product with a value had (see `weight_rounding`)."""
 
-    declared: ClassVar[dict[str, StatePart]] = {}
+    declared_parts: ClassVar[dict[str, StatePart]] = {}
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in unions(type(self)):  # type: ignore[arg-type] # sets, so that states alone and in a collection are alike
+        for name in union_settings(type(self)):  # type: ignore[arg-type] # sets, so that states alone and in a collection are alike
             object.__setattr__(self, name, tuple(sorted(set(getattr(self, name)))))
 
     def needs(self) -> tuple[Any, ...]:
-        """The columns that are read, each with its check."""
+        """Return the columns that the statistic reads, each with the check that its values must pass."""
         raise NotImplementedError(f"{type(self).__name__} does not say which columns it needs")
 
     def steps(self, like: Any) -> Iterable[Any]:
-        """The kernels that count checked columns `like` these (see `count.steps`)."""
+        """Return the kernel calls that count checked columns of these types (see `count.steps`)."""
         raise NotImplementedError(f"{type(self).__name__} cannot count rows")
 
     def step_with_shards(self, like: Any, shards: Any) -> Any:
-        """The step that counts rows like these here and, coarser, in shards of units at once; None if there is none.
+        """Return a kernel call that counts rows both in this state and in one by shards; None if no kernel does this.
 
-        Here is one cell; `shards` is the statistic in cells of shards alone, whose parts are `Beside` among its arguments.
+        This state has a single cell. `shards` is the statistic by shards of units; its parts are wrapped in `ShardPart`
+        among the arguments.
         """
         return None
 
-    def derive(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Make what `steps` read of checked columns: to scratch, before anything is counted."""
+    def derive_columns(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Compute the columns that `steps` read from checked columns, before any row is counted."""
         return columns
 
     @property
-    def derives(self) -> bool:
-        """Whether `derive` makes anything of columns."""
-        return type(self).derive is not Statistic.derive
+    def derives_columns(self) -> bool:
+        """Whether the class overrides `derive_columns`."""
+        return type(self).derive_columns is not Statistic.derive_columns
 
     def absorb(self, into: dict[str, Array], at: Ints, **columns: Any) -> None:
-        """Count checked rows, each in its cell, into copies of the parts, cells first: for what numpy counts.
+        """Count checked rows with numpy into copies of the parts, for a statistic without `steps`.
 
-        Then there are no `steps`. Sums need not be carried; a tally takes a list to which (cells, places, weights) are
-        appended, weights being None where there are none.
+        `into` has an array for each part, whose first axis is the cells, and `at` is the cell of each row. Limbs of sums
+        need not be carried. A tally is a list: append (cells, places, weights) to it, with None for absent weights.
         """
         raise NotImplementedError(f"{type(self).__name__} cannot count rows")
 
     @property
-    def spread(self) -> int:
-        """How many cells side by side each row goes to, one for each label."""
+    def cells_per_row(self) -> int:
+        """The number of adjacent cells that count each row: one for each label."""
         return 1
 
-    def admit_rows(self, columns: Mapping[str, Any], at: Ints) -> None:
-        """Raise unless checked rows, each in its front cell (`at` is empty for a lone state), may be counted together."""
+    def check_rows(self, columns: Mapping[str, Any], at: Ints) -> None:
+        """Raise an error unless checked rows may be counted together.
 
-    def admit_beside(self, flats: Mapping[str, Array], sources: Mapping[str, str]) -> None:
-        """Raise unless rows may be counted with those before: of columns from these sources (`Column.source`), by role.
+        `at` has the front cell (slice) of each row; it is empty if there is only one cell.
+        """
 
-        `flats` holds the parts of all cells so far.
+    def check_sources(self, flats: Mapping[str, Array], sources: Mapping[str, str]) -> None:
+        """Raise an error unless new rows may be counted together with the earlier rows of a state.
+
+        `flats` has the fixed-size parts of all cells so far, and `sources` the `source` of the `Column` of each role.
         """
 
     def class_codes(self, columns: Mapping[str, Any], numbers: Any) -> tuple[Ints, ...]:
-        """Of a statistic of classes behind: the number of the class of each row, for each column of the axis."""
+        """Return, for each column of classes, the class number of every row; for statistics with a cell for each class."""
         raise NotImplementedError
 
-    def admit_classes(self, count: int) -> None:
-        """Raise unless there may be so many different classes behind."""
+    def check_class_count(self, count: int) -> None:
+        """Raise an error if `count` different classes are more than the settings allow."""
 
     @property
-    def times(self) -> int:
-        """How often a row is counted in `counted`."""
+    def counts_per_row(self) -> int:
+        """The number of times that the parts named in `row_parts` count each row."""
         return 1
 
     @property
-    def most(self) -> int | None:
-        """Of a statistic that folds: the rows of a cell that are kept exactly, `times` each; None for all."""
+    def exact_rows_limit(self) -> int | None:
+        """The maximum number of rows that a cell stores exactly, or None if there is no limit.
+
+        A row counts `counts_per_row` times towards this limit.
+        """
         return None
 
     @property
-    def open_ended(self) -> bool:
-        """Whether rows make it larger without an end that settings say: then a `memory_limit` holds while rows come."""
-        return self.most is None
+    def has_unbounded_size(self) -> bool:
+        """Whether the state can grow without limit; if so, `memory_limit` is checked while rows are counted."""
+        return self.exact_rows_limit is None
 
     @property
     def folds_by_rows(self) -> bool:
-        """Of a statistic that folds: whether every cell of more than `most` rows goes to buckets (else see `outgrown`)."""
+        """Whether every cell of more than `exact_rows_limit` rows is converted to buckets.
+
+        If False, `select_folded_cells` decides which of these cells are converted.
+        """
         return True
 
-    def outgrown(self, exact: Entries, many: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Of a statistic that folds: which cells go to buckets, of those with more than `most` exact rows.
+    def select_folded_cells(self, exact: Entries, many: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return a mask of the cells whose exact rows are converted to buckets.
 
         Parameters
         ----------
         exact : Entries
-            The exact entries of cells, in ascending order.
+            The exact rows of the cells, as entries in ascending order.
         many : bool
-            The cells that hold more than `most` rows.
+            True for the cells that have more than `exact_rows_limit` exact rows.
         """
         return many
 
-    def sample(self, columns: Mapping[str, Any], rows: int) -> Entries | None:
-        """Return the exact entries of the first rows of some columns; None if these have to be prepared first."""
+    def sample_entries(self, columns: Mapping[str, Any], rows: int) -> Entries | None:
+        """Return the first rows as exact entries, or None if the columns have to be prepared first."""
         return None
 
-    def bucketed(self, exact: Entries) -> tuple[Entries, Any]:
-        """Of a statistic that folds: the bucket entries of exact ones, and where in the flag something was lost."""
+    def bucket_entries(self, exact: Entries) -> tuple[Entries, Any]:
+        """Convert exact entries to buckets; also return the index of the flags to set where a cell lost precision."""
         raise NotImplementedError
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why a row may be left out: `where`, the role of a bad value, a time that is in no window, or no unit."""
+        """The reasons for which rows are dropped: `where`, the role of an invalid value, "time", or "unit"."""
         return tuple(dict.fromkeys(("where", *(n.role for n in self.needs()), "time", "unit")))
 
     @cached_property
     def reason_numbers(self) -> dict[str, int]:
-        """The place of each reason."""
+        """The index of each reason."""
         return {reason: i for i, reason in enumerate(self.reasons)}
 
     @property
-    def ordered(self) -> bool:
-        """Whether the order of the rows of a block matters."""
+    def is_order_dependent(self) -> bool:
+        """Whether the result depends on the order of the rows within a block."""
         return False
 
-    def contradiction(self, columns: Mapping[str, Any]) -> tuple[str, int, str] | None:
-        """Say which checked row contradicts others, or is not for this state: its role, the row, and why; or None."""
+    def find_contradiction(self, columns: Mapping[str, Any]) -> tuple[str, int, str] | None:
+        """Return role, number and reason of the first row that contradicts other rows, or None if there is none."""
         return None
 
-    def plausible(self, columns: dict[str, Array]) -> dict[str, Array]:
-        """Make columns that were made up one by one, for the laws, fit together (see `contradiction`)."""
+    def make_consistent(self, columns: dict[str, Array]) -> dict[str, Array]:
+        """Make randomly generated test columns consistent, so that `find_contradiction` finds nothing."""
         return columns
 
-    def corrected(self, negative_rate: float, scale: str) -> Self:
-        """Return a view from which scores are read as those of the full log, of what was counted as it was given."""
+    def with_sampling_correction(self, negative_rate: float, scale: str) -> Self:
+        """Return a view with scores corrected for downsampled negatives, as if all negatives had been counted."""
         return self
 
     def check(self) -> None:
-        """Raise StateFormatError where decoded parts, of all cells, contradict one another."""
+        """Raise StateFormatError if the decoded parts of any cell contradict one another."""
 
-    def alike(self, states: Sequence[Self]) -> Sequence[Self]:
-        """Let states that are to be added know the same parts (see `OpaqueState`)."""
+    def unify_parts(self, states: Sequence[Self]) -> Sequence[Self]:
+        """Give states that will be added the same optional parts (see `OpaqueState`)."""
         return states
 
     def facts(self) -> dict[str, Any]:
-        """What is worth telling about a state of one cell: rows, positives, weight."""
+        """Return the main numbers of a state of one cell: rows, positives, weight."""
         return {}
 
     def parts(self) -> Mapping[str, Any]:
-        """The declared parts by name, in the order in which they are written."""
-        return self.declared
+        """Return the declared parts by name, in the order in which they are written."""
+        return self.declared_parts

@@ -1,9 +1,10 @@
-"""Tallies: rows counted by place within a cell, as sorted entries.
+"""Tallies: numbers of rows by place within a cell (such as a score bucket), as sorted entries.
 
-An entry is a code, how many rows, and, once a weight was not 1, the fixed-point sum of w - 1. The canonical form has codes
-ascending and unique, no entry without rows, and no excess that is all zero. A narrow code is one word, cell << shift |
-place (four bytes while that fits). A wide one, of places beyond 48 bits, is two: the low 64 bits of the place, and `high`,
-the cell and what is left of the place: a bit, and before it the label, of statistics that keep a tally for each.
+An entry is a code, a number of rows and, if a weight is not 1, the fixed-point sum of w - 1 (the excess). In canonical
+form codes are ascending and unique, no entry has 0 rows, the excess is absent if all of it is zero, and every array has
+its narrowest type. A narrow code is one word, cell << shift | place. If places have more than 48 bits, a code is wide: it
+has two words. The low word has the low 64 bits of the place. The high word (`high`) has the cell and the other bits of the
+place: one bit and, above it, the label, if the statistic counts several labels.
 """
 
 from __future__ import annotations
@@ -18,32 +19,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CounterOverflowError, IncompatibleStateError
-from ..numerics import kernel_registry as compiled
+from ..numerics import kernel_registry
 from ..numerics.exact import carry_fixed
 
 __all__ = [
     "WIDEST",
     "Array",
     "Entries",
-    "add",
-    "canonical",
-    "code_type",
-    "count_type",
-    "joined",
-    "reduce",
-    "united",
-    "weighs",
+    "add_entries",
+    "canonicalize",
+    "concatenate",
+    "find_code_type",
+    "find_count_type",
+    "has_weight",
+    "sort_entries",
+    "sum_entries",
 ]
 
 Array = NDArray[Any]
 U4, U8, I8 = np.uint32, np.uint64, np.int64
 MANY = 1 << 32
-WIDEST = 1 << 65  # places of a label
+WIDEST = 1 << 65
+"""The number of places of a label in a wide code."""
 PIECE = 1 << 18
-SPAN = 1 << 22  # of codes: below it counters for all of them, side by side, are the quickest way to add
-SPARSE = (
-    8  # unless there are so many codes for an entry: of a label with 20 rows these took 0.6 ms, sorting takes 20 us
-)
+"""The entries that numpy merges at a time, to limit temporary memory."""
+SPAN = 1 << 22
+"""Codes in a range up to this size are sorted by counting: one counter for each code."""
+SPARSE = 8
+"""With more codes for each entry in their range, sorting is faster than counting: 20 us, not 0.6 ms, for 20 rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,13 +56,13 @@ class Entries:
     Parameters
     ----------
     shift : int
-        Bits of a place.
+        The number of bits of a place.
     codes : uint32 or uint64
-        The code, or its low word.
+        The codes, or their low words.
     counts : uint32 or int64
-        Rows.
+        The number of rows of each entry.
     excess : int64 of shape (n, 2), optional
-        The fixed-point sum of w - 1.
+        The fixed-point sum of w - 1 of each entry.
     high : uint32, optional
         The high word of wide codes.
     """
@@ -71,8 +74,8 @@ class Entries:
     high: Array | None = None
 
     @classmethod
-    def none(cls, shift: int, *, wide: bool = False) -> Entries:
-        """No entries."""
+    def empty(cls, shift: int, *, wide: bool = False) -> Entries:
+        """Return an `Entries` object of length 0."""
         high = np.zeros(0, U4) if wide else None
         return cls(shift, np.zeros(0, U8 if wide else U4), np.zeros(0, U4), None, high)
 
@@ -81,62 +84,63 @@ class Entries:
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """All that is held."""
-        held = (self.codes, self.counts, self.excess, self.high)
-        return tuple(a for a in held if a is not None)
+        """The arrays that are present."""
+        arrays = (self.codes, self.counts, self.excess, self.high)
+        return tuple(a for a in arrays if a is not None)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory."""
+        """The memory of the arrays, in bytes."""
         return sum(a.nbytes for a in self.arrays)
 
     @property
-    def wide(self) -> bool:
-        """Whether a code is two words."""
+    def is_wide(self) -> bool:
+        """Whether a code has two words, because places have more than 48 bits."""
         return self.high is not None
 
     @property
-    def top(self) -> int:
-        """Bits of a wide place that ride on the high word."""
+    def high_place_bits(self) -> int:
+        """The number of bits of a place in the high word."""
         return max(self.shift - 64, 0)
 
     @property
     def cells(self) -> Array:
         """The cell of each entry."""
         if self.high is not None:
-            return (self.high >> U4(self.top)).astype(I8)
-        if self._lone:
+            return (self.high >> U4(self.high_place_bits)).astype(I8)
+        if self._has_one_cell:
             return np.zeros(len(self.codes), I8)
         cells: Array = self.codes >> self.codes.dtype.type(self.shift)
         return cells.astype(I8)
 
     @property
     def places(self) -> Array:
-        """The place of each entry; of wide ones its low 64 bits."""
-        if self.wide or self._lone:
+        """The place of each entry; for wide codes its low 64 bits."""
+        if self.is_wide or self._has_one_cell:
             return self.codes
         places: Array = self.codes & self.codes.dtype.type((1 << self.shift) - 1)
         return places
 
     @property
-    def _lone(self) -> bool:
-        """Whether codes are too narrow for any cell but the first."""
-        return not self.wide and self.shift >= 8 * self.codes.dtype.itemsize
+    def _has_one_cell(self) -> bool:
+        """Whether all bits of a code belong to the place, so that there is only one cell."""
+        return not self.is_wide and self.shift >= 8 * self.codes.dtype.itemsize
 
     @cached_property
-    def mass(self) -> Array:
-        """Rows as int64."""
+    def int64_counts(self) -> Array:
+        """The number of rows of each entry as int64."""
         return self.counts.astype(I8)
 
-    def starts(self, cells: int) -> Array:
-        """Where the entries of each cell begin, and the end."""
-        if cells == 1 or self._lone:
+    def cell_starts(self, cells: int) -> Array:
+        """Return the index of the first entry of each cell, and the number of entries."""
+        if cells == 1 or self._has_one_cell:
             out = np.full(cells + 1, len(self.codes), I8)
             out[0] = 0
             return out
+        # For few cells with many entries a binary search is faster than counting the entries of each cell.
         if 64 * cells < len(self.codes):
             if self.high is not None:
-                firsts = (np.arange(cells, dtype=U8) << U8(self.top)).astype(U4)
+                firsts = (np.arange(cells, dtype=U8) << U8(self.high_place_bits)).astype(U4)
                 return np.append(np.searchsorted(self.high, firsts), len(self.high))
             firsts = np.arange(cells, dtype=U8) << U8(self.shift)
             firsts = firsts[firsts <= self.codes[-1]].astype(self.codes.dtype)
@@ -147,57 +151,62 @@ class Entries:
         np.cumsum(np.bincount(self.cells, minlength=cells), out=out[1:])
         return out
 
-    def cells_with(self, some: Array) -> Array:
-        """The cells that have one of these entries: each once, where the entries of a cell stand together."""
+    def find_cells_with(self, mask: Array) -> Array:
+        """Return the distinct cells of the entries that a mask selects. The entries of a cell must be adjacent."""
         cells = self.cells
         first = np.flatnonzero(np.append(True, cells[1:] != cells[:-1])[: len(cells)])
-        return cells[first][np.logical_or.reduceat(some, first)] if len(cells) else cells
+        return cells[first][np.logical_or.reduceat(mask, first)] if len(cells) else cells
 
-    def where(self, kept: Array | slice) -> Entries:
-        """Return some entries, by a mask, their index, or a slice."""
-        rest = (None if a is None else a[kept] for a in (self.excess, self.high))
-        return Entries(self.shift, self.codes[kept], self.counts[kept], *rest)
+    def select(self, index: Array | slice) -> Entries:
+        """Return some of the entries, given a mask, an index or a slice."""
+        rest = (None if a is None else a[index] for a in (self.excess, self.high))
+        return Entries(self.shift, self.codes[index], self.counts[index], *rest)
 
-    def only(self, first: int, last: int) -> Entries:
-        """Return the entries of one cell, which lie from `first` to `last`, as those of a lone one."""
+    def select_cell(self, first: int, last: int) -> Entries:
+        """Return entries `first` to `last` - 1, which all belong to one cell, renumbered as the only cell."""
         rows = slice(first, last)
         codes, counts = self.codes[rows], self.counts[rows]
         excess = None if self.excess is None or not self.excess[rows].any() else self.excess[rows]
         if self.high is not None:
-            return Entries(self.shift, codes, counts, excess, self.high[rows] & U4((1 << self.top) - 1))
-        place = codes if self._lone else codes & codes.dtype.type((1 << self.shift) - 1)
+            return Entries(self.shift, codes, counts, excess, self.high[rows] & U4((1 << self.high_place_bits) - 1))
+        place = codes if self._has_one_cell else codes & codes.dtype.type((1 << self.shift) - 1)
         return Entries(
-            self.shift, place.astype(code_type(int(place[-1]) + 1 if len(place) else 0), copy=False), counts, excess
+            self.shift,
+            place.astype(find_code_type(int(place[-1]) + 1 if len(place) else 0), copy=False),
+            counts,
+            excess,
         )
 
-    def take(self, cells: Array, starts: Array) -> Entries:
-        """Return the entries of some cells, which become the first ones in this order."""
-        each = starts[cells + 1] - starts[cells]
-        index = np.arange(int(each.sum())) + np.repeat(starts[cells] - (np.cumsum(each) - each), each)
-        return canonical(self.where(index).in_cells(np.repeat(np.arange(len(cells)), each), len(cells)))
+    def take_cells(self, cells: Array, starts: Array) -> Entries:
+        """Return the entries of the cells in `cells`, renumbered from 0 in the order of `cells`."""
+        entry_counts = starts[cells + 1] - starts[cells]
+        index = np.arange(int(entry_counts.sum())) + np.repeat(
+            starts[cells] - (np.cumsum(entry_counts) - entry_counts), entry_counts
+        )
+        return canonicalize(self.select(index).assign_cells(np.repeat(np.arange(len(cells)), entry_counts), len(cells)))
 
-    def in_cells(self, cells: Array, count: int) -> Entries:
-        """Give each entry another cell, of so many."""
+    def assign_cells(self, cells: Array, count: int) -> Entries:
+        """Return the entries with a new cell number for each entry; the numbers are below `count`."""
         if self.high is not None:
-            top = self.high & U4((1 << self.top) - 1)
-            return replace(self, high=(cells.astype(U4) << U4(self.top)) | top)
-        wide = code_type(count << self.shift)
+            top = self.high & U4((1 << self.high_place_bits) - 1)
+            return replace(self, high=(cells.astype(U4) << U4(self.high_place_bits)) | top)
+        wide = find_code_type(count << self.shift)
         place: Array = self.places.astype(wide, copy=False)
         return replace(self, codes=(cells.astype(wide) << wide(self.shift)) | place)
 
-    def moved(self, to: Array, starts: Array, *, ascending: bool) -> Entries:
-        """Move each cell's entries to another cell; several may meet, and those at -1 go."""
+    def move_cells(self, to: Array, starts: Array, *, ascending: bool) -> Entries:
+        """Move the entries of each cell to cell `to[cell]`; add cells with equal targets; drop cells with target -1."""
         if not len(self.codes) or np.array_equal(to, np.arange(len(to))):
             return self
-        each, some = np.diff(starts), self
+        entry_counts, some = np.diff(starts), self
         if (to < 0).any():
-            some = self.where(np.repeat(to >= 0, each))
-            each = np.where(to >= 0, each, 0)
-        there = some.in_cells(np.repeat(to, each), int(to.max(initial=-1)) + 1)
-        return canonical(there) if ascending else reduce(there)
+            some = self.select(np.repeat(to >= 0, entry_counts))
+            entry_counts = np.where(to >= 0, entry_counts, 0)
+        entries = some.assign_cells(np.repeat(to, entry_counts), int(to.max(initial=-1)) + 1)
+        return canonicalize(entries) if ascending else sort_entries(entries)
 
-    def same(self, other: Entries) -> bool:
-        """Whether both hold the same."""
+    def equals(self, other: Entries) -> bool:
+        """Whether the arrays of both objects are equal."""
         a, b = ((e.codes, e.counts, e.excess, e.high) for e in (self, other))
         return self.shift == other.shift and all(
             (x is None) == (y is None) and (x is None or y is None or np.array_equal(x, y))
@@ -205,70 +214,72 @@ class Entries:
         )
 
 
-def code_type(codes: int) -> type:
-    """The narrowest type for so many codes.
+def find_code_type(codes: int) -> type:
+    """Return the narrowest unsigned dtype for codes 0 to `codes` - 1.
 
     Raises
     ------
     CounterOverflowError
-        There are more cells than a code can tell apart.
+        The codes would need more than 64 bits.
     """
     if codes > 1 << 64:
-        raise CounterOverflowError("so many cells of so many places cannot be told apart in 64 bits")
+        raise CounterOverflowError("the codes of these cells and places would need more than 64 bits")
     return U4 if codes <= MANY else U8
 
 
-def count_type(rows: int) -> type:
-    """The narrowest type for counts of so many rows."""
+def find_count_type(rows: int) -> type:
+    """Return the narrowest dtype for counts of up to this many rows."""
     return U4 if rows < MANY else I8
 
 
-def weighs(entries: Entries) -> Array:
-    """Which entries hold more than rows of weight 0, which show nothing of where they lie."""
+def has_weight(entries: Entries) -> Array:
+    """Return the mask of the entries whose total weight is not 0."""
     if entries.excess is None:
         return np.ones(len(entries), bool)
-    some: Array = (entries.excess[:, 0] != -(entries.mass << 20)) | (entries.excess[:, 1] != 0)
+    some: Array = (entries.excess[:, 0] != -(entries.int64_counts << 20)) | (entries.excess[:, 1] != 0)
     return some
 
 
-def canonical(e: Entries) -> Entries:
-    """Drop what is empty, and take the narrowest types; codes are sorted and unique already."""
+def canonicalize(e: Entries) -> Entries:
+    """Bring sorted unique entries to canonical form: drop entries without rows, and use the narrowest dtypes."""
     kept = e.counts != 0
     if not kept.all():
-        e = e.where(kept)
+        e = e.select(kept)
     if e.excess is not None and not e.excess.any():
         e = replace(e, excess=None)
-    return narrow(e)
+    return narrow_types(e)
 
 
-def narrow(e: Entries) -> Entries:
-    """Take the narrowest types."""
-    codes = e.codes if e.wide else e.codes.astype(code_type(int(e.codes[-1]) + 1 if len(e) else 0), copy=False)
+def narrow_types(e: Entries) -> Entries:
+    """Convert codes and counts to the narrowest dtypes that can represent them."""
+    codes = e.codes if e.is_wide else e.codes.astype(find_code_type(int(e.codes[-1]) + 1 if len(e) else 0), copy=False)
     most = int(e.counts.max(initial=0)) if e.counts.dtype != U4 else 0
-    counts: Array = e.counts.astype(count_type(most), copy=False)
+    counts: Array = e.counts.astype(find_count_type(most), copy=False)
     return Entries(e.shift, codes, counts, e.excess, e.high)
 
 
-def unite(a: Array, b: Array) -> tuple[Array, Array, Array]:
-    """The union of two sorted unique arrays, and where in it the members of each are."""
+def unite_codes(a: Array, b: Array) -> tuple[Array, Array, Array]:
+    """Return the union of two sorted unique arrays, and for each array the positions of its elements in the union."""
     wide = a.dtype if a.dtype == b.dtype else np.dtype(U8)
     a, b = a.astype(wide, copy=False), b.astype(wide, copy=False)
-    if compiled.loaded():  # by whoever counts; not to be loaded for a merge
+    # Use kernels if counting has loaded them, but do not compile them only for a merge.
+    if kernel_registry.has_kernels():
         out, *at = np.empty(len(a) + len(b), wide), np.empty(len(a) + 1, U4), np.empty(len(b) + 1, U4)
-        m = compiled.kernel("reduce:union")(a, b, out, *at)
+        m = kernel_registry.find_kernel("tally_codes:merge_codes")(a, b, out, *at)
         return out[:m], at[0][:-1], at[1][:-1]
     most = max(int(s[-1]) if len(s) else 0 for s in (a, b))
     if most >= 1 << 63:
         both = np.concatenate([a, b])
         union, place = np.unique(both, return_inverse=True)
         return union, place[: len(a)], place[len(a) :]
-    # whose it is in the last bit: nothing to carry along
+    # Append a bit that tells the origin of each code, so that a single sort of integers gives both union and origin.
     tagged: Array = np.empty(len(a) + len(b), U4 if most < MANY >> 1 else U8)
     one = tagged.dtype.type(1)
     np.left_shift(a, one, out=tagged[: len(a)], casting="unsafe")
     np.left_shift(b, one, out=tagged[len(a) :], casting="unsafe")
     tagged[len(a) :] |= one
-    tagged.sort(kind="stable")  # which merges what is sorted already
+    # The stable sort merges the two sorted halves in linear time.
+    tagged.sort(kind="stable")
     theirs = (tagged & one).astype(bool)
     tagged >>= one
     codes = tagged.astype(wide, copy=False)
@@ -279,45 +290,47 @@ def unite(a: Array, b: Array) -> tuple[Array, Array, Array]:
     return codes[first], place[~theirs], place[theirs]
 
 
-def _unite_wide(a: Entries, b: Entries) -> tuple[Array, Array, Array, Array]:
-    """The union of codes of two words: low words, high words, and where in it those of each are."""
+def _unite_wide_codes(a: Entries, b: Entries) -> tuple[Array, Array, Array, Array]:
+    """Return the union of two-word codes: low words, high words, and for each input the positions of its codes."""
     assert a.high is not None
     assert b.high is not None
-    if not a.high.any() and not b.high.any():  # those of one cell
-        low, in_a, in_b = unite(a.codes, b.codes)
+    # If all codes belong to the first cell, comparing the low words is enough.
+    if not a.high.any() and not b.high.any():
+        low, in_a, in_b = unite_codes(a.codes, b.codes)
         return low, np.zeros(len(low), U4), in_a, in_b
     size = len(a) + len(b)
     out = np.empty(size, U4), np.empty(size, U8)
     at = [np.empty(len(a) + 1, U4), np.empty(len(b) + 1, U4)]
-    m = compiled.kernel("reduce:union_wide")(a.high, a.codes, b.high, b.codes, *out, *at)
+    m = kernel_registry.find_kernel("tally_codes:merge_two_word_codes")(a.high, a.codes, b.high, b.codes, *out, *at)
     return out[1][:m], out[0][:m], at[0][:-1], at[1][:-1]
 
 
-def add(a: Entries, b: Entries, sign: int = 1) -> Entries:
-    """Add entries to entries, or take them away.
+def add_entries(a: Entries, b: Entries, sign: int = 1) -> Entries:
+    """Add two sets of entries; with a `sign` of -1, subtract the second from the first.
 
     Raises
     ------
-    ValueError
-        A count would fall below zero.
+    IncompatibleStateError
+        A count or a weight would fall below zero.
     """
     if not len(b):
         return a
     if not len(a) and sign > 0:
         return b
-    if not a.wide:
-        if not compiled.loaded() and len(a) > 2 * PIECE:  # what numpy needs beside is several times as large
-            return narrow(joined([add(*both, sign) for both in _pieces(a, b)]))
-        codes, in_a, in_b = unite(a.codes, b.codes)
+    if not a.is_wide:
+        # Without kernels, work in pieces: numpy needs temporary arrays several times as large as the entries.
+        if not kernel_registry.has_kernels() and len(a) > 2 * PIECE:
+            return narrow_types(concatenate([add_entries(*both, sign) for both in _cut_pieces(a, b)]))
+        codes, in_a, in_b = unite_codes(a.codes, b.codes)
         high = None
-    elif compiled.loaded():
-        codes, high, in_a, in_b = _unite_wide(a, b)
+    elif kernel_registry.has_kernels():
+        codes, high, in_a, in_b = _unite_wide_codes(a, b)
     else:
-        return _not_below(reduce(joined([a, b], sign)), sign)
+        return _check_weights(sort_entries(concatenate([a, b], sign)), sign)
     most = int(a.counts.max(initial=0)) + int(b.counts.max(initial=0))
-    counts: Array = np.zeros(len(codes), count_type(most) if sign > 0 else I8)
-    _spread(in_a, a.counts, counts)
-    _spread(in_b, b.counts if sign > 0 else -b.mass, counts)
+    counts: Array = np.zeros(len(codes), find_count_type(most) if sign > 0 else I8)
+    _add_counts(in_a, a.counts, counts)
+    _add_counts(in_b, b.counts if sign > 0 else -b.int64_counts, counts)
     if sign < 0 and counts.min(initial=0) < 0:
         raise IncompatibleStateError("a count would fall below zero: these rows were not counted here")
     excess = None
@@ -326,76 +339,76 @@ def add(a: Entries, b: Entries, sign: int = 1) -> Entries:
         excess[in_a] = 0 if a.excess is None else a.excess
         excess[in_b] += 0 if b.excess is None else sign * b.excess
         carry_fixed(excess)
-    return _not_below(canonical(Entries(a.shift, codes, counts, excess, high)), sign)
+    return _check_weights(canonicalize(Entries(a.shift, codes, counts, excess, high)), sign)
 
 
-def _pieces(a: Entries, b: Entries) -> Iterator[tuple[Entries, Entries]]:
-    """Both sets of narrow entries cut at the same codes."""
-    ours = [*range(0, len(a) - PIECE, PIECE), len(a)]
-    theirs = [0, *np.searchsorted(b.codes, a.codes[ours[1:-1]]).tolist(), len(b)]
-    for (i, j), (k, m) in zip(pairwise(ours), pairwise(theirs), strict=True):
-        yield a.where(slice(i, j)), b.where(slice(k, m))
+def _cut_pieces(a: Entries, b: Entries) -> Iterator[tuple[Entries, Entries]]:
+    """Yield both sets of one-word entries in pieces that are cut at the same codes."""
+    cuts = [*range(0, len(a) - PIECE, PIECE), len(a)]
+    other_cuts = [0, *np.searchsorted(b.codes, a.codes[cuts[1:-1]]).tolist(), len(b)]
+    for (i, j), (k, m) in zip(pairwise(cuts), pairwise(other_cuts), strict=True):
+        yield a.select(slice(i, j)), b.select(slice(k, m))
 
 
-def _spread(at: Array, counts: Array, out: Array) -> None:
-    """Add counts at their places, each of which comes once."""
-    if compiled.loaded():
-        compiled.kernel("reduce:spread")(at, counts.astype(out.dtype, copy=False), out)
+def _add_counts(at: Array, counts: Array, out: Array) -> None:
+    """Add counts to the elements of `out` at these indices, which are distinct, in place."""
+    if kernel_registry.has_kernels():
+        kernel_registry.find_kernel("tally_codes:scatter_add")(at, counts.astype(out.dtype, copy=False), out)
     else:
         out[at] += counts.astype(out.dtype, copy=False)
 
 
-def _not_below(e: Entries, sign: int) -> Entries:
-    """Raise if more weight was taken away than there was."""
-    if sign < 0 and e.excess is not None and (e.excess[:, 0] < -(e.mass << 20)).any():
+def _check_weights(e: Entries, sign: int) -> Entries:
+    """Return the entries unchanged; raise an error if a subtraction left a negative weight."""
+    if sign < 0 and e.excess is not None and (e.excess[:, 0] < -(e.int64_counts << 20)).any():
         raise IncompatibleStateError("a weight would fall below zero: these rows were not counted here")
     return e
 
 
-def joined(parts: Sequence[Entries], sign: int = 1) -> Entries:
-    """Put entries one behind the other; those after the first are taken away with a sign of -1."""
+def concatenate(parts: Sequence[Entries], sign: int = 1) -> Entries:
+    """Concatenate entries without sorting; with a `sign` of -1, negate the counts of all but the first."""
     signs = [1, *[sign] * (len(parts) - 1)]
     wide = np.result_type(*(p.codes.dtype for p in parts))
     codes = np.concatenate([p.codes.astype(wide, copy=False) for p in parts])
-    counts = np.concatenate([p.counts if s > 0 else -p.mass for p, s in zip(parts, signs, strict=True)])
+    counts = np.concatenate([p.counts if s > 0 else -p.int64_counts for p, s in zip(parts, signs, strict=True)])
     excess = None
     if any(p.excess is not None for p in parts):
-        given = [np.zeros((len(p), 2), I8) if p.excess is None else p.excess for p in parts]
-        excess = np.concatenate([s * g for s, g in zip(signs, given, strict=True)])
+        sums = [np.zeros((len(p), 2), I8) if p.excess is None else p.excess for p in parts]
+        excess = np.concatenate([s * e for s, e in zip(signs, sums, strict=True)])
     high = None if parts[0].high is None else np.concatenate([p.high for p in parts if p.high is not None])
     return Entries(parts[0].shift, codes, counts, excess, high)
 
 
-def reduce(e: Entries) -> Entries:
-    """Bring entries in any order, with repetitions, to canonical form.
+def sort_entries(e: Entries) -> Entries:
+    """Sort entries and add up those with equal codes; return the result in canonical form.
 
     Raises
     ------
-    ValueError
+    IncompatibleStateError
         A count is below zero.
     """
     codes, counts = e.codes, e.counts
     if not len(codes):
-        return canonical(e)
-    bare = e.excess is None and not e.wide
+        return canonicalize(e)
+    bare = e.excess is None and not e.is_wide
     rows = int(counts.sum(dtype=I8)) if bare else 0
     if bare and int(counts.min()) >= 0:
         span = int(codes.max()) + 1
         if span <= max(min(SPAN, SPARSE * len(codes)), len(codes)) and rows < 1 << 53:
             ones = rows == len(codes) and int(counts.min()) == 1
-            dense = np.bincount(
-                codes.astype(I8, copy=False), None if ones else counts, span
-            )  # floats, exact below 2**53
+            # np.bincount sums floats, which are exact below 2**53.
+            dense = np.bincount(codes.astype(I8, copy=False), None if ones else counts, span)
             found = np.flatnonzero(dense)
-            return canonical(Entries(e.shift, found.astype(U8), dense[found].astype(I8)))
-        if span <= MANY and rows < MANY:  # code and count in one word: sorting these is vectorised
+            return canonicalize(Entries(e.shift, found.astype(U8), dense[found].astype(I8)))
+        # numpy vectorises a sort of words that combine code and count, but not an argsort.
+        if span <= MANY and rows < MANY:
             packed = codes.astype(U8)
             packed <<= U8(32)
             packed |= counts.astype(U8, copy=False)
             packed.sort()
             codes, counts = (packed >> U8(32)).astype(U4), packed.astype(U4)
             first = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))
-            return canonical(Entries(e.shift, codes[first], np.add.reduceat(counts, first, dtype=I8)))
+            return canonicalize(Entries(e.shift, codes[first], np.add.reduceat(counts, first, dtype=I8)))
     order = np.argsort(codes, kind="stable")
     if e.high is not None and len(e.high) and (e.high != e.high[0]).any():
         order = order[np.argsort(e.high[order], kind="stable")]
@@ -410,12 +423,12 @@ def reduce(e: Entries) -> Entries:
     excess = None if e.excess is None else np.add.reduceat(e.excess[order], first)
     if excess is not None:
         carry_fixed(excess)
-    return canonical(Entries(e.shift, codes[first], counts, excess, None if high is None else high[first]))
+    return canonicalize(Entries(e.shift, codes[first], counts, excess, None if high is None else high[first]))
 
 
-def united(parts: Sequence[Entries]) -> Entries:
-    """Add many: two by a linear pass, more by sorting all of them at once."""
+def sum_entries(parts: Sequence[Entries]) -> Entries:
+    """Add any number of `Entries` objects: two are merged in linear time, more are sorted together."""
     some = [p for p in parts if len(p)] or [parts[0]]
     if len(some) <= 2:
-        return some[0] if len(some) == 1 else add(some[0], some[1])
-    return reduce(joined(some))
+        return some[0] if len(some) == 1 else add_entries(some[0], some[1])
+    return sort_entries(concatenate(some))

@@ -1,1 +1,1 @@
-"""Sufficient statistics: what is counted, one short file each."""
+"""Sufficient statistics that metrics share, one module each."""

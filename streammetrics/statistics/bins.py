@@ -1,4 +1,4 @@
-"""Bins of equal width: rows by label and the sum of the scores in each, enough for a reliability diagram."""
+"""Bins of equal width with rows by label and sums of scores, for reliability diagrams and calibration errors."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from ..batch.kinds import Need, label, score, weight
 from ..errors import StateFormatError
-from ..numerics.exact import FRACTION_BITS, LOW_BITS, UNIT, fixed_to_int, of_units, whole
-from ..numerics.rows import row_sums
+from ..numerics.array_rows import row_sums
+from ..numerics.exact import FRACTION_BITS, LOW_BITS, UNIT, fixed_to_int, to_python_int, units_to_fraction
 from ..numerics.settings import setting
-from ..state.consistency import weight_of
+from ..state.consistency import read_row_weight
 from ..state.declare import Flat
 from ..state.state import State
 from .step import NOTHING, Like, Step
@@ -23,20 +23,20 @@ __all__ = ["ScoreBins"]
 
 
 class ScoreBins(State, tag="score_bins"):
-    """Rows of negatives and positives, and the exact sum of p, in each of n bins of equal width.
+    """Numbers of negatives and positives, and the exact sum of p, in each of n bins of equal width.
 
     Parameters
     ----------
     n_bins : int
-        Bin i holds i/n <= p < (i + 1)/n, and the last one 1: decided exactly, whatever the float.
+        Bin i has i/n <= p < (i + 1)/n, and the last bin also p = 1. The comparison is exact, without rounding of i/n.
     scale : {"probability", "logit"}
-        What the score is; a logit is turned into the probability (within 3 ulp) first.
+        The scale of the score; a logit is first converted to a probability (within 3 ulp).
     sums : bool
-        Whether the scores in each bin are summed.
+        Whether the state keeps the sum of the scores in each bin.
 
     Notes
     -----
-    Each w p is a float64, rounded to a multiple of 2**-60; sums are integers. 32 bytes a bin, 16 without sums.
+    Each w p is rounded to a multiple of 2**-60, and sums are integers. A bin takes 32 bytes, 16 without sums.
     """
 
     n_bins: int = setting(default=15, low=1, high=1 << 24)
@@ -44,12 +44,12 @@ class ScoreBins(State, tag="score_bins"):
     sums: bool = setting(default=True)
 
     rows = Flat(2, "n_bins")
-    excess = Flat(2, "n_bins", form="fixed", beside="rows")
-    scores = Flat("summed", form="fixed")
+    excess = Flat(2, "n_bins", form="fixed", excess_of="rows")
+    scores = Flat("summed_bins", form="fixed")
 
     @property
-    def summed(self) -> int:
-        """How many bins have a sum."""
+    def summed_bins(self) -> int:
+        """The number of bins that keep a sum of scores: `n_bins`, or 0 if the state keeps none."""
         return self.n_bins if self.sums else 0
 
     def needs(self) -> tuple[Need, ...]:
@@ -58,17 +58,17 @@ class ScoreBins(State, tag="score_bins"):
     def steps(self, like: Like) -> Iterable[Step]:
         own = type(self)
         how = self.scale == "logit", self.n_bins
-        into = own.rows, own.excess if like.weighted else NOTHING, own.scores
-        return [Step("bins:count", "y_true", "y_score", "sample_weight", "at", *how, *into, checks=True)]
+        into = own.rows, own.excess if like.has_weights else NOTHING, own.scores
+        return [Step("score_bins:count_bins", "y_true", "y_score", "sample_weight", "at", *how, *into, checks=True)]
 
     def check(self) -> None:
-        scores = self.flat("scores")
-        if self.sums and weight_of(self, "rows").sum(-2).fall_short(scores, 1):
+        scores = self.read_cells_named("scores")
+        if self.sums and read_row_weight(self, "rows").sum(-2).is_exceeded_by(scores, 1):
             raise StateFormatError(f"{type(self).__name__}.scores holds a sum that rows of this weight cannot have")
 
     @property
-    def positives_seen(self) -> NDArray[np.int64]:
-        return row_sums(self.flat("rows")[..., 1, :])
+    def positive_counts(self) -> NDArray[np.int64]:
+        return row_sums(self.read_cells_named("rows")[..., 1, :])
 
     def facts(self) -> dict[str, Any]:
         extra = 0 if self.excess is None else sum(fixed_to_int(np.moveaxis(self.excess, -1, 0)).ravel().tolist())
@@ -79,28 +79,29 @@ class ScoreBins(State, tag="score_bins"):
         }
 
     def support(self) -> Fraction:
-        """What the positives weigh."""
+        """Return the total weight of the positive rows."""
         return Fraction(sum(self.masses(np.arange(self.n_bins))[1]), self.unit)
 
     @property
-    def stacks(self) -> bool:
+    def can_vectorize(self) -> bool:
         return True
 
     def mass(self, label: int, i: int) -> Any:
-        """Rows of one label, or their weight, in a bin; exact."""
-        units = whole(self.rows[label, i]) << FRACTION_BITS
-        return of_units(units if self.excess is None else units + fixed_to_int(self.excess[label, i]))
+        """Return the exact weight of the rows of one label in a bin."""
+        units = to_python_int(self.rows[label, i]) << FRACTION_BITS
+        return units_to_fraction(units if self.excess is None else units + fixed_to_int(self.excess[label, i]))
 
     @property
     def unit(self) -> int:
-        """What a row counts in `masses`: 1, or 2**60 where rows are weighted."""
+        """The integer that stands for a weight of 1 in `masses`: 1, or 2**60 if rows have weights."""
         return 1 if self.excess is None else UNIT
 
-    def masses(self, of: NDArray[np.int64]) -> tuple[list[int], list[int]]:
-        """Rows, or weight in units of 2**-60, of negatives and of positives in these bins."""
-        rows = self.rows[:, of].tolist()
+    def masses(self, bins: NDArray[np.int64]) -> tuple[list[int], list[int]]:
+        """Return the weights of negatives and of positives in these bins, as multiples of 1 / `unit`."""
+        rows = self.rows[:, bins].tolist()
         if self.excess is not None:
-            extra = self.excess[:, of].tolist()
+            extra = self.excess[:, bins].tolist()
+            # The excess has two limbs: multiples of 2**-20, and multiples of 2**-60.
             rows = [
                 [r * UNIT + (high << LOW_BITS) + low for r, (high, low) in zip(*pair, strict=True)]
                 for pair in zip(rows, extra, strict=True)
@@ -108,9 +109,9 @@ class ScoreBins(State, tag="score_bins"):
         return rows[0], rows[1]
 
     def predicted_units(self) -> list[int]:
-        """The weighted sums of p of all bins, in units of 2**-60."""
+        """Return the weighted sum of p in each bin, in units of 2**-60."""
         return [(high << LOW_BITS) + low for high, low in self.scores.tolist()]
 
-    def predicted(self, i: int) -> Any:
-        """The weighted sum of p in a bin; exact over the rounded terms."""
-        return of_units(fixed_to_int(self.scores[i]))
+    def predicted_sum(self, i: int) -> Any:
+        """Return the weighted sum of p in a bin: the exact sum of terms that were rounded to 2**-60."""
+        return units_to_fraction(fixed_to_int(self.scores[i]))

@@ -1,7 +1,7 @@
-"""Statistics of two classes, one for each label or each class against the rest, side by side in one state.
+"""Binary statistics for each label, or for each class against the rest, in one state.
 
-The parts of a statistic of two classes get one more axis, of labels. Whatever is read of a label is read of a state of two
-classes that has its part, so every metric of two classes serves labels and classes, too.
+The arrays of a binary statistic get one more axis, of labels. To read a label, `split_classes` makes a binary state of
+its slice of the arrays, so every binary metric also works for labels and classes.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import numpy as np
 from ..batch.classes import class_scores
 from ..batch.columns import Column
 from ..batch.kinds import Need, label_weight, matrix
-from ..numerics.kernel_registry import kernel
+from ..numerics.kernel_registry import find_kernel
 from ..numerics.settings import setting
 from ..state.declare import FORMS, Array, Flat, carry
 from ..state.state import State
 from .bins import ScoreBins
+from .decision_counts import DecisionCounts, mark_top_k
 from .known_classes import KnownClasses
-from .labels import DecisionCounts, highest
 from .soft_sums import SoftSums
 from .step import Like, Step
 from .sums import ScoreSums
@@ -37,83 +37,90 @@ __all__ = [
     "LabelSums",
     "TopBins",
     "TopLabel",
-    "by_label",
-    "counted",
+    "count_distinct_states",
+    "make_label_statistic",
 ]
 
 OWN_SETTINGS = ("num_labels", "num_classes", "labels", "ignore_class", "top_k", "above", "softmax")
-"""Settings that a statistic of two classes does not have."""
+"""The settings that a binary statistic does not have."""
 
 
-def counted(parts: Sequence[Any]) -> list[tuple[Any, int]]:
-    """States, and how often each is there: labels that have seen the same are read once."""
+def count_distinct_states(parts: Sequence[Any]) -> list[tuple[Any, int]]:
+    """Return the distinct objects among some states, each with its count, so that equal labels are read once."""
     times = Counter(map(id, parts))
     return [(part, times[i]) for i, part in {id(part): part for part in parts}.items()]
 
 
 class ByLabel(KnownClasses):
-    """As many statistics of two classes as there are labels.
+    """The base of statistics that keep a binary statistic for each label.
 
     Parameters
     ----------
     num_labels : int, optional
-        Rows have a 0/1 label and a score for each of so many labels.
+        The number of labels; a row has a 0/1 value and a score for each.
     num_classes, labels
-        Rows have one of these classes, and a score for each: each class against the rest.
+        The classes; a row has one class and a score for each class. Each class is counted against the rest.
 
     Notes
     -----
-    In slices a row goes to as many cells side by side, and kernels are those of slices. A lone state counts one label
-    after the other, each as a lone cell: `each_count` for `count` (see `kernels.each`); then columns come label after
-    label.
+    In a state with slices, kernels treat each label of a row as a row of its own cell. A state of one cell counts the
+    labels one after the other with a faster kernel, such as `count_bins_multilabel` for `count_bins` (see
+    `kernels.multilabel`). Its columns are then laid out label by label.
     """
 
     binary: ClassVar[type[State]]
     by_binary: ClassVar[dict[str, type[ByLabel]]] = {}
-    """The class for each statistic of two classes, by its tag."""
+    """The subclass for each binary statistic, by the tag of that statistic."""
 
     num_labels: int | None = setting(default=None, low=1, high=1 << 16)
 
     def __init_subclass__(cls, tag: str = "", **keywords: Any) -> None:
         super().__init_subclass__(tag=tag, **keywords)
-        for name, part in cls.declared.items():
+        for name, part in cls.declared_parts.items():
             if isinstance(part, Flat) and not part.front and "width" not in part.shape:
-                how: Any = {"form": part.form, "optional": part.optional, "like": part.like, "beside": part.beside}
+                how: Any = {
+                    "form": part.form,
+                    "optional": part.optional,
+                    "like": part.like,
+                    "excess_of": part.excess_of,
+                }
                 wide = Flat("width", *part.shape, **how)
                 wide.__set_name__(cls, name)
                 setattr(cls, name, wide)
-                cls.declared[name] = wide
-        ByLabel.by_binary.setdefault(cls.binary.tag, cls)  # not those that hold labels of their own making
+                cls.declared_parts[name] = wide
+        # The first subclass for a binary statistic is its general version; later ones derive their own labels.
+        ByLabel.by_binary.setdefault(cls.binary.tag, cls)
 
     @property
-    def known(self) -> int | tuple[Any, ...]:
-        return self.num_labels or super().known
+    def declared_classes(self) -> int | tuple[Any, ...]:
+        return self.num_labels or super().declared_classes
 
     @property
     def in_turn(self) -> bool:
-        """Whether one label is counted after the other."""
+        """Whether labels are counted one after the other, as in every state of one cell, instead of row by row."""
         return not self.axes
 
     @property
-    def spread(self) -> int:
+    def cells_per_row(self) -> int:
         return 1 if self.in_turn else self.width
 
     @property
-    def times(self) -> int:
-        return self.width * super().times
+    def counts_per_row(self) -> int:
+        return self.width * super().counts_per_row
 
     @property
-    def stacks(self) -> bool:
-        return False  # formulas of two classes read a label at a time
+    def can_vectorize(self) -> bool:
+        # Binary metrics compute one label at a time, so they cannot compute all cells at once.
+        return False
 
     @property
-    def one(self) -> State:
-        """An empty state of two classes."""
+    def empty_binary(self) -> State:
+        """An empty state of the binary statistic."""
         ours = {f: v for f, v in self.settings.items() if f not in OWN_SETTINGS}
         return self.binary(**ours)
 
     def needs(self) -> tuple[Need, ...]:
-        needs = {n.role: n for n in self.one.needs()}
+        needs = {n.role: n for n in self.empty_binary.needs()}
         if self.num_labels is not None:
             needs["sample_weight"] = label_weight(self.width)
             return tuple(matrix(n, self.width) if n.role != "sample_weight" else n for n in needs.values())
@@ -122,11 +129,13 @@ class ByLabel(KnownClasses):
             needs["y_score"] = class_scores(self.width, getattr(self, "scale", "real"))
         return tuple(needs.values())
 
-    def derive(self, columns: Mapping[str, Column]) -> Mapping[str, Column]:
-        return super().derive({role: Column(self._flat(role, c.values), c.source) for role, c in columns.items()})
+    def derive_columns(self, columns: Mapping[str, Column]) -> Mapping[str, Column]:
+        return super().derive_columns(
+            {role: Column(self._flatten(role, c.values), c.source) for role, c in columns.items()}
+        )
 
-    def _flat(self, role: str, values: Array) -> Array:
-        """A value for each row and label, rows first; label after label where they are counted in turn."""
+    def _flatten(self, role: str, values: Array) -> Array:
+        """Return a column as a flat array of one value per row and label; row by row, or label by label if `in_turn`."""
         if role == "sample_weight" and values.ndim == 1:
             return values if self.in_turn else np.repeat(values, self.width)
         table = values.T if self.in_turn else values
@@ -138,48 +147,48 @@ class ByLabel(KnownClasses):
     def steps(self, like: Like) -> Iterable[Step]:
         if not self.in_turn:
             return super().steps(replace(like, lone=False))
-        return [Step(s.kernel.replace(":", ":each_"), self.width, *s.arguments) for s in super().steps(like)]
+        return [Step(f"{s.kernel}_multilabel", self.width, *s.arguments) for s in super().steps(like)]
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def each(self) -> list[State]:
-        """A state of two classes for each label; labels that have seen the same have one."""
-        one, flats = self.one, self._flats()
-        held = [
+    def split_classes(self) -> list[State]:
+        """Return a binary state for each label; labels with equal counts share one object."""
+        one, flats = self.empty_binary, self._class_parts()
+        part_bytes = [
             np.ascontiguousarray(a).reshape(len(a) * self.width, -1).view(np.uint8) for a in flats.values() if a.size
         ]
-        if not held:
-            return [self._held(one, {n: a[:, 0] for n, a in flats.items()})] * self.width
-        rows = np.concatenate(held, axis=1)
+        if not part_bytes:
+            return [self._binary_state(one, {n: a[:, 0] for n, a in flats.items()})] * self.width
+        # Labels with the same bytes in all parts share one state. `np.unique` over rows of bytes finds them.
+        rows = np.concatenate(part_bytes, axis=1)
         _, firsts, to = np.unique(rows.view(f"V{rows.shape[1]}").ravel(), return_index=True, return_inverse=True)
-        made = [self._held(one, {n: a[:, i] for n, a in flats.items()}) for i in firsts.tolist()]
-        return [made[i] for i in to.ravel().tolist()]
+        states = [self._binary_state(one, {n: a[:, i] for n, a in flats.items()}) for i in firsts.tolist()]
+        return [states[i] for i in to.ravel().tolist()]
 
-    def _first(self) -> State:
-        """A state of two classes for the first label."""
-        return self._held(self.one, {n: a[:, 0] for n, a in self._flats().items()})
+    def _first_class(self) -> State:
+        """Return a binary state for the first label."""
+        return self._binary_state(self.empty_binary, {n: a[:, 0] for n, a in self._class_parts().items()})
 
-    def pooled(self) -> State:
-        """A state of two classes that has seen the rows of every label."""
+    def pool_classes(self) -> State:
+        """Return a binary state with the rows of all labels together, for micro averages."""
         parts = self.parts()
-        found = {n: FORMS[parts[n].form].combine.reduce(a, axis=1) for n, a in self._flats().items()}
-        return self._held(self.one, {n: carry(parts[n].form, np.asarray(a)) for n, a in found.items()})
+        found = {n: FORMS[parts[n].form].combine.reduce(a, axis=1) for n, a in self._class_parts().items()}
+        return self._binary_state(self.empty_binary, {n: carry(parts[n].form, np.asarray(a)) for n, a in found.items()})
 
-    def _flats(self) -> dict[str, Array]:
-        self._lone()
+    def _class_parts(self) -> dict[str, Array]:
+        self._check_one_cell()
         return {n: a for n, a in self.cells.flats.items() if not self.parts()[n].front}
 
-    def _held(self, one: State, flats: dict[str, Array]) -> State:
-        cells = one.no_cells(())
-        made = one.holding(replace(cells, keys=self.cells.keys, flats=flats))
-        return made.present()
+    def _binary_state(self, one: State, flats: dict[str, Array]) -> State:
+        cells = one.make_empty_cells(())
+        state = one.with_cells(replace(cells, keys=self.cells.keys, flats=flats))
+        return state.canonicalize()
 
     def facts(self) -> dict[str, Any]:
-        parts = counted(self.each())
-        weight = sum(
-            times * Fraction(one.facts()["weight"]) for one, times in parts
-        )  # labels may have their own weights
-        whole = {"rows": self._first().facts()["rows"], "weight": weight / self.width}
+        parts = count_distinct_states(self.split_classes())
+        # Labels may have different weights, so the weight of a row is the mean over its labels.
+        weight = sum(times * Fraction(one.facts()["weight"]) for one, times in parts)
+        whole = {"rows": self._first_class().facts()["rows"], "weight": weight / self.width}
         for name in ("off_grid", "clipped"):
             array = getattr(self, name, None)
             if array is not None and array.size:
@@ -188,32 +197,33 @@ class ByLabel(KnownClasses):
 
 
 class LabelSums(ByLabel, ScoreSums, tag="label_sums"):
-    """The exact sums over scored rows of every label."""
+    """Exact sums over scored rows for every label."""
 
     binary = ScoreSums
 
 
 class LabelSoftSums(ByLabel, SoftSums, tag="label_soft_sums"):
-    """The exact sums over scored rows of every label, all of them soft."""
+    """Exact sums over scored rows for every soft label."""
 
     binary = SoftSums
 
 
 class LabelBins(ByLabel, ScoreBins, tag="label_bins"):
-    """The bins of every label."""
+    """Bins of scores for every label."""
 
     binary = ScoreBins
 
 
 class LabelDecisions(ByLabel, DecisionCounts, tag="label_decisions"):
-    """The decisions on every label.
+    """Confusion matrices for every label.
 
     Parameters
     ----------
     top_k : int, optional
-        The labels of so many highest scores of a row are decided, the first of equal ones: at the threshold 0.5.
+        At the threshold 0.5, the labels with the `top_k` highest scores of a row are predicted; the first of equal scores
+        win.
     above : bool
-        With `top_k`: whether the score of a label must also reach the threshold.
+        With `top_k`: whether the score of a predicted label must also reach the threshold.
     """
 
     binary = DecisionCounts
@@ -221,36 +231,42 @@ class LabelDecisions(ByLabel, DecisionCounts, tag="label_decisions"):
     top_k: int | None = setting(default=None, low=1)
     above: bool = setting(default=False)
 
-    def derive(self, columns: Mapping[str, Column]) -> Mapping[str, Column]:
+    def derive_columns(self, columns: Mapping[str, Column]) -> Mapping[str, Column]:
         if self.top_k is not None:
             scores = columns["y_score"]
-            made = highest(scores.values, self.top_k)
-            if self.above:  # how many thresholds each of the k highest scores reaches: those are what is compared
-                cuts = super().cuts(scores.source, scores.values.dtype)
-                made *= np.searchsorted(cuts, scores.values, side="right").astype(np.float32)
-            columns = {**columns, "y_score": Column(made, "float32")}
-        return super().derive(columns)
+            decisions = mark_top_k(scores.values, self.top_k)
+            # The k highest scores are replaced by the number of thresholds that they reach, the others by 0, and the
+            # thresholds by 1, 2, ...: see `rounded_thresholds`.
+            if self.above:
+                cuts = super().rounded_thresholds(scores.source, scores.values.dtype)
+                decisions *= np.searchsorted(cuts, scores.values, side="right").astype(np.float32)
+            columns = {**columns, "y_score": Column(decisions, "float32")}
+        return super().derive_columns(columns)
 
-    def cuts(self, source: str, dtype: np.dtype[Any]) -> Array:
-        return np.arange(1, len(self.thresholds) + 1, dtype=dtype) if self.above else super().cuts(source, dtype)
+    def rounded_thresholds(self, source: str, dtype: np.dtype[Any]) -> Array:
+        return (
+            np.arange(1, len(self.thresholds) + 1, dtype=dtype)
+            if self.above
+            else super().rounded_thresholds(source, dtype)
+        )
 
 
-def by_label(state: State, **which: Any) -> ByLabel:
-    """Return the statistic that holds one like this for each label: `num_labels`, `num_classes` or `labels`."""
+def make_label_statistic(state: State, **which: Any) -> ByLabel:
+    """Return the statistic that keeps a binary statistic for each label, given `num_labels`, `num_classes` or `labels`."""
     of_logits = state.settings.get("scale") == "logit" and which.get("num_labels") is None
     softmax: dict[str, Any] = {"softmax": True} if of_logits and state.tag == "scores" else {}
     return ByLabel.by_binary[state.tag](**state.settings, **softmax, **which)
 
 
 class TopLabel(KnownClasses):
-    """A statistic of two classes of the class with the highest score: whether it is right, and its probability.
+    """A binary statistic of the class with the highest score: whether this class is correct, and its probability.
 
     Parameters
     ----------
     num_classes, labels
         As for `KnownClasses`.
     logits : bool
-        Whether scores are logits, of which the softmax is the probability.
+        Whether scores are logits, whose softmax is the probability.
     """
 
     logits: bool = setting(default=False)
@@ -259,10 +275,10 @@ class TopLabel(KnownClasses):
         scores = class_scores(self.width, "logit" if self.logits else "probability")
         return self.true_class, scores, super().needs()[-1]
 
-    def derive(self, columns: Mapping[str, Column]) -> Mapping[str, Column]:
+    def derive_columns(self, columns: Mapping[str, Column]) -> Mapping[str, Column]:
         classes, scores = columns["y_true"], columns["y_score"]
         right, top = np.empty(len(classes.values), np.uint8), np.empty(len(classes.values))
-        kernel("classes:top_classes")(classes.values, scores.values, self.logits, right, top)
+        find_kernel("classes:find_top_classes")(classes.values, scores.values, self.logits, right, top)
         if not self.logits:
             top = top.astype(scores.values.dtype)
         return {**columns, "y_true": Column(right, "uint8"), "y_score": Column(top, scores.source)}
@@ -272,4 +288,4 @@ class TopLabel(KnownClasses):
 
 
 class TopBins(TopLabel, ScoreBins, tag="top_bins"):
-    """The bins of the class with the highest score."""
+    """Bins of the score of the top class."""

@@ -1,4 +1,4 @@
-"""Score histograms of every label, or of each class against the rest; and of the class with the highest score."""
+"""Score histograms of each label, of each class against the rest (one-vs-rest), and of the top class."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from ..batch.columns import Column
 from ..errors import StateFormatError
-from ..numerics.buckets import coarser
-from ..numerics.kernel_registry import kernel
+from ..numerics.kernel_registry import find_kernel
+from ..numerics.score_buckets import coarsen
 from ..numerics.settings import setting
 from ..state.declare import Array, Tally
 from ..state.state import State
-from ..state.tally import WIDEST, Entries, reduce, weighs
-from .by_label import OWN_SETTINGS, ByLabel, TopLabel, counted
-from .scores import ScoreHistogram, negative_weight
+from ..state.tally import WIDEST, Entries, has_weight, sort_entries
+from .by_label import OWN_SETTINGS, ByLabel, TopLabel, count_distinct_states
+from .scores import ScoreHistogram, has_negative_weight
 from .step import Like, Step
 
 __all__ = ["LabelScores", "TopScores"]
@@ -28,29 +28,30 @@ U4 = np.uint32
 
 NO_FOLDS = np.zeros(0, np.uint8)
 NO_EXACT = (np.zeros(0, np.uint32), np.zeros(0, np.uint64), np.zeros(0), np.zeros(0, np.int64))
-"""What a kernel is given where nothing is kept exactly: as of an exact tally, of which there is none."""
+"""The arguments of an exact tally for a kernel if the state keeps no exact rows."""
 
-LONE = (1 << 25) + 2  # places of which a lone state has a counter each (see `count.tallies`)
+# With at most this many places, a state of one cell has a dense counter for each place (see `count.tallies`).
+LONE = (1 << 25) + 2
 
 
-class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):  # type: ignore[misc]
-    """The score histogram of every label: exact while a cell is small, by bucket beyond.
+class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
+    """A score histogram for every label: exact while a cell is small, in buckets beyond.
 
     Parameters
     ----------
     bits : int or None
         As for `ScoreHistogram`: None keeps all rows exactly.
     limit : int, optional
-        Rows that a cell keeps exactly, with the scores of all labels; those of a cell with more go to buckets. By default
-        as for `ScoreHistogram`. With 0 there are buckets alone, and no part for exact rows.
+        The number of rows that a cell keeps exactly, with the scores of all labels; the rows of a larger cell go to
+        buckets. By default as for `ScoreHistogram`. With 0 there are only buckets, and no part for exact rows.
     softmax : bool
-        With classes and `scale="logit"`: whether the scores of a row are logits of classes. What is counted is then the
-        logit of the softmax, the log-odds of each class against the rest.
+        With classes and `scale="logit"`: whether the scores of a row are logits of the classes. The histogram is then of
+        the logit of the softmax, the log-odds of each class against the rest.
 
     Notes
     -----
-    The place of a row in a tally is that of its label, and within it the place that `ScoreHistogram` gives it. An exact
-    score takes 16 bytes. All labels of a cell have the same rows, so all of them are exact, or none.
+    A tally has the places of `ScoreHistogram` once for each label. An exact score takes 16 bytes. All labels of a
+    cell have the same rows, so either all of them are exact or none.
     """
 
     binary: ClassVar[type[State]] = ScoreHistogram
@@ -59,56 +60,61 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):  # type: ignore[
 
     exact = Tally("exact_places")
 
-    def derive(self, columns: Mapping[str, Column]) -> Mapping[str, Column]:
+    def derive_columns(self, columns: Mapping[str, Column]) -> Mapping[str, Column]:
         if self.softmax:
             logits = columns["y_score"].values
             odds = np.empty(logits.shape)
-            kernel("classes:log_odds")(logits, odds)
+            find_kernel("classes:compute_log_odds")(logits, odds)
             columns = {**columns, "y_score": Column(odds, "float64")}
-        return super().derive(columns)
+        return super().derive_columns(columns)
 
     @property
-    def keeps(self) -> bool:
-        """Whether there are exact rows."""
-        return self.kept != 0
+    def keeps_exact_rows(self) -> bool:
+        """Whether cells may keep exact rows."""
+        return self.exact_limit != 0
 
     def parts(self) -> Mapping[str, Any]:
-        return self.declared if self.keeps else {n: p for n, p in self.declared.items() if n != "exact"}
+        return (
+            self.declared_parts
+            if self.keeps_exact_rows
+            else {n: p for n, p in self.declared_parts.items() if n != "exact"}
+        )
 
     @property
-    def counted(self) -> tuple[str, ...]:  # type: ignore[override]
-        return ("exact", "rows") if self.keeps else ("rows",)
+    def row_parts(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("exact", "rows") if self.keeps_exact_rows else ("rows",)
 
     @property
-    def folds(self) -> tuple[str, str, str] | None:  # type: ignore[override]
-        return ("exact", "rows", "off_grid") if self.keeps else None
+    def folding(self) -> tuple[str, str, str] | None:  # type: ignore[override]
+        return ("exact", "rows", "off_grid") if self.keeps_exact_rows else None
 
     @property
-    def most(self) -> int | None:
-        return None if self.kept is None else self.kept * self.width
+    def exact_rows_limit(self) -> int | None:
+        return None if self.exact_limit is None else self.exact_limit * self.width
 
     @property
     def folds_by_rows(self) -> bool:
-        return True  # all labels of a cell are exact, or none
+        # All labels of a cell are exact, or none.
+        return True
 
     @property
     def exact_places(self) -> int:
-        """Those of one label behind those of another."""
+        """The number of places for exact rows: those of `ScoreHistogram`, repeated for each label."""
         return self.width * WIDEST
 
     @property
-    def one(self) -> Any:
+    def empty_binary(self) -> Any:
         ours = {f: v for f, v in self.settings.items() if f not in OWN_SETTINGS}
         return ScoreHistogram(**ours)
 
     @property
     def places(self) -> int:
-        """Those of one label behind those of another."""
-        return self.width * self.each_places
+        """The number of places for buckets: those of `ScoreHistogram`, repeated for each label."""
+        return self.width * self.places_per_label
 
     @property
-    def each_places(self) -> int:
-        """Places of one label."""
+    def places_per_label(self) -> int:
+        """The number of places for the buckets of one label."""
         return 2 * self.buckets
 
     @property
@@ -119,107 +125,115 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):  # type: ignore[
         own, rows, how = type(self), ("y_true", "y_score"), (self.real, self.bits or 8)
         into = own.rows, own.off_grid
         if not self.in_turn:
-            kept: tuple[Any, ...] = (own.exact,) if self.keeps else (NO_FOLDS, *NO_EXACT)
+            kept: tuple[Any, ...] = (own.exact,) if self.keeps_exact_rows else (NO_FOLDS, *NO_EXACT)
             kernel = "histogram:count_label_scores"
             return [Step(kernel, *rows, "sample_weight", "at", self.width, *how, *kept, *into)]
         if "rows" not in like.dense:
-            return [Step("exact_rows:each_wait", self.width, *rows, "sample_weight", self.real, own.exact)]
-        if like.weighted:
-            return [Step("histogram:each_weigh_scores", self.width, *rows, "sample_weight", *how, *into)]
-        return [Step("histogram:each_count_scores", self.width, *rows, *how, *into)]
+            return [Step("exact_rows:buffer_rows_multilabel", self.width, *rows, "sample_weight", self.real, own.exact)]
+        if like.has_weights:
+            return [Step("histogram:count_weighted_scores_multilabel", self.width, *rows, "sample_weight", *how, *into)]
+        return [Step("histogram:count_scores_multilabel", self.width, *rows, *how, *into)]
 
-    def bucketed(self, exact: Entries) -> tuple[Entries, Any]:
+    def bucket_entries(self, exact: Entries) -> tuple[Entries, Any]:
         place, lost = self._bucket_places(exact)
-        cells, label = exact.cells, _labels(exact)
-        return self._coded(cells, label * self.each_places + place, exact), (cells[lost], label[lost])
+        cells, label = exact.cells, exact_labels(exact)
+        return self._bucket_entries(cells, label * self.places_per_label + place, exact), (cells[lost], label[lost])
 
     def check(self) -> None:
-        if self.keeps:
+        if self.keeps_exact_rows:
             super().check()
             exact = self.cells.tallies["exact"]
             if not self.real and exact.high is not None and (exact.high & U4(1)).any():
                 raise StateFormatError(f"{type(self).__name__}.exact holds a score that is not of scale {self.scale}")
-        elif negative_weight(self.cells.tallies["rows"]):
+        elif has_negative_weight(self.cells.tallies["rows"]):
             raise StateFormatError(f"{type(self).__name__}.excess makes a weight negative")
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
     @property
     def _entries(self) -> Entries:
-        """The entries of a lone state, of either form."""
-        self._lone()
-        held: Entries = self.rows if self.folded or not self.keeps else self.exact
-        return held
+        """The entries of a state of one cell, exact or in buckets."""
+        self._check_one_cell()
+        entries: Entries = self.rows if self.has_buckets or not self.keeps_exact_rows else self.exact
+        return entries
 
-    def each(self) -> list[State]:
-        held, off_grid = self._entries, self.cells.flats["off_grid"]
-        ends = np.searchsorted(self._label_of(held), np.arange(self.width + 1))
-        within = self._within(held)
-        seen = (np.diff(ends) > 0) | off_grid.any(axis=0)
-        none = self._of(within.where(slice(0)), np.zeros_like(off_grid[:, 0]))
-        made, known = [none] * self.width, dict[tuple[bytes, ...], State]()
-        for i in np.flatnonzero(seen).tolist():
+    def split_classes(self) -> list[State]:
+        entries, off_grid = self._entries, self.cells.flats["off_grid"]
+        ends = np.searchsorted(self._labels_of(entries), np.arange(self.width + 1))
+        within = self._strip_labels(entries)
+        # Labels with equal entries share one state, so metrics compute its result once.
+        has_rows = (np.diff(ends) > 0) | off_grid.any(axis=0)
+        none = self._binary_histogram(within.select(slice(0)), np.zeros_like(off_grid[:, 0]))
+        states, state_of_content = [none] * self.width, dict[tuple[bytes, ...], State]()
+        for i in np.flatnonzero(has_rows).tolist():
             part = slice(ends[i], ends[i + 1])
             content = *(a[part].tobytes() for a in within.arrays), off_grid[:, i].tobytes()
-            if content not in known:
-                known[content] = self._of(within.where(part), off_grid[:, i])
-            made[i] = known[content]
-        return made
+            if content not in state_of_content:
+                state_of_content[content] = self._binary_histogram(within.select(part), off_grid[:, i])
+            states[i] = state_of_content[content]
+        return states
 
-    def _within(self, held: Entries) -> Entries:
-        """Entries at their places within their labels."""
-        if held.high is not None:
-            one = self.one
-            return replace(held, shift=type(one).exact.shift(one), high=held.high & U4(1))
-        return replace(held, codes=held.places.astype(np.int64) % self.each_places)
+    def _strip_labels(self, entries: Entries) -> Entries:
+        """Return entries whose places are relative to their label."""
+        # In the code of an exact entry the label is above the top bit of the score, in the high word.
+        if entries.high is not None:
+            one = self.empty_binary
+            return replace(entries, shift=type(one).exact.shift(one), high=entries.high & U4(1))
+        return replace(entries, codes=entries.places.astype(np.int64) % self.places_per_label)
 
-    def _label_of(self, held: Entries) -> Ints:
-        """The label of each entry."""
-        return _labels(held) if held.wide else held.places.astype(np.int64) // self.each_places
+    def _labels_of(self, entries: Entries) -> Ints:
+        """Return the label of each entry."""
+        return exact_labels(entries) if entries.is_wide else entries.places.astype(np.int64) // self.places_per_label
 
     @property
-    def saturated(self) -> bool:
-        return any(part.saturated for part, _ in counted(self.each()))
+    def is_saturated(self) -> bool:
+        return any(part.is_saturated for part, _ in count_distinct_states(self.split_classes()))
 
-    def _first(self) -> State:
-        held = self._entries
-        return self._of(self._within(held.where(self._label_of(held) == 0)), self.cells.flats["off_grid"][:, 0])
-
-    def pooled(self) -> State:
-        return self._of(self._within(self._entries), self.cells.flats["off_grid"].max(axis=1, initial=0))
-
-    def _of(self, within: Entries, off_grid: Array) -> State:
-        """A state of two classes that holds entries, of whatever labels."""
-        one = self.one
-        empty = one.no_cells(())
-        found = (
-            {"exact": reduce(within)} if within.wide else {"rows": one._coded(0 * within.codes, within.codes, within)}
+    def _first_class(self) -> State:
+        entries = self._entries
+        return self._binary_histogram(
+            self._strip_labels(entries.select(self._labels_of(entries) == 0)), self.cells.flats["off_grid"][:, 0]
         )
-        made = replace(empty, keys=self.cells.keys, flats={"off_grid": off_grid}, tallies={**empty.tallies, **found})
-        state: State = one.holding(made).present()
+
+    def pool_classes(self) -> State:
+        return self._binary_histogram(
+            self._strip_labels(self._entries), self.cells.flats["off_grid"].max(axis=1, initial=0)
+        )
+
+    def _binary_histogram(self, within: Entries, off_grid: Array) -> State:
+        """Return a binary state with these entries of one or several labels, which are summed."""
+        one = self.empty_binary
+        empty = one.make_empty_cells(())
+        tallies = (
+            {"exact": sort_entries(within)}
+            if within.is_wide
+            else {"rows": one._bucket_entries(0 * within.codes, within.codes, within)}
+        )
+        cells = replace(empty, keys=self.cells.keys, flats={"off_grid": off_grid}, tallies={**empty.tallies, **tallies})
+        state: State = one.with_cells(cells).canonicalize()
         return state
 
     # -- fewer bits ---------------------------------------------------------------------------------------------------
 
     def _exact_entries(self) -> Entries:
-        none = Entries.none(type(self).exact.shift(self), wide=True)
+        none = Entries.empty(type(self).exact.shift(self), wide=True)
         return self.cells.tallies.get("exact", none)
 
-    def _coarser(self, rows: Entries, new: Self) -> tuple[Entries, Any]:
+    def _coarsen_buckets(self, rows: Entries, new: Self) -> tuple[Entries, Any]:
         assert self.bits is not None
         assert new.bits is not None
-        label, place = np.divmod(rows.places.astype(np.int64), self.each_places)
-        to, off = coarser(place >> 1, self.real, self.bits, self.bits - new.bits)
-        gone = off & weighs(rows)
-        made = new._coded(rows.cells, label * new.each_places + (to << 1 | place & 1), rows)
-        return made, (rows.cells[gone], label[gone])
+        label, place = np.divmod(rows.places.astype(np.int64), self.places_per_label)
+        to, off = coarsen(place >> 1, self.real, self.bits, self.bits - new.bits)
+        is_lost = off & has_weight(rows)
+        coarse = new._bucket_entries(rows.cells, label * new.places_per_label + (to << 1 | place & 1), rows)
+        return coarse, (rows.cells[is_lost], label[is_lost])
 
 
-def _labels(exact: Entries) -> Ints:
-    """The label of each exact entry."""
+def exact_labels(exact: Entries) -> Ints:
+    """Return the label of each exact entry."""
     assert exact.high is not None
-    return ((exact.high & U4((1 << exact.top) - 1)) >> U4(1)).astype(np.int64)
+    return ((exact.high & U4((1 << exact.high_place_bits) - 1)) >> U4(1)).astype(np.int64)
 
 
 class TopScores(TopLabel, ScoreHistogram, tag="top_scores"):
-    """The histogram of the class with the highest score; exact while a cell is small."""
+    """The score histogram of the top class; exact while a cell is small."""

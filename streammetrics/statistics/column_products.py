@@ -1,4 +1,4 @@
-"""Exact sums of some columns, and of the products of every two of them: what a correlation matrix is made of."""
+"""Exact sums of columns and of the products of every two columns, for correlation matrices."""
 
 from __future__ import annotations
 
@@ -15,28 +15,30 @@ from ..batch.numbers import number
 from ..errors import StateFormatError
 from ..numerics.exact import exact_to_fraction
 from ..numerics.settings import setting
-from ..state.consistency import weight_of
+from ..state.consistency import read_row_weight
 from ..state.declare import Flat
 from .step import NO_LIMITS, Like, Step
-from .weighted_rows import TAKEN, WeighedRows
+from .weighted_rows import RESERVED_ROLES, WeightedRows
 
 __all__ = ["ColumnProducts"]
 
-PRODUCT = np.array([[0, 1, 0]], np.int64)  # of both columns
-LARGEST = 2.0**832  # more than a product of two numbers that are taken
+# The code by which the kernel sums the product of its two columns.
+PRODUCT = np.array([[0, 1, 0]], np.int64)
+# Any product of two numbers that pass the column check is smaller than this.
+LARGEST = 2.0**832
 
 
-class ColumnProducts(WeighedRows, tag="column_products"):
-    """Sums over rows of columns and of the products of every two, squares among them: weighted, without rounding.
+class ColumnProducts(WeightedRows, tag="column_products"):
+    """Exact weighted sums over rows of columns and of the products of every two columns, squares included.
 
     Parameters
     ----------
     columns : tuple of str
-        The roles of the columns, two or more.
+        The roles of the columns, at least two.
 
     Notes
     -----
-    As `Moments`, 544 bytes a sum: of c columns there are c (c + 3) / 2.
+    c columns have c (c + 3) / 2 sums of 544 bytes each, as in `Moments`.
     """
 
     columns: tuple[str, ...] = setting(default=("x", "y"))
@@ -44,49 +46,51 @@ class ColumnProducts(WeighedRows, tag="column_products"):
     sums = Flat("products", form="exact")
 
     def __post_init__(self) -> None:
-        if len(self.columns) < 2 or len({*self.columns, *TAKEN}) != len(self.columns) + len(TAKEN):
+        if len(self.columns) < 2 or len({*self.columns, *RESERVED_ROLES}) != len(self.columns) + len(RESERVED_ROLES):
             raise ValueError(f"columns are two or more different ones, not {self.columns!r}")
         super().__post_init__()
 
     @property
     def factors(self) -> list[tuple[int, int]]:
-        """The columns of each product; first each with 1, which is behind them."""
+        """The two columns of each product: first each column and the constant 1, whose index is the number of columns."""
         count = len(self.columns)
         return [(i, count) for i in range(count)] + list(combinations_with_replacement(range(count), 2))
 
     @property
     def products(self) -> int:
-        """How many sums there are."""
+        """The number of sums that the state keeps."""
         return len(self.factors)
 
     def needs(self) -> tuple[Need, ...]:
         return *map(number, self.columns), weight()
 
-    def derive(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
-        given = [np.asarray(columns[name].values, np.float64) for name in self.columns]
-        table = np.column_stack([*given, np.ones(len(given[0]))])
-        made = {n: c for n, c in columns.items() if n == "sample_weight"}
+    def derive_columns(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
+        values = [np.asarray(columns[name].values, np.float64) for name in self.columns]
+        table = np.column_stack([*values, np.ones(len(values[0]))])
+        derived = {n: c for n, c in columns.items() if n == "sample_weight"}
         for name, at in zip(("first", "second"), np.transpose(self.factors), strict=True):
-            made[name] = Column(np.ascontiguousarray(table[:, at]), "float64")
-        return made
+            derived[name] = Column(np.ascontiguousarray(table[:, at]), "float64")
+        return derived
 
     def steps(self, like: Like) -> Iterable[Step]:
-        into = *self.counts(like), type(self).sums
+        into = *self.row_arguments(like), type(self).sums
         how = self.products, PRODUCT, NO_LIMITS
         return [Step("row_sums:sum_products", "first", "second", "sample_weight", "at", *how, *into)]
 
     def check(self) -> None:
-        weight, sums = weight_of(self, "rows")[..., None], self.flat("sums")
+        weight, sums = read_row_weight(self, "rows")[..., None], self.read_cells_named("sums")
         squares = [i == j for i, j in self.factors]
         mixed = [not square for square in squares]
-        if weight.fall_short(sums[:, squares], LARGEST) or weight.fall_short(sums[:, mixed], LARGEST, signed=True):
+        if weight.is_exceeded_by(sums[:, squares], LARGEST) or weight.is_exceeded_by(
+            sums[:, mixed], LARGEST, signed=True
+        ):
             raise StateFormatError("ColumnProducts.sums holds a sum that rows of this weight cannot have")
 
     def covariances(self) -> list[list[Fraction]]:
-        """The weighted sums of (a - mean a)(b - mean b) of every two columns; exact. 0 if there is no weight."""
+        """Return the exact weighted sum of (a - mean a)(b - mean b) for every pair of columns; 0 if there is no weight."""
         count, weight = len(self.columns), self.weight()
         totals = [exact_to_fraction(s) for s in self.sums]
-        made = [[Fraction(0)] * count for _ in range(count)]
+        matrix = [[Fraction(0)] * count for _ in range(count)]
         for (i, j), total in list(zip(self.factors, totals, strict=True))[count:]:
-            made[i][j] = made[j][i] = total - (totals[i] * totals[j] / weight if weight else 0)
-        return made
+            matrix[i][j] = matrix[j][i] = total - (totals[i] * totals[j] / weight if weight else 0)
+        return matrix

@@ -1,4 +1,4 @@
-"""Means over independent units and the covariances of these means: what the delta method takes from exact sums."""
+"""Means over independent units and the covariances of these means, from exact sums: the input of the delta method."""
 
 from __future__ import annotations
 
@@ -9,45 +9,50 @@ import numpy as np
 
 from ..numerics.exact import to_float
 
-__all__ = ["Spread", "spread"]
+__all__ = ["MeanEstimates", "estimate_means"]
 
 Number = Any
-"""An int or a fraction; of cells side by side, an array of Python's integers."""
+"""An integer or a fraction; an object array of integers for several cells at once."""
 
 NAN = float("nan")
 ONE = "1"
 
 
-class Spread(NamedTuple):
-    """Means of some terms over units, such as rows, and how far these means may be off by chance.
+class MeanEstimates(NamedTuple):
+    """Estimates of the means of terms over units, such as rows, and the covariance matrix of these estimates.
 
     Parameters
     ----------
     means : list of float
-        Weighted means of the terms; of cells side by side, arrays.
+        Weighted means of the terms; arrays for several cells at once.
     covariance : list of lists of float
-        Of these means, estimated: NaN if there are fewer than two units, or a sum of squares was lost.
-    size : float
-        How many units of equal weight would say as much: (sum w)^2 / sum w^2.
+        The estimated covariance of the means: NaN if there are fewer than two units or a sum of squares overflowed.
+    effective_size : float
+        The effective sample size, (sum w)^2 / sum w^2: the number of units of equal weight that would be as precise.
     """
 
     means: list[Any]
     covariance: list[list[Any]]
-    size: Any
+    effective_size: Any
 
     def variance(self, slopes: Sequence[Any]) -> Any:
-        """The variance of a smooth function of the means, from its slopes."""
+        """Return the variance of a smooth function of the means by the delta method, given its partial derivatives."""
         total: Any = 0.0
         for i, a in enumerate(slopes):
             for j, b in enumerate(slopes):
                 total = total + a * b * self.covariance[i][j]
-        return np.maximum(total, 0.0)  # which rounded squares may pass by a little; NaN stays
+        # Rounding of the squares may leave a total slightly below zero, which `maximum` corrects. NaN stays NaN.
+        return np.maximum(total, 0.0)
 
 
-def spread(
-    weight: Number, sums: Sequence[Number], products: Mapping[tuple[int, int], Number], lost: Any = False, unit: int = 1
-) -> Spread:
-    """Return the spread of terms x from exact sums.
+def estimate_means(
+    weight: Number,
+    sums: Sequence[Number],
+    products: Mapping[tuple[int, int], Number],
+    overflowed: Any = False,
+    unit: int = 1,
+) -> MeanEstimates:
+    """Estimate the means of terms x over units, and the covariance of these means, from exact sums.
 
     Parameters
     ----------
@@ -56,25 +61,29 @@ def spread(
     sums : sequence of numbers
         The sums of w x.
     products : mapping of pairs to numbers
-        The sums of w^2 x_i x_j, i <= j; x_-1 is 1, so that (-1, -1) is the sum of w^2, and (-1, j) that of w^2 x_j.
-    lost : bool
-        Where sums of squares do not say what they should.
+        The sums of w^2 x_i x_j, i <= j. The index -1 stands for the constant 1: (-1, -1) is the sum of w^2, and (-1, j)
+        the sum of w^2 x_j.
+    overflowed : bool
+        Whether a sum of squares overflowed: then the covariance is NaN.
     unit : int
-        What 1 is in all of these numbers: 2**60 of fixed numbers.
+        The integer that stands for 1 in all of these numbers: 2**60 for fixed-point numbers.
     """
+    # The estimator is sum w_k^2 (x_ki - mean_i)(x_kj - mean_j) / W^2, times the small-sample correction
+    # W^2 / (W^2 - sum w_k^2). It is expanded over the common denominator W^2 (W^2 - sum w^2), so that all arithmetic stays
+    # in integers until one division per number.
     ww = products[-1, -1]
     whole, square = weight * weight, weight * weight - unit * ww
     divisor = whole * square
     some = square > 0
-    blank = np.where(some & np.logical_not(lost), 1.0, NAN)
+    nan_where_undefined = np.where(some & np.logical_not(overflowed), 1.0, NAN)
     rows: list[list[Any]] = [[None] * len(sums) for _ in sums]
     for i, a in enumerate(sums):
         for j in range(i, len(sums)):
             b = sums[j]
             crossed = weight * (a * products[-1, j] + b * products[-1, i])
             numerator = products[i, j] * whole - crossed + a * b * ww
-            rows[i][j] = rows[j][i] = _quotient(numerator * unit, divisor) * blank
-    return Spread([_quotient(a, weight) for a in sums], rows, _quotient(whole, ww * unit))
+            rows[i][j] = rows[j][i] = _quotient(numerator * unit, divisor) * nan_where_undefined
+    return MeanEstimates([_quotient(a, weight) for a in sums], rows, _quotient(whole, ww * unit))
 
 
 def _quotient(numerator: Number, denominator: Number) -> Any:

@@ -1,4 +1,4 @@
-"""HyperLogLog: how many different keys there were, from a few thousand registers."""
+"""HyperLogLog: an estimate of the number of distinct keys from a few thousand registers."""
 
 from __future__ import annotations
 
@@ -19,21 +19,23 @@ from .step import Like, Step
 
 __all__ = ["DistinctKeys"]
 
-ALPHA = 0.7213475204444817  # 1 / (2 log 2)
+# The constant of Ertl's estimator, 1 / (2 log 2).
+ALPHA = 0.7213475204444817
 
 
 class DistinctKeys(KeyKinds, tag="distinct"):
-    """HyperLogLog registers of keys: integers, strings, bytes, or several columns of them.
+    """HyperLogLog registers of keys: integers, strings, bytes, or tuples from several columns.
 
     Parameters
     ----------
     precision : int
-        log2 of the number of registers; the standard error of the estimate is 1.04 / sqrt(2**precision).
+        log2 of the number of registers. The standard error of the estimate is 1.04 / sqrt(2**precision).
 
     Notes
     -----
-    A register holds the longest run of zeros in the hashes it was given, and merges by maximum: a key that comes again
-    changes nothing. The hash is fixed for ever. A byte a register.
+    The first bits of the hash of a key select a register, which keeps the longest run of leading zeros in the other bits.
+    Registers merge by maximum, so a repeated key changes nothing. The hash function never changes. A register takes a
+    byte.
     """
 
     precision: int = setting(default=14, low=4, high=18)
@@ -49,7 +51,7 @@ class DistinctKeys(KeyKinds, tag="distinct"):
     def needs(self) -> tuple[Need, ...]:
         return (group("value"),)
 
-    def derive(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
+    def derive_columns(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
         value = columns["value"]
         words = 1 if value.values.ndim == 1 else value.values.shape[1]
         return {"value": replace(value, values=value.values.reshape(len(value.values), words))}
@@ -57,38 +59,41 @@ class DistinctKeys(KeyKinds, tag="distinct"):
     def steps(self, like: Like) -> Iterable[Step]:
         own = type(self)
         return [
-            Step("registers:note_keys", "value", "at", self.precision, own.rows, own.registers),
-            self.note_kind(like),
+            Step("registers:update_registers", "value", "at", self.precision, own.rows, own.registers),
+            self.kind_step(like),
         ]
 
     def check(self) -> None:
-        if int(self.flat("registers").max(initial=0)) > 65 - self.precision:
-            raise StateFormatError("DistinctKeys.registers holds a run that no hash has")
-        used, rows = (self.flat("registers") > 0).sum(axis=1), self.flat("rows")
+        if int(self.read_cells_named("registers").max(initial=0)) > 65 - self.precision:
+            raise StateFormatError("DistinctKeys.registers holds a run of zeros that is longer than any hash has")
+        used, rows = (self.read_cells_named("registers") > 0).sum(axis=1), self.read_cells_named("rows")
         if ((used > rows) | ((used == 0) & (rows > 0))).any():
-            raise StateFormatError("DistinctKeys.registers holds more keys than rows, or none of them")
+            raise StateFormatError("DistinctKeys.registers holds more keys than rows, or no key of its rows")
 
     def facts(self) -> dict[str, Any]:
         return {"rows": int(self.rows)}
 
     @property
-    def used(self) -> int:
-        """How many registers have seen a key: no fewer keys can have been."""
+    def used_registers(self) -> int:
+        """The number of registers with a key: a lower bound of the number of distinct keys."""
         return int((self.registers > 0).sum())
 
     def estimate(self) -> float:
-        """The number of different keys: Ertl's improved raw estimator (2017), of one form from 0 to 2**60."""
+        """Return the estimated number of distinct keys: Ertl's improved raw estimator (2017), for 0 to 2**60 keys."""
+        # counts[k] is the number of registers with a run of k - 1 zeros; 0 stands for an unused register, and longest + 1
+        # for a full one. Both ends need the corrections sigma and tau of Ertl's paper.
         m, longest = self.size, 64 - self.precision
         counts = np.bincount(self.registers, minlength=longest + 2).tolist()
         z = m * _tau(1.0 - counts[longest + 1] / m)
         for k in range(longest, 0, -1):
             z = 0.5 * (z + counts[k])
         z += m * _sigma(counts[0] / m)
-        return ALPHA * m * m / z if z else math.inf  # of registers that are all full
+        # If all registers are full, z is 0 and the estimate is infinite.
+        return ALPHA * m * m / z if z else math.inf
 
 
 def _sigma(x: float) -> float:
-    """Return x + sum of 2**(k-1) x**(2**k): what registers still empty stand for."""
+    """Return Ertl's correction for unused registers: x + sum of 2**(k-1) x**(2**k), until it no longer changes."""
     if x == 1.0:
         return math.inf
     y, z, before = 1.0, x, -1.0
@@ -100,7 +105,7 @@ def _sigma(x: float) -> float:
 
 
 def _tau(x: float) -> float:
-    """Return what registers that are full stand for."""
+    """Return Ertl's correction for full registers."""
     if x in (0.0, 1.0):
         return 0.0
     y, z, before = 1.0, 1.0 - x, -1.0

@@ -1,4 +1,4 @@
-"""The least and the largest number seen."""
+"""The smallest and the largest value of a column."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..batch.kinds import Need, matrix, weight
 from ..batch.numbers import number
 from ..errors import StateFormatError
 from ..numerics.settings import setting
-from ..state.declare import UNKNOWN, Flat, identity
+from ..state.declare import UNKNOWN_EXTREME, Flat, identity
 from ..state.state import State
 from .step import Like, Step
 from .weighted_rows import check_columns
@@ -27,20 +27,20 @@ FAR = 2.0**402
 
 
 class Extremes(State, tag="extremes"):
-    """The least and the largest value, or absolute difference of two columns, over rows whose weight is not 0.
+    """The smallest and largest value, or absolute difference of two columns, over rows with nonzero weight.
 
     Parameters
     ----------
     columns : tuple of str
-        The role of the values; or of two columns, whose absolute difference is taken.
+        The role of the values, or two roles, whose absolute difference is taken.
     num_outputs : int, optional
-        Rows of so many values in each column.
+        The number of values that a row has in each column.
     relative : bool
-        Whether a difference is divided by the size of the first column; rows where this is 0 are left out.
+        Whether the difference is divided by the absolute value of the first column. Rows with 0 there are left out.
 
     Notes
     -----
-    Held as the bits of the float64, turned so that integers are in the order of the numbers.
+    Extremes are stored as the bits of a float64, transformed so that integers have the order of the numbers.
     """
 
     columns: tuple[str, ...] = setting(default=("value",))
@@ -59,7 +59,7 @@ class Extremes(State, tag="extremes"):
 
     @property
     def outputs(self) -> int:
-        """How many values a row has in each column."""
+        """The number of values that a row has in each column."""
         return self.num_outputs or 1
 
     def needs(self) -> tuple[Need, ...]:
@@ -68,59 +68,65 @@ class Extremes(State, tag="extremes"):
             columns = [matrix(need, self.num_outputs) for need in columns]
         return (*columns, weight())
 
-    def derive(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Make relative differences, and a weight of 0 for rows that have none."""
+    def derive_columns(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Compute relative differences; rows without one, because the first column is 0, get weight 0."""
         if not self.relative:
             return columns
         first, second = (np.asarray(columns[role].values, np.float64) for role in self.columns)
         some = first != 0
         ratio = np.abs(second - first) / np.where(some, np.abs(first), 1.0)
-        given = columns.get("sample_weight")
-        weights = some.astype(np.float64) if given is None else np.where(some, given.values, 0.0)
+        old_weights = columns.get("sample_weight")
+        weights = some.astype(np.float64) if old_weights is None else np.where(some, old_weights.values, 0.0)
         return {"values": Column(ratio, "float64"), "sample_weight": Column(weights, "float64")}
 
     def steps(self, like: Like) -> Iterable[Step]:
         own, pair = type(self), len(self.columns) == 2
         if self.relative:
             into = 1, False, own.rows, own.low, own.high
-            return [Step("extremes:note_extremes", "values", "values", "sample_weight", "at", *into)]
+            return [Step("extremes:update_extremes", "values", "values", "sample_weight", "at", *into)]
         columns = self.columns[0], self.columns[-1], "sample_weight", "at"
-        return [Step("extremes:note_extremes", *columns, self.outputs, pair, own.rows, own.low, own.high)]
+        return [Step("extremes:update_extremes", *columns, self.outputs, pair, own.rows, own.low, own.high)]
 
     def check(self) -> None:
-        check_range(self, far=FAR * FAR if self.relative else FAR)
+        check_range(self, max_size=FAR * FAR if self.relative else FAR)
 
     def facts(self) -> dict[str, Any]:
         return {"rows": int(self.rows)}
 
     def least(self, output: int = 0) -> float:
-        """The least value; NaN if there is none."""
+        """Return the smallest value; NaN without rows."""
         return value_of(self.low[output], "low")
 
     def largest(self, output: int = 0) -> float:
-        """The largest value; NaN if there is none."""
+        """Return the largest value; NaN without rows."""
         return value_of(self.high[output], "high")
 
 
-def check_range(state: State, least: str = "low", largest: str = "high", far: float = FAR) -> None:
-    """Raise unless two parts of a state, of all cells, are the least and the largest of some numbers."""
-    low, high = state.flat(least), state.flat(largest)
-    seen = high != NONE_HIGH
+def check_range(state: State, least: str = "low", largest: str = "high", max_size: float = FAR) -> None:
+    """Raise StateFormatError if the extremes of a cell cannot be those of numbers up to `max_size` in size."""
+    low, high = state.read_cells_named(least), state.read_cells_named(largest)
+    # Without values both extremes have the value of an empty cell. With values, subtraction may have made one unknown.
+    has_values = high != NONE_HIGH
     for bits, form in ((low, least), (high, largest)):
-        known = bits[seen & (bits != UNKNOWN.get(form, NONE_LOW))]
-        if not (np.abs(_turned(known).view(np.float64)) <= far).all():
-            raise StateFormatError(f"{type(state).__name__} holds a number that cannot be")
-    if (seen != (low != NONE_LOW)).any() or (low[seen] > high[seen]).any():
+        stored = bits[has_values & (bits != UNKNOWN_EXTREME.get(form, NONE_LOW))]
+        if not (np.abs(_reorder_bits(stored).view(np.float64)) <= max_size).all():
+            raise StateFormatError(f"{type(state).__name__} holds a number out of range")
+    if (has_values != (low != NONE_LOW)).any() or (low[has_values] > high[has_values]).any():
         raise StateFormatError(f"{type(state).__name__}.{least} is above {type(state).__name__}.{largest}")
 
 
-def _turned(bits: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Turn the bits of float64 into integers of the same order, and back."""
+def _reorder_bits(bits: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Convert the bits of float64 to integers that sort like the numbers, or back.
+
+    The bits of negative numbers, except the sign, are flipped, which is its own inverse.
+    """
     return np.asarray(bits ^ ((bits >> 63) & SIZE_MASK))
 
 
-def value_of(held: Any, form: str) -> float:
-    """The number that an extreme of this form is; NaN if none was seen."""
-    if held == UNKNOWN.get(form):
+def value_of(bits: Any, form: str) -> float:
+    """Return the number for the bits of an extreme: infinite if the extreme is unknown, NaN without rows."""
+    if bits == UNKNOWN_EXTREME.get(form):
         return -math.inf if form == "least" else math.inf
-    return float("nan") if held == identity(form) else float(_turned(np.array([held], np.int64)).view(np.float64)[0])
+    return (
+        float("nan") if bits == identity(form) else float(_reorder_bits(np.array([bits], np.int64)).view(np.float64)[0])
+    )

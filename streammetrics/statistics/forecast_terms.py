@@ -1,6 +1,6 @@
-"""Terms of forecasts of a row: intervals, quantiles, ensembles, errors beside those of a naive forecast.
+"""Terms of a row with a forecast: interval scores, quantile and ensemble CRPS, errors of the naive forecast.
 
-Vectors are read column by column, so that every machine adds them in one order.
+Sums over the members of a row go column by column, so that every machine adds in the same order.
 """
 
 from __future__ import annotations
@@ -10,41 +10,49 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["covered", "crps", "energy", "interval", "naive", "prediction", "width"]
+__all__ = [
+    "ensemble_crps",
+    "interval_coverage",
+    "interval_score",
+    "interval_width",
+    "naive_error",
+    "prediction_error",
+    "quantile_crps",
+]
 
 Floats = NDArray[np.float64]
 
 
-def prediction(rows: Any) -> Floats:
-    """The absolute error of the prediction."""
+def prediction_error(rows: Any) -> Floats:
+    """Return the absolute error of the prediction."""
     return np.asarray(np.abs(rows["y_pred"] - rows["y_true"]))
 
 
-def naive(rows: Any) -> Floats:
-    """The absolute error of an earlier value, as a forecast."""
+def naive_error(rows: Any) -> Floats:
+    """Return the absolute error of the naive forecast, an earlier value."""
     return np.asarray(np.abs(rows["lag"] - rows["y_true"]))
 
 
-def covered(rows: Any) -> Floats:
-    """Whether the target is within the interval, its ends among it."""
+def interval_coverage(rows: Any) -> Floats:
+    """Return 1 if the target lies in the closed interval, else 0."""
     y = rows["y_true"]
     return np.asarray((rows["lower"] <= y) & (y <= rows["upper"]), np.float64)
 
 
-def width(rows: Any) -> Floats:
-    """How wide the interval is; below 0 if its ends are crossed."""
+def interval_width(rows: Any) -> Floats:
+    """Return the width of the interval; negative if the lower bound exceeds the upper bound."""
     return np.asarray(rows["upper"] - rows["lower"])
 
 
-def interval(rows: Any, alpha: float) -> Floats:
-    """The width, and 2 / alpha times how far the target is outside."""
+def interval_score(rows: Any, alpha: float) -> Floats:
+    """Return the interval score: the width plus 2 / alpha times the distance of the target from the interval."""
     y = rows["y_true"]
     beyond = np.maximum(rows["lower"] - y, 0.0) + np.maximum(y - rows["upper"], 0.0)
-    return np.asarray(width(rows) + (2.0 / alpha) * beyond)
+    return np.asarray(interval_width(rows) + (2.0 / alpha) * beyond)
 
 
-def crps(rows: Any, *quantiles: float) -> Floats:
-    """Twice the mean pinball loss over quantiles."""
+def quantile_crps(rows: Any, *quantiles: float) -> Floats:
+    """Return twice the mean pinball loss over quantiles, an estimate of the CRPS."""
     y, total = rows["y_true"], np.zeros(len(rows["y_true"]))
     for alpha, q in zip(quantiles, rows["y_pred"].T, strict=True):
         d = y - q
@@ -52,13 +60,14 @@ def crps(rows: Any, *quantiles: float) -> Floats:
     return 2.0 * total / len(quantiles)
 
 
-def energy(rows: Any, fair: float) -> Floats:
-    """The mean distance of the members from the target, less half of their mean distance from one another.
+def ensemble_crps(rows: Any, fair: float) -> Floats:
+    """Return the CRPS of an ensemble: the mean distance of members from the target minus half their mean distance.
 
-    The distance over all pairs, or (fair) over pairs of two. Summed gap by gap between members, of parts none of which is
-    below 0: with k of M members below it a gap has (k / M)^2 of what lies below the target, and k (k - 1) / (M (M - 1)) if
-    fair. The difference of both distances would round to less than nothing where it is small.
+    The mean distance between members is over all pairs, or (fair) over pairs of two different members.
     """
+    # The difference of the two mean distances would round to a negative number where it is small. Instead the CRPS is the
+    # integral of (F(x) - [x >= y])^2, summed gap by gap between sorted members, with no negative part: with k of M members
+    # below it, a gap below the target counts (k / M)^2 of its length, or k (k - 1) / (M (M - 1)) if fair.
     members = np.sort(rows["y_pred"], axis=1).T
     m, y, less = len(members), rows["y_true"], int(fair)
     total, under, over = np.zeros(len(y)), np.minimum(members[0], y), np.maximum(members[0], y)
@@ -66,7 +75,8 @@ def energy(rows: Any, fair: float) -> Floats:
     for k in range(1, m):
         below, above = under, over
         under, over = np.minimum(members[k], y), np.maximum(members[k], y)
-        np.subtract(under, below, out=below)  # in place: allocating takes longer than adding
+        # The difference is computed in place, because allocating memory takes longer than subtracting.
+        np.subtract(under, below, out=below)
         np.subtract(over, above, out=above)
         below *= k * (k - less)
         above *= (m - k) * (m - k - less)

@@ -1,52 +1,57 @@
-"""Decisions by group, such as users by sex: the groups are few, and named in the result."""
+"""Confusion matrices by group, such as users by sex, for fairness metrics: few groups, named in the result."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..batch.classes import FoundClasses
+from ..batch.classes import DiscoveredClasses
 from ..batch.kinds import Need
-from ..numerics.exact import weights
+from ..numerics.exact import weights_in_units
 from ..state.axes import Axis, Vocabulary
 from .classes import ClassTable
-from .found_classes import FoundNames
-from .labels import DecisionCounts
+from .decision_counts import DecisionCounts
+from .discovered_classes import DiscoveredNames
 
 __all__ = ["GroupDecisions"]
 
 
-class GroupDecisions(FoundNames, DecisionCounts, tag="group_decisions"):
-    """The counts of `DecisionCounts` for every group.
+class GroupDecisions(DiscoveredNames, DecisionCounts, tag="group_decisions"):
+    """The confusion matrices of `DecisionCounts` for every group.
 
     Parameters
     ----------
     max_labels : int
-        How many different groups there may be: MemoryLimitError beyond, and nothing was counted.
+        The largest number of distinct groups. A batch with more raises MemoryLimitError and is not counted.
 
     Notes
     -----
-    A group takes some 60 bytes a threshold, 120 with weights.
+    A group takes about 60 bytes per threshold, 120 with weights.
     """
 
-    behind = Axis(("group",), "class")
+    inner_axis = Axis(("group",), "class")
 
-    what, most_setting = "groups", "max_groups"
+    item_noun, limit_setting = "groups", "max_groups"
 
     @property
-    def stacks(self) -> bool:
-        return False  # a formula reads all groups of a front cell
+    def can_vectorize(self) -> bool:
+        # A fairness metric compares all groups of a slice, so it cannot be computed group by group.
+        return False
 
     def needs(self) -> tuple[Need, ...]:
         *others, weighed = super().needs()
-        return *others, Need("group", FoundClasses()), weighed
+        return *others, Need("group", DiscoveredClasses()), weighed
 
     def tables(self, threshold: float) -> dict[Any, ClassTable]:
-        """The decisions on each group that weighs anything, by its name in ascending order."""
-        i, inner, words = self.thresholds.index(threshold), self.cells.inner, self.cells.behind or Vocabulary()
+        """Return the confusion matrix of each group with positive weight, by name in ascending order."""
+        i, inner, words = (
+            self.thresholds.index(threshold),
+            self.cells.inner_keys,
+            self.cells.class_vocabulary or Vocabulary(),
+        )
         assert inner is not None
-        cells = weights(self.counts[:, i], None if self.excess is None else self.excess[:, i]).reshape(-1, 4)
+        cells = weights_in_units(self.counts[:, i], None if self.excess is None else self.excess[:, i]).reshape(-1, 4)
         found = dict(zip(inner[:, 1].tolist(), cells.tolist(), strict=True))
-        return {words.key(rank): ClassTable(*found[rank]) for rank in sorted(found) if any(found[rank])}
+        return {words.read_key(rank): ClassTable(*found[rank]) for rank in sorted(found) if any(found[rank])}
 
     def facts(self) -> dict[str, Any]:
         rows = self.counts[:, 0].sum(axis=0)

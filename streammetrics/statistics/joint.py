@@ -1,4 +1,4 @@
-"""The joint histogram of two numbers: enough for every correlation of ranks, and for the order of pairs of rows."""
+"""The joint histogram of two numbers, for rank correlations and concordance of pairs of rows."""
 
 from __future__ import annotations
 
@@ -16,51 +16,55 @@ from ..errors import StateFormatError
 from ..numerics.exact import UNIT, Mass
 from ..numerics.settings import setting
 from ..state.declare import Flat, Tally
-from ..state.pair_levels import LOOKS, PairRows, add_rows
+from ..state.pair_levels import VIEWS, PairRows, add_rows
 from ..state.state import State
 from ..state.tally import WIDEST, Entries
-from .pairs import Pairs, bucketed_pairs, exact_pairs, exact_rows, joined_rows
-from .scores import negative_weight
+from .pairs import Pairs, concat_rows, read_bucket_pairs, read_exact_pairs, read_exact_rows
+from .scores import has_negative_weight
 from .step import Like, Step
 from .weighted_rows import check_columns
 
 __all__ = ["JointHistogram"]
 
 
-MOST_CHECKED = 256  # cells of which all exact rows are put together when a state is read from bytes
+# The exact rows of at most this many cells are checked when a state is read from bytes.
+MAX_CHECKED_CELLS = 256
 
 
 def _rows_by_cell(exact: Entries) -> list[PairRows]:
-    """Return the exact rows of each cell that has some."""
+    """Return the exact rows of each cell that has exact rows."""
     names, begins = np.unique(exact.cells, return_index=True)
     ends = [*begins[1:], len(exact)]
     return [
-        exact_rows(exact.where(slice(a, b)), int(cell))
+        read_exact_rows(exact.select(slice(a, b)), int(cell))
         for cell, a, b in zip(names.tolist(), begins, ends, strict=False)
     ]
 
 
 class JointHistogram(State, tag="joint_buckets"):
-    """Rows by two numbers: exactly, while a cell has few of them; beyond in buckets that fit them.
+    """Rows by two numbers: exact while a cell has few rows, in buckets of adaptive width beyond.
 
     Parameters
     ----------
     columns : tuple of str
         The roles of x and y.
     bits : int
-        A bucket of x or of y is at most 2**-bits of its numbers wide, one of both at most 2**(3 - bits) wide and high;
-        there are up to 2**(bits + 6) buckets of either, 2**(bits + 3) of them where both are counted together.
+        A bucket of x or of y alone is at most 2**-bits of its numbers wide; a joint bucket is at most 2**(3 - bits) wide
+        and high. There are up to 2**(bits + 6) buckets of x and of y alone, and 2**(bits + 3) of either in the joint
+        table.
     limit : int
-        Rows that a cell keeps exactly; those of a cell with more all go to buckets.
+        The number of rows that a cell keeps exactly; all rows of a larger cell go to buckets.
     memory_limit : int
-        Bytes that entries may take; MemoryLimitError beyond.
+        The bytes that entries may take; MemoryLimitError beyond.
 
     Notes
     -----
-    A row is counted by four looks. Exactly: by the 64 bits of x, by those of y, and twice by hashes of 32 bits of each.
-    Since all different x and y are known by themselves, hashes say which of them came together: where two have one hash,
-    the other hash tells them apart. In buckets: see `state.pair_levels`. 64 bytes a row while it is exact; beyond 16 bytes
-    a bucket that holds rows, of which there are at most 2**(2 bits + 6), and fewer the closer x and y follow each other.
+    A tally counts a row in four views. An exact row is counted by the 64 bits of x, by those of y, and twice by a pair of
+    32-bit hashes. As the first two views have all values, hashes only link the x and y of a row; values with equal hashes
+    are told apart by the second hash. For buckets see `state.pair_levels`.
+
+    An exact row takes 64 bytes. A bucket with rows takes 16 bytes; there are at most 2**(2 bits + 6), and fewer the more x
+    and y are correlated.
     """
 
     columns: tuple[str, ...] = setting(default=("y_true", "y_pred"))
@@ -70,10 +74,10 @@ class JointHistogram(State, tag="joint_buckets"):
 
     exact = Tally("places")
     rows = Tally("places", level="level", pairs=True)
-    level = Flat(LOOKS, form="level")
+    level = Flat(VIEWS, form="level")
 
-    counted: ClassVar[tuple[str, ...]] = ("exact", "rows")
-    folds: ClassVar[tuple[str, str, str] | None] = ("exact", "rows", "level")
+    row_parts: ClassVar[tuple[str, ...]] = ("exact", "rows")
+    folding: ClassVar[tuple[str, str, str] | None] = ("exact", "rows", "level")
     counter: ClassVar[str] = "pairs"
 
     def __post_init__(self) -> None:
@@ -81,54 +85,55 @@ class JointHistogram(State, tag="joint_buckets"):
         super().__post_init__()
 
     @property
-    def times(self) -> int:
-        return LOOKS
+    def counts_per_row(self) -> int:
+        return VIEWS
 
     @property
-    def most(self) -> int:
-        return LOOKS * self.limit
+    def exact_rows_limit(self) -> int:
+        return VIEWS * self.limit
 
     @property
-    def open_ended(self) -> bool:
+    def has_unbounded_size(self) -> bool:
         return True
 
     @property
     def places(self) -> int:
-        """Those of one look behind those of another."""
-        return LOOKS * WIDEST
+        """The number of places (possible codes) of all views, one view after the other."""
+        return VIEWS * WIDEST
 
     def needs(self) -> tuple[Need, ...]:
         return (*(number(role) for role in self.columns), weight())
 
-    def derive(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Numbers of one dtype, for which there is one kernel."""
+    def derive_columns(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Convert both columns to float64, the only dtype that the kernel reads."""
         ours = {role: columns[role] for role in self.columns}
-        made = {role: Column(np.asarray(c.values, np.float64), c.source) for role, c in ours.items()}
-        return {**columns, **made}
+        as_float64 = {role: Column(np.asarray(c.values, np.float64), c.source) for role, c in ours.items()}
+        return {**columns, **as_float64}
 
     def steps(self, like: Like) -> Iterable[Step]:
         own = type(self)
-        return [Step("joint:count_pairs", *self.columns, "sample_weight", "at", own.exact, own.rows)]
+        return [Step("joint:buffer_pairs", *self.columns, "sample_weight", "at", own.exact, own.rows)]
 
-    def bucketed(self, exact: Entries) -> tuple[Entries, Any]:
-        none = Entries.none(exact.shift, wide=True), np.zeros((int(exact.cells.max(initial=-1)) + 1, LOOKS), np.int64)
-        return add_rows(*none, joined_rows(_rows_by_cell(exact)), self.bits)
+    def bucket_entries(self, exact: Entries) -> tuple[Entries, Any]:
+        none = Entries.empty(exact.shift, wide=True), np.zeros((int(exact.cells.max(initial=-1)) + 1, VIEWS), np.int64)
+        return add_rows(*none, concat_rows(_rows_by_cell(exact)), self.bits)
 
     def check(self) -> None:
-        if any(negative_weight(e) for e in self.cells.tallies.values()):
+        if any(has_negative_weight(e) for e in self.cells.tallies.values()):
             raise StateFormatError("JointHistogram.excess makes a weight negative")
-        if len(self.cells) <= MOST_CHECKED:  # of more it takes too long, and reading a cell raises the same error
+        # With more cells the check takes too long. Reading an invalid cell raises the same error later.
+        if len(self.cells) <= MAX_CHECKED_CELLS:
             _rows_by_cell(self.cells.tallies["exact"])
 
     def facts(self) -> dict[str, Any]:
-        held: Entries = self.rows if len(self.rows) else self.exact
-        total = Mass.of(held.mass, held.excess).total() // LOOKS
-        weight = Fraction(total, 1 if held.excess is None else UNIT)
-        return {"rows": int(held.mass.sum()) // LOOKS, "weight": weight, "off_grid": bool(self.level.any())}
+        entries: Entries = self.rows if len(self.rows) else self.exact
+        total = Mass.from_rows(entries.int64_counts, entries.excess).total() // VIEWS
+        weight = Fraction(total, 1 if entries.excess is None else UNIT)
+        return {"rows": int(entries.int64_counts.sum()) // VIEWS, "weight": weight, "off_grid": bool(self.level.any())}
 
     @cached_property
     def pairs(self) -> Pairs:
-        """What is read from a state of one cell."""
+        """The pairs of rows of a state that has one cell."""
         if not len(self.rows):
-            return exact_pairs(self.exact)
-        return bucketed_pairs(self.rows, self.flat("level")[:1], self.bits)
+            return read_exact_pairs(self.exact)
+        return read_bucket_pairs(self.rows, self.read_cells_named("level")[:1], self.bits)

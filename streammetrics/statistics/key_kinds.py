@@ -1,4 +1,4 @@
-"""Which kind of keys a statistic has seen: 5 and "5" are two keys, and which of them a hash stands for cannot be told."""
+"""The kind of keys of a statistic, such as integer or string. Hashes alone may not distinguish keys of two kinds."""
 
 from __future__ import annotations
 
@@ -13,59 +13,60 @@ from ..state.declare import Array, Flat
 from ..state.state import State
 from .step import Like, Step
 
-__all__ = ["KINDS", "KeyKinds", "check_key_kinds", "kind_of", "kinds_of"]
+__all__ = ["KINDS", "KeyKinds", "check_key_kinds", "kind_number", "seen_kinds_of"]
 
-# For ever: it is in the bytes.
+# State files contain the index of a kind in this tuple, so the order must never change.
 KINDS = ("integer", "string", "bytes", "several", "bool", "date", "timestamp", "decimal")
 
 
 class KeyKinds(State):
-    """A statistic of keys that it does not keep as they came: it refuses keys of another kind, and states of them."""
+    """A statistic of hashed keys. It raises an error for keys of a second kind, in a batch or in a merged state."""
 
     kinds = Flat(len(KINDS), form="flag", front=True)
 
-    keyed: ClassVar[str] = "value"
+    key_role: ClassVar[str] = "value"
     """The role of the keys."""
 
-    def note_kind(self, like: Like) -> Step:
+    def kind_step(self, like: Like) -> Step:
         """Return the step that records the kind of the keys."""
-        kind = kind_of(like.source(self.keyed), np.zeros(0), self.keyed)
-        return Step("cells:mark_rows", self.keyed, "front", len(KINDS), kind, type(self).kinds)
+        kind = kind_number(like.source(self.key_role), np.zeros(0), self.key_role)
+        return Step("cells:set_cell_flags", self.key_role, "front", len(KINDS), kind, type(self).kinds)
 
-    def admit_beside(self, flats: Mapping[str, Array], sources: Mapping[str, str]) -> None:
-        if source := sources.get(self.keyed):
-            kind_of(source, np.asarray(flats["kinds"].any(axis=0)), self.keyed)
+    def check_sources(self, flats: Mapping[str, Array], sources: Mapping[str, str]) -> None:
+        if source := sources.get(self.key_role):
+            kind_number(source, np.asarray(flats["kinds"].any(axis=0)), self.key_role)
 
-    def alike(self, states: Sequence[Self]) -> Sequence[Self]:
-        some = [s for s in states if kinds_of(s).any()]
+    def unify_parts(self, states: Sequence[Self]) -> Sequence[Self]:
+        some = [s for s in states if seen_kinds_of(s).any()]
         for state in some[1:]:
             check_key_kinds(some[0], state)
         return states
 
 
 def check_key_kinds(ours: State, theirs: State) -> None:
-    """Raise unless the keys of two states are of one kind."""
-    a, b = kinds_of(ours), kinds_of(theirs)
+    """Raise IncompatibleStateError if the keys of two states are of different kinds."""
+    a, b = seen_kinds_of(ours), seen_kinds_of(theirs)
     if a.any() and b.any() and not (a & b).any():
         x, y = (KINDS[int(k.argmax())] for k in (a, b))
-        name = getattr(ours, "keyed", "group")
+        name = getattr(ours, "key_role", "group")
         raise IncompatibleStateError(f"keys of {name} are of kind {x} here and {y} there; convert one of them")
 
 
-def kinds_of(state: State) -> NDArray[np.bool_]:
-    """Which kinds of keys were seen."""
-    held: Any = state.__dict__.get("waiting")
-    if held is not None:
-        return np.asarray(held.kinds > 0)
+def seen_kinds_of(state: State) -> NDArray[np.bool_]:
+    """Return a mask of the kinds of keys that a state contains."""
+    # Unsorted rows of groups record their kinds. Reading `cells` would sort them.
+    waiting: Any = state.__dict__.get("waiting")
+    if waiting is not None:
+        return np.asarray(waiting.kinds > 0)
     kinds = state.cells.flats["kinds"]
     return np.asarray(kinds.max(axis=0) > 0) if len(kinds) else np.zeros(len(KINDS), bool)
 
 
-def kind_of(source: str, seen: NDArray[Any], name: str = "group") -> int:
-    """Return the number of the kind of keys, or raise if those so far are of another."""
+def kind_number(source: str, seen_kinds: NDArray[Any], name: str = "group") -> int:
+    """Return the number of a kind of keys; raise InvalidInputError if earlier keys are of another kind."""
     kind = KINDS.index(source if source in KINDS else "several")
-    if seen.any() and not seen[kind]:
-        known = KINDS[int(seen.argmax())]
+    if seen_kinds.any() and not seen_kinds[kind]:
+        known = KINDS[int(seen_kinds.argmax())]
         raise InvalidInputError(
             f"{name}: the keys so far are of kind {known}, these are of kind {KINDS[kind]}; convert one of them",
             column=name,

@@ -1,4 +1,4 @@
-"""Different keys, thinned by a hash of their own: enough to say how many there were, and how many two sides share."""
+"""A sample of distinct keys by hash, which estimates the number of distinct keys and of keys that two states share."""
 
 from __future__ import annotations
 
@@ -14,34 +14,37 @@ from ..batch.kinds import Need
 from ..errors import StateFormatError
 from ..numerics.settings import setting
 from ..state.declare import Array, Flat, Tally
-from ..state.tally import Entries, canonical
-from .groups.rows import zeros_of
+from ..state.tally import Entries, canonicalize
+from .groups.group_rows import count_leading_zeros
 from .key_kinds import KeyKinds
 
-__all__ = ["SALT", "KeySample", "at_one_level", "thinned"]
+__all__ = ["SALT", "KeySample", "hashes_at_one_level", "thin_keys"]
 
-SALT = 0x44495354494E4354  # other than those of shards, spills and samples of groups; for ever
+# This salt differs from those of shards, spills and samples of groups. It must never change.
+SALT = 0x44495354494E4354
 ALL = np.uint64((1 << 64) - 1)
-DEEPEST = 60  # zeros: 16 hashes have so many
+# The largest level: 16 of all 2**64 hashes begin with this many zeros.
+DEEPEST = 60
 Hashes = NDArray[np.uint64]
 
 
 class KeySample(KeyKinds, tag="key_sample"):
-    """The hashes of different keys, and how many rows each had: all of them, or those that begin with enough zeros.
+    """The hashes of distinct keys and the number of rows of each key: all hashes, or those with enough leading zeros.
 
     Parameters
     ----------
     limit : int
-        How many different keys a cell keeps. While there are more, keys whose hash has fewest zeros in front go.
+        The largest number of keys in a cell. While there are more, the level rises by one, and keys whose hash has fewer
+        leading zeros than the level are dropped.
     missing, missing_values
-        As `sm.extend.group` takes them.
+        As for `sm.extend.group`.
 
     Notes
     -----
-    Which keys stay, and the level (how many zeros), are functions of the set of keys alone: whatever the order, however
-    it was split. A level halves what is kept; so between half the limit and the limit, and everything at level 0. A key
-    is known by 64 bits: an integer exactly, others by their hash. 12 bytes a key. Source: Wegman's adaptive sampling
-    (Flajolet 1990).
+    This is Wegman's adaptive sampling (Flajolet 1990). The level and the kept keys depend only on the set of keys, not on
+    their order or on merges. Each level halves the expected number of keys, so a cell keeps about half the limit or more;
+    at level 0 it keeps all keys. A key is identified by 64 bits, exact for integers and a hash for others, and takes 12
+    bytes.
     """
 
     limit: int = setting(default=1 << 16, low=16, high=float(1 << 24))
@@ -56,70 +59,74 @@ class KeySample(KeyKinds, tag="key_sample"):
 
     @property
     def hashes(self) -> int:
-        """How many hashes there can be."""
+        """The number of possible hash values."""
         return 1 << 64
 
     def needs(self) -> tuple[Need, ...]:
         return (group("value", self.missing, self.missing_values),)
 
     def absorb(self, into: dict[str, Array], at: Any, **columns: Any) -> None:
-        raise NotImplementedError("keys are thinned as they come: see `count.key_sample`")
+        raise NotImplementedError("KeySample is counted by `count.key_sample`")
 
-    def present(self, parts: Mapping[str, Any] | None = None) -> Self:
-        made = super().present(parts)
-        return made.fitted() if len(made) else made
+    def canonicalize(self, parts: Mapping[str, Any] | None = None) -> Self:
+        state = super().canonicalize(parts)
+        return state.at_needed_level() if len(state) else state
 
-    def fitted(self) -> Self:
-        """Leave out keys beyond the level of their cell, and raise this where there are too many."""
-        held, levels = self.cells.tallies["keys"], self.cells.flats["level"]
-        entries, raised = thinned(held, levels, self.limit)
-        if entries is held:
+    def at_needed_level(self) -> Self:
+        """Drop the keys that the level of their cell excludes, and raise the levels of cells with too many keys."""
+        keys, levels = self.cells.tallies["keys"], self.cells.flats["level"]
+        entries, raised = thin_keys(keys, levels, self.limit)
+        if entries is keys:
             return self
-        return self.holding(replace(self.cells, flats={**self.cells.flats, "level": raised}, tallies={"keys": entries}))
+        return self.with_cells(
+            replace(self.cells, flats={**self.cells.flats, "level": raised}, tallies={"keys": entries})
+        )
 
     def check(self) -> None:
-        held, levels, rows = self.cells.tallies["keys"], self.flat("level"), self.flat("rows")
-        if levels.max(initial=0) > DEEPEST or thinned(held, levels, self.limit)[0] is not held:
+        keys, levels, rows = self.cells.tallies["keys"], self.read_cells_named("level"), self.read_cells_named("rows")
+        if levels.max(initial=0) > DEEPEST or thin_keys(keys, levels, self.limit)[0] is not keys:
             raise StateFormatError("KeySample.keys holds keys beyond its level, or more of them than its limit")
-        kept = self.by_cell("keys")
-        if held.excess is not None:
-            raise StateFormatError("KeySample.keys are weighted, which keys are not")
+        kept = self.rows_by_cell("keys")
+        if keys.excess is not None:
+            raise StateFormatError("KeySample.keys holds weights, but keys have none")
         if ((kept > rows) | ((levels == 0) & (kept != rows))).any():
-            raise StateFormatError("KeySample.keys does not hold the keys of its rows")
+            raise StateFormatError("KeySample.keys counts more rows than there are, or fewer at level 0")
 
     def facts(self) -> dict[str, Any]:
         return {"rows": int(self.rows)}
 
     @property
-    def kept(self) -> int:
-        """How many keys a state of one cell keeps."""
+    def kept_keys(self) -> int:
+        """The number of keys that a state of one cell contains."""
         return len(self.keys)
 
     @property
     def share(self) -> float:
-        """The share of all keys that a state of one cell keeps."""
+        """The expected share of all keys that a state of one cell contains."""
         return float(np.ldexp(1.0, -int(self.level)))
 
 
-def thinned(entries: Entries, levels: NDArray[np.uint8], limit: int) -> tuple[Entries, NDArray[np.uint8]]:
-    """Leave out what is beyond the level of each cell, and raise it where more keys than the limit are left."""
-    entries = _within(entries, levels)
-    starts = entries.starts(len(levels))
-    over = np.flatnonzero(np.diff(starts) > limit)
-    if not len(over):
+def thin_keys(entries: Entries, levels: NDArray[np.uint8], limit: int) -> tuple[Entries, NDArray[np.uint8]]:
+    """Drop the hashes that the level of their cell excludes, and raise the levels of cells with too many keys."""
+    entries = _drop_beyond_level(entries, levels)
+    starts = entries.cell_starts(len(levels))
+    full_cells = np.flatnonzero(np.diff(starts) > limit)
+    if not len(full_cells):
         return entries, levels
     raised = levels.copy()
-    raised[over] = zeros_of(entries.codes[starts[over] + limit]) + 1  # the first that is one too many
-    return _within(entries, raised), raised
+    # The hashes of a cell ascend, so the hash at index `limit` is the first that must go. The lowest level that
+    # excludes it is one more than its number of leading zeros.
+    raised[full_cells] = count_leading_zeros(entries.codes[starts[full_cells] + limit]) + 1
+    return _drop_beyond_level(entries, raised), raised
 
 
-def _within(entries: Entries, levels: NDArray[np.uint8]) -> Entries:
+def _drop_beyond_level(entries: Entries, levels: NDArray[np.uint8]) -> Entries:
     beyond = entries.codes > ALL >> levels.astype(np.uint64)[entries.cells] if levels.any() else np.zeros(0, bool)
-    return canonical(entries.where(~beyond)) if beyond.any() else entries
+    return canonicalize(entries.select(~beyond)) if beyond.any() else entries
 
 
-def at_one_level(states: Sequence[KeySample]) -> tuple[float, list[Hashes]]:
-    """Return the share of keys that all of some states of one cell keep, and the hashes that each has of those."""
+def hashes_at_one_level(states: Sequence[KeySample]) -> tuple[float, list[Hashes]]:
+    """Bring states of one cell to their highest level; return the share of keys at that level, and the hashes of each."""
     level = max((int(s.level) for s in states), default=0)
     most = ALL >> np.uint64(level)
     return float(np.ldexp(1.0, -level)), [s.keys.codes[s.keys.codes <= most] for s in states]

@@ -1,10 +1,10 @@
-"""Classes that are known before any row comes: the part that statistics of several classes have in common."""
+"""The base of statistics of several classes that are declared before counting."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..batch.classes import check_ignored, check_labels, class_of
+from ..batch.classes import check_ignored, check_labels, class_label
 from ..batch.kinds import Need
 from ..numerics.settings import setting
 from ..state.state import State
@@ -13,16 +13,16 @@ __all__ = ["KnownClasses"]
 
 
 class KnownClasses(State):
-    """A statistic of rows of one of several classes.
+    """A statistic of rows that belong to one of several declared classes.
 
     Parameters
     ----------
     num_classes : int, optional
-        Classes are 0, 1, ... up to this.
+        The classes are 0, 1, ..., num_classes - 1.
     labels : tuple, optional
-        The classes in their order, integers or strings.
+        The classes in order, integers or strings.
     ignore_class : int or str, optional
-        A row of this true class, which need not be among them, is left out and counted.
+        Rows of this true class are dropped and counted. The class need not be among `labels`.
     """
 
     num_classes: int | None = setting(default=None, low=2, high=1 << 15)
@@ -31,21 +31,21 @@ class KnownClasses(State):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.known:
+        if not self.declared_classes:
             check_labels(type(self).__name__, self.labels)
-        check_ignored(type(self).__name__, self.known, self.ignore_class)
+        check_ignored(type(self).__name__, self.declared_classes, self.ignore_class)
 
     @property
-    def known(self) -> int | tuple[Any, ...]:
-        """How many classes there are, or what they are called; 0 where nobody says."""
+    def declared_classes(self) -> int | tuple[Any, ...]:
+        """The number of classes, or their labels; 0 if the settings declare none."""
         return self.num_classes or self.labels or 0
 
     @property
     def true_class(self) -> Need:
-        """The need for the true class of a row."""
-        return class_of(self.known, ignore=self.ignore_class)
+        """The declaration of the column of the true class."""
+        return class_label(self.declared_classes, ignore=self.ignore_class)
 
     @property
     def width(self) -> int:
-        """How many classes there are."""
-        return self.known if isinstance(self.known, int) else len(self.known)
+        """The number of classes."""
+        return self.declared_classes if isinstance(self.declared_classes, int) else len(self.declared_classes)

@@ -1,4 +1,4 @@
-"""How often each item is among the first k of a list: what recommendations expose."""
+"""Counts of recommendation lists that contain an item among their first k, for exposure metrics."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..batch.classes import FoundColumn
+from ..batch.classes import DiscoveredColumn
 from ..batch.columns import Column
 from ..batch.ids import IdColumn, query
 from ..batch.kinds import FLAG, Need, score, weight
 from ..errors import StateFormatError
-from ..numerics.exact import UNIT, weights
+from ..numerics.exact import UNIT, weights_in_units
 from ..numerics.settings import setting
 from ..state.declare import Flat
-from .found_classes import numbered
+from .discovered_classes import number_classes
 from .key_counts import KeyCounts
-from .query_sums import listed, owners, unmasked
+from .query_sums import mask_retrieved, query_numbers, with_full_mask
 from .step import Like, Step
 
 __all__ = ["ListedKeys"]
@@ -29,75 +29,86 @@ Ints = NDArray[np.int64]
 
 
 class ListedKeys(KeyCounts, tag="listed_keys"):
-    """Lists by item, those that have it among their first k; and, of these, the ones that have it first.
+    """For each item, the lists that have it among their first k items, and the lists that have it first.
 
     Parameters
     ----------
     column : str
         The role of the items.
     k : int
-        How many of each list count, by falling score; equal scores in the ascending order of the items.
+        The number of items of a list that count, by descending score; equal scores are in ascending order of the items.
     limit : int
-        How many different items there may be.
+        The largest number of distinct items.
 
     Notes
     -----
-    100 bytes an item that was among the first k of a list, and what the item itself takes, once.
+    An item among the first k of a list takes 100 bytes, plus the item itself, once.
     """
 
     column: str = setting(default="item")
     k: int = setting(default=10, low=1, high=1 << 24)
 
     firsts = Flat()
-    firsts_excess = Flat(form="fixed", beside="firsts")
+    firsts_excess = Flat(form="fixed", excess_of="firsts")
 
-    together = "query"
+    block_column = "query"
 
     def needs(self) -> tuple[Need, ...]:
         others = replace(weight(), once=True), Need("retrieved", FLAG, optional=True), Need("mask", FLAG, optional=True)
         return super().needs()[0], score(scale="real"), query(), *others
 
-    def plausible(self, columns: dict[str, Any]) -> dict[str, Any]:
-        made, items = unmasked(columns), columns[self.column]
+    def make_consistent(self, columns: dict[str, Any]) -> dict[str, Any]:
+        plausible, items = with_full_mask(columns), columns[self.column]
         codes = np.unique(items, return_inverse=True)[1].reshape(-1)
         pairs = list(zip(columns["query"].tolist(), codes.tolist(), strict=True))
         again = np.array([pairs[:i].count(pair) for i, pair in enumerate(pairs)], np.int64)
-        if items.dtype.kind == "U":  # no list has an item twice
-            made[self.column] = np.char.add(items, np.where(again > 0, again.astype("U2"), ""))
-        return made
+        # An item must not occur twice in a list.
+        if items.dtype.kind == "U":
+            plausible[self.column] = np.char.add(items, np.where(again > 0, again.astype("U2"), ""))
+        return plausible
 
-    def contradiction(self, columns: Mapping[str, Any]) -> tuple[str, int, str] | None:
-        of, items = _lists(columns), columns[self.column].values
-        order = np.lexsort([items, of])
-        there = listed(columns)[order]
-        again = (items[order[1:]] == items[order[:-1]]) & (of[order[1:]] == of[order[:-1]]) & there[1:] & there[:-1]
-        return (self.column, int(order[1:][again].min()), "the list has this item twice") if again.any() else None
+    def find_contradiction(self, columns: Mapping[str, Any]) -> tuple[str, int, str] | None:
+        list_of_row, items = _list_numbers(columns), columns[self.column].values
+        order = np.lexsort([items, list_of_row])
+        is_listed = mask_retrieved(columns)[order]
+        is_repeated = (
+            (items[order[1:]] == items[order[:-1]])
+            & (list_of_row[order[1:]] == list_of_row[order[:-1]])
+            & is_listed[1:]
+            & is_listed[:-1]
+        )
+        return (
+            (self.column, int(order[1:][is_repeated].min()), "the list has this item twice")
+            if is_repeated.any()
+            else None
+        )
 
-    def _places(self, columns: Mapping[str, Any]) -> tuple[Ints, Ints]:
-        """The place of each row in its list, from 0; the row that is first in its list. Rows not returned come last."""
-        of, scores, codes = _lists(columns), columns["y_score"].values, columns[self.column]
-        there = listed(columns)
-        order = np.lexsort([_ranks(codes)[codes.values], -scores, ~there, of])
-        starts = np.flatnonzero(np.r_[True, of[order[1:]] != of[order[:-1]]][: len(of)])
-        at, places = np.repeat(starts, np.diff(starts, append=len(of))), np.empty(len(of), np.int64)
-        places[order] = np.where(there[order], np.arange(len(of)) - at, self.k)
-        first = np.empty(len(of), np.int64)
+    def _list_positions(self, columns: Mapping[str, Any]) -> tuple[Ints, Ints]:
+        """Return the position of each row in its list, from 0 (k if not retrieved), and the first row of that list."""
+        list_of_row, scores, codes = _list_numbers(columns), columns["y_score"].values, columns[self.column]
+        is_listed = mask_retrieved(columns)
+        order = np.lexsort([_rank_keys(codes)[codes.values], -scores, ~is_listed, list_of_row])
+        starts = np.flatnonzero(np.r_[True, list_of_row[order[1:]] != list_of_row[order[:-1]]][: len(list_of_row)])
+        at, places = np.repeat(starts, np.diff(starts, append=len(list_of_row))), np.empty(len(list_of_row), np.int64)
+        places[order] = np.where(is_listed[order], np.arange(len(list_of_row)) - at, self.k)
+        first = np.empty(len(list_of_row), np.int64)
         first[order] = order[at]
         return places, first
 
     def class_codes(self, columns: Mapping[str, Any], numbers: Any) -> tuple[Ints, ...]:
-        # rows that do not count go to the first of their list, so that no item is kept that no list has among its first
+        # Rows at positions beyond k are counted with weight 0 under the first item of their list, so their items need
+        # no memory.
         items = columns[self.column]
-        places, first = self._places(columns)
+        places, first = self._list_positions(columns)
         codes = np.where(places < self.k, items.values, items.values[first])
-        return (numbered(self.column, FoundColumn(codes, items.source, items.keys), numbers, "items"),)
+        return (number_classes(self.column, DiscoveredColumn(codes, items.source, items.keys), numbers, "items"),)
 
-    def derive(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
-        places, _ = self._places(columns)
-        given = columns.get("sample_weight")
-        each = np.ones(len(places)) if given is None else given.values[_lists(columns)]
-        made = {n: np.where(places < k, each, 0.0) for n, k in (("sample_weight", self.k), ("firsts", 1))}
-        return {n: Column(np.ascontiguousarray(w), "float64") for n, w in made.items()}
+    def derive_columns(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
+        places, _ = self._list_positions(columns)
+        list_weights = columns.get("sample_weight")
+        each = np.ones(len(places)) if list_weights is None else list_weights.values[_list_numbers(columns)]
+        row_weights = {n: np.where(places < k, each, 0.0) for n, k in (("sample_weight", self.k), ("firsts", 1))}
+        return {n: Column(np.ascontiguousarray(w), "float64") for n, w in row_weights.items()}
 
     def steps(self, like: Like) -> Iterable[Step]:
         own = type(self)
@@ -108,36 +119,40 @@ class ListedKeys(KeyCounts, tag="listed_keys"):
         first, shown = (self.cells.flats[n] for n in ("firsts", "counts"))
         if (first != shown).any():
             raise StateFormatError("ListedKeys.firsts and ListedKeys.counts are not of the same rows")
-        front = self.cells.inner[:, 0] if self.cells.inner is not None else np.zeros(len(shown), np.int64)
-        each, of_first = self._units("counts", "excess"), self._units("firsts", "firsts_excess")
+        front = self.cells.inner_keys[:, 0] if self.cells.inner_keys is not None else np.zeros(len(shown), np.int64)
+        each, of_first = self._weight_units("counts", "excess"), self._weight_units("firsts", "firsts_excess")
         lists, total = np.zeros((2, len(self)), object)
         np.add.at(lists, front, of_first)
         np.add.at(total, front, each)
         if (of_first > each).any() or (each > lists[front]).any() or (total > self.k * lists).any():
             raise StateFormatError(f"ListedKeys.counts holds more than lists of {self.k} different items have")
 
-    def _units(self, rows: str, excess: str) -> NDArray[Any]:
-        """What the rows of a part weigh, cell by cell, in units of 2**-60."""
-        held = self.cells.flats
-        return weights(held[rows], held[excess]) if excess in held else weights(held[rows], None) * UNIT
+    def _weight_units(self, rows: str, excess: str) -> NDArray[Any]:
+        """Return the weight that a pair of parts (rows, excess) has in each cell, in units of 2**-60."""
+        flats = self.cells.flats
+        return (
+            weights_in_units(flats[rows], flats[excess])
+            if excess in flats
+            else weights_in_units(flats[rows], None) * UNIT
+        )
 
     @property
-    def lists(self) -> Fraction:
-        """What the lists that have an item weigh; exact."""
+    def list_weight(self) -> Fraction:
+        """The exact total weight of the lists that contain at least one item."""
         return Fraction(
-            sum(weights(self.firsts, self.firsts_excess).tolist()), 1 if self.firsts_excess is None else UNIT
+            sum(weights_in_units(self.firsts, self.firsts_excess).tolist()), 1 if self.firsts_excess is None else UNIT
         )
 
 
-def _lists(columns: Mapping[str, Any]) -> Ints:
-    """The list of each row, by number."""
+def _list_numbers(columns: Mapping[str, Any]) -> Ints:
+    """Return, for each row, the number of its list."""
     keys = columns["query"]
     assert isinstance(keys, IdColumn)
-    return owners(keys.starts, len(keys.values))
+    return query_numbers(keys.starts, len(keys.values))
 
 
-def _ranks(items: FoundColumn) -> Ints:
-    """The place of each key of a column in ascending order."""
+def _rank_keys(items: DiscoveredColumn) -> Ints:
+    """Return the rank of each distinct key of a column in ascending order of the keys."""
     keys = items.keys
     if not isinstance(keys, list):
         return np.argsort(np.argsort(keys, kind="stable"), kind="stable")

@@ -1,4 +1,4 @@
-"""Score histograms of each class against each other: what one-against-one AUC reads."""
+"""Score histograms of each class against each other class, for one-against-one AUC."""
 
 from __future__ import annotations
 
@@ -10,40 +10,41 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..batch.classes import class_of, class_scores
+from ..batch.classes import class_label, class_scores
 from ..batch.kinds import Need, weight
 from ..numerics.exact import UNIT
 from ..state.declare import Array
 from ..state.state import State
-from ..state.tally import Entries, joined
+from ..state.tally import Entries, concatenate
 from .by_label_scores import LabelScores
 from .scores import EXACT
 
-__all__ = ["PAIR_BITS", "PairScores", "pair_limit"]
+__all__ = ["PAIR_BITS", "PairScores", "default_pair_limit"]
 
 PAIR_BITS = 10
 EXACT_PLACES = 1 << 22
-"""Exact scores of a cell by default: 16 bytes each, 64 MiB."""
-MOST = 256  # classes
+"""The default limit of exact scores of a cell: 16 bytes each, 64 MiB."""
+# The largest number of classes.
+MOST = 256
 
 
-def pair_limit(classes: int) -> int:
-    """Return how many rows a cell keeps exactly by default: each has an exact score in every pair of classes."""
+def default_pair_limit(classes: int) -> int:
+    """Return the default number of exact rows of a cell; a row has an exact score in every pair of classes."""
     return min(EXACT, EXACT_PLACES // classes**2)
 
 
 class PairScores(LabelScores, tag="pair_scores"):
-    """The rows of each class by the score of each class: a histogram for each pair, also of a class and itself.
+    """A score histogram for each ordered pair of classes, including the pair of a class with itself.
 
     Parameters
     ----------
     num_classes, labels
-        As for `KnownClasses`; at most 256.
+        As for `KnownClasses`, at most 256 classes.
 
     Notes
     -----
-    Histogram C i + j has every row by its score of class j, and tells those of class i from the rest. Only buckets that
-    hold rows take room, 12 bytes each. About 4 ns a row and pair.
+    Histogram C i + j of C classes has every row by its score of class j; rows of class i are its positives. Only buckets
+    with rows take memory, 12 bytes each. Counting takes about 4 ns per row and pair.
     """
 
     def __post_init__(self) -> None:
@@ -53,20 +54,20 @@ class PairScores(LabelScores, tag="pair_scores"):
 
     @property
     def classes(self) -> int:
-        """How many classes there are."""
-        return self.known if isinstance(self.known, int) else len(self.known)
+        """The number of classes."""
+        return self.declared_classes if isinstance(self.declared_classes, int) else len(self.declared_classes)
 
     @property
     def width(self) -> int:
-        """How many histograms there are."""
+        """The number of histograms: one for each ordered pair of classes."""
         return self.classes**2
 
     def needs(self) -> tuple[Need, ...]:
-        return class_of(self.known), class_scores(self.classes, self.scale), weight()
+        return class_label(self.declared_classes), class_scores(self.classes, self.scale), weight()
 
-    def _flat(self, role: str, values: Array) -> Array:
+    def _flatten(self, role: str, values: Array) -> Array:
         if role == "sample_weight":
-            return super()._flat(role, values)
+            return super()._flatten(role, values)
         if role == "y_true":
             table = np.repeat((values[:, None] == np.arange(self.classes)).view(np.uint8), self.classes, axis=1)
         else:
@@ -75,26 +76,27 @@ class PairScores(LabelScores, tag="pair_scores"):
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def each(self) -> list[State]:
-        """A state of two classes for each pair (i, j): the rows of both by the score of i; it weighs as its rows do."""
-        held, off_grid = self._entries, self.cells.flats["off_grid"]
-        within = self._within(held)
+    def split_classes(self) -> list[State]:
+        """Return a binary state for each pair (i, j) of classes: the rows of both, which are its support, by score i."""
+        entries, off_grid = self._entries, self.cells.flats["off_grid"]
+        within = self._strip_labels(entries)
+        # The last bit of a code is the label, so the positives of histogram C i + j are the rows of class i.
         own = (within.codes & within.codes.dtype.type(1)) == 1
-        ends = np.searchsorted(self._label_of(held), np.arange(self.width + 1))
-        parts = [within.where(np.flatnonzero(own[a:b]) + a) for a, b in itertools.pairwise(ends)]
+        ends = np.searchsorted(self._labels_of(entries), np.arange(self.width + 1))
+        parts = [within.select(np.flatnonzero(own[a:b]) + a) for a, b in itertools.pairwise(ends)]
         n = self.classes
         pairs = [(i, j) for i in range(n) for j in range(n) if i != j]
-        return [self._pair(parts[n * i + i], parts[n * j + i], off_grid[:, n * i + i]) for i, j in pairs]
+        return [self._pair_state(parts[n * i + i], parts[n * j + i], off_grid[:, n * i + i]) for i, j in pairs]
 
-    def _pair(self, positives: Entries, negatives: Entries, off_grid: NDArray[np.uint8]) -> State:
+    def _pair_state(self, positives: Entries, negatives: Entries, off_grid: NDArray[np.uint8]) -> State:
         below = replace(negatives, codes=negatives.codes & ~negatives.codes.dtype.type(1))
-        made: Any = self._of(joined([positives, below]), off_grid)
-        total = made.positives.total() + made.negatives.total()
-        object.__setattr__(made, "support", lambda: Fraction(total, UNIT if made.weighted else 1))
-        state: State = made
-        return state
+        histogram: Any = self._binary_histogram(concatenate([positives, below]), off_grid)
+        total = histogram.positives.total() + histogram.negatives.total()
+        object.__setattr__(histogram, "support", lambda: Fraction(total, UNIT if histogram.has_weights else 1))
+        result: State = histogram
+        return result
 
     def facts(self) -> dict[str, Any]:
-        first = self._first().facts()
+        first = self._first_class().facts()
         off_grid = bool(self.cells.flats["off_grid"].any())
         return {"rows": first["rows"], "weight": first["weight"], "off_grid": off_grid}

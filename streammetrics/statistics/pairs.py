@@ -1,4 +1,4 @@
-"""What a joint histogram says of pairs of rows: which are in the same order by both numbers, and which cannot be told."""
+"""Counts of pairs of rows of a joint histogram: concordant, discordant and tied pairs, and pairs of unknown order."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import IncompatibleStateError, StateFormatError
-from ..numerics.dominance import below_both
+from ..numerics.dominance import dominated_mass
 from ..numerics.exact import UNIT, Mass
 from ..state import tally
-from ..state.pair_levels import LOOKS, PAIR, SIDES, PairRows, least_places, looks_of, side_ranks, sides_of
-from ..state.tally import Entries, reduce, weighs
+from ..state.pair_levels import PAIR, SIDES, VIEWS, PairRows, find_lowest_places, rank_sides, read_views, split_sides
+from ..state.tally import Entries, has_weight, sort_entries
 
-__all__ = ["Pairs", "bucketed_pairs", "exact_pairs", "exact_rows", "joined_rows"]
+__all__ = ["Pairs", "concat_rows", "read_bucket_pairs", "read_exact_pairs", "read_exact_rows"]
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -27,146 +27,158 @@ U8 = np.uint64
 HALF = U8(0xFFFFFFFF)
 NORMAL = NormalDist()
 
-X, Y, OTHER, HASH = range(LOOKS)
-"""By which places an exact row is counted: x, y, both by a second hash, both by a hash."""
+X, Y, OTHER, HASH = range(VIEWS)
+"""The views that count an exact row: x, y, both by their second hashes, both by their hashes."""
 SECOND = U8(0x9E3779B97F4A7C15)
-"""What changes keys for the second hash; as the kernel has it."""
-CONTRADICTION = "JointHistogram.exact does not count the same rows by each of its looks"
+"""The constant that changes keys for the second hash, the same as in the kernel."""
+CONTRADICTION = "JointHistogram.exact does not count the same rows in each of its views"
 
 
 class Pairs:
-    """Rows in cells of a table, of which x and y ascend; sums of pairs, each twice, in units of `unit` squared.
+    """Weighted counts of pairs of rows from a table of (x, y) cells.
+
+    Every unordered pair counts twice, in units of `unit` squared.
 
     Parameters
     ----------
     x, y : int64 arrays
-        Where each cell lies, x first, from 0 on; no cell comes twice.
+        The ranks of x and y of each cell, from 0. No two cells have both ranks in common.
     mass : Mass
-        What it weighs.
+        The weight of each cell.
     fine : (Mass, Mass)
-        What the different x weigh, and the different y: as fine as is known.
+        The weights of the distinct x and of the distinct y, or of finer buckets than those of the table.
     sure : bools of shape (2,)
-        Whether all rows of a cell are known to have one x, and one y.
+        Whether all rows of a cell are known to have equal x, and equal y.
     sharp : bools of shape (2,)
-        Whether `fine` is of single values.
+        Whether each weight in `fine` belongs to a single value.
     weighted : bool
-        Whether a weight was not 1.
+        Whether rows have weights other than 1.
     """
 
     def __init__(
-        self, x: Ints, y: Ints, held: Entries, fine: tuple[Mass, Mass], sure: Bools, sharp: Bools | None = None
+        self, x: Ints, y: Ints, entries: Entries, fine: tuple[Mass, Mass], sure: Bools, sharp: Bools | None = None
     ) -> None:
         order = np.lexsort((y, x))
         self.x, self.y = x[order], y[order]
-        held = held.where(order)
-        self.weighted = held.excess is not None
-        self.rows, self.mass, self.fine = held.mass, Mass.of(held.mass, held.excess), fine
+        entries = entries.select(order)
+        self.weighted = entries.excess is not None
+        self.rows, self.mass, self.fine = (
+            entries.int64_counts,
+            Mass.from_rows(entries.int64_counts, entries.excess),
+            fine,
+        )
         self.unit = UNIT if self.weighted else 1
         self.sure, self.sharp = sure, sure if sharp is None else sharp
 
     @cached_property
     def total(self) -> int:
-        """The weight of all rows."""
+        """The weight of all rows, in units of 1 / `unit`."""
         return self.mass.total()
 
     @cached_property
     def by_x(self) -> Array:
-        """What the rows of each x weigh: Python's integers."""
-        return self.mass.totals(_cuts(self.x))
+        """The weight of the rows at each rank of x, as Python integers in units of 1 / `unit`."""
+        return self.mass.segment_sums(_run_bounds(self.x))
 
     @cached_property
     def by_y(self) -> Array:
-        """What the rows of each y weigh."""
+        """The weight of the rows at each rank of y, as Python integers in units of 1 / `unit`."""
         order = np.argsort(self.y, kind="stable")
-        return self.mass[order].totals(_cuts(self.y[order]))
+        return self.mass[order].segment_sums(_run_bounds(self.y[order]))
 
     @cached_property
-    def same(self) -> tuple[int, int, int]:
-        """Pairs of one x, of one y, of one cell; each row with itself among them."""
-        return _squares(self.by_x), _squares(self.by_y), self.mass.dot(self.mass)
+    def tied_pairs(self) -> tuple[int, int, int]:
+        """Pairs with equal x, with equal y, and with both equal; each row paired with itself is included."""
+        return _sum_squares(self.by_x), _sum_squares(self.by_y), self.mass.dot(self.mass)
 
     @cached_property
     def concordant(self) -> int:
-        """Pairs of which one row has the larger x, and the larger y."""
-        return 2 * self.mass.dot(below_both(self.mass, self.x, self.y))
+        """Pairs in which one row has both the larger x and the larger y."""
+        return 2 * self.mass.dot(dominated_mass(self.mass, self.x, self.y))
 
     @property
     def discordant(self) -> int:
-        """Pairs of which one row has the larger x, and the other the larger y."""
-        x, y, both = self.same
+        """Pairs in which one row has the larger x and the other row has the larger y."""
+        x, y, both = self.tied_pairs
         return self.total * self.total - x - y + both - self.concordant
 
     @property
-    def twins(self) -> int:
-        """Each row with itself, if a weight counts as so many equal rows."""
+    def self_pairs(self) -> int:
+        """Pairs of a row with itself, if a weight of w stands for w equal rows."""
         return self.total * self.unit
 
     @property
-    def alone(self) -> int:
-        """Each row with itself: at least, of rows with weights."""
-        return 0 if self.weighted else self.twins
+    def min_self_pairs(self) -> int:
+        """A lower bound of the pairs of a row with itself: 0 if rows have weights."""
+        return 0 if self.weighted else self.self_pairs
 
     @property
-    def alike(self) -> int:
-        """Each row with itself: at least, as n rows that weigh w together have squares of w^2 / n."""
+    def self_pairs_bound(self) -> int:
+        """A lower bound of `self_pairs`: n rows of total weight w have a sum of squared weights of at least w^2 / n."""
         if not self.weighted:
-            return self.twins
-        return sum(w * w // max(n, 1) for w, n in zip(_ints(self.mass).tolist(), self.rows.tolist(), strict=True))
+            return self.self_pairs
+        return sum(
+            w * w // max(n, 1) for w, n in zip(_integer_weights(self.mass).tolist(), self.rows.tolist(), strict=True)
+        )
 
     @property
-    def beside(self) -> int:
-        """Pairs of one x and different y, or of one y and different x, which may be in either order."""
-        x, y, both = self.same
+    def half_tied_pairs(self) -> int:
+        """Pairs of equal rank of x or of y, but not both. The bucket hides their order in one of the two numbers."""
+        x, y, both = self.tied_pairs
         return (0 if self.sure[X] else x - both) + (0 if self.sure[Y] else y - both)
 
     @property
-    def unknown(self) -> int:
-        """Pairs that may be in the one order, in the other, or equal: at most."""
-        return self.beside + (0 if self.sure.any() else self.same[2] - self.alone)
+    def undetermined_pairs(self) -> int:
+        """An upper bound of the pairs that may be concordant, discordant or tied, because buckets hide their order."""
+        return self.half_tied_pairs + (0 if self.sure.any() else self.tied_pairs[2] - self.min_self_pairs)
 
-    def apart(self, side: int) -> tuple[int, int, int]:
-        """Pairs of different x (0), or different y (1): at least, by the table, and at most."""
-        least = self.total * self.total - _squares(_ints(self.fine[side]))
-        table = self.total * self.total - self.same[side]
-        return least, table, least if self.sharp[side] else self.total * self.total - self.alike
+    def differing_pairs(self, side: int) -> tuple[int, int, int]:
+        """Return a lower bound, the count by ranks, and an upper bound of the pairs that differ in x (side 0) or y (1)."""
+        least = self.total * self.total - _sum_squares(_integer_weights(self.fine[side]))
+        table = self.total * self.total - self.tied_pairs[side]
+        return least, table, least if self.sharp[side] else self.total * self.total - self.self_pairs_bound
 
     @cached_property
     def differing_share(self) -> tuple[Fraction, Fraction]:
-        """The share of pairs of one x of the table that have different x, and of one y: estimated.
+        """An estimate of the share of pairs with different x among the pairs of equal rank of x, and the same for y.
 
-        Of numbers that are all different it is 7/8 by the finer buckets, of which there are eight.
+        The finer buckets of `fine` are eight per rank. They separate 7/8 of the pairs of distinct numbers, hence the
+        factor 8/7.
         """
         return self._differing_share(X), self._differing_share(Y)
 
     def _differing_share(self, side: int) -> Fraction:
-        pairs = self.same[side] - self.twins
+        pairs = self.tied_pairs[side] - self.self_pairs
         if self.sure[side] or pairs <= 0:
             return Fraction(0)
-        least, table, _ = self.apart(side)
+        least, table, _ = self.differing_pairs(side)
         return min(max(Fraction(least - table, pairs), Fraction(0)) * Fraction(8, 7), Fraction(1))
 
     @cached_property
     def local_order(self) -> tuple[Fraction, Fraction]:
-        """How much likelier rows of one x of the table are in the same order than in the other, and of one y: estimated.
+        """An estimate of the concordance minus discordance of pairs of equal rank of x, and the same for y.
 
-        Rows of adjacent x show it. They are three times as far apart, so it is less, as if y were x and normal noise.
+        It is extrapolated from pairs of adjacent ranks, whose x are three times as far apart, under the assumption that y
+        is x plus normal noise.
         """
         if self.sure.all():
             return Fraction(0), Fraction(0)
-        mass = self.mass.floats()
+        mass = self.mass.to_floats()
         return _order_at_third(_order_of_adjacent(self.x, self.y, mass)), _order_at_third(
             _order_of_adjacent(self.y, self.x, mass)
         )
 
-    def values(self) -> tuple[int, int]:
-        """How many different x and y there are: at least."""
+    def distinct_values(self) -> tuple[int, int]:
+        """Return lower bounds of the numbers of distinct x and distinct y."""
         return self.fine[X].digits.shape[1], self.fine[Y].digits.shape[1]
 
 
 def _order_of_adjacent(x: Ints, y: Ints, mass: NDArray[np.float64]) -> float:
-    """Of pairs of rows of adjacent x and different y: the share that is in one order, less that in the other."""
+    """Return (concordant - discordant) / (concordant + discordant) for pairs of rows at adjacent ranks of x."""
     order = np.lexsort((y, x))
     x, y, mass = x[order], y[order], mass[order]
+    # A key x * width + y orders rows by x, then y. Binary searches in the cumulative weights then give, for each row, the
+    # weight at the next rank of x with a smaller and with a larger y.
     width = int(y.max()) + 2
     keys, through = x * width + y, np.concatenate([[0.0], np.cumsum(mass)])
     begin, end = (through[np.searchsorted(keys, (x + k) * width)] for k in (1, 2))
@@ -176,71 +188,80 @@ def _order_of_adjacent(x: Ints, y: Ints, mass: NDArray[np.float64]) -> float:
 
 
 def _order_at_third(order: float) -> Fraction:
-    """Return the order of rows at a third of the distance."""
+    """Return the order (concordant minus discordant share) that pairs would have at a third of the distance in x."""
+    # Assume normal noise. The probability of concordance is then the normal CDF of distance / noise, so at a third of
+    # the distance its argument is a third.
     if abs(order) >= 1.0:
         return Fraction(order)
     return Fraction(2.0 * NORMAL.cdf(NORMAL.inv_cdf((1.0 + order) / 2.0) / 3.0) - 1.0)
 
 
-def _cuts(sorted_: Ints) -> Ints:
-    """Where the runs of equal ones begin, and the end."""
+def _run_bounds(sorted_: Ints) -> Ints:
+    """Return the index at which each run of equal numbers begins, followed by the total length."""
     return np.flatnonzero(np.concatenate([[True], sorted_[1:] != sorted_[:-1], [True]])[: len(sorted_) + 1])
 
 
-def _ints(mass: Mass) -> Array:
-    return mass.totals(np.arange(mass.digits.shape[1] + 1))
+def _integer_weights(mass: Mass) -> Array:
+    return mass.segment_sums(np.arange(mass.digits.shape[1] + 1))
 
 
-def _squares(numbers: Array) -> int:
+def _sum_squares(numbers: Array) -> int:
     return int(sum((numbers * numbers).tolist()))
 
 
 # -- in buckets -------------------------------------------------------------------------------------------------------
 
 
-def bucketed_pairs(held: Entries, levels: Ints, bits: int) -> Pairs:
-    """Read the buckets of a cell, given its levels (1 x 4)."""
-    least = least_places(sides_of(held)[0], levels, bits)
-    held = held.where(weighs(held))
-    looks = [held.where(looks_of(held) == look) for look in range(LOOKS)]
-    x, y = side_ranks(looks[PAIR].codes, least)
+def read_bucket_pairs(entries: Entries, levels: Ints, bits: int) -> Pairs:
+    """Return the pairs of rows of a cell in buckets, from its bucket entries and its levels (shape (1, 4))."""
+    least = find_lowest_places(split_sides(entries)[0], levels, bits)
+    entries = entries.select(has_weight(entries))
+    views = [entries.select(read_views(entries) == view) for view in range(VIEWS)]
+    x, y = rank_sides(views[PAIR].codes, least)
     sharp = levels[0, :SIDES] == 0
-    sure = sharp & np.array([len(looks[i]) == len(np.unique(v)) for i, v in enumerate((x, y))])
-    return Pairs(x, y, looks[PAIR], _fine(looks), sure, sharp)
+    sure = sharp & np.array([len(views[i]) == len(np.unique(v)) for i, v in enumerate((x, y))])
+    return Pairs(x, y, views[PAIR], _fine(views), sure, sharp)
 
 
-def _fine(looks: list[Entries]) -> tuple[Mass, Mass]:
-    x, y = (Mass.of(e.mass, e.excess) for e in looks[:SIDES])
+def _fine(views: list[Entries]) -> tuple[Mass, Mass]:
+    x, y = (Mass.from_rows(e.int64_counts, e.excess) for e in views[:SIDES])
     return x, y
 
 
-def _ranked(values: Array) -> Ints:
+def _dense_ranks(values: Array) -> Ints:
     return np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
 # -- exact ------------------------------------------------------------------------------------------------------------
 
 
-def exact_pairs(held: Entries) -> Pairs:
-    """Read the exact rows of a cell."""
-    looks = _exact_looks(held)
-    x, y, cells = _match_rows(looks)
-    some = weighs(cells)
-    fine = _fine([e.where(weighs(e)) for e in looks])
+def read_exact_pairs(entries: Entries) -> Pairs:
+    """Return the pairs of rows of a cell that keeps its rows exactly."""
+    views = _exact_views(entries)
+    x, y, cells = _match_rows(views)
+    has_positive_weight = has_weight(cells)
+    fine = _fine([e.select(has_weight(e)) for e in views])
     both = np.ones(2, bool)
-    return Pairs(_ranked(x[some]), _ranked(y[some]), cells.where(some), fine, both, both)
+    return Pairs(
+        _dense_ranks(x[has_positive_weight]),
+        _dense_ranks(y[has_positive_weight]),
+        cells.select(has_positive_weight),
+        fine,
+        both,
+        both,
+    )
 
 
-def exact_rows(held: Entries, cell: int) -> PairRows:
-    """Return the exact rows of one cell."""
-    looks = _exact_looks(held)
-    x, y, cells = _match_rows(looks)
-    numbers = numbers_of(looks[X].codes[x]), numbers_of(looks[Y].codes[y])
-    return PairRows(np.full(len(cells), cell), *numbers, cells.mass, cells.excess)
+def read_exact_rows(entries: Entries, cell: int) -> PairRows:
+    """Return the exact value pairs of one cell with their counts, as rows of the cell number `cell`."""
+    views = _exact_views(entries)
+    x, y, cells = _match_rows(views)
+    numbers = floats_of_keys(views[X].codes[x]), floats_of_keys(views[Y].codes[y])
+    return PairRows(np.full(len(cells), cell), *numbers, cells.int64_counts, cells.excess)
 
 
-def joined_rows(rows: Sequence[PairRows]) -> PairRows:
-    """Put rows together."""
+def concat_rows(rows: Sequence[PairRows]) -> PairRows:
+    """Concatenate several sets of rows."""
     excess = None
     if any(r.excess is not None for r in rows):
         excess = np.concatenate([np.zeros((len(r.x), 2), np.int64) if r.excess is None else r.excess for r in rows])
@@ -248,66 +269,72 @@ def joined_rows(rows: Sequence[PairRows]) -> PairRows:
     return PairRows(cells.astype(np.int64), x, y, counts.astype(np.int64), excess)
 
 
-def numbers_of(keys: Array) -> NDArray[np.float64]:
-    """Return the numbers of keys that are in their order."""
+def floats_of_keys(keys: Array) -> NDArray[np.float64]:
+    """Return the float64 numbers for uint64 keys, which sort like the numbers."""
     return np.asarray(np.where(keys >> U8(63), keys & ~(U8(1) << U8(63)), ~keys).view(np.float64))
 
 
-def _exact_looks(held: Entries) -> list[Entries]:
-    look = looks_of(held)
+def _exact_views(entries: Entries) -> list[Entries]:
+    view = read_views(entries)
     return [
-        Entries(64, held.codes[m], held.counts[m], None if held.excess is None else held.excess[m])
-        for m in (look == k for k in range(LOOKS))
+        Entries(64, entries.codes[m], entries.counts[m], None if entries.excess is None else entries.excess[m])
+        for m in (view == k for k in range(VIEWS))
     ]
 
 
-def _match_rows(looks: list[Entries]) -> tuple[Ints, Ints, Entries]:
-    """Which x and which y came together: by their hashes, and where these are not enough by the second ones.
+def _match_rows(views: list[Entries]) -> tuple[Ints, Ints, Entries]:
+    """Match the x and the y of each distinct row: return the index of both, and the entries of the rows.
 
     Raises
     ------
     StateFormatError
-        The looks are not of the same rows, as in bytes that no rows made.
+        The views are not of the same rows, which only forged bytes can cause.
     """
-    keys = [looks[side].codes for side in (X, Y)]
-    link = looks[HASH]
-    x, y = (_place(_hash(k), name) for k, name in zip(keys, _halves(link.codes), strict=True))
-    good = (x >= 0) & (y >= 0)
-    x, y, sure = x[good], y[good], link.where(good)
-    if good.all():
-        return x, y, sure
-    other = [_hash(k, second=True) for k in keys]
-    known = (other[X][x] << U8(32)) | other[Y][y]
+    # The views X and Y contain all values of x and of y. The view HASH has, for each row, a code of two 32-bit hashes.
+    # A hash that only one value has identifies this value.
+    keys = [views[side].codes for side in (X, Y)]
+    link = views[HASH]
+    x, y = (_find_unique(_hash32(k), name) for k, name in zip(keys, _split_halves(link.codes), strict=True))
+    is_matched = (x >= 0) & (y >= 0)
+    x, y, matched = x[is_matched], y[is_matched], link.select(is_matched)
+    if is_matched.all():
+        return x, y, matched
+    # Where two values have the same hash, the view OTHER has the same rows by second hashes. Subtracting the rows that are
+    # already matched leaves the others, whose second hashes are unique among the values with unmatched rows.
+    second_hashes = [_hash32(k, second=True) for k in keys]
+    matched_codes = (second_hashes[X][x] << U8(32)) | second_hashes[Y][y]
     try:
-        rest = tally.add(looks[OTHER], reduce(Entries(64, known, sure.counts, sure.excess)), -1)
+        rest = tally.add_entries(
+            views[OTHER], sort_entries(Entries(64, matched_codes, matched.counts, matched.excess)), -1
+        )
     except IncompatibleStateError as error:
         raise StateFormatError(CONTRADICTION) from error
-    more = []
-    for side, at, name in zip((X, Y), (x, y), _halves(rest.codes), strict=True):
-        left = looks[side].mass - np.bincount(at, sure.mass, len(keys[side])).astype(np.int64)
+    rest_positions = []
+    for side, at, name in zip((X, Y), (x, y), _split_halves(rest.codes), strict=True):
+        left = views[side].int64_counts - np.bincount(at, matched.int64_counts, len(keys[side])).astype(np.int64)
         some = np.flatnonzero(left)
-        more.append(_place(other[side][some], name, some))
-    if any((m < 0).any() for m in more):
+        rest_positions.append(_find_unique(second_hashes[side][some], name, some))
+    if any((m < 0).any() for m in rest_positions):
         raise StateFormatError(CONTRADICTION)
-    return np.append(x, more[0]), np.append(y, more[1]), tally.joined([sure, rest])
+    return np.append(x, rest_positions[0]), np.append(y, rest_positions[1]), tally.concatenate([matched, rest])
 
 
-def _place(names: Array, asked: Array, at: Ints | None = None) -> Ints:
-    """Where the name is that is asked for; -1 if several have it, or none."""
+def _find_unique(names: Array, wanted: Array, at: Ints | None = None) -> Ints:
+    """Return the position of each wanted name among `names`; -1 if it occurs there several times or not at all."""
     order = np.argsort(names, kind="stable")
     names = names[order]
-    first = np.searchsorted(names, asked)
-    alone = np.searchsorted(names, asked, side="right") == first + 1
-    found = (order if at is None else at[order])[np.minimum(first, len(names) - 1)] if len(names) else first
-    return np.where(alone, found, -1)
+    first = np.searchsorted(names, wanted)
+    is_unique = np.searchsorted(names, wanted, side="right") == first + 1
+    positions = (order if at is None else at[order])[np.minimum(first, len(names) - 1)] if len(names) else first
+    return np.where(is_unique, positions, -1)
 
 
-def _halves(words: Array) -> tuple[Array, Array]:
+def _split_halves(words: Array) -> tuple[Array, Array]:
     return words >> U8(32), words & HALF
 
 
-def _hash(x: Array, *, second: bool = False) -> Array:
-    """The first 32 bits of what the kernel makes of 64."""
+def _hash32(x: Array, *, second: bool = False) -> Array:
+    """Return the first 32 bits of the 64-bit hash that the kernel computes."""
     x = x ^ SECOND if second else x
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
         x = (x ^ (x >> U8(33))) * U8(factor)

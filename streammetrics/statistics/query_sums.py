@@ -1,4 +1,4 @@
-"""Sums over queries of measures of each, with the squares that standard errors need."""
+"""Exact sums over queries of their ranking measures, with the sums of squares that standard errors need."""
 
 from __future__ import annotations
 
@@ -13,73 +13,82 @@ from numpy.typing import NDArray
 
 from ..batch.ids import IdColumn
 from ..errors import StateFormatError
-from ..numerics.exact import FRACTION_BITS, UNIT, carry_fixed, exact_to_fraction, fixed_to_int, of_units, whole
+from ..numerics.exact import (
+    FRACTION_BITS,
+    UNIT,
+    carry_fixed,
+    exact_to_fraction,
+    fixed_to_int,
+    to_python_int,
+    units_to_fraction,
+)
 from ..numerics.settings import union
-from ..state.consistency import all_within, weight_of
-from ..state.declare import Flat, lost
+from ..state.consistency import are_within, read_row_weight
+from ..state.declare import Flat, is_saturated
 from ..state.state import State
-from .covariance import Spread, spread
+from .covariance import MeanEstimates, estimate_means
 from .step import NOTHING, Like, Step
 
-__all__ = ["ALL", "QuerySums", "listed", "owners", "parts", "term", "unmasked"]
+__all__ = ["NO_CUTOFF", "QuerySums", "format_term", "mask_retrieved", "parse_term", "query_numbers", "with_full_mask"]
 
 Ints = NDArray[np.int64]
 
-ALL = 1 << 40  # the cut-off of a measure without one
+# The cut-off that stands for the whole ranking.
+NO_CUTOFF = 1 << 40
 
 
-def term(measure: str, k: int | None = None, parameter: float | None = None) -> str:
-    """Spell a measure, its cut-off and its parameter as a state reads it: "ndcg@10", "rbp:0.8"."""
+def format_term(measure: str, k: int | None = None, parameter: float | None = None) -> str:
+    """Format a measure, its cut-off and its parameter as a term, such as "ndcg@10" or "rbp:0.8"."""
     return measure + (f"@{k}" if k is not None else "") + (f":{parameter!r}" if parameter is not None else "")
 
 
 @lru_cache(maxsize=1024)
-def parts(spelled: str) -> tuple[str, int, float]:
-    """Read what `term` spelled: the measure, its cut-off, its parameter."""
-    head, _, parameter = spelled.partition(":")
+def parse_term(text: str) -> tuple[str, int, float]:
+    """Return the measure, the cut-off and the parameter of a term."""
+    head, _, parameter = text.partition(":")
     measure, _, k = head.partition("@")
-    return measure, int(k) if k else ALL, float(parameter) if parameter else 0.0
+    return measure, int(k) if k else NO_CUTOFF, float(parameter) if parameter else 0.0
 
 
-def owners(starts: Ints, n: int) -> Ints:
-    """The query of each row."""
+def query_numbers(starts: Ints, n: int) -> Ints:
+    """Return, for each row, the number of its query."""
     return np.repeat(np.arange(len(starts)), np.diff(starts, append=n))
 
 
-def listed(columns: Mapping[str, Any]) -> NDArray[np.bool_]:
-    """Which rows are of documents, or items, that were returned."""
+def mask_retrieved(columns: Mapping[str, Any]) -> NDArray[np.bool_]:
+    """Return a mask of the rows whose document or item was retrieved and is not masked out."""
     there = np.ones(len(columns["y_score"].values), bool)
     for name in ("retrieved", "mask"):
         there &= columns[name].values == 1 if name in columns else True
     return there
 
 
-def unmasked(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Made-up columns without a masked row: in one values do not matter, bad ones included."""
+def with_full_mask(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return synthetic test columns in which no row is masked: bad values in masked rows would have no effect."""
     return columns | ({"mask": np.ones_like(columns["mask"])} if "mask" in columns else {})
 
 
 class QuerySums(State):
-    """Exact sums over queries of what measures say of each; queries with and without a relevant document.
+    """Exact sums over queries of their measures, and the weights of queries with and without a relevant document.
 
-    A state says in `measures` which there are, in `unbounded` which of them are no shares of something, and makes of
-    checked columns what they say (`derive`): "values", one after the other by query; "facts", five of each query (see
-    `kernels.query_sums`); and "starts", the first row of each.
+    A subclass lists its measures in `measures`, and the measures that may exceed 1 in `unbounded`. Its `derive_columns`
+    computes three columns: "values", the measures of one query after the other; "facts", five integers for each query
+    (see `kernels.query_sums`); and "starts", the first row of each query.
     """
 
     measures: ClassVar[tuple[str, ...]] = ()
     unbounded: ClassVar[tuple[str, ...]] = ()
-    """Summed exactly, in superaccumulators."""
+    """Measures that may exceed 1, which are summed exactly in superaccumulators."""
     signed: ClassVar[tuple[str, ...]] = ()
-    """Of these, those that may be negative."""
-    never_beyond: ClassVar[dict[str, str]] = {}
-    """Measures that are never more, in any query, than another one without a cut-off."""
+    """The unbounded measures that may be negative."""
+    upper_measures: ClassVar[dict[str, str]] = {}
+    """For some measures another one, without a cut-off, that is never smaller in any query."""
 
     terms: tuple[str, ...] = union(default=())
 
     rows = Flat(2, 2)
     queries = Flat(2)
-    excess = Flat(2, form="fixed", beside="queries")
+    excess = Flat(2, form="fixed", excess_of="queries")
     sums = Flat("terms", form="fixed")
     large = Flat("terms", form="exact", optional=True)
     squares = Flat("terms", form="square")
@@ -88,81 +97,83 @@ class QuerySums(State):
     w2x = Flat("terms", form="square", like="sums")
     more_w2x = Flat("terms", form="exact", optional=True)
 
-    together = "query"
+    block_column = "query"
 
     def __post_init__(self) -> None:
-        for spelled in self.terms:
-            if parts(spelled)[0] not in self.measures:
+        for term in self.terms:
+            if parse_term(term)[0] not in self.measures:
                 raise ValueError(
-                    f"{type(self).__name__} has no measure {parts(spelled)[0]!r}; there are {', '.join(self.measures)}"
+                    f"{type(self).__name__} has no measure {parse_term(term)[0]!r}; there are {', '.join(self.measures)}"
                 )
         super().__post_init__()
 
-    def _has(self, *measures: str) -> bool:
-        return any(parts(t)[0] in measures for t in self.terms)
+    def _has_measure(self, *measures: str) -> bool:
+        return any(parse_term(t)[0] in measures for t in self.terms)
 
-    def _anywhere(self, measure: str) -> bool:
-        """Whether a query without a relevant document may have something of a measure."""
+    def _counts_without_relevant(self, measure: str) -> bool:
+        """Return whether a measure may be nonzero for a query that has no relevant document."""
         return False
 
     @staticmethod
-    def _twice(columns: Any, name: str) -> int | None:
-        """The first row whose name a row of the same query before it has, in a column of names; None without."""
+    def _find_repeated_name(columns: Any, name: str) -> int | None:
+        """Return the first row whose name already occurs in the same query; None if there is none."""
         query, names = columns["query"], columns[name].values
         assert isinstance(query, IdColumn)
         starts = query.starts
-        order = np.lexsort([names, owners(starts, len(names))])
-        same = names[order[1:]] == names[order[:-1]]
-        same[starts[1:] - 1] = False
-        return int(order[1:][same].min()) if same.any() else None
+        order = np.lexsort([names, query_numbers(starts, len(names))])
+        is_repeated = names[order[1:]] == names[order[:-1]]
+        is_repeated[starts[1:] - 1] = False
+        return int(order[1:][is_repeated].min()) if is_repeated.any() else None
 
     def steps(self, like: Like) -> Iterable[Step]:
+        # The kernel takes empty arrays for parts that the batch does not need: sums of unbounded measures, and squares of
+        # weights until the first weight other than 1.
         own = type(self)
-        unbounded = np.array([parts(t)[0] in self.unbounded for t in self.terms], np.int64)
-        exact, heavy = bool(unbounded.any()), like.weighted or "w2" in like.present
-        into: list[Any] = [own.rows, own.queries, own.excess if like.weighted else NOTHING, own.sums]
+        unbounded = np.array([parse_term(t)[0] in self.unbounded for t in self.terms], np.int64)
+        exact, heavy = bool(unbounded.any()), like.has_weights or "w2" in like.present
+        into: list[Any] = [own.rows, own.queries, own.excess if like.has_weights else NOTHING, own.sums]
         into += [own.large if exact else NOTHING, own.squares, own.large_squares if exact else NOTHING]
         into += [own.w2, own.w2x] if heavy else [NOTHING, NOTHING]
-        into += [own.more_w2x if exact and like.weighted else NOTHING]
-        return [Step("query_sums:add", "values", "facts", "sample_weight", "at", "starts", unbounded, *into)]
+        into += [own.more_w2x if exact and like.has_weights else NOTHING]
+        return [Step("query_sums:add_queries", "values", "facts", "sample_weight", "at", "starts", unbounded, *into)]
 
     def check(self) -> None:
-        weight, held = weight_of(self, "queries"), self.cells.flats
-        some, both = weight[..., 0], weight.sum(-1)
-        if (both.rows > self.flat("rows").sum(axis=(-1, -2))).any():
+        weight, flats = read_row_weight(self, "queries"), self.cells.flats
+        with_relevant, all_queries = weight[..., 0], weight.sum(-1)
+        if (all_queries.rows > self.read_cells_named("rows").sum(axis=(-1, -2))).any():
             raise StateFormatError(f"{type(self).__name__} has more queries than rows")
-        for i, (measure, _, _) in enumerate(map(parts, self.terms)):
+        for i, (measure, _, _) in enumerate(map(parse_term, self.terms)):
             unbounded = measure in self.unbounded
-            enough = both if self._anywhere(measure) else some
-            wrong = enough.fall_short(held["sums"][..., i, :], 0 if unbounded else 1 + 2.0**-40)
-            if "large" in held:
+            possible = all_queries if self._counts_without_relevant(measure) else with_relevant
+            wrong = possible.is_exceeded_by(flats["sums"][..., i, :], 0 if unbounded else 1 + 2.0**-40)
+            if "large" in flats:
                 most = math.inf if unbounded else 0
-                wrong |= both.fall_short(held["large"][..., i, :], most, signed=measure in self.signed)
+                wrong |= all_queries.is_exceeded_by(flats["large"][..., i, :], most, signed=measure in self.signed)
             if wrong:
                 raise StateFormatError(f"{type(self).__name__} holds a sum of {measure} that these queries cannot have")
-        if "large_squares" in held and (held["large_squares"][..., -1] < 0).any():
+        if "large_squares" in flats and (flats["large_squares"][..., -1] < 0).any():
             raise StateFormatError(f"{type(self).__name__}.large_squares holds a negative sum of squares")
         self._check_pairs()
 
     def _check_pairs(self) -> None:
-        """Raise if a sum is beyond that of what it is never beyond, as hits beyond relevant documents."""
-        for i, (measure, _, parameter) in enumerate(map(parts, self.terms)):
-            most = term(self.never_beyond.get(measure, ""), None, parameter or None)
-            if most in self.terms and not self._within(measure, i, self.terms.index(most)):
+        """Raise an error if a sum exceeds that of a measure that bounds it, such as more hits than relevant documents."""
+        for i, (measure, _, parameter) in enumerate(map(parse_term, self.terms)):
+            most = format_term(self.upper_measures.get(measure, ""), None, parameter or None)
+            if most in self.terms and not self._is_within(measure, i, self.terms.index(most)):
                 raise StateFormatError(f"{type(self).__name__} holds more of {measure} than of {most}")
 
-    def _within(self, measure: str, less: int, more: int) -> bool:
-        """Whether no sum of one term is beyond that of another."""
+    def _is_within(self, measure: str, less: int, more: int) -> bool:
+        """Return whether, in all cells, the sum of one term is at most the sum of another."""
         if measure in self.unbounded:
             large = self.cells.flats.get("large")
-            return large is None or all_within(large[:, less], large[:, more])
+            return large is None or are_within(large[:, less], large[:, more])
         left = self.cells.flats["sums"][:, more] - self.cells.flats["sums"][:, less]
         carry_fixed(left)
         return not (left[..., 0] < 0).any()
 
     @property
-    def positives_seen(self) -> NDArray[np.int64]:
-        return np.asarray(self.flat("rows")[..., 1].sum(axis=1))
+    def positive_counts(self) -> NDArray[np.int64]:
+        return np.asarray(self.read_cells_named("rows")[..., 1].sum(axis=1))
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -175,59 +186,63 @@ class QuerySums(State):
         }
 
     @property
-    def stacks(self) -> bool:
-        return not any(measure in self.unbounded for measure, _, _ in map(parts, self.terms))
+    def can_vectorize(self) -> bool:
+        return not any(measure in self.unbounded for measure, _, _ in map(parse_term, self.terms))
 
     def weight(self, *, empty: bool = False) -> Fraction:
-        """Queries with a relevant document, or those without; or their total weight; exact."""
-        return of_units(self._units(int(empty)))  # type: ignore[no-any-return]
+        """Return the exact weight of the queries with a relevant document, or of the queries without one."""
+        return units_to_fraction(self._weight_units(int(empty)))  # type: ignore[no-any-return]
 
     def total(self, measure: str, k: int | None = None, parameter: float | None = None) -> Fraction:
-        """The weighted sum of a measure over queries; exact over the values of the queries."""
-        i = self.terms.index(term(measure, k, parameter))
+        """Return the weighted sum of a measure over queries, exact over the rounded values of the queries."""
+        i = self.terms.index(format_term(measure, k, parameter))
         if measure not in self.unbounded:
-            return of_units(fixed_to_int(self.sums[i]))  # type: ignore[no-any-return]
+            return units_to_fraction(fixed_to_int(self.sums[i]))  # type: ignore[no-any-return]
         return exact_to_fraction(self.large[i]) if self.large is not None else Fraction(0)
 
     def square(self, measure: str, k: int | None = None, parameter: float | None = None) -> Fraction | None:
-        """The sum over queries of (w x)^2 of a measure; None if it is lost."""
-        i = self.terms.index(term(measure, k, parameter))
+        """Return the sum over queries of (w x)^2 of a measure; None if it overflowed."""
+        i = self.terms.index(format_term(measure, k, parameter))
         if measure in self.unbounded:
             return exact_to_fraction(self.large_squares[i]) if self.large_squares is not None else Fraction(0)
-        return kept(self.squares[i])
+        return read_square(self.squares[i])
 
     def weight_squared(self, *, empty: bool = False) -> Fraction | None:
-        """The sum of w^2 over queries with a relevant document, or without; None if it is lost."""
-        return kept(self.w2[int(empty)]) if self.w2 is not None else Fraction(int(self.queries[int(empty)]))
+        """Return the sum of w^2 over the queries with (or without) a relevant document; None if it overflowed."""
+        return read_square(self.w2[int(empty)]) if self.w2 is not None else Fraction(int(self.queries[int(empty)]))
 
     def product(self, measure: str, k: int | None = None, parameter: float | None = None) -> Fraction | None:
-        """The sum over queries of w^2 x of a measure; None if it is lost."""
-        i = self.terms.index(term(measure, k, parameter))
+        """Return the sum over queries of w^2 x of a measure; None if it overflowed."""
+        i = self.terms.index(format_term(measure, k, parameter))
         if measure in self.unbounded:
             more = exact_to_fraction(self.more_w2x[i]) if self.more_w2x is not None else 0
             return self.total(measure, k, parameter) + more
-        return kept(self.w2x[i]) if self.w2x is not None else self.total(measure, k, parameter)
+        return read_square(self.w2x[i]) if self.w2x is not None else self.total(measure, k, parameter)
 
-    def spread_of(
+    def estimate_means(
         self, empty: float | None, measure: str, k: int | None = None, parameter: float | None = None
-    ) -> Spread:
-        """The mean of a measure over queries, and its variance.
+    ) -> MeanEstimates:
+        """Estimate the mean of a measure over queries and its variance.
 
         Parameters
         ----------
         empty : float or None
-            What queries without a relevant document count; None if they are left out.
+            The value of queries without a relevant document; None if they are left out.
         measure, k, parameter
             As for `total`.
         """
         labels = (0,) if empty is None else (0, 1)
-        weight = sum(self._units(i) for i in labels)
+        weight = sum(self._weight_units(i) for i in labels)
         squared = weight if self.w2 is None else sum(fixed_to_int(self.w2[i]) for i in labels)
-        gone: Any = False if self.w2 is None else lost(self.w2[0]) | lost(self.w2[1])
+        overflowed: Any = False if self.w2 is None else is_saturated(self.w2[0]) | is_saturated(self.w2[1])
         more, more_squared = 0, 0
-        if empty:  # then these queries count nothing else
-            more, more_squared = self._units(1), self._units(1) if self.w2 is None else fixed_to_int(self.w2[1])
-        i = self.terms.index(term(measure, k, parameter))
+        # The sums contain 0 for queries without a relevant document. If these count as 1, their weight is added.
+        if empty:
+            more, more_squared = (
+                self._weight_units(1),
+                self._weight_units(1) if self.w2 is None else fixed_to_int(self.w2[1]),
+            )
+        i = self.terms.index(format_term(measure, k, parameter))
         if measure in self.unbounded:
             assert not empty
             numbers = (
@@ -239,37 +254,39 @@ class QuerySums(State):
         else:
             total, square = fixed_to_int(self.sums[i]), fixed_to_int(self.squares[i])
             crossed = total if self.w2x is None else fixed_to_int(self.w2x[i])
-            gone = gone | lost(self.squares[i]) | (False if self.w2x is None else lost(self.w2x[i]))
+            overflowed = (
+                overflowed | is_saturated(self.squares[i]) | (False if self.w2x is None else is_saturated(self.w2x[i]))
+            )
         products = {(-1, -1): squared, (-1, 0): crossed + more_squared, (0, 0): square + more_squared}
-        return spread(weight, [total + more], products, gone, UNIT)
+        return estimate_means(weight, [total + more], products, overflowed, UNIT)
 
-    def spread_within(self, empty: float | None, which: tuple[Any, ...], of: tuple[Any, ...]) -> Spread:
-        """The mean of a measure over the queries in which another one is 1, and its variance.
+    def estimate_means_within(self, empty: float | None, which: tuple[Any, ...], of: tuple[Any, ...]) -> MeanEstimates:
+        """Estimate the mean of a measure over the queries in which a second measure is 1, and its variance.
 
         Parameters
         ----------
         empty : float or None
-            What the others count, in which both are 0; None if they are left out.
+            The value of the other queries, in which both measures are 0; None if they are left out.
         which, of : tuple
-            The two measures, each as `total` takes it.
+            The second measure and the measure to average, each as the arguments of `total`.
         """
         found = self.product(*which), self.product(*of), self.square(*of)
         squared = self.weight_squared(), self.weight_squared(empty=True)
-        gone = None in (*found, *squared)
+        overflowed = None in (*found, *squared)
         inside, x, xx, *every = (Fraction(0) if n is None else n for n in (*found, *squared))
         weight, total = self.total(*which), self.total(*of)
         if empty is not None:
             others, others_squared = self.weight() + self.weight(empty=True) - weight, sum(every) - inside
             weight, inside, total = weight + others, inside + others_squared, total + int(empty) * others
             x, xx = x + int(empty) * others_squared, xx + int(empty) * others_squared
-        return spread(weight, [total], {(-1, -1): inside, (-1, 0): x, (0, 0): xx}, gone)
+        return estimate_means(weight, [total], {(-1, -1): inside, (-1, 0): x, (0, 0): xx}, overflowed)
 
-    def _units(self, i: int) -> Any:
-        """What queries with (0) or without (1) a relevant document weigh, in units of 2**-60."""
-        units = whole(self.queries[i]) << FRACTION_BITS
+    def _weight_units(self, i: int) -> Any:
+        """Return the weight of the queries with (0) or without (1) a relevant document, in units of 2**-60."""
+        units = to_python_int(self.queries[i]) << FRACTION_BITS
         return units if self.excess is None else units + fixed_to_int(self.excess[i])
 
 
-def kept(number: Ints) -> Fraction | None:
-    """A sum that may have been lost."""
-    return None if lost(number) else Fraction(fixed_to_int(number), UNIT)
+def read_square(number: Ints) -> Fraction | None:
+    """Return a sum of squares; None if it overflowed."""
+    return None if is_saturated(number) else Fraction(fixed_to_int(number), UNIT)

@@ -1,4 +1,4 @@
-"""Rankings: sums over queries of every measure of the order in which their documents are ranked."""
+"""Exact sums over queries of measures of ranked documents, such as NDCG, MAP and MRR."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from ..batch.columns import Column
 from ..batch.ids import IdColumn, name, query
 from ..batch.kinds import COUNT, FLAG, SCORES, UNJUDGED, Need, grade, score, weight
-from ..numerics import elementary
-from ..numerics import kernel_registry as compiled
+from ..numerics import elementary, kernel_registry
 from ..numerics.settings import setting
-from .query_sums import ALL, QuerySums, owners, parts, term, unmasked
+from .query_sums import NO_CUTOFF, QuerySums, format_term, parse_term, query_numbers, with_full_mask
 
-__all__ = ["RankingSums", "term"]
+__all__ = ["RankingSums", "format_term"]
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -33,57 +32,69 @@ ORDERS = (
     "eleven_points", "bpref", "inf_ap", "r_precision_at", "gain_over_cost", "hits_by_misses", "ndcg_of_hits",
     "ndcg_of_levels", "late_ndcg", "smoothed_ap",
 )  # fmt: skip
-DERIVED = {"log_ap": "ap_relevant", "log_bpref": "bpref"}  # log over the log of a floor, of another measure
-UNBOUNDED = ("cg", "dcg", "cg_exp", "dcg_exp", "hits", "relevant")  # summed exactly, in superaccumulators
+# Each of these measures is derived from another: the logarithm of the measure divided by the logarithm of a floor.
+DERIVED = {"log_ap": "ap_relevant", "log_bpref": "bpref"}
+# These measures may exceed 1, so they are summed exactly in superaccumulators.
+UNBOUNDED = ("cg", "dcg", "cg_exp", "dcg_exp", "hits", "relevant")
 MORE_UNBOUNDED = (
     "places", "mean_place", "first", "mean_gain", "surprise", "idcg", "idcg_exp", "pairs", "right_pairs", "smoothed_ap",
 )  # fmt: skip
-POWERS = ("cg_exp", "dcg_exp", "ndcg_exp", "err", "idcg_exp")  # they read 2^grade
-GRADED = ("ndcg", "ndcg_exp", "err", "any_gain", "opa", "any_pair")  # they read grades, not relevance
-UNFOUND = ("fall_out", "irrelevant", "judged")  # they are something without a relevant document, too
+# These measures read 2^grade.
+POWERS = ("cg_exp", "dcg_exp", "ndcg_exp", "err", "idcg_exp")
+# These measures read grades, not binary relevance.
+GRADED = ("ndcg", "ndcg_exp", "err", "any_gain", "opa", "any_pair")
+# These measures may be nonzero for a query without a relevant document.
+UNFOUND = ("fall_out", "irrelevant", "judged")
 DISCOUNTED = (
     "dcg", "ndcg", "dcg_exp", "ndcg_exp", "idcg", "idcg_exp", "hits_by_misses", "ndcg_of_hits", "ndcg_of_levels",
     "late_ndcg",
 )  # fmt: skip
-ONE_ORDER = (  # nobody knows their mean over all orders of tied documents
+# With "average" ties, the mean of these measures over all orders of tied documents has no closed form.
+ONE_ORDER = (
     "iprec", "eleven_points", "bpref", "log_bpref", "inf_ap", "gain_over_cost", "hits_by_misses", "ndcg_of_hits",
     "ndcg_of_levels", "smoothed_ap",
 )  # fmt: skip
-LONGEST = 1 << 24  # documents of a query
-STEEPEST = 1000.0  # the highest grade whose power of two is summed
-ANY = 5e-324  # the lowest grade that is more than 0
-BLOCK = 15_000  # keys sorted and read at a time: 120 kB, which stay in the cache, and malloc takes from no new pages
+# The largest number of documents per query.
+LONGEST = 1 << 24
+# The highest grade of which 2^grade is summed.
+STEEPEST = 1000.0
+# The smallest positive float64, which is the default level of relevance: any grade above 0 is relevant.
+MIN_POSITIVE = 5e-324
+# The number of keys that are sorted at a time: 120 kB, which stay in the cache and need no new pages from malloc.
+BLOCK = 15_000
 NO_INTS, NO_FLOATS, NO_FLAGS = np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.uint8)
 
 
 class RankingSums(QuerySums, tag="ranking_sums"):
-    """Exact sums over queries of measures of their ranking; queries with and without a relevant document.
+    """Exact sums over queries of ranking measures, and the weights of queries with and without a relevant document.
 
     Parameters
     ----------
     terms : tuple of str
-        The measures, each with its cut-off (see `term`); a collection keeps the union of what its metrics ask for.
+        The measures, each with its cut-off (see `format_term`); a collection keeps the union of the terms of its metrics.
     ties : {"average", "order", "document", "optimistic", "pessimistic"}
-        Equal scores: the mean over all orders of the documents; the order of their rows, or of the column `position` if
-        there is one; by the column `document`, descending, as trec_eval does; the highest, or the lowest, grade first.
+        The order of documents with equal scores. "average" takes the mean of a measure over all orders. "order" is the
+        order of rows, or of the column `position` if present. "document" is the descending order of the column
+        `document`, as in trec_eval. "optimistic" and "pessimistic" put the highest and the lowest grade first.
     relevance_level : float, optional
-        The lowest grade that is relevant; by default any above 0.
+        The lowest grade that is relevant; by default any grade above 0.
     grades : {"y_true", "popularity"}
         The column of grades.
     missing : {"raise", "unjudged"}
-        What a grade that is null or NaN is: an error, or that of a document that nobody judged, which counts as 0.
+        A grade that is null or NaN is an error ("raise") or belongs to an unjudged document, with grade 0 ("unjudged").
 
     Notes
     -----
-    One ranking of a query serves all measures and cut-offs. Each value of a query is computed in float64 and added as an
-    integer: a multiple of 2**-60, or exactly where it may be any number; so is its square, a multiple of 2**-52. With
-    weights there are w^2 and w^2 x, too: enough for standard errors. A lone state takes 100 bytes and 32 a term.
+    Each query is ranked once for all measures and cut-offs. A measure of a query is computed in float64, rounded to a
+    multiple of 2**-60 (its square to 2**-52) and summed as an integer; unbounded measures are summed exactly. With weights
+    the state also keeps the sums of w^2 and w^2 x for standard errors. A state of one cell takes 100 bytes and 32 per
+    term.
     """
 
     measures = (*MEASURES, *ORDERS, *DERIVED)
     unbounded = (*UNBOUNDED, *MORE_UNBOUNDED)
     signed = ("smoothed_ap",)
-    never_beyond: ClassVar[dict[str, str]] = {
+    upper_measures: ClassVar[dict[str, str]] = {
         "hits": "relevant", "right_pairs": "pairs", "opa": "any_pair", "fall_out": "irrelevant",
     }  # fmt: skip
 
@@ -94,16 +105,16 @@ class RankingSums(QuerySums, tag="ranking_sums"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.ties == "average" and self._has(*ONE_ORDER):
+        if self.ties == "average" and self._has_measure(*ONE_ORDER):
             raise ValueError(f'RankingSums: {", ".join(ONE_ORDER)} need one order: ties= must not be "average"')
 
     @property
-    def ordered(self) -> bool:
+    def is_order_dependent(self) -> bool:
         return self.ties == "order"
 
     @property
-    def _level(self) -> float:
-        return ANY if self.relevance_level is None else self.relevance_level
+    def _min_relevant_grade(self) -> float:
+        return MIN_POSITIVE if self.relevance_level is None else self.relevance_level
 
     def needs(self) -> tuple[Need, ...]:
         order = {"order": (Need("position", SCORES["real"], optional=True),), "document": (name(),)}
@@ -120,68 +131,73 @@ class RankingSums(QuerySums, tag="ranking_sums"):
             *([Need("pooled", FLAG, optional=True)] if unjudged else []),
         )
 
-    def contradiction(self, columns: Mapping[str, Any]) -> tuple[str, int, str] | None:
+    def find_contradiction(self, columns: Mapping[str, Any]) -> tuple[str, int, str] | None:
         grades, queries = columns[self.grades].values, columns["query"]
         assert isinstance(queries, IdColumn)
         starts = queries.starts
-        if self._steepest < np.inf and (steep := grades > self._steepest).any():
+        if self._max_grade < np.inf and (steep := grades > self._max_grade).any():
             row = int(steep.argmax())
-            return self.grades, row, f"a grade above {self._steepest:g}, the limit of max_grade= or of 2**grade"
-        if self._has("surprise") and (odd := self._no_share(columns)).any():
+            return self.grades, row, f"a grade above {self._max_grade:g}, the limit of max_grade= or of 2**grade"
+        if self._has_measure("surprise") and (odd := self._mask_invalid_shares(columns)).any():
             return self.grades, int(odd.argmax()), "no share in (0, 1], of which self-information is told"
         lengths = np.diff(starts, append=len(grades))
         if len(lengths) and lengths.max() > LONGEST:
             return "query", int(starts[lengths.argmax()]), f"a query of more than {LONGEST:,} rows"
         if "relevant" in columns:
-            found = np.add.reduceat(grades >= self._level, starts) if len(starts) else NO_INTS
+            found = np.add.reduceat(grades >= self._min_relevant_grade, starts) if len(starts) else NO_INTS
             if (few := columns["relevant"].values[starts] < found).any():
                 return "relevant", int(starts[few.argmax()]), "the query has more relevant rows than that"
-        if "document" in columns and (again := self._twice(columns, "document")) is not None:
+        if "document" in columns and (again := self._find_repeated_name(columns, "document")) is not None:
             return "document", again, "the query has this document twice"
         return None
 
     @property
-    def _steepest(self) -> float:
-        """The highest grade that every term takes."""
-        tops = [top for measure, _, top in map(parts, self.terms) if measure == "err"]
-        return min([STEEPEST if self._has(*POWERS) else np.inf, *tops])
+    def _max_grade(self) -> float:
+        """The highest grade that every term accepts."""
+        tops = [top for measure, _, top in map(parse_term, self.terms) if measure == "err"]
+        return min([STEEPEST if self._has_measure(*POWERS) else np.inf, *tops])
 
-    def _no_share(self, columns: Mapping[str, Any]) -> NDArray[np.bool_]:
-        """Which documents have a grade that is no share, or none; those behind a mask have nothing."""
+    def _mask_invalid_shares(self, columns: Mapping[str, Any]) -> NDArray[np.bool_]:
+        """Return a mask of the documents, except masked ones, whose grade is not a share in (0, 1]."""
         grades = columns[self.grades].values
         odd = ~((grades > 0) & (grades <= 1))
         return np.asarray(odd & (columns["mask"].values == 1)) if "mask" in columns else odd
 
-    def plausible(self, columns: dict[str, Array]) -> dict[str, Array]:
-        made, n = unmasked(columns), len(columns["query"])
+    def make_consistent(self, columns: dict[str, Array]) -> dict[str, Array]:
+        consistent, n = with_full_mask(columns), len(columns["query"])
         starts = IdColumn(columns["query"], "integer").starts
-        of_row = owners(starts, n)
-        if "document" in made:
-            made["document"] = np.arange(n, dtype=np.int64) * 7 % 11 * n + np.arange(n)
-        if self._has("surprise"):
-            shares = made[self.grades]
-            made[self.grades] = np.where((shares > 0) & (shares <= 1), shares, 1).astype(shares.dtype)
-        if "relevant" in made and n:
-            found = np.add.reduceat(made[self.grades] >= self._level, starts)
-            more = np.where(made["relevant"] == 4, 40, 0)  # than there are rows, now and then
-            made["relevant"] = np.maximum(made["relevant"], found[of_row] + more).astype(made["relevant"].dtype)
-        made[self.grades] = np.minimum(made[self.grades], self._steepest).astype(made[self.grades].dtype)
-        return made
+        of_row = query_numbers(starts, n)
+        if "document" in consistent:
+            consistent["document"] = np.arange(n, dtype=np.int64) * 7 % 11 * n + np.arange(n)
+        if self._has_measure("surprise"):
+            shares = consistent[self.grades]
+            consistent[self.grades] = np.where((shares > 0) & (shares <= 1), shares, 1).astype(shares.dtype)
+        if "relevant" in consistent and n:
+            found = np.add.reduceat(consistent[self.grades] >= self._min_relevant_grade, starts)
+            # Sometimes a query has more relevant documents than rows.
+            more = np.where(consistent["relevant"] == 4, 40, 0)
+            consistent["relevant"] = np.maximum(consistent["relevant"], found[of_row] + more).astype(
+                consistent["relevant"].dtype
+            )
+        consistent[self.grades] = np.minimum(consistent[self.grades], self._max_grade).astype(
+            consistent[self.grades].dtype
+        )
+        return consistent
 
-    def derive(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
+    def derive_columns(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
         query, weights, relevant = (columns.get(n) for n in ("query", "sample_weight", "relevant"))
         assert isinstance(query, IdColumn)
         starts = query.starts
-        rows = self._rows(columns)
-        if by := self._by(columns, rows):
-            to = np.lexsort([*by, owners(starts, len(rows[0]))])
+        rows = self._row_columns(columns)
+        if by := self._tie_keys(columns, rows):
+            to = np.lexsort([*by, query_numbers(starts, len(rows[0]))])
             rows = [column[to] if len(column) else column for column in rows]
         values, facts = self._rank(starts, rows, NO_INTS if relevant is None else relevant.values.astype(np.int64))
-        made = {"values": Column(values, ""), "facts": Column(facts, ""), "starts": Column(starts, "")}
-        return made | ({} if weights is None else {"sample_weight": weights})
+        derived = {"values": Column(values, ""), "facts": Column(facts, ""), "starts": Column(starts, "")}
+        return derived | ({} if weights is None else {"sample_weight": weights})
 
-    def _rows(self, columns: Mapping[str, Any]) -> list[Array]:
-        """Grades and scores; whether each was returned, and what nobody judged (both may be empty)."""
+    def _row_columns(self, columns: Mapping[str, Any]) -> list[Array]:
+        """Return the grades and scores of rows, and their flags "retrieved" and "unjudged", which may be empty arrays."""
         retrieved, mask = columns.get("retrieved"), columns.get("mask")
         kept = NO_FLAGS if retrieved is None else retrieved.values
         if mask is not None and not mask.values.all():
@@ -193,8 +209,8 @@ class RankingSums(QuerySums, tag="ranking_sums"):
             grades = UNJUDGED.convert(np.where(null, 0.0, grades), self.grades).values
         return [grades, columns["y_score"].values, kept, blank]
 
-    def _by(self, columns: Mapping[str, Any], rows: list[Array]) -> list[Array]:
-        """By what rows of equal score are ordered, the last first, if not by the order they have."""
+    def _tie_keys(self, columns: Mapping[str, Any], rows: list[Array]) -> list[Array]:
+        """Return the sort keys for rows of equal score, for `numpy.lexsort`; empty if ties keep the order of rows."""
         if self.ties in ("optimistic", "pessimistic"):
             sign = -1.0 if self.ties == "optimistic" else 1.0
             return [sign * column for column in (rows[3], rows[0]) if len(column)]
@@ -202,28 +218,40 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         return by + ([columns["position"].values] if "position" in columns else [])
 
     def _rank(self, starts: Ints, rows: list[Array], relevant: Ints) -> tuple[NDArray[np.float64], Ints]:
-        """Sort the documents of each query, queries of similar length together; return every measure, and facts."""
-        pack, rank = compiled.kernel("ranking:pack"), compiled.kernel("query_sums:rank")
+        """Rank the documents of each query, and return the measures and facts of all queries.
+
+        Queries of similar length form a table, and one call sorts the keys of each of its rows. A key packs score, row
+        number and grade into 64 bits, so kernels read sorted keys without a permutation.
+        """
+        pack, rank = (
+            kernel_registry.find_kernel("ranking:pack_keys"),
+            kernel_registry.find_kernel("query_sums:compute_measures"),
+        )
         grades, scores, retrieved, blank = rows
-        lowest = 1.0 if self.relevance_level is None else self.relevance_level  # of what is relevant, and no row
+        # Relevant documents without a row get this grade (see the column `relevant`).
+        lowest = 1.0 if self.relevance_level is None else self.relevance_level
         small = grades.dtype == np.uint8 and (not len(relevant) or (lowest.is_integer() and lowest < 256))
         values = np.arange(256.0) if small else grades.astype(np.float64)
-        powers = gains(values) if self._has(*POWERS) else NO_FLOATS
-        infos = surprises(values) if self._has("surprise") else NO_FLOATS
-        top = float(gains(np.array([lowest]))[0]) if len(powers) else 0.0
+        powers = exponential_gains(values) if self._has_measure(*POWERS) else NO_FLOATS
+        infos = self_information(values) if self._has_measure("surprise") else NO_FLOATS
+        top = float(exponential_gains(np.array([lowest]))[0]) if len(powers) else 0.0
         average, half = self.ties == "average", scores.dtype == np.float64
         bounds = np.append(starts, len(grades))
         lengths = np.diff(bounds)
-        ranked, placed = self._codes(self._ranked, MEASURES), self._codes(self._placed, ORDERS)
+        ranked, placed = (
+            self._encode_terms(self._ranking_terms, MEASURES),
+            self._encode_terms(self._order_terms, ORDERS),
+        )
         out, facts = np.empty(len(starts) * len(ranked[0])), np.empty(5 * len(starts), np.int64)
         more = np.empty(len(starts) * len(placed[0]))
-        order = compiled.kernel("orders:order") if more.size else None
-        for which, width in alike(lengths):
+        order = kernel_registry.find_kernel("extended_measures:compute_extended_measures") if more.size else None
+        for which, width in group_by_length(lengths):
             deepest = int((lengths[which] + relevant[which]).max()) if len(relevant) else width
             discounts = self._discounts(deepest)
-            whole = deepest if self._has("gain_over_cost") else 0  # which divides by the gain of the whole ideal order
+            # The measure "gain_over_cost" divides by the gain of the whole ideal ranking.
+            whole = deepest if self._has_measure("gain_over_cost") else 0
             longest = max(width + 1, len(discounts), whole)
-            how = (self._level, average, relevant, lowest, top, discounts)
+            how = (self._min_relevant_grade, average, relevant, lowest, top, discounts)
             scratch = np.zeros((8, longest)), np.zeros((5, longest), np.int64)
             height = max(1, BLOCK // width)
             space = np.empty((min(height, len(which)), width), np.uint64)
@@ -235,41 +263,45 @@ class RankingSums(QuerySums, tag="ranking_sums"):
                 at = (keys, some, bounds, scores)
                 rank(*at, half, small, values, powers, *how, *ranked, *scratch, facts, out)
                 if order is not None:
-                    given = (*at, small, values, powers, infos, blank, *how)
-                    order(*given, *placed, *scratch, more)
-        return self._told(out, more, facts), facts
+                    columns = (*at, small, values, powers, infos, blank, *how)
+                    order(*columns, *placed, *scratch, more)
+        return self._collect_terms(out, more, facts), facts
 
-    def _told(self, out: NDArray[np.float64], more: NDArray[np.float64], facts: Ints) -> NDArray[np.float64]:
-        """What every term says of each query, of what two kernels said."""
-        if self._ranked == self.terms:
-            return out
-        n, sides = len(facts) // 5, dict[str, Array]()
-        for terms, said in ((self._ranked, out), (self._placed, more)):
-            sides |= zip(terms, said.reshape(n, len(terms)).T, strict=True)
-        for spelled in self.terms:
-            measure, _, floor = parts(spelled)
+    def _collect_terms(
+        self, ranking_values: NDArray[np.float64], order_values: NDArray[np.float64], facts: Ints
+    ) -> NDArray[np.float64]:
+        """Return the values of all terms for each query, from the values that the two kernels computed."""
+        if self._ranking_terms == self.terms:
+            return ranking_values
+        n, values_by_term = len(facts) // 5, dict[str, Array]()
+        for terms, values in ((self._ranking_terms, ranking_values), (self._order_terms, order_values)):
+            values_by_term |= zip(terms, values.reshape(n, len(terms)).T, strict=True)
+        for term in self.terms:
+            measure, _, floor = parse_term(term)
             if measure in DERIVED:
-                logs = elementary.log(np.maximum(sides[base_of(spelled)], floor)) / elementary.log(np.float64(floor))
-                sides[spelled] = np.where(facts.reshape(n, 5)[:, 4] == 1, 0.0, np.minimum(logs, 1.0))
-        return np.ascontiguousarray(np.column_stack([sides[t] for t in self.terms])).reshape(-1)
+                logs = elementary.log(np.maximum(values_by_term[base_term(term)], floor)) / elementary.log(
+                    np.float64(floor)
+                )
+                values_by_term[term] = np.where(facts.reshape(n, 5)[:, 4] == 1, 0.0, np.minimum(logs, 1.0))
+        return np.ascontiguousarray(np.column_stack([values_by_term[t] for t in self.terms])).reshape(-1)
 
     @property
-    def _ranked(self) -> tuple[str, ...]:
-        """The terms of the first kernel, those of which others are derived among them."""
-        return self._asked(MEASURES)
+    def _ranking_terms(self) -> tuple[str, ...]:
+        """The terms that the kernel `rank` computes, including those from which others are derived."""
+        return self._select_terms(MEASURES)
 
     @property
-    def _placed(self) -> tuple[str, ...]:
-        """Those of the other."""
-        return self._asked(ORDERS)
+    def _order_terms(self) -> tuple[str, ...]:
+        """The terms that the kernel `order` computes."""
+        return self._select_terms(ORDERS)
 
-    def _asked(self, measures: tuple[str, ...]) -> tuple[str, ...]:
-        bases = (base_of(t) if parts(t)[0] in DERIVED else t for t in self.terms)
-        return tuple(dict.fromkeys(t for t in bases if parts(t)[0] in measures))
+    def _select_terms(self, measures: tuple[str, ...]) -> tuple[str, ...]:
+        bases = (base_term(t) if parse_term(t)[0] in DERIVED else t for t in self.terms)
+        return tuple(dict.fromkeys(t for t in bases if parse_term(t)[0] in measures))
 
-    def _codes(self, terms: tuple[str, ...], names: tuple[str, ...]) -> tuple[Ints, Ints, NDArray[np.float64]]:
-        """Terms as a kernel takes them: measures, cut-offs, parameters."""
-        read = [parts(t) for t in terms]
+    def _encode_terms(self, terms: tuple[str, ...], names: tuple[str, ...]) -> tuple[Ints, Ints, NDArray[np.float64]]:
+        """Return terms as kernel arguments: the numbers of the measures, the cut-offs and the parameters."""
+        read = [parse_term(t) for t in terms]
         return (
             np.array([names.index(measure) for measure, _, _ in read], np.int64),
             np.array([k for _, k, _ in read], np.int64),
@@ -277,23 +309,24 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         )
 
     def _discounts(self, longest: int) -> NDArray[np.float64]:
-        """1 / log2(1 + place), as far as a measure of lists of this length reads them."""
-        ks = [k for measure, k, _ in map(parts, self.terms) if measure in DISCOUNTED]
+        """Return the discounts 1 / log2(1 + position) of the positions that the measures need in lists of this length."""
+        ks = [k for measure, k, _ in map(parse_term, self.terms) if measure in DISCOUNTED]
+        # The length is rounded up to a power of two, so the cache holds few different tables.
         n = min(longest, max(ks, default=0))
-        return discounts(1 << max(n - 1, 0).bit_length())[:n]
+        return log_discounts(1 << max(n - 1, 0).bit_length())[:n]
 
-    def _anywhere(self, measure: str) -> bool:
+    def _counts_without_relevant(self, measure: str) -> bool:
         return measure in UNFOUND or (self.relevance_level is not None and measure in GRADED)
 
 
-def base_of(derived: str) -> str:
-    """The term of which another is derived."""
-    measure, k, _ = parts(derived)
-    return term(DERIVED[measure], k if k < ALL else None)
+def base_term(derived: str) -> str:
+    """Return the term from which this term is derived; a term that is not derived is returned as it is."""
+    measure, k, _ = parse_term(derived)
+    return format_term(DERIVED[measure], k if k < NO_CUTOFF else None)
 
 
-def alike(lengths: Ints) -> Iterator[tuple[Ints, int]]:
-    """Yield queries of similar length, and the greatest of their lengths."""
+def group_by_length(lengths: Ints) -> Iterator[tuple[Ints, int]]:
+    """Yield groups of queries of similar length, each with the length of its longest query."""
     if len(lengths) and (lengths == lengths[0]).all():
         yield np.arange(len(lengths)), int(lengths[0])
         return
@@ -305,25 +338,26 @@ def alike(lengths: Ints) -> Iterator[tuple[Ints, int]]:
         first = last
 
 
-def gains(grades: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return 2^grade - 1, exact for integers."""
+def exponential_gains(grades: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the gains 2^grade - 1, exact for integer grades."""
     whole = np.floor(grades)
     rest = grades - whole
-    made = np.ldexp(1.0, whole.astype(np.int64))
+    powers = np.ldexp(1.0, whole.astype(np.int64))
     if rest.any():
-        made = np.where(rest > 0, made * elementary.exp(rest * elementary.LN2), made)
-    return made - 1.0
+        powers = np.where(rest > 0, powers * elementary.exp(rest * elementary.LN2), powers)
+    return powers - 1.0
 
 
-def surprises(shares: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return -log2 of shares; 0 of what is none."""
+def self_information(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return -log2 of shares in (0, 1], and 0 for other numbers."""
     good = (shares > 0) & (shares <= 1)
     mantissa, exponent = np.frexp(np.where(good, shares, 1.0))
-    return np.asarray(1.0 - exponent - elementary.log(2.0 * mantissa) / elementary.LN2)  # exact for powers of two
+    # The split into mantissa and exponent makes the result exact for powers of two.
+    return np.asarray(1.0 - exponent - elementary.log(2.0 * mantissa) / elementary.LN2)
 
 
 @lru_cache(maxsize=32)
-def discounts(n: int) -> NDArray[np.float64]:
-    """Return 1 / log2(1 + place) of places from 1; exact where that is 1 over an integer."""
+def log_discounts(n: int) -> NDArray[np.float64]:
+    """Return 1 / log2(1 + position) for positions from 1; exact if the logarithm is an integer."""
     mantissa, exponent = np.frexp(np.arange(2.0, n + 2.0))
     return np.asarray(1.0 / ((exponent - 1) + elementary.log(2.0 * mantissa) / elementary.LN2))

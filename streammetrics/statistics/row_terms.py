@@ -1,4 +1,4 @@
-"""Means over rows of what two columns, or two vectors, say of one another; `pair_terms` has the terms."""
+"""Exact sums over rows of terms of two columns or two vectors; `pair_terms` defines the terms."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ..batch.classes import Distribution, Logit
 from ..batch.kinds import COUNT, Need, label, matrix, score, weight
 from ..batch.numbers import Exponent, number
 from ..numerics.settings import setting
-from .pair_terms import POWERS, TERMS, TermRows, parsed
+from .pair_terms import POWERS, TERMS, TermRows, parse_term
 from .row_means import RowMeans
 
 __all__ = ["RowTerms"]
 
 OCTAVES = 200
-"""Of numbers: squares of sums of products of any two are floats."""
+"""The octaves of numbers for which squares of sums of products of any two do not overflow float64."""
 WIDER = {"baselines": ("labels", "baselines"), "logs": ("logs", "rates"), "positive": ("amounts",)}
-"""Whose terms these columns have, too."""
+"""The kinds of rows whose terms a kind of row also has."""
 
 
 OVER = ("labels", "baselines", "models", "rates", "logs", "amounts", "positive", "values", "lags", "intervals")
@@ -28,29 +28,30 @@ WIDE = ("distributions", "vectors", "forecasts", "ratings")
 
 
 class RowTerms(RowMeans, tag="row_terms"):
-    """Sums over rows of terms of two columns or two vectors.
+    """Exact sums over rows of terms of two columns or two vectors.
 
     Parameters
     ----------
     terms : tuple of str
-        What is summed, weighted, as `TERMS` lists it; numbers stand behind it, "focal@2.0:0.25".
+        Keys of `TERMS`, with parameters after "@", such as "focal@2.0:0.25".
     over : str
-        What a row has: "labels", a 0/1 label and a score; "baselines", and a second score, `baseline`; "models", two
-        scores; "rates", a target of at least 0 and a prediction that is, or "logs", its logarithm; "amounts", a target of
-        at least 0 and a prediction above, "positive", both above; "values", one number above 0; "lags", a target, a
-        prediction and an earlier value, `lag`; "intervals", a target, `lower` and `upper`; "distributions", two rows of
-        probabilities; "vectors", two rows of numbers; "forecasts", a target and a row of predictions; "ratings", how many
-        raters chose each class.
+        The columns of a row: "labels", a 0/1 label and a score; "baselines", also a second score, `baseline`; "models",
+        two scores; "rates", a target and a prediction of at least 0; "logs", the same with the logarithm of the
+        prediction; "amounts", a target of at least 0 and a prediction above 0; "positive", both above 0; "values", one
+        number above 0; "lags", a target, a prediction and an earlier value, `lag`; "intervals", a target, `lower` and
+        `upper`; "distributions", two vectors of probabilities; "vectors", two vectors of numbers; "forecasts", a target
+        and a vector of predictions; "ratings", the number of raters who chose each class.
     scale : {"probability", "logit", "real"}
-        What the scores are.
+        The scale of the scores.
     eps : float, optional
-        What probabilities are kept away from 0 and 1, by default as `ScoreSums`; the least share of a distribution.
+        The distance from 0 and 1 to which probabilities are clipped, by default as in `ScoreSums`; for distributions the
+        smallest share.
     width : int, optional
-        How long vectors are.
+        The length of vectors.
 
     Notes
     -----
-    Terms are computed in float64, every operation rounded once, whole columns at a time. 1.1 kB a term.
+    Terms are computed in float64 with numpy. A term takes 1.1 kB.
     """
 
     over: str = setting(default="labels", choices=OVER + WIDE)
@@ -64,18 +65,18 @@ class RowTerms(RowMeans, tag="row_terms"):
         "The differences between the targets are lost in the rounding of their terms: use R2, whose sums are exact and "
         "which is nearly equal where targets are far from 0 and close together."
     )
-    """What to use where the bounds of a metric of these terms are wide."""
+    """The advice if the bounds of a metric of these terms are wide."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         known = WIDER.get(self.over, (self.over,))
-        if strange := [t for t in self.terms if TERMS[t.partition("@")[0]].over not in known]:
+        if strange := [t for t in self.terms if TERMS[t.partition("@")[0]].row_kind not in known]:
             raise ValueError(f"{type(self).__name__}: {strange[0]!r} is no term over {self.over}")
         if (self.over in WIDE) != (self.width is not None):
             raise ValueError(f"{type(self).__name__}: width= is for {', '.join(WIDE)}, which need it")
 
     def needs(self) -> tuple[Need, ...]:
-        def scored(role: str) -> Need:
+        def score_need(role: str) -> Need:
             return score(role) if self.scale == "probability" else Need(role, Logit())
 
         def pair(need: Callable[[str], Need]) -> tuple[Need, ...]:
@@ -83,9 +84,9 @@ class RowTerms(RowMeans, tag="row_terms"):
 
         width = self.width or 1
         each: dict[str, Callable[[], tuple[Need, ...]]] = {
-            "labels": lambda: (label(), scored("y_score")),
-            "baselines": lambda: (label(), scored("y_score"), scored("baseline")),
-            "models": lambda: (scored("y_score"), scored("baseline")),
+            "labels": lambda: (label(), score_need("y_score")),
+            "baselines": lambda: (label(), score_need("y_score"), score_need("baseline")),
+            "models": lambda: (score_need("y_score"), score_need("baseline")),
             "rates": lambda: pair(lambda role: number(role, low=0.0, octaves=OCTAVES)),
             "logs": lambda: (number("y_true", low=0.0, octaves=OCTAVES), Need("y_pred", Exponent())),
             "amounts": lambda: (number("y_true", low=0.0, octaves=POWERS), number("y_pred", above=0.0, octaves=POWERS)),
@@ -100,12 +101,12 @@ class RowTerms(RowMeans, tag="row_terms"):
         }
         return (*each[self.over](), weight())
 
-    def values_of(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
-        rows, parts = TermRows(columns, self.scale, self.eps), [parsed(term) for term in self.terms]
-        return np.column_stack([TERMS[name].of(rows, *numbers) for name, numbers in parts])
+    def compute_terms(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
+        rows, parts = TermRows(columns, self.scale, self.eps), [parse_term(term) for term in self.terms]
+        return np.column_stack([TERMS[name].compute(rows, *numbers) for name, numbers in parts])
 
-    def most_of(self, term: str) -> float:
-        return TERMS[parsed(term)[0]].most
+    def max_term(self, term: str) -> float:
+        return TERMS[parse_term(term)[0]].max_value
 
-    def signed(self, term: str) -> bool:
-        return TERMS[parsed(term)[0]].signed
+    def is_signed(self, term: str) -> bool:
+        return TERMS[parse_term(term)[0]].signed

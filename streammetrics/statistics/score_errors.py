@@ -1,7 +1,7 @@
-"""Standard errors of what is read from rows by score: integers until the last division while a cell has few rows.
+"""Standard errors of AUC and average precision from score histograms, in integers while a cell has few rows.
 
-So they are the same for a cell alone and for all cells at once. Of many rows the terms are floats, whose sum is rounded
-once.
+So the standard error of a cell does not depend on the other cells of its state. For many rows the terms are floats, and
+their sum is rounded once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..numerics.exact import to_float
-from .score_readouts import Entered, entered, heavy_cells, one_cell
+from .score_readouts import LabelledEntries, heavy_cells, one_cell, split_by_label
 from .scores import FEW as MANY
 from .scores import ScoreHistogram, ScoresByLabel
 
@@ -22,20 +22,23 @@ __all__ = ["area_error", "area_errors", "average_precision_error", "average_prec
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-FEW = 1 << 20  # rows, whose sums of squared ranks fit an int64
-BLOCK = 1 << 18  # scores that are read at a time
+# The sum of squared ranks of at most this many rows fits an int64.
+FEW = 1 << 20
+# The number of scores in one padded block of cells.
+BLOCK = 1 << 18
 NAN = float("nan")
 
 
 def area_error(state: ScoresByLabel) -> float:
-    """DeLong's standard error of the area under the ROC curve (1988), ties one half; NaN with less than two of a class."""
-    if state.weighted:
+    """Return DeLong's standard error of AUC (1988), ties counted one half; NaN with fewer than two rows of a class."""
+    if state.has_weights:
         return NAN
     negatives, positives = state.counts[:, state.counts.any(axis=0)]
     N, P = int(negatives.sum()), int(positives.sum())
     if P < 2 or N < 2:
         return NAN
-    below = 2 * np.cumsum(negatives) - negatives  # twice the rank of a positive among the negatives
+    # Twice the number of negatives below each score (ties count one half), and twice the number of positives above it.
+    below = 2 * np.cumsum(negatives) - negatives
     above = 2 * P - 2 * np.cumsum(positives) + positives
     if P + N <= FEW:
         sums = (positives * below, positives * below * below, negatives * above * above)
@@ -46,76 +49,81 @@ def area_error(state: ScoresByLabel) -> float:
 
 
 def _variance(N: Any, P: Any, wins: Any, below: Any, above: Any) -> Any:
-    """The variance from twice the pairs won, and the sums of squares of twice the ranks: integers, or arrays of them."""
+    """Return the variance of AUC from twice the concordant pairs and the sums of squares of twice the ranks (integers)."""
     spread = (P * below - wins * wins) * (N - 1) + (N * above - wins * wins) * (P - 1)
     return to_float(spread, 4 * N * N * P * P * (P - 1) * (N - 1))
 
 
 def area_errors(state: ScoreHistogram) -> Floats:
-    """DeLong's standard error of every cell."""
+    """Return DeLong's standard error of AUC of every cell."""
     out = np.full(len(state), NAN)
-    for name in state.counted:
-        e, starts = state.cells.tallies[name], state.starts(name)
+    for name in state.row_parts:
+        e, starts = state.cells.tallies[name], state.entry_starts(name)
         if len(e):
-            found, held = _of_cells(entered(e, starts)), np.diff(starts) > 0
-            out[held] = found[held]
+            found, has_entries = _area_errors_of_cells(split_by_label(e, starts)), np.diff(starts) > 0
+            out[has_entries] = found[has_entries]
     out[heavy_cells(state)] = NAN
-    for cell in np.flatnonzero(state.rows_seen > FEW):
+    for cell in np.flatnonzero(state.row_counts > FEW):
         out[cell] = area_error(one_cell(state, cell))
     return out
 
 
-def _of_cells(at: Entered) -> Floats:
+def _area_errors_of_cells(at: LabelledEntries) -> Floats:
     N, P = at.sums(at.negatives), at.sums(at.positives)
-    below = 2 * at.upto(at.negatives) - at.ties()
-    same = np.append(np.where(at.ties()[1:] > 0, at.positives[1:], 0), 0)  # as negatives come first of a score
-    above = 2 * np.repeat(P, at.each) - 2 * at.upto(at.positives) - same
+    below = 2 * at.running_sums(at.negatives) - at.tied_negatives()
+    # The negatives of a score precede its positives, so the tied positives of an entry are in the next entry.
+    same = np.append(np.where(at.tied_negatives()[1:] > 0, at.positives[1:], 0), 0)
+    above = 2 * np.repeat(P, at.entry_counts) - 2 * at.running_sums(at.positives) - same
     sums = (at.positives * below, at.positives * below * below, at.negatives * above * above)
     some = (P > 1) & (N > 1)
     integers = [x[some].astype(object) for x in (N, P, *map(at.sums, sums))]
     out = np.full(len(P), NAN)
-    out[some] = np.sqrt(np.maximum(_variance(*integers), 0.0))  # which sums of too many rows may wrap around to be
+    # With too many rows, sums may wrap around to a negative variance. `area_errors` recomputes these cells.
+    out[some] = np.sqrt(np.maximum(_variance(*integers), 0.0))
     return out
 
 
 def average_precision_error(state: ScoresByLabel) -> float:
-    """The standard error of average precision by the infinitesimal jackknife; NaN with less than two of a class.
+    """Return the standard error of average precision by the infinitesimal jackknife; NaN with fewer than two of a class.
 
-    A positive more among rows of score s changes the precision at all scores up to s, and so does a negative: what each
-    adds is a sum from below, one pass for all.
+    One more positive, or negative, of score s changes the precision at all scores up to s. The changes are cumulative sums
+    from the lowest score up, so one pass gives the influence of every row.
     """
-    if state.weighted:
+    if state.has_weights:
         return NAN
     counts = state.counts[:, state.counts.any(axis=0)][:, None, ::-1]
     return float(_precision_errors(counts[1], counts[0])[0])
 
 
 def average_precision_errors(state: ScoreHistogram) -> Floats:
-    """The standard error of average precision of every cell."""
+    """Return the standard error of average precision of every cell."""
     out = np.full(len(state), NAN)
-    for name in state.counted:
-        e, starts = state.cells.tallies[name], state.starts(name)
+    for name in state.row_parts:
+        e, starts = state.cells.tallies[name], state.entry_starts(name)
         if len(e):
-            held = np.diff(starts) > 0
-            out[held] = _by_length(entered(e, starts))[held]
+            has_entries = np.diff(starts) > 0
+            out[has_entries] = _precision_errors_of_cells(split_by_label(e, starts))[has_entries]
     out[heavy_cells(state)] = NAN
-    for cell in np.flatnonzero(state.rows_seen >= MANY):
+    for cell in np.flatnonzero(state.row_counts >= MANY):
         out[cell] = average_precision_error(one_cell(state, cell))
     return out
 
 
-def _by_length(at: Entered) -> Floats:
-    """Cells with about as many scores side by side, the highest score first; what is missing are scores without rows."""
+def _precision_errors_of_cells(at: LabelledEntries) -> Floats:
+    """Return the standard error of average precision of each cell.
+
+    Cells with similar numbers of distinct scores are computed together, in a table that is padded with empty scores.
+    """
     scores = at.codes >> at.codes.dtype.type(1)
     first = np.ones(len(scores), bool)
     first[1:] = scores[1:] != scores[:-1]
-    first[at.starts[:-1][at.each > 0]] = True
+    first[at.starts[:-1][at.entry_counts > 0]] = True
     rung = np.cumsum(first) - 1
     counts = np.zeros((2, int(rung[-1]) + 1))
     for rows, mine in zip(counts, (at.negatives, at.positives), strict=True):
         rows[rung[mine > 0]] = mine[mine > 0]
     ends = np.concatenate([[0], np.cumsum(first)])[at.starts]
-    lengths, out = np.diff(ends), np.full(len(at.each), NAN)
+    lengths, out = np.diff(ends), np.full(len(at.entry_counts), NAN)
     order = np.argsort(lengths, kind="stable")
     begin = int(np.count_nonzero(lengths == 0))
     while begin < len(order):
@@ -131,24 +139,26 @@ def _by_length(at: Entered) -> Floats:
 
 
 def _precision_errors(positives: Any, negatives: Any) -> Floats:
-    """The standard errors of some cells from rows by score, the highest first."""
+    """Return the standard errors of some cells from their row counts by score (cells x scores), highest score first."""
     out = np.full(len(positives), NAN)
     if not positives.size:
         return out
     tp, fp = np.cumsum(positives, axis=1, dtype=np.float64), np.cumsum(negatives, axis=1, dtype=np.float64)
-    some = np.flatnonzero((tp[:, -1] > 1) & (fp[:, -1] > 1))
-    positives, negatives, tp, fp = (x[some] for x in (positives, negatives, tp, fp))
+    defined_cells = np.flatnonzero((tp[:, -1] > 1) & (fp[:, -1] > 1))
+    positives, negatives, tp, fp = (x[defined_cells] for x in (positives, negatives, tp, fp))
+    # The value is the mean precision over positives. The influence of a positive is its precision minus the value, plus
+    # its effect on the precision at its own and lower scores (`gains`). A negative has only such an effect (`losses`).
     rows = tp + fp
     precision = tp / rows
     P, N = tp[:, -1:], fp[:, -1:]
-    value = _sums(positives * precision) / P
+    value = _sum_rows(positives * precision) / P
     gains = np.cumsum((positives * (fp / rows / rows))[:, ::-1], axis=1)[:, ::-1]
     losses = np.cumsum((positives * (precision / rows))[:, ::-1], axis=1)[:, ::-1]
-    squares = _sums(positives * (precision - value + gains) ** 2) + _sums(negatives * losses**2)
-    out[some] = (np.sqrt(squares * ((P + N) / (P + N - 1))) / P)[:, 0]
+    squares = _sum_rows(positives * (precision - value + gains) ** 2) + _sum_rows(negatives * losses**2)
+    out[defined_cells] = (np.sqrt(squares * ((P + N) / (P + N - 1))) / P)[:, 0]
     return out
 
 
-def _sums(terms: Floats) -> Floats:
-    """The sum of each row, rounded once: whatever is beside it."""
+def _sum_rows(terms: Floats) -> Floats:
+    """Return the sum of each row, rounded once, so that the padding of a table does not change the sum."""
     return np.array([math.fsum(row) for row in terms.tolist()])[:, None]

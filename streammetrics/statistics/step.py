@@ -1,4 +1,4 @@
-"""How a statistic says what counts its rows: a kernel by name, and what it is given."""
+"""Kernel calls of a statistic: the name of a kernel, its arguments, and what is known of the columns before counting."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["NOTHING", "NO_LIMITS", "NO_WEIGHTS", "Beside", "Like", "Step", "Typed"]
+__all__ = ["NOTHING", "NO_LIMITS", "NO_WEIGHTS", "ColumnType", "Like", "ShardPart", "Step"]
 
 NOTHING = np.zeros(0, np.int64)
 NO_WEIGHTS = np.zeros(0)
@@ -17,69 +17,71 @@ for _empty in (NOTHING, NO_WEIGHTS, NO_LIMITS):
     _empty.setflags(write=False)
 
 
-class Typed(NamedTuple):
-    """What is known of a column before its values: the dtype as kernels read it, and the name of the given one."""
+class ColumnType(NamedTuple):
+    """The type of a column: the dtype that kernels read, and the name of the dtype that the user passed."""
 
     dtype: np.dtype[Any]
     source: str
 
 
-class Beside(NamedTuple):
-    """A part of the statistic that is counted by the same step in cells of shards, among the arguments of this step."""
+class ShardPart(NamedTuple):
+    """A kernel argument: a part of the statistic in the cells of shards, which the same kernel call updates."""
 
     part: Any
 
 
 @dataclass(frozen=True)
 class Like:
-    """What is known of the rows to count before their values.
+    """The columns and cells of the rows to count, without their values.
 
     Parameters
     ----------
-    columns : mapping of str to Typed
-        The columns that there are, by role; those that a statistic derives among them.
+    columns : mapping of str to ColumnType
+        The columns by role, including those that the statistic derives.
     lone : bool
-        Whether all rows go to one cell: then the column "at" is empty.
+        Whether all rows go to one cell; the column "at" is then empty.
     dense : frozenset of str
-        The tallies that have a counter for each place: a kernel is given these, flat (cell, place), and the excess of
-        weights, in place of the seven arguments of a tally (see `kernels.reduce`).
+        The tallies that keep a counter for each place. A kernel receives the flat counters (cell, place) and the excess of
+        weights in place of the seven arguments of a tally (see `kernels.tally_codes`).
     present : frozenset of str
-        Optional parts that are there already.
+        The optional parts that the state already has.
     """
 
-    columns: Mapping[str, Typed]
+    columns: Mapping[str, ColumnType]
     lone: bool = True
     dense: frozenset[str] = field(default_factory=frozenset)
     present: frozenset[str] = field(default_factory=frozenset)
 
     @property
-    def weighted(self) -> bool:
+    def has_weights(self) -> bool:
         """Whether rows have weights."""
         return "sample_weight" in self.columns
 
     def source(self, role: str) -> str:
-        """The name of the dtype that was given."""
+        """Return the name of the dtype in which the user passed the column of a role."""
         return self.columns[role].source
 
     def dtype(self, role: str) -> np.dtype[Any]:
-        """The dtype as kernels read it."""
+        """Return the dtype in which kernels read the column of a role."""
         return self.columns[role].dtype
 
 
 class Step:
-    """A kernel and its arguments, in their order.
+    """One kernel call: the name of a kernel and its arguments in order.
 
     Parameters
     ----------
     kernel : str
-        Its module in `streammetrics.kernels` and its function, "checks:labels"; or in full, "acme.kernels:count".
+        Module in `streammetrics.kernels` and function, "checks:find_bad_label"; or with the full path,
+        "acme.kernels:count".
     *arguments
-        A string is a column by its role: "sample_weight" is empty without weights, "at" (the cell of each row) in a lone
-        state, "ones" a weight of 1 for each row, "front" the front cell of each row. A part of the statistic
-        (``type(self).rows``) is its array, flat, cells first; all else is what it is.
+        A string means the column of this role. "sample_weight" is empty without weights. "at", the cell of each row, is
+        empty if the state has one cell. "ones" is a weight of 1 for each row, "front" the cell of each row by the axes of
+        the state. A part of the statistic (``type(self).rows``) means its flat array, cells first. All other arguments are
+        passed unchanged.
     checks : bool
-        Whether the kernel, of a lone state, checks label and score itself: then it returns 1, with everything as it was,
-        on a bad value. All others return 0, and cannot fail.
+        Whether the kernel checks label and score itself, if the state has one cell: on a bad value it then returns 1 and
+        leaves every array unchanged. All other kernels return 0 and cannot fail.
     """
 
     __slots__ = ("arguments", "checks", "kernel")

@@ -1,4 +1,4 @@
-"""Ranked lists by what their documents are about: sums over queries of measures that ask for something new."""
+"""Exact sums over queries of diversity measures, such as alpha-NDCG and ERR-IA."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from ..batch.columns import Column
 from ..batch.ids import IdColumn, group, name, query
 from ..batch.kinds import FLAG, Need, grade, score, weight
-from ..numerics import kernel_registry as compiled
+from ..numerics import kernel_registry
 from ..numerics.settings import setting
-from .query_sums import QuerySums, listed, owners, parts, unmasked
-from .ranking import ANY, discounts
+from .query_sums import QuerySums, mask_retrieved, parse_term, query_numbers, with_full_mask
+from .ranking import MIN_POSITIVE, log_discounts
 
 __all__ = ["SubtopicSums"]
 
@@ -25,21 +25,21 @@ MEASURES = ("alpha_ndcg", "alpha_dcg", "err_ia", "err_ia_ideal", "err_ia_plain",
 
 
 class SubtopicSums(QuerySums, tag="subtopic_sums"):
-    """Exact sums over queries of measures of what their documents are about, from a row for each pair of both.
+    """Exact sums over queries of diversity measures, from one row for each pair of document and subtopic.
 
     Parameters
     ----------
     terms : tuple of str
-        The measures, each with its cut-off; a collection keeps the union of what its metrics ask for.
+        The measures, each with its cut-off; a collection keeps the union of the terms of its metrics.
     column : {"subtopic", "category"}
-        What documents are about: subtopics of a query, for some of which a document is relevant (`y_true`); or categories
-        that it has.
+        What documents cover: subtopics of a query, with a relevance grade of the document for each (`y_true`), or
+        categories of the document.
     relevance_level : float, optional
-        The lowest grade that is relevant; by default any above 0.
+        The lowest grade that is relevant; by default any grade above 0.
 
     Notes
     -----
-    Equal scores are ordered by document, ascending, as ndeval does. Otherwise as `RankingSums`.
+    Documents with equal scores are ordered by document ID, ascending, as in ndeval. Otherwise as in `RankingSums`.
     """
 
     measures = MEASURES
@@ -59,74 +59,83 @@ class SubtopicSums(QuerySums, tag="subtopic_sums"):
             Need("mask", FLAG, optional=True),
         )
 
-    def plausible(self, columns: dict[str, Any]) -> dict[str, Any]:
+    def make_consistent(self, columns: dict[str, Any]) -> dict[str, Any]:
         n = len(columns["query"])
-        return unmasked(columns) | {"document": np.arange(n, dtype=np.int64) * 7 % 11 * n + np.arange(n)}
+        return with_full_mask(columns) | {"document": np.arange(n, dtype=np.int64) * 7 % 11 * n + np.arange(n)}
 
-    def contradiction(self, columns: Mapping[str, Any]) -> tuple[str, int, str] | None:
-        order, new, about = self._order(columns)
-        again = ~new[1:] & (about[order[1:]] == about[order[:-1]])
-        if again.any():
-            return self.column, int(order[1:][again].min()), f"the document has this {self.column} twice"
+    def find_contradiction(self, columns: Mapping[str, Any]) -> tuple[str, int, str] | None:
+        order, starts_document, topic_ids = self._sort_rows(columns)
+        is_repeated = ~starts_document[1:] & (topic_ids[order[1:]] == topic_ids[order[:-1]])
+        if is_repeated.any():
+            return self.column, int(order[1:][is_repeated].min()), f"the document has this {self.column} twice"
         scores, documents = columns["y_score"].values, columns["document"].values
-        of = owners(columns["query"].starts, len(order))
-        by = np.lexsort([documents, of])
-        same = (documents[by[1:]] == documents[by[:-1]]) & (of[by[1:]] == of[by[:-1]])
-        for role, values in (("y_score", scores), ("retrieved", listed(columns))):
-            if (odd := same & (values[by[1:]] != values[by[:-1]])).any():
-                return role, int(by[1:][odd].min()), "another row of this document says otherwise"
+        query_of_row = query_numbers(columns["query"].starts, len(order))
+        by = np.lexsort([documents, query_of_row])
+        same = (documents[by[1:]] == documents[by[:-1]]) & (query_of_row[by[1:]] == query_of_row[by[:-1]])
+        for role, values in (("y_score", scores), ("retrieved", mask_retrieved(columns))):
+            if (differs := same & (values[by[1:]] != values[by[:-1]])).any():
+                return role, int(by[1:][differs].min()), "another row of this document says otherwise"
         return None
 
-    def _order(self, columns: Mapping[str, Any]) -> tuple[Ints, NDArray[np.bool_], Ints]:
-        """The order of rows, by place; which of them begin a document; what each row is about, by number in the batch."""
+    def _sort_rows(self, columns: Mapping[str, Any]) -> tuple[Ints, NDArray[np.bool_], Ints]:
+        """Return the order of rows, a mask of the rows that begin a document in it, and the topic number of each row."""
         keys, documents = columns["query"], columns["document"].values
         assert isinstance(keys, IdColumn)
         n = len(documents)
-        of, ids = owners(keys.starts, n), columns[self.column].values
-        about = (
+        query_of_row, ids = query_numbers(keys.starts, n), columns[self.column].values
+        topic_ids = (
             np.unique(ids.reshape(n, -1), axis=0, return_inverse=True)[1].reshape(-1) if n else np.zeros(0, np.int64)
         )
-        order = np.lexsort([about, documents, -columns["y_score"].values, ~listed(columns), of])
-        changed = (documents[order[1:]] != documents[order[:-1]]) | (of[order[1:]] != of[order[:-1]])
-        return order, np.r_[True, changed][:n], about
+        order = np.lexsort([topic_ids, documents, -columns["y_score"].values, ~mask_retrieved(columns), query_of_row])
+        starts_new = (documents[order[1:]] != documents[order[:-1]]) | (
+            query_of_row[order[1:]] != query_of_row[order[:-1]]
+        )
+        return order, np.r_[True, starts_new][:n], topic_ids
 
-    def derive(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
+    def derive_columns(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
         starts, n = columns["query"].starts, len(columns["y_score"].values)
-        order, new, about = self._order(columns)
-        of, there = owners(starts, n)[order], listed(columns)[order]
-        good = np.ones(n, bool)
+        order, starts_document, topic_ids = self._sort_rows(columns)
+        query_of_row, is_listed = query_numbers(starts, n)[order], mask_retrieved(columns)[order]
+        is_relevant = np.ones(n, bool)
         if self.column == "subtopic":
-            good = columns["y_true"].values[order] >= (ANY if self.relevance_level is None else self.relevance_level)
-        topic, topics = _numbered(of, about[order], good, len(starts))
-        bounds = np.append(np.flatnonzero(new), n)
+            is_relevant = columns["y_true"].values[order] >= (
+                MIN_POSITIVE if self.relevance_level is None else self.relevance_level
+            )
+        topic, topics = _number_subtopics(query_of_row, topic_ids[order], is_relevant, len(starts))
+        bounds = np.append(np.flatnonzero(starts_document), n)
         first = bounds[:-1]
-        owner, shown = of[first], there[first]
-        useful = np.logical_or.reduceat(good, first) if n else good
+        owner, shown = query_of_row[first], is_listed[first]
+        useful = np.logical_or.reduceat(is_relevant, first) if n else is_relevant
         useful = useful if self.column == "subtopic" else np.zeros(len(first), bool)
+        # The facts of a query are the numbers of retrieved documents without and with relevance, the same for other
+        # documents, and whether the query counts as empty.
         facts = np.zeros((len(starts), 5), np.int64)
         np.add.at(facts, (owner, 2 * ~shown + useful), 1)
         returned = facts[:, 0] + facts[:, 1]
         facts[:, 4] = topics == 0 if self.column == "subtopic" else returned < 2
         of_documents = np.append(np.searchsorted(owner, np.arange(len(starts))), len(owner))
+        # The greedy ideal ranking of the kernel breaks ties by document ID in descending order.
         named = np.lexsort([-columns["document"].values[order][first], owner]) - of_documents[owner]
         out = np.empty(len(starts) * len(self.terms))
-        read = [parts(t) for t in self.terms]
+        read = [parse_term(t) for t in self.terms]
         deepest = max((k for _, k, _ in read), default=1)
-        compiled.kernel("subtopics:subtopics")(
+        kernel_registry.find_kernel("subtopics:compute_subtopic_measures")(
             topic, bounds, named, of_documents, returned, topics,
             np.array([MEASURES.index(m) for m, _, _ in read], np.int64), np.array([k for _, k, _ in read], np.int64),
-            np.array([p for _, _, p in read]), discounts(deepest), 1.0 / np.arange(1.0, deepest + 1),
+            np.array([p for _, _, p in read]), log_discounts(deepest), 1.0 / np.arange(1.0, deepest + 1),
             np.zeros(int(topics.max(initial=1))), np.zeros(int(np.diff(of_documents).max(initial=1)), np.int64), out,
         )  # fmt: skip
-        made = {"values": Column(out, ""), "facts": Column(facts.reshape(-1), ""), "starts": Column(starts, "")}
-        return made | ({"sample_weight": columns["sample_weight"]} if "sample_weight" in columns else {})
+        derived = {"values": Column(out, ""), "facts": Column(facts.reshape(-1), ""), "starts": Column(starts, "")}
+        return derived | ({"sample_weight": columns["sample_weight"]} if "sample_weight" in columns else {})
 
 
-def _numbered(of: Ints, about: Ints, good: NDArray[np.bool_], queries: int) -> tuple[Ints, Ints]:
-    """Number what good rows are about from 0 in each query, in the order of ids, -1 elsewhere; and how many there are."""
-    topic, topics = np.full(len(of), -1, np.int64), np.zeros(queries, np.int64)
-    pairs, code = np.unique(np.stack([of[good], about[good]]), axis=1, return_inverse=True)
+def _number_subtopics(
+    query_of_row: Ints, topic_ids: Ints, is_relevant: NDArray[np.bool_], queries: int
+) -> tuple[Ints, Ints]:
+    """Number the topics of relevant rows within each query (-1 for other rows); return also the topic count per query."""
+    topic, topics = np.full(len(query_of_row), -1, np.int64), np.zeros(queries, np.int64)
+    pairs, code = np.unique(np.stack([query_of_row[is_relevant], topic_ids[is_relevant]]), axis=1, return_inverse=True)
     np.add.at(topics, pairs[0], 1)
-    before = np.cumsum(topics) - topics
-    topic[good] = code.reshape(-1) - before[of[good]]
+    topics_before = np.cumsum(topics) - topics
+    topic[is_relevant] = code.reshape(-1) - topics_before[query_of_row[is_relevant]]
     return topic, topics

@@ -1,4 +1,4 @@
-"""Exact sums over scored rows: log-loss, squared error, the scores themselves, rows and weight by label."""
+"""Exact sums over scored rows: log loss, squared error, scores, and the number and weight of rows by label."""
 
 from __future__ import annotations
 
@@ -14,34 +14,37 @@ from numpy.typing import NDArray
 from ..batch.columns import Column
 from ..batch.kinds import Need, label, score, weight
 from ..errors import StateFormatError
-from ..numerics.exact import FRACTION_BITS, UNIT, exact_to_fraction, fixed_to_int, of_units, whole
-from ..numerics.rows import row_sums
+from ..numerics.array_rows import row_sums
+from ..numerics.exact import FRACTION_BITS, UNIT, exact_to_fraction, fixed_to_int, to_python_int, units_to_fraction
 from ..numerics.settings import setting, union
-from ..state.consistency import RowWeight, weight_of
-from ..state.declare import Flat, lost
+from ..state.consistency import RowWeight, read_row_weight
+from ..state.declare import Flat, is_saturated
 from ..state.state import State
-from .covariance import Spread, spread
-from .labels import eps_of
+from .covariance import MeanEstimates, estimate_means
+from .decision_counts import eps_of
 from .step import NOTHING, Like, Step
 
-__all__ = ["ScoreSums", "TermSums", "Terms"]
+__all__ = ["ScoreSums", "ScoreTerms", "TermSums"]
 
-MOST_LOSS = 1024  # of a probability: -log of the least float64 is 745
-SMALLEST_EPS = 2.0**-52  # with which no square of a loss passes 2**11
+# The log loss of a probability is at most -log of the smallest positive float64, which is 745, so below this limit.
+MAX_LOSS = 1024
+# With an epsilon of at least this, no squared log loss exceeds 2**11.
+SMALLEST_EPS = 2.0**-52
 
 
-class Terms(State):
-    """Settings of exact sums of terms, and what rows of some weight cannot add up to.
+class ScoreTerms(State):
+    """Settings of exact sums of terms over scored rows, and the limits of these sums.
 
     Parameters
     ----------
     terms : tuple of {"score", "log_loss", "brier"}
-        What is summed, weighted; a collection keeps the union of what its metrics ask for.
+        The terms whose weighted sums are kept; a collection keeps the union of the terms that its metrics need.
     scale : {"probability", "logit"}
-        What the score is; a logit is turned into the probability, and its loss computed without it.
+        The scale of the score. A logit is converted to a probability, except for the log loss, which is computed from the
+        logit itself.
     eps : float, optional
-        Log-loss keeps probabilities within [eps, 1 - eps]. By default the machine epsilon of float32 for float32 and
-        half-precision scores, of float64 for the others (scikit-learn's rule).
+        Log loss clips probabilities to [eps, 1 - eps]. By default the machine epsilon of float32 for float32 and
+        half-precision scores, of float64 for other scores (as in scikit-learn).
     """
 
     terms: tuple[str, ...] = union(default=())
@@ -57,52 +60,53 @@ class Terms(State):
         super().__post_init__()
 
     @property
-    def numbers(self) -> NDArray[np.int64]:
-        """The terms as the kernel takes them."""
+    def term_codes(self) -> NDArray[np.int64]:
+        """The terms as the integers by which the kernel identifies them."""
         return np.array([self.choices.index(t) for t in self.terms], np.int64)
 
     def epsilon(self, source: str) -> float:
-        """What probabilities of a dtype are kept away from 0 and 1."""
+        """Return the `eps` for which probabilities of a dtype are clipped to [eps, 1 - eps]."""
         return eps_of(source, self.eps)
 
-    def all_rows(self) -> RowWeight:
-        """What all rows of each cell weigh."""
-        return weight_of(self, "rows")
+    def total_row_weight(self) -> RowWeight:
+        """Return the total weight of the rows of each cell."""
+        return read_row_weight(self, "rows")
 
     def check(self) -> None:
-        name, weight, both = type(self).__name__, weight_of(self, "rows"), self.all_rows()
-        sums, large = np.moveaxis(self.flat("sums"), both.rows.ndim, 0), self.cells.flats.get("large")
+        name, weight, both = type(self).__name__, read_row_weight(self, "rows"), self.total_row_weight()
+        sums, large = np.moveaxis(self.read_cells_named("sums"), both.rows.ndim, 0), self.cells.flats.get("large")
         for i, term in enumerate(self.terms):
-            most = self._most(term)
-            if weight.fall_short(sums[i], most):
+            most = self._max_term(term)
+            if weight.is_exceeded_by(sums[i], most):
                 raise StateFormatError(f"{name}.sums holds a sum of {term} that rows of this weight cannot have")
-            if large is not None and both.fall_short(large[..., i, :], most if term == "log_loss" else 0):
+            if large is not None and both.is_exceeded_by(large[..., i, :], most if term == "log_loss" else 0):
                 raise StateFormatError(f"{name}.large holds a sum of {term} that rows of this weight cannot have")
-        if (self.flat("clipped") > both.rows[..., None]).any():
+        if (self.read_cells_named("clipped") > both.rows[..., None]).any():
             raise StateFormatError(f"{name}.clipped counts more rows than there are")
 
-    def _most(self, term: str) -> float:
-        """What a term of a row can be at most."""
+    def _max_term(self, term: str) -> float:
+        """Return an upper limit of the value of a term in one row."""
         if term != "log_loss":
             return 1
-        return MOST_LOSS if self.scale == "probability" else sys.float_info.max
+        return MAX_LOSS if self.scale == "probability" else sys.float_info.max
 
 
-class TermSums(Terms):
-    """Exact sums over rows of a label and a score, and rows and weight by label, in every cell; settings as for `Terms`.
+class TermSums(ScoreTerms):
+    """Exact sums of terms, and the number and weight of rows, by label in every cell; settings as for `ScoreTerms`.
 
     Notes
     -----
-    Every term is a multiple of 2**-60, rounded once; sums are integers, so order does not matter. Terms of 2**31 or more
-    go to a superaccumulator. Beside the terms x, weighted, by label, there are their squares (w x)**2 over all rows, and
-    from the first weight that is not 1 the sums of w**2 and w**2 x by label: enough for the standard error of a mean,
-    and of a ratio of means. Squares are multiples of 2**-52 (log-loss: 2**-41), and their sum stops at 2**41, where it
-    says that it is lost; that of a term which goes to the superaccumulator is. A lone state of three terms takes 300
-    bytes.
+    Every term is rounded once, to a multiple of 2**-60, and sums are integers, so the order of rows does not matter. Terms
+    of 2**31 or more go to a superaccumulator.
+
+    For standard errors of means and of ratios of means the state also keeps the sums of squares (w x)**2 over all rows
+    and, from the first weight other than 1, the sums of w**2 and w**2 x by label. Squares are multiples of 2**-52 (log
+    loss: 2**-41). A sum of squares overflows at 2**41 and stays there; it also overflows if a term went to the
+    superaccumulator. A state of one cell and three terms takes 300 bytes.
     """
 
     rows = Flat(2)
-    excess = Flat(2, form="fixed", beside="rows")
+    excess = Flat(2, form="fixed", excess_of="rows")
     sums = Flat("terms", 2, form="fixed")
     large = Flat("terms", form="exact", optional=True)
     squares = Flat("terms", form="square")
@@ -115,15 +119,16 @@ class TermSums(Terms):
 
     def steps(self, like: Like) -> Iterable[Step]:
         own = type(self)
-        if not self.terms and not like.weighted and "w2" not in like.present:
+        if not self.terms and not like.has_weights and "w2" not in like.present:
             return [Step("score_sums:count_labels", "y_true", "sample_weight", "at", own.rows, NOTHING, checks=True)]
-        weights = "sample_weight" if like.weighted else "ones"
-        scores = "y_score" if self.terms else weights  # which nobody reads
+        weights = "sample_weight" if like.has_weights else "ones"
+        # Without terms the kernel ignores the scores, so it gets any column in their place.
+        scores = "y_score" if self.terms else weights
         eps = self.epsilon(like.source("y_score")) if self.terms else 0.0
-        how = self.numbers, self.scale == "logit", eps
+        how = self.term_codes, self.scale == "logit", eps
         into: tuple[Any, ...]
         large = own.large if self.scale == "logit" else NOTHING
-        if like.weighted or "w2" in like.present:
+        if like.has_weights or "w2" in like.present:
             into = own.rows, own.excess, own.sums, own.large, own.squares, own.w2, own.w2x, own.clipped
             if like.lone:
                 return [Step("score_sums:sum_weighted", "y_true", scores, weights, *how, *into)]
@@ -133,21 +138,21 @@ class TermSums(Terms):
             return [Step("score_sums:sum_cells", "y_true", scores, "at", *how, *into)]
         if self.scale == "logit" or eps < SMALLEST_EPS:
             into = own.rows, own.sums, large, own.squares, own.clipped
-            return [Step("score_sums:sum_any", "y_true", scores, *how, *into, checks=True)]
+            return [Step("score_sums:sum_unbounded", "y_true", scores, *how, *into, checks=True)]
         into = own.rows, own.sums, own.squares, own.clipped
-        return [Step("score_sums:sum_scores", "y_true", scores, self.numbers, eps, *into, checks=True)]
+        return [Step("score_sums:sum_scores", "y_true", scores, self.term_codes, eps, *into, checks=True)]
 
-    def all_rows(self) -> RowWeight:
-        return super().all_rows().sum(-1)
+    def total_row_weight(self) -> RowWeight:
+        return super().total_row_weight().sum(-1)
 
 
 class ScoreSums(TermSums, tag="score_sums"):
-    """The sums of all rows of a cell; settings as for `TermSums`.
+    """Exact sums of terms over the rows of a cell; settings as for `TermSums`.
 
     Parameters
     ----------
     unlabelled : bool
-        Whether rows may come without a label, which nobody reads: they are counted as negatives.
+        Whether rows may come without a label, if no metric reads labels: such rows are counted as negatives.
     """
 
     unlabelled: bool = setting(default=False, operational=True)
@@ -157,59 +162,65 @@ class ScoreSums(TermSums, tag="score_sums"):
         return (replace(label(), optional=True, derived=True), *needs[1:]) if self.unlabelled else needs
 
     @property
-    def derives(self) -> bool:
-        return type(self).derive is not ScoreSums.derive  # plain columns that are all there are counted as they come
+    def derives_columns(self) -> bool:
+        # Only a subclass that overrides `derive_columns` needs it for every batch. A missing label, handled here, is rare.
+        return type(self).derive_columns is not ScoreSums.derive_columns
 
-    def derive(self, columns: Mapping[str, Column]) -> Mapping[str, Column]:
+    def derive_columns(self, columns: Mapping[str, Column]) -> Mapping[str, Column]:
         if "y_true" in columns:
-            return super().derive(columns)
+            return super().derive_columns(columns)
         none = np.zeros(len(columns["y_score"].values), np.uint8)
-        return super().derive({**columns, "y_true": Column(none, "uint8")})
+        return super().derive_columns({**columns, "y_true": Column(none, "uint8")})
 
     @property
-    def positives_seen(self) -> NDArray[np.int64]:
-        return self.by_front(row_sums(self.flat("rows")[..., 1]))
+    def positive_counts(self) -> NDArray[np.int64]:
+        return self.sum_by_front(row_sums(self.read_cells_named("rows")[..., 1]))
 
     def facts(self) -> dict[str, Any]:
-        seen = {"rows": int(self.rows.sum()), "positives": int(self.rows[1]), "weight": self.weight()}
-        return seen | {"clipped": int(self.clipped[self.terms.index("log_loss")])} if "log_loss" in self.terms else seen
+        facts = {"rows": int(self.rows.sum()), "positives": int(self.rows[1]), "weight": self.weight()}
+        return (
+            facts | {"clipped": int(self.clipped[self.terms.index("log_loss")])} if "log_loss" in self.terms else facts
+        )
 
     @property
-    def stacks(self) -> bool:
+    def can_vectorize(self) -> bool:
         return "large" not in self.cells.flats
 
     def weight(self, label: int | None = None) -> Fraction:
-        """Rows, or total weight, of one label or both; exact."""
+        """Return the exact weight of the rows of one label, or of both labels."""
         labels = (0, 1) if label is None else (label,)
-        return of_units(sum(map(self._weight, labels)))  # type: ignore[no-any-return]
+        return units_to_fraction(sum(map(self._weight_units, labels)))  # type: ignore[no-any-return]
 
     def support(self) -> Fraction:
-        """What the positives weigh."""
+        """Return the weight of the positive rows."""
         return self.weight(1)
 
     def total(self, term: str, label: int | None = None) -> Fraction:
-        """The weighted sum of one term, of both labels or one; exact over the rounded terms.
+        """Return the weighted sum of one term over both labels or one, exact over the rounded terms.
 
         Raises
         ------
         ValueError
-            One label is asked for, and terms of 2**31 or more went to a sum of both.
+            `label` is not None, and the state has terms of 2**31 or more, which it sums over both labels together.
         """
         i = self.terms.index(term)
         if label is not None:
             if self.large is not None and self.large[i].any():
                 raise ValueError(f"ScoreSums keeps terms of 2**31 and more, here of {term}, for both labels together")
-            return of_units(fixed_to_int(self.sums[i, label]))  # type: ignore[no-any-return]
-        total: Fraction = of_units(fixed_to_int(self.sums[i, 0]) + fixed_to_int(self.sums[i, 1]))
+            return units_to_fraction(fixed_to_int(self.sums[i, label]))  # type: ignore[no-any-return]
+        total: Fraction = units_to_fraction(fixed_to_int(self.sums[i, 0]) + fixed_to_int(self.sums[i, 1]))
         return total if self.large is None else total + exact_to_fraction(self.large[i])
 
-    def spread_of(self, *names: str) -> Spread:
-        """Means over rows of terms, or of the "label", and their covariances; no two of the terms of the state."""
-        weight = [self._weight(label) for label in (0, 1)]
+    def estimate_means(self, *names: str) -> MeanEstimates:
+        """Estimate the means over rows of one term, of the "label", or of both, with their covariances.
+
+        The state has no products of two terms, so at most one name may be a term.
+        """
+        weight = [self._weight_units(label) for label in (0, 1)]
         squared = weight if self.w2 is None else [fixed_to_int(self.w2[label]) for label in (0, 1)]
         sums: list[Any] = []
         products: dict[tuple[int, int], Any] = {(-1, -1): squared[0] + squared[1]}
-        gone: Any = False if self.w2 is None else lost(self.w2[0]) | lost(self.w2[1])
+        overflowed: Any = False if self.w2 is None else is_saturated(self.w2[0]) | is_saturated(self.w2[1])
         for j, name in enumerate(names):
             if name == "label":
                 sums.append(weight[1])
@@ -221,12 +232,12 @@ class ScoreSums(TermSums, tag="score_sums"):
             sums.append(total[0] + total[1])
             products |= {(-1, j): crossed[0] + crossed[1], (j, j): fixed_to_int(self.squares[i])}
             products |= {(min(j, k), max(j, k)): crossed[1] for k, other in enumerate(names) if other == "label"}
-            gone = gone | lost(self.squares[i])
+            overflowed = overflowed | is_saturated(self.squares[i])
             if self.w2x is not None:
-                gone = gone | lost(self.w2x[i, 0]) | lost(self.w2x[i, 1])
-        return spread(weight[0] + weight[1], sums, products, gone, UNIT)
+                overflowed = overflowed | is_saturated(self.w2x[i, 0]) | is_saturated(self.w2x[i, 1])
+        return estimate_means(weight[0] + weight[1], sums, products, overflowed, UNIT)
 
-    def _weight(self, label: int) -> Any:
-        """What the rows of a label weigh, in units of 2**-60; of cells side by side an array."""
-        units = whole(self.rows[label]) << FRACTION_BITS
+    def _weight_units(self, label: int) -> Any:
+        """Return the weight of the rows of a label in units of 2**-60; an array for several cells at once."""
+        units = to_python_int(self.rows[label]) << FRACTION_BITS
         return units if self.excess is None else units + fixed_to_int(self.excess[label])

@@ -1,4 +1,4 @@
-"""Outcomes and exposures of units: what the mean per exposed unit is made of, from two tables."""
+"""Exact sums of outcomes and of exposures, which may come from two tables, for the mean per exposed unit."""
 
 from __future__ import annotations
 
@@ -16,33 +16,35 @@ from ..batch.numbers import Number
 from ..errors import StateFormatError
 from ..numerics.exact import exact_to_fraction
 from ..numerics.settings import setting
-from ..state.consistency import weight_of
+from ..state.consistency import read_row_weight
 from ..state.declare import Flat
 from .step import NO_LIMITS, Like, Step
-from .weighted_rows import TAKEN, WeighedRows
+from .weighted_rows import RESERVED_ROLES, WeightedRows
 
 __all__ = ["UnitSums"]
 
-LARGEST = 2.0**416  # more than a number that is taken
-ALONE = np.array([[0, -1, 0], [1, -1, 1]], np.int64)  # both columns, each by itself
+# Any number that passes the column check is smaller than this.
+LARGEST = 2.0**416
+# The code by which the kernel sums each of its two columns separately.
+ALONE = np.array([[0, -1, 0], [1, -1, 1]], np.int64)
 
 
-class UnitSums(WeighedRows, tag="unit_sums"):
-    """The sum of outcomes and that of exposures, which may come in batches of their own: weighted, without rounding.
+class UnitSums(WeightedRows, tag="unit_sums"):
+    """The exact weighted sums of outcomes and of exposures, which may come in separate batches.
 
     Parameters
     ----------
     outcome, exposed, unit : str
-        The columns: a number; 1 in a row that exposes its unit, else 0; whose row it is. Of the first two a batch may lack
-        one, which is 0 then.
+        The names of three columns: the outcome, a number; `exposed`, 1 in a row that exposes its unit, else 0; and the
+        unit of the row. A batch may lack one of the first two columns, whose values are then 0.
     cap : float, optional
-        Outcomes beyond count as this.
+        Larger outcomes count as `cap`.
     missing, missing_values
-        As `sm.extend.group` takes them.
+        As for `sm.extend.group`.
 
     Notes
     -----
-    1.1 kB, however many units there are: it does not tell them apart.
+    A state takes 1.1 kB, whatever the number of units, as it does not distinguish them.
     """
 
     outcome: str = setting(default="outcome")
@@ -56,7 +58,7 @@ class UnitSums(WeighedRows, tag="unit_sums"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if len({self.outcome, self.exposed, self.unit, *TAKEN}) != 3 + len(TAKEN):
+        if len({self.outcome, self.exposed, self.unit, *RESERVED_ROLES}) != 3 + len(RESERVED_ROLES):
             raise ValueError(
                 f"{type(self).__name__} reads three different columns, not "
                 f"{self.outcome!r}, {self.exposed!r} and {self.unit!r}"
@@ -70,33 +72,33 @@ class UnitSums(WeighedRows, tag="unit_sums"):
             weight(),
         )
 
-    def derive(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
+    def derive_columns(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
         none = np.zeros(len(columns[self.unit].values))
         outcome = _values(columns.get(self.outcome), none)
         if self.cap is not None:
             outcome = np.minimum(outcome, self.cap)
-        made = {"outcome": Column(outcome, "float64")}
-        made["exposed"] = Column(_values(columns.get(self.exposed), none), "float64")
-        return made | ({"sample_weight": columns["sample_weight"]} if "sample_weight" in columns else {})
+        derived = {"outcome": Column(outcome, "float64")}
+        derived["exposed"] = Column(_values(columns.get(self.exposed), none), "float64")
+        return derived | ({"sample_weight": columns["sample_weight"]} if "sample_weight" in columns else {})
 
     def steps(self, like: Like) -> Iterable[Step]:
-        into = *self.counts(like), type(self).sums
+        into = *self.row_arguments(like), type(self).sums
         how = 1, ALONE, NO_LIMITS
         return [Step("row_sums:sum_products", "outcome", "exposed", "sample_weight", "at", *how, *into)]
 
     def check(self) -> None:
-        weight, sums = weight_of(self, "rows"), self.flat("sums")
-        if weight.fall_short(sums[:, 0], LARGEST, signed=True) or weight.fall_short(sums[:, 1], 1.0):
+        weight, sums = read_row_weight(self, "rows"), self.read_cells_named("sums")
+        if weight.is_exceeded_by(sums[:, 0], LARGEST, signed=True) or weight.is_exceeded_by(sums[:, 1], 1.0):
             raise StateFormatError("UnitSums.sums holds outcomes or exposures that rows of this weight cannot have")
 
     @property
     def total(self) -> Fraction:
-        """The weighted sum of the outcomes; exact."""
+        """The exact weighted sum of the outcomes."""
         return exact_to_fraction(self.sums[0])
 
     @property
     def exposures(self) -> Fraction:
-        """How many units were exposed, or what they weigh; exact."""
+        """The exact weight of the exposures (rows that expose a unit)."""
         return exact_to_fraction(self.sums[1])
 
     def facts(self) -> dict[str, Any]:

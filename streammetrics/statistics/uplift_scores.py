@@ -1,4 +1,4 @@
-"""Score histograms of treated and of control rows: what Qini and uplift curves read."""
+"""Score histograms of treated and control rows, for Qini and uplift curves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Ints = NDArray[np.int64]
 
 
 class Arms(NamedTuple):
-    """Rows (or weight) of treated and of control, and the positives of both, by score, from the highest down."""
+    """The weights of treated and control rows, and of the positives in each of these arms, by descending score."""
 
     treated: Mass
     control: Mass
@@ -31,12 +31,12 @@ class Arms(NamedTuple):
 
 
 class UpliftScores(LabelScores, tag="uplift_scores"):
-    """Rows by score, outcome and treatment: exact while a cell is small, by bucket beyond.
+    """Rows by score, outcome and treatment: exact while a cell is small, in buckets beyond.
 
     Notes
     -----
-    Three histograms of the same rows, which tell apart what is positive, what is treated, and what is both: with them the
-    four kinds of rows are known. So they are kept as labels are.
+    The state has three labels of the same rows: positive, treated, and both. Their histograms determine the weights of
+    the four combinations of outcome and treatment.
     """
 
     scale: str = setting(default="real", choices=("probability", "real", "logit"))
@@ -45,71 +45,78 @@ class UpliftScores(LabelScores, tag="uplift_scores"):
     def needs(self) -> tuple[Need, ...]:
         return label(), score(scale=self.scale), label("treatment"), weight()
 
-    def derive(self, columns: Mapping[str, Column]) -> Mapping[str, Column]:
+    def derive_columns(self, columns: Mapping[str, Column]) -> Mapping[str, Column]:
         y, t, s = (columns[role] for role in ("y_true", "treatment", "y_score"))
-        made = {n: c for n, c in columns.items() if n == "sample_weight"}
-        made["y_true"] = Column(np.stack([y.values, t.values, y.values & t.values], axis=1), y.source)
-        made["y_score"] = Column(np.repeat(s.values[:, None], 3, axis=1), s.source)
-        return super().derive(made)
+        derived = {n: c for n, c in columns.items() if n == "sample_weight"}
+        derived["y_true"] = Column(np.stack([y.values, t.values, y.values & t.values], axis=1), y.source)
+        derived["y_score"] = Column(np.repeat(s.values[:, None], 3, axis=1), s.source)
+        return super().derive_columns(derived)
 
     def check(self) -> None:
         super().check()
-        for name in self.counted:
-            held = self.cells.tallies[name]
-            if len(held) and not _agree(self._label_of(held), held.cells, self._within(held)):
-                raise StateFormatError(f"UpliftScores.{name} holds three histograms that no rows have together")
+        for name in self.row_parts:
+            entries = self.cells.tallies[name]
+            if len(entries) and not _are_consistent(
+                self._labels_of(entries), entries.cells, self._strip_labels(entries)
+            ):
+                raise StateFormatError(f"UpliftScores.{name} holds three histograms that cannot be of the same rows")
 
     def arms(self) -> Arms:
-        """The rows of each kind; only of scores that have any."""
-        each: list[Any] = self.each()
+        """Return the weights of treated, control and positive rows by score, for scores with rows."""
+        each: list[Any] = self.split_classes()
         positive, treated, both = each
-        control = Mass.of_digits(_less(positive.positives, both.positives))
+        # Positive control rows are the positives that are not treated.
+        control = Mass.from_digits(_subtract_digits(positive.positives, both.positives))
         kinds = treated.positives, treated.negatives, both.positives, control
-        held = np.flatnonzero(np.any([m.digits.any(axis=0) for m in kinds], axis=0))[::-1]
-        return Arms(*(m[held] for m in kinds))
+        occupied = np.flatnonzero(np.any([m.digits.any(axis=0) for m in kinds], axis=0))[::-1]
+        return Arms(*(m[occupied] for m in kinds))
 
     @property
     def is_exact(self) -> bool:
         return not bool(self.cells.flats["off_grid"].any())
 
     def facts(self) -> dict[str, Any]:
-        return self._first().facts()
+        return self._first_class().facts()
 
 
-def _less(whole: Mass, part: Mass) -> Any:
-    """Digits of a difference that is not negative."""
+def _subtract_digits(whole: Mass, part: Mass) -> Any:
+    """Return the difference of two weights in digits; it must not be negative."""
     count = max(len(whole.digits), len(part.digits))
-    return whole.padded(count) - part.padded(count)
+    return whole.pad_digits(count) - part.pad_digits(count)
 
 
-def _agree(histogram: Ints, cells: Ints, within: Entries) -> bool:
-    """Whether all three are of the same rows at each score, and no kind of row is fewer than none, or weighs less."""
-    yes = (within.codes & within.codes.dtype.type(1)).astype(np.int64)
-    at = _rungs(cells, within)
-    counts = _counts(within)
-    held = np.zeros((len(counts), 3, 2, int(at.max()) + 1), np.int64)
-    held[:, histogram, yes, at] = counts
-    positive, treated, both = (held[:, i] for i in range(3))
+def _are_consistent(histogram: Ints, cells: Ints, within: Entries) -> bool:
+    """Return whether three histograms can be of the same rows: equal totals at each score, and no negative combination."""
+    labels = (within.codes & within.codes.dtype.type(1)).astype(np.int64)
+    at = _number_scores(cells, within)
+    counts = _weight_digits(within)
+    table = np.zeros((len(counts), 3, 2, int(at.max()) + 1), np.int64)
+    table[:, histogram, labels, at] = counts
+    # The combinations follow from the three histograms by inclusion and exclusion; every histogram must have the same
+    # total at each score.
+    positive, treated, both = (table[:, i] for i in range(3))
     control_positives, treated_negatives = positive[:, 1] - both[:, 1], treated[:, 1] - both[:, 1]
     control_negatives = positive[:, 0] - treated_negatives
     same = (control_positives + positive[:, 0] - both[:, 0], treated_negatives + treated[:, 0] - both[:, 0])
-    if any(part.any() for found in same for part in _carried(found)):
+    if any(part.any() for found in same for part in _carry_fractions(found)):
         return False
     kinds = control_positives, treated_negatives, control_negatives
-    return all((part >= 0).all() for found in kinds for part in _carried(found))
+    return all((part >= 0).all() for found in kinds for part in _carry_fractions(found))
 
 
-def _counts(held: Entries) -> Ints:
-    """The rows of each entry; with weights what they weigh, too: a whole number, and a fraction in units of 2**-60."""
-    if held.excess is None:
-        return held.mass[None]
-    high, low = held.excess.T
+def _weight_digits(entries: Entries) -> Ints:
+    """Return the row count of each entry and, with weights, its weight: integer part, and fraction in units of 2**-60."""
+    if entries.excess is None:
+        return entries.int64_counts[None]
+    high, low = entries.excess.T
     more = FRACTION_BITS - LOW_BITS
-    return np.stack([held.mass, held.mass + (high >> more), ((high & ((1 << more) - 1)) << LOW_BITS) + low])
+    return np.stack(
+        [entries.int64_counts, entries.int64_counts + (high >> more), ((high & ((1 << more) - 1)) << LOW_BITS) + low]
+    )
 
 
-def _carried(counts: Ints) -> Ints:
-    """Differences of counts, with fractions in [0, 1)."""
+def _carry_fractions(counts: Ints) -> Ints:
+    """Carry fractions into integer parts, so that fractions lie in [0, 1)."""
     out = counts.copy()
     if len(out) > 1:
         out[1] += out[2] >> FRACTION_BITS
@@ -117,8 +124,8 @@ def _carried(counts: Ints) -> Ints:
     return out
 
 
-def _rungs(cells: Ints, within: Entries) -> Ints:
-    """A number for each entry, the same for those of one cell and score, whatever their histogram and label."""
+def _number_scores(cells: Ints, within: Entries) -> Ints:
+    """Return a number for each entry; entries of equal cell and score get equal numbers."""
     keys = [within.codes >> within.codes.dtype.type(1), cells, *([] if within.high is None else [within.high])]
     order = np.lexsort(keys)
     new = np.any([np.diff(key[order], prepend=key[order[0]]) != 0 for key in keys], axis=0)

@@ -1,4 +1,4 @@
-"""Quantiles of values from their histogram: the value with its certified limits, and the weight below it."""
+"""Quantiles and ranks of values from their histogram, with certified limits."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from ..numerics.exact import Limits, Mass, floats_of, to_float
-from ..state.levels import raised
+from ..numerics.exact import Limits, Mass, to_float, to_floats
+from ..state.levels import raise_levels
 from .values import ValueHistogram
 
 __all__ = ["quantile_of", "value_at", "value_below", "weight_below"]
@@ -18,20 +18,20 @@ NAN = float("nan")
 
 
 def quantile_of(state: ValueHistogram, q: float, output: int) -> Limits | None:
-    """Return a quantile of one output, by weights as they were counted, in proportion within a bucket; None without.
+    """Return a weighted quantile of one output with its certified limits; None without weight.
 
-    Its limits hold by the weights as they were given, too: each was rounded to 2**-60.
+    The value is interpolated within its bucket. The limits also hold for the weights before they were rounded to 2**-60.
     """
     mass = state.mass(output)
     total = mass.total()
     if not total:
         return None
-    before, (low, high), target = mass.before(), state.ends(output), Fraction(repr(q)) * total
+    before, (low, high), target = mass.sums_before(), state.value_bounds(output), Fraction(repr(q)) * total
 
     def neighbours(slack: int) -> tuple[int, int]:
-        """Return the buckets of the two values whose mean it is; sums of weights may be off by so many units."""
-        here = _first(mass, before, target - slack, reach=True)
-        return here, _first(mass, before, target + slack, reach=False)
+        """Return the buckets of the two values whose mean is the quantile; sums of weights may be off by `slack` units."""
+        here = _find_bucket(mass, before, target - slack, reach=True)
+        return here, _find_bucket(mass, before, target + slack, reach=False)
 
     a, b = neighbours(0)
     extreme = state.extremes(output)[int(q)] if q in (0, 1) else math.inf
@@ -48,49 +48,53 @@ def quantile_of(state: ValueHistogram, q: float, output: int) -> Limits | None:
 def weight_below(
     whole: ValueHistogram, shards: ValueHistogram, at: NDArray[np.int64], q: float
 ) -> NDArray[np.float64] | None:
-    """Return the weight up to the quantile in each shard: of the bucket in which it lies, the part that all shards have.
+    """Return, for each shard, the weight at or below the quantile of its whole cell; None for several outputs.
 
-    None for several outputs.
+    Within the bucket of the quantile every shard counts the share of weight that the whole cell has below the quantile.
     """
     if whole.num_outputs is not None:
         return None
     whole = whole.coarsen(shards.bits)
     cells = max(len(whole), 1)
     bucket, part = np.zeros(cells, np.uint64), np.zeros(cells)
-    for i, cell in enumerate(whole.each_cell() if whole.axes else [whole]):
+    for i, cell in enumerate(whole.iterate_cells() if whole.axes else [whole]):
         mass = cell.mass(0)
         if total := mass.total():
-            before, target = mass.before(), Fraction(repr(q)) * total
-            k = _first(mass, before, target, reach=True)
-            bucket[i] = cell.occupied()[k]
+            before, target = mass.sums_before(), Fraction(repr(q)) * total
+            k = _find_bucket(mass, before, target, reach=True)
+            bucket[i] = cell.occupied_buckets()[k]
             part[i] = to_float((target - before.cell(k)) / mass.cell(k))
-    old, common = shards.flat("level").reshape(-1), whole.flat("level").reshape(-1)
-    held = raised(shards.cells.tallies["rows"], old, np.maximum(old, common[at]), shards.bits, 1)
-    weight = held.mass + (0.0 if held.excess is None else floats_of(held.excess))
-    front, place = at[held.cells], held.codes
+    # Shards may have finer buckets than their cell, so their buckets are merged to those of the cell first.
+    old, common = shards.read_cells_named("level").reshape(-1), whole.read_cells_named("level").reshape(-1)
+    entries = raise_levels(shards.cells.tallies["rows"], old, np.maximum(old, common[at]), shards.bits, 1)
+    weight = entries.int64_counts + (0.0 if entries.excess is None else to_floats(entries.excess))
+    front, place = at[entries.cells], entries.codes
     inside = np.where(place < bucket[front], 1.0, np.where(place == bucket[front], part[front], 0.0))
     out = np.zeros(len(shards))
-    np.add.at(out, held.cells, weight * inside)
+    np.add.at(out, entries.cells, weight * inside)
     return out
 
 
 def value_below(state: ValueHistogram, share: float) -> float:
-    """Return the value below which a share of the weight lies, in proportion within a bucket; NaN without weight."""
+    """Return the value that has this share of the weight below it, interpolated within its bucket; NaN without weight."""
     mass = state.mass(0)
     total = mass.total()
     return value_at(state, mass, share * total, 0) if total else NAN
 
 
 def value_at(state: ValueHistogram, mass: Mass, rank: float, output: int) -> float:
-    """Return the value that so many rows do not pass, in proportion within a bucket."""
-    before = mass.before()
-    k = _first(mass, before, Fraction(rank), reach=True)
-    low, high = (float(ends[k]) for ends in state.ends(output))
+    """Return the value at a rank (a cumulative weight), interpolated within its bucket."""
+    before = mass.sums_before()
+    k = _find_bucket(mass, before, Fraction(rank), reach=True)
+    low, high = (float(ends[k]) for ends in state.value_bounds(output))
     return low + (high - low) * to_float((Fraction(rank) - before.cell(k)) / mass.cell(k))
 
 
-def _first(mass: Mass, before: Mass, target: Fraction, *, reach: bool) -> int:
-    """Return the first bucket of some weight up to which the weight reaches the target, or passes it."""
+def _find_bucket(mass: Mass, before: Mass, target: Fraction, *, reach: bool) -> int:
+    """Return the first bucket at which the cumulative weight reaches the target (`reach`), or exceeds it.
+
+    Buckets without weight are never returned. Binary search, as cumulative weights ascend.
+    """
     low, high = 0, mass.digits.shape[1] - 1
     total = mass.total()
     while low < high:

@@ -1,4 +1,4 @@
-"""The histogram of numbers in buckets that fit them: enough for every quantile, with certified bounds."""
+"""The histogram of numbers in buckets of adaptive width, from which every quantile has certified bounds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..errors import InvalidInputError
 from ..numerics.exact import UNIT, Mass, exact_to_fraction
 from ..numerics.settings import setting, union
 from ..state import levels, tally
-from ..state.consistency import weight_of
+from ..state.consistency import read_row_weight
 from ..state.declare import Flat, Tally
 from ..state.state import State
 from ..state.tally import Entries
@@ -34,32 +34,33 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Buckets = NDArray[np.uint64]
 
-BESIDE = ("sums", "skipped", "lossy", "lossy_excess")
-"""Parts of losses."""
+LOSS_PARTS = ("sums", "skipped", "lossy", "lossy_excess")
+"""The parts that only a histogram with losses has."""
 
 
 class ValueHistogram(State, tag="value_buckets"):
-    """Rows by bucket of a value, or of the difference of two columns, and the least and the largest value.
+    """Rows by bucket of a value, or of the difference of two columns, and the smallest and largest value.
 
-    Buckets have the level that the values of a cell need (see `state.levels`).
+    All buckets of a cell have the same level, which sets their relative width and depends only on the values of the cell
+    (see `state.levels`).
 
     Parameters
     ----------
     columns : tuple of str
-        The role of the values; or of two columns, whose difference is counted.
+        The role of the values, or two roles, whose difference is counted.
     signed : bool
-        Whether the difference, second less first, has a sign, or is absolute.
+        Whether the difference, second minus first, keeps its sign.
     bits : int
-        A bucket is at most 2**-bits of its value wide; a cell has up to 2**(bits + 6) of them before they become wider.
+        A bucket is at most 2**-bits of its value wide. A cell has up to 2**(bits + 6) buckets before they become wider.
     num_outputs : int, optional
-        Rows of so many values in each column.
+        The number of values that a row has in each column.
     losses : tuple of str
-        Terms of `RegressionSums`, of targets and predictions, whose exact sums are kept beside: the columns are targets.
+        Terms of `RegressionSums` whose exact sums the state also keeps. The histogram is then of the targets.
 
     Notes
     -----
-    Only buckets that hold rows are kept, 16 bytes each. At level 0 every bucket holds one value, and quantiles are exact.
-    The extremes are those of rows whose weight is not 0; when rows are taken away, they and the level stay.
+    Only buckets with rows are kept, 16 bytes each. At level 0 every bucket has one value, and quantiles are exact. The
+    extremes are those of rows with nonzero weight. The level does not fall when rows are subtracted.
     """
 
     columns: tuple[str, ...] = setting(default=("value",))
@@ -78,29 +79,33 @@ class ValueHistogram(State, tag="value_buckets"):
     sums = Flat("losses", "outputs", form="exact")
     skipped = Flat("losses", "outputs")
     lossy = Flat()
-    lossy_excess = Flat(form="exact", beside="lossy")
+    lossy_excess = Flat(form="exact", excess_of="lossy")
 
     def __post_init__(self) -> None:
         check_columns(self)
         if self.losses and self.columns != ("y_true",):
-            raise ValueError("ValueHistogram: losses are of predictions beside a histogram of targets")
+            raise ValueError('ValueHistogram: losses= needs a histogram of targets, columns=("y_true",)')
         super().__post_init__()
 
     def parts(self) -> Mapping[str, Any]:
-        return self.declared if self.losses else {n: p for n, p in self.declared.items() if n not in BESIDE}
+        return (
+            self.declared_parts
+            if self.losses
+            else {n: p for n, p in self.declared_parts.items() if n not in LOSS_PARTS}
+        )
 
     @property
-    def beside(self) -> RegressionSums:
-        """The statistic whose sums are kept beside."""
+    def loss_statistic(self) -> RegressionSums:
+        """The statistic that sums the losses; its parts are parts of this state."""
         return RegressionSums(terms=self.losses, num_outputs=self.num_outputs)
 
     @property
     def outputs(self) -> int:
-        """How many values a row has in each column."""
+        """The number of values that a row has in each column."""
         return self.num_outputs or 1
 
     @property
-    def times(self) -> int:
+    def counts_per_row(self) -> int:
         return self.outputs
 
     @property
@@ -110,7 +115,7 @@ class ValueHistogram(State, tag="value_buckets"):
 
     def needs(self) -> tuple[Need, ...]:
         if self.losses:
-            return self.beside.needs()
+            return self.loss_statistic.needs()
         columns = [number(role) for role in self.columns]
         if self.num_outputs is not None:
             columns = [matrix(need, self.num_outputs) for need in columns]
@@ -121,87 +126,93 @@ class ValueHistogram(State, tag="value_buckets"):
         columns = self.columns[0], self.columns[-1], "sample_weight", "at"
         top = max(own.rows.shift(self) - 64, 0)
         how = self.outputs, pair, self.signed, self.bits, top, own.level
-        made = [Step("value_histogram:count_values", *columns, *how, own.least, own.largest, own.rows)]
+        calls = [Step("value_histogram:count_values", *columns, *how, own.least, own.largest, own.rows)]
         if self.losses:
-            counts = own.lossy, own.lossy_excess if like.weighted else NOTHING
-            made.append(self.beside.step(like, NO_LIMITS, *counts, own.sums, own.skipped))
-        return made
+            counts = own.lossy, own.lossy_excess if like.has_weights else NOTHING
+            calls.append(self.loss_statistic.loss_step(like, NO_LIMITS, *counts, own.sums, own.skipped))
+        return calls
 
     def check(self) -> None:
         check_range(self, "least", "largest")
         if self.losses:
-            check_losses(self, self.losses, weight_of(self, "lossy")[..., None])
+            check_losses(self, self.losses, read_row_weight(self, "lossy")[..., None])
 
     def loss(self, term: str, output: int = 0) -> Fraction:
-        """The weighted sum of a loss; exact over its rounded terms."""
+        """Return the weighted sum of a loss, exact over its rounded terms."""
         return exact_to_fraction(self.sums[self.losses.index(term), output])
 
     @property
     def unit(self) -> int:
-        """What masses count: a weight of 1 is so many."""
+        """The integer that stands for a weight of 1 in `mass`: 1, or 2**60 if rows have weights."""
         return 1 if self.rows.excess is None else UNIT
 
     def facts(self) -> dict[str, Any]:
-        rows, weight = int(self._of(0).mass.sum()), Fraction(self.mass(0).total(), self.unit)
+        rows, weight = int(self._output_entries(0).int64_counts.sum()), Fraction(self.mass(0).total(), self.unit)
         return {"rows": rows, "weight": weight, "off_grid": bool(self.level.any())}
 
     @cached_property
     def output_starts(self) -> Ints:
-        """Where the entries of each output begin, and the end."""
-        return levels.starts_of(self.rows, self.outputs, self.outputs)
+        """The index at which the entries of each output begin, and the total number of entries."""
+        return levels.find_group_starts(self.rows, self.outputs, self.outputs)
 
-    def _of(self, output: int) -> Entries:
+    def _output_entries(self, output: int) -> Entries:
         begin, end = self.output_starts[output : output + 2].tolist()
-        return self.rows.where(slice(begin, end))
+        return self.rows.select(slice(begin, end))
 
-    def occupied(self, output: int = 0) -> Buckets:
-        """The buckets of one output that hold rows, in ascending order of value."""
-        return self._of(output).codes
+    def occupied_buckets(self, output: int = 0) -> Buckets:
+        """Return the buckets of one output that have rows, in ascending order of value."""
+        return self._output_entries(output).codes
 
     def mass(self, output: int) -> Mass:
-        """Rows (or weight) by occupied bucket of one output, in ascending order of value."""
-        held = self._of(output)
-        return Mass.of(held.mass, held.excess)
+        """Return the weight, in units of 1 / `unit`, of each occupied bucket of one output, in ascending order."""
+        entries = self._output_entries(output)
+        return Mass.from_rows(entries.int64_counts, entries.excess)
 
-    def rows_of(self, output: int = 0) -> Ints:
-        """How many rows are in each occupied bucket of one output."""
-        return self._of(output).mass
+    def rows_per_bucket(self, output: int = 0) -> Ints:
+        """Return the number of rows in each occupied bucket of one output."""
+        return self._output_entries(output).int64_counts
 
-    def ends(self, output: int = 0) -> tuple[Floats, Floats]:
-        """Between which values the rows of each occupied bucket of one output lie, in ascending order."""
-        near, far = levels.edges_of(self.occupied(output), int(self.level[output]), self.bits)
+    def value_bounds(self, output: int = 0) -> tuple[Floats, Floats]:
+        """Return lower and upper bounds of the values in each occupied bucket of one output, in ascending order."""
+        near, far = levels.compute_edges(self.occupied_buckets(output), int(self.level[output]), self.bits)
         low, high = np.minimum(near, far), np.maximum(near, far)
         least, largest = self.extremes(output)
         if math.isnan(least):
             return low, high
-        low = np.minimum(np.maximum(low, least), high)  # extremes lie in a bucket, but of bytes that no rows made
+        # The extremes tighten the first and the last bucket. The outer minimum and maximum keep low <= high even for
+        # forged bytes, whose extremes may lie in no bucket.
+        low = np.minimum(np.maximum(low, least), high)
         return low, np.maximum(np.minimum(high, largest), low)
 
     def extremes(self, output: int = 0) -> tuple[float, float]:
-        """The least and the largest value of one output; infinite if they may have been taken away, NaN without rows."""
+        """Return the smallest and largest value of one output: infinite if unknown after subtraction, NaN without rows."""
         return value_of(self.least[output], "least"), value_of(self.largest[output], "largest")
 
-    def sample(self, columns: Mapping[str, Column], rows: int) -> Entries:
-        """Return the first rows of some columns at level 0, without rows of weight 0, which do not affect the level."""
+    def sample_entries(self, columns: Mapping[str, Column], rows: int) -> Entries:
+        """Return the first rows of some columns, except rows of weight 0, as entries at level 0 (one value per bucket)."""
         weights = columns["sample_weight"].values[:rows] if "sample_weight" in columns else np.ones(1)
         some = slice(None) if weights.all() else weights != 0
         values = [np.asarray(columns[role].values)[:rows][some].astype(np.float64) for role in self.columns]
         number = values[0] if len(values) == 1 else values[1] - values[0]
         number = number if self.signed or len(values) == 1 else np.abs(number)
-        buckets = levels.bucket_of(number, 0, self.bits).reshape(-1, self.outputs)
+        buckets = levels.find_buckets(number, 0, self.bits).reshape(-1, self.outputs)
         high = np.broadcast_to(np.arange(self.outputs, dtype=np.uint32) << np.uint32(1), buckets.shape)
         counts = np.ones(buckets.size, np.uint32)
         shift = type(self).rows.shift(self)
-        return tally.reduce(Entries(shift, buckets.reshape(-1), counts, None, np.ascontiguousarray(high).reshape(-1)))
+        return tally.sort_entries(
+            Entries(shift, buckets.reshape(-1), counts, None, np.ascontiguousarray(high).reshape(-1))
+        )
 
     def coarsen(self, bits: int) -> Self:
-        """Return the histogram of the same rows with fewer bits: what they would have made there, to the bit."""
+        """Return the histogram that the same rows would give with fewer bits, bit for bit."""
         if bits > self.bits:
             raise InvalidInputError(f"a histogram of {self.bits} bits cannot be refined to {bits}; coarsen() goes down")
         if bits == self.bits:
             return self
-        new, held = self.with_settings(bits=bits), self.cells.tallies["rows"]
-        level = self.flat("level").reshape(-1)[levels.groups_of(held, self.outputs)]
-        buckets = levels.bucket_of(levels.near_edges(held.codes, level, self.bits), level, bits)
-        made = tally.reduce(replace(held, codes=buckets))
-        return new.holding(replace(self.cells, tallies={"rows": made})).present()
+        # The edge of a bucket nearer to 0 lies in the coarser bucket that contains it. `canonicalize` raises the level if
+        # the values now occupy too many buckets.
+        new, entries = self.with_settings(bits=bits), self.cells.tallies["rows"]
+        level = self.read_cells_named("level").reshape(-1)[levels.number_groups(entries, self.outputs)]
+        buckets = levels.find_buckets(levels.compute_near_edges(entries.codes, level, self.bits), level, bits)
+        coarse = tally.sort_entries(replace(entries, codes=buckets))
+        return new.with_cells(replace(self.cells, tallies={"rows": coarse})).canonicalize()

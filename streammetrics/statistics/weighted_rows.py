@@ -1,4 +1,4 @@
-"""Rows and their weight, exactly: the part that statistics of exact sums have in common."""
+"""The exact number and weight of rows: the base of statistics of exact sums."""
 
 from __future__ import annotations
 
@@ -14,35 +14,40 @@ from ..state.declare import Flat
 from ..state.state import State
 from .step import NOTHING, Like
 
-__all__ = ["WeighedRows", "check_columns"]
+__all__ = ["WeightedRows", "check_columns"]
 
-MOST_CHECKED = 16  # as many sums as kernels keep beside
-TAKEN = ("sample_weight", "at", "front", "ones")
+# A kernel that checks rows while it sums them copies its sums first, to restore them. It is used for few sums only.
+MAX_CHECKED_SUMS = 16
+RESERVED_ROLES = ("sample_weight", "at", "front", "ones")
 
 
-class WeighedRows(State):
-    """Rows, and the sum of w - 1 without rounding: with means of 1e8 a spread of 1 asks for all digits of the weights."""
+class WeightedRows(State):
+    """The number of rows, and the sum of w - 1 without rounding.
+
+    All digits of the weights are kept, because a small variance beside large means (such as 1 beside 1e8) needs them.
+    """
 
     rows = Flat()
-    excess = Flat(form="exact", beside="rows")
+    excess = Flat(form="exact", excess_of="rows")
 
-    def counts(self, like: Like) -> tuple[Any, Any]:
-        """Rows and excess as the kernels take them."""
+    def row_arguments(self, like: Like) -> tuple[Any, Any]:
+        """Return the parts `rows` and `excess` as kernel arguments; without weights an empty array replaces `excess`."""
         own = type(self)
-        return own.rows, own.excess if like.weighted else NOTHING
+        return own.rows, own.excess if like.has_weights else NOTHING
 
-    def limits(self, like: Like, terms: int) -> NDArray[np.float64]:
-        """The range of each column of numbers, for a kernel that checks them as it sums them; empty where it does not.
+    def value_limits(self, like: Like, terms: int) -> NDArray[np.float64]:
+        """Return the range of each column of numbers for a kernel that checks what it sums; empty for other kernels.
 
-        A column is then read once. What was added is taken back by copying, so sums are few.
+        Such a kernel reads each column once. It copies the sums first, to restore them after a bad value, so there must
+        be few.
         """
         kinds = [need.kind for need in self.needs() if isinstance(need.kind, Number)]
-        if not like.lone or like.weighted or not 0 < terms <= MOST_CHECKED:
+        if not like.lone or like.has_weights or not 0 < terms <= MAX_CHECKED_SUMS:
             kinds.clear()
         return np.array([(k.smallest, k.largest, k.low, k.above) for k in kinds], np.float64).reshape(-1, 4)
 
     def weight(self) -> Fraction:
-        """Rows, or their total weight; exact."""
+        """Return the exact total weight: the number of rows if they have no weights."""
         extra = exact_to_fraction(self.excess) if self.excess is not None else 0
         return int(self.rows) + Fraction(extra)
 
@@ -51,7 +56,7 @@ class WeighedRows(State):
 
 
 def check_columns(state: Any) -> None:
-    """Raise unless a state reads one column, or two different ones."""
+    """Raise an error unless a statistic reads one column, or two different columns."""
     columns = state.columns
-    if len(columns) not in (1, 2) or len({*columns, *TAKEN}) != len(columns) + len(TAKEN):
+    if len(columns) not in (1, 2) or len({*columns, *RESERVED_ROLES}) != len(columns) + len(RESERVED_ROLES):
         raise ValueError(f"{type(state).__name__} reads one column or two different ones, not {columns!r}")

@@ -67,7 +67,7 @@ def test_ids_of_64_bits_without_a_sign(run: Any, fails: Any, tmp_path: Path, by:
         ran = run("eval", written(tmp_path / f"log.{form}", columns), *BASE, "--where", f"id={2**64 - 1}", *ask)
         assert (ran.records[0]["rows"], ran.values["ctr"]) == (1, 1.0)
     path = written(tmp_path / "log.jsonl", columns)
-    assert "write them as texts to compare them" in fails("eval", path, *BASE, "--where", f"id={2**64 - 1}", *by)
+    assert "write them as strings to compare them" in fails("eval", path, *BASE, "--where", f"id={2**64 - 1}", *by)
 
 
 def test_a_sum_that_is_compared_with_a_large_number(run: Any, tmp_path: Path) -> None:

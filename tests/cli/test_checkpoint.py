@@ -133,7 +133,7 @@ def test_a_finished_one_answers_at_once(run, logs, tmp_path, monkeypatch):
 def test_a_disk_that_fails(run, logs, tmp_path, monkeypatch, capsys, error):
     """At any of its calls: what was there is there, the command says so, and the next run ends as ever."""
     monkeypatch.setattr(readers, "_SPAN_ROWS", 1000)
-    monkeypatch.setattr(checkpoints, "SHARE", 1)
+    monkeypatch.setattr(checkpoints, "OVERHEAD_RATIO", 1)
     folder = tmp_path / "disk"
     folder.mkdir()
     path = folder / "checkpoint"
@@ -164,7 +164,7 @@ class TestMistakes:
         for option in ("--save", "--report"):
             line = fails("eval", logs / "text", *ASKED, "--checkpoint", tmp_path / "x", option, tmp_path / "." / "x")
             assert "and --" in line
-            assert "are one file" in line
+            assert "are the same file" in line
         assert not (tmp_path / "x").exists()
 
     def test_a_log_that_is_read_once(self, fails, tmp_path, monkeypatch):
@@ -174,7 +174,7 @@ class TestMistakes:
             buffer = io.BytesIO(b"click,pctr_b\n1,0.5\n")
 
         monkeypatch.setattr("sys.stdin", Stdin)
-        assert "not of standard input" in fails("eval", "-", *ASKED, "--checkpoint", tmp_path / "x")
+        assert "not standard input" in fails("eval", "-", *ASKED, "--checkpoint", tmp_path / "x")
 
     @pytest.mark.slow
     def test_another_log(self, run, fails, logs, tmp_path):
@@ -182,8 +182,8 @@ class TestMistakes:
         assert run(*command).code == 0
         line = fails("eval", logs / "text" / "00.csv.gz", *ASKED, "--checkpoint", tmp_path / "x")
         assert line.startswith(f"{tmp_path / 'x'}: is the checkpoint of another log: of 12 files")
-        assert "read otherwise" in fails(*command, "--where", "variant=A")
-        assert "read otherwise" in fails(*command, "--metrics", "ctr")
+        assert "with other settings" in fails(*command, "--where", "variant=A")
+        assert "with other settings" in fails(*command, "--metrics", "ctr")
         assert "it has no 'log_loss'" in fails(*command, "--metrics", "auc")
         assert "there is no folder" in fails(*command[:-1], tmp_path / "no" / "x")
 
@@ -192,7 +192,7 @@ class TestMistakes:
         for name in "ab":
             run("eval", logs / "text", *ASKED, "--checkpoint", tmp_path / name)
         assert "belongs to one pass" in fails("merge", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "c")
-        assert "is a checkpoint, half of a result" in fails("merge", tmp_path / "a", "-o", tmp_path / "c")
+        assert "is a checkpoint of an unfinished pass" in fails("merge", tmp_path / "a", "-o", tmp_path / "c")
         assert not (tmp_path / "c").exists()
 
     def test_help_says_it(self, run):

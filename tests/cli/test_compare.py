@@ -112,7 +112,7 @@ class TestModels:
         assert [r["interval_low"] for r in found.records] == alone["interval_low"]
         assert found.comparisons == []
         out = run("eval", users, *MODELS, "--unit", "row").out
-        assert "as if every row (query, group) were independent" in out
+        assert "as if all rows (queries, groups) were independent" in out
         assert "no differences: models are scored on the same rows" in out
 
     @pytest.mark.slow
@@ -291,7 +291,9 @@ class TestWindows:
         assert fails("eval", users, *ONE, "--window", "1h").startswith("--window needs --time")
         assert "takes a duration" in fails("eval", users, *ONE, "--window", "1x", "--time", "ts")
         assert "timestamp" in fails("eval", users, *ONE, "--window", "1h", "--time", "country")
-        assert "cannot be slices as well" in fails("eval", users, *ONE, "--window", "1h", "--time", "ts", "--by", "ts")
+        assert "cannot define slices as well" in fails(
+            "eval", users, *ONE, "--window", "1h", "--time", "ts", "--by", "ts"
+        )
 
 
 class TestSaved:
@@ -489,13 +491,13 @@ class TestMistakes:
         [
             (("--control", "neww"), "there is no model 'neww'; did you mean 'new'?"),
             (("--arm", "arm"), "--arm arm needs --control"),
-            (("--arm", "arm", "--control", "Z"), "--control Z: is no arm of arm; there are A, B, C"),
-            (("--arm", "arm", "--control", "a"), "--control a: is no arm of arm; there are A, B, C"),
-            (("--arm", "arm", "--control", "A", "--by", "arm"), "--by arm: --arm makes these slices"),
+            (("--arm", "arm", "--control", "Z"), "--control Z: not an arm of arm; there are A, B, C"),
+            (("--arm", "arm", "--control", "a"), "--control a: not an arm of arm; there are A, B, C"),
+            (("--arm", "arm", "--control", "A", "--by", "arm"), "--by arm: --arm already slices by this column"),
             (("--guardrail", "calibratoin=0.1"), "there is no metric 'calibratoin'; did you mean 'calibration'?"),
             (("--guardrail", "calibration"), "--guardrail calibration: give the metric and by how much"),
             (("--guardrail", "calibration=-1"), "--guardrail calibration=-1: a margin is 0 or more"),
-            (("--guardrail", "ctr=0.1"), "--guardrail ctr: nothing says which of its values are better"),
+            (("--guardrail", "ctr=0.1"), "--guardrail ctr: its better direction is unknown"),
             (("--better", "ctr=up"), "--better ctr=up: give the metric"),
             (("--primary", "auc", "--guardrail", "auc=0.1"), "--guardrail auc: it is the primary metric"),
         ],

@@ -29,7 +29,7 @@ def test_a_query(run, fails, log, tmp_path, whole):
     assert "Catalog Error" in fails("eval", "--sql", "select * from nothing", *BASE)
     assert "no column 'click'" in fails("eval", "--sql", "select 1 as x", *BASE)
     line = fails("eval", "--sql", asked, *BASE, "--checkpoint", tmp_path / "c")
-    assert "there is nothing to go on from" in line
+    assert "its pass cannot be resumed" in line
 
 
 def test_which_log(fails, log):

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import streammetrics as sm
-from streammetrics.cli.specs import DEFAULT
+from streammetrics.cli.specs import DEFAULT_METRICS
 
 BASE = ("--label", "click", "--score", "pctr_b")
 
@@ -30,9 +30,9 @@ class TestScreen:
         ran = run("eval", log, *BASE, "--format", "json")
         assert ran.code == 0
         assert ran.err == ""
-        expected = sm.MetricCollection([sm.extend.METRICS[tag]() for tag in DEFAULT]).update(columns(table))
+        expected = sm.MetricCollection([sm.extend.METRICS[tag]() for tag in DEFAULT_METRICS]).update(columns(table))
         assert ran.values == expected.compute()
-        assert [r["metric"] for r in ran.records] == list(DEFAULT)
+        assert [r["metric"] for r in ran.records] == list(DEFAULT_METRICS)
 
     def test_records(self, run, log, table):
         auc, ctr = run("eval", log, *BASE, "--metrics", "auc,ctr", "--format", "json").records
@@ -191,12 +191,12 @@ class TestOptions:
         assert len([r for r in ran.records if r["by"] == ["device", "day"]]) == 4
         share = 1 - sum(r["count_all"] for r in most) / len(table)
         out = run("eval", log, *options).out
-        assert f"3 of most rows (or named); (other) holds {share:.1%} of the rows" in out
+        assert f"3 with the most rows (or pinned); (other) has {share:.1%} of the rows" in out
         hashed = sm.Sliced(sm.CTR(), by="country", limit=3).update(y_true=table["click"], country=table["country"])
         for more in (("--keep", "hash"), ("--save", tmp_path / "x")):
             found = run("eval", log, *options, *more, "--format", "json").records
             assert [r["slice"]["country"] for r in found if r["by"] == ["country"] and not r["other"]] == hashed.keys
-        assert "3 of smallest hash; (other) holds" in run("show", tmp_path / "x").out
+        assert "3 with the smallest hash; (other) has" in run("show", tmp_path / "x").out
         run("eval", log, *options, "--keep", "rows", "--save", tmp_path / "y")
         assert sm.load(tmp_path / "y")["by country"].compute().keys() == {r["country"] for r in most}
 
@@ -519,8 +519,8 @@ class TestMistakes:
             (("--metrics", "aucc"), "there is no metric 'aucc'; did you mean 'auc'?"),
             (("--metrics", "logloss"), "did you mean 'log_loss'?"),
             (("--metrics", "ne"), "did you mean 'normalized_entropy'?"),
-            (("--metrics", "auc,auc"), "the metric auc is asked for twice"),
-            (("--metrics", ","), "no metric is asked for"),
+            (("--metrics", "auc,auc"), "the metric auc is named twice"),
+            (("--metrics", ","), "no metric is named"),
             (("--metrics", "ks@3"), "ks takes no number after @"),
             (("--metrics", "auc:bit=9"), "did you mean 'bits'?"),
             (("--metrics", "auc:bits"), "a setting is written name=value"),
@@ -532,7 +532,7 @@ class TestMistakes:
             (("--negative-rate", "7", "--corrects", "rows"), "in (0, 1], not 7"),
             (("--negative-rate", "0.1", "--corrects", "both", "--scale", "real"), "cannot be corrected"),
             (("--by", "variant,variant"), "--by takes different columns"),
-            (("--by", "variant", "--by", "variant"), "is there twice"),
+            (("--by", "variant", "--by", "variant"), "named twice"),
             (("--by", "pctr_b"), "keys are integers, strings, bytes"),
             (("--score", "pctr_b"), "a score is named twice"),
             (("--threads", "0"), "--threads"),
@@ -545,14 +545,17 @@ class TestMistakes:
             (("--by", "weight"), "slices by 'weight' cannot be listed"),
             (("--k", "5"), "--k 5: none of auc, average_precision, log_loss, "),
             (("--task-type", "regression", "--scale", "logit"), "--scale logit: none of "),
-            (("--sort", "auc", "--min-rows", "9"), "--sort, --min-rows: for slices; name their columns by --by"),
-            (("--limit", "3", "--keep", "hash"), "--limit, --keep: for slices; name their columns by --by"),
+            (
+                ("--sort", "auc", "--min-rows", "9"),
+                "--sort, --min-rows: only for slices; name slicing columns with --by",
+            ),
+            (("--limit", "3", "--keep", "hash"), "--limit, --keep: only for slices; name slicing columns with --by"),
             (("--users", "9"), "--users: say whose rows belong together"),
             (("--better", "ctr=high", "--confidence", "0.9"), "--better, --confidence: say whose rows belong together"),
             (("--score", "pctr_x", "--metrics", "ctr"), "there is no column 'pctr_x'; did you mean 'pctr_"),
             (
                 ("--score", "pctr_a", "--unit", "user_id", "--better", "auc=low"),
-                "--better auc: its best value is known, high",
+                "--better auc: its direction is known (high",
             ),
         ],
     )

@@ -40,7 +40,7 @@ def test_some_columns_called_after_classes(run, classes):
     ask = ("eval", path, "--task-type", "multiclass", "--label", "sex", "--metrics", "log_loss")
     ran = run(*ask, "--score", "p_*", "--classes", "male,robot,other")
     assert ran.code == 2
-    assert "no column of p_female, p_male, p_other is called after the class 'robot'" in ran.err
+    assert "no column of p_female, p_male, p_other is named after the class 'robot'" in ran.err
 
 
 def test_patterns_that_begin_alike(run, tmp_path):

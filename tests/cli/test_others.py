@@ -6,7 +6,7 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.cli import main, selftest
-from streammetrics.reports.text_table import Cell, Grid, show
+from streammetrics.reports.text_table import Cell, Grid, print_grid
 
 
 class TestCatalog:
@@ -33,13 +33,13 @@ class TestSelftest:
     def test_all_bits_right(self, run):
         ran = run("selftest")
         assert ran.code == 0
-        assert ran.out.count("ok  ") == len(selftest.GOLDEN) == len(selftest.cases())
+        assert ran.out.count("ok  ") == len(selftest.GOLDEN) == len(selftest.make_cases())
         assert "all bits right" in ran.out
         assert "ns a row" in ran.out
 
     def test_one_case_of_weights(self):
         name = next(n for n in selftest.GOLDEN if "weight" in n)
-        assert selftest.fingerprint(selftest.cases()[name]()) == selftest.GOLDEN[name]
+        assert selftest.compute_fingerprint(selftest.make_cases()[name]()) == selftest.GOLDEN[name]
 
     @pytest.mark.slow
     def test_other_bits(self, run, monkeypatch):
@@ -51,12 +51,12 @@ class TestSelftest:
 
     def test_order_of_rows_makes_no_difference(self):
         name = "slices, limited"
-        assert selftest.fingerprint(selftest.cases()[name]()) == selftest.GOLDEN[name]
-        columns = {k: v[::-1] for k, v in selftest.columns().items()}
+        assert selftest.compute_fingerprint(selftest.make_cases()[name]()) == selftest.GOLDEN[name]
+        columns = {k: v[::-1] for k, v in selftest.make_columns().items()}
         made = sm.Sliced([sm.AUC(bits=12), sm.LogLoss()], by="shop", limit=3).update(columns)
         assert (
             made.digest()
-            == sm.Sliced([sm.AUC(bits=12), sm.LogLoss()], by="shop", limit=3).update(selftest.columns()).digest()
+            == sm.Sliced([sm.AUC(bits=12), sm.LogLoss()], by="shop", limit=3).update(selftest.make_columns()).digest()
         )
 
 
@@ -131,17 +131,17 @@ class TestGrid:
     def test_a_narrow_terminal_gets_several_tables(self, monkeypatch, capsys):
         monkeypatch.setattr("streammetrics.reports.text_table.is_terminal", lambda: True)
         monkeypatch.setenv("COLUMNS", "60")
-        show(self.GRID)
+        print_grid(self.GRID)
         lines = [line for line in capsys.readouterr().out.splitlines() if "0.123456" in line]
         assert len(lines) == 3
         assert all(len(line) <= 60 for line in lines)
 
     def test_a_pipe_gets_lines_of_120_characters(self, capsys):
-        show(self.GRID)
+        print_grid(self.GRID)
         lines = [line for line in capsys.readouterr().out.splitlines() if "0.123456" in line]
         assert len(lines) == 2
         assert all(len(line) <= 120 for line in lines)
-        show(replace(self.GRID, whole=True))
+        print_grid(replace(self.GRID, unbroken_lines=True))
         assert len([line for line in capsys.readouterr().out.splitlines() if "0.123456" in line]) == 1
 
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from streammetrics.cli.specs import make_metrics, spelled
-from streammetrics.guide.tables import PEERS, lines
+from streammetrics.cli.specs import format_spec, make_metrics
+from streammetrics.guide.tables import PEERS, load_lines
 from tests.small_peers import small_peers  # noqa: F401
 
 small = pytest.mark.usefixtures("small_peers")
@@ -92,15 +92,15 @@ class TestMetricsByTheirNamesElsewhere:
 def test_what_is_said_for_options_is_what_they_take(peer):
     """The line for the command line makes the same metric as the one for Python."""
     import streammetrics as sm
-    from streammetrics.guide.tables import written
+    from streammetrics.guide.tables import format_expression
 
-    for ours in sorted({line.ours for line in lines() if line.ours and line.peer == peer}):
-        if spec := spelled(ours):
+    for ours in sorted({line.ours for line in load_lines() if line.ours and line.peer == peer}):
+        if spec := format_spec(ours):
             (made,) = make_metrics([spec]).values()
-            assert made == eval(written(ours), {"sm": sm}), ours
+            assert made == eval(format_expression(ours), {"sm": sm}), ours
 
 
 @pytest.mark.parametrize("peer", PEERS)
 def test_the_shipped_tables_are_listed(run, peer):
     out = run("catalog", "--from", peer).out
-    assert all(line.name in out for line in lines() if line.peer == peer)
+    assert all(line.name in out for line in load_lines() if line.peer == peer)

@@ -12,7 +12,7 @@ import pytest
 from pages import hidden, read
 
 import streammetrics as sm
-from streammetrics.reading.table import show
+from streammetrics.reading.table import format_value
 from streammetrics.reports.page.write import render
 
 
@@ -41,7 +41,7 @@ def test_it_says_what_the_metrics_say() -> None:
     page = render(thing, "a log, 4,000 rows")
     text = read(page)
     for value in thing["overall"].compute().values():
-        assert show(value) in text
+        assert format_value(value) in text
     for title in (
         "ROC",
         "Precision and recall",
@@ -147,7 +147,7 @@ def test_every_family_has_its_pictures(family: str) -> None:
     for title in SHOWN[family]:
         assert title in text
     for name, value in thing.compute().items():
-        assert show(value) in text, name
+        assert format_value(value) in text, name
     read(render(thing.copy().reset(), "no rows"))
 
 
@@ -156,9 +156,9 @@ def test_a_confusion_matrix_says_its_counts() -> None:
     matrix = sm.ConfusionMatrix(num_classes=4).reading(thing["a/accuracy"].state).value
     page = render(thing, "classes")
     for i, j in np.ndindex(4, 4):
-        assert f"{i} taken for {j}: {matrix[i, j]} ({matrix[i, j] / matrix[i].sum():.1%})" in page
+        assert f"{i} predicted as {j}: {matrix[i, j]} ({matrix[i, j] / matrix[i].sum():.1%})" in page
     each = sm.Recall(num_classes=4, average=None).reading(thing["b/accuracy"].state).value
-    assert all(show(float(v)) in read(page) for v in each)
+    assert all(format_value(float(v)) in read(page) for v in each)
 
 
 def test_classes_that_are_many_or_evil() -> None:

@@ -81,7 +81,7 @@ class TestPatterns:
         assert fails("merge", parts, "-o", tmp_path / "x").startswith(f"{bad}: cannot merge this CTR")
         sm.save(sm.Sliced(sm.CTR(), by="day").update(y_true=[0], day=[1]), bad)
         first = parts / "day=0" / "00.smet"
-        assert f"{bad}: was counted by other options than {first}" in fails("merge", first, bad, "-o", tmp_path / "x")
+        assert f"{bad}: was counted with other options than {first}" in fails("merge", first, bad, "-o", tmp_path / "x")
         bad.write_bytes(b"SMET" + bytes(60))
         assert fails("merge", parts, "-o", tmp_path / "x").startswith(f"{bad}: ")
         (parts / "day=1" / "again.smet").hardlink_to(parts / "day=0" / "00.smet")
@@ -177,7 +177,7 @@ def test_show_takes_whatever_was_saved(run, tmp_path):
 
 def test_show_does_not_take_a_bare_state(fails, tmp_path):
     sm.save(sm.extend.ScoreHistogram(), tmp_path / "state")
-    assert "bare ScoreHistogram" in fails("show", tmp_path / "state")
+    assert "a ScoreHistogram has no results" in fails("show", tmp_path / "state")
 
 
 def test_bytes_as_keys(run, tmp_path):

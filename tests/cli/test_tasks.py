@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
-from streammetrics.cli.types import TYPES
+from streammetrics.cli.task_types import TASK_TYPES
 from streammetrics.io.evaluate import evaluate
 from streammetrics.io.logs import Log
 
@@ -91,7 +91,7 @@ def test_whose_rows_stand_together_is_asked_for(run, write, fails):
     plain = ("eval", path, "--label", "y", "--score", "p")
     assert "ndcg: which column is of queries? Give --query" in fails(*plain, "--metrics", "auc,ndcg")
     assert "group_auc: which column is of users? Give --group" in fails(*plain, "--metrics", "group_auc")
-    assert "--where text: is a column of texts; say which: 'text=VALUE'" in fails(*plain, "--where", "text")
+    assert "--where text: is a column of text; compare it: 'text=VALUE'" in fails(*plain, "--where", "text")
 
 
 def test_correction(run, write, toml):
@@ -140,8 +140,8 @@ class TestFromPython:
         assert found.overall == metrics.copy().update(table)
         assert found.slices[("variant",)] == arms.update(table)
         assert found.rows == len(table)
-        assert found.saved["overall"] is found.overall
-        assert found.saved["by variant"] is found.slices[("variant",)]
+        assert found.bundle["overall"] is found.overall
+        assert found.bundle["by variant"] is found.slices[("variant",)]
         assert metrics["auc"].state.facts()["rows"] == 0
 
     def test_what_was_seen_before_does_not_count(self, log, table):
@@ -154,14 +154,14 @@ class TestFromPython:
         plain = sm.Task(sm.CTR(), y_true="click")
         assert evaluate(Log(path), sm.MetricCollection(plain)).overall.compute() == {"ctr": 0.5}
         both = sm.MetricCollection({"a": plain, "b": sm.Task(sm.CTR(), y_true="click", sample_weight="sample_weight")})
-        with pytest.raises(sm.InvalidInputError, match="'sample_weight' is read for one purpose"):
+        with pytest.raises(sm.InvalidInputError, match="'sample_weight' is read for another purpose"):
             evaluate(Log(path), both)
 
 
 class TestTypes:
     def test_every_screen_is_of_metrics_that_there_are(self):
-        for kind in TYPES.values():
-            names = kind.screen + kind.hard + kind.drawn
+        for kind in TASK_TYPES.values():
+            names = kind.default_metrics + kind.decision_metrics + kind.report_metrics
             assert {name.partition("@")[0] for name in names} <= set(sm.extend.METRICS)
 
     def test_regression(self, run, write):
@@ -240,8 +240,8 @@ class TestTypes:
         wrong = (*options, "--label", "animal", "--score", "p_*")
         assert "--classes a,b,c names classes" in fails(*wrong)
         assert "3 columns of scores for 4 classes" in fails(*wrong, "--classes", "4")
-        assert "not for several classes" in fails(*wrong, "--metrics", "group_auc")
-        assert "need a score of each" in fails(*options, "--label", "animal")
+        assert "does not support several classes" in fails(*wrong, "--metrics", "group_auc")
+        assert "need one score each" in fails(*options, "--label", "animal")
         assert "number (2 or more)" in fails(*wrong, "--classes", "1")
         assert "one a row" in fails(*wrong, "--negative-rate", "0.1", "--corrects", "rows")
         assert "multiclass or multilabel" in fails("eval", path, "--label", "number", "--classes", "3")
@@ -275,7 +275,7 @@ class TestTypes:
         assert one == two
         assert one["auc"] == sm.AUC(num_labels=2).update(y, s).compute()
         assert one["label_ranking_loss"] == sm.LabelRankingLoss(num_labels=2).update(y, s).compute()
-        assert "only their number" in fails(
+        assert "give their number" in fails(
             "eval", wide, *options, "--label", "y_*", "--score", "s_*", "--classes", "a,b"
         )
         out = run(

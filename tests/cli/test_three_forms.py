@@ -50,7 +50,7 @@ def told(table: str) -> list[tuple[str, int]]:
         end = head.index("rows") + 4
         for line in lines:
             name, _, rows = line[:end].rstrip().rpartition(" ")
-            if rows.replace(",", "").isdigit() and not line.startswith("kept are "):  # else a remark
+            if rows.replace(",", "").isdigit() and not line.startswith("the limit keeps "):  # else a remark
                 found.append((" ".join(name.split()), int(rows.replace(",", ""))))
     return found
 

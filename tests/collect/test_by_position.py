@@ -11,8 +11,8 @@ import pytest
 import streammetrics as sm
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import columns_of, empty_copy
-from streammetrics.laws.case import same
-from streammetrics.laws.specimens import fitting, sample
+from streammetrics.laws.case import expect_same_bytes
+from streammetrics.laws.specimens import make_consistent, sample
 
 N = 12
 
@@ -21,20 +21,20 @@ N = 12
 def test_a_collection_and_slices_of_a_metric_take_what_it_takes(tag: str) -> None:
     metric = draws.usual(tag)
     state = metric.make_state()
-    columns = fitting(state, sample(state.needs(), np.random.default_rng(1), N, "plain", weighted=False))
+    columns = make_consistent(state, sample(state.needs(), np.random.default_rng(1), N, "plain", weighted=False))
     roles = definition_of(metric).positional_columns()
     given = [columns.get(role, np.full(N, 0.5)) for role in roles]
     more = {name: column for name, column in columns.items() if name not in roles}
     alone = empty_copy(metric).update(*given, **more)
     assert alone == empty_copy(metric).update(columns)
     collection = sm.MetricCollection(empty_copy(metric)).update(*given, **more)
-    same(collection[metric.name], alone, "a collection to take what its metric takes")
+    expect_same_bytes(collection[metric.name], alone, "a collection to take what its metric takes")
     nested = sm.MetricCollection({"in": sm.MetricCollection(empty_copy(metric))}).update(*given, **more)
     assert nested["in"] == collection
     sliced = sm.Sliced(empty_copy(metric), by="k").update(*given, **more, k=np.full(N, 7))
-    same(sliced.total, alone, "slices to take what their metric takes")
+    expect_same_bytes(sliced.total, alone, "slices to take what their metric takes")
     both = sm.Sliced(sm.MetricCollection(empty_copy(metric)), by="k").update(*given, **more, k=np.full(N, 7))
-    same(both.total, collection, "slices of a collection to take what it takes")
+    expect_same_bytes(both.total, collection, "slices of a collection to take what it takes")
 
 
 def test_what_metrics_do_not_agree_on_is_given_by_name() -> None:
@@ -81,7 +81,7 @@ def test_lists_of_documents_that_are_called_otherwise() -> None:
         ([[1], ["2"]], [{1}, {2}]),
         ([np.array(["1"])], [np.array([1])]),
     ):
-        with pytest.raises(sm.InvalidInputError, match=r"documents are .* and .*: call them alike"):
+        with pytest.raises(sm.InvalidInputError, match=r"documents are .* and .*: use one type"):
             recall.update_lists(ranked, relevant)
     assert recall == sm.RecallAtK(3)
     assert recall.update_lists([np.array([1, 2, 3]), [True]], [{1.0, 2}, (d for d in [1])]).compute() == 1.0

@@ -83,10 +83,10 @@ def test_bad_events(rows: Any, said: str) -> None:
 def test_a_row_costs_microseconds() -> None:
     """A value goes the way of a small array, which is drafted once."""
     metric = sm.AUC().update(1, 0.5)
-    last = accumulator_of(metric).feed._content[1].last[0]  # type: ignore[union-attr]
+    last = accumulator_of(metric).updater._content[1].last[0]  # type: ignore[union-attr]
     metric.update(0, 0.25)
     assert last is not None
-    assert accumulator_of(metric).feed._content[1].last[0] is last  # type: ignore[union-attr]
+    assert accumulator_of(metric).updater._content[1].last[0] is last  # type: ignore[union-attr]
 
 
 def test_a_list_is_a_row_of_scores_only_beside_a_value():

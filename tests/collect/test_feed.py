@@ -1,4 +1,4 @@
-"""Drafts of a feed: batches of plain arrays take a quick way, and count as those that have to be prepared."""
+"""Drafts: batches of plain arrays take a fast path, and count like batches that have to be prepared."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 import streammetrics as sm
 from streammetrics.collect.accumulator import accumulator_of
 from streammetrics.collect.metric_like import columns_of, empty_copy
-from streammetrics.count import batch_updater as feed
-from streammetrics.count import drafts
+from streammetrics.count import batch_updater, drafts
 from streammetrics.kernels import row_sums
 from streammetrics.statistics import weighted_rows as weighed
 
@@ -66,7 +65,7 @@ def test_same_states(kinds, rows):
 
 def test_it_is_taken(monkeypatch):
     fed = collection().update(**batch(10))
-    monkeypatch.setattr(feed, "prepare", lambda *_, **__: pytest.fail("rows were prepared"))
+    monkeypatch.setattr(batch_updater, "prepare", lambda *_, **__: pytest.fail("rows were prepared"))
     fed.update(**batch(10, seed=1)).update(**batch(10, "?", "f4", seed=2))
     strided = {name: np.repeat(column, 2)[::2] for name, column in batch(10, seed=3).items()}
     fed.update(**strided)
@@ -146,7 +145,7 @@ def test_drafts_are_not_kept_for_ever():
     fed = sm.CTR()
     for step in range(1, 600):
         fed.update(np.zeros(2 * step, np.uint8)[::step])
-    assert len(accumulator_of(fed).feed._content[1].drafts) <= drafts.MOST_DRAFTS
+    assert len(accumulator_of(fed).updater._content[1].drafts) <= drafts.MOST_DRAFTS
     assert fed.state.rows.tolist() == [2 * 599, 0]
 
 
@@ -216,7 +215,7 @@ def test_what_is_asked_of_bad_rows_changes_between_batches():
     ctr.update(good).update(good)
     with pytest.raises(sm.InvalidInputError):
         ctr.update(bad)
-    accumulator_of(ctr).feed.on_invalid = "drop"
+    accumulator_of(ctr).updater.on_invalid = "drop"
     ctr.update(bad)
     assert ctr.explain()["dropped"] == {"y_true": 1}
 
@@ -332,4 +331,4 @@ def test_sums_that_check_as_they_add_keep_to_limits_below(bad, column):
 
 
 def test_what_is_kept_of_checked_sums_has_room():
-    assert weighed.MOST_CHECKED == row_sums.MOST_CHECKED
+    assert weighed.MAX_CHECKED_SUMS == row_sums.MOST_CHECKED

@@ -23,7 +23,7 @@ import pytest
 import streammetrics as sm
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import MetricLike, columns_of, states_of
-from streammetrics.numerics import kernel_registry as compiled
+from streammetrics.numerics import kernel_registry
 
 PLACES = 6  # of each call
 
@@ -166,7 +166,9 @@ def takes(thing: Any, name: str, call: str) -> bool:
     """Whether there is such a call."""
     if call == "subtract":
         return (
-            isinstance(thing, MetricLike) and definition_of(thing).adds and all(s.subtracts for s in states_of(thing))
+            isinstance(thing, MetricLike)
+            and definition_of(thing).adds
+            and all(s.can_subtract for s in states_of(thing))
         )
     if name == "recent rows" and call == "merge":
         return False
@@ -222,7 +224,7 @@ def test_a_kernel_that_fails(name, call, monkeypatch):
     """Of those that prepare: memory may end there. Those that count need none, which tests/kernels makes sure of."""
     given = batches(name)
     before, after, _ = outcomes(name, call, given)
-    real, passed, stop = compiled._FIND[0], 0, 0
+    real, passed, stop = kernel_registry._FIND[0], 0, 0
 
     def find(kernel: str) -> Callable[..., Any]:
         found = real(kernel)
@@ -240,7 +242,7 @@ def test_a_kernel_that_fails(name, call, monkeypatch):
         thing, passed = fresh(name, call, given), 0
         made = CALLS[call](thing, name, given)
         with monkeypatch.context() as patch:
-            patch.setattr(compiled, "_FIND", [find])
+            patch.setattr(kernel_registry, "_FIND", [find])
             passed = 0
             with contextlib.suppress(MemoryError):
                 made()

@@ -150,7 +150,7 @@ def test_slices_that_share_nothing_or_hold_one_metric() -> None:
 @pytest.mark.parametrize("given", ["\ud800", 1 << 64, -(1 << 63) - 1, pd.NaT], ids=ascii)
 def test_what_is_no_partition(given: Any) -> None:
     ledger = sm.Ledger(sm.CTR())
-    with pytest.raises(ValueError, match="a partition is called by a text of Unicode, an integer of 64 bits"):
+    with pytest.raises(ValueError, match="a partition ID is a Unicode string, a 64-bit integer"):
         ledger.add(given, sm.CTR())
     assert not len(ledger)
 
@@ -208,7 +208,9 @@ def test_a_text_is_no_step() -> None:
 
 @pytest.mark.parametrize("things", [[sm.CTR()], None, sm.MetricCollection(sm.CTR()), "ctr"], ids=repr)
 def test_a_bundle_takes_names(things: Any) -> None:
-    with pytest.raises(TypeError, match=f"a bundle names what it holds, .* it takes no {type(things).__name__}"):
+    with pytest.raises(
+        TypeError, match=f"a bundle takes a mapping from name to object, .* not a {type(things).__name__}"
+    ):
         sm.Bundle(things)
 
 

@@ -14,7 +14,7 @@ import pytest
 import streammetrics as sm
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import empty_copy
-from streammetrics.laws.case import same
+from streammetrics.laws.case import expect_same_bytes
 
 Y = {"number": [1, 0, 1, 1], "word": ["yes", "no", "yes", "yes"], "bytes": [b"y", b"n", b"y", b"y"]}
 
@@ -45,7 +45,7 @@ def test_settings_of_every_metric(metric: Any) -> None:
         again = type(thing)(**{name: of_numpy(value) for name, value in thing.settings.items()})
         assert repr(again) == repr(thing)
         assert not _differences(again, thing)
-    same(
+    expect_same_bytes(
         type(metric)(**{n: of_numpy(v) for n, v in metric.settings.items()}),
         empty_copy(metric),
         "numpy's settings to be ours",
@@ -73,7 +73,7 @@ def test_labels_and_rates(column: str, equal: list[dict[str, Any]]) -> None:
     for given in equal:
         assert repr(sm.Task(sm.CTR(), **given)) == repr(sm.Task(sm.CTR(), **equal[0]))
         one = made(given).update(table)
-        same(one, made(equal[0]).update(table), f"{given} to be {equal[0]}")
+        expect_same_bytes(one, made(equal[0]).update(table), f"{given} to be {equal[0]}")
         assert made(equal[0]).merge(one).merge(made(given)).digest() == one.digest()
         assert sm.from_bytes(one.to_bytes()).update(table).digest() == one.copy().merge(one.copy()).digest()
         assert one["ctr"].state.facts()["positives"] == 3
@@ -148,7 +148,7 @@ def test_settings_of_what_goes_around(kind: Any) -> None:
         lambda n: sm.Recent(sm.CTR(), steps=n(4)),
         lambda n: sm.Decayed(sm.CTR(), half_life=n(4), keep=n(4)),
     ):
-        same(of(kind), of(int), "numpy's settings to be ours")
+        expect_same_bytes(of(kind), of(int), "numpy's settings to be ours")
         assert repr(of(kind)) == repr(of(int))
 
 
@@ -159,7 +159,7 @@ def test_values_that_stand_for_none_have_no_order(tag: str) -> None:
         for values in ((0, 7, "?"), ["?", 7, 0, 7], (7, "?", 0))
     ]
     for one in made:
-        same(one, made[0], "the same values in another order to be the same")
+        expect_same_bytes(one, made[0], "the same values in another order to be the same")
         assert not _differences(one, made[0])
 
 
@@ -167,4 +167,4 @@ def test_values_that_stand_for_no_unit_have_no_order() -> None:
     one, other = (
         sm.Sharded(sm.CTR(), unit="u", missing="skip", missing_values=v) for v in ((0, 7), [np.int64(7), 0, 7])
     )
-    same(one, other, "the same values in another order to be the same")
+    expect_same_bytes(one, other, "the same values in another order to be the same")

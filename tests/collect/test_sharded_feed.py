@@ -51,7 +51,7 @@ def test_the_quick_way_makes_the_same_bits(inner, dtype, grid):
     for n in (0, 1, 3, 700, 70_000, 257):  # shards are met one after the other; exact rows are folded
         feed_both(quick, slow, rows(rng, n, dtype=dtype, grid=grid, label="i8" if n == 700 else bool))
     assert quick.digest() == slow.digest()
-    held = accumulator_of(quick).feed._content[1]
+    held = accumulator_of(quick).updater._content[1]
     assert held is not None
     assert any(d.cells is not None for d in held.drafts.values()), "the quick way was not taken"
 

@@ -17,7 +17,7 @@ import streammetrics as sm
 from streammetrics.collect.metric_like import columns_of, states_of, with_states
 from streammetrics.reading.reading import Reading
 from streammetrics.reading.wide_bounds import MARK, are_wide, sentence_of
-from streammetrics.reports.tables import grids
+from streammetrics.reports.tables import build_grids
 
 N = 120
 KEYS = {"k": np.arange(N) // 40, "u": np.arange(N)}
@@ -181,7 +181,7 @@ def test_one_sentence_everywhere(tmp_path: Path) -> None:
     assert RANGE in repr(metrics["auc"])
     with pytest.warns(sm.WideBoundsWarning):
         assert [r["reason"] for r in metrics.table()] == [RANGE, None]
-    (grid,) = grids(metrics)
+    (grid,) = build_grids(metrics)
     (row,) = [row for row in grid.rows if row is not None and row[0].text == "auc"]
     assert row[1].text == f"0.500000{MARK}"
     (remark,) = [r for r in grid.remarks if r.startswith(MARK)]
@@ -193,7 +193,7 @@ def test_one_sentence_everywhere(tmp_path: Path) -> None:
 
 
 def test_terminal_and_page_mark_slices(tmp_path: Path) -> None:
-    (grid,) = grids(fed("slices of a collection"), confidence=0.95)
+    (grid,) = build_grids(fed("slices of a collection"), confidence=0.95)
     assert [row[3].text.endswith(MARK) for row in grid.rows if row is not None] == [True] * 3
     assert f"{MARK}: {RANGE} (3 values)" in "\n".join(grid.remarks)
     sm.report(fed("slices of a collection"), tmp_path / "page.html")

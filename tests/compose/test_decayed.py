@@ -13,7 +13,7 @@ import streammetrics as sm
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import empty_copy
 from streammetrics.laws.case import numbers, value_of
-from streammetrics.laws.specimens import fitting, sample
+from streammetrics.laws.specimens import make_consistent, sample
 from streammetrics.reading.about import about_of
 
 N = 400
@@ -60,7 +60,7 @@ def fades(metric) -> bool:
 @pytest.mark.parametrize("metric", [m for m in draws.VARIANTS if fades(m)], ids=repr)
 def test_rows_that_come_twice_change_the_value_of_what_grows_alone(metric) -> None:
     state = metric.make_state()
-    rows = fitting(state, sample(state.needs(), np.random.default_rng(1), 40, "plain", weighted=True))
+    rows = make_consistent(state, sample(state.needs(), np.random.default_rng(1), 40, "plain", weighted=True))
     once = empty_copy(metric).update(rows)
     twice = once.copy().merge(once.copy())
     with warnings.catch_warnings():

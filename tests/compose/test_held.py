@@ -55,7 +55,7 @@ def test_aa_keeps_what_comes_together() -> None:
     rows = {"query": np.arange(n) // 7, "user": np.arange(n) // 70, "y_true": rng.integers(0, 2, n)}
     (found,) = sm.aa(rows | {"y_score": rng.random(n)}, unit="user", metrics=sm.NDCG(k=3), runs=20)
     assert found.compared == 20
-    with pytest.raises(ValueError, match="rows=True: rows of one query come together"):
+    with pytest.raises(ValueError, match="rows=True: rows of one query belong together"):
         sm.aa(rows | {"y_score": rng.random(n)}, unit="user", metrics=sm.NDCG(k=3), runs=2, rows=True)
 
 
@@ -136,7 +136,7 @@ def test_what_a_ledger_is_not_asked() -> None:
     ledger = sm.Ledger(sm.CTR())
     ledger.add("a", sm.CTR().update([0, 1]))
     for asked in (partial(sm.flat, ledger), ledger.interval):
-        with pytest.raises(TypeError, match="a Ledger answers nothing itself: ask its total"):
+        with pytest.raises(TypeError, match="a Ledger has no value itself: use its total"):
             asked()
     assert [None in ledger, 1.5 in ledger, "\ud800" in ledger, "a" in ledger] == [False, False, False, True]
 
@@ -151,7 +151,7 @@ def test_a_bundle_coarsens_what_has_a_histogram() -> None:
 def test_weights_that_corrected_are_too_large() -> None:
     task = sm.Task(sm.CTR(), negative_rate=1e-6, corrects="rows")
     rows = {"y_true": [0, 1, 0], "sample_weight": [1, 1, 1e6]}
-    with pytest.raises(InvalidInputError, match=r"not at row 2 \(1 such rows\)") as said:
+    with pytest.raises(InvalidInputError, match=r"in row 2 \(1 such rows\)") as said:
         sm.MetricCollection(task).update(**rows)
     assert said.value.row == 2
     dropped = sm.MetricCollection(task, on_invalid="drop").update(**rows)
@@ -164,7 +164,7 @@ def test_weights_that_corrected_are_too_large() -> None:
 
 def test_one_column_tells_slices_apart_once() -> None:
     for inner, by in ((sm.Sliced(sm.CTR(), by="c"), ("c", "d")), (sm.Sliced(sm.CTR(), by="c", limit=2), "c")):
-        with pytest.raises(ValueError, match="what is behind tells rows apart by this already"):
+        with pytest.raises(ValueError, match="the inner object is sliced by this column already"):
             sm.Sliced(inner, by=by)
 
 

@@ -22,7 +22,7 @@ def test_counts_of_several_tasks(turn: int) -> None:
     sliced = sm.Sliced(both, by="t").update(rows | {"wh": [0, 0, 0, 1]})
     assert sliced.top(1).keys == [0]
     assert sliced.table(min_rows=2).to_dict()["t"] == [0, 0]
-    assert {row["t"] for row in sliced.shown(sort="rows", top=1)} == {0}
+    assert {row["t"] for row in sliced.table_records(sort="rows", top=1)} == {0}
     assert str(sm.Delta(empty_copy(both)).update(rows)).count("4 rows") == 1
 
 

@@ -12,7 +12,7 @@ import streammetrics as sm
 from streammetrics.collect.accumulator import accumulator_of, definition_of
 from streammetrics.collect.metric_like import columns_of, states_of, with_states
 from streammetrics.laws import Case, run
-from streammetrics.laws.case import same
+from streammetrics.laws.case import expect_same_bytes
 from streammetrics.laws.objects import (
     absent_class,
     bytes_round_trip,
@@ -61,7 +61,7 @@ def last(log: list[dict[str, np.ndarray]], steps: int | None = None, rows: int |
 
 
 def whole(recent):
-    return with_states(recent.inner, definition_of(recent).pooled(states_of(recent)))
+    return with_states(recent.inner, definition_of(recent).pool_states(states_of(recent)))
 
 
 @pytest.mark.slow
@@ -77,8 +77,8 @@ def test_it_is_what_the_last_alone_would_have_made(make, size) -> None:
         if i in (0, 1, 4, 59, 61, 99, 120) or i > 175:
             rows = last(log, **size)
             expected = make() if rows is None else make().update(rows)
-            same(expected, whole(recent), "the last alone")
-    assert len(accumulator_of(recent).feed.states[0]) <= 2 * recent.size + 70
+            expect_same_bytes(expected, whole(recent), "the last alone")
+    assert len(accumulator_of(recent).updater.states[0]) <= 2 * recent.size + 70
 
 
 def test_reading_is_that_of_what_it_holds() -> None:
@@ -159,7 +159,7 @@ def test_a_batch_that_is_counted_before_memory_ends_is_an_update(kind: str, monk
     """What comes after it goes on behind it."""
     table = {"y_true": np.array([0, 1, 1])}
     recent, whole = (sm.Recent(sm.CTR(), **{kind: 4}).update(table) for _ in range(2))
-    feed = accumulator_of(recent).feed
+    feed = accumulator_of(recent).updater
     real = feed.count_batch
 
     def count(batch: Any) -> None:
@@ -190,7 +190,7 @@ def test_what_it_refuses() -> None:
     for given in ({"steps": 0}, {"rows": 1.5}, {"rows": True}):
         with pytest.raises(ValueError, match="takes a number from 1"):
             sm.Recent(sm.Mean(), **given)
-    with pytest.raises(TypeError, match="rows of one query come together"):
+    with pytest.raises(TypeError, match="rows of one query belong together"):
         sm.Recent(sm.NDCG(), rows=5)
     assert sm.Recent(sm.NDCG(), steps=1).update(query=[1, 1], y_true=[0, 1], y_score=[0.1, 0.2]).compute() == 1.0
     for hold in (sm.MetricCollection, lambda m: sm.Sliced(m, by="g"), lambda m: sm.Decayed(m, half_life=2), sm.Delta):

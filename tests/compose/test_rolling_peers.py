@@ -47,6 +47,9 @@ def test_the_table_of_peers_names_what_there_is() -> None:
     for peer in tomllib.loads(TABLE.read_text()).values():
         for lines in peer.values():
             for line in lines:
-                assert set(line) in ({"why"}, *({"ours", "data", *more} for more in ((), ("note",), ("given", "note"))))
+                assert set(line) in (
+                    {"why"},
+                    *({"ours", "data", *more} for more in ((), ("note",), ("arguments", "note"))),
+                )
                 if "ours" in line:
                     assert empty_copy(eval(line["ours"], vars(sm))) is not None

@@ -31,8 +31,8 @@ def shards_of(user):
     found = {}
     for one in np.unique(user).tolist():
         alone = sm.Sharded(sm.Count(), unit="user", shards=SHARDS).update(value=[0], user=[one])
-        found[one] = int(states_of(alone)[1].cells.words[-1].values[0])
-    assert set(found.values()) == set(state.cells.words[-1].values.tolist())
+        found[one] = int(states_of(alone)[1].cells.vocabularies[-1].values[0])
+    assert set(found.values()) == set(state.cells.vocabularies[-1].values.tolist())
     return np.array([found[u] for u in user.tolist()])
 
 
@@ -127,13 +127,13 @@ def test_other_shards_do_not_merge():
 
 def test_shards_that_are_not_those_of_the_total_are_refused():
     a, b = (sm.Sharded(sm.CTR(), unit="user").update(log(n=n)) for n in (100, 101))
-    frame_of_both = frame.write([states_of(a)[0], states_of(b)[1]], definition_of(a).header())
-    with pytest.raises(sm.StateFormatError, match="not the rows of the state beside them"):
+    frame_of_both = frame.write_frame([states_of(a)[0], states_of(b)[1]], definition_of(a).header())
+    with pytest.raises(sm.StateFormatError, match="do not contain the rows of the state at full resolution"):
         sm.from_bytes(frame_of_both)
     sliced = [sm.Sliced(s, by="arm") for s in (sm.Sharded(sm.CTR(), unit="user"),) * 2]
     a, b = (s.update(log(n=n)) for s, n in zip(sliced, (100, 101), strict=True))
-    with pytest.raises(sm.StateFormatError, match="not the rows"):
-        sm.from_bytes(frame.write([states_of(a)[0], states_of(b)[1]], definition_of(a).header()))
+    with pytest.raises(sm.StateFormatError, match="do not contain the rows"):
+        sm.from_bytes(frame.write_frame([states_of(a)[0], states_of(b)[1]], definition_of(a).header()))
 
 
 def test_parts_of_a_collection():
@@ -195,7 +195,7 @@ def test_groups_that_are_not_the_units():
     for k in range(3):
         keep = of != k
         rest = sm.GroupAUC().update(rows["y_true"][keep], rows["y_score"][keep], group=rows["query"][keep])
-        assert sample.shards.deleted[k, 0] == rest.compute()
+        assert sample.shards.leave_one_out[k, 0] == rest.compute()
 
 
 def test_what_every_shard_has_is_too_large_when_it_is_built():

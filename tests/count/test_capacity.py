@@ -11,7 +11,7 @@ import pytest
 import streammetrics as sm
 from streammetrics.collect.accumulator import accumulator_of
 from streammetrics.collect.metric_like import empty_copy
-from streammetrics.laws.specimens import fitting, sample
+from streammetrics.laws.specimens import make_consistent, sample
 
 ROWS = 24  # too few for what adds up by cell first, and would write where there is no room
 
@@ -19,7 +19,7 @@ ROWS = 24  # too few for what adds up by cell first, and would write where there
 def rooms(thing: Any) -> list[dict[bool, set[int]]]:
     """Of each state, for how many cells the parts in front, and those with all axes behind, have room."""
     found: list[dict[bool, set[int]]] = []
-    for counter in accumulator_of(thing).feed._content[1].counters:
+    for counter in accumulator_of(thing).updater._content[1].counters:
         parts, by_level = counter.statistic.parts(), {}
         for name, array in counter.flats.items():
             by_level.setdefault(parts[name].front, set()).add(len(array))
@@ -39,7 +39,7 @@ def test_parts_have_room_for_as_many_cells(metric: Any, around: str) -> None:
     state = metric.make_state()
     rng = np.random.default_rng(5)
     for weighted in (False, True):
-        columns = fitting(state, sample(state.needs(), rng, ROWS, "plain", weighted=weighted))
+        columns = make_consistent(state, sample(state.needs(), rng, ROWS, "plain", weighted=weighted))
         for cell in range(5 + 5 * weighted):
             new = {"query": np.array([f"{weighted}{cell}{q}" for q in columns["query"]])} if "query" in columns else {}
             front.update(columns | new | {"k": np.full(ROWS, cell)})

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streammetrics.count import page_allocator as room
-from streammetrics.count import tallies
+from streammetrics.count import page_allocator, tallies
 
 HUGE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
 ROUNDED = 2 * (int(HUGE.read_text()) if HUGE.exists() else mmap.PAGESIZE)  # a page at either end
@@ -47,17 +46,17 @@ def test_both_ways_sort(monkeypatch, dtype, most, numpy_is_quicker):
 def test_what_is_united_holds_no_more_than_it_says(exact):
     """Half of what waits is there already: a view would hold room for all of it."""
     rng = np.random.default_rng(1)
-    held = tallies.HotExact(32, lone=True) if exact else tallies.HotTally(12, 4096, lone=False)
+    held = tallies.LiveExactRows(32, lone=True) if exact else tallies.LiveTally(12, 4096, lone=False)
     for _ in range(4):
         fresh = rng.integers(0, 40_000_000, 2_000_000)
         if exact:
-            held.room(len(fresh), None, weighted=False)
+            held.reserve(len(fresh), None, weighted=False)
             held.low[: len(fresh)], held.used[0] = fresh % 600_000, len(fresh)
-            held.settle()
+            held.consolidate()
         else:
-            held.room(10_000, len(fresh), weighted=False)
+            held.reserve(10_000, len(fresh), weighted=False)
             held.codes[: len(fresh)], held.waiting[0] = fresh % 600_000, len(fresh)
-            held.settled()
+            held.consolidate()
     for array in (held.entries.codes, held.entries.counts):
         assert 400_000 < len(array) < 700_000
         assert resident(array) < array.nbytes + ROUNDED
@@ -65,23 +64,23 @@ def test_what_is_united_holds_no_more_than_it_says(exact):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
-@pytest.mark.parametrize("size", [0, 1, room.OWN // 8, 4 * room.OWN])
+@pytest.mark.parametrize("size", [0, 1, page_allocator.MIN_MAPPED_BYTES // 8, 4 * page_allocator.MIN_MAPPED_BYTES])
 def test_room_is_an_array_like_any_other(size, dtype):
-    made = room.room(size, dtype)
+    made = page_allocator.allocate(size, dtype)
     made[:] = np.arange(size)
     assert (made.dtype, len(made), made.flags.writeable) == (dtype, size, True)
-    cut = room.cut(made, size // 3)
+    cut = page_allocator.trim(made, size // 3)
     assert (cut == np.arange(size // 3)).all()
 
 
 def test_of_room_only_what_is_written_to_is_held():
-    made = room.room(64 << 20, np.uint8)
+    made = page_allocator.allocate(64 << 20, np.uint8)
     assert resident(made) == 0
     made[: 1 << 20] = 1
     # the kernel of the system may use pages of 2 MiB
-    assert 1 << 20 <= resident(room.cut(made, 1 << 20)) <= (2 << 20) + ROUNDED
+    assert 1 << 20 <= resident(page_allocator.trim(made, 1 << 20)) <= (2 << 20) + ROUNDED
 
 
 def test_where_there_is_no_room_it_is_said():
-    with pytest.raises(MemoryError, match="no room for an array of 2305843009213693952 bytes"):
-        room.room(1 << 58, np.uint64)
+    with pytest.raises(MemoryError, match="not enough memory for an array of 2305843009213693952 bytes"):
+        page_allocator.allocate(1 << 58, np.uint64)

@@ -12,7 +12,7 @@ import pytest
 
 from streammetrics.count import key_codes as numbers
 from streammetrics.count.index import Index
-from streammetrics.count.key_codes import IntNumbers, TextNumbers
+from streammetrics.count.key_codes import IntegerCodes, TextCodes
 from streammetrics.state.axes import Axis
 
 KEY, GROUP = Axis(("a",)), Axis(("b",), "group")
@@ -20,13 +20,13 @@ KEY, GROUP = Axis(("a",)), Axis(("b",), "group")
 
 def ints(seed: int, n: int) -> Callable[[Any], Any]:
     values = np.random.default_rng(seed).integers(0, 3000, n)
-    return lambda table: table.of(values).tolist()
+    return lambda table: table.encode(values).tolist()
 
 
 def texts(seed: int, n: int) -> Callable[[Any], Any]:
     words = [f"key {i}".encode() for i in np.random.default_rng(seed).integers(0, 3000, n)]
     data, ends = np.frombuffer(b"".join(words), np.uint8), np.cumsum([0, *map(len, words)])
-    return lambda table: table.of(data, ends).tolist()
+    return lambda table: table.encode(data, ends).tolist()
 
 
 def cells(seed: int, n: int, axis: Axis = KEY, most: int = 40) -> Callable[[Any], Any]:
@@ -48,8 +48,8 @@ def cells(seed: int, n: int, axis: Axis = KEY, most: int = 40) -> Callable[[Any]
 
 
 CASES: dict[str, tuple[Callable[[], Any], list[Callable[[Any], Any]]]] = {
-    "integers": (IntNumbers, [ints(0, 4), ints(1, 7), ints(2, 50)]),
-    "texts": (TextNumbers, [texts(0, 4), texts(1, 7), texts(2, 50)]),
+    "integers": (IntegerCodes, [ints(0, 4), ints(1, 7), ints(2, 50)]),
+    "texts": (TextCodes, [texts(0, 4), texts(1, 7), texts(2, 50)]),
     "small": (Index, [cells(0, 9), cells(1, 30), cells(2, 900, most=400)]),
     "hashes": (Index, [cells(0, 9), cells(1, 200, most=1 << 30), cells(2, 900, most=1 << 40)]),
     "groups": (Index, [cells(s, n, GROUP) for s, n in ((0, 9), (1, 300), (2, 2000))]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import streammetrics as sm
 
+ROOT = os.path.join(os.path.dirname(sm.__file__), "")
 MOST_RETURNS = 20
 
 
@@ -18,9 +20,9 @@ def walk(thing: Any, batch: dict[str, Any]) -> list[str]:
     found: dict[tuple[str, str], str] = {}
 
     def note(frame: Any, event: str, argument: Any) -> None:
-        folder, inside, path = frame.f_code.co_filename.rpartition("/streammetrics/")
-        if event == "call" and inside and folder:
-            found.setdefault((path, frame.f_code.co_name), path.split("/")[0])
+        path = frame.f_code.co_filename
+        if event == "call" and path.startswith(ROOT):
+            found.setdefault((path, frame.f_code.co_name), path[len(ROOT) :].split("/")[0])
 
     sys.setprofile(note)
     try:

@@ -20,7 +20,7 @@ from pyspark.sql import functions as f
 from streammetrics.engines import spark
 from streammetrics.engines.spark import tasks
 from streammetrics.engines.spark.as_accumulator import make_empty_metrics
-from streammetrics.engines.spark.run import _many_keys
+from streammetrics.engines.spark.run import _has_many_keys
 
 pytestmark = pytest.mark.filterwarnings(QUIET)
 
@@ -84,11 +84,11 @@ def test_a_limit_keeps_what_it_keeps_in_one_pass(log: Any) -> None:
 
 
 def test_auto_looks_at_the_keys(log: Any) -> None:
-    assert not _many_keys(log, ("country",))
-    assert not _many_keys(log.where("false"), ("country",))
+    assert not _has_many_keys(log, ("country",))
+    assert not _has_many_keys(log.where("false"), ("country",))
     ids = log.sparkSession.range(50_000)
-    assert _many_keys(ids, ("id",))
-    assert not _many_keys(ids.selectExpr("id % 10000 as id"), ("id",))
+    assert _has_many_keys(ids, ("id",))
+    assert not _has_many_keys(ids.selectExpr("id % 10000 as id"), ("id",))
 
 
 @pytest.mark.parametrize("by", [(), ("country",)], ids=["all", "slices"])
@@ -149,7 +149,7 @@ def test_groups_that_are_not_the_queries_stay_open(log: Any) -> None:
 
 
 def test_two_kinds_of_queries_are_refused(log: Any) -> None:
-    with pytest.raises(sm.InvalidInputError, match="not of 'query' and 'group'"):
+    with pytest.raises(sm.InvalidInputError, match="not both 'query' and 'group'"):
         spark.evaluate(log, [sm.NDCG(k=3), {"g": sm.Task(sm.NDCG(k=3), query="group")}])
 
 
@@ -169,7 +169,7 @@ class Context:
 def fold(monkeypatch: pytest.MonkeyPatch, metrics: Any, by: Any = (), **asked: Any) -> list[dict[str, Any]]:
     monkeypatch.setattr(tasks, "TaskContext", Context)
     batches = LOG.combine_chunks().to_batches(max_chunksize=1000)
-    made = tasks.folding(make_empty_metrics(metrics, by), LOG.column_names, 8, **asked)(batches)
+    made = tasks.build_fold_task(make_empty_metrics(metrics, by), LOG.column_names, 8, **asked)(batches)
     return [row for batch in made for row in batch.to_pylist()]
 
 
@@ -181,12 +181,12 @@ def test_a_bucket_is_a_frame_and_not_a_key(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_states_are_handed_on_before_they_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "ROOM", 1)
-    monkeypatch.setattr("streammetrics.engines.spark.tasks.ROWS", 2000)
+    monkeypatch.setattr(tasks, "MAX_STATE_BYTES", 1)
+    monkeypatch.setattr("streammetrics.engines.spark.tasks.BATCH_ROWS", 2000)
     frames = fold(monkeypatch, PLAIN)
     assert len(frames) == 3
-    monkeypatch.setattr(tasks, "HELD", 1)
-    merged = list(tasks.merging([tasks._batch([0], [row["state"]]) for row in frames]))
+    monkeypatch.setattr(tasks, "MAX_BUFFERED_BYTES", 1)
+    merged = list(tasks.merge_task([tasks._build_batch([0], [row["state"]]) for row in frames]))
     assert [b.num_rows for b in merged] == [1]
     assert sm.from_bytes(merged[0]["state"][0].as_py()).digest() == sm.MetricCollection(PLAIN).update(LOG).digest()
 
@@ -348,7 +348,7 @@ def test_a_stream_of_other_metrics_or_none(log: Any, tmp_path: Any) -> None:
         spark.Sink(path, sm.AUC())(log, 1)
     assert path.read_bytes() == before
     path.write_bytes(b"something else\n")
-    with pytest.raises(sm.StateFormatError, match="no file of a stream"):
+    with pytest.raises(sm.StateFormatError, match="not a file of a Spark sink"):
         spark.Sink(path, sm.CTR())(log, 1)
 
 

@@ -51,9 +51,9 @@ def mismatch() -> None:
 
 def pieces() -> None:
     """More bytes than one message may have."""
-    most, mpi.MOST_COUNT = mpi.MOST_COUNT, 1000
+    most, mpi.MAX_MESSAGE = mpi.MAX_MESSAGE, 1000
     say("pieces", sync(logs.part("groups", RANK, SIZE), timeout=60).digest())
-    mpi.MOST_COUNT = most
+    mpi.MAX_MESSAGE = most
 
 
 def stuck() -> None:

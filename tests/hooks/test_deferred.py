@@ -46,11 +46,11 @@ class Sent:
     def __init__(self, columns: Sequence[Far]) -> None:
         self.rows, self.here, self.asked, self.broken = np.concatenate([c.rows for c in columns]), False, 0, False
 
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         self.asked += 1
         return self.here
 
-    def array(self) -> np.ndarray:
+    def to_array(self) -> np.ndarray:
         assert self.here, "asked for before it was here"
         if self.broken:
             raise RuntimeError("the device is gone")
@@ -70,13 +70,13 @@ class Device:
     def snapshot(self, column: Far) -> Far:
         return Far(column.rows.copy())
 
-    def changed(self, column: Far, mark: int | None) -> str:
+    def describe_change(self, column: Far, mark: int | None) -> str:
         return "was changed in place" if mark is not None and mark != column.version else ""
 
-    def alike(self, column: Far) -> str:
+    def find_batch_key(self, column: Far) -> str:
         return str(column.rows.dtype)
 
-    def start(self, columns: Sequence[Far]) -> Sent:
+    def start_transfer(self, columns: Sequence[Far]) -> Sent:
         self.sent.append(Sent(columns))
         self.sent[-1].here = self.at_once
         return self.sent[-1]
@@ -91,7 +91,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
     made = Device()
     monkeypatch.setitem(CARRIERS, library_of(Far), made)
     yield made
-    deferred._OF_TYPE.pop(Far, None)
+    deferred._CARRIER_OF_TYPE.pop(Far, None)
 
 
 def feed(target: Any, plain: Any, steps: int, **columns: Any) -> None:
@@ -192,7 +192,7 @@ def test_what_the_device_refuses_to_send_is_said(device: Device, monkeypatch: py
         raise RuntimeError("out of memory")
 
     with monkeypatch.context() as patched:
-        patched.setattr(device, "start", refuse)
+        patched.setattr(device, "start_transfer", refuse)
         feed(ours, metrics(), 2)
     feed(ours, plain, 2)
     with pytest.raises(sm.InvalidInputError, match="step 2: out of memory; bad, too, were steps 3; all others"):
@@ -303,7 +303,7 @@ def test_misuse_is_said_at_once() -> None:
         ours.update({"y_true": [1]}, [0.5])
     assert ours.pending == 0
     for bad in (sm.AUC, sm.Bundle({"a": sm.CTR()}), [sm.AUC()]):
-        with pytest.raises(TypeError, match="metrics is a metric"):
+        with pytest.raises(TypeError, match="expected a metric"):
             Deferred(bad)
     for bad in ({"every": 0}, {"every": 2.0}, {"queue": 0}):
         with pytest.raises(ValueError, match=f"{next(iter(bad))} is a number of"):
@@ -336,7 +336,7 @@ def test_queries_are_those_of_each_step(device: Device) -> None:
     ours = Deferred(sm.NDCG(k=2), every=2)
     for _ in range(2):
         ours.update(Far(np.array([1.0, 0])), Far(np.array([0.3, 0.7])), query=Far(np.array([4, 4])))
-    with pytest.raises(sm.InvalidInputError, match=r"step 1: query: .*returns"):
+    with pytest.raises(sm.InvalidInputError, match=r"step 1: query: .*already occurred"):
         ours.compute()
 
 
@@ -393,7 +393,7 @@ def test_an_interrupted_step_is_reported_and_never_counted_twice(monkeypatch: py
         ours.update([label])
     with pytest.raises(KeyboardInterrupt):
         ours.flush()
-    with pytest.raises(sm.InvalidInputError, match="step 1: KeyboardInterrupt came while it was counted"):
+    with pytest.raises(sm.InvalidInputError, match="step 1: KeyboardInterrupt interrupted the update"):
         ours.flush()
     assert ours.compute() == 1.0
     assert ours.flush().explain()["rows"] == 2

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
     pytest.skip("there is no GPU", allow_module_level=True)
 
-from streammetrics.hooks.torch import Deferred, Tensors, TensorsUnderWay  # noqa: E402 - only where torch is
+from streammetrics.hooks.torch import Deferred, TensorCarrier, TensorTransfer  # noqa: E402 - only where torch is
 
 SOURCE = torch.Generator(device="cuda").manual_seed(3)
 N, STEPS = 4096, 120
@@ -71,15 +71,15 @@ def test_a_step_never_waits_for_the_gpu() -> None:
 def test_the_seam() -> None:
     """Not ready while the GPU is busy, ready afterwards, and pinned."""
     columns = [batch()[1] for _ in range(3)]
-    TensorsUnderWay(columns)
+    TensorTransfer(columns)
     busy()
-    flight = Tensors().start(columns)
-    assert not flight.ready()
+    flight = TensorCarrier().start_transfer(columns)
+    assert not flight.is_ready()
     stop = time.monotonic() + 60
-    while not flight.ready() and time.monotonic() < stop:
+    while not flight.is_ready() and time.monotonic() < stop:
         time.sleep(0.01)
     assert flight._here.is_pinned()
-    assert (flight.array() == torch.cat(columns).cpu().numpy()).all()
+    assert (flight.to_array() == torch.cat(columns).cpu().numpy()).all()
 
 
 def test_a_copy_is_not_changed_by_what_the_gpu_is_told_later() -> None:

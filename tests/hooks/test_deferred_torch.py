@@ -13,7 +13,7 @@ import streammetrics as sm
 
 torch = pytest.importorskip("torch")
 
-from streammetrics.hooks.torch import Deferred, Tensors  # noqa: E402 - only where torch is
+from streammetrics.hooks.torch import Deferred, TensorCarrier  # noqa: E402 - only where torch is
 
 SOURCE = torch.Generator().manual_seed(3)
 
@@ -39,7 +39,7 @@ def test_a_training_loop() -> None:
 
 
 def test_references_hold_no_graph() -> None:
-    kept, version = Tensors().keep(torch.ones(3, requires_grad=True) * 2)
+    kept, version = TensorCarrier().keep(torch.ones(3, requires_grad=True) * 2)
     assert kept.grad_fn is None
     assert version == 0
 

@@ -14,7 +14,7 @@ import streammetrics as sm
 from streammetrics.collect.metric_like import with_states
 from streammetrics.hooks import exchange
 from streammetrics.hooks.deadline import Deadline
-from streammetrics.hooks.exchange import add_up, spelled
+from streammetrics.hooks.exchange import format_ranks, merge_ranks
 from tests.hooks import logs
 
 
@@ -58,7 +58,7 @@ def together(size: int, make: Callable[[int], Any], *, sums: bool = True) -> tup
 
     def one(rank: int) -> None:
         try:
-            got[rank] = add_up(make(rank), Seat(world, rank, sums=sums))
+            got[rank] = merge_ranks(make(rank), Seat(world, rank, sums=sums))
         except Exception as error:  # noqa: BLE001 - it is what the rank got
             got[rank] = error  # type: ignore[call-overload]
 
@@ -73,7 +73,7 @@ def together(size: int, make: Callable[[int], Any], *, sums: bool = True) -> tup
 @pytest.mark.parametrize("name", logs.THINGS)
 @pytest.mark.parametrize("sums", [True, False])
 def test_every_rank_has_what_one_pass_has(name: str, sums: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "_pays", lambda facts, ranks: facts.places > 0)
+    monkeypatch.setattr(exchange, "_is_dense_faster", lambda facts, ranks: facts.places > 0)
     parts = [logs.part(name, r, 4) for r in range(4)]
     before = [p.digest() for p in parts]
     got, world = together(4, parts.__getitem__, sums=sums)
@@ -146,8 +146,8 @@ def test_errors_can_be_caught_by_what_they_are() -> None:
 
 
 def test_ranks_are_spelled_shortly() -> None:
-    assert spelled([3]) == "rank 3"
-    assert spelled([0, 1, 3, 4, 5, 9]) == "ranks 0, 1, 3 to 5, 9"
+    assert format_ranks([3]) == "rank 3"
+    assert format_ranks([0, 1, 3, 4, 5, 9]) == "ranks 0, 1, 3 to 5, 9"
 
 
 def test_a_deadline() -> None:

@@ -26,4 +26,4 @@ def test_two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     first, seconds, second, _ = said[0][-4:]
     assert first.startswith("SyncTimeoutError adding up was not over after 3 s")
     assert 2.9 < float(seconds.split()[1]) < 30
-    assert second.startswith("SyncError an earlier sync was given up, and JAX still waits for it: restart")
+    assert second.startswith("SyncError an earlier sync timed out, and JAX still waits for it: restart")

@@ -82,7 +82,7 @@ def test_the_callback_reads_further_columns_of_any_data(found: Any) -> None:
 
 
 def test_the_callback_says_that_it_stands_too_late(found: Any) -> None:
-    assert found["order"]["said"].startswith("EarlyStopping looks for val_auc, which Evaluate writes")
+    assert found["order"]["said"].startswith("EarlyStopping monitors val_auc, which Evaluate writes")
 
 
 def test_a_bad_batch_stops_training_and_is_forgotten(found: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 from sklearn import metrics as sk
 
 import streammetrics as sm
-from streammetrics.hooks.scorer import LINKS, Scorer, directions
+from streammetrics.hooks.scorer import LINKS, Scorer, find_directions
 
 Z = np.random.default_rng(0).normal(0, 3, 400)
 Y = (np.random.default_rng(1).random(400) < 1 / (1 + np.exp(-Z))).astype(int)
@@ -119,6 +119,6 @@ def test_what_is_given_stays_as_it_is() -> None:
 
 def test_directions() -> None:
     several = sm.MetricCollection(sm.AUC(), sm.LogLoss(), sm.Calibration())
-    assert directions(several) == {"auc": True, "log_loss": False, "calibration": None}
-    assert directions(several, False) == {"auc": True, "log_loss": False, "calibration": False}
-    assert directions(sm.AUC()) == {"auc": True}
+    assert find_directions(several) == {"auc": True, "log_loss": False, "calibration": None}
+    assert find_directions(several, False) == {"auc": True, "log_loss": False, "calibration": False}
+    assert find_directions(sm.AUC()) == {"auc": True}

@@ -74,7 +74,7 @@ def test_a_rank_that_fails_is_named_at_once(alive: list[Lines]) -> None:
     assert alive[0]["not-metrics"][0].startswith("TypeError sync() takes a metric, collection, slices or bundle")
     for rank in (1, 2):
         assert alive[rank]["not-metrics"][0].startswith(
-            "SyncError nothing was added, as other ranks have failed: rank 0: TypeError: sync() takes"
+            "SyncError nothing was merged, as other ranks have failed: rank 0: TypeError: sync() takes"
         )
     for rank in range(3):
         assert waited(alive[rank]["not-metrics"])[0] < 60

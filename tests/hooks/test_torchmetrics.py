@@ -119,7 +119,7 @@ def test_groups_that_name_ours_are_refused() -> None:
         {"a": TorchMetric(sm.AUC()), "b": TorchMetric(sm.LogLoss())}, compute_groups=[["a", "b"]]
     )
     ours.update(*BATCHES[0])
-    with pytest.raises(torchmetrics.utilities.exceptions.TorchMetricsUserError, match="compute_groups= name it"):
+    with pytest.raises(torchmetrics.utilities.exceptions.TorchMetricsUserError, match="compute_groups= puts it"):
         ours.compute()
 
 

@@ -100,7 +100,7 @@ def test_rankings_read_the_queries(weighted: bool) -> None:
     scores, cuts = booster.predict(rows), np.split(np.arange(len(y)), np.cumsum(sizes)[:-1])
     each = [sk.ndcg_score(y[None, c], scores[None, c], k=5) for c in cuts]
     assert log["ours"][-1] == pytest.approx(np.average(each, weights=weights if weighted else None), abs=1e-6)
-    with pytest.raises(ValueError, match="which rows are of one"):
+    with pytest.raises(ValueError, match="has no query groups"):
         metric(scores, xgb.DMatrix(x, y))
 
 

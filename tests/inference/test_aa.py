@@ -14,8 +14,8 @@ from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import states_of
 from streammetrics.compose.aa import CHUNK, SALT
 from streammetrics.inference.estimates import p_value
-from streammetrics.inference.jackknife import Replicates, jackknife, subtracted
-from streammetrics.statistics.groups.solve import hashes_of
+from streammetrics.inference.jackknife import Replicates, jackknife, subtract_replicates
+from streammetrics.statistics.groups.partitions import hashes_of
 
 RUNS = 12
 
@@ -39,9 +39,11 @@ def by_slicing(table, metrics, arms, alpha):
         sliced = sm.Sliced(sm.Sharded(metrics, unit="user"), by="arm").update(table | {"arm": arm.astype(np.int64)})
         for sample in definition_of(sliced).samples(states_of(sliced)):
             assert [k[0] for k in sample.keys] == list(range(arms))
-            deleted, weights = sample.shards.deleted, sample.shards.weights
+            deleted, weights = sample.shards.leave_one_out, sample.shards.weights
             sides = [Replicates(v, deleted[:, i], weights[:, i]) for i, v in enumerate(sample.values.tolist())]
-            told.setdefault(sample.name, []).extend(p_value(jackknife(subtracted(s, sides[0]))) for s in sides[1:])
+            told.setdefault(sample.name, []).extend(
+                p_value(jackknife(subtract_replicates(s, sides[0]))) for s in sides[1:]
+            )
     return {name: np.mean(np.array(p) <= alpha) for name, p in told.items()}
 
 
@@ -116,7 +118,7 @@ def test_bad_input():
         sm.aa({"user": [1, 2]}, unit="user", metrics=sm.CTR())
     with pytest.raises(sm.InvalidInputError, match="user: expected a key"):
         sm.aa({"user": [1, None], "y_true": [0, 1]}, unit="user", metrics=sm.CTR())
-    with pytest.raises(sm.InvalidInputError, match="several one after the other, not a int"):
+    with pytest.raises(sm.InvalidInputError, match="an iterable of tables, not a int"):
         sm.aa([1], unit="user", metrics=sm.CTR())
     with pytest.raises(ValueError, match="arms must be"):
         sm.aa(table, unit="user", metrics=sm.CTR(), arms=1)

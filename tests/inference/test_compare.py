@@ -20,7 +20,7 @@ def naive(a, b, cell, relative=False):
     """Difference, error, degrees and p-value of one cell, in plain loops."""
     f = math.log if relative else lambda v: v
     shards = range(len(a.shards.weights))
-    x = [f(a.shards.deleted[k, cell]) - f(b.shards.deleted[k, cell]) for k in shards]
+    x = [f(a.shards.leave_one_out[k, cell]) - f(b.shards.leave_one_out[k, cell]) for k in shards]
 
     def variance(points):
         mean = sum(points) / len(points)
@@ -29,7 +29,7 @@ def naive(a, b, cell, relative=False):
     parts = []
     for side in (a, b):
         w = side.shards.weights[:, cell]
-        parts.append((variance([f(v) for v in side.shards.deleted[:, cell]]), w.sum() ** 2 / (w * w).sum() - 1))
+        parts.append((variance([f(v) for v in side.shards.leave_one_out[:, cell]]), w.sum() ** 2 / (w * w).sum() - 1))
     (va, da), (vb, db) = parts
     df = min((va + vb) ** 2 / (va**2 / da + vb**2 / db), len(shards) - 1)
     point = f(a.values[cell]) - f(b.values[cell])
@@ -163,11 +163,11 @@ def test_shards_of_each_by_welch():
     rng = np.random.default_rng(7)
     a, b = some(rng, "auc", AUC, 0.1), some(rng, "auc", AUC, 0.12)
     other = ratio("auc", AUC, b.values * b.shards.weights, b.shards.weights, plan=("device", 16, ""))
-    object.__setattr__(other.shards, "deleted", b.shards.deleted)
+    object.__setattr__(other.shards, "leave_one_out", b.shards.leave_one_out)
     found = sm.compare(Side(a), Side(other), independent=True)["auc"]
     errors = []
     for side in (a, b):
-        x = side.shards.deleted[:, 0]
+        x = side.shards.leave_one_out[:, 0]
         errors.append(15 / 16 * ((x - x.mean()) ** 2).sum())
     assert found.difference.standard_error == pytest.approx(math.sqrt(sum(errors)), rel=1e-9)
 
@@ -256,10 +256,10 @@ def test_looking_all_day():
 
 
 def _contrast(a, b, cell):
-    from streammetrics.inference.jackknife import Replicates, subtracted
+    from streammetrics.inference.jackknife import Replicates, subtract_replicates
 
-    one, two = (Replicates(s.values[cell], s.shards.deleted[:, cell], s.shards.weights[:, cell]) for s in (a, b))
-    return subtracted(one, two)
+    one, two = (Replicates(s.values[cell], s.shards.leave_one_out[:, cell], s.shards.weights[:, cell]) for s in (a, b))
+    return subtract_replicates(one, two)
 
 
 def test_covariates():
@@ -296,10 +296,10 @@ def test_what_one_side_alone_has_is_listed():
     b = Side(some(rng, "auc", AUC, cells=2, keys=[(3,), (9,)]), some(rng, "x", AUC, keys=[(1,)]))
     found = sm.compare(a, b)
     assert list(found) == [(3, "auc")]
-    assert [(x.name, x.key) for x in found.left] == [
+    assert [(x.name, x.key) for x in found.unmatched] == [
         ("auc", (1,)), ("auc", (2,)), ("auc", (9,)), ("only", (1,)), ("x", (1,)),
     ]  # fmt: skip
-    reasons = [x.reason for x in found.left]
+    reasons = [x.reason for x in found.unmatched]
     assert reasons[0] == "only the first side has this slice"
     assert reasons[2] == "only the second side has this slice"
     assert reasons[3] == "only the first side has this metric"

@@ -94,7 +94,7 @@ def test_simulated_shards_are_those_of_the_rows(states, held, metric, side):
     thing = states[side][metric]
     (real,), made = definition_of(thing).samples(states_of(thing)), sample_of(metric, held, side)
     assert real.shards.plan[1] == made.shards.plan[1]
-    for name in ("deleted", "weights", "events"):
+    for name in ("leave_one_out", "weights", "events"):
         same(getattr(made.shards, name)[:, 1:], getattr(real.shards, name), metric)
     if metric == "p95":  # buckets of the simulation have one width, those of the metric fit the data
         np.testing.assert_allclose(made.shards.below[:, 1:], real.shards.below, atol=1.0)

@@ -128,7 +128,7 @@ def test_too_little_and_unlike():
     assert found.word == ""
     with pytest.raises(InvalidInputError, match="scale real"):
         sm.population_stability_index(sm.AUC(scale="real"), sm.AUC())
-    with pytest.raises(InvalidInputError, match="scores of one cell"):
+    with pytest.raises(InvalidInputError, match="a metric without slices that counts scores"):
         sm.population_stability_index(sm.CTR(), sm.AUC())
-    with pytest.raises(InvalidInputError, match="scores of one cell"):
+    with pytest.raises(InvalidInputError, match="a metric without slices that counts scores"):
         sm.population_stability_index(sm.Sliced(sm.AUC(), by="arm"), sm.AUC())

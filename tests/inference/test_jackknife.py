@@ -10,17 +10,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streammetrics.errors import InvalidInputError
-from streammetrics.inference.estimates import Measured, each, interval, measured, p_value, welch
+from streammetrics.inference.estimates import (
+    ScaledEstimate,
+    estimate_from_error,
+    interval,
+    p_value,
+    split_intervals,
+    welch,
+)
 from streammetrics.inference.jackknife import (
     Replicates,
-    added,
+    add_replicates,
+    build_contrast,
+    describe_shortage,
     effective_shards,
     jackknife,
-    of_one,
-    solved,
-    subtracted,
-    too_few,
-    total,
+    solve_cholesky,
+    subtract_replicates,
+    sum_shards,
 )
 from streammetrics.reading.link_functions import SCALES
 
@@ -39,7 +46,7 @@ def some(rng, shards=64, rate=0.1, rows=100):
 def naive(replicates, scale):
     """Degrees and error as the formulas say, in plain Python."""
     forward = {"natural": lambda v: v, "log": math.log, "logit": lambda v: math.log(v / (1 - v))}[scale]
-    each = [forward(v) for v, w in zip(replicates.deleted, replicates.weights, strict=True) if w]
+    each = [forward(v) for v, w in zip(replicates.leave_one_out, replicates.weights, strict=True) if w]
     mean = statistics.fmean(each)
     variance = (len(each) - 1) / len(each) * sum((x - mean) ** 2 for x in each)
     w = replicates.weights
@@ -71,7 +78,9 @@ def test_of_a_mean_it_is_the_standard_error():
 
 def test_shards_that_weigh_nothing_count_for_nothing():
     full = some(np.random.default_rng(3), 20)
-    holes = Replicates(full.value, np.append(full.deleted, [full.value, np.nan]), np.append(full.weights, [0.0, 0.0]))
+    holes = Replicates(
+        full.value, np.append(full.leave_one_out, [full.value, np.nan]), np.append(full.weights, [0.0, 0.0])
+    )
     assert jackknife(holes)._replace(method="") == jackknife(full)._replace(method="")
 
 
@@ -97,20 +106,20 @@ def test_refused_with_a_reason(replicates, scale, reason):
     assert math.isnan(ends.high)
     assert math.isnan(p_value(found))
     assert ends.reason == found.reason
-    if scale == "natural" and replicates.deleted.size == 9 and "varies" not in reason:
+    if scale == "natural" and replicates.leave_one_out.size == 9 and "varies" not in reason:
         other = some(np.random.default_rng(1), 9)
-        assert "second side" in jackknife(subtracted(other, replicates)).reason
-        assert reason in jackknife(subtracted(other, replicates)).reason
+        assert "second side" in jackknife(subtract_replicates(other, replicates)).reason
+        assert reason in jackknife(subtract_replicates(other, replicates)).reason
 
 
 def test_wrong_input_raises():
     good = some(np.random.default_rng(1), 10)
-    with pytest.raises(InvalidInputError, match="one weight a shard"):
+    with pytest.raises(InvalidInputError, match="one weight for each shard"):
         Replicates(0.5, [0.1, 0.2], [1.0])
     with pytest.raises(InvalidInputError, match="not negative"):
         Replicates(0.5, [0.1, 0.2], [1.0, -1.0])
     with pytest.raises(InvalidInputError, match="shards differ: 10 on one side and 11 on the other"):
-        subtracted(good, some(np.random.default_rng(1), 11))
+        subtract_replicates(good, some(np.random.default_rng(1), 11))
     with pytest.raises(InvalidInputError, match="no scale called 'cubic'"):
         jackknife(good, scale="cubic")
     with pytest.raises(InvalidInputError, match="confidence"):
@@ -121,7 +130,7 @@ def test_replicates_do_not_follow_their_arrays():
     deleted = np.linspace(0.4, 0.6, 9)
     one = Replicates(0.5, deleted, np.ones(9))
     deleted[:] = 7.0
-    assert one.deleted.max() < 1.0
+    assert one.leave_one_out.max() < 1.0
 
 
 def test_effective_shards():
@@ -133,26 +142,26 @@ def test_effective_shards():
 
 
 def test_too_few():
-    assert too_few([2] * 32 + [0] * 32) is None
-    assert too_few([2] * 31 + [0] * 33) == "too few: 62 positives in 31 of 64 shards; 50 in 32 are needed"
-    assert "49 positives" in too_few([1] * 49 + [0] * 15)
-    assert too_few([30, 30, 0, 0], shards=2) is None
+    assert describe_shortage([2] * 32 + [0] * 32) is None
+    assert describe_shortage([2] * 31 + [0] * 33) == "too few: 62 positives in 31 of 64 shards; 50 in 32 are needed"
+    assert "49 positives" in describe_shortage([1] * 49 + [0] * 15)
+    assert describe_shortage([30, 30, 0, 0], shards=2) is None
 
 
 @pytest.mark.parametrize("relative", [False, True])
 def test_difference(relative):
     rng = np.random.default_rng(4)
     a, b = some(rng), some(rng, rows=20)
-    found = jackknife(subtracted(a, b, relative=relative))
+    found = jackknife(subtract_replicates(a, b, relative=relative))
     scale = "log" if relative else "natural"
     (df_a, se_a), (df_b, se_b) = naive(a, scale), naive(b, scale)
     df = (se_a**2 + se_b**2) ** 2 / (se_a**4 / df_a + se_b**4 / df_b)
     assert found.df == pytest.approx(min(df, 63.0), rel=1e-10)
-    x = (np.log(a.deleted) - np.log(b.deleted)) if relative else a.deleted - b.deleted
+    x = (np.log(a.leave_one_out) - np.log(b.leave_one_out)) if relative else a.leave_one_out - b.leave_one_out
     assert found.standard_error == pytest.approx(math.sqrt(63 / 64 * ((x - x.mean()) ** 2).sum()), rel=1e-9)
     assert found.value == pytest.approx(a.value / b.value - 1 if relative else a.value - b.value, rel=1e-10)
     ends = interval(found)
-    swapped = interval(jackknife(subtracted(b, a, relative=relative)))
+    swapped = interval(jackknife(subtract_replicates(b, a, relative=relative)))
     if relative:
         assert (1 + ends.low) * (1 + swapped.high) == pytest.approx(1.0)
     else:
@@ -163,29 +172,29 @@ def test_difference(relative):
 def test_of_the_same_rows_what_both_share_drops_out():
     rng = np.random.default_rng(5)
     a = some(rng)
-    b = Replicates(a.value + 0.01, a.deleted + 0.01 + rng.normal(0, 1e-6, 64), a.weights)
-    assert jackknife(subtracted(a, b)).standard_error < 0.1 * jackknife(a).standard_error
-    same = jackknife(subtracted(a, a))
+    b = Replicates(a.value + 0.01, a.leave_one_out + 0.01 + rng.normal(0, 1e-6, 64), a.weights)
+    assert jackknife(subtract_replicates(a, b)).standard_error < 0.1 * jackknife(a).standard_error
+    same = jackknife(subtract_replicates(a, a))
     assert interval(same)[:3] == (0.0, 0.0, 0.0)
     assert p_value(same) == 1.0
-    shifted = Replicates(a.value + 1.0, a.deleted, a.weights)
-    assert "nothing varies" in jackknife(subtracted(shifted, a)).reason
+    shifted = Replicates(a.value + 1.0, a.leave_one_out, a.weights)
+    assert "nothing varies" in jackknife(subtract_replicates(shifted, a)).reason
 
 
 def test_a_side_without_units_in_a_shard():
     rng = np.random.default_rng(6)
     a, b = some(rng, 20), some(rng, 20)
-    deleted, weights = b.deleted.copy(), b.weights.copy()
+    deleted, weights = b.leave_one_out.copy(), b.weights.copy()
     deleted[3], weights[3] = b.value, 0.0
-    assert jackknife(subtracted(a, Replicates(b.value, deleted, weights))).reason is None
+    assert jackknife(subtract_replicates(a, Replicates(b.value, deleted, weights))).reason is None
     deleted[3] = np.nan
-    assert "without shard 3" in jackknife(subtracted(a, Replicates(b.value, deleted, weights))).reason
+    assert "without shard 3" in jackknife(subtract_replicates(a, Replicates(b.value, deleted, weights))).reason
 
 
 def test_welch_is_that_of_scipy():
     rng = np.random.default_rng(7)
     x, y = rng.normal(1.0, 1.0, 30), rng.normal(0.5, 2.0, 12)
-    sides = [Measured(v.mean(), v.mean(), v.std(ddof=1) / math.sqrt(v.size), v.size - 1) for v in (x, y)]
+    sides = [ScaledEstimate(v.mean(), v.mean(), v.std(ddof=1) / math.sqrt(v.size), v.size - 1) for v in (x, y)]
     found, known = welch(*sides), scipy.stats.ttest_ind(x, y, equal_var=False)
     assert p_value(found) == pytest.approx(known.pvalue, rel=1e-10)
     assert found.df == pytest.approx(known.df, rel=1e-12)
@@ -194,16 +203,16 @@ def test_welch_is_that_of_scipy():
 
 
 def test_welch_of_logarithms_and_refusals():
-    a, b = measured(0.12, 0.001, "log"), measured(0.10, 0.001, "log")
+    a, b = estimate_from_error(0.12, 0.001, "log"), estimate_from_error(0.10, 0.001, "log")
     found = welch(a, b)
     assert found.value == pytest.approx(0.2)
     assert found.scale == "relative"
     assert found.df == math.inf
     assert interval(found).low == pytest.approx(1.2 * math.exp(-1.959963985 * math.hypot(0.01, 1 / 120)) - 1)
     with pytest.raises(InvalidInputError, match="logit, logit"):
-        welch(measured(0.5, 0.1, "logit"), measured(0.5, 0.1, "logit"))
-    assert "no standard error" in welch(a, measured(0.1, math.nan, "log")).reason
-    assert "not on the log scale" in measured(0.0, 0.1, "log").reason
+        welch(estimate_from_error(0.5, 0.1, "logit"), estimate_from_error(0.5, 0.1, "logit"))
+    assert "no standard error" in welch(a, estimate_from_error(0.1, math.nan, "log")).reason
+    assert "not on the log scale" in estimate_from_error(0.0, 0.1, "log").reason
 
 
 def regressed(y, x):
@@ -221,11 +230,12 @@ def test_covariates_against_regression_on_pseudo_values(q):
     extra = 3.0 * sum(before[:q]), 2.0 * sum(before[q:])
     sides = [of_ratio(100 + rng.normal(0, 1, K) + e, np.ones(K)) for e in extra]
     covariates = tuple(
-        subtracted(of_ratio(50 + before[i], np.ones(K)), of_ratio(50 + before[q + i], np.ones(K))) for i in range(q)
+        subtract_replicates(of_ratio(50 + before[i], np.ones(K)), of_ratio(50 + before[q + i], np.ones(K)))
+        for i in range(q)
     )
-    change = subtracted(*sides)
+    change = subtract_replicates(*sides)
     found = jackknife(change, covariates)
-    pseudo = [K * c.deleted.mean() - (K - 1) * c.deleted for c in (change, *covariates)]
+    pseudo = [K * c.leave_one_out.mean() - (K - 1) * c.leave_one_out for c in (change, *covariates)]
     theta, rest = regressed(pseudo[0], pseudo[1:])
     assert found.value == pytest.approx(change.point - sum(t * c.point for t, c in zip(theta, covariates, strict=True)))
     variance = rest / (K * (K - 1 - q)) * (K - 2) / (K - 2 - q)
@@ -246,8 +256,8 @@ def test_covariates_cover(q):
     ones = np.ones(K)
     for _ in range(runs):
         x = rng.normal(size=(q, K))
-        covariates = tuple(subtracted(of_ratio(9 + row, ones), of_ratio(9 * ones, ones)) for row in x)
-        change = subtracted(of_ratio(5 + x.sum(0) + rng.normal(size=K), ones), of_ratio(5 * ones, ones))
+        covariates = tuple(subtract_replicates(of_ratio(9 + row, ones), of_ratio(9 * ones, ones)) for row in x)
+        change = subtract_replicates(of_ratio(5 + x.sum(0) + rng.normal(size=K), ones), of_ratio(5 * ones, ones))
         ends = interval(jackknife(change, covariates))
         held += ends.low <= 0.0 <= ends.high
     assert 0.93 <= held / runs <= 0.97
@@ -257,7 +267,7 @@ def cells(count, rng, shards=64):
     """Replicates of one number each, some of which have no error for one reason or another."""
     found = [some(rng, shards, rng.uniform(0.01, 0.5), rng.integers(20, 200)) for _ in range(count)]
     for i, one in enumerate(found):
-        deleted, weights, value = one.deleted.copy(), one.weights.copy(), one.value
+        deleted, weights, value = one.leave_one_out.copy(), one.weights.copy(), one.value
         match i % 11:
             case 3:
                 deleted[7] = math.nan
@@ -279,14 +289,14 @@ def beside(each):
     """The same side by side, once in an odd layout of memory."""
     empty = [np.zeros((64, 0))]
     deleted, weights = (
-        np.hstack(empty + [getattr(one, name)[:, None] for one in each]) for name in ("deleted", "weights")
+        np.hstack(empty + [getattr(one, name)[:, None] for one in each]) for name in ("leave_one_out", "weights")
     )
     return Replicates([one.value for one in each], np.asfortranarray(deleted), weights)
 
 
 def same(found, alone):
     """Whether each of several is to the bit what it is alone."""
-    return repr(list(found.cells())) == repr(alone)
+    return repr(list(found.split_cells())) == repr(alone)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 40])
@@ -296,21 +306,21 @@ def test_side_by_side_is_each_alone(count):
     for scale in ("natural", "log", "logit"):
         assert same(jackknife(beside(a), scale=scale), [jackknife(one, scale=scale) for one in a])
     for relative in (False, True):
-        change = subtracted(beside(a), beside(b), relative=relative)
-        alone = [subtracted(x, y, relative=relative) for x, y in zip(a, b, strict=True)]
+        change = subtract_replicates(beside(a), beside(b), relative=relative)
+        alone = [subtract_replicates(x, y, relative=relative) for x, y in zip(a, b, strict=True)]
         found, each_one = jackknife(change), [jackknife(x) for x in alone]
         assert same(found, each_one)
-        assert repr(list(each(interval(found)))) == repr([interval(x) for x in each_one])
+        assert repr(list(split_intervals(interval(found)))) == repr([interval(x) for x in each_one])
         assert repr(p_value(found).tolist()) == repr([p_value(x) for x in each_one])
-        before = subtracted(beside(c), beside(d), relative=relative)
-        past = [subtracted(x, y, relative=relative) for x, y in zip(c, d, strict=True)]
+        before = subtract_replicates(beside(c), beside(d), relative=relative)
+        past = [subtract_replicates(x, y, relative=relative) for x, y in zip(c, d, strict=True)]
         adjusted = [jackknife(x, (y,)) for x, y in zip(alone, past, strict=True)]
         assert same(jackknife(change, (before,)), adjusted)
-        sides = [[jackknife(of_one(x, "log" if relative else "natural")) for x in side] for side in (a, b)]
-        whole = [jackknife(of_one(beside(side), "log" if relative else "natural")) for side in (a, b)]
+        sides = [[jackknife(build_contrast(x, "log" if relative else "natural")) for x in side] for side in (a, b)]
+        whole = [jackknife(build_contrast(beside(side), "log" if relative else "natural")) for side in (a, b)]
         assert same(welch(*whole), [welch(x, y) for x, y in zip(*sides, strict=True)])
     events = rng.poisson(0.8, (64, count))
-    assert list(too_few(events)) == [too_few(events[:, i]) for i in range(count)]
+    assert list(describe_shortage(events)) == [describe_shortage(events[:, i]) for i in range(count)]
 
 
 def test_sums_go_from_the_first_shard_to_the_last():
@@ -320,35 +330,38 @@ def test_sums_go_from_the_first_shard_to_the_last():
         plain = x[0].copy()
         for row in x[1:]:
             plain += row
-        assert total(x).tobytes() == total(np.asfortranarray(x)).tobytes() == plain.tobytes()
-        assert float(total(x[:, 0])) == plain[0]
-    assert total(np.zeros((0, 3))).tolist() == [0.0] * 3
+        assert sum_shards(x).tobytes() == sum_shards(np.asfortranarray(x)).tobytes() == plain.tobytes()
+        assert float(sum_shards(x[:, 0])) == plain[0]
+    assert sum_shards(np.zeros((0, 3))).tolist() == [0.0] * 3
 
 
 def test_values_at_the_ends_of_the_floats():
     rng = np.random.default_rng(13)
     a = some(rng)
     for size in (1e-150, 1e140):
-        one = Replicates(a.value * size, a.deleted * size, a.weights)
+        one = Replicates(a.value * size, a.leave_one_out * size, a.weights)
         assert jackknife(one).standard_error == pytest.approx(jackknife(a).standard_error * size)
-        assert jackknife(subtracted(one, one)).df == pytest.approx(63.0, rel=0.05)
-    assert "too large" in jackknife(Replicates(1e300, 1e300 * a.deleted, a.weights)).reason
+        assert jackknife(subtract_replicates(one, one)).df == pytest.approx(63.0, rel=0.05)
+    assert "too large" in jackknife(Replicates(1e300, 1e300 * a.leave_one_out, a.weights)).reason
 
 
 def test_covariates_that_do_not_fit():
     rng = np.random.default_rng(9)
-    change, other = (subtracted(some(rng), some(rng)) for _ in range(2))
-    flat = subtracted(*[of_ratio(np.full(64, 2.0), np.ones(64))] * 2)
-    assert "the same, or do not vary" in jackknife(change, (other, other)).reason
-    assert "the same, or do not vary" in jackknife(change, (flat,)).reason
+    change, other = (subtract_replicates(some(rng), some(rng)) for _ in range(2))
+    flat = subtract_replicates(*[of_ratio(np.full(64, 2.0), np.ones(64))] * 2)
+    assert "collinear or constant" in jackknife(change, (other, other)).reason
+    assert "collinear or constant" in jackknife(change, (flat,)).reason
     with pytest.raises(InvalidInputError, match="at most 3"):
         jackknife(change, (other,) * 4)
     with pytest.raises(InvalidInputError, match="shards"):
-        jackknife(change, (subtracted(some(rng, 32), some(rng, 32)),))
+        jackknife(change, (subtract_replicates(some(rng, 32), some(rng, 32)),))
     few = [some(rng, 7) for _ in range(4)]
-    df = jackknife(subtracted(few[0], few[1])).df
+    df = jackknife(subtract_replicates(few[0], few[1])).df
     if df < 8:
-        assert "too few for 3" in jackknife(subtracted(few[0], few[1]), (subtracted(few[2], few[3]),) * 3).reason
+        assert (
+            "too few for 3"
+            in jackknife(subtract_replicates(few[0], few[1]), (subtract_replicates(few[2], few[3]),) * 3).reason
+        )
 
 
 @given(st.integers(1, 3), st.integers(0, 2**32 - 1))
@@ -356,10 +369,10 @@ def test_covariates_that_do_not_fit():
 def test_equations(n, seed):
     a = np.random.default_rng(seed).normal(size=(n, n + 2))
     matrix, right = a @ a.T, np.random.default_rng(seed + 1).normal(size=n)
-    found, alike = solved(matrix.tolist(), right.tolist())
+    found, alike = solve_cholesky(matrix.tolist(), right.tolist())
     if not alike:
         np.testing.assert_allclose(matrix @ found, right, atol=1e-6 * np.abs(right).max() * np.linalg.cond(matrix))
-    assert solved([[1.0, 1.0], [1.0, 1.0]], [1.0, 1.0])[1]
+    assert solve_cholesky([[1.0, 1.0], [1.0, 1.0]], [1.0, 1.0])[1]
 
 
 @pytest.mark.slow
@@ -391,17 +404,17 @@ def test_scales_go_there_and_back(value, scale):
 def test_calibrations_contrasts():
     rng = np.random.default_rng(10)
     a, b = some(rng), some(rng)
-    total = jackknife(added(a, b))
+    total = jackknife(add_replicates(a, b))
     assert total.point == pytest.approx(math.log(a.value) + math.log(b.value))
-    x = np.log(a.deleted) + np.log(b.deleted)
+    x = np.log(a.leave_one_out) + np.log(b.leave_one_out)
     assert total.standard_error == pytest.approx(math.sqrt(63 / 64 * ((x - x.mean()) ** 2).sum()), rel=1e-9)
-    assert of_one(a, "log").value == pytest.approx(a.value)
+    assert build_contrast(a, "log").value == pytest.approx(a.value)
 
 
 def test_covariates_that_say_all_leave_no_error():
     rng = np.random.default_rng(4)
     ones, K = np.full(32, 100.0), 32
-    before = subtracted(of_ratio(9 + rng.random(K), ones), of_ratio(9 * ones, ones))
+    before = subtract_replicates(of_ratio(9 + rng.random(K), ones), of_ratio(9 * ones, ones))
     found = jackknife(before, (before,))
     assert "nothing varies" in str(found.reason)
     assert math.isnan(found.standard_error)

@@ -7,11 +7,18 @@ import pytest
 import scipy.stats
 
 from streammetrics.errors import InvalidInputError
-from streammetrics.inference.estimates import Measured, interval
-from streammetrics.inference.power import crossing, days_to_go, smallest_effect, upper, users_needed, users_to_decide
+from streammetrics.inference.estimates import ScaledEstimate, interval
+from streammetrics.inference.power import (
+    crossing_probability,
+    days_to_go,
+    normal_tail,
+    smallest_effect,
+    users_needed,
+    users_to_decide,
+)
 from streammetrics.inference.sequential import Look, always_valid, boundary
 
-CTR = Measured(0.02, math.log(0.02), 0.01, math.inf, "log")
+CTR = ScaledEstimate(0.02, math.log(0.02), 0.01, math.inf, "log")
 
 
 def test_of_one_look():
@@ -26,7 +33,7 @@ def test_of_one_look():
 
 
 def test_of_a_difference_measured():
-    change = Measured(0.01, math.log(1.01), 0.02, math.inf, "relative")
+    change = ScaledEstimate(0.01, math.log(1.01), 0.02, math.inf, "relative")
     assert users_needed(change, 1e5, relative=0.02).users == users_needed(CTR, 1e5, relative=0.02).users
 
 
@@ -45,7 +52,7 @@ def test_power_and_stop_against_simulated_looks(looks):
     rng, runs = np.random.default_rng(3), 20_000
     part = np.arange(1, looks + 1) / looks
     walk = np.cumsum(rng.normal(size=(runs, looks)) / math.sqrt(looks), axis=1) + drift * part
-    limit = np.array([boundary(Look(p, 1).x, 0.05) for p in part]) * np.sqrt(part)
+    limit = np.array([boundary(Look(p, 1).scaled_time, 0.05) for p in part]) * np.sqrt(part)
     hit = walk > limit
     stop = np.where(hit.any(1), (hit.argmax(1) + 1) / looks, 1.0)
     assert hit.any(1).mean() == pytest.approx(0.8, abs=0.03)
@@ -54,12 +61,12 @@ def test_power_and_stop_against_simulated_looks(looks):
 
 
 def test_without_a_difference_it_is_crossed_as_seldom_as_alpha_says():
-    assert 0.002 < crossing(0.0, 0.05, 10_000)[0] < 0.025  # one side
+    assert 0.002 < crossing_probability(0.0, 0.05, 10_000)[0] < 0.025  # one side
 
 
 def test_normal_tail():
     z = np.linspace(-9.0, 30.0, 2000)
-    np.testing.assert_allclose(upper(z), scipy.stats.norm.sf(z), rtol=1e-10)
+    np.testing.assert_allclose(normal_tail(z), scipy.stats.norm.sf(z), rtol=1e-10)
 
 
 def test_days_to_go():
@@ -71,7 +78,7 @@ def test_days_to_go():
 
 @pytest.mark.parametrize("planned", [None, 20_000.0, 1e6])
 def test_users_to_decide_is_where_the_interval_leaves_the_null_out(planned):
-    change = Measured(0.01, math.log(1.01), 0.02, 40.0, "relative")
+    change = ScaledEstimate(0.01, math.log(1.01), 0.02, 40.0, "relative")
     needed = users_to_decide(change, 1e4, 0.002, planned=planned)
     for users, out in ((needed * 1.001, True), (needed * 0.999, False)):
         then = change._replace(standard_error=0.02 * math.sqrt(1e4 / users))

@@ -14,7 +14,7 @@ from scipy.stats import rankdata
 import streammetrics as sm
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import states_of
-from streammetrics.inference.differences import side
+from streammetrics.inference.differences import estimate_sample
 from streammetrics.reading.about import about_of
 
 DATA = Path(os.environ.get("STREAMMETRICS_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -109,7 +109,7 @@ def test_errors_of_shards_are_those_of_users_drawn_anew(table: str) -> None:
         sharded = sm.Sharded(METRICS, unit="user")
         sharded.update(log["label"], log["score_a"], user=salted(log["user_id"], salt))
         for sample in definition_of(sharded).samples(states_of(sharded)):
-            error = side(sample, about_of(sample.metric).interval_scale).standard_error[0]
+            error = estimate_sample(sample, about_of(sample.metric).interval_scale).standard_error[0]
             ratios[sample.name].append(float(error) / expected[sample.name])
     for each in ratios.values():
         assert len(each) == SALTS

@@ -78,7 +78,7 @@ def test_samples_in_collections_and_bound_to_a_column():
 
 def test_sentences():
     assert sample_ratio_mismatch({"a": 500, "b": 480}).sentence.startswith(
-        "users fell to the arms as planned: a 51.02 %"
+        "users are split between the arms as planned: a 51.02 %"
     )
     assert "no difference can be trusted" in sample_ratio_mismatch({"a": 50_000, "b": 48_000}).sentence
     assert "were looked at" in sample_ratio_mismatch(sampled(arms(0.5))).sentence
@@ -96,7 +96,7 @@ def test_what_counts_no_users_is_refused():
             sample_ratio_mismatch(holder)
     with pytest.raises(InvalidInputError, match=r"same two arms or more, not \['a'\]"):
         sample_ratio_mismatch(sampled(np.full(N, "a")))
-    with pytest.raises(InvalidInputError, match="users are counted by Sliced"):
+    with pytest.raises(InvalidInputError, match=r"users= takes a dict of counts, or Sliced"):
         sample_ratio_mismatch({"a": 1, "b": 2}, sample=exposed(arm))
 
 

@@ -9,10 +9,10 @@ from sides import Side, ratio, some
 import streammetrics as sm
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.errors import InvalidInputError
-from streammetrics.inference.calibration import Calibrations
-from streammetrics.inference.differences import changes_of
-from streammetrics.inference.pairs import at_cells, paired
-from streammetrics.inference.verdict import Compared, Progress, read
+from streammetrics.inference.calibration import CalibrationContrasts
+from streammetrics.inference.differences import compute_differences
+from streammetrics.inference.pairs import pair_samples, select_cells
+from streammetrics.inference.verdict import MetricEffect, Progress, interpret_effect
 
 AUC, LOSS, CALIBRATION = sm.AUC(), sm.LogLoss(), sm.Calibration()
 
@@ -73,22 +73,24 @@ def test_words_of_cells_are_those_of_the_verdict(sequential):
         sides[arm] = Side(
             *(ratio(*both, top, n, keys=keys) for both, top in zip(names.items(), tops, strict=True)), by=("key",)
         )
-    lone = {arm: Side(*(at_cells(s, np.array([0])) for s in side.given)) for arm, side in sides.items()}
+    lone = {arm: Side(*(select_cells(s, np.array([0])) for s in side.given)) for arm, side in sides.items()}
     asked = {"primary": "auc", "guardrails": {"log_loss": 0.1, "calibration": 0.1}}
     users = 5_000 if sequential else 8_000
     made = sm.scorecard(lone, control="old", **asked, sequential=sequential, users=users, planned=8_000)
-    words = {(r["metric"], (r["key"],)): r["word"] for r in made._table(sides, None)}
-    for pair in paired(sides["new"].given, sides["old"].given)[0]:
-        changes = changes_of(pair)
+    words = {(r["metric"], (r["key"],)): r["word"] for r in made._slice_table(sides, None)}
+    for pair in pair_samples(sides["new"].given, sides["old"].given)[0]:
+        changes = compute_differences(pair)
         many = changes.contrasts or [changes.relative]
-        for key, one in zip(keys, zip(*(m.cells() for m in many), strict=True), strict=True):
-            change, better = (Calibrations(*one), "one") if changes.contrasts else (one[0], pair.metric.about.best)
+        for key, one in zip(keys, zip(*(m.split_cells() for m in many), strict=True), strict=True):
+            change, better = (
+                (CalibrationContrasts(*one), "one") if changes.contrasts else (one[0], pair.metric.about.best)
+            )
             margin = asked["guardrails"].get(pair.name)
-            compared = Compared(pair.name, change, better, margin)
+            compared = MetricEffect(pair.name, change, better, margin)
             progress = Progress(users, 8_000, None, sequential)
-            assert words[pair.name, key] == read(compared, progress, guardrails=2 if margin else None).word
+            assert words[pair.name, key] == interpret_effect(compared, progress, guardrails=2 if margin else None).word
     assert set(words.values()) >= {"better", "worse", "unclear", "held", "breached", "undecided"}
-    lost = [r for r in made._table(sides, "holm") if r["p_value"] <= 0.05 < r["adjusted"]]
+    lost = [r for r in made._slice_table(sides, "holm") if r["p_value"] <= 0.05 < r["adjusted"]]
     assert {words[r["metric"], (r["key"],)] for r in lost} >= {"better", "worse"}
     assert not {r["word"] for r in lost} & {"better", "worse", "breached"}
 
@@ -165,7 +167,7 @@ def test_wrong_input_raises():
         ({"guardrails": {"auc": 0.1}}, "auc is primary and guardrail"),
         ({"secondary": ["log_loss", "log_loss"]}, "log_loss is secondary and secondary"),
         ({"better": {"auc": "up"}}, '"high" or "low" for auc, not \'up\''),
-        ({"better": {"auk": "high"}}, "'auk', which is not asked for; there are auc"),
+        ({"better": {"auk": "high"}}, "'auk', which has no role; there are auc"),
         ({"sequential": True}, "users"),
         ({"users": {"old": 1}}, "no arm 'new'"),
         ({"sample_ratio": {"old": 1, "new": 1}}, "by arm"),
@@ -233,7 +235,7 @@ def test_slices_of_calibrations_are_adjusted_by_what_is_said_of_them():
     samples = {k: definition_of(s).samples(()) for k, s in both.items()}
     whole = {k: Side(some(rng, "calibration", CALIBRATION)) for k in both}
     card = sm.scorecard(whole, control="old", primary="calibration")
-    alone, together = (list(card.tabled(("k",), samples, adjust)) for adjust in (None, "holm"))
+    alone, together = (list(card.build_table(("k",), samples, adjust)) for adjust in (None, "holm"))
     assert all(r["p_value"] < 1e-3 for r in alone)
     assert any(r["word"] != "unclear" for r in alone)
     assert all(r["word"] == "unclear" for r in together)

@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streammetrics.errors import InvalidInputError
-from streammetrics.inference.estimates import Measured, interval
-from streammetrics.inference.multiple import adjusted, benjamini_hochberg, e_benjamini_hochberg, holm
-from streammetrics.inference.sample_ratio import PRIOR, sample_ratio_mismatch, stirling
-from streammetrics.inference.sequential import Look, always_valid, boundary, e_value, p_of_e
+from streammetrics.inference.estimates import ScaledEstimate, interval
+from streammetrics.inference.multiple import adjust_p_values, benjamini_hochberg, e_benjamini_hochberg, holm
+from streammetrics.inference.sample_ratio import PRIOR_USERS, sample_ratio_mismatch, stirling_remainder
+from streammetrics.inference.sequential import Look, always_valid, boundary, e_value, p_from_e
 
 DEGREES = [5.0, 15.3, 63.0, math.inf]
 
 
 def change(value, error=0.01, df=63.0, scale="natural"):
-    return Measured(value, math.log1p(value) if scale == "relative" else value, error, df, scale)
+    return ScaledEstimate(value, math.log1p(value) if scale == "relative" else value, error, df, scale)
 
 
 @pytest.mark.parametrize("df", DEGREES)
@@ -39,7 +39,7 @@ def test_half_width(df, part):
 @pytest.mark.parametrize("df", DEGREES[:3])
 @pytest.mark.parametrize("t", [-4.0, 0.0, 0.7, 2.0, 6.0])
 def test_e_value(df, t):
-    x = Look(300, 1000).x
+    x = Look(300, 1000).scaled_time
     z = scipy.stats.norm.isf(scipy.stats.t.sf(t, df))
     e = math.exp(x * z * z / (2 + 2 * x)) / math.sqrt(1 + x)
     assert e_value(change(0.01 * t, df=df), Look(300, 1000)) == pytest.approx(e, rel=1e-8)
@@ -55,7 +55,7 @@ def test_the_interval_leaves_out_what_the_e_value_rejects(value, error, df, part
     estimate, look = change(value, error, df, scale), Look(part * 1e4, 1e4)
     found, e = always_valid(estimate, look), e_value(estimate, look, null)
     assert e >= 0.0
-    assert p_of_e(e) == min(1.0, 1.0 / e)
+    assert p_from_e(e) == min(1.0, 1.0 / e)
     if not math.isclose(e, 20.0, rel_tol=1e-6):
         assert (e > 20.0) == (found.reason is None and not found.low <= null <= found.high)
 
@@ -68,12 +68,12 @@ def test_ends():
     assert e_value(change(0.1), Look(0, 100)) == 1.0
     assert e_value(change(1e6), Look(100, 100)) > 1e50
     assert e_value(change(1e6, df=math.inf), Look(100, 100)) == math.inf
-    assert e_value(change(0.0, 0.0), Look(100, 100)) == pytest.approx(1 / math.sqrt(1 + Look(100, 100).x))
-    assert p_of_e(math.inf) == 0.0
-    refused = Measured(0.1, 0.1, math.nan, math.nan, reason="too few")
+    assert e_value(change(0.0, 0.0), Look(100, 100)) == pytest.approx(1 / math.sqrt(1 + Look(100, 100).scaled_time))
+    assert p_from_e(math.inf) == 0.0
+    refused = ScaledEstimate(0.1, 0.1, math.nan, math.nan, reason="too few")
     assert always_valid(refused, Look(1, 2)).reason == "too few"
     assert math.isnan(e_value(refused, Look(1, 2)))
-    assert math.isnan(p_of_e(math.nan))
+    assert math.isnan(p_from_e(math.nan))
     assert boundary(0.0, 0.05) == math.inf
     with pytest.raises(InvalidInputError, match="planned"):
         always_valid(change(0.1), Look(10, 0))
@@ -81,7 +81,7 @@ def test_ends():
 
 def test_boundary_is_narrowest_near_the_plan():
     """What the scale of x is for: half of the plan or twice it is looked at with about the same boundary."""
-    widths = [boundary(Look(part, 1).x, 0.05) for part in (0.01, 0.1, 0.5, 1.0, 2.0)]
+    widths = [boundary(Look(part, 1).scaled_time, 0.05) for part in (0.01, 0.1, 0.5, 1.0, 2.0)]
     assert widths[0] > widths[1] > widths[2]
     assert max(widths[2:]) / min(widths[2:]) < 1.06
 
@@ -98,7 +98,7 @@ def test_many():
             largest = max(largest, min(1.0, (size - i) * p[at]))
             naive[at] = largest
         np.testing.assert_allclose(holm(p), naive, rtol=1e-14)
-        np.testing.assert_array_equal(adjusted(p, "holm"), holm(p))
+        np.testing.assert_array_equal(adjust_p_values(p, "holm"), holm(p))
         e = 1.0 / rng.random(size) ** 2
         for alpha in (0.01, 0.05, 0.3):
             ranks = np.sort(e)[::-1]
@@ -111,9 +111,9 @@ def test_many():
 def test_refused_comparisons_are_not_counted():
     p = np.array([[0.01, math.nan], [0.04, 0.03]])
     for adjust in ("holm", "bh"):
-        found = adjusted(p, adjust)
+        found = adjust_p_values(p, adjust)
         assert math.isnan(found[0, 1])
-        np.testing.assert_array_equal(found[[0, 1, 1], [0, 0, 1]], adjusted([0.01, 0.04, 0.03], adjust))
+        np.testing.assert_array_equal(found[[0, 1, 1], [0, 0, 1]], adjust_p_values([0.01, 0.04, 0.03], adjust))
     assert math.isnan(e_benjamini_hochberg([math.nan, 50.0])[0])
     assert e_benjamini_hochberg([math.inf, 0.0]).tolist() == [0.0, 1.0]
     assert holm([]).size == 0
@@ -122,7 +122,7 @@ def test_refused_comparisons_are_not_counted():
     with pytest.raises(InvalidInputError, match="negative"):
         e_benjamini_hochberg([-1.0])
     with pytest.raises(InvalidInputError, match="'holm' or 'bh'"):
-        adjusted([0.5], "bonferroni")
+        adjust_p_values([0.5], "bonferroni")
 
 
 def log_evidence(counts, shares):
@@ -131,7 +131,7 @@ def log_evidence(counts, shares):
     def beta(a):
         return scipy.special.gammaln(a).sum() - scipy.special.gammaln(a.sum())
 
-    return beta(PRIOR * shares + counts) - beta(PRIOR * shares) - (counts * np.log(shares)).sum()
+    return beta(PRIOR_USERS * shares + counts) - beta(PRIOR_USERS * shares) - (counts * np.log(shares)).sum()
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_sample_ratio_at_any_size():
     assert math.isnan(sample_ratio_mismatch({"a": 0, "b": 0}).shares["a"])
     for a in (0.1, 1.0, 15.9, 16.0, 1e4):
         exact = scipy.special.gammaln(a) - ((a - 0.5) * math.log(a) - a + 0.5 * math.log(2 * math.pi))
-        assert stirling(a) == pytest.approx(exact, abs=2e-11 if a > 100 else 1e-13)
+        assert stirling_remainder(a) == pytest.approx(exact, abs=2e-11 if a > 100 else 1e-13)
 
 
 def test_sample_ratio_of_wrong_input():

@@ -6,7 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from streammetrics.numerics.student import NORMAL, normal_of_t, t_of_normal, t_quantile, t_tail
+from streammetrics.numerics.student_t import NORMAL, normal_of_t, t_of_normal, t_quantile, t_tail
 
 DEGREES = (1.0, 2.5, 5.0, 15.3, 63.0, 200.7, 1e4)
 DEVIATES = (1e-8, 0.01, 0.3, 0.499, 0.5, 0.51, 1.0, 1.96, 3.0, 5.0, 8.0, 11.0, 15.0, 25.0, 38.0, 60.0, 90.0)

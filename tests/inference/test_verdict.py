@@ -9,25 +9,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streammetrics.errors import InvalidInputError
-from streammetrics.inference.calibration import Calibrations, calibrations
-from streammetrics.inference.estimates import Measured
+from streammetrics.inference.calibration import CalibrationContrasts, calibration_contrasts
+from streammetrics.inference.estimates import ScaledEstimate
 from streammetrics.inference.jackknife import Replicates
 from streammetrics.inference.sample_ratio import sample_ratio_mismatch
-from streammetrics.inference.sequential import p_of_e
-from streammetrics.inference.verdict import Compared, Progress, evidence, not_worse, read, verdict, worse
+from streammetrics.inference.sequential import p_from_e
+from streammetrics.inference.verdict import (
+    MetricEffect,
+    Progress,
+    build_verdict,
+    compute_evidence,
+    interpret_effect,
+    is_not_worse,
+    is_worse,
+)
 
 
 def change(value, error=0.01, df=math.inf):
-    return Measured(value, math.log1p(value), error, df, "relative")
+    return ScaledEstimate(value, math.log1p(value), error, df, "relative")
 
 
 def metric(value, error=0.01, better="high", margin=None, name="m", **more):
-    return Compared(name, change(value, error), better, margin, **more)
+    return MetricEffect(name, change(value, error), better, margin, **more)
 
 
 def contrasts(a, b, error):
     """Calibrations whose logarithms are a and b, with errors of their sum and difference."""
-    return Calibrations(*(Measured(math.expm1(x), x, error, math.inf, "relative") for x in (a - b, a + b)))
+    return CalibrationContrasts(
+        *(ScaledEstimate(math.expm1(x), x, error, math.inf, "relative") for x in (a - b, a + b))
+    )
 
 
 RUNNING = Progress(50_000, 100_000, 5_000, sequential=True)
@@ -40,7 +50,7 @@ ENDED = Progress(100_000, 100_000)
      (0.01, "high", "unclear")],
 )  # fmt: skip
 def test_readings(value, better, word):
-    assert read(metric(value, better=better), Progress()).word == word
+    assert interpret_effect(metric(value, better=better), Progress()).word == word
 
 
 @pytest.mark.parametrize(
@@ -49,23 +59,23 @@ def test_readings(value, better, word):
      (0.01, "low", "held"), (0.05, "low", "undecided"), (0.09, "low", "breached"), (0.5, "high", "held")],
 )  # fmt: skip
 def test_readings_of_guardrails(value, better, word):
-    assert read(metric(value, better=better, margin=0.05), Progress(), guardrails=1).word == word
+    assert interpret_effect(metric(value, better=better, margin=0.05), Progress(), guardrails=1).word == word
 
 
 def test_a_breach_is_shown_at_alpha_by_guardrails_and_a_hold_is_not():
     hit = metric(-0.072, margin=0.05)  # 2.3 errors beyond
-    assert read(hit, Progress(), guardrails=1).word == "breached"
-    assert read(hit, Progress(), guardrails=4).word == "undecided"
+    assert interpret_effect(hit, Progress(), guardrails=1).word == "breached"
+    assert interpret_effect(hit, Progress(), guardrails=4).word == "undecided"
     kept = metric(-0.028, margin=0.05)
-    assert read(kept, Progress(), guardrails=4).word == "held"
-    breached = read(metric(-0.2, margin=0.05), Progress(), guardrails=4)
+    assert interpret_effect(kept, Progress(), guardrails=4).word == "held"
+    breached = interpret_effect(metric(-0.2, margin=0.05), Progress(), guardrails=4)
     assert breached.interval.confidence == pytest.approx(1 - 0.05 / 4)
 
 
 def test_treatments_share_alpha():
-    assert verdict(metric(0.0225)).decision == "ship"
-    assert verdict(metric(0.0225), treatments=2).decision == "keep running"
-    assert verdict(metric(0.0225), treatments=2).primary.interval.confidence == 0.975
+    assert build_verdict(metric(0.0225)).decision == "ship"
+    assert build_verdict(metric(0.0225), treatments=2).decision == "keep running"
+    assert build_verdict(metric(0.0225), treatments=2).primary.interval.confidence == 0.975
 
 
 @pytest.mark.parametrize(
@@ -82,12 +92,12 @@ def test_treatments_share_alpha():
         (0.0, (0.0,), ENDED, "nothing shown"),
         (0.0, (-0.2,), ENDED, "do not"),
         (0.5, (), RUNNING, "ship"),
-        (0.5, (), Progress(50_000, 100_000), "keep running"),  # the interval of one look is for the end
+        (0.5, (), Progress(50_000, 100_000), "keep running"),  # the interval for one look is valid at the end only
         (0.5, (), ENDED, "ship"),
     ],
 )
 def test_decisions(primary, guards, progress, decision):
-    found = verdict(metric(primary), [metric(g, margin=0.05) for g in guards], progress)
+    found = build_verdict(metric(primary), [metric(g, margin=0.05) for g in guards], progress)
     assert found.decision == decision
     assert found.sentence[0].isupper()
     assert found.sentence.endswith(".")
@@ -97,78 +107,78 @@ def test_decisions(primary, guards, progress, decision):
 
 def test_withheld_where_arms_are_not_comparable():
     ratio = sample_ratio_mismatch({"control": 149_520, "treatment": 146_201})
-    found = verdict(metric(0.5), sample_ratio=ratio)
+    found = build_verdict(metric(0.5), sample_ratio=ratio)
     assert found.decision == "withheld"
     assert found.sentence == (
         "No verdict: the arms are not comparable. control has 50.56 % of the users where 50.00 % were planned "
         "(e = 1.2e+07, the alarm is at 100)."
     )
     fine = sample_ratio_mismatch({"control": 149_520, "treatment": 149_201})
-    assert verdict(metric(0.5), sample_ratio=fine).decision == "ship"
+    assert build_verdict(metric(0.5), sample_ratio=fine).decision == "ship"
 
 
 def test_too_little_data_is_an_answer():
-    few = metric(0.5, few="too few: 3 positives")
-    assert verdict(few).decision == "keep running"
-    assert verdict(few).sentence == "Keep running: m: too few: 3 positives."
-    refused = Compared("m", Measured(0.5, 0.5, math.nan, math.nan, reason="nothing varies"))
-    assert verdict(refused, progress=ENDED).sentence == "Nothing shown at the planned end: m: nothing varies."
-    assert verdict(metric(0.5), [Compared("g", refused.change, margin=0.1)]).decision == "keep running"
+    few = metric(0.5, too_few_reason="too few: 3 positives")
+    assert build_verdict(few).decision == "keep running"
+    assert build_verdict(few).sentence == "Keep running: m: too few: 3 positives."
+    refused = MetricEffect("m", ScaledEstimate(0.5, 0.5, math.nan, math.nan, reason="nothing varies"))
+    assert build_verdict(refused, progress=ENDED).sentence == "Nothing shown at the planned end: m: nothing varies."
+    assert build_verdict(metric(0.5), [MetricEffect("g", refused.change, margin=0.1)]).decision == "keep running"
 
 
 def test_how_many_more():
-    found = verdict(metric(0.02, 0.0105), (), RUNNING)
+    found = build_verdict(metric(0.02, 0.0105), (), RUNNING)
     assert found.more_users == 50_000  # not before the planned end
     assert found.more_days == 10
-    soon = verdict(metric(0.03, 0.0105), (), RUNNING)
+    soon = build_verdict(metric(0.03, 0.0105), (), RUNNING)
     assert 0 < soon.more_users < 50_000
     assert soon.more_days == math.ceil(soon.more_users / 5_000)
     assert f"about {soon.more_days:.0f} more days, {soon.more_users:,.0f} users" in soon.sentence
-    assert verdict(metric(0.0), progress=Progress(1000)).more_users is None
-    assert verdict(metric(0.01)).more_users is None
-    unclear = Compared("calibration", contrasts(0.05, 0.05, 0.02), "one")
-    assert verdict(unclear, progress=RUNNING).more_users == 50_000
-    assert verdict(unclear, progress=Progress(1000)).more_users is None
-    early = verdict(metric(0.9), progress=Progress(10_000, 100_000))
+    assert build_verdict(metric(0.0), progress=Progress(1000)).more_users is None
+    assert build_verdict(metric(0.01)).more_users is None
+    unclear = MetricEffect("calibration", contrasts(0.05, 0.05, 0.02), "one")
+    assert build_verdict(unclear, progress=RUNNING).more_users == 50_000
+    assert build_verdict(unclear, progress=Progress(1000)).more_users is None
+    early = build_verdict(metric(0.9), progress=Progress(10_000, 100_000))
     assert early.more_users == 90_000
     assert early.sentence == (
-        "Keep running: 10,000 of 100,000 users, and one look is for the end; about 90,000 more users."
+        "Keep running: 10,000 of 100,000 users, and one look is valid at the end only; about 90,000 more users."
     )
 
 
 def test_sentences():
     guard = metric(-0.027, 0.0278, margin=0.05, name="conversions")
-    assert verdict(metric(0.057, name="ctr"), [guard], Progress(70_000, per_day=10_000)).sentence == (
+    assert build_verdict(metric(0.057, name="ctr"), [guard], Progress(70_000, per_day=10_000)).sentence == (
         "Keep running: ctr is better, but conversions is undecided, -2.7 % (95 % -7.9 % to +2.7 %); "
         "about 30 more days, 293,150 users."
     )
-    assert verdict(metric(0.0005, 0.001, name="ctr"), progress=ENDED).sentence == (
+    assert build_verdict(metric(0.0005, 0.001, name="ctr"), progress=ENDED).sentence == (
         "Nothing shown at the planned end: ctr is unclear, +0.05 % (95 % -0.15 % to +0.25 %); "
         "a difference over 0.28 % would most likely have shown."
     )
     latency = metric(0.12, better="low", margin=0.05, name="latency")
-    assert verdict(metric(0.057, name="ctr"), [latency, metric(0.0, margin=0.1)], treatment="b").sentence == (
+    assert build_verdict(metric(0.057, name="ctr"), [latency, metric(0.0, margin=0.1)], treatment="b").sentence == (
         "Do not ship b: latency is breached, +12.0 % (97.5 % +9.5 % to +14.5 %); 5 % is allowed."
     )
-    auc = Compared("auc", Measured(0.0012, 0.0012, 0.0002, math.inf))
-    assert verdict(auc, [guard._replace(change=change(0.1)), latency._replace(change=change(0.0))]).sentence == (
+    auc = MetricEffect("auc", ScaledEstimate(0.0012, 0.0012, 0.0002, math.inf))
+    assert build_verdict(auc, [guard._replace(change=change(0.1)), latency._replace(change=change(0.0))]).sentence == (
         "Ship treatment: auc +0.00120 (95 % +0.00081 to +0.00159), and both guardrails are held."
     )
 
 
 def test_wrong_input_raises():
     with pytest.raises(InvalidInputError, match="better must be"):
-        verdict(metric(0.1, better="up"))
+        build_verdict(metric(0.1, better="up"))
     with pytest.raises(InvalidInputError, match="contrasts of a calibration"):
-        verdict(metric(0.1, better="one"))
+        build_verdict(metric(0.1, better="one"))
     with pytest.raises(InvalidInputError, match="margin"):
-        verdict(metric(0.1), [metric(0.1, margin=-0.05)])
+        build_verdict(metric(0.1), [metric(0.1, margin=-0.05)])
     with pytest.raises(InvalidInputError, match="margins are for guardrails"):
-        verdict(metric(0.1, margin=0.05))
-    with pytest.raises(InvalidInputError, match="need users=, those so far"):
-        verdict(metric(0.1), progress=Progress(sequential=True))
+        build_verdict(metric(0.1, margin=0.05))
+    with pytest.raises(InvalidInputError, match=r"need users= \(so far\)"):
+        build_verdict(metric(0.1), progress=Progress(sequential=True))
     with pytest.raises(InvalidInputError, match="treatments"):
-        verdict(metric(0.1), treatments=0)
+        build_verdict(metric(0.1), treatments=0)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +187,7 @@ def test_wrong_input_raises():
      (0.05, -0.05, "unclear"), (0.05, 0.05, "unclear"), (0.0, 0.0, "unclear")],
 )  # fmt: skip
 def test_calibration(a, b, word):
-    assert read(Compared("calibration", contrasts(a, b, 0.02), "one"), Progress()).word == word
+    assert interpret_effect(MetricEffect("calibration", contrasts(a, b, 0.02), "one"), Progress()).word == word
 
 
 @pytest.mark.parametrize(
@@ -186,8 +196,8 @@ def test_calibration(a, b, word):
      (0.10, 0.0, "undecided"), (0.0, 0.4, "held")],
 )  # fmt: skip
 def test_calibration_as_a_guardrail(a, b, word):
-    one = Compared("calibration", contrasts(a, b, 0.02), "one", 0.1)
-    assert read(one, Progress(), guardrails=1).word == word
+    one = MetricEffect("calibration", contrasts(a, b, 0.02), "one", 0.1)
+    assert interpret_effect(one, Progress(), guardrails=1).word == word
 
 
 @pytest.mark.parametrize("control", [0.0, 0.01, 0.05, 0.2])
@@ -202,10 +212,12 @@ def test_calibration_is_falsely_worse_or_better_in_2_5_percent_at_most(control, 
     a, b = sign * control + 0.015 * of_a, control + 0.02 * of_b
     errors = (math.sqrt(0.015**2 + 0.02**2 + s * 2.0 * together * 0.015 * 0.02) for s in (-1.0, 1.0))
     pairs = zip((a - b, a + b), errors, strict=True)
-    both = Calibrations(*(Measured(np.expm1(x), x, np.full(runs, e), math.inf, "relative") for x, e in pairs))
-    one = Compared("c", both, "one")
+    both = CalibrationContrasts(
+        *(ScaledEstimate(np.expm1(x), x, np.full(runs, e), math.inf, "relative") for x, e in pairs)
+    )
+    one = MetricEffect("c", both, "one")
     noise = 4.0 * math.sqrt(0.025 * 0.975 / runs)
-    found = worse(one, Progress(), 0.05).mean(), not_worse(one, Progress(), 0.05).mean()
+    found = is_worse(one, Progress(), 0.05).mean(), is_not_worse(one, Progress(), 0.05).mean()
     assert max(found) <= 0.025 + noise
     if control == 0.2:  # far from 1 the rule loses nothing
         assert min(found) >= 0.025 - noise
@@ -218,18 +230,23 @@ def test_a_calibration_at_its_margin_is_falsely_held_in_2_5_percent_at_most():
     held = 0
     for _ in range(3000):
         a, b = math.log1p(0.1) + 0.002 * rng.normal(), 0.02 * rng.normal()
-        one = Compared("c", contrasts(a, b, math.hypot(0.002, 0.02)), "one", 0.1)
-        held += read(one, Progress(), guardrails=1).word == "held"
+        one = MetricEffect("c", contrasts(a, b, math.hypot(0.002, 0.02)), "one", 0.1)
+        held += interpret_effect(one, Progress(), guardrails=1).word == "held"
     assert 0.01 <= held / 3000 <= 0.025 + 0.009
 
 
 def test_calibrations_from_shards():
     rng = np.random.default_rng(2)
     a, b = (Replicates(c, c * (1 + rng.normal(0, 1e-4, 64)), np.ones(64)) for c in (1.3, 0.98))
-    assert read(Compared("calibration", calibrations(a, b), "one"), Progress()).word == "worse"
-    assert read(Compared("calibration", calibrations(b, a), "one"), Progress()).word == "better"
-    broken = Replicates(math.nan, a.deleted, a.weights)
-    assert read(Compared("calibration", calibrations(a, broken), "one"), Progress()).word == "too few"
+    assert interpret_effect(MetricEffect("calibration", calibration_contrasts(a, b), "one"), Progress()).word == "worse"
+    assert (
+        interpret_effect(MetricEffect("calibration", calibration_contrasts(b, a), "one"), Progress()).word == "better"
+    )
+    broken = Replicates(math.nan, a.leave_one_out, a.weights)
+    assert (
+        interpret_effect(MetricEffect("calibration", calibration_contrasts(a, broken), "one"), Progress()).word
+        == "too few"
+    )
 
 
 @pytest.mark.slow
@@ -243,7 +260,7 @@ def test_calibrations_from_shards():
 @settings(max_examples=150, deadline=None)
 def test_a_verdict_always_follows_its_readings(primary, guards, error, progress, treatments):
     kept = [metric(g, error, margin=0.05) for g in guards]
-    found = verdict(metric(primary, error), kept, progress, treatments=treatments)
+    found = build_verdict(metric(primary, error), kept, progress, treatments=treatments)
     words = [r.word for r in found.guardrails]
     if found.decision == "ship":
         assert found.primary.word == "better"
@@ -252,13 +269,15 @@ def test_a_verdict_always_follows_its_readings(primary, guards, error, progress,
     if found.decision == "do not":
         assert found.primary.word == "worse" or "breached" in words
     if found.decision == "nothing shown":
-        assert progress.ended
+        assert progress.is_finished
     if found.decision == "keep running":
-        assert not progress.ended
+        assert not progress.is_finished
     else:
         assert found.more_users is None
-    more = verdict(metric(primary, error), [*kept, metric(-0.9, 0.001, margin=0.05)], progress, treatments=treatments)
-    assert more.decision == ("keep running" if progress.early else "do not")
+    more = build_verdict(
+        metric(primary, error), [*kept, metric(-0.9, 0.001, margin=0.05)], progress, treatments=treatments
+    )
+    assert more.decision == ("keep running" if progress.is_early else "do not")
 
 
 @pytest.mark.slow
@@ -268,9 +287,9 @@ def test_ship_is_false_in_half_of_alpha_at_most():
     false = [0, 0]
     for _ in range(2000):
         z = rng.normal(size=4)
-        false[0] += verdict(metric(0.01 * z[0]), [metric(0.5, margin=0.05)]).decision == "ship"
+        false[0] += build_verdict(metric(0.01 * z[0]), [metric(0.5, margin=0.05)]).decision == "ship"
         at_limit = [metric(-0.05 + 0.0095 * v, 0.01, margin=0.05) for v in z[1:]]
-        false[1] += verdict(metric(0.5), at_limit).decision == "ship"
+        false[1] += build_verdict(metric(0.5), at_limit).decision == "ship"
     assert max(false) / 2000 <= 0.025 + 0.0105
 
 
@@ -281,7 +300,7 @@ def test_do_not_is_false_in_alpha_at_most():
     for _ in range(1500):
         z = rng.normal(size=5)
         at_limit = [metric(math.expm1(math.log(0.95) + 0.01 * v), 0.01, margin=0.05) for v in z]
-        false += verdict(metric(0.5), at_limit).decision == "do not"
+        false += build_verdict(metric(0.5), at_limit).decision == "do not"
     assert false / 1500 <= 0.025 + 0.012
 
 
@@ -292,7 +311,9 @@ def side_by_side(a, b, error):
     """Calibrations of cells."""
     points = (np.subtract(a, b), np.add(a, b))
     none = np.full(np.shape(a), None, object)
-    return Calibrations(*(Measured(np.expm1(x), x, error, math.inf, "relative", reason=none) for x in points))
+    return CalibrationContrasts(
+        *(ScaledEstimate(np.expm1(x), x, error, math.inf, "relative", reason=none) for x in points)
+    )
 
 
 @pytest.mark.parametrize("sequential", [False, True])
@@ -301,7 +322,7 @@ def test_evidence_is_that_of_what_is_said(sequential):
     progress = Progress(50_000, 100_000, sequential=True) if sequential else Progress()
     rng = np.random.default_rng(5)
     values = rng.normal(0, 0.03, 400)
-    many = Measured(np.expm1(values), values, 0.01, math.inf, "relative", reason=np.full(400, None, object))
+    many = ScaledEstimate(np.expm1(values), values, 0.01, math.inf, "relative", reason=np.full(400, None, object))
     cells = {
         "high": many,
         "low": many,
@@ -310,54 +331,56 @@ def test_evidence_is_that_of_what_is_said(sequential):
     for better, change_ in cells.items():
         for margin in (None, 0.0, 0.01):
             for slack in ((0.0, 0.0), (0.003, 0.001)):
-                one = Compared("m", change_, better, margin, slack=slack)
-                found = evidence(one, progress, margin)
-                p = p_of_e(found) if sequential else found
+                one = MetricEffect("m", change_, better, margin, slack=slack)
+                found = compute_evidence(one, progress, margin)
+                p = p_from_e(found) if sequential else found
                 for alpha in (0.05, 0.01):
-                    said = worse(one, progress, alpha, margin or 0.0)
+                    said = is_worse(one, progress, alpha, margin or 0.0)
                     if margin is None:
-                        said = said | not_worse(one, progress, alpha)
+                        said = said | is_not_worse(one, progress, alpha)
                     assert (said == (p <= alpha)).all(), (better, margin, slack)
                     assert said.any()
 
 
 def test_of_a_calibration_both_contrasts_are_adjusted():
     """A difference beyond doubt says nothing of which is better; a family is not to be rejected by it."""
-    one = Compared("calibration", contrasts(0.1, 0.0, 0.01)._replace(total=change(0.0)), "one")
-    assert evidence(one, Progress()) == pytest.approx(1.0)
+    one = MetricEffect("calibration", contrasts(0.1, 0.0, 0.01)._replace(log_sum=change(0.0)), "one")
+    assert compute_evidence(one, Progress()) == pytest.approx(1.0)
 
 
 def test_certified_bounds_are_part_of_the_verdict():
-    assert verdict(metric(0.03), progress=ENDED).decision == "ship"
-    assert verdict(metric(0.03, slack=(0.02, 0.0)), progress=ENDED).decision == "nothing shown"
+    assert build_verdict(metric(0.03), progress=ENDED).decision == "ship"
+    assert build_verdict(metric(0.03, slack=(0.02, 0.0)), progress=ENDED).decision == "nothing shown"
     held = metric(-0.02, margin=0.05)
-    assert read(held, Progress(), guardrails=1).word == "held"
-    assert read(held._replace(slack=(0.02, 0.0)), Progress(), guardrails=1).word == "undecided"
+    assert interpret_effect(held, Progress(), guardrails=1).word == "held"
+    assert interpret_effect(held._replace(slack=(0.02, 0.0)), Progress(), guardrails=1).word == "undecided"
     breached = metric(-0.09, margin=0.05)
-    assert read(breached._replace(slack=(0.0, 0.03)), Progress(), guardrails=1).word == "undecided"
-    one = Compared("calibration", contrasts(0.2, 0.05, 0.01), "one")
-    assert read(one, Progress()).word == "worse"
-    assert read(one._replace(slack=(0.3, 0.3)), Progress()).word == "unclear"
-    running = verdict(metric(0.03, slack=(0.04, 0.0)), progress=RUNNING)
+    assert interpret_effect(breached._replace(slack=(0.0, 0.03)), Progress(), guardrails=1).word == "undecided"
+    one = MetricEffect("calibration", contrasts(0.2, 0.05, 0.01), "one")
+    assert interpret_effect(one, Progress()).word == "worse"
+    assert interpret_effect(one._replace(slack=(0.3, 0.3)), Progress()).word == "unclear"
+    running = build_verdict(metric(0.03, slack=(0.04, 0.0)), progress=RUNNING)
     assert running.more_users == 50_000  # no user makes a bound narrower: at the planned end
 
 
 def test_one_look_says_nothing_before_the_end():
     early = Progress(10_000, 100_000)
-    found = verdict(metric(0.9), [metric(-0.9, margin=0.01)], early)
+    found = build_verdict(metric(0.9), [metric(-0.9, margin=0.01)], early)
     assert (found.decision, found.primary.word, found.guardrails[0].word) == ("keep running", "unclear", "undecided")
 
 
 def test_too_few_is_not_about_no_users():
-    found = verdict(metric(0.2, few="3 positives are too few"), progress=Progress(50_000, per_day=100.0))
+    found = build_verdict(
+        metric(0.2, too_few_reason="3 positives are too few"), progress=Progress(50_000, per_day=100.0)
+    )
     assert found.sentence == "Keep running: m: 3 positives are too few."
     assert (found.more_users, found.more_days) == (None, None)
 
 
 @pytest.mark.slow
 def test_what_would_have_shown_is_shown_four_times_in_five():
-    told = verdict(metric(0.0005, 0.001, name="ctr"), progress=ENDED).sentence
+    told = build_verdict(metric(0.0005, 0.001, name="ctr"), progress=ENDED).sentence
     effect = float(re.search(r"over ([\d.]+) %", told)[1]) / 100
     drawn = effect + np.random.default_rng(1).normal(0, 0.001, 4_000)
-    shown = [read(metric(math.expm1(d), 0.001), Progress()).word == "better" for d in drawn]
+    shown = [interpret_effect(metric(math.expm1(d), 0.001), Progress()).word == "better" for d in drawn]
     assert 0.77 < np.mean(shown) < 0.84

@@ -27,7 +27,7 @@ from streammetrics.io import evaluate as evaluating
 from streammetrics.io.evaluate import evaluate
 from streammetrics.io.logs import Log, LogError
 from streammetrics.io.parts import LogPart
-from streammetrics.io.where import read_where
+from streammetrics.io.row_filter import parse_filter
 
 N, GROUP = 6000, 500
 FILES = 3
@@ -76,7 +76,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small parts, and a checkpoint after each."""
     monkeypatch.setattr(readers, "_SPAN_ROWS", GROUP)
     monkeypatch.setattr(evaluating, "WATCH_SECONDS", 0.001)
-    monkeypatch.setattr(checkpoints, "SHARE", 1)
+    monkeypatch.setattr(checkpoints, "OVERHEAD_RATIO", 1)
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ METRICS: dict[str, Callable[[], Any]] = {
         ("parquet", "scores", {"by": ["group", "country"], "limit": 7, "keep": "rows", "threads": 1}),
         ("parquet", "scores", {"by": ["group"], "limit": 7}),
         ("parquet", "groups", {"threads": 2, "by": ["country"]}),
-        ("arrow", "scores", {"where": [read_where(["country!=at"], [])]}),
+        ("arrow", "scores", {"where": [parse_filter(["country!=at"], [])]}),
         ("text", "groups", {"threads": 2}),
         ("packed", "scores", {"threads": 1, "by": ["country"]}),
     ],
@@ -158,14 +158,14 @@ def test_broken_off_and_gone_on(
     assert counted <= before < parts
     read = stopping(None)
     found = evaluate(log(form), made, **how, checkpoint=path)
-    assert found.saved.digest() == whole.saved.digest()
+    assert found.bundle.digest() == whole.bundle.digest()
     assert found.rows == whole.rows == FILES * N
     assert len(read) == parts - before  # what --keep rows has found out is not looked for again
     last = sm.load(path)
     assert (last.finished, last.count, last.parts, last.rows) == (True, parts, parts, FILES * N)
     stopping(0)  # from now on nothing is read
     again = evaluate(log(form), made, **how, checkpoint=path)
-    assert (again.saved.digest(), again.rows) == (whole.saved.digest(), whole.rows)
+    assert (again.bundle.digest(), again.rows) == (whole.bundle.digest(), whole.rows)
     assert sm.load(path) == last
 
 
@@ -189,7 +189,7 @@ def test_a_bad_row_is_left_out_by_the_next_run(log: Any, stopping: Any, tmp_path
     dropping = sm.MetricCollection(sm.AUC(bits=12), sm.LogLoss(), sm.CTR(), on_invalid="drop")
     found = evaluate(log(), dropping, checkpoint=tmp_path / "x", threads=1)
     assert len(read) == 36 - 23
-    assert found.saved.digest() == evaluate(log(), dropping).saved.digest()
+    assert found.bundle.digest() == evaluate(log(), dropping).bundle.digest()
 
 
 def test_parts_are_written_as_they_are_done_in_little_of_the_time(
@@ -208,21 +208,21 @@ def test_parts_are_written_as_they_are_done_in_little_of_the_time(
         written.append(now[0])
         return sm.save(thing, path)
 
-    monkeypatch.setattr(checkpoints, "SHARE", 20)
+    monkeypatch.setattr(checkpoints, "OVERHEAD_RATIO", 20)
     monkeypatch.setattr(checkpoints, "time", Clock)
     monkeypatch.setattr(checkpoints, "save", save)
 
     class Worker:
-        kept: Any = None
+        snapshot: Any = None
 
     metrics = METRICS["scores"]()
-    keeper = checkpoints.Keeper(tmp_path / "x", log(), log().parts(["y_true"]), [])
+    keeper = checkpoints.CheckpointFile(tmp_path / "x", log(), log().parts(["y_true"]), [])
     keeper.open(metrics)
     one = Worker()
     for i in range(1000):
         now[0] += 0.1
-        if keeper.due():
-            one.kept = checkpoints.CountedParts(states_of(metrics), (i,), 1)
+        if keeper.is_due():
+            one.snapshot = checkpoints.CountedParts(states_of(metrics), (i,), 1)
         keeper.write([one])
     assert len(written) in (5, 6)
     assert len(written) / now[0] <= 1 / 20 + 0.02
@@ -264,20 +264,20 @@ class TestRefuses:
         assert "it has no 'log_loss'" in refused(log(), sm.MetricCollection(sm.AUC(bits=12)), ["country"])
         wider = sm.MetricCollection(sm.AUC(bits=13), sm.LogLoss(), sm.CTR())
         assert "coarsen(bits)" in refused(log(), wider, ["country"])
-        assert "read otherwise" in refused(log(), METRICS["scores"](), ["group"])
-        assert "read otherwise" in refused(log(), METRICS["scores"](), ["country"], limit=3)
-        assert "read otherwise" in refused(log(), METRICS["scores"]())
-        where = read_where(["group>3"], [])
+        assert "with other settings" in refused(log(), METRICS["scores"](), ["group"])
+        assert "with other settings" in refused(log(), METRICS["scores"](), ["country"], limit=3)
+        assert "with other settings" in refused(log(), METRICS["scores"]())
+        where = parse_filter(["group>3"], [])
         task = sm.MetricCollection(sm.Task(METRICS["scores"](), where=where.name))
-        assert "read otherwise" in refused(log(), task, ["country"], where=[where])
+        assert "with other settings" in refused(log(), task, ["country"], where=[where])
 
     def test_parts_that_are_cut_otherwise(self, log: Any, refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(readers, "_SPAN_ROWS", 2 * GROUP)
-        assert "cut otherwise" in refused(log(), METRICS["scores"](), ["country"])
+        assert "in other parts" in refused(log(), METRICS["scores"](), ["country"])
 
     def test_what_is_no_checkpoint(self, log: Any, tmp_path: Path) -> None:
         other = sm.save(sm.CTR(), tmp_path / "other")
-        with pytest.raises(LogError, match="is no checkpoint, but a saved CTR"):
+        with pytest.raises(LogError, match="not a checkpoint but a saved CTR"):
             evaluate(log(), METRICS["scores"](), checkpoint=other)
         part = tmp_path / "parquet" / "0.parquet"
         before = part.read_bytes()
@@ -334,7 +334,7 @@ def test_it_is_half_of_a_result(half: sm.Checkpoint, tmp_path: Path) -> None:
 )  # fmt: skip
 def test_headers_that_no_pass_writes(half: sm.Checkpoint, change: dict[str, Any]) -> None:
     with pytest.raises(sm.StateFormatError):
-        sm.from_bytes(frame.write(states_of(half), definition_of(half).header() | change))
+        sm.from_bytes(frame.write_frame(states_of(half), definition_of(half).header() | change))
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import pytest
 import streammetrics as sm
 from streammetrics.io.evaluate import evaluate
 from streammetrics.io.logs import Log, LogError
-from streammetrics.io.where import read_where
+from streammetrics.io.row_filter import parse_filter
 
 
 def keys(log: Log, name: str = "k") -> list[Any]:
@@ -65,7 +65,7 @@ def test_conditions_compare_numbers_whose_spelling_is_a_key(tmp_path: Path) -> N
     for day in (1, 2, 9, 10):
         parquet(tmp_path / f"day={day}" / "a.parquet", y=[1, 0])
     metrics = sm.MetricCollection(sm.Task([sm.CTR()], y_true="y", where="day>2"))
-    condition = read_where(["day>2"], ["day", "y"])
+    condition = parse_filter(["day>2"], ["day", "y"])
     assert condition is not None
     scored = evaluate(Log(tmp_path), metrics, ["day"], where=[condition])
     sliced = scored.slices["day",]
@@ -114,21 +114,21 @@ def test_times_of_json_are_times_from_the_first_fraction(tmp_path: Path) -> None
     lines = ["2025-06-02 00:00:00.5", "2025-06-02 10:00:00.25", "2025-06-02T09:00:00"]
     path = text(tmp_path / "a.jsonl", *(f'{{"ts": "{line}"}}' for line in lines))
     other = text(tmp_path / "a.csv", "ts", *lines)
-    condition = read_where(["ts>=2025-06-02T08:00"], ["ts"])
+    condition = parse_filter(["ts>=2025-06-02T08:00"], ["ts"])
     assert condition is not None
     for one in (path, other):
         (part,) = Log(one).parts(["ts"])
-        (batch,) = part.with_flags((condition,)).batches()
+        (batch,) = part.with_filters((condition,)).batches()
         assert batch[condition.name].to_pylist() == [0, 1, 1], one
     nested = text(tmp_path / "n.jsonl", *(f'{{"a": {{"ts": "{line}"}}}}' for line in lines))
-    inner = read_where(["a.ts>=2025-06-02T08:00"], ["a.ts"])
+    inner = parse_filter(["a.ts>=2025-06-02T08:00"], ["a.ts"])
     assert inner is not None
     (part,) = Log(nested).parts(["a.ts"])
-    (batch,) = part.with_flags((inner,)).batches()
+    (batch,) = part.with_filters((inner,)).batches()
     assert batch[inner.name].to_pylist() == [0, 1, 1]
     zones = text(tmp_path / "z.jsonl", '{"ts": "2025-06-02T00:00:00.5Z"}', '{"ts": "2025-06-02T12:00:00.5+02:00"}')
     (part,) = Log(zones).parts(["ts"])
-    (batch,) = part.with_flags((condition,)).batches()
+    (batch,) = part.with_filters((condition,)).batches()
     assert batch[condition.name].to_pylist() == [0, 1]
 
 

@@ -40,7 +40,7 @@ BY = ["country", ["country", "day"]]
 
 
 def digest(log: Log, metrics: Any = METRICS, by: Any = BY, **how: Any) -> str:
-    return str(evaluate(log, metrics, by, **how).saved.digest())
+    return str(evaluate(log, metrics, by, **how).bundle.digest())
 
 
 @pytest.fixture(scope="module")
@@ -233,12 +233,12 @@ class TestDelta:
     def test_what_it_says_of_itself(self, table: Any, tmp_path: Path) -> None:
         log = Log(tmp_path / "table")
         assert set(log.columns) == set(TABLE.column_names)
-        assert (log.rows, log.once, log.table) == (None, False, True)
+        assert (log.rows, log.is_stream, log.is_table) == (None, False, True)
         (part,) = pickle.loads(pickle.dumps(log.parts(['od"d name', "click"])))
         assert sum(b.num_rows for b in part.batches()) == N
         assert "did you mean 'click'" in error_of_columns(log, "clicks")
         assert "delta:/no/table: " in error_of("delta:/no/table")
-        with pytest.raises(sm.InvalidInputError, match="there is nothing to go on from"):
+        with pytest.raises(sm.InvalidInputError, match="its pass cannot be resumed"):
             evaluate(log, METRICS, checkpoint=tmp_path / "x")
 
 

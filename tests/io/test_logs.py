@@ -442,7 +442,7 @@ def test_a_file_that_lacks_a_column(tmp_path):
 @pytest.mark.parametrize(("name", "text"), [("a.csv", "x,x\n1,2\n")])
 def test_a_column_that_is_there_twice(tmp_path, name, text):
     (tmp_path / name).write_text(text)
-    assert error_of(Log(tmp_path / name).parts, ["x"]) == f"{tmp_path}/{name}: column 'x' is there 2 times"
+    assert error_of(Log(tmp_path / name).parts, ["x"]) == f"{tmp_path}/{name}: column 'x' occurs 2 times"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.io.evaluate import evaluate
-from streammetrics.io.external_sort import Stream
+from streammetrics.io.external_sort import PartitionStream
 from streammetrics.io.logs import Log
 
 
@@ -21,7 +21,7 @@ class Queries(sm.extend.State, tag="tests.queries"):
 
     rows = sm.extend.Flat()
     squares = sm.extend.Flat()
-    together = "query"
+    block_column = "query"
 
     def needs(self) -> tuple[sm.extend.Need, ...]:
         return sm.extend.number(), sm.extend.query()
@@ -139,7 +139,7 @@ def test_rows_of_a_query_stand_anywhere(
         order[[first, last]] = order[[last, first]]
     log = Ordered(tmp_path, key, order, rng)
     for size in (1 << 12, 1 << 30):  # many shares, and one
-        monkeypatch.setattr("streammetrics.io.external_sort.SHARE_BYTES", size)
+        monkeypatch.setattr("streammetrics.io.external_sort.PARTITION_BYTES", size)
         found = evaluate(Log([tmp_path]), log.metrics, threads=threads)
         assert found.overall.digest() == log.whole.digest()
         assert found.rows == log.rows
@@ -162,7 +162,7 @@ def test_rows_of_a_query_that_contradict_one_another(tmp_path: Path) -> None:
     pq.write_table(pa.table(table), tmp_path / "0.parquet")
     task = sm.Task(sm.NDCG(), y_true="grade", y_score="s", query="q", sample_weight="w")
     with pytest.raises(
-        sm.InvalidInputError, match=r"row 2 of .*0\.parquet: it differs from the row before, of the same"
+        sm.InvalidInputError, match=r"row 2 of .*0\.parquet: it differs from the previous row of the same"
     ):
         evaluate(Log([tmp_path]), sm.MetricCollection(task))
 
@@ -170,14 +170,14 @@ def test_rows_of_a_query_that_contradict_one_another(tmp_path: Path) -> None:
 def test_what_is_put_in_order_on_disk_has_no_name_and_a_checksum(tmp_path: Path) -> None:
     table = pa.table({"query": np.arange(5000), "y_score": np.random.default_rng(0).random(5000)})
     for damage in (0, 5):
-        stream = Stream(str(tmp_path))
+        stream = PartitionStream(str(tmp_path))
         with pa.ipc.new_stream(stream, table.schema) as writer:
             writer.write_table(table)
-        stream.settle()
+        stream.write_pending()
         assert not list(tmp_path.iterdir())
         if damage:
             stream.file.file.truncate(stream.file.end - damage)
             with pytest.raises(sm.StateFormatError, match=f"spilled to {tmp_path} are damaged"):
-                stream.table()
+                stream.read_table()
         else:
-            assert stream.table() == table
+            assert stream.read_table() == table

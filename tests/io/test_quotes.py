@@ -22,9 +22,9 @@ def check(data: bytes, sizes: random.Random) -> str | None:
     try:
         while at < len(data):
             size = sizes.choice([1, 2, 7, 50, 1000])
-            quotes.take(data[at : at + size])
+            quotes.check_block(data[at : at + size])
             at += size
-        quotes.take(b"")
+        quotes.check_block(b"")
     except LogError as error:
         return str(error)
     return None
@@ -57,10 +57,10 @@ def test_two_lone_marks_anywhere() -> None:
 def test_a_lone_mark_that_the_next_one_within_a_cell_closes() -> None:
     for text, refused in ((b'"foo,1\nb,2\n27",3\n', True), (b'"Hello, world\n27",3\n', False)):
         quotes = QuoteCheck("f", ",")
-        quotes.take(b"k,x\n7,1\na,2\n")
+        quotes.check_block(b"k,x\n7,1\na,2\n")
         with pytest.raises(LogError) if refused else nullcontext():
-            quotes.take(text)
-            quotes.take(b"")
+            quotes.check_block(text)
+            quotes.check_block(b"")
 
 
 def read(path: Path, text: str, **options: object) -> list[str]:

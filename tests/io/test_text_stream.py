@@ -12,7 +12,7 @@ import pytest
 
 from streammetrics.io.logs import Log, LogError
 from streammetrics.io.quotes import QuoteCheck
-from streammetrics.io.sources import log_file
+from streammetrics.io.sources import make_log_file
 from streammetrics.io.text_stream import SEPARATOR, TextStream
 
 TEXT = b"y,p\n0,0.5\n1,0.25\n"
@@ -65,14 +65,14 @@ def test_ends_of_lines_and_byte_order_marks(tmp_path: Path, text: bytes) -> None
 def test_long_delimiters_across_blocks(tmp_path: Path, size: int) -> None:
     text = b"a::b:::c\n::x:\n:"
     (path := tmp_path / "a.csv").write_bytes(text)
-    stream, found = TextStream(log_file(str(path)), delimiter="::"), b""
+    stream, found = TextStream(make_log_file(str(path)), delimiter="::"), b""
     while block := stream.read(size):
         assert len(block) <= size
         found += block
     assert found == text.replace(b"::", SEPARATOR.encode())
     path.write_bytes(b"a\x1fb\n")
-    with pytest.raises(LogError, match="stands for delimiters of several characters"):
-        TextStream(log_file(str(path)), delimiter="::").read(100)
+    with pytest.raises(LogError, match="reserved to replace delimiters of several characters"):
+        TextStream(make_log_file(str(path)), delimiter="::").read(100)
 
 
 def test_blocks_that_end_within_a_delimiter_are_checked_once(tmp_path: Path) -> None:
@@ -85,8 +85,8 @@ def test_blocks_that_end_within_a_delimiter_are_checked_once(tmp_path: Path) -> 
     (path := tmp_path / "a.csv").touch()
     checked: list[bytes] = []
     quotes = QuoteCheck("a.csv", SEPARATOR)
-    quotes.take, take = lambda block: [checked.append(block), take(block)], quotes.take  # type: ignore
-    stream = TextStream(log_file(str(path)), Plain(), "::", quotes)  # type: ignore[arg-type]
+    quotes.check_block, take = lambda block: [checked.append(block), take(block)], quotes.check_block  # type: ignore
+    stream = TextStream(make_log_file(str(path)), Plain(), "::", quotes)  # type: ignore[arg-type]
     text = b"".join(iter(lambda: stream.read(100), b""))
     assert text == b"".join(checked) == b'a::b\n1::"z\nw"\n'.replace(b"::", SEPARATOR.encode())
 

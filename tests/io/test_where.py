@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from streammetrics.io.row_filter import Condition
 from streammetrics.io.sources import LogError
-from streammetrics.io.where import Condition
 
 SIGNS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le,
@@ -53,8 +53,8 @@ def test_numbers(kind: pa.DataType, values: list[Any], sign: str) -> None:
     for text in NUMBERS:
         condition, expected = Condition("c", sign, text), [False, *(SIGNS[sign](v, Decimal(text)) for v in values)]
         assert condition.holds(column).to_pylist() == expected, text
-        if pa.types.is_integer(kind) and condition.exact:
-            assert condition.holds_of_texts(pa.array([None, *map(str, values)])).to_pylist() == expected, text
+        if pa.types.is_integer(kind) and condition.is_exact:
+            assert condition.holds_for_texts(pa.array([None, *map(str, values)])).to_pylist() == expected, text
     assert Condition("c", sign, "nan").holds(column).to_pylist() == [False, *[sign == "!="] * len(values)]
 
 
@@ -85,7 +85,7 @@ def test_times(unit: str, nanoseconds: int, zone: str | None, sign: str) -> None
 def test_texts_that_are_no_integers() -> None:
     """Numbers that are not whole are compared as float64, as all of such a column are."""
     texts = pa.array(["1e30", "0.5", "18446744073709551615", "18446744073709551614", None])
-    found = Condition("c", ">=", "18446744073709551615").holds_of_texts(texts)
+    found = Condition("c", ">=", "18446744073709551615").holds_for_texts(texts)
     assert found.to_pylist() == [True, False, True, False, False]
 
 

@@ -11,18 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from streammetrics.kernels import _cache, reduce
+from streammetrics.kernels import _cache, tally_codes
 
 CODE = """
 import numpy as np
-from streammetrics.kernels import _jit, reduce
+from streammetrics.kernels import _jit, tally_codes
 
 for dtype in (np.uint32, np.uint64):
     values = np.arange(5, dtype=dtype)
     out = np.zeros(5, dtype)
-    reduce.spread(np.arange(5, dtype=np.uint32), values, out)
+    tally_codes.scatter_add(np.arange(5, dtype=np.uint32), values, out)
     assert (out == values).all()
-print(_jit.compilations())
+print(_jit.count_compilations())
 """
 
 
@@ -41,7 +41,7 @@ def compilations(code: str, folder: Path | None, *arguments: str, **settings: st
 def test_a_file_that_is_not_whole_or_not_the_right_one_is_not_run(tmp_path: Path) -> None:
     assert compilations(CODE, tmp_path) == 2
     assert compilations(CODE, tmp_path) == 0
-    one, two = sorted(tmp_path.rglob("*reduce.spread*.kernel"))
+    one, two = sorted(tmp_path.rglob("*tally_codes.scatter_add*.kernel"))
     one.write_bytes(one.read_bytes()[:-100])
     two.write_bytes(b"")
     assert compilations(CODE, tmp_path) == 2
@@ -76,22 +76,22 @@ def test_without_any_folder_every_process_compiles(tmp_path: Path) -> None:
 
 def test_the_own_folder_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    folder = _cache.own_folder()
+    folder = _cache.user_folder()
     assert folder == tmp_path / "streammetrics" / "kernels"
     assert folder.stat().st_mode & 0o777 == 0o700
     for mode in (0o770, 0o702):
         folder.chmod(mode)
         with pytest.warns(RuntimeWarning, match="other users can write"):
-            assert _cache.own_folder() is None
+            assert _cache.user_folder() is None
     folder.chmod(0o755)
-    assert _cache.own_folder() == folder
+    assert _cache.user_folder() == folder
 
 
 def test_a_folder_of_somebody_else_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.warns(RuntimeWarning, match="other users can write"):
-        assert _cache.own_folder() is None
+        assert _cache.user_folder() is None
 
 
 @pytest.mark.slow
@@ -151,7 +151,7 @@ from streammetrics.kernels import _jit
 import acme_kernels
 
 acme_kernels.first(np.zeros(1)), acme_kernels.second(np.zeros(1))
-print(_jit.compilations())
+print(_jit.count_compilations())
 """
 
 
@@ -176,13 +176,13 @@ def test_a_changed_comment_recompiles_nothing_and_a_changed_step_only_what_calls
 TOGETHER = """
 import sys, time
 import numpy as np
-from streammetrics.kernels import _jit, reduce
+from streammetrics.kernels import _jit, tally_codes
 
 while time.time() < float(sys.argv[1]):  # all at the same moment
     pass
 values = np.arange(5, dtype=np.uint32)
-reduce.spread(np.arange(5, dtype=np.uint32), values, np.zeros(5, np.uint32))
-print(_jit.compilations())
+tally_codes.scatter_add(np.arange(5, dtype=np.uint32), values, np.zeros(5, np.uint32))
+print(_jit.count_compilations())
 """
 
 
@@ -201,14 +201,14 @@ def test_one_process_compiles_for_all(tmp_path: Path) -> None:
 BUSY = """
 import fcntl
 import numpy as np
-from streammetrics.kernels import _jit, reduce
+from streammetrics.kernels import _jit, tally_codes
 
 def call():
-    reduce.spread(np.arange(5, dtype=np.uint32), np.arange(5, dtype=np.uint32), np.zeros(5, np.uint32))
+    tally_codes.scatter_add(np.arange(5, dtype=np.uint32), np.arange(5, dtype=np.uint32), np.zeros(5, np.uint32))
 
-other = reduce.spread._lock_file()  # as another process holds it while it compiles
+other = tally_codes.scatter_add._lock_file()  # as another process holds it while it compiles
 fcntl.flock(other, fcntl.LOCK_EX)
-with _jit.impatient():
+with _jit.raise_if_busy():
     try:
         call()
     except _jit.BusyError as error:
@@ -216,9 +216,9 @@ with _jit.impatient():
     fcntl.flock(other, fcntl.LOCK_UN)
     call()
 fcntl.flock(other, fcntl.LOCK_EX)
-with _jit.impatient():
+with _jit.raise_if_busy():
     call()  # what it has needs no lock
-print(_jit.compilations())
+print(_jit.count_compilations())
 """
 
 
@@ -226,18 +226,18 @@ print(_jit.compilations())
 def test_who_has_other_work_does_not_wait(tmp_path: Path) -> None:
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", BUSY], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["spread", "1"]
+    assert done.stdout.split() == ["scatter_add", "1"]
 
 
 STOPPED = """
 import fcntl
 import numpy as np
-from streammetrics.kernels import _jit, reduce
+from streammetrics.kernels import _jit, tally_codes
 
-_jit.PATIENCE = 1.0
-fcntl.flock(other := reduce.spread._lock_file(), fcntl.LOCK_EX)  # and nothing more comes of it
-reduce.spread(np.arange(5, dtype=np.uint32), np.arange(5, dtype=np.uint32), np.zeros(5, np.uint32))
-print(_jit.compilations())
+_jit.WAIT_SECONDS = 1.0
+fcntl.flock(other := tally_codes.scatter_add._lock_file(), fcntl.LOCK_EX)  # and nothing more comes of it
+tally_codes.scatter_add(np.arange(5, dtype=np.uint32), np.arange(5, dtype=np.uint32), np.zeros(5, np.uint32))
+print(_jit.count_compilations())
 """
 
 
@@ -252,10 +252,10 @@ def test_a_process_that_stands_still_holds_nobody_up(tmp_path: Path) -> None:
 FORKED = """
 import os, signal, threading
 import numpy as np
-from streammetrics.kernels import _jit, reduce
+from streammetrics.kernels import _jit, tally_codes
 
 def call():
-    reduce.spread(np.arange(5, dtype=np.uint32), np.arange(5, dtype=np.uint32), np.zeros(5, np.uint32))
+    tally_codes.scatter_add(np.arange(5, dtype=np.uint32), np.arange(5, dtype=np.uint32), np.zeros(5, np.uint32))
 
 def interrupt(*_):
     if threading.active_count() > 1:  # it is being compiled
@@ -270,7 +270,7 @@ except KeyboardInterrupt:
     print(*[t.name for t in threading.enumerate()][1:], sep="")
 if (child := os.fork()) == 0:
     call()  # what was being compiled is there
-    os._exit(int(_jit.compilations() != 1))
+    os._exit(int(_jit.count_compilations() != 1))
 print(os.waitpid(child, 0)[1])
 """
 
@@ -281,14 +281,14 @@ def test_a_fork_while_a_kernel_is_compiled(tmp_path: Path) -> None:
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-c", FORKED]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.splitlines() == ["streammetrics: undivided", "0"]
+    assert done.stdout.splitlines() == ["streammetrics: uninterrupted", "0"]
 
 
 def test_a_call_while_another_thread_compiles_is_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is called with arrays that may be written is found by conversion, unless numba may compile just then."""
     into = np.zeros(5, np.uint32)
-    reduce.spread(np.arange(5, dtype=np.uint32), np.arange(5, dtype=np.uint32), into)
-    dispatcher, calls = reduce.spread.dispatcher, []
+    tally_codes.scatter_add(np.arange(5, dtype=np.uint32), np.arange(5, dtype=np.uint32), into)
+    dispatcher, calls = tally_codes.scatter_add.dispatcher, []
 
     def compiling(*arguments: object) -> object:
         calls.append(arguments)
@@ -296,7 +296,7 @@ def test_a_call_while_another_thread_compiles_is_a_call(monkeypatch: pytest.Monk
             raise RuntimeError("compilation disabled")  # as numba says when it was allowed to a moment ago
         return dispatcher(*arguments)
 
-    monkeypatch.setattr(reduce.spread, "dispatcher", compiling)
-    reduce.spread(np.arange(5, dtype=np.uint32), np.arange(5, dtype=np.uint32), into)
+    monkeypatch.setattr(tally_codes.scatter_add, "dispatcher", compiling)
+    tally_codes.scatter_add(np.arange(5, dtype=np.uint32), np.arange(5, dtype=np.uint32), into)
     assert into.tolist() == [0, 2, 4, 6, 8]
     assert len(calls) == 2

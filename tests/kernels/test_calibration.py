@@ -10,7 +10,7 @@ import pytest
 from counting import counted
 
 import streammetrics as sm
-from streammetrics.numerics import buckets
+from streammetrics.numerics import score_buckets
 
 COUNTS = (1, 2, 3, 7, 10, 15, 49, 100, 1000, 999_983, 1_000_000, (1 << 24) - 1, 1 << 24)
 
@@ -51,7 +51,7 @@ def test_sums_are_exact(dtype: Any, weighted: bool) -> None:
     for k in range(7):
         held = [i for i in range(3000) if bins[i] == k]
         total = sum(Fraction(p[i].item()) * Fraction(w[i]) for i in held)
-        assert abs(state.predicted(k) - total) <= len(held) * (Fraction(1, 1 << 61) + Fraction(weighted, 1 << 52))
+        assert abs(state.predicted_sum(k) - total) <= len(held) * (Fraction(1, 1 << 61) + Fraction(weighted, 1 << 52))
         assert state.masses(np.array([k]))[1] == [sum(w[i] * y[i] for i in held) * state.unit]
 
 
@@ -79,10 +79,10 @@ def test_scores_lie_between_the_ends_of_their_bucket(scale: str, bits: int) -> N
         rows = {"y_true": np.zeros(len(scores), bool), "y_score": scores, "cell": np.arange(len(scores))}
         state = counted(empty, rows, "cell")
         at = state.cells.tallies["rows"].places.astype(np.int64) >> 1
-        low, grid, high = buckets.ends(at, scale != "probability", bits)
+        low, grid, high = score_buckets.bucket_bounds(at, scale != "probability", bits)
         assert ((low <= scores) & (scores <= high)).all()
         assert ((low <= grid) & (grid <= high)).all()
-        on_grid = state.flat("off_grid") == 0
+        on_grid = state.read_cells_named("off_grid") == 0
         assert on_grid.sum() > 5
         assert (grid[on_grid] == scores[on_grid]).all()
 

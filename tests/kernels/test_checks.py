@@ -19,7 +19,7 @@ GOOD = [0.0, -0.0, SMALLEST, np.nextafter(WHOLE, 0), WHOLE, 1.0, 3.7, np.nextaft
 def test_weights(value: float, n: int) -> None:
     weights, kept = np.ones(n), np.zeros(2)
     weights[n // 2] = value
-    found = checks.weights(weights, kept)
+    found = checks.find_bad_weight(weights, kept)
     assert found == (value != value or value in BAD)
     if found:
         assert not kept.any()

@@ -9,12 +9,12 @@ import numba
 import pytest
 
 from streammetrics.kernels import _digest, _jit
-from streammetrics.kernels._digest import UnfollowedError, kernel_digest, surroundings
+from streammetrics.kernels._digest import UnfollowedError, describe_environment, kernel_digest
 
 SOURCE = '''
 import numpy as np
 from numba.extending import intrinsic
-from streammetrics.kernels._jit import by_dtype, inline, outline, stand_in
+from streammetrics.kernels._jit import choose_by_dtype, inline, outline, replace_function
 
 NUMBER = 3
 TABLE = np.array([1.0, 2.0, 3.0])
@@ -34,12 +34,12 @@ def for_float32(z):
 def for_float64(z):
     return z * 2.0
 
-chosen = by_dtype(float32=for_float32, float64=for_float64)
+chosen = choose_by_dtype(float32=for_float32, float64=for_float64)
 
 def replaced(x):
     return x
 
-stand_in(replaced, lambda x: np.float64(x))
+replace_function(replaced, lambda x: np.float64(x))
 
 @inline
 def calls_replaced(x):
@@ -142,23 +142,23 @@ def test_what_all_kernels_are_compiled_with(
 ) -> None:
     first, *rest = owner.split(".")
     found = functools.reduce(getattr, rest, getattr(_digest, first))
-    before = surroundings()
+    before = describe_environment()
     monkeypatch.setattr(found, name, value)
-    assert surroundings.__wrapped__() != before
+    assert describe_environment.__wrapped__() != before
 
 
 def test_the_processor_is_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = surroundings()
+    before = describe_environment()
     codegen = type(_digest.cpu_target.target_context.codegen())
     monkeypatch.setattr(codegen, "magic_tuple", lambda _: ("x86_64", "another", ""))
-    assert surroundings.__wrapped__() != before
+    assert describe_environment.__wrapped__() != before
 
 
 def test_where_kernels_are_kept_and_how_many_threads_run_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = surroundings()
+    before = describe_environment()
     monkeypatch.setattr(numba.config, "CACHE_DIR", "elsewhere")
     monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 99)
-    assert surroundings.__wrapped__() == before
+    assert describe_environment.__wrapped__() == before
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ import streammetrics as sm
 from streammetrics.batch.kinds import Label
 from streammetrics.collect.metric_like import columns_of, empty_copy
 from streammetrics.laws import OBJECT_LAWS, Case, run
-from streammetrics.laws.case import same
+from streammetrics.laws.case import expect_same_bytes
 from streammetrics.laws.objects import splits
-from streammetrics.laws.specimens import fitting
+from streammetrics.laws.specimens import make_consistent
 
 
 def _is_logged(metric):
@@ -107,9 +107,11 @@ def test_each_metric_is_what_it_is_alone(chosen, log):
     for task, metrics in chosen.items():
         for name, metric in metrics.items():
             alone = sm.MetricCollection(sm.Task({"m": metric}, **BINDINGS[task])).update(log)
-            same(alone["m"], whole[f"{task}/{name}"], f"{task}/{name} to be what it is alone")
+            expect_same_bytes(alone["m"], whole[f"{task}/{name}"], f"{task}/{name} to equal it alone")
             if not BINDINGS[task]:
-                same(empty_copy(metric).update(log), whole[f"{task}/{name}"], f"{name} to be what it is without a task")
+                expect_same_bytes(
+                    empty_copy(metric).update(log), whole[f"{task}/{name}"], f"{name} to equal it without a task"
+                )
 
 
 @pytest.mark.slow
@@ -126,7 +128,7 @@ def test_bad_rows_are_dropped_by_task(chosen, log, data):
     for task, metrics in chosen.items():
         for name, metric in metrics.items():
             alone = sm.MetricCollection(sm.Task({"m": metric}, **BINDINGS[task]), on_invalid="drop").update(log)
-            same(alone["m"], whole[f"{task}/{name}"], f"{task}/{name} to drop what it drops alone")
+            expect_same_bytes(alone["m"], whole[f"{task}/{name}"], f"{task}/{name} to drop what it drops alone")
     splits(Case(lambda: collection(chosen, on_invalid="drop"), log, np.random.default_rng(n)))
 
 
@@ -140,9 +142,9 @@ def test_read_outs_are_widened(cuts, log):
         assert [p["state"] for p in whole.plan()].count("plugin.cells") == 1
         for cut in cuts:
             alone = plugin.ShareAbove(cut=cut).update(log | {"sample_weight": log["w"]})
-            same(alone, whole[alone.name], "a widened state to hold what it holds alone")
+            expect_same_bytes(alone, whole[alone.name], "a widened state to hold what it holds alone")
         again = sm.from_bytes(whole.to_bytes())
-        same(whole, again, "widened states to be read again")
+        expect_same_bytes(whole, again, "widened states to be read again")
 
 
 @pytest.mark.parametrize("first", families())
@@ -155,9 +157,13 @@ def test_each_metric_is_in_the_company_of_all_others_what_it_is_alone(first):
     def hold(case):
         columns = case.columns
         for metric in several:  # one may refuse what another takes, as popularities that are no shares
-            columns = fitting(metric.make_state(), columns)
+            columns = make_consistent(metric.make_state(), columns)
         whole = sm.MetricCollection({str(i): m for i, m in enumerate(several)}).update(columns)
         for i, metric in enumerate(several):
-            same(empty_copy(metric).update(columns), whole[str(i)], f"{metric!r} to be in company what it is alone")
+            expect_same_bytes(
+                empty_copy(metric).update(columns),
+                whole[str(i)],
+                f"{metric!r} in a collection to equal the metric alone",
+            )
 
     hold()

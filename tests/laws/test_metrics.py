@@ -19,7 +19,7 @@ from streammetrics.batch.numbers import Number
 from streammetrics.laws import LAWS, METRIC_LAWS, OBJECT_LAWS, SHARD_LAWS, SLICE_LAWS, WINDOW_LAWS, example_case, run
 from streammetrics.laws.case import Law
 from streammetrics.laws.metrics import (
-    coarsened,
+    coarsening,
     column_formats,
     dropped_rows,
     in_collection,
@@ -157,7 +157,7 @@ def test_rows_that_check_metric_makes_up_weigh_their_labels():
 )
 def test_laws_hold_where_few_rows_are_kept_exactly(settings):
     for example in (0, 2, 4, STYLES.index("far")):
-        for law in (coarsened, absent_class):
+        for law in (coarsening, absent_class):
             for seed in (0, 2):
                 run(law, example_case(sm.AUC(**settings), None, seed, example))
 

@@ -16,8 +16,8 @@ import streammetrics as sm
 from streammetrics.collect.accumulator import accumulate, definition_of
 from streammetrics.collect.metric_like import columns_of
 from streammetrics.laws import OBJECT_LAWS, Case, run
-from streammetrics.laws.case import same
-from streammetrics.laws.slices import expected_keys, slices_are_alone, slices_roll_up, slicing
+from streammetrics.laws.case import expect_same_bytes
+from streammetrics.laws.slices import check_each_slice, check_roll_up, expected_keys, slices_factory
 
 SUBJECTS = {
     "auc": lambda: sm.AUC(bits=8, scale="real"),
@@ -72,7 +72,7 @@ def test_each_slice_is_what_its_rows_make_alone(subject):
         columns, keys = log
         met = list(dict.fromkeys(keys["key"].tolist()))
         values = data.draw(st.lists(st.sampled_from(met), unique=True)) if met and limit is not None else []
-        slices_are_alone(case_of(subject, columns), keys, {"limit": limit, "values": values})
+        check_each_slice(case_of(subject, columns), keys, {"limit": limit, "values": values})
 
     hold()
 
@@ -82,12 +82,12 @@ def test_composite_keys_and_roll_ups(subject):
     @given(logs(("a", "b", "c")), st.integers(0, 6) | st.none())
     def hold(log, limit):
         columns, keys = log
-        slices_are_alone(case_of(subject, columns), keys, {"limit": limit})
-        slices_roll_up(case_of(subject, columns), keys)
-        sliced = slicing(case_of(subject, columns), keys, {})().update(columns | keys)
-        two = slicing(case_of(subject, columns), {k: keys[k] for k in "ca"}, {})().update(columns | keys)
-        same(two, sliced.rollup(["c", "a"]), "a roll-up to two columns")
-        same(two.rollup("a"), sliced.rollup("a"), "roll-ups to go by any way")
+        check_each_slice(case_of(subject, columns), keys, {"limit": limit})
+        check_roll_up(case_of(subject, columns), keys)
+        sliced = slices_factory(case_of(subject, columns), keys, {})().update(columns | keys)
+        two = slices_factory(case_of(subject, columns), {k: keys[k] for k in "ca"}, {})().update(columns | keys)
+        expect_same_bytes(two, sliced.rollup(["c", "a"]), "a roll-up to two columns")
+        expect_same_bytes(two.rollup("a"), sliced.rollup("a"), "roll-ups to go by any way")
 
     hold()
 
@@ -98,7 +98,7 @@ def test_every_law_of_objects(subject):
     @given(logs(), st.integers(0, 3) | st.none(), st.integers(0, 2**32))
     def hold(log, limit, seed):
         columns, keys = log
-        make = slicing(case_of(subject, columns), keys, {"limit": limit})
+        make = slices_factory(case_of(subject, columns), keys, {"limit": limit})
         read = {n: c for n, c in columns.items() if n in columns_of(make())}
         bad = {n: v for n, v in {"y_true": 2, "y_score": np.inf, "sample_weight": -1.0}.items() if n in read}
         case = Case(make, read | keys, np.random.default_rng(seed), bad)
@@ -125,7 +125,7 @@ def test_dropped_rows_are_counted_in_their_slice(subject):
             dropping = definition_of(kept).with_on_invalid("drop")
             return dropping.wrap(accumulate(dropping))
 
-        slices_are_alone(case_of(make, columns), keys, {"limit": limit})
+        check_each_slice(case_of(make, columns), keys, {"limit": limit})
 
     hold()
 
@@ -135,7 +135,7 @@ def test_dropped_rows_are_counted_in_their_slice(subject):
 def test_a_limit_does_not_depend_on_what_was_met_first(log, limit, batch):
     """Keys that made way come back as rows of `other`, batch by batch, after merges and after reading bytes again."""
     columns, keys = log
-    make = slicing(case_of(SUBJECTS["precision"], columns), keys, {"limit": limit})
+    make = slices_factory(case_of(SUBJECTS["precision"], columns), keys, {"limit": limit})
     rows = columns | keys
     n = len(columns["y_true"])
     sliced = make()
@@ -143,7 +143,7 @@ def test_a_limit_does_not_depend_on_what_was_met_first(log, limit, batch):
         sliced.update({k: v[i : i + batch] for k, v in rows.items()})
         if i % 2:
             sliced = sm.from_bytes(sliced.to_bytes()).merge(make())
-    same(make().update(rows), sliced, "the kept keys not to depend on batches")
+    expect_same_bytes(make().update(rows), sliced, "the kept keys not to depend on batches")
     kept = expected_keys([(k,) for k in keys["key"].tolist()], {"limit": limit})
     assert set(sliced.keys) == {k[0] for k in kept}
 
@@ -153,7 +153,7 @@ def test_keys_of_a_kind_in_every_dtype_are_the_same_keys():
     whole = sm.Sliced(sm.CTR(), by="k").update(y_true=[1, 0, 1, 1], k=values)
     for dtype in ("u1", "<i2", ">i4", "i8", "u8"):
         one = sm.Sliced(sm.CTR(), by="k").update(y_true=[1, 0, 1, 1], k=np.array(values, dtype))
-        same(whole, one, f"keys as {dtype} to be the same keys")
+        expect_same_bytes(whole, one, f"keys as {dtype} to be the same keys")
 
 
 def test_arrow_dictionaries_change_from_batch_to_batch():
@@ -193,4 +193,4 @@ def test_small_weights_beside_large_ones_are_noted_in_every_slice():
     sliced = sm.Sliced(sm.LogLoss(num_labels=2), by="key").update(rows)
     for i, key in enumerate("ab"):
         alone = sm.LogLoss(num_labels=2).update({n: c[i : i + 1] for n, c in rows.items() if n != "key"})
-        same(alone, sliced[key], f"slice {key!r} of weights of labels")
+        expect_same_bytes(alone, sliced[key], f"slice {key!r} of weights of labels")

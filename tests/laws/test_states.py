@@ -206,7 +206,7 @@ class TestBytesThatLie:
     """Decoded parts are checked one by one, and against one another."""
 
     def written(self, state, **cells):
-        return sm.from_bytes(frame.write([state.holding(replace(state.cells, **cells))], {"kind": "state"}))
+        return sm.from_bytes(frame.write_frame([state.with_cells(replace(state.cells, **cells))], {"kind": "state"}))
 
     def flats(self, state, **arrays):
         return self.written(state, flats={**state.cells.flats, **arrays})
@@ -225,7 +225,7 @@ class TestBytesThatLie:
     def test_keys_out_of_order_or_twice_or_of_a_cell_that_is_not_there(self, inner):
         state = plugin.ShareAbove().update([1, 0], [0.5, 1.5], group=[1, 2]).state
         with pytest.raises(sm.StateFormatError):
-            self.written(state, inner=np.array(inner))
+            self.written(state, inner_keys=np.array(inner))
 
     @pytest.mark.parametrize("codes", [[2, 1], [1, 1]])
     def test_entries_out_of_order_or_twice(self, codes):

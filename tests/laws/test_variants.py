@@ -29,7 +29,7 @@ from streammetrics.laws import (
 from streammetrics.laws.metrics import column_formats, label_dtypes, score_dtypes, table_formats
 from streammetrics.laws.shards import without_each_shard
 from streammetrics.laws.specimens import STYLES
-from streammetrics.numerics.settings import Settings, setting, written_settings
+from streammetrics.numerics.settings import Settings, encode_changed_settings, setting
 
 HELD = (label_dtypes, score_dtypes, column_formats, table_formats)  # which are of columns, not of settings
 QUICK = [law for law in [*METRIC_LAWS, without_each_shard] if law not in HELD]
@@ -64,7 +64,7 @@ def check(variant, laws):
 def test_every_row_is_read_back_at_every_setting(cls):
     """Whatever a row alone makes, its reader takes: what it says that sums can be holds of each of them."""
     made = [v for v in variants.variants(cls) if not isinstance(v.make(), Exception)]
-    states = {repr((type(s), written_settings(s))): v for v in made if not unsliced(s := v.make().make_state())}
+    states = {repr((type(s), encode_changed_settings(s))): v for v in made if not unsliced(s := v.make().make_state())}
     for variant, style in itertools.product(states.values(), ("plain", "saturated")[: 1 + (draws.TIMES > 1)]):
         metric, rng = variant.make(), np.random.default_rng(variant.chosen(1 << 32))
         columns = sample(metric.make_state().needs(), rng, 150, style, weighted=bool(rng.integers(2)))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
-from streammetrics.metrics.curves.scored import ScoredMetric
+from streammetrics.metrics.curves.scored_metric import ScoredMetric
 
 SETS = 10_000
 GROUPS = 20
@@ -153,7 +153,7 @@ def test_every_half_precision_score_has_a_bucket_of_its_own(scale: str, metric: 
     s = every_half(kind, scale)
     y = (np.arange(len(s)) % 3 == 0).astype(np.uint8)
     state.update(y, s.astype(np.float16) if kind == "float16" else s)
-    assert state.state.folded
+    assert state.state.has_buckets
     low, high = state.bounds()
     tight = isinstance(low, float) and high - low < 1e-12  # logarithms and powers, whose rounding has room
     assert tight or state.explain()["exact"]

@@ -19,7 +19,7 @@ from weighed_rows import WEIGHTS, Rows, cuts, totals, weights_of
 
 import streammetrics as sm
 from streammetrics.collect.metric_like import columns_of, empty_copy
-from streammetrics.laws.case import quiet
+from streammetrics.laws.case import without_warnings
 from streammetrics.reading.about import about_of
 
 F = Fraction
@@ -466,7 +466,7 @@ def test_the_truth_is_within_and_is_the_value_where_it_is_certain(metric: Any) -
             for j, kind in enumerate(kinds):
                 columns, each = drawn(metric, 1000 * k + 10 * i + j, style, kind)
                 fed = empty_copy(metric).update(**columns)
-                value, limits = quiet(fed.compute), quiet(fed.bounds)
+                value, limits = without_warnings(fed.compute), without_warnings(fed.bounds)
                 sure = kind in ("none", "dyadic", "ordinary") and (small or metric.about.tag not in RANKED)
                 if len(each) == 1:
                     check(metric, value, limits, oracle(metric, each[0]), exact=sure)
@@ -495,7 +495,7 @@ def test_points_of_curves_are_rounded_once(make: Any, style: str, kind: str) -> 
     columns, (rows,) = drawn(metric, 3, style, kind)
     P, N = totals(rows)
     fed = metric.update(**columns)
-    found, low, high = quiet(fed.compute), *quiet(fed.bounds)
+    found, low, high = without_warnings(fed.compute), *without_warnings(fed.bounds)
     steps = [(F(0), F(0)), *((tp, fp) for _, tp, fp in cuts(rows))]
     if make is sm.PRCurve:
         steps = steps[:0:-1]

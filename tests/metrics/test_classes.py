@@ -17,7 +17,7 @@ import pytest
 from sklearn import metrics as sk
 
 import streammetrics as sm
-from streammetrics.laws.case import numbers, quiet
+from streammetrics.laws.case import numbers, without_warnings
 from streammetrics.metrics.averages import OfClasses
 from streammetrics.metrics.probabilities.calibration import ExpectedCalibrationError, MaximumCalibrationError
 from streammetrics.metrics.probabilities.losses import SummedMetric
@@ -97,7 +97,7 @@ def check(oracle: Any, tag: str, which: dict[str, int], y: Any, p: Any, w: Any) 
     expected = numbers(oracle.of(y, wide, w))
     metric = sm.extend.METRICS[tag](**which, **oracle.settings)
     metric.update({"y_true": y, "y_score": s} | ({} if (w == 1).all() else {"sample_weight": w}))
-    value, (low, high) = numbers(quiet(metric.compute)), map(numbers, metric.bounds())
+    value, (low, high) = numbers(without_warnings(metric.compute)), map(numbers, metric.bounds())
     if metric.explain().get("off_grid"):
         good = (low - 1e-14 <= expected) & (expected <= high + 1e-14) & (low <= value) & (value <= high)
         assert (good | (np.isnan(expected) & np.isnan(value))).all()

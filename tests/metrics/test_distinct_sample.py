@@ -9,7 +9,8 @@ import streammetrics as sm
 from streammetrics.batch.columns import Batch
 from streammetrics.batch.ids import Ids
 from streammetrics.kernels import cells, registers
-from streammetrics.statistics.groups import rows, solve
+from streammetrics.statistics.groups import group_rows as rows
+from streammetrics.statistics.groups import partitions as solve
 from streammetrics.statistics.key_sample import SALT
 
 
@@ -119,7 +120,7 @@ def test_salts_differ():
     assert len(salts) == 5
     ids = np.arange(100_000)
     shard = np.empty(len(ids), np.int64)
-    cells.shard_units(ids, np.zeros(0, np.int64), np.uint64(0x5348415244000001), 64, shard)
+    cells.find_unit_shards(ids, np.zeros(0, np.int64), np.uint64(0x5348415244000001), 64, shard)
     kept = solve.hashes_of(ids, SALT) >> np.uint64(61) == 0
     each = np.bincount(shard[kept], minlength=64)
     assert abs(each - len(ids) / 8 / 64).max() < 6 * (len(ids) / 8 / 64) ** 0.5

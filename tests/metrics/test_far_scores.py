@@ -54,7 +54,7 @@ def test_float32_far_from_zero_stays_exact_for_any_number_of_rows():
 @pytest.mark.parametrize("offset", [0.0, 1e3, 1e6])
 def test_splits_and_merges_change_no_byte(offset, monkeypatch):
     """About 0 they go to buckets; far from it they stay, until there are too many different ones."""
-    monkeypatch.setattr(module, "MOST_SCORES", 900)
+    monkeypatch.setattr(module, "MAX_EXACT_SCORES", 900)
     rng = np.random.default_rng(1)
     for n in (50, 300, 850, 2_000):
         data = rows(offset, n) | {"sample_weight": rng.choice([0.0, 1.0, 0.3], n), "user": rng.integers(0, 3, n)}
@@ -73,10 +73,10 @@ def test_splits_and_merges_change_no_byte(offset, monkeypatch):
 
 
 def test_many_different_scores_go_to_buckets_and_their_bounds_say_so(monkeypatch):
-    monkeypatch.setattr(module, "MOST_SCORES", 1_000)
+    monkeypatch.setattr(module, "MAX_EXACT_SCORES", 1_000)
     data = rows(1e6, 2_000)
     metric = sm.AUC(scale="real", limit=100).update(**data)
-    assert metric.state.folded
+    assert metric.state.has_buckets
     low, high = metric.bounds()
     assert low <= roc_auc_score(data["y_true"], data["y_score"]) <= high
     with pytest.warns(sm.WideBoundsWarning, match="exact=True"):
@@ -87,7 +87,7 @@ def test_scores_that_should_be_in_buckets_are_refused():
     """Nobody can hand over a state that would differ from what its rows make."""
     near = rows(0.0, 3_000)
     exact = sm.AUC(scale="real", limit=10_000).update(**near).state
-    assert not exact.folded
-    wrong = ScoreHistogram(scale="real", bits=19, limit=100).holding(exact.cells)
-    with pytest.raises(sm.StateFormatError, match="more exact rows"):
+    assert not exact.has_buckets
+    wrong = ScoreHistogram(scale="real", bits=19, limit=100).with_cells(exact.cells)
+    with pytest.raises(sm.StateFormatError, match="too many exact rows"):
         sm.from_bytes(with_states(sm.AUC(scale="real", limit=100), (wrong,)).to_bytes())

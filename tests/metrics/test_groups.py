@@ -16,7 +16,7 @@ from oracles_groups import group_auc
 
 import streammetrics as sm
 from streammetrics.collect.metric_like import empty_copy, with_states
-from streammetrics.statistics.groups.closed import GROUP_WEIGHTS
+from streammetrics.statistics.groups.closed_sums import GROUP_WEIGHTS
 
 DATA = Path(os.environ.get("STREAMMETRICS_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
@@ -107,7 +107,7 @@ def test_sums_beyond_those_of_weights_are_refused() -> None:
     state = sm.seal(sm.GroupAUC().update([0, 1], [0.25, 0.5], group=[1, 1])).state
     flats = {n: a.copy() for n, a in state.cells.flats.items()}
     flats["sums"][..., 33] += 1  # by 2**-32 of one
-    held = with_states(sm.GroupAUC(sealed=1), [state.holding(replace(state.cells, flats=flats))])
+    held = with_states(sm.GroupAUC(sealed=1), [state.with_cells(replace(state.cells, flats=flats))])
     with pytest.raises(sm.StateFormatError, match="sums that no groups have"):
         sm.from_bytes(held.to_bytes())
 
@@ -193,7 +193,7 @@ def test_samples_are_of_whole_users_in_any_order() -> None:
     users = np.unique(table["group"])
     kept = {g: (table["group"] == g).sum() for g in users}
     rows = whole.state.facts()["rows"]
-    assert rows == sum(n for g, n in kept.items() if g in set(whole.state.cells.inner[:, 1]))
+    assert rows == sum(n for g, n in kept.items() if g in set(whole.state.cells.inner_keys[:, 1]))
 
 
 def tastes(users: int, rng: Any) -> tuple[Any, Any, Any]:

@@ -18,6 +18,7 @@ DECLARATIONS = {
     "name", "make_state", "terms", "term", "width", "domain", "update",
     # the reason for an undefined value
     "undefined",
+    "undefined_value",
     # tables of metrics of scores
     "_read_all_cells", "_standard_error", "_standard_errors",
     # rows by group
@@ -66,8 +67,8 @@ class TestAbout:
         assert sm.extend.Metric.about.bound == "exact: rounded once"
 
     def test_a_class_keeps_the_fields_that_it_declares(self):
-        assert sm.ErrorRate.about.given.keys() == {"tag", "best", "formula"}
-        assert sm.extend.Metric.about.given == {}
+        assert sm.ErrorRate.about.own_fields.keys() == {"tag", "best", "formula"}
+        assert sm.extend.Metric.about.own_fields == {}
 
     def test_the_first_base_wins(self):
         class Low(sm.extend.Metric):

@@ -391,7 +391,7 @@ def test_weighted_intervals_cover() -> None:
     ids=repr,
 )
 def test_refusals_name_what_to_use(metric: sm.extend.Metric[Any, Any], use: str) -> None:
-    found = example_case(metric, None, 1, 0).fed().interval()
+    found = example_case(metric, None, 1, 0).build().interval()
     assert use in found.reason
     assert np.isnan([found.low, found.high, found.standard_error]).all()
     assert found.method == found.assumption == ""

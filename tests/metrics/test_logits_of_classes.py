@@ -13,7 +13,7 @@ import streammetrics as sm
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.format import frame
 from streammetrics.laws.case import value_of
-from streammetrics.metrics.curves.scored import ScoredMetric
+from streammetrics.metrics.curves.scored_metric import ScoredMetric
 
 RNG = np.random.default_rng(0)
 N = 300
@@ -94,8 +94,8 @@ def test_states_of_both_meanings_do_not_merge() -> None:
     old = type(new)(**(new.settings | {"softmax": False}))
     assert new.softmax
     with pytest.raises(sm.IncompatibleStateError, match="softmax"):
-        new.empty().merge(old.empty())
+        new.empty_copy().merge(old.empty_copy())
     assert not sm.AUC(num_labels=3, scale="logit").make_state().softmax
-    saved = frame.write([old.empty()], definition_of(sm.AUC(**settings)).header())
-    with pytest.raises(sm.StateFormatError, match=r"do not read the states .*: softmax is True here and False there"):
+    saved = frame.write_frame([old.empty_copy()], definition_of(sm.AUC(**settings)).header())
+    with pytest.raises(sm.StateFormatError, match="do not fit the states: softmax is True here and False there"):
         sm.from_bytes(saved)

@@ -154,15 +154,16 @@ def collisions(n: int) -> Any:
 def test_numbers_of_one_hash_are_told_apart_by_a_second_hash(monkeypatch: pytest.MonkeyPatch) -> None:
     y = np.concatenate([collisions(8), rng.normal(0, 1, 8)])
     assert (
-        len(np.unique(pairs._hash((y + 0.0).view(np.uint64) ^ np.where(y < 0, ~np.uint64(0), np.uint64(1 << 63))))) == 9
+        len(np.unique(pairs._hash32((y + 0.0).view(np.uint64) ^ np.where(y < 0, ~np.uint64(0), np.uint64(1 << 63)))))
+        == 9
     )
     p, w = rng.permutation(y), rng.random(16)
     metric = sm.KendallCorrelation().update(y, p, sample_weight=w)
     assert metric.state.pairs.sure.all()
     assert metric.compute() == pytest.approx(oracles.kendall("b")(y, p, w), rel=1e-14)
-    monkeypatch.setattr(pairs, "_hash", lambda keys, second=False: np.zeros_like(keys))
+    monkeypatch.setattr(pairs, "_hash32", lambda keys, second=False: np.zeros_like(keys))
     metric = sm.KendallCorrelation().update(y, p)
-    with pytest.raises(sm.StateFormatError, match="does not count the same rows by each of its looks"):
+    with pytest.raises(sm.StateFormatError, match="does not count the same rows in each of its views"):
         metric.compute()
 
 

@@ -52,14 +52,14 @@ def test_several_outcomes_share_one_exposure_table():
     alone = sm.PerUnit("revenue", unit="user").update({"user": [1, 2], "exposed": [1, 1]})
     alone.update({"user": [1, 1], "revenue": [1.5, 2.5]})
     assert metrics["revenue_per_user"].digest() == alone.digest()
-    with pytest.raises(sm.InvalidInputError, match="none of 'revenue', 'exposed', 'clicks'"):
+    with pytest.raises(sm.InvalidInputError, match="at least one of the columns 'revenue', 'exposed', 'clicks'"):
         metrics.update({"user": [1]})
 
 
 def test_a_batch_with_neither_column_raises():
     metric = sm.PerUnit("revenue", unit="user").update({"user": [1], "exposed": [1]})
     before = metric.digest()
-    with pytest.raises(sm.InvalidInputError, match=r"none of 'revenue', 'exposed'.*'revenu'"):
+    with pytest.raises(sm.InvalidInputError, match=r"at least one of the columns 'revenue', 'exposed'.*'revenu'"):
         metric.update({"user": [1], "revenu": [3.0]})
     with pytest.raises(sm.InvalidInputError, match="'user'"):
         metric.update({"revenue": [3.0]})

@@ -9,8 +9,7 @@ from ranked import KINDS, columns, random_queries
 from scipy import stats
 
 import streammetrics as sm
-from streammetrics.kernels import measures
-from streammetrics.kernels import orders as placed
+from streammetrics.kernels import extended_measures, measures
 from streammetrics.statistics import query_sums, ranking
 
 CASES = [(tag, i) for tag in ORACLES for i in range(len(ORACLES[tag]))]
@@ -55,6 +54,6 @@ def test_a_large_group_of_ties() -> None:
 
 def test_kernels_and_states_number_measures_alike() -> None:
     assert measures.MEASURES == ranking.MEASURES
-    assert placed.MEASURES == ranking.ORDERS
+    assert extended_measures.MEASURES == ranking.ORDERS
     assert {measures.MEASURES[i] for i in measures.UNBOUNDED} == set(ranking.UNBOUNDED)
-    assert query_sums.ALL == measures.ALL == placed.ALL
+    assert query_sums.NO_CUTOFF == measures.ALL == extended_measures.ALL

@@ -22,21 +22,21 @@ def refused(metric: Any, match: str, row: int, **changes: Any) -> None:
 
 @pytest.mark.parametrize("keys", [[7, 7, 9, 9, 7], ["a", "a", "b", "b", "a"], [7, 7, 9, 8, 7]])
 def test_a_query_that_returns_in_a_batch_raises(keys: list[Any]) -> None:
-    refused(sm.NDCG(), "query: row 4: a query that was met before", 4, query=keys)
+    refused(sm.NDCG(), "query: row 4: this query already occurred", 4, query=keys)
     with pytest.raises(sm.InvalidInputError, match="row 4"):
         sm.MetricCollection(sm.NDCG(), sm.MeanReciprocalRank()).update(ROWS | {"query": keys})
 
 
 def test_a_query_that_returns_in_the_next_batch_raises() -> None:
     metric = sm.NDCG().update(ROWS)
-    refused(metric, "returns", 2, query=[1, 1, 9, 9, 3])
-    refused(metric, "returns", 0)
+    refused(metric, "already occurred", 2, query=[1, 1, 9, 9, 3])
+    refused(metric, "already occurred", 0)
     metric.update(ROWS | {"query": [1, 1, 2, 2, 3]}).update(ROWS)  # further back, it is up to the caller
     assert metric.explain()["queries"] == 7
     metric.reset().update(ROWS)
     metric.copy().update(ROWS)
     metric.update({k: v[:0] for k, v in ROWS.items()})
-    refused(metric, "returns", 0)
+    refused(metric, "already occurred", 0)
 
 
 def test_what_a_query_has_once_must_agree_in_its_rows() -> None:

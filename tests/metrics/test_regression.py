@@ -141,7 +141,7 @@ def test_sums_are_those_of_fractions(spread: int, width: int | None) -> None:
                 rows = slice(None) if slices is None else at == i
                 if slices and not rows.any():
                     continue
-                lone = state if slices is None else state.cell(int(np.flatnonzero(np.unique(at) == i)[0]))
+                lone = state if slices is None else state.read_cell(int(np.flatnonzero(np.unique(at) == i)[0]))
                 assert lone.weight() == sum(oracles.fractions(w[rows]), Fraction(0))
                 for c in range(width or 1):
                     a, b = (v.reshape(1500, -1)[rows, c] for v in (y, p))
@@ -348,7 +348,7 @@ def test_sums_beyond_float64_are_infinite(metric: Any) -> None:
     state = empty_copy(metric).update(**{c: columns[c] for c in columns if c in columns_of(metric)}).state
     sums = state.cells.flats["sums"].copy()
     sums[..., -1] = 1 << 20  # the top chunk
-    huge = state.holding(dataclasses.replace(state.cells, flats={**state.cells.flats, "sums": sums}))
+    huge = state.with_cells(dataclasses.replace(state.cells, flats={**state.cells.flats, "sums": sums}))
     assert not np.isfinite(np.asarray(metric.reading(huge).value)) or isinstance(metric, (sm.R2, sm.MeanError, sm.RMSE))
     assert metric.reading(huge).bounds is not None
     held = with_states(metric, [huge])

@@ -11,7 +11,7 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.collect.metric_like import empty_copy
-from streammetrics.laws.specimens import fitting, sample
+from streammetrics.laws.specimens import make_consistent, sample
 
 N = 24
 
@@ -19,7 +19,7 @@ N = 24
 @pytest.mark.parametrize("metric", draws.VARIANTS, ids=repr)
 def test_a_filled_metric_says_what_it_holds(metric: Any) -> None:
     state = metric.make_state()
-    columns = fitting(state, sample(state.needs(), np.random.default_rng(2), N, "plain", weighted=True))
+    columns = make_consistent(state, sample(state.needs(), np.random.default_rng(2), N, "plain", weighted=True))
     settings = repr(metric)
     assert repr(empty_copy(metric).update({r: c[:0] for r, c in columns.items()})) == settings
     filled = empty_copy(metric).update(columns)
@@ -31,7 +31,7 @@ def test_a_filled_metric_says_what_it_holds(metric: Any) -> None:
         return
     assert shown.endswith(f"{rows:,} rows)")
     value = filled.reading(filled.state).value
-    if isinstance(value, float) and state.behind is None:
+    if isinstance(value, float) and state.inner_axis is None:
         said = shown.removesuffix(f", {rows:,} rows)").rpartition("(")[2].rpartition(", ")[2].split()
         assert said[0] == ("NaN" if math.isnan(value) else f"{value:.6g}")
     assert repr(filled.reset()) == settings

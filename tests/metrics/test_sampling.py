@@ -11,8 +11,8 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.collect.metric_like import empty_copy
-from streammetrics.laws.case import quiet
-from streammetrics.numerics.sampling import undone
+from streammetrics.laws.case import without_warnings
+from streammetrics.numerics.negative_sampling import undo_negative_sampling
 
 RATE = 0.1
 RANKS = [
@@ -42,11 +42,11 @@ def log(scale: str, n: int = 400) -> dict[str, np.ndarray]:
 def test_the_order_of_scores_is_not_corrected(metric) -> None:
     columns = log(metric.scale)
     alone = empty_copy(metric)
-    plain = quiet(lambda: sm.MetricCollection({"m": alone}).update(columns))
+    plain = without_warnings(lambda: sm.MetricCollection({"m": alone}).update(columns))
     task = sm.Task({"m": empty_copy(metric)}, negative_rate=RATE, corrects="score", scale=metric.scale)
     corrected = sm.MetricCollection(task).update(columns)
     assert corrected["m"].digest() == plain["m"].digest()
-    a, b = (quiet(lambda c=c: (c.compute()["m"], c.bounds()["m"])) for c in (plain, corrected))
+    a, b = (without_warnings(lambda c=c: (c.compute()["m"], c.bounds()["m"])) for c in (plain, corrected))
     for ours, theirs in zip(_flat(a), _flat(b), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
@@ -155,7 +155,7 @@ def test_fixed_thresholds_stand_among_corrected_scores(rows: int, many: int, cur
 def test_corrected_scores_are_compared_as_they_come_out(scale: str, dtype: type) -> None:
     """They are float64's: a threshold rounded to the dtype of the given ones would pass by some of its neighbours."""
     given = np.random.default_rng(5).random(40).astype(dtype)
-    out = undone(given, RATE, scale)
+    out = undo_negative_sampling(given, RATE, scale)
     for t in out.tolist():
         task = sm.Task({"r": sm.Recall(threshold=t)}, negative_rate=RATE, corrects="score", scale=scale)
         assert sm.MetricCollection(task).update(np.ones(40), given)["r"].compute() == (out >= t).mean()

@@ -12,7 +12,7 @@ from sklearn import metrics as sk
 
 import streammetrics as sm
 from streammetrics.collect.metric_like import empty_copy
-from streammetrics.laws.case import numbers, quiet
+from streammetrics.laws.case import numbers, without_warnings
 
 
 def logs() -> dict[str, tuple[Any, ...]]:
@@ -73,10 +73,10 @@ def test_undefined_values_say_why(tag: str) -> None:
     for y in ([], [1, 1]):
         given = {"y_true": y, "y_score": [0.5] * len(y)} | ({"treatment": [1] * len(y)} if tag in UPLIFT else {})
         found = sm.extend.METRICS[tag]().update(given)
-        value = quiet(found.compute)
+        value = without_warnings(found.compute)
         assert math.isnan(value) or tag in ("precision_at_k_rows", "enrichment_factor")
         assert (found.explain()["reason"] is None) == (not math.isnan(value))
-    assert math.isnan(quiet(metric.compute))
+    assert math.isnan(without_warnings(metric.compute))
 
 
 # -- what only a peer's own code shows -----------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def test_by_samples() -> None:
 
 
 def test_the_precision_of_no_positives() -> None:
-    assert math.isnan(quiet(sm.AveragePrecision().update([0, 0], [0.1, 0.2]).compute))
+    assert math.isnan(without_warnings(sm.AveragePrecision().update([0, 0], [0.1, 0.2]).compute))
     for zero in (0.0, 1.0):
         metric = sm.AveragePrecision(zero_division=zero).update([0, 0], [0.1, 0.2])
         assert metric.compute() == zero

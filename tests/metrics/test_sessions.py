@@ -11,7 +11,7 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.collect.metric_like import states_of
-from streammetrics.statistics.groups import rows as group_rows
+from streammetrics.statistics.groups import group_rows
 
 N = 400
 rng = np.random.default_rng(13)

@@ -17,8 +17,8 @@ import streammetrics as sm
 from streammetrics.batch.classes import Classes
 from streammetrics.batch.kinds import Label, LabelWeight
 from streammetrics.collect.metric_like import empty_copy
-from streammetrics.laws.case import same
-from streammetrics.laws.specimens import fitting, sample
+from streammetrics.laws.case import expect_same_bytes
+from streammetrics.laws.specimens import make_consistent, sample
 from streammetrics.reading.records import dropped_of
 
 N = 24
@@ -27,7 +27,7 @@ RANKED = "query"  # a matrix is a query a row there
 
 def rows(metric: Any, seed: int = 5, **more: Any) -> Any:
     state = metric.make_state()
-    return fitting(state, sample(state.needs(), np.random.default_rng(seed), N, "plain", weighted=True, **more))
+    return make_consistent(state, sample(state.needs(), np.random.default_rng(seed), N, "plain", weighted=True, **more))
 
 
 def of(metric: Any, *, kind: Any) -> list[str]:
@@ -58,7 +58,7 @@ def test_a_matrix_of_one_column_is_that_column(metric: Any) -> None:
         thing = empty_copy(metric)
         for part in (slice(0, 5), slice(5, 11), slice(11, N)):  # later batches find the draft of the first
             thing.update({r: c[part] for r, c in made.items()})
-        same(thing, expected, f"{metric!r} of matrices of one column to be that of columns")
+        expect_same_bytes(thing, expected, f"{metric!r} of matrices of one column to be that of columns")
 
 
 @pytest.mark.parametrize("metric", CLASSED, ids=repr)
@@ -72,9 +72,9 @@ def test_one_hot_classes(metric: Any) -> None:
         hot[role] = columns[role][:, None] == known
     for dtype in (bool, np.int8, np.float32):
         made = {r: c.astype(dtype) if hot[r] is not columns[r] else c for r, c in hot.items()}
-        same(empty_copy(metric).update(made), expected, "one-hot classes to be classes")
+        expect_same_bytes(empty_copy(metric).update(made), expected, "one-hot classes to be classes")
     listed = {r: c.astype(int).tolist() if hot[r] is not columns[r] else c for r, c in hot.items()}
-    same(empty_copy(metric).update(listed), expected, "lists of one-hot rows to be classes")
+    expect_same_bytes(empty_copy(metric).update(listed), expected, "lists of one-hot rows to be classes")
     parts = {f"{r}{i}": c[:, i] for r, c in hot.items() if c is not columns[r] for i in range(c.shape[1])}
     bound = {r: tuple(f"{r}{i}" for i in range(c.shape[1])) for r, c in hot.items() if c is not columns[r]}
     task = sm.MetricCollection(sm.Task({"m": empty_copy(metric)}, **bound))
@@ -103,19 +103,21 @@ def test_weights_of_rows_and_labels(metric: Any) -> None:
     width = metric.settings["num_labels"]
     every = columns | {"sample_weight": np.stack([weights] * width, axis=1)}
     by_row = empty_copy(metric).update(columns)
-    same(empty_copy(metric).update(every), by_row, "weights of labels that are equal to be weights of rows")
+    expect_same_bytes(
+        empty_copy(metric).update(every), by_row, "weights of labels that are equal to be weights of rows"
+    )
     keys = np.tile(["a", "b", "c"], N // 3)
     by_slice = sm.Sliced(empty_copy(metric), by="k").update(**columns, k=keys)
-    same(sm.Sliced(empty_copy(metric), by="k").update(**every, k=keys), by_slice, "the same in slices")
+    expect_same_bytes(sm.Sliced(empty_copy(metric), by="k").update(**every, k=keys), by_slice, "the same in slices")
     own = columns | {"sample_weight": np.random.default_rng(8).choice([0.0, 0.5, 1.0, 3.0], (N, width))}
     whole, sliced = empty_copy(metric).update(own), sm.Sliced(empty_copy(metric), by="k").update(**own, k=keys)
-    same(sliced.total, whole, "slices to add up")
+    expect_same_bytes(sliced.total, whole, "slices to add up")
     for thing in (whole, sliced, empty_copy(metric)):
-        same(sm.from_bytes(thing.to_bytes()), thing, "weights of labels to be read again")
-    same(empty_copy(metric).update({n: c[:9] for n, c in own.items()}).merge(
+        expect_same_bytes(sm.from_bytes(thing.to_bytes()), thing, "weights of labels to be read again")
+    expect_same_bytes(empty_copy(metric).update({n: c[:9] for n, c in own.items()}).merge(
         empty_copy(metric).update({n: c[9:] for n, c in own.items()})), whole, "parts to add up")  # fmt: skip
     alone = {n: v for n, v in metric.settings.items() if n not in ("num_labels", "average", "labels", "num_classes")}
-    for i, state in enumerate(whole.state.each()):
+    for i, state in enumerate(whole.state.split_classes()):
         one = type(metric)(**alone).update({r: c[:, i] if c.ndim == 2 else c for r, c in own.items()})
         assert np.array_equal(one.read(state).value, one.read(one.state).value, equal_nan=True)
 
@@ -225,7 +227,7 @@ def test_one_hot_rows_of_the_class_that_is_ignored(of: Any, settings: Any, known
     y = rng.integers(0, 3, 60)
     scores = np.eye(3, dtype=int)[rng.permutation(y)] if "threshold" in settings else rng.dirichlet(np.ones(3), 60)
     plain, hot = (empty_copy(metric).update(given, scores) for given in (np.array(names)[y], np.eye(3, dtype=int)[y]))
-    same(hot, plain, "one-hot classes to be classes")
+    expect_same_bytes(hot, plain, "one-hot classes to be classes")
     assert int((y == 1).sum()) == sum(dropped_of(plain.state).values())
 
 

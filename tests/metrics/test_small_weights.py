@@ -21,10 +21,10 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.collect.metric_like import empty_copy
-from streammetrics.laws.case import numbers, quiet
-from streammetrics.laws.specimens import fitting, sample
+from streammetrics.laws.case import numbers, without_warnings
+from streammetrics.laws.specimens import make_consistent, sample
 from streammetrics.reading.about import about_of
-from streammetrics.statistics.groups.closed import GROUP_WEIGHTS
+from streammetrics.statistics.groups.closed_sums import GROUP_WEIGHTS
 
 F = Fraction
 TIMES = 2.0**28
@@ -73,10 +73,10 @@ def as_small(metric: Any, value: Any) -> Any:
 
 def columns_of(metric: Any, rng: np.random.Generator, style: str, kind: str) -> Any:
     state = metric.make_state()
-    columns = fitting(state, sample(state.needs(), rng, 14, style, weighted=True))
+    columns = make_consistent(state, sample(state.needs(), rng, 14, style, weighted=True))
     made = weights_of(rng, np.shape(columns["sample_weight"]), kind)
-    if state.together is not None:  # a weight for each block
-        made = made[np.unique(columns[state.together], return_inverse=True)[1]]
+    if state.block_column is not None:  # a weight for each block
+        made = made[np.unique(columns[state.block_column], return_inverse=True)[1]]
     return columns | {"sample_weight": made}
 
 
@@ -118,10 +118,10 @@ def check_bounds(metric: Any, logs: Iterable[int]) -> None:
     for i in logs:
         kind, style = LOGS[i]
         columns = columns_of(metric, np.random.default_rng(i), "plain" if style == "against" else style, kind)
-        if style == "against" and metric.make_state().together is None:
+        if style == "against" and metric.make_state().block_column is None:
             columns = against(columns)
         fed = empty_copy(metric).update(columns)
-        value, (low, high) = numbers(quiet(fed.compute)), map(numbers, quiet(fed.bounds))
+        value, (low, high) = numbers(without_warnings(fed.compute)), map(numbers, without_warnings(fed.bounds))
         assert ((low <= value) & (value <= high) | np.isnan(low) | np.isnan(value) | np.isnan(high)).all(), (
             kind,
             style,
@@ -132,7 +132,7 @@ def check_bounds(metric: Any, logs: Iterable[int]) -> None:
         if tag in IN_FRACTIONS or (about_of(metric).extensive and tag not in GROWS):
             continue
         true = larger(metric).update(columns | {"sample_weight": columns["sample_weight"] * TIMES})
-        sides = (quiet(true.compute),) * 2 if tag in IN_FLOATS else quiet(true.bounds)
+        sides = (without_warnings(true.compute),) * 2 if tag in IN_FLOATS else without_warnings(true.bounds)
         least, most = (as_small(metric, side) for side in sides)
         none = np.isnan(least) & (np.isnan(value) | (low == -np.inf) & (high == np.inf))
         assert ((low <= least) & (most <= high) | none).all(), (kind, style, low, least)

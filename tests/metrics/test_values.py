@@ -11,7 +11,7 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.collect.metric_like import states_of
-from streammetrics.state.levels import bucket_of
+from streammetrics.state.levels import find_buckets
 
 CASES = [(tag, i) for tag in oracles.ORACLES for i in range(len(oracles.ORACLES[tag]))]
 N = 400
@@ -93,12 +93,12 @@ def test_buckets_never_decrease_and_hold_what_they_say() -> None:
     values = np.sort(np.concatenate([near, -near, [0.0, -0.0, 2.0**400, 2.0**-400]]))
     for bits in (1, 3):
         whole = sm.Quantile(bits=bits).update(values).state
-        low, high = whole.ends()
+        low, high = whole.value_bounds()
         assert (low[1:] >= high[:-1]).all()
-        buckets = bucket_of(values, int(whole.level[0]), bits)
+        buckets = find_buckets(values, int(whole.level[0]), bits)
         assert (buckets[1:] >= buckets[:-1]).all()
-        at = np.searchsorted(whole.occupied(), buckets)
-        assert np.array_equal(np.bincount(at), whole.rows_of())
+        at = np.searchsorted(whole.occupied_buckets(), buckets)
+        assert np.array_equal(np.bincount(at), whole.rows_per_bucket())
         assert ((low[at] <= values) & (values <= high[at])).all()
         assert (high - low <= np.maximum(np.abs(low), np.abs(high)) / 2**bits).all()
 

@@ -11,8 +11,8 @@ import pytest
 import streammetrics as sm
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import states_of
-from streammetrics.compose.leave_one_shard_out import deleted
-from streammetrics.numerics import kernel_registry as compiled
+from streammetrics.compose.leave_one_shard_out import leave_one_out
+from streammetrics.numerics import kernel_registry
 from streammetrics.reading.about import about_of
 from streammetrics.statistics import score_readouts
 
@@ -28,7 +28,7 @@ def sliced(metric, rows, slices=7):
 
 
 def table(metric, state, count=64):
-    return deleted(metric.name, metric, definition_of(metric).reads[0].binding, state, count)[metric.name]
+    return leave_one_out(metric.name, metric, definition_of(metric).reads[0].binding, state, count)[metric.name]
 
 
 def coarse(holder):
@@ -43,7 +43,7 @@ def test_as_taking_each_shard_away(kind, rows, monkeypatch):
     monkeypatch.setattr(score_readouts, "DENSE", 0)
     monkeypatch.setattr(score_readouts, "MANY_PLACES", 0)
     np.testing.assert_array_equal(table(metric, state), quick)
-    monkeypatch.setattr(compiled, "_FIND", [])  # a merge server has no kernels
+    monkeypatch.setattr(kernel_registry, "_FIND", [])  # a merge server has no kernels
     np.testing.assert_array_equal(table(metric, state), quick)
     monkeypatch.setitem(metric.__dict__, "_about", replace(about_of(metric), pair_statistic=None))
     np.testing.assert_array_equal(table(metric, state), quick)
@@ -71,10 +71,10 @@ def test_products_beyond_the_integers_of_floats():
     entries = state.cells.tallies["rows"]
     large = type(entries)(entries.shift, entries.codes, entries.counts * np.uint32(70_001))
     cells = type(state.cells)(**{**state.cells.__dict__, "tallies": {**state.cells.tallies, "rows": large}})
-    heavy = state.holding(cells)
-    found, rest = score_readouts.pairs_without(heavy, np.zeros(len(heavy), np.int64), 1)
+    heavy = state.with_cells(cells)
+    found, rest = score_readouts.count_pairs_without(heavy, np.zeros(len(heavy), np.int64), 1)
     assert 2 * int(found[0, 0]) * int(found[0, 1]) > 1 << 53
-    values = score_readouts.quotients(rest[:, 2], 2 * rest[:, 0] * rest[:, 1])
+    values = score_readouts.divide_integers(rest[:, 2], 2 * rest[:, 0] * rest[:, 1])
     for value, (n, p, twice) in zip(values.tolist(), rest.tolist(), strict=True):
         assert value == float(Fraction(twice, 2 * n * p))
 
@@ -86,7 +86,7 @@ def test_weights_and_exact_scores_go_the_other_way():
     exact = sm.Sharded(sm.AUC(), unit="u", shard_bits=16).update(y_true=[0, 1, 1], y_score=[0.1, 0.4, 0.3], u=[1, 2, 3])
     for made in (weighted, exact):
         state = coarse(made)
-        assert score_readouts.pairs_without(state, np.zeros(len(state), np.int64), 1) is None
+        assert score_readouts.count_pairs_without(state, np.zeros(len(state), np.int64), 1) is None
         assert table(sm.AUC(), state).shape == (64, 1)
 
 
@@ -95,5 +95,5 @@ def test_weights_and_exact_scores_go_the_other_way():
 def test_no_slices_at_all(metric, kernels, monkeypatch):
     made = sm.Sliced(sm.Sharded(metric, unit="u"), by="k")
     if not kernels:
-        monkeypatch.setattr(compiled, "_FIND", [])
+        monkeypatch.setattr(kernel_registry, "_FIND", [])
     assert table(metric, coarse(made)).shape == (64, 0)

@@ -122,7 +122,7 @@ def _uses(root: Path) -> tuple[dict[Node, set[Node]], list[Node]]:
                         kernels.append((path, name))
                 if isinstance(statement, ast.Expr) and isinstance(
                     statement.value, ast.Call
-                ):  # stand_in(step, compiled)
+                ):  # replace_function(step, compiled)
                     for one in used:
                         uses[one] |= used - {one}
     return uses, kernels

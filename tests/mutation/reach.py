@@ -40,7 +40,7 @@ def watch_kernels() -> None:
     def of(kernel: Any) -> list[int]:
         return numbers.get(f"{kernel.function.__module__.rpartition('.')[2]}:{kernel.function.__name__}", [])
 
-    entry, call = Kernel.entry, Kernel.__call__
+    entry, call = Kernel.find_entry_point, Kernel.__call__
 
     def watched_entry(self: Any, *like: Any) -> Any:
         found, mine = entry(self, *like), of(self)
@@ -57,4 +57,4 @@ def watch_kernels() -> None:
         hit(*of(self))
         return call(self, *arguments)
 
-    Kernel.entry, Kernel.__call__ = watched_entry, watched_call
+    Kernel.find_entry_point, Kernel.__call__ = watched_entry, watched_call

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import sklearn.metrics
 
-from streammetrics.cli.peers import TASKS
-from streammetrics.guide.tables import PEERS, lines, of_peer
+from streammetrics.cli.peers import TASK_PREFIXES
+from streammetrics.guide.tables import PEERS, find_peer_lines, load_lines
 
 KNOWN = tomllib.loads((Path(__file__).parent / "names.toml").read_text())
 APART = KNOWN.pop("apart")
@@ -29,7 +29,9 @@ def is_apart(peer: str, name: str) -> bool:
 
 def is_told(peer: str, name: str) -> bool:
     """Whether a table has the name, or those of the tasks below it."""
-    return name in of_peer(peer) or (peer == "torchmetrics" and any(task + name in of_peer(peer) for task in TASKS))
+    return name in find_peer_lines(peer) or (
+        peer == "torchmetrics" and any(task + name in find_peer_lines(peer) for task in TASK_PREFIXES)
+    )
 
 
 def test_every_peer_has_its_names() -> None:
@@ -45,12 +47,12 @@ def test_every_name_is_in_a_table(peer: str, part: str) -> None:
 
 @pytest.mark.parametrize("peer", PEERS)
 def test_no_table_has_a_name_that_the_peer_has_not(peer: str) -> None:
-    assert not set(of_peer(peer)) - set(NAMES[peer])
+    assert not set(find_peer_lines(peer)) - set(NAMES[peer])
 
 
 @pytest.mark.parametrize("peer", PEERS)
 def test_little_is_not_offered(peer: str) -> None:
-    told = [found for name, found in of_peer(peer).items() if not is_apart(peer, name)]
+    told = [found for name, found in find_peer_lines(peer).items() if not is_apart(peer, name)]
     refused = {line.why for found in told for line in found if all(one.why for one in found)}
     assert len(refused) <= SOME, refused
 
@@ -59,7 +61,7 @@ def test_every_rule_of_what_is_apart_is_needed() -> None:
     for rule in APART:
         for one in rule.get("names", ()):
             assert any(fnmatchcase(name, one) for name in NAMES[rule["peer"]]), one
-    both = [f"{line.peer}.{line.name}" for line in lines() if is_apart(line.peer, line.name) and not line.why]
+    both = [f"{line.peer}.{line.name}" for line in load_lines() if is_apart(line.peer, line.name) and not line.why]
     assert not both, "apart, and yet offered"
 
 

@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
-from streammetrics.guide.tables import PeerLine, lines
+from streammetrics.guide.tables import PeerLine, load_lines
 from tests.peers.calls import CALLS, NEEDS, TOLERANCE
 from tests.peers.data import MAKERS, NAMES, Data, data_of
 
-TRIED = [line for line in lines() if line.ours and line.data != "own" and not line.differs]
+TRIED = [line for line in load_lines() if line.ours and line.data != "own" and not line.differs]
 
 
 def named(line: PeerLine) -> str:
-    return f"{line.peer}.{line.name}({line.given}) on {line.data}"
+    return f"{line.peer}.{line.name}({line.arguments}) on {line.data}"
 
 
 def flat(value: Any) -> Iterator[float]:
@@ -38,7 +38,7 @@ def flat(value: Any) -> Iterator[float]:
 
 
 def of_peer(line: PeerLine, data: Data) -> Any:
-    value = CALLS[line.peer](line.name, eval(f"dict({line.given})", NAMES.copy()), data)
+    value = CALLS[line.peer](line.name, eval(f"dict({line.arguments})", NAMES.copy()), data)
     return eval(f"value{line.read}", {**NAMES, "value": value})
 
 

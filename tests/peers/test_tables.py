@@ -9,7 +9,7 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.guide import tables
-from streammetrics.guide.tables import PeerLine, lines, of_peer, parse, written
+from streammetrics.guide.tables import PeerLine, find_peer_lines, format_expression, load_lines, parse_table
 from streammetrics.metrics.families import FAMILIES
 from tests.peers.data import MAKERS, NAMES
 
@@ -18,11 +18,11 @@ SMALL = """
 ours = "AUC()"
 data = "binary_scores"
 [[sklearn.roc_auc_score]]
-given = "max_fpr=0.1"
+arguments = "max_fpr=0.1"
 ours = "AUC(max_fpr=0.1)"
 data = "binary_scores"
 [[torchmetrics.BinaryCalibrationError]]
-given = "n_bins=15, norm='l1'"
+arguments = "n_bins=15, norm='l1'"
 ours = "ExpectedCalibrationError(n_bins=15)"
 data = "binary_scores"
 note = "p = 1 is in the last bin here"
@@ -38,7 +38,7 @@ why = "feature-space clustering: needs all pairs of rows"
 
 
 def test_a_table_is_read() -> None:
-    found = parse(tomllib.loads(SMALL))
+    found = parse_table(tomllib.loads(SMALL))
     assert [line.name for line in found] == ["roc_auc_score"] * 2 + ["roc_curve", "silhouette_score"] + [
         "BinaryCalibrationError"
     ]
@@ -59,25 +59,25 @@ def test_a_table_is_read() -> None:
         ("[[sklearn.x]]\nours = 'AUC()'", "data is one of"),
         ("[[sklearn.x]]\nours = 'AUC()'\ndata = 'clicks'", "not 'clicks'"),
         ("[[sklearn.x]]\nours = 'AUC('\ndata = 'own'", "ours is not Python"),
-        ("[[sklearn.x]]\ngiven = '0.1'\nours = 'AUC()'\ndata = 'own'", "given is not Python"),
+        ("[[sklearn.x]]\narguments = '0.1'\nours = 'AUC()'\ndata = 'own'", "arguments is not Python"),
         ("[[sklearn.x]]\nread = '[0'\nours = 'AUC()'\ndata = 'own'", "read is not Python"),
         ("[[sklearn.x]]\nours = 'AUC()'\ndata = 'own'\ndiffers = true", "says how, in note"),
         ("[[sklearn.x]]\nours = 'AUC()'\ndata = 'own'\ndiffers = 'yes'", "differs is a truth value"),
         ("[[sklearn.x]]\nours = 'AUC()'\ndata = 'own'\nnote = 3", "note is a text"),
-        ("[[sklearn.x]]\nwhy = 'a'\ndata = 'own'", "nothing else but given"),
+        ("[[sklearn.x]]\nwhy = 'a'\ndata = 'own'", "nothing else but arguments"),
     ],
 )
 def test_what_the_format_has_not_is_refused(text: str, fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
-        parse(tomllib.loads(text))
+        parse_table(tomllib.loads(text))
 
 
 def test_the_shipped_tables_are_read_once_and_hold_no_line_twice() -> None:
-    assert lines() is lines()
-    keys = [(line.peer, line.name, line.given, line.data, line.read) for line in lines()]
+    assert load_lines() is load_lines()
+    keys = [(line.peer, line.name, line.arguments, line.data, line.read) for line in load_lines()]
     assert not {f"{key}" for key in keys if keys.count(key) > 1}
-    assert [line for found in map(of_peer, tables.PEERS) for one in found.values() for line in one] == sorted(
-        lines(), key=lambda line: (list(tables.PEERS).index(line.peer), line.name.lower())
+    assert [line for found in map(find_peer_lines, tables.PEERS) for one in found.values() for line in one] == sorted(
+        load_lines(), key=lambda line: (list(tables.PEERS).index(line.peer), line.name.lower())
     )
 
 
@@ -89,9 +89,9 @@ def test_each_family_has_its_file_and_it_is_shipped() -> None:
 
 @pytest.mark.parametrize("peer", tables.PEERS)
 def test_what_stands_for_a_name_can_be_made(peer: str) -> None:
-    for line in lines():
+    for line in load_lines():
         if line.ours and line.peer == peer:
-            assert eval(written(line.ours), {"sm": sm, **NAMES}) is not None, line.name
+            assert eval(format_expression(line.ours), {"sm": sm, **NAMES}) is not None, line.name
 
 
 def test_kinds_of_data_are_those_that_are_made() -> None:
@@ -110,4 +110,4 @@ def test_kinds_of_data_are_those_that_are_made() -> None:
     ],
 )
 def test_what_is_written(ours: str, expected: str) -> None:
-    assert written(ours) == expected
+    assert format_expression(ours) == expected

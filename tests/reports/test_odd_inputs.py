@@ -9,14 +9,14 @@ import streammetrics as sm
 from streammetrics.collect.metric_like import states_of, with_states
 from streammetrics.errors import InvalidInputError
 from streammetrics.hooks.lifetime import Lifetime
-from streammetrics.reports import families
+from streammetrics.reports import task_charts
 from streammetrics.reports.assemble import assemble
-from streammetrics.reports.count_sections import grid_of
-from streammetrics.reports.per_class import breakdowns
-from streammetrics.reports.pictures import best_rows
-from streammetrics.reports.records import pieces
-from streammetrics.reports.series import windows_of
-from streammetrics.reports.tables import grids, slices
+from streammetrics.reports.count_sections import build_grid
+from streammetrics.reports.curve_charts import build_top_rows
+from streammetrics.reports.per_class import build_breakdowns
+from streammetrics.reports.records import split_pieces
+from streammetrics.reports.tables import build_grids, build_slice_grid
+from streammetrics.reports.window_charts import build_window_charts
 
 
 def texts(grid):
@@ -39,7 +39,7 @@ def test_slices_by_a_column_that_results_have(name):
 
 def test_a_text_that_reads_as_null_is_quoted():
     sliced = sm.Sliced(sm.CTR(), by="k").update([0, 1, 1, 1], k=[None, "null", "null", ""])
-    found = texts(slices(sliced))
+    found = texts(build_slice_grid(sliced))
     assert sorted(row[0] for row in found) == ["", '"null"', "null"]
     assert sorted(row[1] for row in found) == ["1", "1", "2"]
 
@@ -47,7 +47,7 @@ def test_a_text_that_reads_as_null_is_quoted():
 def test_lines_of_null_and_of_the_text_are_two():
     windowed = sm.Windowed(sm.Sliced(sm.CTR(), by="k"), width=1, time="t")
     windowed.update([0, 1, 1, 0], k=[None, "null"] * 2, t=[0, 0, 1, 1])
-    (chart,) = windows_of(windowed, intervals=False)
+    (chart,) = build_window_charts(windowed, intervals=False)
     assert [key.text for key in chart.key] == ["null", '"null"']
 
 
@@ -71,16 +71,17 @@ def test_empty_keys_are_not_those_above():
     assert [[cell[0] for cell in row[:3]] for row in part.data["rows"]] == [
         [x, y, task] for x, y in (("", ""), ("DE", ""), ("DE", "web")) for task in "ab"
     ]
-    assert grid_of(["a"], [["x"], [""]], 1, [])["rows"][1][0][0] == ""
+    assert build_grid(["a"], [["x"], [""]], 1, [])["rows"][1][0][0] == ""
 
 
 def test_what_the_best_rows_hold_does_not_depend_on_the_size_of_weights():
     rows = scored()
     plain, heavy = (
-        best_rows(sm.MetricCollection(sm.AUC()).update(rows | {"sample_weight": np.full(400, w)})) for w in (1.0, 10.0)
+        build_top_rows(sm.MetricCollection(sm.AUC()).update(rows | {"sample_weight": np.full(400, w)}))
+        for w in (1.0, 10.0)
     )
     assert plain == heavy
-    alone = best_rows(sm.MetricCollection(sm.AUC()).update(rows))
+    alone = build_top_rows(sm.MetricCollection(sm.AUC()).update(rows))
     assert alone == plain
 
 
@@ -103,7 +104,7 @@ def test_intervals_are_of_the_piece_that_they_stand_beside():
 )
 def test_pages_of_what_fades(thing, tmp_path):
     thing.update(scored() | ({"step": np.arange(400)} if isinstance(thing, sm.Decayed) else {}))
-    assert [p.name for _, p in pieces(thing)] == ["metrics"]
+    assert [p.name for _, p in split_pieces(thing)] == ["metrics"]
     assert "auc" in sm.report(thing, tmp_path / "page.html").read_text()
 
 
@@ -120,7 +121,7 @@ def test_a_page_of_groups_that_cannot_be_written(tmp_path, monkeypatch):
 def test_metrics_that_saw_other_rows():
     sliced = sm.Sliced([sm.AUC(), sm.Mean()], by="c", on_invalid="drop")
     sliced.update(y_true=[0, 1, 1], y_score=[0.2, np.nan, 0.7], value=[1.0, 2.0, 3.0], c=["a", "a", "a"])
-    assert texts(slices(sliced))[0][1:3] == ["3", "1"]
+    assert texts(build_slice_grid(sliced))[0][1:3] == ["3", "1"]
 
 
 def test_matrices_of_their_own_kind(tmp_path):
@@ -128,7 +129,7 @@ def test_matrices_of_their_own_kind(tmp_path):
     both = sm.CorrelationMatrix(variables=("price", "clicks")).update(price=[1.0, 2.0, 4.0], clicks=[0.0, 1.0, 1.0])
     for thing in (pairs, both):
         told = "\n".join(
-            str(texts(g)) + g.title for g in grids(with_states(sm.MetricCollection(thing), states_of(thing)))
+            str(texts(g)) + g.title for g in build_grids(with_states(sm.MetricCollection(thing), states_of(thing)))
         )
         assert "true class" not in told
         sm.report(thing, tmp_path / "page.html")
@@ -138,8 +139,8 @@ def test_confusion_matrices_are_known_whatever_they_are_called():
     with_labels = sm.MetricCollection({"each": sm.ConfusionMatrix(num_labels=2, threshold=0.5)})
     with_labels.update([[0, 1], [1, 1]], [[0.2, 0.9], [0.7, 0.1]])
     one = sm.MetricCollection({"cm": sm.ConfusionMatrix()}).update([0, 1, 1], [0.1, 0.8, 0.2])
-    assert [g.title for g in breakdowns(one)] == ["cm: true class down, predicted across"]
-    assert [g.title for g in breakdowns(with_labels)] == [
+    assert [g.title for g in build_breakdowns(one)] == ["cm: true class down, predicted across"]
+    assert [g.title for g in build_breakdowns(with_labels)] == [
         f"each of {n}: true class down, predicted across" for n in "01"
     ]
 
@@ -150,7 +151,7 @@ def test_curves_are_not_spelled_as_arrays(tmp_path):
 
 
 def test_a_picture_of_windows_without_rows():
-    with pytest.raises(TypeError, match="has no picture"):
+    with pytest.raises(TypeError, match="there is no plot"):
         sm.Windowed(sm.CTR(), width=5, time="t").plot()
 
 
@@ -165,14 +166,14 @@ def test_the_newest_windows_of_slices_are_shown():
     inner = sm.Windowed(sm.Sliced(sm.CTR(), by="k"), width=1, time="t")
     t, k = np.divmod(np.arange(60), 6)
     inner.update([1] * 60, t=t, k=k)
-    shown = {row[0] for row in texts(slices(inner, top=12))}
+    shown = {row[0] for row in texts(build_slice_grid(inner, top=12))}
     assert len(shown) == 2
     assert max(shown, key=int) == "9" if all(s.isdigit() for s in shown) else shown
 
 
 @pytest.mark.parametrize(("window", "panes"), [(19, 10), (15, 10), (3, 4)])
 def test_windows_that_panes_do_not_fill(window, panes):
-    with pytest.raises(ValueError, match="some updates for each"):
+    with pytest.raises(ValueError, match="must be a multiple of panes="):
         Lifetime(sm.CTR(), window=window, panes=panes)
 
 
@@ -197,5 +198,5 @@ def test_ndcg_by_cutoff_says_what_the_table_says(empty):
     query, grades = np.repeat(np.arange(40), 5), rng.integers(0, 3, 200) * np.repeat(rng.integers(0, 2, 40), 5)
     ranked = sm.MetricCollection({f"ndcg@{k}": sm.NDCG(k, empty=empty) for k in (1, 3, 5)})
     ranked.update(grades, rng.random(200), query=query)
-    (chart,) = [c for c in families.others(ranked) if c.title == "NDCG by cut-off"]
+    (chart,) = [c for c in task_charts.build_task_charts(ranked) if c.title == "NDCG by cut-off"]
     assert [list(line.y) for line in chart.layers] == [list(ranked.compute().values())]

@@ -16,7 +16,7 @@ from pages import hidden, number, read, says, tree
 import streammetrics as sm
 from streammetrics.inference.sample_ratio import sample_ratio_mismatch
 from streammetrics.reports.page.write import render
-from streammetrics.reports.records import rivals
+from streammetrics.reports.records import group_comparable_tasks
 
 METRICS = (sm.AUC, sm.AveragePrecision, sm.NormalizedEntropy, sm.LogLoss, sm.Calibration, sm.CTR)
 EVIL = "<script>alert(1)</script>"
@@ -187,16 +187,16 @@ def test_arms_that_are_not_comparable_have_no_reading() -> None:
 def test_bold_is_what_leaves_zero_out_beyond_both_errors() -> None:
     from dataclasses import replace
 
-    from streammetrics.reports.figures import figure_of
+    from streammetrics.reports.measure_rows import build_measure_row
 
     one = sm.compare(models("old", "new").task("new"), models("old", "new").task("old"))["auc"]
-    assert figure_of(one).bold
+    assert build_measure_row(one).bold
     low = one.difference.low
-    assert figure_of(replace(one, bound=low * 0.99)).bold
-    assert not figure_of(replace(one, bound=low * 1.01)).bold
-    assert not figure_of(replace(one, difference=one.difference._replace(low=-1e-9))).bold
-    assert not figure_of(replace(one, adjusted=0.06)).bold
-    assert not figure_of(replace(one, reason="too few", difference=one.difference._replace(low=math.nan))).bold
+    assert build_measure_row(replace(one, bound=low * 0.99)).bold
+    assert not build_measure_row(replace(one, bound=low * 1.01)).bold
+    assert not build_measure_row(replace(one, difference=one.difference._replace(low=-1e-9))).bold
+    assert not build_measure_row(replace(one, adjusted=0.06)).bold
+    assert not build_measure_row(replace(one, reason="too few", difference=one.difference._replace(low=math.nan))).bold
 
 
 @pytest.mark.slow
@@ -210,7 +210,7 @@ def test_right_is_better_and_intervals_are_where_they_are() -> None:
         assert row.span.zero == pytest.approx(50.0)
         assert (row.span.low > 50.0) == (one.better == "a")
         assert (row.span.high < 50.0) == (one.better == "b")
-    assert {r.turned for r in card_.groups[0].rows} == {1.0, -1.0}
+    assert {r.direction for r in card_.groups[0].rows} == {1.0, -1.0}
     slices = sm.compare(by_shop("old", "new").task("new"), by_shop("old", "new").task("old"))
     for forest in next(p.data for p in assemble(slices, "x").parts if p.kind == "forests"):
         for row in forest.groups[0].rows:
@@ -225,7 +225,7 @@ def test_what_is_forbidden_is_on_its_side(relative: bool) -> None:
 
     (one,) = [p.data for p in assemble(card(relative=relative), "x").parts if p.kind == "scorecard"]
     loss = next(r for g in one.groups for r in g.rows if r.name == "log_loss")
-    assert loss.over == relative  # on a scale with numbers on it lower is to the left; else right is better
+    assert loss.is_upper_limit == relative  # on a scale with numbers on it lower is to the left; else right is better
     assert (loss.span.limit > loss.span.zero) == relative
     assert (one.axis is not None) == relative
     if relative:  # the ticks are where their numbers are
@@ -240,8 +240,8 @@ def test_three_models_the_best_against_the_first() -> None:
     assert read(page).startswith("new is better than old")
     for name in ("old", "mid", "new"):
         assert f">{name}</th>" in page
-    assert rivals(models("old", "mid", "new")) == [["old", "mid", "new"]]
-    assert rivals(sm.Sharded(sm.AUC(), unit="user")) == []
+    assert group_comparable_tasks(models("old", "mid", "new")) == [["old", "mid", "new"]]
+    assert group_comparable_tasks(sm.Sharded(sm.AUC(), unit="user")) == []
 
 
 @pytest.mark.slow
@@ -254,7 +254,7 @@ def test_tasks_of_other_labels_or_rows_are_not_compared() -> None:
         both = sm.Sharded(
             {"old": sm.Task(sm.AUC(), y_true="click", y_score="old"), "other": other}, unit="user"
         ).update(rows)
-        assert rivals(both) == []
+        assert group_comparable_tasks(both) == []
         assert not tree(render(both, "x")).all("table", class_="score")
 
 
@@ -284,7 +284,7 @@ def test_windows_are_a_series_with_their_intervals_and_differences() -> None:
     for record in days.table():
         assert any(says(t, record["value"]) for t in parts(lower)), record["metric"]
     assert len(charts[1].all("g", class_="pale")) == 2  # the last day of both
-    assert "no drift" in page.text or "leave out the difference" in page.text
+    assert "no drift" in page.text or "exclude the difference" in page.text
 
 
 @pytest.mark.slow
@@ -330,7 +330,7 @@ def test_many_rows_left_out_are_told_first() -> None:
 def test_without_units_there_is_no_interval_unless_told() -> None:
     plain = sm.MetricCollection(tasks("old")).update(log())
     text = read(render(plain, "x"))
-    assert "Say whose rows belong together" in text
+    assert "Name the unit whose rows belong together" in text
     assert " to 0." not in text
     assert "Say whose" not in read(render(plain, "x", rows_independent=True))
     low, high, *_ = plain.interval()["old/auc"]

@@ -12,11 +12,20 @@ from pages import number, tree
 
 import streammetrics as sm
 from streammetrics.reports.assemble import assemble
-from streammetrics.reports.charts import Band, Chart, ChartLine, Whiskers, linear, logarithmic, stations
-from streammetrics.reports.numbers import count, decimals_of, fixed, p_text, proof, share, signed, typeset
-from streammetrics.reports.page.svg import marker, spark, svg
-from streammetrics.reports.pictures import pictures
-from streammetrics.reports.plots import drawn
+from streammetrics.reports.charts import Band, Chart, ChartLine, Whiskers, category_axis, linear_axis, logarithmic_axis
+from streammetrics.reports.curve_charts import build_charts
+from streammetrics.reports.numbers import (
+    choose_decimals,
+    format_bound,
+    format_count,
+    format_fixed,
+    format_p_value,
+    format_share,
+    format_signed,
+    typeset,
+)
+from streammetrics.reports.page.svg import draw_marker, draw_sparkline, draw_svg
+from streammetrics.reports.plots import draw_chart
 
 
 @pytest.fixture
@@ -51,16 +60,27 @@ def collection(**more: Any) -> Any:
 
 def test_numbers() -> None:
     assert typeset("-0.5 %") == "−0.5\u202f%"
-    assert [fixed(v, 2) for v in (1234.567, -0.001, math.nan, math.inf, None)] == ["1,234.57", "0.00", "–", "+∞", "–"]
-    assert [signed(v, 1, True) for v in (0.057, -0.027, 0.0, 0.0001)] == [
+    assert [format_fixed(v, 2) for v in (1234.567, -0.001, math.nan, math.inf, None)] == [
+        "1,234.57",
+        "0.00",
+        "–",
+        "+∞",
+        "–",
+    ]
+    assert [format_signed(v, 1, True) for v in (0.057, -0.027, 0.0, 0.0001)] == [
         "+5.7\u202f%",
         "−2.7\u202f%",
         "0.0\u202f%",
         "0.0\u202f%",
     ]
-    assert [share(v) for v in (0.309, 0.0, 1e-5, 1.0)] == ["30.9\u202f%", "0.0\u202f%", "<0.1\u202f%", "100.0\u202f%"]
-    assert [p_text(p) for p in (1e-9, 0.0123, 0.5, math.nan)] == ["<0.001", "0.012", "0.50", "–"]
-    assert [decimals_of(h) for h in (0.0026, 0.99, 26.0, 1e-9, 0.0, math.nan, math.inf)] == [
+    assert [format_share(v) for v in (0.309, 0.0, 1e-5, 1.0)] == [
+        "30.9\u202f%",
+        "0.0\u202f%",
+        "<0.1\u202f%",
+        "100.0\u202f%",
+    ]
+    assert [format_p_value(p) for p in (1e-9, 0.0123, 0.5, math.nan)] == ["<0.001", "0.012", "0.50", "–"]
+    assert [choose_decimals(h) for h in (0.0026, 0.99, 26.0, 1e-9, 0.0, math.nan, math.inf)] == [
         4,
         2,
         0,
@@ -69,15 +89,15 @@ def test_numbers() -> None:
         None,
         None,
     ]
-    assert [count(v) for v in (1_000_000, None)] == ["1,000,000", ""]
+    assert [format_count(v) for v in (1_000_000, None)] == ["1,000,000", ""]
 
 
 def test_bounds_are_rounded_up_to_two_digits() -> None:
     rng = np.random.default_rng(0)
     for half in np.exp(rng.uniform(-25, 5, 500)).tolist():
-        shown = Fraction(proof(half).removeprefix("±"))
+        shown = Fraction(format_bound(half).removeprefix("±"))
         assert Fraction(half) <= shown <= Fraction(half) * Fraction(11, 10)
-    assert [proof(v) for v in (0.0, math.nan, None, math.inf, 0.25, 1.0)] == [
+    assert [format_bound(v) for v in (0.0, math.nan, None, math.inf, 0.25, 1.0)] == [
         "exact",
         "",
         "",
@@ -96,7 +116,7 @@ def test_ticks_are_few_round_and_right(percent: bool) -> None:
     for _ in range(300):
         low = float(rng.normal(0, 10.0 ** rng.integers(-4, 4)))
         high = low + float(np.exp(rng.uniform(-8, 8)))
-        scale = linear(low, high, percent=percent)
+        scale = linear_axis(low, high, percent=percent)
         assert 2 <= len(scale.ticks) <= 7
         step = scale.ticks[1][0] - scale.ticks[0][0]
         for value, text in scale.ticks:
@@ -105,7 +125,7 @@ def test_ticks_are_few_round_and_right(percent: bool) -> None:
     for _ in range(300):
         low = float(np.exp(rng.uniform(-10, 5)))
         high = low * float(np.exp(rng.uniform(0.05, 12)))
-        scale = logarithmic(low, high, percent=percent)
+        scale = logarithmic_axis(low, high, percent=percent)
         assert 1 <= len(scale.ticks) <= 8
         for value, text in scale.ticks:
             assert number(text)[0] == pytest.approx(value, rel=0.06)
@@ -113,31 +133,31 @@ def test_ticks_are_few_round_and_right(percent: bool) -> None:
 
 def test_axes_of_nothing() -> None:
     for low, high in ((math.nan, 1.0), (0.0, 0.0), (3.0, 2.0), (-math.inf, math.inf)):
-        scale = linear(low, high)
+        scale = linear_axis(low, high)
         assert scale.high > scale.low
-    assert logarithmic(0.0, 0.0).high > logarithmic(0.0, 0.0).low > 0
-    assert stations([]).high > stations([]).low
-    assert len(stations([str(i) for i in range(100)]).ticks) <= 7
-    assert np.isnan(logarithmic(0.1, 1.0).place([0.0, -1.0])).all()
+    assert logarithmic_axis(0.0, 0.0).high > logarithmic_axis(0.0, 0.0).low > 0
+    assert category_axis([]).high > category_axis([]).low
+    assert len(category_axis([str(i) for i in range(100)]).ticks) <= 7
+    assert np.isnan(logarithmic_axis(0.1, 1.0).place([0.0, -1.0])).all()
 
 
 # -- pictures -----------------------------------------------------------------------------------------------------------
 
 
 def test_rare_positives_are_drawn_on_logarithmic_axes_and_linear_ones_beside() -> None:
-    roc, pr, reliability, *scores = pictures(collection())
+    roc, pr, reliability, *scores = build_charts(collection())
     assert (roc.x.log, roc.y.log, pr.x.log, pr.y.log, reliability.x.log, reliability.y.log) == (True,) * 6
-    assert all(c.other is not None and not c.other.x.log for c in (roc, pr, reliability))
+    assert all(c.alternative is not None and not c.alternative.x.log for c in (roc, pr, reliability))
     assert [c.x.log for c in scores] == [True, True]
-    common = pictures(collection(rate=0.5))
+    common = build_charts(collection(rate=0.5))
     assert not any(c.x.log for c in common)
-    assert common[0].other is not None
-    assert common[0].other.x.log
+    assert common[0].alternative is not None
+    assert common[0].alternative.x.log
 
 
 def test_curves_are_those_of_the_metrics() -> None:
     thing = collection()
-    roc, pr, *_ = pictures(thing)
+    roc, pr, *_ = build_charts(thing)
     for number_, name in enumerate("ab"):
         state = thing[f"{name}/auc"].state
         (line,) = [layer for layer in roc.layers if isinstance(layer, ChartLine) and layer.number == number_]
@@ -155,16 +175,16 @@ def test_lift_is_of_rates_that_are_alike() -> None:
         "all": sm.Task(sm.AUC(), y_true="click", y_score="a"),
         "some": sm.Task(sm.AUC(), y_true="click", y_score="a", where="some"),
     }
-    chart = pictures(sm.MetricCollection(tasks).update(rows))[1]
+    chart = build_charts(sm.MetricCollection(tasks).update(rows))[1]
     assert chart.right == ()
     assert chart.x.log
-    assert pictures(collection())[1].right
+    assert build_charts(collection())[1].right
 
 
 def test_svg_and_matplotlib_draw_the_same_data(pyplot: Any) -> None:
-    for chart in pictures(collection()):
-        tree(svg(chart))
-        ax = drawn(chart, pyplot.subplots()[1])
+    for chart in build_charts(collection()):
+        tree(draw_svg(chart))
+        ax = draw_chart(chart, pyplot.subplots()[1])
         ours = [layer for layer in chart.layers if isinstance(layer, ChartLine)]
         theirs = [
             line for line in ax.lines if (line.get_label() and line.get_label()[0] != "_") or line.get_linewidth() > 1
@@ -182,7 +202,7 @@ def test_svg_and_matplotlib_draw_the_same_data(pyplot: Any) -> None:
 
 def chart_with_gaps() -> Chart:
     nan = math.nan
-    return Chart("t", "", "", linear(0, 3), linear(0, 1), "x", "y", [
+    return Chart("t", "", "", linear_axis(0, 3), linear_axis(0, 1), "x", "y", [
         ChartLine([0, 1, 2, 3], [0.5, nan, 7.0, -7.0], 0, [0, 1, 2]),
         Band([0, 1, 2, 3], [0.1, nan, 0.2, 0.3], [0.2, nan, 0.4, 9.0]),
         Whiskers([0, 1, 2], [0.5, nan, 0.5], [0.4, nan, nan], [2.0, nan, nan], 1, [False, False, True]),
@@ -190,21 +210,21 @@ def chart_with_gaps() -> Chart:
 
 
 def test_matplotlib_draws_gaps(pyplot: Any) -> None:
-    assert drawn(chart_with_gaps(), pyplot.subplots()[1]).lines
+    assert draw_chart(chart_with_gaps(), pyplot.subplots()[1]).lines
 
 
 def test_gaps_and_edges() -> None:
     chart = chart_with_gaps()
-    drawing = tree(svg(chart))
-    text = svg(chart)
+    drawing = tree(draw_svg(chart))
+    text = draw_svg(chart)
     assert "nan" not in text.lower()
     for path in drawing.all("path", class_="ln"):
         heights = [float(p.split()[1]) for p in path.attrs["d"][1:].split("L")]
         assert all(26 <= h <= 264 for h in heights)
     assert len(drawing.all("line", class_="w1")) == 1
     assert len(drawing.all("g", class_="pale")) == 1
-    assert "svg" in spark("none", [(0, [math.nan, math.nan])])
-    assert len({marker(i, 0, 0) for i in range(6)}) == 6
+    assert "svg" in draw_sparkline("none", [(0, [math.nan, math.nan])])
+    assert len({draw_marker(i, 0, 0) for i in range(6)}) == 6
 
 
 # -- plot() -------------------------------------------------------------------------------------------------------------
@@ -237,7 +257,7 @@ def test_everything_that_has_a_picture_draws_it(pyplot: Any) -> None:
     days = sm.Windowed(sm.CTR(), width=5, time="step").update(y_true=[0, 1] * 10, step=list(range(20)))
     line = sm.plot(days).lines[0]
     assert line.get_ydata().tolist() == [r["value"] for r in days.table()]
-    with pytest.raises(TypeError, match="no picture"):
+    with pytest.raises(TypeError, match="there is no plot"):
         sm.MAE().update([1.0], [2.0]).plot()
     with pytest.raises(TypeError, match="not a str"):
         sm.plot("auc")

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from streammetrics.serve.api.decoder import Decode, InThread
-from streammetrics.serve.api.reader_process import DecoderApart
+from streammetrics.serve.api.decoder import DecoderService, ThreadDecoder
+from streammetrics.serve.api.reader_process import DecoderProcess
 from streammetrics.serve.store import Store, open_store
 
 FOUND = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb")) or [Path(shutil.which("initdb") or "none")]
@@ -102,24 +102,24 @@ def store(url: str) -> Iterator[Store]:
         yield opened
 
 
-class Lent(DecoderApart):
+class Lent(DecoderProcess):
     """A process that takes a second to start, and is not ended before all tests are."""
 
     def close(self) -> None:
-        self.forget(["rank"])
+        self.forget_plans(["rank"])
 
 
 @pytest.fixture(scope="session")
-def lent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DecoderApart]:
+def lent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DecoderProcess]:
     decoder = Lent(str(tmp_path_factory.mktemp("lent") / "a.db"))
     yield decoder
     decoder.worker.end()
 
 
 @pytest.fixture(params=["thread", "process"])
-def decoder_of(request: pytest.FixtureRequest) -> Callable[[Any], Decode]:
+def decoder_of(request: pytest.FixtureRequest) -> Callable[[Any], DecoderService]:
     """Return who decodes for a store; the process knows nothing of what stores in memory have."""
     if request.param == "thread":
-        return InThread
-    decoder: DecoderApart = request.getfixturevalue("lent")
+        return ThreadDecoder
+    decoder: DecoderProcess = request.getfixturevalue("lent")
     return lambda store: decoder

@@ -12,20 +12,20 @@ import numpy as np
 
 from streammetrics.inference.sample_ratio import sample_ratio_mismatch
 from streammetrics.serve.evaluation.evaluation import (
-    Arm,
+    ArmRow,
     Evaluation,
-    Power,
+    MetricRow,
+    PowerEstimate,
     RatioCheck,
-    Row,
     ScoreDrift,
     ShownLook,
     SourceStatus,
-    Told,
+    TreatmentVerdict,
     WindowPoint,
 )
-from streammetrics.serve.store.part_keys import HOUR, PartKey, hour_of, hour_text
+from streammetrics.serve.store.part_keys import HOUR, PartKey, format_hour, parse_hour
 
-START = hour_of("2026-06-01T00")
+START = parse_hour("2026-06-01T00")
 EVIL = '<script>alert(1)</script>"><img src=x onerror=alert(2)>'
 HIGH, LOW, ONE = "high", "low", "one"
 WEIRD = (EVIL, "=cmd|' /C calc'!A0", "متجر التجزئة", "商店", "naïve café", "x" * 120, "a b\u202ec", "")
@@ -36,7 +36,7 @@ AGREED = {"id": "feed", "title": "Feed ranker v7", "arms": {"control": 0.5, "tre
           "sources": {"impressions": 1.0, "conversions": 3.0}, "webhooks": ["https://hooks.example/secret"]}  # fmt: skip
 
 
-def row(metric: str, role: str, change: float, half: float, **more: Any) -> Row:
+def row(metric: str, role: str, change: float, half: float, **more: Any) -> MetricRow:
     """A row whose interval is symmetric."""
     given: dict[str, Any] = {
         "treatment": "treatment", "better": HIGH, "margin": None, "control_value": 0.01945, "bound": 0.0, "word": "",
@@ -51,10 +51,10 @@ def row(metric: str, role: str, change: float, half: float, **more: Any) -> Row:
     }
     if math.isnan(half):
         ends = dict.fromkeys(ends)
-    return Row(metric=metric, role=role, value=value, change=change, **ends, **given)
+    return MetricRow(metric=metric, role=role, value=value, change=change, **ends, **given)
 
 
-def table(treatment: str = "treatment", lift: float = 0.057) -> list[Row]:
+def table(treatment: str = "treatment", lift: float = 0.057) -> list[MetricRow]:
     """A scorecard."""
     t = {"treatment": treatment}
     return [
@@ -78,7 +78,7 @@ def table(treatment: str = "treatment", lift: float = 0.057) -> list[Row]:
     ]
 
 
-def slices(treatment: str = "treatment", metric: str = "ctr", n: int = 7) -> list[Row]:
+def slices(treatment: str = "treatment", metric: str = "ctr", n: int = 7) -> list[MetricRow]:
     """Slices by two columns; the last ones are too few."""
     names = ("US", "IN", "BR", "DE", "GB", "JP", "FR", "MX", "ID", "no country", "NA", "IS")
     countries = [*names, *(f"country {i}" for i in range(len(names), n))][:n]
@@ -138,15 +138,16 @@ def running() -> Evaluation:
             "about 3 more days, 33,000 users.")  # fmt: skip
     return Evaluation(
         "feed", "Feed ranker v7", 1, (START + 168) * 3600.0 + 720, "running", "b80c11f463d2" * 5 + "9a07", 336, 6_000_000,
-        (START, START + 167), 7.0, "", [Told("treatment", "keep running", said, 33_000.0, 3.0)], table(), slices(),
-        [Arm("control", 0.5, users["control"], 0.4984, 2_996_601, 58_276, 0.01945),
-         Arm("treatment", 0.5, users["treatment"], 0.5016, 3_003_399, 61_759, 0.02056)],
+        (START, START + 167), 7.0, "",
+        [TreatmentVerdict("treatment", "keep running", said, 33_000.0, 3.0)], table(), slices(),
+        [ArmRow("control", 0.5, users["control"], 0.4984, 2_996_601, 58_276, 0.01945),
+         ArmRow("treatment", 0.5, users["treatment"], 0.5016, 3_003_399, 61_759, 0.02056)],
         RatioCheck(ratio.e_value, False, ratio.sentence, users, ratio.planned), points(1, 168), points(24, 7),
         [SourceStatus("impressions", START + 167, 720.0, 168, 2, [], 0, 6_000_000, {}, "fresh"),
-         SourceStatus("conversions", START + 165, 7920.0, 166, 0, [hour_text(START + 40), hour_text(START + 41)], 1,
+         SourceStatus("conversions", START + 165, 7920.0, 166, 0, [format_hour(START + 40), format_hour(START + 41)], 1,
                       11_600, {"bad price": 24}, "late")],
         [ScoreDrift("ctr", "treatment", 0.031, "alike")], 299_997.0, 400_000.0, 11_000.0, START + 143,
-        notes=["2 hours of conversions came late."], power=[Power("treatment", 0.01, 1_250_000.0, 86.4, 0.0173)],
+        notes=["2 hours of conversions came late."], power=[PowerEstimate("treatment", 0.01, 1_250_000.0, 86.4, 0.0173)],
     )  # fmt: skip
 
 
@@ -155,7 +156,9 @@ def ship() -> Evaluation:
     said = "Ship treatment: ctr +5.7 % (95 % always +3.8 % to +7.6 %), and all 3 guardrails are held."
     rows = [r._replace(word="held") if r.role == "guardrail" else r for r in table()]
     rows[2] = rows[2]._replace(low=-0.031, high=0.042, change=0.006, value=0.0991)
-    return replace(running(), verdicts=[Told("treatment", "ship", said)], table=rows, sources=running().sources[:1])
+    return replace(
+        running(), verdicts=[TreatmentVerdict("treatment", "ship", said)], table=rows, sources=running().sources[:1]
+    )
 
 
 def breached() -> Evaluation:
@@ -163,7 +166,7 @@ def breached() -> Evaluation:
     said = "Do not ship treatment: latency is breached, +9.1 % (95 % always +7.2 % to +11.0 %); 5 % is allowed."
     rows = table()
     rows[1] = rows[1]._replace(change=0.091, low=0.072, high=0.11, word="breached", value=198.562)
-    return replace(running(), verdicts=[Told("treatment", "do not", said)], table=rows)
+    return replace(running(), verdicts=[TreatmentVerdict("treatment", "do not", said)], table=rows)
 
 
 def mismatch() -> Evaluation:
@@ -176,7 +179,7 @@ def mismatch() -> Evaluation:
     return replace(
         one, ratio=RatioCheck(found.e_value, True, found.sentence, users, found.planned), arms=arms,
         withheld="the arms differ",
-        verdicts=[Told("treatment", "withheld", said)],
+        verdicts=[TreatmentVerdict("treatment", "withheld", said)],
         table=[r._replace(word="withheld") for r in one.table],
     )  # fmt: skip
 
@@ -211,13 +214,17 @@ def three() -> Evaluation:
     found = sample_ratio_mismatch(users)
     first = "Ship ranker b: ctr +5.7 % (98.33 % always +3.8 % to +7.6 %), and all 3 guardrails are held."
     told = [
-        Told("ranker b", "ship", first),
-        Told("ranker c", "keep running", "Keep running: ctr is unclear, +0.4 % (98.33 % always -1.5 % to +2.3 %)."),
-        Told("ranker d", "do not", "Do not ship ranker d: ctr is worse, -3.1 % (98.33 % always -5.0 % to -1.2 %)."),
+        TreatmentVerdict("ranker b", "ship", first),
+        TreatmentVerdict(
+            "ranker c", "keep running", "Keep running: ctr is unclear, +0.4 % (98.33 % always -1.5 % to +2.3 %)."
+        ),
+        TreatmentVerdict(
+            "ranker d", "do not", "Do not ship ranker d: ctr is worse, -3.1 % (98.33 % always -5.0 % to -1.2 %)."
+        ),
     ]
     rows = [r for name, lift in zip(names, lifts, strict=True) for r in table(name, lift)]
     rows = [r._replace(word="worse") if r.role == "primary" and (r.high or 0) < 0 else r for r in rows]
-    arms = [Arm(a, 0.25, n, found.shares[a], 1_500_000, 29_000, 0.0195) for a, n in users.items()]
+    arms = [ArmRow(a, 0.25, n, found.shares[a], 1_500_000, 29_000, 0.0195) for a, n in users.items()]
     return replace(
         one, verdicts=told, table=rows, slices=[s for name in names for s in slices(name)], arms=arms,
         ratio=RatioCheck(found.e_value, False, found.sentence, users, found.planned), days=points(24, 7, tuple(users)),
@@ -241,8 +248,8 @@ def weird() -> Evaluation:
     parts = [s._replace(treatment=arm, slice={f"shop{EVIL}": name}) for s, name in zip(one.slices, WEIRD, strict=False)]
     said = f"Ship {arm}: ctr +5.7 % (95 % always +3.8 % to +7.6 %), and all 3 guardrails are held."
     return replace(
-        one, title=f"Ranker {EVIL} متجر", table=rows, slices=parts, verdicts=[Told(arm, "ship", said)],
-        arms=[Arm(a, 0.5, n, found.shares[a], 1000, 20, 0.02) for a, n in users.items()],
+        one, title=f"Ranker {EVIL} متجر", table=rows, slices=parts, verdicts=[TreatmentVerdict(arm, "ship", said)],
+        arms=[ArmRow(a, 0.5, n, found.shares[a], 1000, 20, 0.02) for a, n in users.items()],
         ratio=RatioCheck(found.e_value, False, found.sentence, users, found.planned), days=points(24, 7, tuple(users)),
         series=points(1, 48, tuple(users)), drift=[ScoreDrift(EVIL, arm, None, EVIL)],
         sources=[s._replace(dropped={EVIL: 3}) for s in one.sources],
@@ -272,7 +279,7 @@ class Entry(NamedTuple):
     number: int
     key: PartKey
     digest: str
-    received: float
+    received_at: float
     state: str
 
 

@@ -12,9 +12,9 @@ import numpy as np
 
 import streammetrics as sm
 from streammetrics.errors import InvalidInputError
-from streammetrics.serve.api.auth import OWNER, READER, issue
+from streammetrics.serve.api.auth import OWNER, READER, issue_token
 from streammetrics.serve.evaluation.experiment import Experiment
-from streammetrics.serve.evaluation.merge_parts import added_up
+from streammetrics.serve.evaluation.merge_parts import merge_parts
 from streammetrics.serve.store import StoredPart
 from streammetrics.serve.store.part_keys import PartKey, PostedPart
 
@@ -83,7 +83,7 @@ class Store:
         return {name: (len(texts), texts[-1]) for name, texts in self.defined.items()}
 
     def conflicts(self, experiment: str) -> list[StoredPart]:
-        found = [StoredPart(i, p.key, p.digest, p.received, "conflict") for i, p in enumerate(self.aside)]
+        found = [StoredPart(i, p.key, p.digest, p.received_at, "conflict") for i, p in enumerate(self.aside)]
         return [one for one in found if one.number not in self.accepted]
 
     def accept(self, experiment: str, number: int, *, by: str, at: float) -> None:
@@ -92,7 +92,7 @@ class Store:
         self.accepted.append(number)
         self.audited.append((experiment, f"accepted {number}", by))
 
-    def audit(self, experiment: str, what: str, *, by: str, at: float) -> None:
+    def add_audit(self, experiment: str, what: str, *, by: str, at: float) -> None:
         self.audited.append((experiment, what, by))
 
     def add_token(self, experiment: str, hashed: str, name: str, *, by: str, at: float) -> None:
@@ -114,7 +114,7 @@ class Board:
         self.told = threading.Event()
         self.ready = True
 
-    def changed(self, experiment: str) -> None:
+    def mark_changed(self, experiment: str) -> None:
         self.changes.append(experiment)
         self.told.set()
 
@@ -136,15 +136,15 @@ class World(NamedTuple):
 
     def counted(self) -> Any:
         """What the parts that are kept add up to."""
-        return added_up([part.data for part in self.store.kept.values()])
+        return merge_parts([part.data for part in self.store.kept.values()])
 
 
 def world(**definition: Any) -> World:
     store = Store()
-    experiment = Experiment.of_dict({"id": "rank"} | DEFINITION | definition)
+    experiment = Experiment.from_dict({"id": "rank"} | DEFINITION | definition)
     store.define("rank", json.dumps(experiment.to_dict()), by="test", at=0.0)
     tokens = [
-        issue(store, whose, name, by="test", at=0.0)
+        issue_token(store, whose, name, by="test", at=0.0)
         for whose, name in (("rank", "job"), (OWNER, "ann"), (READER, "bob"))
     ]
     return World(store, Board(), *tokens)

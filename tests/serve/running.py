@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from streammetrics.serve.server import server_of
+from streammetrics.serve.server import build_server
 
 __all__ = ["running"]
 
@@ -16,7 +16,7 @@ __all__ = ["running"]
 @contextmanager
 def running(app: Any, **options: Any) -> Iterator[str]:
     """Serve an application; give its URL."""
-    server = server_of(app, "127.0.0.1", 0, timeout_graceful_shutdown=1, **options)
+    server = build_server(app, "127.0.0.1", 0, timeout_graceful_shutdown=1, **options)
     heard = socket.create_server(("127.0.0.1", 0))  # connections wait here until it has started
     thread = threading.Thread(target=server.run, kwargs={"sockets": [heard]})
     thread.start()

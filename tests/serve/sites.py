@@ -19,7 +19,7 @@ from starlette.responses import PlainTextResponse, Response
 
 import streammetrics as sm
 from streammetrics.serve.evaluation.evaluation import Evaluation
-from streammetrics.serve.page.routes import page_routes
+from streammetrics.serve.page.routes import build_page_routes
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -32,7 +32,7 @@ class Person(NamedTuple):
 
     name: str
     role: str
-    form: str
+    csrf_token: str
 
 
 class FakeBoard:
@@ -86,9 +86,9 @@ class Site:
 
     def app(self) -> Any:
         held = sm.CTR().update([0, 1, 1])
-        routes = page_routes(
+        routes = build_page_routes(
             self.board, self.store, self.reader, total=lambda name: held.to_bytes() if name != "empty" else None,
-            accept=self.store.accept, changes=lambda old, new: [self.changed], beat=self.beat,
+            accept=self.store.accept, describe_changes=lambda old, new: [self.changed], beat=self.beat,
         )  # fmt: skip
         return strict(Starlette(routes=routes))
 

@@ -12,8 +12,8 @@ from typing import Any
 from serve.fakes import arms
 
 import streammetrics as sm
-from streammetrics.serve.api.decode import Decoded
-from streammetrics.serve.api.decoder import Decoder
+from streammetrics.serve.api.decoder import FrameDecoder
+from streammetrics.serve.api.frame_decoding import DecodedFrame
 from streammetrics.serve.evaluation.experiment import Experiment
 
 __all__ = ["Slow", "frames_with_trouble"]
@@ -26,7 +26,7 @@ def frames_with_trouble() -> dict[str, bytes]:
     return found | {"odd": arms(11, metrics=[sm.CTR(), sm.AUC(bits=12)]).to_bytes()}
 
 
-class Slow(Decoder):
+class Slow(FrameDecoder):
     """Waits for `free` in a frame; dies of another; makes a mistake with a third; has no memory for a fourth."""
 
     free = threading.Event()
@@ -36,7 +36,9 @@ class Slow(Decoder):
         # The frames are made here, before a deadline runs: another process would else make them while it decodes.
         self._trouble = frames_with_trouble()
 
-    def decode(self, frames: Sequence[bytes], experiments: Sequence[Experiment], max_content: int) -> list[Decoded]:
+    def decode(
+        self, frames: Sequence[bytes], experiments: Sequence[Experiment], max_content: int
+    ) -> list[DecodedFrame]:
         found = super().decode(frames, experiments, max_content)
         trouble = self._trouble
         if {trouble["endless"], trouble["odd"]} & {*frames}:

@@ -13,14 +13,14 @@ from kept import Kept
 from serve.webhook import webhook
 
 from streammetrics.serve import alerts as module
-from streammetrics.serve.alerts import Alerts, faults, post
-from streammetrics.serve.evaluation.evaluation import Evaluation, RatioCheck, Row, SourceStatus
+from streammetrics.serve.alerts import Alerts, find_faults, post_json
+from streammetrics.serve.evaluation.evaluation import Evaluation, MetricRow, RatioCheck, SourceStatus
 
 HOOK = "http://hooks.example/secret"
 
 
-def row(word: str = "breached", metric: str = "latency", role: str = "guardrail") -> Row:
-    return Row("new", metric, role, "low", 0.02, 1.0, 1.1, 0.1, 0.05, 0.15, None, None, None, word, "", 100, {})
+def row(word: str = "breached", metric: str = "latency", role: str = "guardrail") -> MetricRow:
+    return MetricRow("new", metric, role, "low", 0.02, 1.0, 1.1, 0.1, 0.05, 0.15, None, None, None, word, "", 100, {})
 
 
 def source(name: str = "web", state: str = "fresh", conflicts: int = 0) -> SourceStatus:
@@ -28,7 +28,7 @@ def source(name: str = "web", state: str = "fresh", conflicts: int = 0) -> Sourc
 
 
 def shown(
-    at: float = 1000.0, rows: tuple[Row, ...] = (), alarm: bool = False, sources: tuple[SourceStatus, ...] = ()
+    at: float = 1000.0, rows: tuple[MetricRow, ...] = (), alarm: bool = False, sources: tuple[SourceStatus, ...] = ()
 ) -> Any:
     ratio = RatioCheck(1e9 if alarm else 1.0, alarm, "arms are not as planned", {}, {})
     return Evaluation("e", "E", 1, at, "running", table=list(rows), ratio=ratio, sources=list(sources))
@@ -75,16 +75,16 @@ def telling(store: Kept, send: Any) -> Iterator[Alerts]:
     ],
 )
 def test_what_is_wrong(evaluation: Evaluation, kinds: list[str]) -> None:
-    assert [fault.alert for fault in faults(evaluation)] == kinds
+    assert [fault.alert for fault in find_faults(evaluation)] == kinds
 
 
 def test_a_fault_is_told_once_when_it_begins_and_once_when_it_is_over() -> None:
     send = Post(wanted=2)
     with telling(Kept("e"), send) as alerts:
         for at in range(5):
-            alerts.tell(shown(at=at, rows=(row(),)), [HOOK])
+            alerts.notify(shown(at=at, rows=(row(),)), [HOOK])
         for at in range(5, 9):
-            alerts.tell(shown(at=at), [HOOK])
+            alerts.notify(shown(at=at), [HOOK])
         assert send.enough.wait(5)
     assert send.said == [("guardrail broken", "begun"), ("guardrail broken", "over")]
     (_, begun), (_, over) = send.taken
@@ -98,7 +98,7 @@ def test_what_comes_back_is_told_again() -> None:
     send = Post(wanted=3)
     with telling(Kept("e"), send) as alerts:
         for faulty in (True, False, True):
-            alerts.tell(shown(alarm=faulty), [HOOK])
+            alerts.notify(shown(alarm=faulty), [HOOK])
         assert send.enough.wait(5)
     assert [state for _, state in send.said] == ["begun", "over", "begun"]
     assert len({body["id"] for _, body in send.taken}) == 3
@@ -108,9 +108,9 @@ def test_a_restart_tells_nothing_twice() -> None:
     store = Kept("e")
     for send, faulty in ((Post(), True), (Post(), False)):
         with telling(store, send) as alerts:
-            alerts.tell(shown(alarm=True), [HOOK])
+            alerts.notify(shown(alarm=True), [HOOK])
             if not faulty:
-                alerts.tell(shown(alarm=False), [HOOK])
+                alerts.notify(shown(alarm=False), [HOOK])
             assert send.enough.wait(5)
         assert send.said == [("sample ratio", "begun" if faulty else "over")]
 
@@ -118,7 +118,7 @@ def test_a_restart_tells_nothing_twice() -> None:
 def test_a_restart_forgets_nothing_that_nobody_took() -> None:
     store, deaf, send = Kept("e"), Post(refuse=100), Post()
     with telling(store, deaf) as alerts:
-        alerts.tell(shown(alarm=True), [HOOK])
+        alerts.notify(shown(alarm=True), [HOOK])
     with telling(store, send):
         assert send.enough.wait(5)
     assert send.said == [("sample ratio", "begun")]
@@ -129,7 +129,7 @@ def test_what_is_refused_is_tried_again_later_and_later(monkeypatch: pytest.Monk
     monkeypatch.setattr(module, "FIRST_WAIT", 0.01)
     send = Post(refuse=3, wanted=2)
     with telling(Kept("e"), send) as alerts:
-        alerts.tell(shown(alarm=True, rows=(row(),)), [HOOK])
+        alerts.notify(shown(alarm=True, rows=(row(),)), [HOOK])
         assert send.enough.wait(5)
     assert sorted(send.said) == [("guardrail broken", "begun"), ("sample ratio", "begun")]
     assert send.tries == 5
@@ -144,7 +144,7 @@ def test_a_broken_receiver_does_not_hold_up_another() -> None:
         taken.set()
 
     with telling(Kept("e"), send) as alerts:
-        alerts.tell(shown(alarm=True), [HOOK, "http://other.example"])
+        alerts.notify(shown(alarm=True), [HOOK, "http://other.example"])
         assert taken.wait(5)
 
 
@@ -156,9 +156,9 @@ def test_telling_waits_for_nobody() -> None:
         hold.wait(5)
 
     with telling(Kept("e"), send) as alerts:
-        alerts.tell(shown(alarm=True), [HOOK])
+        alerts.notify(shown(alarm=True), [HOOK])
         assert began.wait(5)
-        alerts.tell(shown(alarm=False), [HOOK])  # while one hangs
+        alerts.notify(shown(alarm=False), [HOOK])  # while one hangs
         assert not hold.is_set()
         hold.set()
 
@@ -167,17 +167,17 @@ def test_what_nobody_takes_is_bounded() -> None:
     store = Kept("e")
     with telling(store, Post(refuse=10**9)) as alerts:
         for i in range(100):
-            alerts.tell(shown(alarm=i % 2 == 0), [HOOK])
+            alerts.notify(shown(alarm=i % 2 == 0), [HOOK])
     (state,) = store.alerts["e"].values()
-    assert len(json.loads(state)["pending"]) == module.PENDING
+    assert len(json.loads(state)["pending"]) == module.MAX_PENDING
 
 
 def test_after_a_day_it_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
     store, send = Kept("e"), Post(refuse=1)
     with telling(store, send) as alerts:
-        alerts.tell(shown(at=1000.0 - 2 * module.OLDEST, alarm=True), [HOOK])
+        alerts.notify(shown(at=1000.0 - 2 * module.MAX_AGE, alarm=True), [HOOK])
         wait_for(lambda: send.tries == 1 and not json.loads(*store.alerts["e"].values())["pending"])
-    assert "given up" in caplog.text
+    assert "dropped" in caplog.text
     assert "secret" not in caplog.text
 
 
@@ -202,7 +202,7 @@ def receiver(status: int, location: str = "") -> Iterator[tuple[str, list[Any]]]
 
 def test_it_is_json_by_post() -> None:
     with receiver(204) as (url, taken):
-        post(f"{url}/hook", {"alert": "conflict"})
+        post_json(f"{url}/hook", {"alert": "conflict"})
     assert taken == [("/hook", "application/json", {"alert": "conflict"})]
 
 
@@ -210,7 +210,7 @@ def test_it_is_json_by_post() -> None:
 def test_anything_but_yes_is_no_and_nothing_goes_elsewhere(status: int) -> None:
     with receiver(200) as (elsewhere, strayed), receiver(status, elsewhere) as (url, taken):
         with pytest.raises(OSError, match=str(status)):
-            post(url, {"alert": "conflict"})
+            post_json(url, {"alert": "conflict"})
         assert len(taken) == 1
     assert not strayed
 
@@ -218,4 +218,4 @@ def test_anything_but_yes_is_no_and_nothing_goes_elsewhere(status: int) -> None:
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://127.0.0.1/x"])
 def test_only_http_is_posted_to(url: str) -> None:
     with pytest.raises((OSError, ValueError)):
-        post(url, {})
+        post_json(url, {})

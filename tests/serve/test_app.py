@@ -18,8 +18,8 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 import streammetrics as sm
-from streammetrics.serve.api.auth import OWNER, issue
-from streammetrics.serve.api.decoder import InThread
+from streammetrics.serve.api.auth import OWNER, issue_token
+from streammetrics.serve.api.decoder import ThreadDecoder
 from streammetrics.serve.app import create_app
 from streammetrics.serve.evaluation.totals import Totals
 from streammetrics.serve.settings import ServerSettings
@@ -87,9 +87,9 @@ def test_a_definition_may_be_toml(client: Client) -> None:
     [
         (b"", "no JSON"),
         (b"\xff", "no JSON"),
-        (b"[" * 100_000, "no definition does"),
+        (b"[" * 100_000, "nested too deeply"),
         (b"[]", "an object of keys"),
-        (b"{}", "arms: the definition does not say it"),
+        (b"{}", "arms: the definition lacks this key"),
         (json.dumps(DEFINITION | {"colour": 1}).encode(), "colour: there is no such key"),
         (json.dumps(DEFINITION | {"id": "other"}).encode(), "the address says 'rank'"),
         (json.dumps(DEFINITION | {"users": 10**400}).encode(), "users: a number, 0 or more"),
@@ -120,17 +120,17 @@ def test_definitions_of_a_folder(here: World, tmp_path: Path) -> None:
     with Client(app):
         assert set(here.store.defined) == {"rank", "one"}
         definitions, seen = app.state.definitions, dict[Path, int]()
-        _, wrong = definitions.load(str(tmp_path), seen)
+        _, wrong = definitions.load_folder(str(tmp_path), seen)
         assert [Path(line.partition(":")[0]).name for line in wrong] == ["three.toml", "two.toml"]
-        assert definitions.load(str(tmp_path), seen) == ([], [])
+        assert definitions.load_folder(str(tmp_path), seen) == ([], [])
         (tmp_path / "two.toml").write_text(good)
-        assert definitions.load(str(tmp_path), seen) == (["two"], [])
+        assert definitions.load_folder(str(tmp_path), seen) == (["two"], [])
 
 
 def test_a_folder_of_definitions_that_is_away_for_a_while(here: World, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("streammetrics.serve.app.FOLDER_SECONDS", 0.01)
     app = create_app(*here[:2], ServerSettings(clock=lambda: NOW, definitions=str(tmp_path)))
-    load, looks = app.state.definitions.load, []
+    load, looks = app.state.definitions.load_folder, []
 
     def away(folder: str, seen: dict[Path, int]) -> Any:
         looks.append(folder)
@@ -138,7 +138,7 @@ def test_a_folder_of_definitions_that_is_away_for_a_while(here: World, tmp_path:
             raise PermissionError(13, "no longer readable", folder)
         return load(folder, seen)
 
-    monkeypatch.setattr(app.state.definitions, "load", away)
+    monkeypatch.setattr(app.state.definitions, "load_folder", away)
     with Client(app):
         deadline = time.monotonic() + 20
         while len(looks) < 4 and time.monotonic() < deadline:
@@ -163,12 +163,12 @@ def test_health(here: World, client: Client) -> None:
 def test_it_is_ready_once_what_decodes_has_started(here: World, monkeypatch: pytest.MonkeyPatch) -> None:
     begin, begun = threading.Event(), threading.Event()
 
-    def start(self: InThread) -> None:
+    def start(self: ThreadDecoder) -> None:
         begin.wait(10)
         begun.set()
         raise RuntimeError("it cannot be started: it is tried again when it is asked")
 
-    monkeypatch.setattr(InThread, "start", start)
+    monkeypatch.setattr(ThreadDecoder, "start", start)
     with Client(create_app(*here[:2])) as client:
         assert (client.get("/readyz").status_code, client.get("/readyz").text) == (503, "starting\n")
         begin.set()
@@ -225,7 +225,7 @@ def test_conflicts_are_listed_and_accepted(here: World, client: Client) -> None:
 def test_with_a_real_store(tmp_path: Path) -> None:
     """Posted, told, conflicting, accepted; and the same after the server was started again."""
     with open_store(tmp_path / "a.db") as store:
-        owner = issue(store, OWNER, "ann", by="test", at=0.0)
+        owner = issue_token(store, OWNER, "ann", by="test", at=0.0)
         bearer = {"authorization": f"Bearer {owner}"}
 
         def serve() -> Client:

@@ -24,7 +24,7 @@ from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
 from streammetrics.serve.app import create_app
-from streammetrics.serve.server import Patient
+from streammetrics.serve.server import TimeoutProtocol
 from streammetrics.serve.settings import ServerSettings
 
 STATES = f"/v1/experiments/rank/states?hour={HOUR}&source=job"
@@ -243,7 +243,7 @@ def test_names_cannot_hold_markup_and_errors_do_not_repeat_it(here: World, clien
 
 @pytest.fixture
 def url(here: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setattr(Patient, "seconds", 0.3)
+    monkeypatch.setattr(TimeoutProtocol, "seconds", 0.3)
     settings = ServerSettings(clock=lambda: NOW, body_seconds=0.3, max_bytes=100_000)
     with running(create_app(*here[:2], settings)) as url:
         yield url

@@ -17,10 +17,10 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from streammetrics.errors import InvalidInputError
-from streammetrics.serve.api.auth import OWNER, READER, digest_of, issue
-from streammetrics.serve.api.limits import Rate
+from streammetrics.serve.api.auth import OWNER, READER, hash_token, issue_token
+from streammetrics.serve.api.limits import RateLimiter
 from streammetrics.serve.app import create_app
-from streammetrics.serve.dashboard import dashboard
+from streammetrics.serve.dashboard import build_dashboard
 from streammetrics.serve.settings import ServerSettings
 from streammetrics.serve.store import open_store
 
@@ -51,7 +51,7 @@ def clock() -> Clock:
 
 async def shown(request: Request) -> PlainTextResponse:
     reader = request.state.reader
-    return PlainTextResponse("nobody" if reader is None else f"{reader.name} {reader.role} {reader.form}")
+    return PlainTextResponse("nobody" if reader is None else f"{reader.name} {reader.role} {reader.csrf_token}")
 
 
 @pytest.fixture
@@ -75,18 +75,18 @@ def bearer(token: str) -> dict[str, str]:
 
 
 def test_tokens_are_random_and_kept_as_hashes(here: World) -> None:
-    tokens = {issue(here.store, "rank", f"job {i}", by="test", at=0.0) for i in range(50)}
+    tokens = {issue_token(here.store, "rank", f"job {i}", by="test", at=0.0) for i in range(50)}
     assert len(tokens) == 50
     assert all(re.fullmatch(r"smt_[A-Za-z0-9_-]{43}", token) for token in tokens)
     kept = repr(dict(here.store.hashes))
     assert not any(token in kept for token in tokens)
-    assert {digest_of(token) for token in tokens} <= {row.hashed for row in here.store.hashes["rank"]}
+    assert {hash_token(token) for token in tokens} <= {row.hashed for row in here.store.hashes["rank"]}
 
 
 @pytest.mark.parametrize("name", ["", "x" * 101, "a\nb"])
 def test_names_of_tokens_are_checked(here: World, name: str) -> None:
     with pytest.raises(InvalidInputError, match="named by"):
-        issue(here.store, "rank", name, by="test", at=0.0)
+        issue_token(here.store, "rank", name, by="test", at=0.0)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_an_owner_may_post_and_hears_what_there_is_not(here: World, opened: Open
 
 
 def test_a_revoked_token_is_refused_soon(here: World, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streammetrics.serve.api.auth.KEPT", 0.0)
+    monkeypatch.setattr("streammetrics.serve.api.auth.CACHE_SECONDS", 0.0)
     client = opened(headers=bearer(here.writer))
     assert client.post(STATES, content=arms().to_bytes()).status_code == 201
     here.store.revoke("rank", "job", by="test", at=0.0)
@@ -240,7 +240,7 @@ def test_what_the_login_is_given_is_escaped(opened: Open) -> None:
 
 
 def test_sessions_end(here: World, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streammetrics.serve.api.auth.KEPT", 0.0)
+    monkeypatch.setattr("streammetrics.serve.api.auth.CACHE_SECONDS", 0.0)
     client = opened(session_hours=1)
     log_in(client, here.reader)
     assert client.get("/").status_code == 200
@@ -342,8 +342,8 @@ def test_forms_of_other_sites_are_refused(here: World, opened: Open, head: dict[
 
 @pytest.mark.slow
 def test_an_owner_accepts_a_conflict_on_the_page(clock: Clock, tmp_path: Path) -> None:
-    with open_store(tmp_path / "a.db") as store, Client(dashboard(store, ServerSettings(clock=clock))) as client:
-        owner, reader = (issue(store, whose, "x", by="test", at=0.0) for whose in (OWNER, READER))
+    with open_store(tmp_path / "a.db") as store, Client(build_dashboard(store, ServerSettings(clock=clock))) as client:
+        owner, reader = (issue_token(store, whose, "x", by="test", at=0.0) for whose in (OWNER, READER))
         head = bearer(owner)
         client.post("/v1/experiments/rank", json=DEFINITION, headers=head)
         for seed in (0, 1):
@@ -377,7 +377,7 @@ def test_requests_of_a_client_are_counted(opened: Open) -> None:
 
 def test_a_bucket_fills_again_and_forgets() -> None:
     now = [0.0]
-    rate = Rate(2.0, 4, most=10, clock=lambda: now[0])
+    rate = RateLimiter(2.0, 4, max_clients=10, clock=lambda: now[0])
     assert [rate.take("a") for _ in range(6)] == [True] * 4 + [False] * 2
     now[0] = 1.0
     assert [rate.take("a") for _ in range(3)] == [True, True, False]

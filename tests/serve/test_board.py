@@ -14,10 +14,10 @@ from kept import Kept
 
 from streammetrics.serve.evaluation import board as module
 from streammetrics.serve.evaluation.board import Board
-from streammetrics.serve.evaluation.evaluate import looks_of
-from streammetrics.serve.evaluation.evaluation import Evaluation, Row, Told
-from streammetrics.serve.evaluation.look_history import looks_of_json, looks_to_json
-from streammetrics.serve.evaluation.reading import ExperimentReading
+from streammetrics.serve.evaluation.evaluate import build_looks
+from streammetrics.serve.evaluation.evaluation import Evaluation, MetricRow, TreatmentVerdict
+from streammetrics.serve.evaluation.experiment_reader import ExperimentReading
+from streammetrics.serve.evaluation.look_history import decode_looks, encode_looks
 
 HOUR = 3600.0
 
@@ -44,20 +44,22 @@ class Readings:
         self.count[experiment] = self.count.get(experiment, 0) + 1
         if experiment in self.broken:
             raise ValueError("the frame of hour 7 is broken")
-        row = Row("new", "ctr", "primary", "high", None, 1.0, 1.1, 0.1, 0.0, 0.2, None, None, None, "better", "", 9, {})
-        told = Told("new", self.decision, "a sentence")
+        row = MetricRow(
+            "new", "ctr", "primary", "high", None, 1.0, 1.1, 0.1, 0.0, 0.2, None, None, None, "better", "", 9, {}
+        )
+        told = TreatmentVerdict("new", self.decision, "a sentence")
         parts = self.count[experiment]
         return ExperimentReading(
             Evaluation(experiment, experiment, 1, now, "running", parts=parts, verdicts=[told], table=[row], users=50.0)
         )
 
-    def tidy(self, experiment: str, now: float) -> None:
+    def compact(self, experiment: str, now: float) -> None:
         self.tidied.append(experiment)
 
     def total(self, experiment: str) -> bytes | None:
         return None
 
-    def hurry(self, seconds: float) -> None:
+    def end_after(self, seconds: float) -> None:
         self.hurried += 1
 
     def close(self) -> None:
@@ -74,7 +76,7 @@ class Silent:
 
     def stop(self) -> None: ...
 
-    def tell(self, found: Evaluation, webhooks: Any) -> None:
+    def notify(self, found: Evaluation, webhooks: Any) -> None:
         self.told.append(found)
 
 
@@ -99,7 +101,7 @@ class Scene:
         waiting = asyncio.ensure_future(anext(news))
         await asyncio.sleep(0)
         if change:
-            self.board.changed(experiment)
+            self.board.mark_changed(experiment)
         found = await asyncio.wait_for(waiting, 5)
         await news.aclose()
         return found
@@ -144,7 +146,7 @@ def test_a_thousand_changes_and_fifty_pages_are_one_reading() -> None:
             pages = [asyncio.ensure_future(anext(board.subscribe("e"))) for _ in range(50)]
             await asyncio.sleep(0)
             for _ in range(1000):
-                board.changed("e")
+                board.mark_changed("e")
             found = await asyncio.gather(*pages)
             assert len({id(one) for one in found}) == 1
             assert found[0].parts == 2
@@ -159,7 +161,7 @@ def test_parts_that_come_all_the_time_are_read_now_and_then() -> None:
     async def play() -> None:
         async with scene.board as board:
             for _ in range(100):
-                board.changed("e")
+                board.mark_changed("e")
                 await asyncio.sleep(0.005)
 
     began = time.monotonic()
@@ -224,11 +226,11 @@ def test_who_goes_leaves_nothing_behind() -> None:
             await until(lambda: scene.readings.count.get("e") == 1)
             pages = [asyncio.ensure_future(anext(board.subscribe("e"))) for _ in range(100)]
             await asyncio.sleep(0)
-            assert len(board._shown["e"].news._waiters) == 100  # type: ignore[attr-defined]
+            assert len(board._entries["e"].next_evaluation._waiters) == 100  # type: ignore[attr-defined]
             for page in pages:
                 page.cancel()
             await asyncio.gather(*pages, return_exceptions=True)
-            assert not board._shown["e"].news._waiters  # type: ignore[attr-defined]
+            assert not board._entries["e"].next_evaluation._waiters  # type: ignore[attr-defined]
 
     run(play)
 
@@ -240,7 +242,7 @@ def test_nobody_waits_for_an_experiment_that_is_not_there() -> None:
         async with scene.board as board:
             assert [one async for one in board.subscribe("other")] == []
             assert board.evaluation("other") is None
-            assert set(board._shown) == {"e"}
+            assert set(board._entries) == {"e"}
 
     run(play)
 
@@ -256,7 +258,7 @@ def test_a_fault_of_one_is_said_and_stops_no_other() -> None:
             found = await scene.next("e")
             assert before is not None
             assert before.at < found.at < before.at + 1e-6  # open pages take it
-            assert found.withheld == "it could not be read again since 1970-02-11T16: the frame of hour 7 is broken"
+            assert found.withheld == "the data could not be read since 1970-02-11T16: the frame of hour 7 is broken"
             assert [(t.decision, t.treatment) for t in found.verdicts] == [("withheld", "new")]
             assert found.table  # the figures of before
             assert (await scene.next("f")).withheld == ""
@@ -324,7 +326,7 @@ def test_a_look_is_kept_when_the_verdict_or_the_hour_changes() -> None:
             await until(lambda: again.readings.count.get("e") == 1)
 
     run(restarted)
-    looks = [look for _, text in scene.store.looks("e") for look in looks_of_json(text)]
+    looks = [look for _, text in scene.store.looks("e") for look in decode_looks(text)]
     assert [(look.at / HOUR, look.decision) for look in looks] == [
         (1000, "keep running"),
         (1000, "ship"),
@@ -335,8 +337,8 @@ def test_a_look_is_kept_when_the_verdict_or_the_hour_changes() -> None:
 
 def test_looks_go_through_json() -> None:
     found = Readings().read("e", 7.0).evaluation
-    assert looks_of_json(looks_to_json(looks_of(found))) == looks_of(found)
-    assert looks_of(replace(found, table=[]))[0][3:7] == (None, None, None, 50.0)
+    assert decode_looks(encode_looks(build_looks(found))) == build_looks(found)
+    assert build_looks(replace(found, table=[]))[0][3:7] == (None, None, None, 50.0)
 
 
 def test_a_store_that_is_away_stops_no_page() -> None:
@@ -358,7 +360,7 @@ def test_a_store_that_is_away_stops_no_page() -> None:
 
 
 def test_it_is_read_again_although_nothing_came(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "AT_LEAST", 0.02)
+    monkeypatch.setattr(module, "MAX_INTERVAL", 0.02)
     scene = Scene("e")
 
     async def play() -> None:
@@ -380,7 +382,7 @@ def test_stopping_lets_everybody_go() -> None:
         await asyncio.sleep(0)
         await scene.board.stop()
         assert await asyncio.gather(*pages) == [None] * 5
-        scene.board.changed("e")  # too late, and no harm
+        scene.board.mark_changed("e")  # too late, and no harm
         await scene.board.stop()
 
     run(play)
@@ -396,7 +398,7 @@ def test_what_is_read_when_it_stops_has_some_seconds_and_is_no_fault(caplog: pyt
         await until(lambda: scene.readings.count.get("e") == 1)
         scene.readings.hold.clear()
         scene.readings.broken.add("e")
-        board.changed("e")
+        board.mark_changed("e")
         await until(lambda: len(scene.readings.threads) > 0 and not scene.readings.hold.is_set())
         await asyncio.sleep(0.1)
         stopping = asyncio.ensure_future(board.stop())

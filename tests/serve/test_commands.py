@@ -20,9 +20,9 @@ from serve.running import running
 import streammetrics as sm
 from streammetrics.cli import main
 from streammetrics.cli.messages import UsageError
-from streammetrics.cli.serve import read_auth
-from streammetrics.serve.api.auth import issue
-from streammetrics.serve.dashboard import dashboard
+from streammetrics.cli.serve import parse_auth
+from streammetrics.serve.api.auth import issue_token
+from streammetrics.serve.dashboard import build_dashboard
 from streammetrics.serve.evaluation.totals import Totals
 from streammetrics.serve.settings import ServerSettings
 from streammetrics.serve.store import open_store
@@ -125,10 +125,10 @@ def test_what_makes_no_sense_is_one_line(
 
 
 def test_auth_is_read() -> None:
-    assert read_auth("login") is None
-    assert read_auth("proxy-header=X-Forwarded-User") == "X-Forwarded-User"
+    assert parse_auth("login") is None
+    assert parse_auth("proxy-header=X-Forwarded-User") == "X-Forwarded-User"
     with pytest.raises(UsageError):
-        read_auth("proxy-header=")
+        parse_auth("proxy-header=")
 
 
 # -- eval --push -----------------------------------------------------------------------------------------------------
@@ -165,17 +165,17 @@ OPTIONS = (
 @pytest.mark.slow
 def test_eval_pushes(tmp_path: Path, log: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_store(tmp_path / "a.db") as store:
-        app = dashboard(store, ServerSettings(clock=lambda: NOW, public_read=True), every=0.05)
-        monkeypatch.setenv("STREAMMETRICS_TOKEN", issue(store, "rank", "job", by="test", at=0.0))
-        app.state.definitions.load(str(_folder(tmp_path)), {})
+        app = build_dashboard(store, ServerSettings(clock=lambda: NOW, public_read=True), every=0.05)
+        monkeypatch.setenv("STREAMMETRICS_TOKEN", issue_token(store, "rank", "job", by="test", at=0.0))
+        app.state.definitions.load_folder(str(_folder(tmp_path)), {})
         with running(app) as url:
             pushed = ["--by", "country", "--push", url, "--experiment", "rank", "--hour", HOUR]
             formats = ((), (), ("--format", "json"))
             ran = [command("eval", log, *OPTIONS, *pushed, *how) for how in formats]
         assert [one.code for one in ran] == [0, 0, 0], ran[0].err
         assert f"by arm,country: pushed to {url} as rank/{HOUR}/eval-0" in ran[0].out
-        assert "was there before, the same" in ran[1].out
-        assert "was there before, the same" in ran[2].err
+        assert "was already pushed, unchanged" in ran[1].out
+        assert "was already pushed, unchanged" in ran[2].err
         assert json.loads(ran[2].out)["values"]
         total = Totals(store).total("rank")
         table = [line.split(",") for line in log.read_text().splitlines()[1:]]
@@ -195,7 +195,7 @@ def _folder(tmp_path: Path) -> Path:
     ("words", "said"),
     [
         (["--push", "http://x"], "--push needs --experiment"),
-        (["--experiment", "rank"], "say under which key --push URL posts"),
+        (["--experiment", "rank"], "need --push URL"),
         (["--push", "x", "--experiment", "rank", "--hour", HOUR], "url is that of the server"),
         (["--push", "http://x", "--experiment", "a b", "--hour", HOUR], "experiment must be"),
         (["--push", "http://x", "--experiment", "rank", "--hour", "now"], "hour must be written"),

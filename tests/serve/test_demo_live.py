@@ -19,7 +19,7 @@ import streammetrics as sm
 from streammetrics.cli import live
 from streammetrics.cli.live import LiveDemo
 from streammetrics.serve.evaluation.evaluation import Evaluation
-from streammetrics.serve.simulated import Simulation
+from streammetrics.serve.experiment_simulation import Simulation
 from streammetrics.serve.store import open_store
 
 SMALL = Simulation(days=1, users=100, rows=100, countries=1, sources=("web",))
@@ -55,7 +55,7 @@ def test_everything_posted_is_shown(tmp_path: Path, capsys: pytest.CaptureFixtur
         demo.run(once=True)
         kept = store.evaluation(SMALL.id)
         assert kept is not None
-    found = Evaluation.of_json(kept)
+    found = Evaluation.from_json(kept)
     parts = [SMALL.part(source, hour) for source in SMALL.sources for hour in range(SMALL.start, SMALL.end)]
     assert found.parts == len(parts) == 24
     assert found.rows == 2400

@@ -19,11 +19,11 @@ from serve.running import running
 from serve.webhook import webhook
 
 import streammetrics as sm
-from streammetrics.serve.api.auth import READER, issue
-from streammetrics.serve.dashboard import dashboard
+from streammetrics.serve.api.auth import READER, issue_token
+from streammetrics.serve.dashboard import build_dashboard
 from streammetrics.serve.evaluation.evaluation import Evaluation
+from streammetrics.serve.experiment_simulation import DAY, Simulation
 from streammetrics.serve.settings import ServerSettings
-from streammetrics.serve.simulated import DAY, Simulation
 from streammetrics.serve.store import Store, open_store
 from streammetrics.serve.store.part_keys import HOUR
 
@@ -107,9 +107,9 @@ def site(tmp_path: Path) -> Iterator[Site]:
         definition = SIMULATED.definition() | {"min_days": 1.0, "webhooks": [hook], "sources": sources}
         definition |= {"guardrails": {"latency_p95": 0.1}, "users": SIMULATED.users / STEP}
         store.define(SIMULATED.id, json.dumps(definition), by="test", at=SIMULATED.start * HOUR)
-        writer, reader = (issue(store, whose, "test", by="test", at=0.0) for whose in (SIMULATED.id, READER))
+        writer, reader = (issue_token(store, whose, "test", by="test", at=0.0) for whose in (SIMULATED.id, READER))
         here: list[Site] = []
-        app = dashboard(
+        app = build_dashboard(
             store, ServerSettings(clock=lambda: here[0].clock if here else SIMULATED.start * HOUR), every=0.1
         )
         with running(app) as url:

@@ -7,24 +7,26 @@ import pytest
 from experiments import DAY, START, Entry, counted, empty, entries, experiment, log, rows_where, windows
 
 import streammetrics as sm
-from streammetrics.serve.evaluation.card import adjusted
-from streammetrics.serve.evaluation.evaluate import evaluate, looks_of, thinned
+from streammetrics.serve.evaluation.evaluate import build_looks, evaluate, thin_looks
 from streammetrics.serve.evaluation.evaluation import Evaluation, ShownLook
-from streammetrics.serve.evaluation.part_index import Posted
-from streammetrics.serve.evaluation.series import Series
+from streammetrics.serve.evaluation.part_index import PartIndex
+from streammetrics.serve.evaluation.treatment_comparison import correct_slice_words
+from streammetrics.serve.evaluation.window_series import WindowSeries
 from streammetrics.serve.evaluation.windows import ExperimentWindow
-from streammetrics.serve.store.part_keys import HOUR, PartKey, hour_text
+from streammetrics.serve.store.part_keys import HOUR, PartKey, format_hour
 
 END = START + 8 * DAY
 NOW = (END + 1) * HOUR
 
 
 def evaluated(table, one=None, total=None, *, now=NOW, folds=(), **more):
-    hours, days = ({start: ExperimentWindow.of(one) for start, one in some.items()} for some in folds or ({}, {}))
+    hours, days = (
+        {start: ExperimentWindow.from_metrics(one) for start, one in some.items()} for some in folds or ({}, {})
+    )
     total = counted(table) if total is None else total
-    given = {"version": 1, "now": now, "hours": hours, "days": days, "posted": Posted().add(entries(table))} | more
+    given = {"version": 1, "now": now, "hours": hours, "days": days, "index": PartIndex().add(entries(table))} | more
     found = evaluate(one or experiment(), total, **given)
-    assert Evaluation.of_json(found.to_json()) == found
+    assert Evaluation.from_json(found.to_json()) == found
     return found
 
 
@@ -278,10 +280,10 @@ def test_words_of_slices_pass_e_bh(table):
     assert 5 < most < 55
     neither = {"better": "unclear", "worse": "unclear", "breached": "undecided"}
     known = [w if ok else neither.get(w, w) for w, ok in zip(words, shown, strict=True)]
-    assert [row.word for row in adjusted(rows, 0.95)] == known
+    assert [row.word for row in correct_slice_words(rows, 0.95)] == known
     model = [(row._replace(role="model"), 1e-9) for row, _ in rows]
-    assert [row.word for row in adjusted(rows + model, 0.95)] == known + words
-    assert adjusted([(made, math.nan)], 0.95)[0].word == neither.get(made.word, made.word)
+    assert [row.word for row in correct_slice_words(rows + model, 0.95)] == known + words
+    assert correct_slice_words([(made, math.nan)], 0.95)[0].word == neither.get(made.word, made.word)
 
 
 @pytest.mark.slow
@@ -328,9 +330,10 @@ def test_windows_that_did_not_change_are_not_read_again(table, monkeypatch):
     folds = windows(table, DAY)
     read = []
     monkeypatch.setattr(
-        "streammetrics.serve.evaluation.series.points_of", lambda e, p, some: read.extend(some) or {h: [] for h in some}
+        "streammetrics.serve.evaluation.window_series.compute_points",
+        lambda e, p, some: read.extend(some) or {h: [] for h in some},
     )
-    series, total = Series(), counted(table)
+    series, total = WindowSeries(), counted(table)
     for _ in range(2):
         evaluated(table, total=total, folds=({}, folds), series=series)
     assert read == sorted(folds)
@@ -348,7 +351,7 @@ def test_hours_that_are_not_final_decide_nothing(table):
     one = experiment(mature_after=30, guardrails={})
     now = (END - 2) * HOUR + 60
     before = END - 32
-    series = Series()
+    series = WindowSeries()
     found = evaluated(table, one, now=now, folds=(hours, days), series=series)
     old = rows_where(table, table["hour"] < before)
     alone = evaluated(old, experiment(guardrails={}), now=now)
@@ -371,16 +374,16 @@ def test_hours_that_are_not_final_decide_nothing(table):
 
 def test_nothing_yet():
     for total in (None, empty()):
-        found = evaluate(experiment(), total, version=1, now=NOW, hours={}, days={}, posted=Posted())
+        found = evaluate(experiment(), total, version=1, now=NOW, hours={}, days={}, index=PartIndex())
         assert (found.state, found.withheld) == ("no data", "nothing was counted yet")
         assert found.verdicts[0].decision == "withheld"
         assert found.sources[0].state == "silent"
-        assert Evaluation.of_json(found.to_json()) == found
+        assert Evaluation.from_json(found.to_json()) == found
 
 
 def test_a_part_without_rows():
     part = [Entry(PartKey("e", "web", START), START * HOUR)]
-    found = evaluate(experiment(), empty(), version=1, now=NOW, hours={}, days={}, posted=Posted().add(part))
+    found = evaluate(experiment(), empty(), version=1, now=NOW, hours={}, days={}, index=PartIndex().add(part))
     assert (found.state, found.withheld, found.parts) == ("no data", "nothing was counted yet", 1)
 
 
@@ -481,17 +484,19 @@ def test_sources():
     ledger += [Entry(PartKey("e", "app", START + i), (START + i + 4) * HOUR) for i in (0, 1, 3, 4, 5)]
     ledger += [Entry(PartKey("e", "app", START + 1), (START + 7) * HOUR, "conflict")]
     ledger += [Entry(PartKey("e", "other", START + 8), (START + 9.1) * HOUR, "refused")]
-    found = evaluate(one, None, version=1, now=now * HOUR, hours={}, days={}, posted=Posted().add(ledger))
+    found = evaluate(one, None, version=1, now=now * HOUR, hours={}, days={}, index=PartIndex().add(ledger))
     app, other, tv, web = found.sources
     assert (web.state, web.counted_to, web.behind, web.late, web.missing) == ("fresh", START + 8, 0.0, 0, [])
     assert (app.state, app.parts, app.late, app.conflicts) == ("late", 5, 5, 1)
-    assert app.missing == [hour_text(START + i) for i in (2, 6, 7)]
+    assert app.missing == [format_hour(START + i) for i in (2, 6, 7)]
     assert app.behind == HOUR
     assert (tv.state, tv.counted_to, len(tv.missing), tv.behind) == ("silent", None, 9, 8 * HOUR)
     assert (other.parts, other.counted_to, other.rows, other.dropped) == (0, None, 0, {})
     assert (app.rows, app.dropped) == (500, {"y_true": 10})
     ended = experiment(end=START + 9)
-    after = evaluate(ended, None, version=1, now=(now + 100) * HOUR, hours={}, days={}, posted=Posted().add(ledger[:9]))
+    after = evaluate(
+        ended, None, version=1, now=(now + 100) * HOUR, hours={}, days={}, index=PartIndex().add(ledger[:9])
+    )
     assert after.sources[0].state == "fresh"
 
 
@@ -506,12 +511,12 @@ def test_dropped_rows_are_told(table):
 @pytest.mark.slow
 def test_looks_are_logged_and_thinned(table):
     found = evaluated(table)
-    (look,) = looks_of(found)
+    (look,) = build_looks(found)
     row = rowed(found.table, role="primary")[0]
     users = {arm: len(set(table["user"][table["arm"] == arm])) for arm in ("new", "old")}
     shares = {arm: count / sum(users.values()) for arm, count in users.items()}
     assert look == ShownLook(NOW, "new", found.verdicts[0].decision, row.change, row.low, row.high, 2_000.0, shares)
     many = [look._replace(at=float(i)) for i in range(1_000)]
-    assert [x.at for x in thinned(many)[-2:]] == [994.0, 999.0]
-    assert len(thinned(many)) <= 240
+    assert [x.at for x in thin_looks(many)[-2:]] == [994.0, 999.0]
+    assert len(thin_looks(many)) <= 240
     assert evaluated(table, looks=[look]).looks == [look]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from streammetrics.errors import InvalidInputError
-from streammetrics.serve.evaluation.experiment import Experiment, changes, shares_changed
+from streammetrics.serve.evaluation.experiment import Experiment, describe_changes, has_share_change
 
 TEXT = """
 title = "New ranking"
@@ -50,7 +50,7 @@ def given(**other):
 
 
 def test_a_file_says_everything():
-    one = Experiment.of_toml(TEXT, id="ranking")
+    one = Experiment.from_toml(TEXT, id="ranking")
     assert one.id == "ranking"
     assert one.arms == {"old": 0.5, "new": 0.25, "newer": 0.25}
     assert one.treatments == ["new", "newer"]
@@ -62,18 +62,18 @@ def test_a_file_says_everything():
 
 
 def test_through_json_and_back():
-    one = Experiment.of_toml(TEXT, id="ranking")
+    one = Experiment.from_toml(TEXT, id="ranking")
     text = json.dumps(one.to_dict(), allow_nan=False)
-    assert Experiment.of_dict(json.loads(text)) == one
-    thirds = Experiment.of_dict(given(arms={"old": 1, "new": 1, "newer": 1}))
-    assert Experiment.of_dict(thirds.to_dict()) == thirds
+    assert Experiment.from_dict(json.loads(text)) == one
+    thirds = Experiment.from_dict(given(arms={"old": 1, "new": 1, "newer": 1}))
+    assert Experiment.from_dict(thirds.to_dict()) == thirds
 
 
 def test_the_file_may_name_it_and_dates_are_midnights():
-    one = Experiment.of_toml(
+    one = Experiment.from_toml(
         'id = "own"\ncontrol = "a"\nprimary = "ctr"\nstart = 2026-06-01\narms = {a = 1, b = 1}', id="of-the-file"
     )
-    assert (one.id, one.title, one.start) == ("own", "own", Experiment.of_dict(given()).start)
+    assert (one.id, one.title, one.start) == ("own", "own", Experiment.from_dict(given()).start)
 
 
 @pytest.mark.parametrize(
@@ -120,33 +120,33 @@ def test_the_file_may_name_it_and_dates_are_midnights():
 )
 def test_what_is_wrong_is_named(wrong, key):
     with pytest.raises(InvalidInputError, match=f"^{key.replace('.', '[.]')}: "):
-        Experiment.of_dict(given(**wrong))
+        Experiment.from_dict(given(**wrong))
 
 
 def test_what_is_missing_is_named():
     for key in ("id", "arms", "control", "primary", "start"):
         with pytest.raises(InvalidInputError, match=f"^{key}: "):
-            Experiment.of_dict({k: v for k, v in given().items() if k != key})
+            Experiment.from_dict({k: v for k, v in given().items() if k != key})
     with pytest.raises(InvalidInputError, match="no TOML"):
-        Experiment.of_toml("= 1")
+        Experiment.from_toml("= 1")
     with pytest.raises(InvalidInputError, match="object"):
-        Experiment.of_dict(["id"])
+        Experiment.from_dict(["id"])
 
 
 def test_changes_are_sentences():
-    old = Experiment.of_dict(given())
-    assert changes(old, Experiment.of_dict(given(arms={"old": 50, "new": 50}))) == []
-    ramped = Experiment.of_dict(given(arms={"old": 80, "new": 20}))
-    assert changes(old, ramped)[1] == "planned share of new: 50 % is now 20 %"
-    assert shares_changed(changes(old, ramped))
-    more = Experiment.of_dict(given(guardrails={"latency": 0.02}, secondary=["auc"], end="2026-06-15T00"))
-    found = changes(old, more)
+    old = Experiment.from_dict(given())
+    assert describe_changes(old, Experiment.from_dict(given(arms={"old": 50, "new": 50}))) == []
+    ramped = Experiment.from_dict(given(arms={"old": 80, "new": 20}))
+    assert describe_changes(old, ramped)[1] == "planned share of new: 50 % is now 20 %"
+    assert has_share_change(describe_changes(old, ramped))
+    more = Experiment.from_dict(given(guardrails={"latency": 0.02}, secondary=["auc"], end="2026-06-15T00"))
+    found = describe_changes(old, more)
     assert found == [
         "guardrails: nothing is now latency 0.02",
         "secondary: nothing is now auc",
         "end: nothing is now 2026-06-15T00",
     ]
-    assert not shares_changed(found)
-    third = Experiment.of_dict(given(arms={"old": 1, "new": 1, "newer": 1}))
-    assert changes(old, third)[2] == "planned share of newer: nothing is now 33.33 %"
-    assert changes(third, old)[2] == "planned share of newer: 33.33 % is now nothing"
+    assert not has_share_change(found)
+    third = Experiment.from_dict(given(arms={"old": 1, "new": 1, "newer": 1}))
+    assert describe_changes(old, third)[2] == "planned share of newer: nothing is now 33.33 %"
+    assert describe_changes(third, old)[2] == "planned share of newer: 33.33 % is now nothing"

@@ -7,12 +7,12 @@ import pytest
 from experiments import START, experiment
 
 from benchmarks.experiments import HOURLY, LOOKS, NARROW, WIDE, Hour, decided, effect, hours, so_far, watched
-from streammetrics.inference.pairs import at_cells
+from streammetrics.inference.pairs import select_cells
 from streammetrics.inference.verdict import Progress
-from streammetrics.serve.evaluation.card import TreatmentSide
+from streammetrics.serve.evaluation.treatment_comparison import TreatmentComparison
 
 
-def sides(hour: Hour, treatments: int, run: int, progress: Progress, margin: float) -> list[TreatmentSide]:
+def sides(hour: Hour, treatments: int, run: int, progress: Progress, margin: float) -> list[TreatmentComparison]:
     """The sides of one of the runs, as an evaluation makes them."""
     names = ["old", *(f"new{i}" for i in range(treatments))]
     one = experiment(
@@ -24,9 +24,9 @@ def sides(hour: Hour, treatments: int, run: int, progress: Progress, margin: flo
         start=START,
     )
     at = np.array([run])
-    cells = [[at_cells(s, at) for s in arm.values()] for arm in hour.arms]
+    cells = [[select_cells(s, at) for s in arm.values()] for arm in hour.arms]
     arms = dict(zip(names, cells, strict=True))
-    return [TreatmentSide(one, name, arms, progress) for name in names[1:]]
+    return [TreatmentComparison(one, name, arms, progress) for name in names[1:]]
 
 
 @pytest.mark.slow
@@ -42,7 +42,7 @@ def test_decisions_are_those_of_evaluations(treatments, lift, margin):
         for arm in range(1, arms):
             good, bad = decided(hour, arm, progress, treatments, margin)
             for run in range(runs):
-                told = sides(hour, treatments, run, progress, margin)[arm - 1].told()
+                told = sides(hour, treatments, run, progress, margin)[arm - 1].build_verdict()
                 seen.add(told.decision)
                 assert bad[run] == (told.decision == "do not")
                 assert (good[run] and not bad[run]) == (told.decision == "ship")

@@ -7,17 +7,17 @@ import json
 from kept import Kept
 from page_blocks import blocks
 
-from streammetrics.cli.guide import pages
-from streammetrics.serve.alerts import Alerts, faults
-from streammetrics.serve.evaluation.evaluation import Evaluation, Row
+from streammetrics.cli.guide import load_pages
+from streammetrics.serve.alerts import Alerts, find_faults
+from streammetrics.serve.evaluation.evaluation import Evaluation, MetricRow
 from streammetrics.serve.evaluation.experiment import Experiment
 
-PAGE = pages()["dashboard"]
+PAGE = load_pages()["dashboard"]
 
 
 def test_the_definition_is_one_and_its_metrics_are_those_of_the_worker() -> None:
     (text,) = blocks(PAGE, "toml")
-    defined = Experiment.of_toml(text, id="new-ranker")
+    defined = Experiment.from_toml(text, id="new-ranker")
     (names,) = [line for line in PAGE.splitlines() if line.startswith("['ctr'")]
     assert {*defined.metrics, defined.counts} == set(json.loads(names.replace("'", '"')))
     assert defined.arms == {"old": 0.5, "new": 0.5}
@@ -25,7 +25,7 @@ def test_the_definition_is_one_and_its_metrics_are_those_of_the_worker() -> None
 
 def test_the_alert_is_what_is_sent() -> None:
     said = json.loads(*blocks(PAGE, "json"))
-    row = Row(
+    row = MetricRow(
         "new",
         "latency_p95",
         "guardrail",
@@ -46,10 +46,10 @@ def test_the_alert_is_what_is_sent() -> None:
     )
     found = Evaluation("new-ranker", "A new ranker", 1, said["at"], "running", table=[row])
     store = Kept("new-ranker")
-    Alerts(store).tell(found, ["http://127.0.0.1:9"])  # nothing is sent: it was not started
+    Alerts(store).notify(found, ["http://127.0.0.1:9"])  # nothing is sent: it was not started
     ((_, sent),) = json.loads(*store.alerts["new-ranker"].values())["pending"]
     assert sent == said | {"id": sent["id"]}
     assert list(sent) == list(said)
     assert len(sent["id"]) == len(said["id"])
-    for fault in faults(found):
+    for fault in find_faults(found):
         assert f'"{fault.alert}"' in PAGE

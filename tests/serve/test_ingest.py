@@ -24,14 +24,14 @@ from streammetrics.collect.metric_like import states_of
 from streammetrics.format import frame
 from streammetrics.format.frame import Frame
 from streammetrics.serve.api import ingest
-from streammetrics.serve.api.decoder import Decode, InThread
+from streammetrics.serve.api.decoder import DecoderService, ThreadDecoder
 from streammetrics.serve.api.ingest import Ingest, NoRoomError
-from streammetrics.serve.api.part_check import Checker
-from streammetrics.serve.api.reader_process import DecoderApart
-from streammetrics.serve.api.summary import summaries
+from streammetrics.serve.api.part_check import PartChecker
+from streammetrics.serve.api.part_summary import summarize_parts
+from streammetrics.serve.api.reader_process import DecoderProcess
 from streammetrics.serve.app import create_app
 from streammetrics.serve.evaluation.experiment import Experiment
-from streammetrics.serve.evaluation.merge_parts import added_up
+from streammetrics.serve.evaluation.merge_parts import merge_parts
 from streammetrics.serve.settings import ServerSettings
 from streammetrics.serve.store import StoreDownError, StoreFullError, open_store
 from streammetrics.serve.store.part_keys import PartKey, PostedPart, RowCounts
@@ -44,7 +44,7 @@ def here() -> World:
     return world()
 
 
-DecoderOf = Callable[[Any], Decode]
+DecoderOf = Callable[[Any], DecoderService]
 
 
 @pytest.fixture
@@ -65,13 +65,13 @@ def test_a_part_is_stored_once(here: World, client: Client) -> None:
     assert (first.status_code, first.json()) == (201, {"state": "stored", "key": f"rank/{HOUR}/job-0"})
     assert [post(client, frame.to_bytes()).json()["state"] for _ in range(3)] == ["same"] * 3
     (part,) = here.store.kept.values()
-    assert (part.key, part.digest, part.data, part.received) == (
+    assert (part.key, part.digest, part.data, part.received_at) == (
         PartKey("rank", "job", 494529, 0),
         frame.digest(),
         frame.to_bytes(),
         NOW,
     )
-    assert part.seen == RowCounts(60, "{}")
+    assert part.row_counts == RowCounts(60, "{}")
     assert here.board.told.wait(5)
     assert here.counted().digest() == frame.digest()
 
@@ -81,14 +81,14 @@ def test_rows_left_out_are_noted(here: World, client: Client) -> None:
     lenient.update([0, 1, 1], [0.5, float("nan"), 0.25], arm=["A", "B", "B"], country=["br", "de", "br"])
     assert post(client, lenient.to_bytes()).status_code == 201
     (part,) = here.store.kept.values()
-    assert part.seen == RowCounts(3, '{"y_score": 1}')
+    assert part.row_counts == RowCounts(3, '{"y_score": 1}')
 
 
 def test_other_content_is_a_conflict(here: World, client: Client) -> None:
     post(client, arms(0).to_bytes())
     again = post(client, arms(1).to_bytes())
     assert again.status_code == 409
-    assert "kept aside" in again.json()["error"]
+    assert "kept as a conflict" in again.json()["error"]
     assert [p.digest for p in here.store.kept.values()] == [arms(0).digest()]
     assert [p.digest for p in here.store.aside] == [arms(1).digest()]
 
@@ -118,15 +118,15 @@ def in_no_arm(limit: int | None) -> bytes:
         for n in (limit, 0)
     )
     states = [
-        other.holding(replace(other.cells, axes=mine.cells.axes))
+        other.with_cells(replace(other.cells, axes=mine.cells.axes))
         for mine, other in zip(states_of(said), states_of(held), strict=True)
     ]
-    return frame.write(states, definition_of(said).header())
+    return frame.write_frame(states, definition_of(said).header())
 
 
 def test_a_part_has_a_metric_that_was_counted_before(here: World) -> None:
-    checker = Checker(lambda _: arms(metrics=[sm.LogLoss()]))
-    (summary,) = summaries([Frame(arms().to_bytes())])
+    checker = PartChecker(lambda _: arms(metrics=[sm.LogLoss()]))
+    (summary,) = summarize_parts([Frame(arms().to_bytes())])
     with pytest.raises(sm.IncompatibleStateError, match="has counted log_loss so far, and this part has none of them"):
         checker.check(experiment(here), summary)
 
@@ -155,7 +155,7 @@ def test_what_does_not_fit_is_refused(
 ) -> None:
     part = given()
     if not isinstance(part, (bytes, sm.Sliced)):
-        part = frame.write([part], {"kind": "state"})
+        part = frame.write_frame([part], {"kind": "state"})
     answer = post(client, part.to_bytes() if isinstance(part, sm.Sliced) else part)
     assert (answer.status_code, here.store.kept, here.store.groups) == (code, {}, [])
     assert words in answer.json()["error"]
@@ -186,7 +186,7 @@ def test_more_metrics_are_welcome(here: World, client: Client) -> None:
     more = arms(1, metrics=[sm.AUC(bits=10), sm.LogLoss(), sm.CTR()])  # and the order is free
     assert post(client, arms(0).to_bytes()).status_code == 201
     assert post(client, more.to_bytes(), source="new").status_code == 201
-    expected = added_up([arms(0), more])
+    expected = merge_parts([arms(0), more])
     assert here.counted().digest() == expected.digest()
 
 
@@ -273,11 +273,11 @@ def failing(put: Any) -> Any:
 def experiment(here: World) -> Experiment:
     import json
 
-    return Experiment.of_dict(json.loads(here.store.defined["rank"][-1]))
+    return Experiment.from_dict(json.loads(here.store.defined["rank"][-1]))
 
 
-async def working(here: World, settings: ServerSettings, decoder: Decode) -> tuple[Ingest, asyncio.Task[None]]:
-    queue = Ingest(here.store, here.board.changed, settings, decoder)
+async def working(here: World, settings: ServerSettings, decoder: DecoderService) -> tuple[Ingest, asyncio.Task[None]]:
+    queue = Ingest(here.store, here.board.mark_changed, settings, decoder)
     return queue, asyncio.create_task(queue.run())
 
 
@@ -287,12 +287,13 @@ def test_waiting_frames_are_stored_together(here: World, decoder_of: DecoderOf) 
         queue, task = await working(here, ServerSettings(), decoder_of(here.store))
         one = experiment(here)
         here.store.open.clear()
-        first = asyncio.create_task(queue.take(PartKey("rank", "a", 494529), arms(0).to_bytes(), one))
+        first = asyncio.create_task(queue.submit(PartKey("rank", "a", 494529), arms(0).to_bytes(), one))
         await asyncio.sleep(0)
         while queue.waiting:
             await asyncio.sleep(0)
         rest = [
-            asyncio.create_task(queue.take(PartKey("rank", "b", 494529, i), arms(i).to_bytes(), one)) for i in range(20)
+            asyncio.create_task(queue.submit(PartKey("rank", "b", 494529, i), arms(i).to_bytes(), one))
+            for i in range(20)
         ]
         while queue.waiting < 20:
             await asyncio.sleep(0)
@@ -313,7 +314,7 @@ def test_who_waits_is_told_that_the_server_stops(here: World, decoder_of: Decode
         one = experiment(here)
 
         def take(seq: int) -> asyncio.Task[str]:
-            return asyncio.create_task(queue.take(PartKey("rank", "a", 494529, seq), arms(seq).to_bytes(), one))
+            return asyncio.create_task(queue.submit(PartKey("rank", "a", 494529, seq), arms(seq).to_bytes(), one))
 
         here.store.open.clear()
         first = take(0)
@@ -325,14 +326,14 @@ def test_who_waits_is_told_that_the_server_stops(here: World, decoder_of: Decode
         found = await asyncio.gather(*waiting, return_exceptions=True)
         found.append(*await asyncio.gather(take(3), return_exceptions=True))
         here.store.open.set()
-        assert [(type(error), str(error)) for error in found] == [(NoRoomError, ingest.STOPS)] * 4
+        assert [(type(error), str(error)) for error in found] == [(NoRoomError, ingest.STOPPING)] * 4
 
     asyncio.run(stopped())
 
 
 def test_where_many_post_groups_gather(here: World, decoder_of: DecoderOf, monkeypatch: pytest.MonkeyPatch) -> None:
     """And who posts alone does not wait."""
-    monkeypatch.setattr(ingest, "APART", 3600.0)
+    monkeypatch.setattr(ingest, "GROUP_INTERVAL", 3600.0)
 
     async def many() -> None:
         queue, task = await working(here, ServerSettings(), decoder_of(here.store))
@@ -340,7 +341,7 @@ def test_where_many_post_groups_gather(here: World, decoder_of: DecoderOf, monke
 
         def take() -> asyncio.Task[str]:
             key = PartKey("rank", "a", 494529, next(numbers))
-            return asyncio.create_task(queue.take(key, arms(key.seq).to_bytes(), one))
+            return asyncio.create_task(queue.submit(key, arms(key.seq).to_bytes(), one))
 
         await take()
         await take()
@@ -361,38 +362,40 @@ def test_a_full_queue_says_so_and_recovers(here: World, decoder_of: DecoderOf, l
         one, data = experiment(here), arms().to_bytes()
         settings = ServerSettings(waiting=3) if limit == "parts" else ServerSettings(waiting_bytes=3 * len(data))
         queue, task = await working(here, settings, decoder_of(here.store))
-        posts = [asyncio.create_task(queue.take(PartKey("rank", "a", 494529, i), data, one)) for i in range(3)]
+        posts = [asyncio.create_task(queue.submit(PartKey("rank", "a", 494529, i), data, one)) for i in range(3)]
         await asyncio.sleep(0)
         with pytest.raises(NoRoomError, match="parts wait"):
-            await queue.take(PartKey("rank", "a", 494529, 3), data, one)
+            await queue.submit(PartKey("rank", "a", 494529, 3), data, one)
         assert await asyncio.gather(*posts) == ["stored"] * 3
         while queue.waiting:
             await asyncio.sleep(0.001)
         assert queue._bytes == 0
-        assert await queue.take(PartKey("rank", "a", 494529, 3), data, one) == "stored"
+        assert await queue.submit(PartKey("rank", "a", 494529, 3), data, one) == "stored"
         task.cancel()
 
     asyncio.run(full())
 
 
 @pytest.fixture(params=["thread", "process"])
-def slow(request: pytest.FixtureRequest, here: World, tmp_path: Path) -> Iterator[Decode]:
+def slow(request: pytest.FixtureRequest, here: World, tmp_path: Path) -> Iterator[DecoderService]:
     """A decoder that has its troubles with some frames."""
-    decoder = InThread(here.store, Slow) if request.param == "thread" else DecoderApart(str(tmp_path / "a.db"), Slow)
+    decoder = (
+        ThreadDecoder(here.store, Slow) if request.param == "thread" else DecoderProcess(str(tmp_path / "a.db"), Slow)
+    )
     yield decoder
     Slow.free.set()
     decoder.close()
     Slow.free.clear()
 
 
-def all_of(here: World, decoder: Decode, *rounds: Sequence[bytes], seconds: float = 20.0) -> list[Any]:
+def all_of(here: World, decoder: DecoderService, *rounds: Sequence[bytes], seconds: float = 20.0) -> list[Any]:
     """What becomes of frames of which those of a round are posted at once."""
 
     async def some() -> list[Any]:
         queue, task = await working(here, ServerSettings(decode_seconds=seconds), decoder)
         found, one, numbers = list[Any](), experiment(here), itertools.count()
         for frames in rounds:
-            posts = [queue.take(PartKey("rank", "a", 494529, next(numbers)), data, one) for data in frames]
+            posts = [queue.submit(PartKey("rank", "a", 494529, next(numbers)), data, one) for data in frames]
             found += await asyncio.gather(*posts, return_exceptions=True)
         while queue.waiting or queue._bytes > 0:
             await asyncio.sleep(0.001)
@@ -404,7 +407,7 @@ def all_of(here: World, decoder: Decode, *rounds: Sequence[bytes], seconds: floa
 
 
 @pytest.mark.slow
-def test_a_frame_that_takes_too_long_is_refused_alone(here: World, slow: Decode) -> None:
+def test_a_frame_that_takes_too_long_is_refused_alone(here: World, slow: DecoderService) -> None:
     frames = [arms(0).to_bytes(), frames_with_trouble()["endless"], arms(1).to_bytes(), arms(2).to_bytes()]
     first, second, *rest = all_of(here, slow, frames, [arms(3).to_bytes()], seconds=0.2)
     assert (first, rest) == ("stored", ["stored"] * 3)
@@ -414,14 +417,14 @@ def test_a_frame_that_takes_too_long_is_refused_alone(here: World, slow: Decode)
 
 
 @pytest.mark.slow
-def test_what_was_late_fixes_no_plan(here: World, slow: Decode) -> None:
+def test_what_was_late_fixes_no_plan(here: World, slow: DecoderService) -> None:
     late, good = all_of(here, slow, [frames_with_trouble()["odd"]], [arms(0).to_bytes()], seconds=0.2)
     assert isinstance(late, sm.StateFormatError)
     assert good == "stored"
 
 
 @pytest.mark.slow
-def test_a_frame_that_there_is_no_memory_for_may_be_sent_again(here: World, slow: Decode) -> None:
+def test_a_frame_that_there_is_no_memory_for_may_be_sent_again(here: World, slow: DecoderService) -> None:
     first, second, third = all_of(here, slow, [arms(0).to_bytes(), frames_with_trouble()["huge"], arms(1).to_bytes()])
     assert (first, third) == ("stored", "stored")
     assert isinstance(second, NoRoomError)
@@ -432,14 +435,14 @@ def test_a_frame_that_there_is_no_memory_for_may_be_sent_again(here: World, slow
 def test_a_frame_that_what_decodes_dies_of_is_left_alone(here: World, tmp_path: Path) -> None:
     """Nobody knows why it died: who posted the others need not, and who posted that may send it again."""
     frames = [arms(0).to_bytes(), frames_with_trouble()["deadly"], arms(1).to_bytes()]
-    first, second, third = all_of(here, DecoderApart(str(tmp_path / "a.db"), Slow), frames)
+    first, second, third = all_of(here, DecoderProcess(str(tmp_path / "a.db"), Slow), frames)
     assert (first, third) == ("stored", "stored")
     assert isinstance(second, NoRoomError)
     assert "another is started; send it again later" in str(second)
 
 
 @pytest.mark.slow
-def test_a_mistake_fails_a_group_and_fixes_no_plan(here: World, slow: Decode) -> None:
+def test_a_mistake_fails_a_group_and_fixes_no_plan(here: World, slow: DecoderService) -> None:
     other = arms(metrics=[sm.CTR(), sm.AUC(bits=12)]).to_bytes()
     *failed, good = all_of(here, slow, [other, frames_with_trouble()["faulty"]], [arms(0).to_bytes()])
     assert [type(error) for error in failed] == [RuntimeError] * 2
@@ -447,7 +450,7 @@ def test_a_mistake_fails_a_group_and_fixes_no_plan(here: World, slow: Decode) ->
 
 
 def test_threads_that_are_all_stuck_are_said(here: World) -> None:
-    decoder = InThread(here.store, Slow)
+    decoder = ThreadDecoder(here.store, Slow)
     try:
         found = all_of(here, decoder, [frames_with_trouble()["endless"]] * 4, seconds=0.1)
     finally:
@@ -461,7 +464,7 @@ def test_threads_that_are_all_stuck_are_said(here: World) -> None:
 
 @pytest.mark.slow
 def test_a_process_that_is_killed_while_it_decodes(here: World, tmp_path: Path) -> None:
-    decoder = DecoderApart(str(tmp_path / "a.db"), Slow)
+    decoder = DecoderProcess(str(tmp_path / "a.db"), Slow)
     app = create_app(*here[:2], ServerSettings(clock=lambda: NOW), decoder=decoder)
     with Client(app, authorization=f"Bearer {here.writer}") as client, ThreadPoolExecutor() as pool:
         while client.get("/readyz").status_code != 200:
@@ -481,7 +484,7 @@ def test_a_process_that_is_killed_while_it_decodes(here: World, tmp_path: Path) 
 def test_a_process_finds_the_plan_in_the_store(here: World, tmp_path: Path) -> None:
     url, one = str(tmp_path / "a.db"), experiment(here)
     first, other = arms(), arms(1, metrics=[sm.CTR(), sm.AUC(bits=9)])
-    decoder = DecoderApart(url)
+    decoder = DecoderProcess(url)
     with open_store(url) as store:
         store.define("rank", here.store.defined["rank"][-1], by="test", at=0.0)
         store.put([PostedPart(PartKey("rank", "job", 494529, 7), first.to_bytes(), first.digest(), NOW)])

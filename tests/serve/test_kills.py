@@ -52,7 +52,7 @@ def put():
         if rng.random() < 0.2:
             totals.compact("e", now=(hour + 1000) * HOUR)
         if rng.random() < 0.2:
-            totals.keep("e")
+            totals.save("e")
 
 for _ in range(3):
     threading.Thread(target=put).start()
@@ -163,13 +163,13 @@ def wait_for_more(happened: list[int], n: int) -> None:
 @pytest.mark.slow
 def test_a_commit_is_one_of_a_disk(tmp_path: Path, postgres: Any) -> None:
     """Kills cannot show what a power cut does: that is up to these settings."""
-    with open_store(tmp_path / "a.db") as store, store.database.reading() as run:
+    with open_store(tmp_path / "a.db") as store, store.database.read_transaction() as run:
         assert (run("PRAGMA journal_mode"), run("PRAGMA synchronous")) == ([("wal",)], [(2,)])
     url = postgres.fresh()
     with open_store(url) as store:
-        with store.database.reading() as run:
+        with store.database.read_transaction() as run:
             ((name,),) = run("SELECT current_database()")
-        with store.database.writing() as run:
+        with store.database.write_transaction() as run:
             run(f"ALTER DATABASE {name} SET synchronous_commit = off")
-    with open_store(url) as store, store.database.reading() as run:
+    with open_store(url) as store, store.database.read_transaction() as run:
         assert run("SHOW synchronous_commit") == [("on",)]

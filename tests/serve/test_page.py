@@ -20,7 +20,7 @@ from serve.sites import OWNER, POLICY, READER, FakeBoard, Person, Site, served, 
 
 import streammetrics as sm
 from streammetrics.serve.evaluation.evaluation import Evaluation
-from streammetrics.serve.page.routes import stream
+from streammetrics.serve.page.routes import stream_events
 from streammetrics.serve.page.view import View
 
 
@@ -202,11 +202,11 @@ def test_links_carry_what_is_looked_at(get: Any) -> None:
 
 
 def test_a_view_is_what_its_address_says() -> None:
-    view = View.of(
+    view = View.from_query(
         {"arm": "b", "metric": "ctr", "slice": "x", "from": "2026-06-01T05", "to": "2026-06-02", "by": "hour"}
     )
-    assert View.of(dict(pair.split("=") for pair in view.query().split("&"))) == view
-    assert [view.holds(h + view.since) for h in (-1, 0, 42, 43)] == [False, True, True, False]
+    assert View.from_query(dict(pair.split("=") for pair in view.to_query().split("&"))) == view
+    assert [view.contains(h + view.since) for h in (-1, 0, 42, 43)] == [False, True, True, False]
 
 
 def test_at_a_glance(get: Any) -> None:
@@ -259,7 +259,7 @@ def test_who_may_not_read_sees_nothing() -> None:
     with asked(site) as client:
         for path in ("", "/live", "/scorecard.csv", "/looks.png", "/total.smet"):
             assert client.get(f"/experiments/running{path}").status_code == 401
-        assert client.post("/experiments/running/conflicts/7", data={"form": OWNER.form}).status_code == 401
+        assert client.post("/experiments/running/conflicts/7", data={"form": OWNER.csrf_token}).status_code == 401
         assert "running" not in rows_of(tree(client.get("/").text), "glance")
         site.hidden.add("")
         assert client.get("/").status_code == 401
@@ -277,14 +277,14 @@ def post(person: Person, token: str) -> tuple[Site, Any]:
 
 
 def test_the_owner_accepts_a_conflict_with_what_only_the_page_knows() -> None:
-    site, answer = post(OWNER, OWNER.form)
+    site, answer = post(OWNER, OWNER.csrf_token)
     assert (answer.status_code, answer.headers["location"]) == (303, "/experiments/running#data")
     assert site.store.accepted == [("running", 7, "ann")]
 
 
 @pytest.mark.parametrize(
     ("person", "token"),
-    [(OWNER, ""), (OWNER, "0" * 64), (OWNER, "ü"), (READER, READER.form), (Person("", "owner", ""), "")],
+    [(OWNER, ""), (OWNER, "0" * 64), (OWNER, "ü"), (READER, READER.csrf_token), (Person("", "owner", ""), "")],
 )
 def test_nobody_else_accepts_it(person: Person, token: str) -> None:
     site, answer = post(person, token)
@@ -304,7 +304,7 @@ def test_the_form_is_for_the_owner() -> None:
 
 @pytest.mark.slow
 def test_who_has_no_session_cannot_end_it() -> None:
-    with asked(site_of(person=READER._replace(form=""))) as client:
+    with asked(site_of(person=READER._replace(csrf_token=""))) as client:
         assert "/logout" not in client.get("/experiments/running").text
 
 
@@ -394,7 +394,7 @@ def test_a_stream_says_what_is_new_and_beats_while_nothing_is() -> None:
 
     async def run() -> list[str]:
         board, found = site.board, []
-        body = stream([board.subscribe("running"), board.subscribe("ship")], "1.0", 0.01).body_iterator
+        body = stream_events([board.subscribe("running"), board.subscribe("ship")], "1.0", 0.01).body_iterator
         async for text in body:
             found.append(str(text))
             if len(found) == 2:
@@ -418,7 +418,7 @@ def test_a_stream_ends_with_the_board() -> None:
             for found in ():
                 yield found
 
-        return [str(text) async for text in stream([ends(), ends()], "1.0").body_iterator]
+        return [str(text) async for text in stream_events([ends(), ends()], "1.0").body_iterator]
 
     assert len(asyncio.run(run(FakeBoard({})))) == 1
 
@@ -427,4 +427,4 @@ def test_a_stream_ends_with_the_board() -> None:
 def test_evaluations_of_tests_go_through_json() -> None:
     for made in ALL.values():
         found = made()
-        assert Evaluation.of_json(found.to_json()) == found
+        assert Evaluation.from_json(found.to_json()) == found

@@ -12,13 +12,22 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from streammetrics.serve.evaluation.evaluation import Arm, Evaluation, RatioCheck, Row, SourceStatus, Told
+from streammetrics.serve.evaluation.evaluation import (
+    ArmRow,
+    Evaluation,
+    MetricRow,
+    RatioCheck,
+    SourceStatus,
+    TreatmentVerdict,
+)
 from streammetrics.serve.grafana import recipe
-from streammetrics.serve.prometheus import GAUGES, exposed
+from streammetrics.serve.prometheus import GAUGES, render_gauges
 
 
-def row(treatment: str, metric: str, role: str, word: str, **other: Any) -> Row:
-    given = Row(treatment, metric, role, "high", 0.02, 0.5, 0.55, 0.1, 0.05, 0.15, None, None, None, word, "", 9, {})
+def row(treatment: str, metric: str, role: str, word: str, **other: Any) -> MetricRow:
+    given = MetricRow(
+        treatment, metric, role, "high", 0.02, 0.5, 0.55, 0.1, 0.05, 0.15, None, None, None, word, "", 9, {}
+    )
     return given._replace(**other)
 
 
@@ -29,7 +38,7 @@ FOUND = Evaluation(
     1_800_000_000.5,
     "running",
     hours=(100, 200),
-    verdicts=[Told("b", "ship", "Ship b."), Told("c", "do not", "Do not.")],
+    verdicts=[TreatmentVerdict("b", "ship", "Ship b."), TreatmentVerdict("c", "do not", "Do not.")],
     table=[
         row("b", "ctr", "primary", "better"),
         row("b", "latency", "guardrail", "held"),
@@ -38,9 +47,9 @@ FOUND = Evaluation(
     ],
     slices=[row("b", "ctr", "primary", "better", slice={"country": "br"})],
     arms=[
-        Arm("a", 0.5, 100.0, 0.5, 1000, 90, 0.5),
-        Arm("b", 0.25, 50.0, 0.25, 500, 40, 0.55),
-        Arm("c", 0.25, None, None, 499, 1, 0.6),
+        ArmRow("a", 0.5, 100.0, 0.5, 1000, 90, 0.5),
+        ArmRow("b", 0.25, 50.0, 0.25, 500, 40, 0.55),
+        ArmRow("c", 0.25, None, None, 499, 1, 0.6),
     ],
     ratio=RatioCheck(3.0, False, "as planned", {}, {}),
     sources=[SourceStatus("web", 200, 7200.0, 30, 2, ["2026-06-01T09"], 1, 1000, {}, "silent")],
@@ -57,7 +66,7 @@ def parsed(text: bytes) -> dict[tuple[str, ...], float]:
 
 
 def test_values_are_those_of_the_evaluation() -> None:
-    found = parsed(exposed([FOUND], {"waiting": 7, "refused": 2}))
+    found = parsed(render_gauges([FOUND], {"waiting": 7, "refused": 2}))
     e = "experiment=ranker"
     expected = {
         ("streammetrics_value", "arm=a", e, "metric=ctr"): 0.5,
@@ -88,7 +97,7 @@ def test_values_are_those_of_the_evaluation() -> None:
 
 
 def test_what_is_not_known_and_slices_are_not_there() -> None:
-    found = parsed(exposed([FOUND]))
+    found = parsed(render_gauges([FOUND]))
     assert ("streammetrics_change", "experiment=ranker", "metric=ctr", "treatment=c") not in found
     assert ("streammetrics_users", "arm=c", "experiment=ranker") not in found
     assert not [key for key in found if "country" in str(key)]
@@ -96,19 +105,19 @@ def test_what_is_not_known_and_slices_are_not_there() -> None:
 
 def test_names_of_arms_cannot_break_the_text() -> None:
     evil = 'a"} 1\nstreammetrics_value{x="\\'
-    found = parsed(exposed([replace(FOUND, arms=[FOUND.arms[0]._replace(arm=evil)])]))
+    found = parsed(render_gauges([replace(FOUND, arms=[FOUND.arms[0]._replace(arm=evil)])]))
     assert found["streammetrics_users", f"arm={evil}", "experiment=ranker"] == 100.0
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed: apt-get install prometheus")
 def test_prometheus_own_tool_finds_nothing_to_mend() -> None:
-    text = exposed([FOUND], {"waiting": 7, "refused": 2})
+    text = render_gauges([FOUND], {"waiting": 7, "refused": 2})
     run = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, check=False)
     assert (run.returncode, run.stdout, run.stderr) == (0, b"", b"")
 
 
 def test_without_experiments_it_is_empty_and_valid() -> None:
-    assert parsed(exposed([])) == {}
+    assert parsed(render_gauges([])) == {}
 
 
 def test_the_recipe_asks_for_what_is_exported() -> None:

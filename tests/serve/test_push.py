@@ -117,7 +117,9 @@ def test_a_token_from_a_file_ends_in_a_newline(here: World, server: str) -> None
 
 def test_what_the_server_says_is_raised(here: World, server: str, pauses: list[float]) -> None:
     sm.push(server, arms(), **WHERE, token=here.writer)
-    with pytest.raises(sm.PushError, match=r"rank/2026-06-01T09/job-0 was not stored .* kept aside") as conflict:
+    with pytest.raises(
+        sm.PushError, match=r"rank/2026-06-01T09/job-0 was not stored .* kept as a conflict"
+    ) as conflict:
         sm.push(server, arms(1), **WHERE, token=here.writer)
     with pytest.raises(sm.PushError, match="takes metrics by arm") as other:
         sm.push(server, sm.CTR().update([0, 1]), **WHERE | {"source": "b"}, token=here.writer)
@@ -190,14 +192,14 @@ def test_a_server_may_ask_to_be_left_alone(pauses: list[float], after: str, low:
 
 
 def test_pauses_are_not_alike_and_not_endless() -> None:
-    found = {pushing._pause(40, None) for _ in range(50)}
+    found = {pushing._compute_pause(40, None) for _ in range(50)}
     assert len(found) == 50
     assert max(found) <= 90
 
 
 @pytest.mark.parametrize("text", [b"<html>", b"[]", b"{}", b""])
 def test_what_is_not_our_server_stores_nothing(pauses: list[float], text: bytes) -> None:
-    with answering(Said((200, {}, text))) as url, pytest.raises(sm.PushError, match="is not streammetrics serve"):
+    with answering(Said((200, {}, text))) as url, pytest.raises(sm.PushError, match="is not a streammetrics dashboard"):
         sm.push(url, arms(), **WHERE, token="t", retries=0)
 
 

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.serve.api.reader_process import Apart
+from streammetrics.serve.api.reader_process import ReaderProcess
 from streammetrics.serve.api.worker import EndedError
-from streammetrics.serve.evaluation.part_index import Posted
-from streammetrics.serve.evaluation.reading import ExperimentReader
+from streammetrics.serve.evaluation.experiment_reader import ExperimentReader
+from streammetrics.serve.evaluation.part_index import PartIndex
 from streammetrics.serve.evaluation.totals import Totals
-from streammetrics.serve.simulated import Simulation
+from streammetrics.serve.experiment_simulation import Simulation
 from streammetrics.serve.store import Store, open_store
 from streammetrics.serve.store.part_keys import HOUR, PartKey, PostedPart, RowCounts
 
@@ -36,7 +36,7 @@ def put(store: Store, hours: Any, name: str = SMALL.id) -> None:
 def test_in_a_process_of_its_own(tmp_path: Path) -> None:
     path, now = str(tmp_path / "a.db"), HOURS[-1] * HOUR + 0.5 * HOUR
     with open_store(path) as store:
-        apart, here = Apart(path), ExperimentReader(store)
+        apart, here = ReaderProcess(path), ExperimentReader(store)
         put(store, HOURS[:6])
         assert apart.read(SMALL.id, now) == here.read(SMALL.id, now)
         put(store, HOURS[6:])
@@ -57,7 +57,7 @@ def test_in_a_process_of_its_own(tmp_path: Path) -> None:
 def test_an_error_of_the_other_process_is_that_of_this(tmp_path: Path) -> None:
     path = str(tmp_path / "a.db")
     with open_store(path):
-        apart = Apart(path)
+        apart = ReaderProcess(path)
         with pytest.raises(IndexError):  # nobody defined it
             apart.read("nothing", 0.0)
         apart.close()
@@ -69,8 +69,8 @@ def test_what_was_read_is_not_read_again(tmp_path: Path, monkeypatch: pytest.Mon
         reader, now = ExperimentReader(store), (HOURS[-1] + 1.0) * HOUR
         put(store, HOURS[:6])
         first = reader.read(SMALL.id, now).evaluation
-        posted, asked = store.posted, list[int]()
-        monkeypatch.setattr(store, "posted", lambda name, after: asked.append(after) or posted(name, after))
+        posted, asked = store.load_ledger_since, list[int]()
+        monkeypatch.setattr(store, "load_ledger_since", lambda name, after: asked.append(after) or posted(name, after))
         monkeypatch.setattr(store, "frames", lambda name, numbers: pytest.fail("a part was read twice"))
         put(store, HOURS[6:])
         found = reader.read(SMALL.id, now).evaluation
@@ -86,7 +86,7 @@ def test_totals_make_room(tmp_path: Path) -> None:
     with open_store(tmp_path / "a.db") as store:
         for name in names:
             put(store, HOURS[:3], name)
-        totals = Totals(store, room=1)
+        totals = Totals(store, max_bytes=1)
         digests = [totals.digest(name) for name in names]
         for name in names:
             assert totals.total(name).digest() == digests[0]
@@ -100,9 +100,9 @@ def test_totals_make_room(tmp_path: Path) -> None:
 
 class Entry(NamedTuple):
     key: PartKey
-    received: float
+    received_at: float
     state: str
-    seen: RowCounts = RowCounts(7, '{"y_true": 2}')
+    row_counts: RowCounts = RowCounts(7, '{"y_true": 2}')
 
 
 ENTRIES = st.builds(
@@ -117,7 +117,7 @@ ENTRIES = st.builds(
 @pytest.mark.slow
 @given(st.lists(ENTRIES, max_size=30), st.integers(-2, 14), st.integers(-2, 15), st.integers(0, 30))
 def test_posted_is_what_a_list_says(entries: list[Entry], first: int, end: int, cut: int) -> None:
-    posted = Posted().add(entries[:cut]).add(entries[cut:])
+    posted = PartIndex().add(entries[:cut]).add(entries[cut:])
     counted = [e for e in entries if e.state in ("current", "folded", "forgotten")]
     hours = [e.key.hour for e in counted]
     assert posted.parts == len(counted)
@@ -126,8 +126,8 @@ def test_posted_is_what_a_list_says(entries: list[Entry], first: int, end: int, 
     for name, source in posted.sources.items():
         mine = [e for e in counted if e.key.source == name]
         there = {e.key.hour for e in mine}
-        assert [*source.hours.lacking(first, end)] == [h for h in reversed(range(first, end)) if h not in there]
+        assert [*source.hours.find_missing(first, end)] == [h for h in reversed(range(first, end)) if h not in there]
         assert (source.parts, source.rows) == (len(mine), 7 * len(mine))
         assert source.dropped == ({"y_true": 2 * len(mine)} if mine else {})
         assert source.conflicts == sum(e.state == "conflict" for e in entries if e.key.source == name)
-        assert source.later_than(0.25) == sum(e.received / HOUR > e.key.hour + 1.25 for e in mine)
+        assert source.count_late(0.25) == sum(e.received_at / HOUR > e.key.hour + 1.25 for e in mine)

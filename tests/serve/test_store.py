@@ -19,7 +19,7 @@ import pytest
 from streammetrics.errors import InvalidInputError, StreamMetricsError
 from streammetrics.serve.store import Store, StoreDownError, StoreFullError, open_store, parts
 from streammetrics.serve.store.part_keys import PartKey
-from streammetrics.serve.store.parts import ASIDE, DAY, Settled
+from streammetrics.serve.store.parts import DAY, MAX_CONFLICTS, MergedDay
 
 ONE = PartKey("checkout", "eu", posted.FIRST)
 
@@ -37,7 +37,7 @@ class Oracle:
             return "stored"
         if self.counted[key] == content:
             return "same"
-        if len(self.aside.setdefault(key, set())) < ASIDE:
+        if len(self.aside.setdefault(key, set())) < MAX_CONFLICTS:
             self.aside[key].add(content)
         return "conflict"
 
@@ -77,7 +77,7 @@ def test_ten_thousand_posts(store: Store) -> None:
         assert contents(store, name, "current") == {k: {c} for k, c in oracle.counted.items() if k.experiment == name}
         aside = {k: c for k, c in oracle.aside.items() if k.experiment == name}
         assert contents(store, name, "conflict", "refused") == aside
-        assert max(map(len, aside.values())) == ASIDE
+        assert max(map(len, aside.values())) == MAX_CONFLICTS
         numbers = [entry.number for entry in store.ledger(name)]
         assert numbers == list(range(1, len(numbers) + 1))
         kept = {p.key: int(p.data) for _, p in pages(store, name)}
@@ -133,7 +133,7 @@ def test_numbers_come_in_the_order_of_commits(url: str) -> None:
 
 def test_a_look_is_of_one_moment(url: str) -> None:
     """Or folds and parts would be those of before and after somebody folded."""
-    with open_store(url) as one, open_store(url) as other, one.database.reading() as run:
+    with open_store(url) as one, open_store(url) as other, one.database.read_transaction() as run:
         assert run("SELECT COUNT(*) FROM parts") == [(0,)]
         other.put([posted.plain(ONE, 1)])
         assert run("SELECT COUNT(*) FROM frames") == [(0,)]
@@ -155,7 +155,7 @@ def test_accepting(store: Store) -> None:
 
 
 def settle(store: Store, numbers: list[int], before: str | None = None, epoch: int = 0) -> bool:
-    return store.compact("checkout", epoch, Settled(posted.FIRST, before, numbers, "digest", b"fold"))
+    return store.replace_parts("checkout", epoch, MergedDay(posted.FIRST, before, numbers, "digest", b"fold"))
 
 
 def test_folding_keeps_the_ledger(store: Store) -> None:
@@ -168,10 +168,10 @@ def test_folding_keeps_the_ledger(store: Store) -> None:
     assert store.put([posted.plain(ONE, 1), posted.plain(ONE, 2), posted.plain(ONE, 4)]) == ["same"] + ["conflict"] * 2
     assert [e.state for e in store.ledger("checkout")] == ["folded", "conflict", "current", "conflict"]
     assert store.frames("checkout", [1, 2, 3, 4]) == [b"3"]
-    assert store.fold("checkout", posted.FIRST, "digest") == b"fold"
-    assert store.fold("checkout", posted.FIRST, "that before") is None
-    assert store.since("checkout", 0).whole is False
-    assert store.since("checkout", 1).whole is True
+    assert store.load_merged_day("checkout", posted.FIRST, "digest") == b"fold"
+    assert store.load_merged_day("checkout", posted.FIRST, "that before") is None
+    assert store.load_parts_since("checkout", 0).is_complete is False
+    assert store.load_parts_since("checkout", 1).is_complete is True
     for number in (2, 4):
         with pytest.raises(InvalidInputError, match=r"06-01T00/eu-0 cannot be accepted any more: .* correct_within"):
             store.accept("checkout", number, by="ann", at=0.0)
@@ -179,23 +179,23 @@ def test_folding_keeps_the_ledger(store: Store) -> None:
 
 def test_what_was_folded_is_deleted_some_at_a_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """And at last, where that was interrupted."""
-    monkeypatch.setattr(parts, "SWEPT", 3)
+    monkeypatch.setattr(parts, "DELETE_BATCH", 3)
     store.put([posted.plain(PartKey("checkout", "eu", posted.FIRST + hour), hour) for hour in range(12)])
-    writing, times = store.database.writing, count()
+    writing, times = store.database.write_transaction, count()
 
     def writing_thrice() -> Any:
         if next(times) == 3:
             raise StoreFullError("full")
         return writing()
 
-    monkeypatch.setattr(store.database, "writing", writing_thrice)
+    monkeypatch.setattr(store.database, "write_transaction", writing_thrice)
     with pytest.raises(StoreFullError):
         settle(store, list(range(1, 11)))
     monkeypatch.undo()
     everything = list(range(1, 13))
     assert [e.state for e in store.ledger("checkout")] == ["folded"] * 10 + ["current"] * 2
     assert store.frames("checkout", everything) == [b"%d" % hour for hour in range(6, 12)]
-    store.sweep("checkout")
+    store.delete_obsolete_frames("checkout")
     assert store.frames("checkout", everything) == [b"10", b"11"]
 
 
@@ -203,20 +203,20 @@ def test_forgetting(store: Store) -> None:
     later = ONE._replace(hour=ONE.hour + DAY)
     store.put([posted.plain(ONE, 1), posted.plain(ONE, 2), posted.plain(later, 3)])
     settle(store, [1])
-    store.keep_total("checkout", (3, 0), b"total")
+    store.save_total("checkout", (3, 0), b"total")
     assert store.forget("checkout", posted.FIRST + DAY - 1) == 0
     assert store.total("checkout") == ((3, 0), b"total")
     assert store.forget("checkout", posted.FIRST + DAY) == 1
     assert store.total("checkout") is None
     outline = store.outline("checkout")
-    assert (outline.at, outline.days, [e.number for e in outline.current]) == ((3, 1), {}, [3])
+    assert (outline.position, outline.day_digests, [e.number for e in outline.current_parts]) == ((3, 1), {}, [3])
     assert store.put([posted.plain(ONE, 1)]) == ["same"]
     assert store.frames("checkout", [1, 2, 3]) == [b"3"]
 
 
 def test_totals_are_kept_if_they_are_later(store: Store) -> None:
     for at in [(5, 0), (4, 0), (2, 1), (9, 0), (1, 1)]:
-        store.keep_total("e", at, b"%d %d" % at)
+        store.save_total("e", at, b"%d %d" % at)
     assert store.total("e") == ((2, 1), b"2 1")
     assert store.total("other") is None
 
@@ -232,8 +232,8 @@ def test_what_is_noted(store: Store) -> None:
     store.add_look("b", 1.0, "first by its clock")
     assert store.looks("b") == [(2.0, "second"), (1.0, "first by its clock")]
     assert store.evaluation("b") is None
-    store.keep_evaluation("b", "one")
-    store.keep_evaluation("b", "two")
+    store.save_evaluation("b", "one")
+    store.save_evaluation("b", "two")
     assert store.evaluation("b") == "two"
     assert [store.set_alert_state("b", "ratio", s) for s in ("bad", "bad", "good")] == [True, False, True]
     assert store.alert_state("b") == {"ratio": "good"}
@@ -242,7 +242,7 @@ def test_what_is_noted(store: Store) -> None:
     assert store.tokens("b") == [("worker", "2")]
     assert [store.revoke("b", "worker", by="ann", at=6.0) for _ in range(2)] == [True, False]
     assert store.tokens("b") == []
-    store.audit("b", "logged in", by="eve", at=7.0)
+    store.add_audit("b", "logged in", by="eve", at=7.0)
     assert [what for _, _, what in store.audits("b")] == [
         "defined version 1",
         "defined version 2",
@@ -258,7 +258,7 @@ def test_what_is_kept_is_there_when_it_is_opened_again(url: str) -> None:
         store.put([posted.plain(ONE, 1)])
     with open_store(url) as store:
         assert store.put([posted.plain(ONE, 1), posted.plain(ONE, 2)]) == ["same", "conflict"]
-        with store.database.writing() as run:
+        with store.database.write_transaction() as run:
             run("UPDATE layout SET version = 2")
     with pytest.raises(StreamMetricsError, match="made by a later release"):
         open_store(url)

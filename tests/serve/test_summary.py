@@ -18,10 +18,10 @@ from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import columns_of, states_of
 from streammetrics.format import frame
 from streammetrics.format.frame import Frame
-from streammetrics.serve.api.decode import decoded
-from streammetrics.serve.api.part_check import kinds_of
-from streammetrics.serve.api.summary import Summary, summaries
-from streammetrics.serve.simulated import Simulation
+from streammetrics.serve.api.frame_decoding import decode_frames
+from streammetrics.serve.api.part_check import find_key_kinds
+from streammetrics.serve.api.part_summary import PartSummary, summarize_parts
+from streammetrics.serve.experiment_simulation import Simulation
 
 SMALL = Simulation(days=2, users=100, rows=20, countries=1, sources=("web",))
 METRICS = {
@@ -59,20 +59,22 @@ def naive(part: Any) -> dict[str, Any]:
     """What one part says of itself."""
     dropped: dict[str, int] = {}
     for state in states_of(part):
-        for reason, count in zip(state.reasons, np.sum(state.flat("dropped"), axis=0).tolist(), strict=True):
+        for reason, count in zip(
+            state.reasons, np.sum(state.read_cells_named("dropped"), axis=0).tolist(), strict=True
+        ):
             dropped[reason] = max(dropped.get(reason, 0), count)
     return {
         "keys": {key[0] if isinstance(key, tuple) else key for key in getattr(part, "keys", [])},
-        "kinds": kinds_of(part),
-        "rows": max(int(state.rows_seen.sum()) for state in states_of(part)),
-        "weight": max(float(state.weight_seen.sum()) for state in states_of(part)),
+        "key_kinds": find_key_kinds(part),
+        "rows": max(int(state.row_counts.sum()) for state in states_of(part)),
+        "weight": max(float(state.row_weights.sum()) for state in states_of(part)),
         "dropped": {reason: count for reason, count in dropped.items() if count},
-        "left": part.left if isinstance(part, sm.Sliced) else 0.0,
+        "other_share": part.left if isinstance(part, sm.Sliced) else 0.0,
     }
 
 
-def told(found: Summary) -> dict[str, Any]:
-    return {name: value for name, value in found._asdict().items() if name != "thing"}
+def told(found: PartSummary) -> dict[str, Any]:
+    return {name: value for name, value in found._asdict().items() if name != "metrics"}
 
 
 @pytest.mark.slow
@@ -81,19 +83,21 @@ def told(found: Summary) -> dict[str, Any]:
 def test_parts_read_together_are_what_each_says_alone(name: str, batches: list[list[Any]]) -> None:
     parts = [filled(METRICS[name](), rows) for rows in batches]
     for some in (parts, parts[:1]):
-        held: dict[int, Summary] = {}
-        found = decoded([p.to_bytes() for p in some], 1 << 24, [partial(held.__setitem__, i) for i in range(len(some))])
+        held: dict[int, PartSummary] = {}
+        found = decode_frames(
+            [p.to_bytes() for p in some], 1 << 24, [partial(held.__setitem__, i) for i in range(len(some))]
+        )
         assert [one.digest for one in found] == [part.digest() for part in some]
         assert [told(held[i]) for i in range(len(some))] == [naive(part) for part in some]
-        assert not any(list(definition_of(one.thing).differences(definition_of(parts[0]))) for one in held.values())
+        assert not any(list(definition_of(one.metrics).differences(definition_of(parts[0]))) for one in held.values())
 
 
 @pytest.mark.slow
 def test_however_few_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     frames = [Frame(part.to_bytes()) for part in parts()]
-    together = list(summaries(frames))
+    together = list(summarize_parts(frames))
     monkeypatch.setattr(frame, "BATCH", 1)
-    assert list(map(told, summaries(frames))) == list(map(told, together))
+    assert list(map(told, summarize_parts(frames))) == list(map(told, together))
 
 
 def contradicting() -> bytes:
@@ -101,7 +105,7 @@ def contradicting() -> bytes:
     first, second, *_ = parts()
     half = len(states_of(first)) // 2
     states = [*states_of(first)[:half], *states_of(second)[half:]]
-    return bytes(frame.write(states, definition_of(first).header()))
+    return bytes(frame.write_frame(states, definition_of(first).header()))
 
 
 @pytest.mark.slow
@@ -109,23 +113,30 @@ def test_one_bad_frame_keeps_the_others_from_nothing() -> None:
     frames = [part.to_bytes() for part in parts()]
     other = sm.Sliced(sm.CTR(), by="arm").update([0, 1], arm=["a", "b"])
     bad = frames[1][:-9] + bytes(9)
-    given = [*frames, bad, other.to_bytes(), b"", contradicting(), frame.write([sm.CTR().state], {"kind": "state"})]
+    given = [
+        *frames,
+        bad,
+        other.to_bytes(),
+        b"",
+        contradicting(),
+        frame.write_frame([sm.CTR().state], {"kind": "state"}),
+    ]
     held: dict[int, Any] = {}
-    found = decoded(given, 1 << 24, [partial(held.__setitem__, i) for i in range(len(given))])
+    found = decode_frames(given, 1 << 24, [partial(held.__setitem__, i) for i in range(len(given))])
     assert [one.digest for one in found] == [*(p.digest() for p in parts()), "", other.digest(), "", "", ""]
     assert [i for i, one in enumerate(found) if isinstance(one.error, sm.StateFormatError)] == [4, 6, 7, 8]
-    assert "shards of units" in str(found[7].error)
+    assert "the shards do not contain" in str(found[7].error)
     assert "this is one state" in str(found[8].error)
     assert {i: told(one) for i, one in held.items()} == {i: naive(p) for i, p in [*enumerate(parts()), (5, other)]}
-    assert [json.loads(one.seen.dropped) for one in found] == [{}] * len(given)
-    assert [one.seen.rows for one in found] == [*(naive(p)["rows"] for p in parts()), 0, 2, 0, 0, 0]
+    assert [json.loads(one.row_counts.dropped) for one in found] == [{}] * len(given)
+    assert [one.row_counts.rows for one in found] == [*(naive(p)["rows"] for p in parts()), 0, 2, 0, 0, 0]
 
 
 def test_each_has_its_limit_of_memory() -> None:
     frames = [part.to_bytes() for part in parts()]
-    least = next(n for n in chain(range(1 << 12, 1 << 24, 1 << 12)) if decoded(frames[:1], n)[0].error is None)
-    assert [one.error is None for one in decoded([frames[0]] * 8, least)] == [True] * 8
-    found = decoded([frames[0], *frames], least - (1 << 12))
+    least = next(n for n in chain(range(1 << 12, 1 << 24, 1 << 12)) if decode_frames(frames[:1], n)[0].error is None)
+    assert [one.error is None for one in decode_frames([frames[0]] * 8, least)] == [True] * 8
+    found = decode_frames([frames[0], *frames], least - (1 << 12))
     assert all("more than max_bytes allows" in str(one.error) for one in found[:2])
 
 
@@ -136,7 +147,7 @@ def test_one_frame_that_does_not_fit_is_refused_alone() -> None:
         if i == 2:
             raise sm.IncompatibleStateError(f"number {i}")
 
-    found = decoded(frames, 1 << 24, [partial(check, i) for i in range(4)])
+    found = decode_frames(frames, 1 << 24, [partial(check, i) for i in range(4)])
     assert [one.error is None for one in found] == [True, True, False, True]
     assert str(found[2].error) == "number 2"
     assert [one.digest != "" for one in found] == [True, True, False, True]

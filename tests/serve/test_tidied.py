@@ -10,8 +10,8 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.serve.evaluation.experiment import Experiment
-from streammetrics.serve.evaluation.reading import ExperimentReader
-from streammetrics.serve.simulated import DAY, Simulation
+from streammetrics.serve.evaluation.experiment_reader import ExperimentReader
+from streammetrics.serve.experiment_simulation import DAY, Simulation
 from streammetrics.serve.store import open_store
 from streammetrics.serve.store.part_keys import HOUR, PartKey, PostedPart
 
@@ -22,7 +22,7 @@ SMALL = Simulation(days=5, users=100, rows=20, countries=1, sources=("web",))
 def test_parts_grow_old(tmp_path: Path) -> None:
     parts = {hour: SMALL.part("web", hour) for hour in range(SMALL.start, SMALL.end, 12)}
     whole = sm.merge(parts.values()).digest()
-    kept = replace(Experiment.of_dict(SMALL.definition()), retention_days=30.0)
+    kept = replace(Experiment.from_dict(SMALL.definition()), retention_days=30.0)
     now = float(SMALL.end * HOUR)
     with open_store(tmp_path / "a.db") as store:
         put = [
@@ -37,12 +37,12 @@ def test_parts_grow_old(tmp_path: Path) -> None:
         def states() -> list[str]:
             return [entry.state for entry in store.ledger(SMALL.id)]
 
-        reader.tidy(SMALL.id, now)
+        reader.compact(SMALL.id, now)
         assert states() == ["folded"] * 4 + ["current"] * 6
         assert totals.digest(SMALL.id) == whole
-        reader.tidy(SMALL.id, now + 29 * DAY * HOUR)
+        reader.compact(SMALL.id, now + 29 * DAY * HOUR)
         assert states() == ["folded"] * 10
         assert totals.digest(SMALL.id) == whole
-        reader.tidy(SMALL.id, now + 30 * DAY * HOUR)
+        reader.compact(SMALL.id, now + 30 * DAY * HOUR)
         assert states() == ["forgotten"] * 10
         assert totals.total(SMALL.id) is None

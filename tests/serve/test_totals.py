@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import streammetrics as sm
 from streammetrics.errors import IncompatibleStateError, InvalidInputError
-from streammetrics.serve.evaluation.merge_parts import added_up
+from streammetrics.serve.evaluation.merge_parts import merge_parts
 from streammetrics.serve.evaluation.totals import Totals
 from streammetrics.serve.evaluation.windows import MovedError
 from streammetrics.serve.store import Store, StoreFullError, open_store
@@ -42,7 +42,7 @@ def month(days: int = 2) -> list[PostedPart]:
 
 
 def digests(windows: dict[int, Any]) -> dict[int, str]:
-    return {start - FIRST: window.made().digest() for start, window in windows.items()}
+    return {start - FIRST: window.load().digest() for start, window in windows.items()}
 
 
 def hours(totals: Totals, name: str = "e") -> dict[int, str]:
@@ -79,7 +79,7 @@ def test_one_pass_has_the_same_digest(store: Store) -> None:
 def test_what_was_returned_does_not_change(store: Store) -> None:
     totals, (first, second) = Totals(store), month()[:2]
     store.put([first])
-    before = totals.total("e"), totals.windows("e")[0][FIRST].made(), totals.windows("e")[1][FIRST].made()
+    before = totals.total("e"), totals.windows("e")[0][FIRST].load(), totals.windows("e")[1][FIRST].load()
     store.put([second])
     totals.total("e"), hours(totals), days(totals)
     assert {made.digest() for made in before} == {first.digest}
@@ -177,14 +177,14 @@ def test_a_start_reads_what_came_after_the_kept_total(store: Store, monkeypatch:
     totals.close()
     store.put(parts[6:])
     asked: list[int] = []
-    since = store.since
-    monkeypatch.setattr(store, "since", lambda name, after: (asked.append(after), since(name, after))[1])
+    since = store.load_parts_since
+    monkeypatch.setattr(store, "load_parts_since", lambda name, after: (asked.append(after), since(name, after))[1])
     assert Totals(store).digest("e") == posted.counted(range(16)).digest()
     assert asked == [6]
 
 
 def test_what_comes_while_it_adds_up_is_for_the_next_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    totals, parts, since = Totals(store), month(), store.since
+    totals, parts, since = Totals(store), month(), store.load_parts_since
     store.put(parts[:2])
 
     def more(name: str, after: int) -> Any:
@@ -192,13 +192,13 @@ def test_what_comes_while_it_adds_up_is_for_the_next_time(store: Store, monkeypa
         store.put(parts[given : given + 2])
         return found
 
-    monkeypatch.setattr(store, "since", more)
-    total, of_hours, of_days = totals.whole("e")
+    monkeypatch.setattr(store, "load_parts_since", more)
+    total, of_hours, of_days = totals.load_snapshot("e")
     monkeypatch.undo()
     want = posted.counted(range(2)).digest()
     assert len(store.ledger("e")) == 4
     assert (total.digest(), digests(of_hours), digests(of_days)) == (want, {0: want}, {0: want})
-    total, of_hours, _ = totals.whole("e")
+    total, of_hours, _ = totals.load_snapshot("e")
     assert total.digest() == posted.counted(range(4)).digest()
     assert digests(of_hours) == hours(totals) == expected({0: [0, 1], 6: [2, 3]})
 
@@ -215,8 +215,8 @@ def test_what_is_changed_while_it_is_read_is_read_again(store: Store, monkeypatc
 
     monkeypatch.setattr(store, "outline", accepted_meanwhile)
     with pytest.raises(MovedError):
-        totals.whole("e")
-    total, _, of_days = totals.whole("e")
+        totals.load_snapshot("e")
+    total, _, of_days = totals.load_snapshot("e")
     want = posted.counted([9, 1, 2, 3]).digest()
     assert (total.digest(), digests(of_days)) == (want, {0: want})
 
@@ -230,7 +230,7 @@ def test_all_that_was_there_is_added_up(store: Store, monkeypatch: pytest.Monkey
 
 
 def test_what_an_interrupted_compaction_left_is_deleted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    totals, parts, sweep, calls = Totals(store), month(), store.sweep, itertools.count()
+    totals, parts, sweep, calls = Totals(store), month(), store.delete_obsolete_frames, itertools.count()
     store.put(parts)
 
     def fails_once(name: str) -> None:
@@ -238,7 +238,7 @@ def test_what_an_interrupted_compaction_left_is_deleted(store: Store, monkeypatc
             raise StoreFullError("full")
         sweep(name)
 
-    monkeypatch.setattr(store, "sweep", fails_once)
+    monkeypatch.setattr(store, "delete_obsolete_frames", fails_once)
     whole, now, everything = totals.digest("e"), (FIRST + 4 * DAY) * HOUR, list(range(1, 17))
     with pytest.raises(StoreFullError):
         totals.compact("e", now=now)
@@ -252,14 +252,14 @@ def test_what_an_interrupted_compaction_left_is_deleted(store: Store, monkeypatc
 @pytest.mark.slow
 def test_keeping_takes_a_small_share_of_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes 2 seconds is done every 200."""
-    now, kept, keep = [0.0], list[float](), store.keep_total
+    now, kept, keep = [0.0], list[float](), store.save_total
 
     def slow(*given: Any) -> None:
         kept.append(now[0])
         now[0] += 2.0
         keep(*given)
 
-    monkeypatch.setattr(store, "keep_total", slow)
+    monkeypatch.setattr(store, "save_total", slow)
     totals = Totals(store, clock=lambda: now[0])
     for i, part in enumerate(month()):
         now[0] = 50.0 * i
@@ -272,21 +272,21 @@ def test_a_total_that_cannot_be_kept_is_shown_all_the_same(store: Store, monkeyp
     def full(*_: object) -> None:
         raise StoreFullError("full")
 
-    monkeypatch.setattr(store, "keep_total", full)
+    monkeypatch.setattr(store, "save_total", full)
     store.put(month(1))
     totals = Totals(store)
     assert totals.digest("e") == posted.counted(range(8)).digest()
     with pytest.raises(StoreFullError):
-        totals.keep("e")
+        totals.save("e")
 
 
 @pytest.mark.slow
 def test_without_room_folds_are_made_again(store: Store) -> None:
-    totals = Totals(store, room=1)
+    totals = Totals(store, max_bytes=1)
     store.put(month())
     for _ in range(2):
         assert days(totals) == days(Totals(store))
-        assert len(totals._windows._folds) == 1
+        assert len(totals._windows._cache) == 1
         totals.compact("e", now=(FIRST + 4 * DAY) * HOUR)
 
 
@@ -315,9 +315,9 @@ def test_another_server_puts_accepts_and_folds(url: str, monkeypatch: pytest.Mon
 
 def test_parts_that_are_not_there_are_said(store: Store) -> None:
     store.put(month(1))
-    with store.database.writing() as run:
+    with store.database.write_transaction() as run:
         run("DELETE FROM frames WHERE number = 3")
-    with pytest.raises(MovedError, match="parts of e are not where the ledger says"):
+    with pytest.raises(MovedError, match="some parts of e are not stored any more"):
         digests(Totals(store).windows("e")[1])
 
 
@@ -356,11 +356,11 @@ def test_more_metrics_are_left_out() -> None:
         return sm.Sliced(inner, by=["arm", "country"]).update(posted.rows(len(names)))
 
     parts = [made("log_loss", "ctr"), made("ctr", "log_loss"), made("ne", "ctr", "log_loss")]
-    want = added_up(parts)
+    want = merge_parts(parts)
     assert want.names == ["ctr", "log_loss"]
-    assert want.total.compute() == added_up([p.total.ordered(["ctr", "log_loss"]) for p in parts]).compute()
+    assert want.total.compute() == merge_parts([p.total.ordered(["ctr", "log_loss"]) for p in parts]).compute()
     for order in itertools.permutations(parts):
-        assert added_up([order[0].to_bytes(), added_up(order[1:])]).digest() == want.digest()
+        assert merge_parts([order[0].to_bytes(), merge_parts(order[1:])]).digest() == want.digest()
 
 
 def test_metrics_of_other_settings_are_left_out() -> None:
@@ -372,11 +372,11 @@ def test_metrics_of_other_settings_are_left_out() -> None:
 
     one, other, third = made(sm.CTR(), sm.LogLoss()), made(sm.CTR(), sm.LogLoss(eps=0.1)), made(sm.LogLoss(eps=0.1))
     for parts in ([one, other], [other.to_bytes(), one.to_bytes()], [one, one.copy(), other]):
-        whole = added_up(parts)
+        whole = merge_parts(parts)
         assert whole.names == ["ctr"]
         assert whole.total.compute()["ctr"] == one.total.compute()["ctr"]
     with pytest.raises(IncompatibleStateError, match="eps of 'log_loss'"):
-        added_up([made(sm.LogLoss()), third])
+        merge_parts([made(sm.LogLoss()), third])
 
 
 # -- against a model -------------------------------------------------------------------------------------------------

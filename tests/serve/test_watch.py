@@ -15,13 +15,13 @@ from serve.client import Client
 from serve.fakes import HOUR, NOW, World, arms, world
 
 import streammetrics as sm
-from streammetrics.serve.api.decoder import InThread
+from streammetrics.serve.api.decoder import ThreadDecoder
 from streammetrics.serve.api.ingest import Ingest
 from streammetrics.serve.app import create_app
 from streammetrics.serve.evaluation.definitions import Definitions
 from streammetrics.serve.settings import ServerSettings
 from streammetrics.serve.store import StoreDownError
-from streammetrics.serve.store.folder_watcher import Watch, key_of_path
+from streammetrics.serve.store.folder_watcher import FolderWatcher, parse_path
 from streammetrics.serve.store.part_keys import PartKey
 
 
@@ -33,21 +33,21 @@ def here() -> World:
 @asynccontextmanager
 async def watching(here: World, url: str, **given: Any) -> Any:
     settings = ServerSettings(clock=lambda: NOW, **given)
-    queue = Ingest(here.store, here.board.changed, settings, InThread(here.store))
+    queue = Ingest(here.store, here.board.mark_changed, settings, ThreadDecoder(here.store))
     task = asyncio.create_task(queue.run())
-    yield Watch(url, queue, Definitions(here.store, settings.clock), here.store, settings)
+    yield FolderWatcher(url, queue, Definitions(here.store, settings.clock), here.store, settings)
     task.cancel()
 
 
-def looks(here: World, folder: Path | str, *between: Any, **given: Any) -> Watch:
+def looks(here: World, folder: Path | str, *between: Any, **given: Any) -> FolderWatcher:
     """Look once, and once more after each thing that is done."""
 
-    async def run() -> Watch:
+    async def run() -> FolderWatcher:
         async with watching(here, str(folder), **given) as watch:
-            await watch.look()
+            await watch.scan()
             for do in between:
                 do()
-                await watch.look()
+                await watch.scan()
             return watch
 
     return asyncio.run(run())
@@ -95,7 +95,7 @@ def test_what_never_decodes_is_refused_once(here: World, tmp_path: Path) -> None
             "watch",
         )
     ]
-    assert [seen.wrong[:8] for seen in watch.seen.values()] == ["the chec"]
+    assert [seen.problem[:8] for seen in watch.statuses.values()] == ["the chec"]
     looks(here, tmp_path, nothing, lambda: path.write_bytes(arms().to_bytes()))
     assert len(here.store.kept) == 1  # written again, it is taken
 
@@ -166,8 +166,8 @@ def failing(put: Any) -> Any:
 def test_files_of_no_experiment_wait_for_it(here: World, tmp_path: Path) -> None:
     drop(tmp_path, f"later/{HOUR}/job-0.smet")
     watch = looks(here, tmp_path, nothing)
-    (seen,) = watch.seen.values()
-    assert (seen.done, seen.wrong) == (False, "there is no experiment 'later'")
+    (seen,) = watch.statuses.values()
+    assert (seen.is_done, seen.problem) == (False, "there is no experiment 'later'")
     assert here.store.audited == [("rank", "defined version 1", "test")]
 
 
@@ -215,14 +215,14 @@ def test_a_file_that_becomes_a_link_or_a_pipe_is_not_followed(here: World, tmp_p
 
     async def run() -> None:
         async with watching(here, str(tmp_path)) as watch:
-            listed = list(watch.folder.files())
+            listed = list(watch.folder.list_files())
             path.unlink()
             os.symlink(drop(tmp_path, "outside.smet"), path)
             other.unlink()
             os.mkfifo(other)
             watch.folder.files = lambda: iter(listed)
             for _ in range(3):
-                await asyncio.wait_for(watch.look(), 5)
+                await asyncio.wait_for(watch.scan(), 5)
 
     asyncio.run(run())
     assert here.store.kept == {}
@@ -233,13 +233,13 @@ def test_large_files_are_not_read(here: World, tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(1 << 40)  # it takes no room on the disk
     looks(here, tmp_path, max_bytes=1000)
-    assert "more than 1,000" in here.store.audited[-1][1]
+    assert "more than the limit of 1,000" in here.store.audited[-1][1]
 
 
 def test_what_is_gone_is_forgotten(here: World, tmp_path: Path) -> None:
     path = drop(tmp_path)
     watch = looks(here, tmp_path, path.unlink)
-    assert watch.seen == {}
+    assert watch.statuses == {}
 
 
 def test_a_folder_elsewhere(here: World) -> None:
@@ -261,10 +261,10 @@ def test_a_folder_must_be_there(here: World, tmp_path: Path) -> None:
 
 
 def test_paths_are_keys() -> None:
-    assert key_of_path(f"rank/{HOUR}/a.b_c-3.smet") == PartKey("rank", "a.b_c", 494529, 3)
+    assert parse_path(f"rank/{HOUR}/a.b_c-3.smet") == PartKey("rank", "a.b_c", 494529, 3)
     for path in (f"../{HOUR}/a-0.smet", f"rank/{HOUR}/..-0.smet"):
         with pytest.raises(sm.InvalidInputError):
-            key_of_path(path)
+            parse_path(path)
 
 
 @pytest.fixture

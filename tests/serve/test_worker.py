@@ -87,37 +87,37 @@ def gone(pid: int) -> bool:
 
 def test_it_answers_and_remembers(clerk: WorkerProcess) -> None:
     clerk.start()
-    pid, before = clerk.pid, clerk.ask("count")
-    assert [clerk.ask("count") for _ in range(3)] == [before + 1, before + 2, before + 3]
-    assert (clerk.pid, clerk.ask("nice")) == (pid, os.nice(0) + 1)
+    pid, before = clerk.pid, clerk.call("count")
+    assert [clerk.call("count") for _ in range(3)] == [before + 1, before + 2, before + 3]
+    assert (clerk.pid, clerk.call("nice")) == (pid, os.nice(0) + 1)
 
 
 def test_signals_are_for_the_server(clerk: WorkerProcess) -> None:
-    before = clerk.ask("count")
+    before = clerk.call("count")
     for one in (signal.SIGINT, signal.SIGTERM):
         assert clerk.pid is not None
         os.kill(clerk.pid, one)
-    assert clerk.ask("count") == before + 1
+    assert clerk.call("count") == before + 1
 
 
 def test_errors_come_as_they_are(clerk: WorkerProcess) -> None:
     kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)]
     others = [StoreDownError, StoreFullError, NoRoomError, EndedError, LateError, MemoryError, KeyError]
-    before = clerk.ask("count")
+    before = clerk.call("count")
     for kind in [*kinds, *others]:
         given = kind("a", "b", "c") if kind is sm.PartitionConflictError else kind("what is wrong")
         with pytest.raises(kind) as raised:
-            clerk.ask("fail", given)
+            clerk.call("fail", given)
         assert type(raised.value) is kind
         assert str(raised.value) == str(given)
     with pytest.raises(sm.StreamMetricsError, match="StrangeError: of here"):
-        clerk.ask("fail_strangely")
-    assert clerk.ask("count") == before + 1
+        clerk.call("fail_strangely")
+    assert clerk.call("count") == before + 1
 
 
 def test_where_an_error_was_raised_is_noted(clerk: WorkerProcess) -> None:
     with pytest.raises(KeyError) as raised:
-        clerk.ask("fail", KeyError("x"))
+        clerk.call("fail", KeyError("x"))
     assert "in fail" in raised.value.__notes__[0]
 
 
@@ -127,8 +127,8 @@ def test_one_that_is_killed_while_it_works(clerk: WorkerProcess) -> None:
     timer = threading.Timer(0.3, killed, [clerk])
     timer.start()
     with pytest.raises(EndedError, match="the process that counts has ended; another is started"):
-        clerk.ask("rest", 60)
-    assert clerk.ask("count") == 1
+        clerk.call("rest", 60)
+    assert clerk.call("count") == 1
 
 
 @pytest.mark.slow
@@ -137,17 +137,17 @@ def test_one_that_is_killed_while_it_rests_is_not_missed(clerk: WorkerProcess) -
     killed(clerk)
     assert clerk._child is not None
     clerk._child.process.join(10)
-    assert clerk.ask("count") == 1
+    assert clerk.call("count") == 1
 
 
 @pytest.mark.slow
 def test_one_that_takes_too_long_is_ended(clerk: WorkerProcess) -> None:
-    assert clerk.ask("rest", 0.01, seconds=5.0) == 0.01
+    assert clerk.call("rest", 0.01, seconds=5.0) == 0.01
     pid = clerk.pid or 0
     with pytest.raises(LateError, match=r"longer than 0.1 s"):
-        clerk.ask("rest", 60, seconds=0.1)
+        clerk.call("rest", 60, seconds=0.1)
     assert gone(pid)
-    assert clerk.ask("count") == 1
+    assert clerk.call("count") == 1
 
 
 @pytest.mark.slow
@@ -155,7 +155,7 @@ def test_one_that_cannot_begin_says_why() -> None:
     worker = WorkerProcess("counts", Clerk, True)
     for _ in range(2):
         with pytest.raises(StoreDownError, match="it is away"):
-            worker.ask("count")
+            worker.call("count")
         assert worker.pid is None
 
 
@@ -165,7 +165,7 @@ def test_it_is_ended_whatever_it_does() -> None:
 
     def ask() -> None:
         try:
-            worker.ask("rest", 60)
+            worker.call("rest", 60)
         except EndedError as error:
             found.append(error)
 
@@ -223,7 +223,7 @@ def test_who_is_in_a_hurry_ends_what_is_being_done() -> None:
 
     def wait() -> None:
         try:
-            worker.ask("rest", 600.0)
+            worker.call("rest", 600.0)
         except EndedError as error:
             ended.append(error)
 
@@ -232,7 +232,7 @@ def test_who_is_in_a_hurry_ends_what_is_being_done() -> None:
     asking.start()
     time.sleep(0.1)
     began = time.monotonic()
-    worker.hurry(0.2)
+    worker.end_after(0.2)
     worker.close("close")
     asking.join()
     assert len(ended) == 1
@@ -244,9 +244,9 @@ def test_who_is_in_a_hurry_ends_what_is_being_done() -> None:
 def test_a_hurry_is_over_when_it_is_closed(clerk: WorkerProcess) -> None:
     worker = WorkerProcess("counts", Clerk)
     worker.start()
-    worker.hurry(0.3)
+    worker.end_after(0.3)
     worker.close("close")
     worker.start()
     time.sleep(0.6)
-    assert worker.ask("count") == 1
+    assert worker.call("count") == 1
     worker.end()

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from streammetrics.numerics.exact import CHUNK_BASE, CHUNKS
-from streammetrics.numerics.keys import SHARDS, raw
 from streammetrics.numerics.settings import setting, union
+from streammetrics.numerics.slice_keys import SHARDS, to_stored_key
 from streammetrics.state.axes import EPOCHS, NULL, Axis, Vocabulary
 from streammetrics.state.cells import Cells
 from streammetrics.state.declare import Flat, Tally
 from streammetrics.state.fold import regroup
 from streammetrics.state.state import State
-from streammetrics.state.tally import Entries, reduce, weighs
+from streammetrics.state.tally import Entries, has_weight, sort_entries
 
 I8, U4, U8 = np.int64, np.uint32, np.uint64
 
@@ -88,8 +88,8 @@ class Scores(Quiet, tag="test.scores"):
     rows = Tally("places")
     off_grid = Flat(form="flag")
     clipped = Flat(optional=True)
-    counted = ("exact", "rows")
-    folds = ("exact", "rows", "off_grid")
+    row_parts = ("exact", "rows")
+    folding = ("exact", "rows", "off_grid")
 
     @property
     def exact_places(self) -> int:
@@ -100,18 +100,18 @@ class Scores(Quiet, tag="test.scores"):
         return 2 << self.bits
 
     @property
-    def most(self) -> int | None:
+    def exact_rows_limit(self) -> int | None:
         return self.limit
 
-    def bucketed(self, exact: Entries) -> tuple[Entries, Any]:
+    def bucket_entries(self, exact: Entries) -> tuple[Entries, Any]:
         key = exact.codes >> U8(1) | (exact.high & U4(1)).astype(U8) << U8(63)
         bucket = key >> U8(64 - self.bits)
-        lost = (key & U8((1 << (64 - self.bits)) - 1) != 0) & weighs(exact)
+        lost = (key & U8((1 << (64 - self.bits)) - 1) != 0) & has_weight(exact)
         place = bucket << U8(1) | exact.codes & U8(1)
         cells = exact.cells
-        shift = type(self).declared["rows"].shift(self)
+        shift = type(self).declared_parts["rows"].shift(self)
         codes = cells.astype(U8) << U8(shift) | place
-        return reduce(Entries(shift, codes, exact.counts, exact.excess)), np.unique(cells[lost])
+        return sort_entries(Entries(shift, codes, exact.counts, exact.excess)), np.unique(cells[lost])
 
 
 class Tallies(Quiet, tag="test.tallies"):
@@ -120,7 +120,7 @@ class Tallies(Quiet, tag="test.tallies"):
     odd = Tally("few")
     middle = Tally("some")
     wide = Tally("most_places")
-    counted = ("odd",)
+    row_parts = ("odd",)
 
     few = 1000
     some = 1 << 40
@@ -128,7 +128,7 @@ class Tallies(Quiet, tag="test.tallies"):
 
 
 class Groups(Quiet, tag="test.groups"):
-    behind = Axis(("group",), "group")
+    inner_axis = Axis(("group",), "group")
 
     rows = Flat(2)
     total = Flat(form="fixed")
@@ -137,7 +137,7 @@ class Groups(Quiet, tag="test.groups"):
 
 
 class Pairs(Quiet, tag="test.pairs"):
-    behind = Axis(("y_true", "y_pred"), "class")
+    inner_axis = Axis(("y_true", "y_pred"), "class")
 
     rows = Tally("two")
     extra = Flat(optional=True)
@@ -200,15 +200,15 @@ def made(
     """A state of random rows."""
     rng = np.random.default_rng(seed)
     if not rows:
-        return statistic.empty(axes)
+        return statistic.empty_copy(axes)
     columns, words = [], []
     for axis, kind in zip([a for a in axes for _ in a.names], kinds, strict=False):
         numbered = axis.kind != "key"
         pool = [i * (axis.size if axis.kind in EPOCHS else 1) for i in range(6)] if numbered else KINDS[kind]
-        chosen = [raw(pool[i])[1] for i in rng.integers(0, len(pool), rows)]
+        chosen = [to_stored_key(pool[i])[1] for i in rng.integers(0, len(pool), rows)]
         numbers = SHARDS["integer"] if axis.kind == "shard" else EPOCHS.get(axis.kind, "integer")
-        word = Vocabulary.of(numbers if numbered else kind, chosen)
-        ranks = np.array([word.index[c] for c in chosen], I8)
+        word = Vocabulary.from_values(numbers if numbered else kind, chosen)
+        ranks = np.array([word.rank_by_value[c] for c in chosen], I8)
         if axis.kind != "shard":
             ranks[rng.random(rows) < 0.1] = NULL
         columns.append(ranks)
@@ -225,24 +225,24 @@ def made(
     tallies = {
         n: entries(rng, statistic, p, rows, weights) for n, p in statistic.parts().items() if isinstance(p, Tally)
     }
-    if statistic.folds is not None:
-        tallies["rows"] = Entries.none(tallies["rows"].shift)
+    if statistic.folding is not None:
+        tallies["rows"] = Entries.empty(tallies["rows"].shift)
     inner = behind = None
-    if statistic.behind is not None:
-        width = statistic.behind.width
+    if statistic.inner_axis is not None:
+        width = statistic.inner_axis.key_width
         inner = np.column_stack([np.arange(rows), rng.choice([-(2**63), 2**63 - 1, 0, 5, -1], (rows, width))])
-        if statistic.behind.kind == "class":
-            behind = Vocabulary.of("string", [b"cat", b"dog", b"eel"])
+        if statistic.inner_axis.kind == "class":
+            behind = Vocabulary.from_values("string", [b"cat", b"dog", b"eel"])
             inner[:, 1:] = rng.integers(0, 3, (rows, width))
     cells = Cells(axes, keys, tuple(words), inner, behind, flats, tallies)
-    return regroup(statistic.holding(cells), keys, axes, tuple(words))
+    return regroup(statistic.with_cells(cells), keys, axes, tuple(words))
 
 
 def entries(rng: np.random.Generator, statistic: State, part: Tally, rows: int, weights: bool) -> Entries:
     """One entry a row."""
-    count, shift = part.count(statistic), part.shift(statistic)
+    count, shift = part.place_count(statistic), part.shift(statistic)
     style = rng.integers(0, 3)
-    if part.wide(statistic):
+    if part.is_wide(statistic):
         keys = [int(k) for k in rng.integers(0, 1 << 62, rows)]
         if style == 0:
             keys = [k >> 29 << 29 for k in keys]
@@ -262,7 +262,7 @@ def entries(rng: np.random.Generator, statistic: State, part: Tally, rows: int, 
     if weights and rng.random() < 0.7:
         excess = np.stack([rng.choice([0, 1 << 20, -(1 << 20), 5], rows), rng.choice([0, 7], rows)], axis=1).astype(I8)
         excess[excess[:, 0] < 0, 1] = 0
-    return reduce(Entries(shift, codes, counts.astype(I8), excess, high))
+    return sort_entries(Entries(shift, codes, counts.astype(I8), excess, high))
 
 
 def with_dropped(state: State, rng: np.random.Generator) -> State:
@@ -271,7 +271,7 @@ def with_dropped(state: State, rng: np.random.Generator) -> State:
         return state
     dropped = np.zeros((len(state), len(state.reasons)), I8)
     dropped[rng.integers(0, len(state)), rng.integers(0, 2)] = 3
-    return state.holding(replace(state.cells, flats={**state.cells.flats, "dropped": dropped}))
+    return state.with_cells(replace(state.cells, flats={**state.cells.flats, "dropped": dropped}))
 
 
 @contextmanager

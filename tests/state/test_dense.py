@@ -7,7 +7,7 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.collect.metric_like import empty_copy, states_of
-from streammetrics.state.dense import facts_of, flat_bytes, from_dense, spread
+from streammetrics.state.dense import describe_dense_form, encode_flats, merge_dense, to_dense
 
 METRICS = {
     "12 bits": sm.AUC(bits=12),
@@ -28,11 +28,11 @@ def counted(metric: sm.extend.Metric, seed: int, n: int, *, weighted: bool = Fal
 
 
 def summed(parts: list[sm.extend.State]) -> sm.extend.State:
-    facts = [facts_of(p) for p in parts]
+    facts = [describe_dense_form(p) for p in parts]
     assert all(f.places for f in facts)
     weighted = any(f.weighted for f in facts)
-    counters = np.sum([spread(p, weighted=weighted) for p in parts], axis=0)
-    return from_dense(parts[0], counters, [flat_bytes(p) for p in parts], facts)
+    counters = np.sum([to_dense(p, weighted=weighted) for p in parts], axis=0)
+    return merge_dense(parts[0], counters, [encode_flats(p) for p in parts], facts)
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -69,11 +69,11 @@ def test_what_was_dropped_is_added() -> None:
 def test_what_grows_has_no_dense_form(metric: sm.extend.Metric, rows: dict[str, list[float]]) -> None:
     if rows:
         metric = empty_copy(metric).update(rows)
-    assert facts_of(states_of(metric)[0]).places == 0
+    assert describe_dense_form(states_of(metric)[0]).places == 0
 
 
 def test_more_than_can_be_counted_raises() -> None:
     state = counted(sm.AUC(bits=12), 0, 1000).state
-    facts = facts_of(state)._replace(rows=2.0**61)
+    facts = describe_dense_form(state)._replace(rows=2.0**61)
     with pytest.raises(sm.CounterOverflowError):
-        from_dense(state, spread(state, weighted=False), [flat_bytes(state)] * 2, [facts] * 2)
+        merge_dense(state, to_dense(state, weighted=False), [encode_flats(state)] * 2, [facts] * 2)

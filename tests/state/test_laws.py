@@ -14,12 +14,12 @@ from state.synthetic import STATISTICS, Extremes, Once, Scores, Sums, Totals, ma
 
 import streammetrics as sm
 from streammetrics.errors import CounterOverflowError, IncompatibleStateError
-from streammetrics.format.frame import digest
-from streammetrics.numerics.keys import decode_key, encode_key, fixed_hash
+from streammetrics.format.frame import compute_digest
+from streammetrics.numerics.slice_keys import decode_key, encode_key, hash_key
 from streammetrics.state.axes import EXPIRED, OTHER, Axis, Vocabulary
 from streammetrics.state.declare import Flat
 from streammetrics.state.fold import fold
-from streammetrics.state.retention import limited, retained, settled
+from streammetrics.state.retention import apply_limits, apply_retention, expire_epochs
 from streammetrics.state.state import State
 
 LAW = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -34,9 +34,9 @@ def test_any_tree_of_merges(parts):
     whole = a.merge(b, c, d)
     assert whole == d.merge(b).merge(c.merge(a))
     assert whole == a.merge(b).merge(c).merge(d)
-    assert digest(whole) == digest(d.merge(c.merge(b.merge(a))))
-    assert a.merge(a.empty()) == a == a.empty().merge(a)
-    assert int(whole.seen.sum()) == sum(int(p.seen.sum()) for p in parts)
+    assert compute_digest(whole) == compute_digest(d.merge(c.merge(b.merge(a))))
+    assert a.merge(a.empty_copy()) == a == a.empty_copy().merge(a)
+    assert int(whole.total_row_counts.sum()) == sum(int(p.total_row_counts.sum()) for p in parts)
 
 
 @pytest.mark.slow
@@ -45,17 +45,17 @@ def test_any_tree_of_merges(parts):
 def test_subtract_undoes_merge(parts):
     a, b = parts
     back = a.merge(b).subtract(b)
-    assert np.array_equal(back.seen, a.seen)
+    assert np.array_equal(back.total_row_counts, a.total_row_counts)
     for name, array in a.cells.flats.items():
         part = a.parts()[name]
         if part.form != "square" and part.form != "flag":
-            assert np.array_equal(back.flat(name), array), name
-    if a.folds is None:
+            assert np.array_equal(back.read_cells_named(name), array), name
+    if a.folding is None:
         for name, entries in a.cells.tallies.items():
-            assert back.cells.tallies[name].same(entries)
+            assert back.cells.tallies[name].equals(entries)
     assume(len(b))
     with pytest.raises(ValueError, match=r"below zero"):
-        a.empty().subtract(b)
+        a.empty_copy().subtract(b)
 
 
 @pytest.mark.slow
@@ -73,8 +73,8 @@ def test_once_is_there_once():
     slots[0, 5] = 1
     from dataclasses import replace
 
-    a = a.holding(replace(a.cells, flats={**a.cells.flats, "there": slots}))
-    with pytest.raises(IncompatibleStateError, match="there: 5 is there on both sides"):
+    a = a.with_cells(replace(a.cells, flats={**a.cells.flats, "there": slots}))
+    with pytest.raises(IncompatibleStateError, match="there: 5 is in both states"):
         a.merge(a)
 
 
@@ -84,7 +84,7 @@ def test_once_is_there_once():
 def test_roll_up_and_selection_commute_with_merging(parts, data):
     a, b, c = parts
     whole = a.merge(b, c)
-    assert whole.whole == a.whole.merge(b.whole, c.whole)
+    assert whole.without_axes == a.without_axes.merge(b.without_axes, c.without_axes)
     for axis in a.axes:
         assert whole.rollup(axis) == a.rollup(axis).merge(b.rollup(axis), c.rollup(axis))
     if len(whole):
@@ -100,11 +100,16 @@ def test_roll_up_and_selection_commute_with_merging(parts, data):
 def test_limits_and_expiry_commute_with_merging(parts):
     a, b, c = parts
     plain = fold(parts)
-    whole = settled(plain)
-    assert whole == a.merge(b, c) == settled(a).merge(settled(b).merge(settled(c))) == c.merge(a).merge(b)
-    assert settled(whole) == whole
-    assert limited(settled(plain)) == retained(settled(plain)) == whole
-    assert int(whole.seen.sum()) == int(plain.seen.sum())
+    whole = apply_retention(plain)
+    assert (
+        whole
+        == a.merge(b, c)
+        == apply_retention(a).merge(apply_retention(b).merge(apply_retention(c)))
+        == c.merge(a).merge(b)
+    )
+    assert apply_retention(whole) == whole
+    assert apply_limits(apply_retention(plain)) == expire_epochs(apply_retention(plain)) == whole
+    assert int(whole.total_row_counts.sum()) == int(plain.total_row_counts.sum())
     column = 0
     for axis in whole.axes:
         above = [tuple(k) for k in whole.cells.keys[:, :column].tolist()]
@@ -112,11 +117,13 @@ def test_limits_and_expiry_commute_with_merging(parts):
         for cell in set(above):
             found = {m for m, u in zip(mine, above, strict=True) if u == cell and min(m) > OTHER}
             if axis.limit is not None:
-                words = whole.cells.words[column : column + len(axis.names)]
-                pinned = {m for m in found if tuple(w.key(r) for w, r in zip(words, m, strict=True)) in axis.pinned}
+                words = whole.cells.vocabularies[column : column + len(axis.names)]
+                pinned = {
+                    m for m in found if tuple(w.read_key(r) for w, r in zip(words, m, strict=True)) in axis.pinned
+                }
                 assert len(found - pinned) <= axis.limit
             if axis.keep is not None:
-                epochs = [int(whole.cells.words[column].values[m[0]]) for m in found if m[0] >= 0]
+                epochs = [int(whole.cells.vocabularies[column].values[m[0]]) for m in found if m[0] >= 0]
                 assert not epochs or max(epochs) - min(epochs) < axis.keep * axis.size
         column += len(axis.names)
 
@@ -125,9 +132,9 @@ def test_a_limit_keeps_the_keys_of_smallest_hash():
     axes = (Axis(("k",), limit=2, pinned=(("zz",),)),)
     parts = [made(Sums(), axes, i, 9, weights=False, kinds=("string",)) for i in range(8)]
     whole = parts[0].merge(*parts[1:])
-    met = {fold(parts).cells.words[0].key(r) for r in fold(parts).cells.keys[:, 0].tolist()}
-    best = sorted(met - {"zz"}, key=lambda k: fixed_hash((k,)))[:2]
-    kept = {whole.cells.words[0].key(r) for r in whole.cells.keys[:, 0].tolist() if r != OTHER}
+    met = {fold(parts).cells.vocabularies[0].read_key(r) for r in fold(parts).cells.keys[:, 0].tolist()}
+    best = sorted(met - {"zz"}, key=lambda k: hash_key((k,)))[:2]
+    kept = {whole.cells.vocabularies[0].read_key(r) for r in whole.cells.keys[:, 0].tolist() if r != OTHER}
     assert kept == {*best, "zz"}
     assert OTHER in whole.cells.keys
 
@@ -135,20 +142,20 @@ def test_a_limit_keeps_the_keys_of_smallest_hash():
 def test_expired_epochs_are_added_up():
     axes = (Axis(("hour",), "epoch", 3600, keep=1), Axis(("k",)))
     plain = made(Scores(), axes, 1, 40, weights=False, kinds=("", "string"))
-    whole = settled(plain)
+    whole = apply_retention(plain)
     gone = whole.cells.keys[:, 0] == EXPIRED
     assert gone.sum() > 2, "what is behind stays told apart"
-    assert int(whole.rows_seen[gone].sum()) > 10
+    assert int(whole.row_counts[gone].sum()) > 10
     assert whole.rollup(axes[1]) == plain.rollup(axes[1])
 
 
 def test_hashes_are_for_ever():
-    assert fixed_hash((1, "a", b"x", None)) == 12477035210926876333
-    assert fixed_hash((True,)) == 17423581348897161076
+    assert hash_key((1, "a", b"x", None)) == 12477035210926876333
+    assert hash_key((True,)) == 17423581348897161076
     times = (datetime.date(2024, 2, 29), datetime.datetime(2024, 2, 29, 1, tzinfo=datetime.UTC), Decimal("1.50"))
     assert encode_key(times) == [{"date": 19782}, {"timestamp": 1709168400000000}, {"decimal": "1.5"}]
     assert decode_key(encode_key(times)) == times
-    assert len({fixed_hash((t,)) for t in (*times, 19782, "1.5")}) == 5
+    assert len({hash_key((t,)) for t in (*times, 19782, "1.5")}) == 5
 
 
 def test_keys_of_different_kinds_do_not_merge():
@@ -158,12 +165,12 @@ def test_keys_of_different_kinds_do_not_merge():
 
 
 def test_decimals_have_one_text():
-    found = Vocabulary.of("decimal", [b"1.5"])
-    assert found.rank(Decimal("1.500")) == 0
-    assert Vocabulary.of("decimal", [b"0"]).rank(Decimal("-0.00")) == 0
+    found = Vocabulary.from_values("decimal", [b"1.5"])
+    assert found.find_rank(Decimal("1.500")) == 0
+    assert Vocabulary.from_values("decimal", [b"0"]).find_rank(Decimal("-0.00")) == 0
     long = "3.1415926535897932384626433832795028841971"
-    assert Vocabulary.of("decimal", [long.encode()]).rank(Decimal(long)) == 0
-    assert found.rank(Decimal("NaN")) is None
+    assert Vocabulary.from_values("decimal", [long.encode()]).find_rank(Decimal(long)) == 0
+    assert found.find_rank(Decimal("NaN")) is None
 
 
 def test_sums_do_not_wrap_around():
@@ -171,9 +178,9 @@ def test_sums_do_not_wrap_around():
     flats = {**state.cells.flats, "signed": np.full(len(state), (1 << 62) - 1)}
     from dataclasses import replace
 
-    large = state.holding(replace(state.cells, flats=flats))
+    large = state.with_cells(replace(state.cells, flats=flats))
     with pytest.raises(CounterOverflowError, match="would leave its range"):
-        _ = large.whole
+        _ = large.without_axes
     with pytest.raises(
         CounterOverflowError, match="signed would leave its range"
     ):  # of cells that have one fellow each
@@ -181,10 +188,10 @@ def test_sums_do_not_wrap_around():
 
 
 def test_a_part_cannot_hide_what_every_state_has():
-    with pytest.raises(TypeError, match="every state has a 'seen'"):
+    with pytest.raises(TypeError, match="every state has a 'row_counts'"):
 
         class Hiding(State):
-            seen = Flat()
+            row_counts = Flat()
 
 
 def test_folding_follows_from_rows():
@@ -193,6 +200,6 @@ def test_folding_follows_from_rows():
     assert len(one.cells.tallies["exact"])
     assert not len(one.cells.tallies["rows"])
     whole = one.merge(*parts[1:])
-    if whole.rows_seen[0] > 5:
+    if whole.row_counts[0] > 5:
         assert not len(whole.cells.tallies["exact"])
     assert sm.StateFormatError is not None

@@ -13,10 +13,10 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.errors import StateFormatError
-from streammetrics.format.schema import schema_of
-from streammetrics.format.section import pack
-from streammetrics.format.unpack import unpack
-from streammetrics.numerics import kernel_registry as compiled
+from streammetrics.format.schema import build_schema
+from streammetrics.format.section import pack_state
+from streammetrics.format.unpack import unpack_sections
+from streammetrics.numerics import kernel_registry
 from streammetrics.state import levels, pair_levels
 from streammetrics.state.tally import Entries
 from streammetrics.statistics.joint import JointHistogram
@@ -48,8 +48,8 @@ def spread_numbers() -> np.ndarray[Any, Any]:
 @pytest.mark.parametrize("level", [0, 300, 505, 520, levels.HIGHEST])
 def test_buckets_rise_hold_their_numbers_and_lie_in_those_of_higher_levels(bits: int, level: int) -> None:
     numbers = spread_numbers()
-    buckets = levels.bucket_of(numbers, level, bits)
-    near, far = levels.edges_of(buckets, level, bits)
+    buckets = levels.find_buckets(numbers, level, bits)
+    near, far = levels.compute_edges(buckets, level, bits)
     assert (buckets[1:] >= buckets[:-1]).all()
     assert (np.abs(near) <= np.abs(numbers)).all()
     assert ((np.abs(numbers) < np.abs(far)) | (numbers == near)).all()
@@ -58,7 +58,7 @@ def test_buckets_rise_hold_their_numbers_and_lie_in_those_of_higher_levels(bits:
     if level == 0:
         assert (near == numbers).all()
     for higher in range(level, levels.HIGHEST, 101):
-        assert (levels.rebucketed(buckets, level, higher, bits) == levels.bucket_of(numbers, higher, bits)).all()
+        assert (levels.rebucket(buckets, level, higher, bits) == levels.find_buckets(numbers, higher, bits)).all()
 
 
 def naive_level(numbers: np.ndarray[Any, Any], bits: int) -> int:
@@ -70,7 +70,7 @@ def naive_level(numbers: np.ndarray[Any, Any], bits: int) -> int:
         return len(np.unique(steps)) <= 32
 
     def fit(level: int) -> bool:
-        return len(np.unique(levels.bucket_of(different, level, bits))) <= 1 << (bits + 6)
+        return len(np.unique(levels.find_buckets(different, level, bits))) <= 1 << (bits + 6)
 
     if len(different) <= 32:
         return 0
@@ -78,7 +78,7 @@ def naive_level(numbers: np.ndarray[Any, Any], bits: int) -> int:
     scale, limited = (bisect_left(every, True, key=holds) for holds in (are_few, fit))
     limited = min(limited, levels.HIGHEST)
     level = max(scale - bits - 3, limited, 0)
-    near, _ = levels.edges_of(levels.bucket_of(different, level, bits), level, bits)
+    near, _ = levels.compute_edges(levels.find_buckets(different, level, bits), level, bits)
     return 0 if (near == different).all() else level
 
 
@@ -100,17 +100,17 @@ def test_values_have_the_level_of_the_definition_however_they_come(kind: str, bi
     whole = fed(like, *alone)
     assert fed(like, {"value": values}) == whole
     assert fed(like, alone[0]).merge(*(fed(like, p) for p in alone[:0:-1])) == whole
-    sliced = fed(like.empty((BY,)), *parts)
-    assert sliced.whole == whole
+    sliced = fed(like.empty_copy((BY,)), *parts)
+    assert sliced.without_axes == whole
     for i in range(3):
-        cell, rows = sliced.cell(i), values[columns["k"] == i].reshape(-1, outputs or 1)
+        cell, rows = sliced.read_cell(i), values[columns["k"] == i].reshape(-1, outputs or 1)
         for output in range(outputs or 1):
             mine = rows[:, output]
             level = naive_level(mine, bits)
             assert cell.level[output] == level
-            buckets, counts = np.unique(levels.bucket_of(mine, level, bits), return_counts=True)
-            assert np.array_equal(cell.occupied(output), buckets)
-            assert np.array_equal(cell.rows_of(output), counts)
+            buckets, counts = np.unique(levels.find_buckets(mine, level, bits), return_counts=True)
+            assert np.array_equal(cell.occupied_buckets(output), buckets)
+            assert np.array_equal(cell.rows_per_bucket(output), counts)
             assert cell.extremes(output) == (mine.min(), mine.max())
 
 
@@ -125,24 +125,24 @@ def test_pairs_are_the_same_however_they_come(kind: str, limit: int) -> None:
     alone = [{c: v for c, v in p.items() if c != "k"} for p in parts]
     whole = fed(like, *alone)
     assert fed(like, alone[0]).merge(*(fed(like, p) for p in alone[:0:-1])) == whole
-    assert fed(like.empty((BY,)), *parts).whole == whole
-    schema = schema_of(whole)
-    assert unpack(schema, [pack(whole)]).joined == whole
+    assert fed(like.empty_copy((BY,)), *parts).without_axes == whole
+    schema = build_schema(whole)
+    assert unpack_sections(schema, [pack_state(whole)]).joined == whole
     if limit < n:
-        level, looks = whole.flat("level"), pair_levels.looks_of(whole.rows)
-        pairs = whole.rows.where(looks == pair_levels.PAIR)
+        level, looks = whole.read_cells_named("level"), pair_levels.read_views(whole.rows)
+        pairs = whole.rows.select(looks == pair_levels.PAIR)
         at = np.broadcast_to(level[:, 2:], (n, 2))
-        codes, counts = np.unique(pair_levels.pair_codes(x, columns["y_pred"], at, 7), return_counts=True)
+        codes, counts = np.unique(pair_levels.encode_pairs(x, columns["y_pred"], at, 7), return_counts=True)
         assert np.array_equal(pairs.codes, codes)
-        assert np.array_equal(pairs.mass, counts)
+        assert np.array_equal(pairs.int64_counts, counts)
         if kind != "any size":  # of which octaves of their own are more
             assert max(len(np.unique(codes >> np.uint64(32))), len(np.unique(codes & np.uint64(0xFFFFFFFF)))) <= 1 << 10
 
 
 def entries_of(values: np.ndarray[Any, Any], cells: np.ndarray[Any, Any]) -> Entries:
     order = np.lexsort((values, cells))
-    codes, high = levels.bucket_of(values[order], 0, 7), cells[order].astype(np.uint32)
-    return levels._united(Entries(63, codes, np.ones(len(codes), np.uint32), None, high))
+    codes, high = levels.find_buckets(values[order], 0, 7), cells[order].astype(np.uint32)
+    return levels._merge_neighbors(Entries(63, codes, np.ones(len(codes), np.uint32), None, high))
 
 
 def test_numpy_finds_what_kernels_find(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,15 +150,15 @@ def test_numpy_finds_what_kernels_find(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.concatenate([KINDS[kind](rng, 2000) for kind in KINDS])
     cells = np.repeat(np.arange(len(KINDS)), 2000)
     entries, none = entries_of(values, cells), np.zeros(len(KINDS), np.int64)
-    by_kernel = levels.fitted(entries, none, 3, 1)
+    by_kernel = levels.fit_levels(entries, none, 3, 1)
     pairs = {"y_true": values[:4000], "y_pred": values[2000:6000]}
     halves = [fed(JointHistogram(limit=9), {c: v[i::2] for c, v in pairs.items()}) for i in (0, 1)]
     merged = halves[0].merge(halves[1])
-    assert compiled.loaded()
-    monkeypatch.setattr(compiled, "_FIND", [])
-    assert not compiled.loaded()
-    by_numpy = levels.fitted(entries, none, 3, 1)
-    assert by_numpy[0].same(by_kernel[0])
+    assert kernel_registry.has_kernels()
+    monkeypatch.setattr(kernel_registry, "_FIND", [])
+    assert not kernel_registry.has_kernels()
+    by_numpy = levels.fit_levels(entries, none, 3, 1)
+    assert by_numpy[0].equals(by_kernel[0])
     assert np.array_equal(by_numpy[1], by_kernel[1])
     assert by_numpy[1].any()
     assert halves[0].merge(halves[1]) == merged
@@ -169,7 +169,7 @@ def test_what_is_taken_away_leaves_the_level_and_forgets_an_extreme() -> None:
     parts = [fed(ValueHistogram(), {"value": v}) for v in (values[:400], values[400:])]
     rest = parts[0].merge(parts[1]).subtract(parts[1])
     assert rest.facts()["rows"] == 400
-    assert (rest.flat("level") >= parts[0].flat("level")).all()
+    assert (rest.read_cells_named("level") >= parts[0].read_cells_named("level")).all()
     for end, known, mine in zip((0, 1), rest.extremes(), parts[0].extremes(), strict=True):
         came = (values.argmin(), values.argmax())[end] >= 400
         assert known == ((-np.inf, np.inf)[end] if came else mine)
@@ -180,7 +180,7 @@ def test_what_is_taken_away_leaves_the_level_and_forgets_an_extreme() -> None:
 def test_bytes_of_impossible_buckets_are_refused(which: str) -> None:
     state = fed(ValueHistogram(), {"value": np.random.default_rng(5).normal(size=500)})
     cells, held = state.cells, state.cells.tallies["rows"]
-    codes, level = held.codes.copy(), state.flat("level")
+    codes, level = held.codes.copy(), state.read_cells_named("level")
     if which == "level":
         level = np.zeros((1, 1), np.int64)
     elif which == "bucket":  # between 0 and the least number
@@ -188,9 +188,9 @@ def test_bytes_of_impossible_buckets_are_refused(which: str) -> None:
     else:
         codes[0] = np.uint64(1 << 63)
     entries = Entries(63, codes, held.counts, None, held.high)
-    wrong = state.holding(replace(cells, flats=cells.flats | {"level": level}, tallies={"rows": entries}))
+    wrong = state.with_cells(replace(cells, flats=cells.flats | {"level": level}, tallies={"rows": entries}))
     with pytest.raises(StateFormatError):
-        unpack(schema_of(wrong), [pack(wrong)])
+        unpack_sections(build_schema(wrong), [pack_state(wrong)])
 
 
 EARLIER = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from streammetrics.batch.column_binding import PLAIN
-from streammetrics.count.batch_updater import Feed
+from streammetrics.count.batch_updater import BatchUpdater
 from streammetrics.count.reads import Read
 from streammetrics.errors import InvalidInputError
 from streammetrics.state.axes import Axis
@@ -19,7 +19,7 @@ TENS = np.array([float(f"1e{k}") for k in range(-12, 13)])  # as written, whatev
 
 def fed(state, *batches):
     """Count batches."""
-    feed = Feed([Read(state, PLAIN)])
+    feed = BatchUpdater([Read(state, PLAIN)])
     for columns in batches:
         feed.count(columns)
     return feed.states[0]
@@ -81,7 +81,7 @@ def rows_of(columns, which):
 
 def flats(state):
     """The arrays of a state of one cell."""
-    held = {name: state.part(part) for name, part in state.parts().items() if name != "dropped"}
+    held = {name: state.read_part(part) for name, part in state.parts().items() if name != "dropped"}
     return {name: array for name, array in held.items() if array is not None}
 
 
@@ -122,22 +122,22 @@ def merged_anyhow(like, lone, batches, seed):
 def in_slices(like, lone, batches, keys, at, view):
     """Each slice is what its rows alone make; the views of the slices by key."""
     keyed = [c | {"k": keys[k]} for c, k in zip(batches, at, strict=True)]
-    sliced = fed(like.empty((BY,)), *keyed)
+    sliced = fed(like.empty_copy((BY,)), *keyed)
     sliced.check()
-    assert sliced.whole == lone
+    assert sliced.without_axes == lone
     seen = {}
     for i, rank in enumerate(sliced.cells.keys[:, 0].tolist()):
-        k = keys.tolist().index(sliced.cells.words[0].key(rank))
+        k = keys.tolist().index(sliced.cells.vocabularies[0].read_key(rank))
         mine = [rows_of(c, a == k) for c, a in zip(batches, at, strict=True) if (a == k).any()]
-        assert sliced.cell(i) == fed(like, *mine)
-        seen[k] = see(view, sliced.cell(i), mine)
-    one, *others = (fed(like.empty((BY,)), columns) for columns in reversed(keyed))
+        assert sliced.read_cell(i) == fed(like, *mine)
+        seen[k] = see(view, sliced.read_cell(i), mine)
+    one, *others = (fed(like.empty_copy((BY,)), columns) for columns in reversed(keyed))
     assert one.merge(*others) == sliced
     return [seen[k] for k in sorted(seen)]
 
 
 def after_bad(like, lone, batches, bad):
-    feed = Feed([Read(like, PLAIN)])
+    feed = BatchUpdater([Read(like, PLAIN)])
     for columns in batches:
         with pytest.raises(InvalidInputError):
             feed.count(bad(columns))

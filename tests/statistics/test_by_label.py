@@ -11,8 +11,8 @@ import pytest
 import streammetrics as sm
 from streammetrics.collect.metric_like import empty_copy
 from streammetrics.statistics.bins import ScoreBins
-from streammetrics.statistics.by_label import TopBins, by_label
-from streammetrics.statistics.labels import DecisionCounts
+from streammetrics.statistics.by_label import TopBins, make_label_statistic
+from streammetrics.statistics.decision_counts import DecisionCounts
 from streammetrics.statistics.sums import ScoreSums
 from tests.statistics.batches import WEIGHTS, batches_of, bell, counted, fed, flats, one_of, shares
 from tests.statistics.test_sums import MOMENTS
@@ -63,7 +63,7 @@ def bad(columns):
 @pytest.mark.parametrize("which", ["labels", "classes", "names"])
 @pytest.mark.parametrize(("new", "settings"), PAIRS, ids=IDS)
 def test_as_frozen(new, settings, which, how):
-    ours = by_label(new(**settings), **told(which))
+    ours = make_label_statistic(new(**settings), **told(which))
     wrong = bad if "y_score" in [n.role for n in ours.needs()] else None
     counted(ours, partial(rows, which), seed=3, how=how, bad=wrong, view=classes_together)
 
@@ -71,7 +71,7 @@ def test_as_frozen(new, settings, which, how):
 def without_notes(state):
     """The state but for the flag of weights that lost bits, which is of all labels together."""
     flats = {n: a for n, a in state.cells.flats.items() if n != "rounded"}
-    return state.holding(replace(state.cells, flats=flats))
+    return state.with_cells(replace(state.cells, flats=flats))
 
 
 @pytest.mark.parametrize("how", WEIGHTS)
@@ -79,16 +79,16 @@ def without_notes(state):
 def test_each_label_as_if_it_were_alone(new, settings, how):
     one = new(**settings)
     batches = batches_of(partial(rows, "labels"), 9, how)
-    state = fed(by_label(one, num_labels=WIDTH), *batches)
+    state = fed(make_label_statistic(one, num_labels=WIDTH), *batches)
     alone = [
         [{name: v[:, i] if v.ndim == 2 else v for name, v in columns.items()} for columns in batches]
         for i in range(WIDTH)
     ]
-    assert state.each() == [without_notes(fed(one, *mine)) for mine in alone]
-    assert state.pooled() == without_notes(fed(one, *(columns for mine in alone for columns in mine)))
-    empty = by_label(one, num_labels=WIDTH)
-    assert empty.each() == [one] * WIDTH
-    assert empty.pooled() == one
+    assert state.split_classes() == [without_notes(fed(one, *mine)) for mine in alone]
+    assert state.pool_classes() == without_notes(fed(one, *(columns for mine in alone for columns in mine)))
+    empty = make_label_statistic(one, num_labels=WIDTH)
+    assert empty.split_classes() == [one] * WIDTH
+    assert empty.pool_classes() == one
 
 
 @pytest.mark.parametrize("how", WEIGHTS)

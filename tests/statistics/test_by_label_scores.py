@@ -13,12 +13,12 @@ from hypothesis import Phase, given
 import streammetrics as sm
 from streammetrics.batch.column_binding import PLAIN
 from streammetrics.count import tallies
-from streammetrics.count.batch_updater import Feed
+from streammetrics.count.batch_updater import BatchUpdater
 from streammetrics.count.reads import Read
 from streammetrics.errors import StateFormatError
 from streammetrics.format import frame
 from streammetrics.laws import LAWS, run
-from streammetrics.numerics.settings import written_settings
+from streammetrics.numerics.settings import encode_changed_settings
 from streammetrics.state.axes import Axis
 from streammetrics.statistics import by_label_scores
 from streammetrics.statistics.by_label_scores import LabelScores, TopScores
@@ -28,7 +28,7 @@ from tests.statistics.batches import one_of
 
 
 def fed(state, *batches):
-    feed = Feed([Read(state, PLAIN)])
+    feed = BatchUpdater([Read(state, PLAIN)])
     for columns in batches:
         feed.count(columns)
     return feed.states[0]
@@ -49,7 +49,7 @@ def sliced_off(columns, rows):
 
 def dense(state):
     rows, excess = np.zeros(state.places, np.int64), np.zeros((state.places, 2), np.int64)
-    rows[state.rows.places] = state.rows.mass
+    rows[state.rows.places] = state.rows.int64_counts
     if state.rows.excess is not None:
         excess[state.rows.places] = state.rows.excess
     turned = rows.reshape(-1, state.buckets, 2), excess.reshape(-1, state.buckets, 2, 2)
@@ -58,7 +58,10 @@ def dense(state):
 
 def pooled(state, scale):
     metrics = (sm.AUC(scale=scale), sm.KS(scale=scale), sm.AveragePrecision(scale=scale))
-    return {type(m).__name__: (m.reading(state.pooled()).value, m.reading(state.pooled()).bounds) for m in metrics}
+    return {
+        type(m).__name__: (m.reading(state.pool_classes()).value, m.reading(state.pool_classes()).bounds)
+        for m in metrics
+    }
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -81,17 +84,19 @@ def test_labels_as_frozen(kind, scale, weighted, few, monkeypatch):
         "coarse rows": dense(coarse)[0], "coarse off_grid": coarse.off_grid,
     } | pooled(new, scale))  # fmt: skip
     assert new.facts()["rows"] == 700
-    for i, one in enumerate(new.each()):
+    for i, one in enumerate(new.split_classes()):
         y = columns["y_true"][:, i] if kind == "num_labels" else columns["y_true"] == i
         direct = {"y_true": y, "y_score": columns["y_score"][:, i]} | weights
         assert one == fed(ScoreHistogram(scale=scale, bits=10), direct)
     assert coarse == fed(LabelScores(scale=scale, bits=8, **{kind: 3}), columns)
     g = rng.integers(0, 4, 700)
-    parts = fed(empty.empty((Axis(("g",)),)), *(sliced_off(columns | {"g": g}, slice(a, a + 350)) for a in (0, 350)))
-    assert parts.whole == new
+    parts = fed(
+        empty.empty_copy((Axis(("g",)),)), *(sliced_off(columns | {"g": g}, slice(a, a + 350)) for a in (0, 350))
+    )
+    assert parts.without_axes == new
     for i in range(4):
-        assert parts.cell(i) == fed(empty, sliced_off(columns, g == i))
-    assert parts.coarsen(8).whole == new.coarsen(8)
+        assert parts.read_cell(i) == fed(empty, sliced_off(columns, g == i))
+    assert parts.coarsen(8).without_axes == new.coarsen(8)
     half = fed(empty, sliced_off(columns, slice(0, 350)))
     assert new.subtract(half) == fed(empty, sliced_off(columns, slice(350, 700))) or new.off_grid.any()
     assert half.merge(fed(empty, sliced_off(columns, slice(350, 700)))) == new
@@ -108,16 +113,16 @@ def test_the_top_class_as_frozen():
         seen = {"rows": rows[0], "excess": excess[0], "off_grid": int(new.off_grid), "facts": new.facts()}
         frozen.check(seen, what="weighted" if weighted else "")
         exact = fed(TopScores(bits=12, num_classes=3, limit=1000), columns)
-        assert not exact.folded
+        assert not exact.has_buckets
         assert exact.coarsen(12, 0) == new
 
 
 def test_what_is_always_said():
     for state in (LabelScores(num_labels=2), LabelScores(num_labels=2, limit=1 << 16)):
-        assert written_settings(state) == {"num_labels": 2}
-    assert written_settings(LabelScores(num_labels=2, bits=8, limit=0)) == {"bits": 8, "num_labels": 2}
+        assert encode_changed_settings(state) == {"num_labels": 2}
+    assert encode_changed_settings(LabelScores(num_labels=2, bits=8, limit=0)) == {"bits": 8, "num_labels": 2}
     assert by_label_scores.LONE == tallies.LONE
-    assert written_settings(LabelScores(num_labels=2, bits=None)) == {"bits": None, "num_labels": 2}
+    assert encode_changed_settings(LabelScores(num_labels=2, bits=None)) == {"bits": None, "num_labels": 2}
     with pytest.raises(ValueError, match="bits=None keeps every row exactly"):
         LabelScores(num_labels=2, bits=None, limit=7)
 
@@ -126,7 +131,7 @@ def test_without_exact_rows_it_is_what_it_was_when_there_were_none():
     """States of buckets alone keep their parts, and so their bytes and digests."""
     for state in (LabelScores(num_labels=2, limit=0), LabelScores(num_labels=2, bits=8)):
         assert list(state.parts()) == ["rows", "off_grid", "dropped", "rounded"]
-        assert (state.folds, state.counted, state.most) == (None, ("rows",), 0)
+        assert (state.folding, state.row_parts, state.exact_rows_limit) == (None, ("rows",), 0)
 
 
 # -- exact while small -------------------------------------------------------------------------------------------------
@@ -138,7 +143,7 @@ FOLDING = [
 ]
 
 
-OF_USUAL_LIMITS = {"absent_class", "coarsened", *(f"{what}_in_any_order" for what in ("slices", "windows", "shards"))}
+OF_USUAL_LIMITS = {"absent_class", "coarsening", *(f"{what}_in_any_order" for what in ("slices", "windows", "shards"))}
 """Laws that nothing folds in: states of classes that are not here have no buckets."""
 
 
@@ -200,10 +205,10 @@ def test_each_label_is_a_state_of_two_classes(limit, scale, weighted, lone, monk
         first, *rest = [fed(empty, part) for part in parts]
         assert first.merge(*rest) == whole
     monkeypatch.undo()
-    for i, one in enumerate(whole.each()):
+    for i, one in enumerate(whole.split_classes()):
         direct = {"y_true": columns["y_true"][:, i], "y_score": columns["y_score"][:, i]} | weights
         alone = fed(ScoreHistogram(scale=scale, bits=16, limit=limit), direct)
-        if one.folded and not alone.folded:  # real scores in few buckets, which a lone column keeps
+        if one.has_buckets and not alone.has_buckets:  # real scores in few buckets, which a lone column keeps
             one, alone = one.coarsen(16, 0), alone.coarsen(16, 0)
         assert one == alone
     assert whole.coarsen(12) == fed(LabelScores(scale=scale, bits=12, num_labels=3), columns)
@@ -211,12 +216,14 @@ def test_each_label_is_a_state_of_two_classes(limit, scale, weighted, lone, monk
         for less in (60, 200):
             assert whole.coarsen(16, less) == fed(LabelScores(scale=scale, num_labels=3, bits=16, limit=less), columns)
     g = rng.integers(0, 9, 200) // 3
-    slices = fed(empty.empty((Axis(("g",)),)), *(sliced_off(columns | {"g": g}, r) for r in (g < 1, g == 2, g == 1)))
-    assert slices.whole == whole
+    slices = fed(
+        empty.empty_copy((Axis(("g",)),)), *(sliced_off(columns | {"g": g}, r) for r in (g < 1, g == 2, g == 1))
+    )
+    assert slices.without_axes == whole
     for i in range(3):
-        assert slices.cell(i) == fed(empty, sliced_off(columns, g == i))
-    assert slices.coarsen(12).whole == whole.coarsen(12)
-    read = frame.Frame(frame.write([slices, whole], {})).states()
+        assert slices.read_cell(i) == fed(empty, sliced_off(columns, g == i))
+    assert slices.coarsen(12).without_axes == whole.coarsen(12)
+    read = frame.Frame(frame.write_frame([slices, whole], {})).read_states()
     assert read[0] == slices
     assert read[1] == whole
 
@@ -250,13 +257,15 @@ def test_many_slices_of_many_labels():
 def altered(state, **arrays):
     """Bytes of a state whose exact entries say something else."""
     entries = replace(state.cells.tallies["exact"], **arrays)
-    return frame.write([state.holding(replace(state.cells, tallies={**state.cells.tallies, "exact": entries}))], {})
+    return frame.write_frame(
+        [state.with_cells(replace(state.cells, tallies={**state.cells.tallies, "exact": entries}))], {}
+    )
 
 
 def test_entries_that_no_rows_make():
     state = fed(LabelScores(num_labels=3), {"y_true": [[0, 1, 1]] * 2, "y_score": [[0.5, 0.25, 0.75], [0.1, 0.2, 0.3]]})
     held = state.exact
-    assert frame.Frame(altered(state)).states()[0] == state
+    assert frame.Frame(altered(state)).read_states()[0] == state
     for what, arrays in {
         "a label that is not there": {"high": held.high + np.uint32(2)},
         "half of a label": {"high": held.high | np.uint32(1)},
@@ -265,4 +274,4 @@ def test_entries_that_no_rows_make():
     }.items():
         data = altered(state, **arrays)
         with pytest.raises(StateFormatError):
-            print(what, frame.Frame(data).states())
+            print(what, frame.Frame(data).read_states())

@@ -21,9 +21,9 @@ CASES = [
 
 
 def view(state):
-    each = [tuple(one) for one in state.each()]
-    read = {"margins": state.margins(), "unit": state.unit, "names": state.names(), "each": each}
-    return flats(state) | read | {"pooled": tuple(state.pooled())}
+    each = [tuple(one) for one in state.split_classes()]
+    read = {"margins": state.margins(), "unit": state.unit, "names": state.class_names(), "each": each}
+    return flats(state) | read | {"pooled": tuple(state.pool_classes())}
 
 
 @pytest.mark.parametrize("settings", CASES, ids=str)

@@ -13,7 +13,7 @@ from tests.statistics.batches import counted, flats
 
 
 def view(state):
-    return flats(state) | {"used": state.used, "estimate": state.estimate()}
+    return flats(state) | {"used": state.used_registers, "estimate": state.estimate()}
 
 
 MAKERS = {
@@ -33,7 +33,7 @@ def test_as_frozen(keys, precision):
 @pytest.mark.parametrize("precision", [4, 11, 18])
 def test_every_run(precision):
     """Runs are counted by the exponent of a float: as the loop over bits does it, rare ones, too."""
-    run_of, rng = callable_step(registers.run_of), np.random.default_rng(0)
+    run_of, rng = callable_step(registers.leading_run), np.random.default_rng(0)
     rest = rng.integers(0, 1 << 63, 4000, np.uint64) >> rng.integers(0, 64, 4000).astype(np.uint64)
     rest = (rest >> np.uint64(precision)) << np.uint64(precision)
     for bits in np.r_[rest, 0, 1 << 63, 1 << precision].astype(np.uint64).tolist():

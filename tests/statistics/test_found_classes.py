@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from streammetrics.batch.column_binding import PLAIN, Binding
-from streammetrics.count.batch_updater import Feed
+from streammetrics.count.batch_updater import BatchUpdater
 from streammetrics.count.reads import Read
 from streammetrics.errors import IncompatibleStateError, InvalidInputError, MemoryLimitError
-from streammetrics.statistics.found_classes import FoundPairs
+from streammetrics.statistics.discovered_classes import DiscoveredPairs
 from tests.statistics.batches import BY, WEIGHTS, counted, fed
 
 CLASSES = {
@@ -21,8 +21,14 @@ CLASSES = {
 
 
 def view(state):
-    rows, excess = state.square()
-    read = {"names": state.names(), "unit": state.unit, "margins": state.margins(), "square": rows, "excess": excess}
+    rows, excess = state.confusion_matrix()
+    read = {
+        "names": state.class_names(),
+        "unit": state.unit,
+        "margins": state.margins(),
+        "square": rows,
+        "excess": excess,
+    }
     return read | {"pairs": len(state.counts), "rows": int(state.counts.sum())}
 
 
@@ -41,11 +47,11 @@ def test_as_frozen(classes, how):
         return columns | {"y_pred": given}
 
     for seed in range(2):
-        counted(FoundPairs(), make, seed=seed, how=how, bad=bad, view=view)
+        counted(DiscoveredPairs(), make, seed=seed, how=how, bad=bad, view=view)
 
 
 def test_too_many_classes():
-    feed = Feed([Read(FoundPairs(max_labels=3), PLAIN)])
+    feed = BatchUpdater([Read(DiscoveredPairs(max_labels=3), PLAIN)])
     feed.count({"y_true": [1, 2], "y_pred": [2, 1]})
     before = feed.states[0]
     for _ in range(2):
@@ -53,11 +59,11 @@ def test_too_many_classes():
             feed.count({"y_true": [1, 2], "y_pred": [8, 9]})
         assert feed.states[0] == before
     feed.count({"y_true": [3], "y_pred": [3]})  # a third, though 8 and 9 were seen
-    assert feed.states[0].names() == [1, 2, 3]
-    other = fed(FoundPairs(max_labels=3), {"y_true": [4], "y_pred": [1]})
+    assert feed.states[0].class_names() == [1, 2, 3]
+    other = fed(DiscoveredPairs(max_labels=3), {"y_true": [4], "y_pred": [1]})
     with pytest.raises(MemoryLimitError, match="4 different classes"):
         feed.states[0].merge(other)
-    sliced = Feed([Read(FoundPairs(max_labels=3).empty((BY,)), PLAIN)])
+    sliced = BatchUpdater([Read(DiscoveredPairs(max_labels=3).empty_copy((BY,)), PLAIN)])
     sliced.count({"y_true": [1, 2], "y_pred": [2, 1], "k": [0, 1]})
     with pytest.raises(MemoryLimitError):
         sliced.count({"y_true": [3, 4], "y_pred": [3, 4], "k": [5, 6]})
@@ -65,7 +71,7 @@ def test_too_many_classes():
 
 
 def test_kinds_do_not_mix():
-    feed = Feed([Read(FoundPairs(), PLAIN)])
+    feed = BatchUpdater([Read(DiscoveredPairs(), PLAIN)])
     with pytest.raises(InvalidInputError, match="y_pred: classes are of one kind, not integer and string"):
         feed.count({"y_true": [1, 2], "y_pred": ["a", "b"]})
     feed.count({"y_true": ["a"], "y_pred": ["b"]})  # the failed batch has fixed no kind
@@ -73,28 +79,28 @@ def test_kinds_do_not_mix():
         feed.count({"y_true": [b"a"], "y_pred": [b"b"]})
     assert feed.states[0].facts()["rows"] == 1
     with pytest.raises(IncompatibleStateError, match="kind"):
-        feed.states[0].merge(fed(FoundPairs(), {"y_true": [1], "y_pred": [1]}))
+        feed.states[0].merge(fed(DiscoveredPairs(), {"y_true": [1], "y_pred": [1]}))
 
 
 def test_statistics_of_one_feed_have_classes_of_their_own():
     other = Binding(columns=(("y_true", "kind"), ("y_pred", "guess")))
-    feed = Feed([Read(FoundPairs(), PLAIN), Read(FoundPairs(), other)])
+    feed = BatchUpdater([Read(DiscoveredPairs(), PLAIN), Read(DiscoveredPairs(), other)])
     for _ in range(2):
         feed.count({"y_true": [1, 2, 2], "y_pred": [1, 2, 1], "kind": ["x", "y", "y"], "guess": ["y", "y", "y"]})
     a, b = feed.states
-    assert a == fed(FoundPairs(), *2 * [{"y_true": [1, 2, 2], "y_pred": [1, 2, 1]}])
-    assert b == fed(FoundPairs(), *2 * [{"y_true": ["x", "y", "y"], "y_pred": ["y", "y", "y"]}])
+    assert a == fed(DiscoveredPairs(), *2 * [{"y_true": [1, 2, 2], "y_pred": [1, 2, 1]}])
+    assert b == fed(DiscoveredPairs(), *2 * [{"y_true": ["x", "y", "y"], "y_pred": ["y", "y", "y"]}])
 
 
 def test_rows_of_no_weight_make_no_class():
     given = {"y_true": ["a", "b"], "y_pred": ["a", "c"], "sample_weight": [2.0, 0.0]}
-    state = fed(FoundPairs(), given)
-    assert state.names() == ["a"]
+    state = fed(DiscoveredPairs(), given)
+    assert state.class_names() == ["a"]
     assert state.facts()["rows"] == 2
-    assert fed(state, {"y_true": ["c"], "y_pred": ["c"]}).names() == ["a", "c"]
+    assert fed(state, {"y_true": ["c"], "y_pred": ["c"]}).class_names() == ["a", "c"]
 
 
 def test_texts_are_not_too_long():
     with pytest.raises(InvalidInputError, match="40 bytes"):
-        fed(FoundPairs(), {"y_true": ["a" * 41], "y_pred": ["a"]})
-    assert fed(FoundPairs(), {"y_true": ["a" * 40], "y_pred": ["a"]}).names() == ["a", "a" * 40]
+        fed(DiscoveredPairs(), {"y_true": ["a" * 41], "y_pred": ["a"]})
+    assert fed(DiscoveredPairs(), {"y_true": ["a" * 40], "y_pred": ["a"]}).class_names() == ["a", "a" * 40]

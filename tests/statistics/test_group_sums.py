@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from streammetrics.batch.column_binding import PLAIN
-from streammetrics.count.batch_updater import Feed
+from streammetrics.count.batch_updater import BatchUpdater
 from streammetrics.count.reads import Read
 from streammetrics.errors import IncompatibleStateError, InvalidInputError, MemoryLimitError
 from streammetrics.numerics.exact import carry_fixed
@@ -34,9 +34,11 @@ def rows(kind, scale, rng, n):
 def view(state):
     """Classes together, no moments, and what is read of every group."""
     held = {
-        name: state.part(part) for name, part in state.parts().items() if name not in (*MOMENTS, "dropped", "clipped")
+        name: state.read_part(part)
+        for name, part in state.parts().items()
+        if name not in (*MOMENTS, "dropped", "clipped")
     }
-    held = {name: array for name, array in held.items() if array is not None} | {"keys": state.cells.inner[:, 1:]}
+    held = {name: array for name, array in held.items() if array is not None} | {"keys": state.cells.inner_keys[:, 1:]}
     held["kinds"] = held["kinds"][..., :4]  # as many as there were
     held["sums"] = held["sums"].sum(axis=2)
     carry_fixed(held["sums"])
@@ -61,18 +63,18 @@ def test_a_group_is_a_cell_of_sums(how):
     batches = batches_of(partial(rows, "integer", "probability"), 6, how)
     state = fed(GroupSums(terms=TERMS), *batches)
     for i in (0, 7, len(state.rows) - 1):
-        key = int(state.cells.inner[i, 1])
+        key = int(state.cells.inner_keys[i, 1])
         mine = fed(
             ScoreSums(terms=TERMS), *(rows_of(c, c["group"] == key) for c in batches if (c["group"] == key).any())
         )
         for name in ("rows", "sums", "squares", "clipped", "w2", "w2x"):
-            assert np.array_equal(state.flat(name)[i], mine.flat(name)[0]), name
+            assert np.array_equal(state.read_cells_named(name)[i], mine.read_cells_named(name)[0]), name
 
 
 def test_keys_are_of_one_kind():
     rng = np.random.default_rng(0)
     integers, texts = (rows(kind, "probability", rng, 50) for kind in ("integer", "string"))
-    feed = Feed([Read(GroupSums(terms=TERMS), PLAIN)])
+    feed = BatchUpdater([Read(GroupSums(terms=TERMS), PLAIN)])
     feed.count(integers)
     before = feed.states[0]
     with pytest.raises(InvalidInputError, match="of kind integer, these are of kind string"):
@@ -81,11 +83,11 @@ def test_keys_are_of_one_kind():
     other = fed(GroupSums(terms=TERMS), texts)
     with pytest.raises(IncompatibleStateError, match="kind integer here and string there"):
         before.merge(other)
-    sliced = Feed([Read(GroupSums(terms=TERMS).empty((BY,)), PLAIN)])
+    sliced = BatchUpdater([Read(GroupSums(terms=TERMS).empty_copy((BY,)), PLAIN)])
     sliced.count(integers | {"k": np.repeat([1, 2], 25)})
     with pytest.raises(InvalidInputError, match="of kind integer"):
         sliced.count(texts | {"k": np.full(50, 3)})
-    assert sliced.states[0].whole == before
+    assert sliced.states[0].without_axes == before
 
 
 def test_rows_without_a_group_are_left_out():
@@ -102,7 +104,7 @@ def test_rows_without_a_group_are_left_out():
 
 def test_memory_limit():
     made = rows("integer", "probability", np.random.default_rng(1), 500)
-    feed = Feed([Read(GroupSums(terms=TERMS, memory_limit=2000), PLAIN)])
+    feed = BatchUpdater([Read(GroupSums(terms=TERMS, memory_limit=2000), PLAIN)])
     with pytest.raises(MemoryLimitError):
         feed.count(made)
     assert len(feed.states[0]) == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streammetrics.statistics.labels import DecisionCounts
+from streammetrics.statistics.decision_counts import DecisionCounts
 from tests.statistics.batches import WEIGHTS, bell, counted, one_of
 
 

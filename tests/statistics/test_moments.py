@@ -67,8 +67,8 @@ def test_squares_that_are_too_small_are_found_behind_a_part_that_is_sound():
     sums = sound.cells.flats["sums"].copy()
     sums[:, sound.terms.index("xx")] = 0
     flats = {**sound.cells.flats, "sums": sums}
-    bad = frame.write([sound.holding(replace(sound.cells, flats=flats))], {})
-    for parts in ([bad], [frame.write([sound], {}), bad]):
+    bad = frame.write_frame([sound.with_cells(replace(sound.cells, flats=flats))], {})
+    for parts in ([bad], [frame.write_frame([sound], {}), bad]):
         with pytest.raises(sm.StateFormatError, match="squares that are less"):
             frame.merge_frames(parts)
 

@@ -10,16 +10,16 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.batch.column_binding import PLAIN, Binding
-from streammetrics.count.batch_updater import Feed
+from streammetrics.count.batch_updater import BatchUpdater
 from streammetrics.count.reads import Read
 from streammetrics.format import frame
 from streammetrics.state.axes import Axis
-from streammetrics.statistics.ranking import MEASURES, UNBOUNDED, RankingSums, term
+from streammetrics.statistics.ranking import MEASURES, UNBOUNDED, RankingSums, format_term
 from tests.statistics import frozen
 from tests.statistics.batches import bell, one_of
 
 PARAMETERS = {"err": 4.0, "rbp": 0.8}
-TERMS = tuple(term(m, k, PARAMETERS.get(m)) for m in MEASURES for k in (None, 3))
+TERMS = tuple(format_term(m, k, PARAMETERS.get(m)) for m in MEASURES for k in (None, 3))
 PARTS = ("rows", "queries", "excess", "sums", "large")
 
 
@@ -50,7 +50,7 @@ def log(seed: int, first: int, how: str = "", queries: int = 60) -> dict[str, An
 
 
 def fed(*tables: dict[str, Any], state: Any) -> Any:
-    feed = Feed([Read(state, PLAIN)])
+    feed = BatchUpdater([Read(state, PLAIN)])
     for table in tables:
         feed.count(table)
     return feed.states[0]
@@ -73,14 +73,14 @@ def test_in_slices_and_parts(how: str) -> None:
     tables = [log(i, 1000 * i, "w" if how == "w" or (how == "mixed" and i % 2) else "") for i in range(6)]
     tables = [t | {"k": t["query"] * 7 % 5} for t in tables]
     bare = RankingSums(terms=TERMS)
-    whole = fed(*tables, state=bare.empty(axis))
-    parts = [fed(t, state=bare.empty(axis)) for t in tables]
+    whole = fed(*tables, state=bare.empty_copy(axis))
+    parts = [fed(t, state=bare.empty_copy(axis)) for t in tables]
     assert parts[3].merge(parts[5], parts[0]).merge(parts[4], parts[1], parts[2]) == whole
-    assert whole.whole == fed(*tables, state=bare)
+    assert whole.without_axes == fed(*tables, state=bare)
     for i in range(5):
         mine = [{n: c[t["k"] == i] for n, c in t.items() if n != "k"} for t in tables]
-        assert whole.cell(i) == fed(*mine, state=bare)
-    _, (again,) = frame.merge_frames([frame.write([whole], {})])
+        assert whole.read_cell(i) == fed(*mine, state=bare)
+    _, (again,) = frame.merge_frames([frame.write_frame([whole], {})])
     assert again == whole
     ones = [t | {"sample_weight": np.ones(len(t["query"]))} for t in tables if "sample_weight" not in t]
     assert fed(*ones, state=bare) == fed(*(t for t in tables if "sample_weight" not in t), state=bare)
@@ -129,11 +129,11 @@ def test_roles_are_columns_and_bad_rows_change_nothing() -> None:
     table = log(1, 0, "d")
     named = {{"document": "doc_id", "query": "user"}.get(n, n): c for n, c in table.items()}
     state = RankingSums(terms=("ndcg@10",), ties="document")
-    feed = Feed([Read(state, Binding(columns=(("document", "doc_id"), ("query", "user"))))])
+    feed = BatchUpdater([Read(state, Binding(columns=(("document", "doc_id"), ("query", "user"))))])
     feed.count(named)
     before = feed.states[0]
     assert before == fed(table, state=state)
-    with pytest.raises(sm.InvalidInputError, match="user: row 0: a query that was met before"):
+    with pytest.raises(sm.InvalidInputError, match="user: row 0: this query already occurred"):
         feed.count(named)
     twice = {n: np.concatenate([c[:1], c[:1]]) for n, c in named.items()} | {"user": np.array([-1, -1])}
     with pytest.raises(sm.InvalidInputError, match="doc_id: row 1: the query has this document twice"):

@@ -62,10 +62,11 @@ def test_many_slices_of_few_rows():
     given = [slice(0, 3000), *(slice(i, i + 7) for i in range(0, 70, 7))]
     columns = {"y_true": y, "y_pred": p, "sample_weight": w}
     sliced = fed(
-        RegressionSums(**settings).empty((BY,)), *({n: v[g] for n, v in (columns | {"k": k}).items()} for g in given)
+        RegressionSums(**settings).empty_copy((BY,)),
+        *({n: v[g] for n, v in (columns | {"k": k}).items()} for g in given),
     )
     sliced.check()
     for i in range(0, 1500, 91):
         which = [np.flatnonzero(k[g] == i) + (g.start or 0) for g in given]
         alone = fed(RegressionSums(**settings), *({n: v[g] for n, v in columns.items()} for g in which if len(g)))
-        assert sliced.cell(i) == alone
+        assert sliced.read_cell(i) == alone

@@ -82,7 +82,7 @@ def test_squares_are_exact_sums_of_rounded_products(how):
     for columns in batches:
         batch = Batch(columns)
         checked = {need.role: batch.column(need.role, need.kind) for need in like.needs() if need.role in columns}
-        x = like.values_of(checked)[:, like.terms.index("log_loss")]
+        x = like.compute_terms(checked)[:, like.terms.index("log_loss")]
         w = columns.get("sample_weight", np.ones(len(x)))
         squares += sum(map(Fraction, short(w * x * (w * x)).tolist()))
         heavy += len(x) + sum(map(Fraction, short((w - 1) * (w + 1)).tolist()))

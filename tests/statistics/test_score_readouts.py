@@ -7,14 +7,14 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.batch.column_binding import PLAIN
-from streammetrics.count.batch_updater import Feed
+from streammetrics.count.batch_updater import BatchUpdater
 from streammetrics.count.reads import Read
-from streammetrics.numerics import kernel_registry as compiled
+from streammetrics.numerics import kernel_registry
 from streammetrics.state.axes import Axis
-from streammetrics.statistics.score_readouts import areas, average_precisions, gaps
+from streammetrics.statistics.score_readouts import areas, average_precisions, ks_distances
 from streammetrics.statistics.scores import ScoreHistogram
 
-READS = ((areas, sm.AUC), (average_precisions, sm.AveragePrecision), (gaps, sm.KS))
+READS = ((areas, sm.AUC), (average_precisions, sm.AveragePrecision), (ks_distances, sm.KS))
 
 
 def drawn(rng, settings, weights, n=4000):
@@ -25,7 +25,7 @@ def drawn(rng, settings, weights, n=4000):
     columns = {"y_true": y, "y_score": s, "g": g}
     if weights is not None:
         columns["sample_weight"] = np.where((g % 3 == 0) & (rng.random(n) < 0.5), weights(n), 1.0)
-    feed = Feed([Read(ScoreHistogram(**settings).empty((Axis(("g",)),)), PLAIN)])
+    feed = BatchUpdater([Read(ScoreHistogram(**settings).empty_copy((Axis(("g",)),)), PLAIN)])
     feed.count(columns)
     return feed.states[0]
 
@@ -38,11 +38,11 @@ def test_of_all_cells_as_of_each(settings, weighted, numba, monkeypatch):
     for _ in range(3):
         state = drawn(rng, settings, (lambda n: rng.integers(0, 3, n) * 0.37) if weighted else None)
         if not numba:
-            monkeypatch.setattr(compiled, "_FIND", [])
+            monkeypatch.setattr(kernel_registry, "_FIND", [])
         for read, metric in READS:
             made = read(state)
             for i in range(len(state)):
-                cell = state.cell(i)
+                cell = state.read_cell(i)
                 value, (low, high) = metric().reading(cell).value, metric().reading(cell).bounds
                 found = [array[i] for array in made]
                 assert np.array_equal(found, [value, low, high], equal_nan=True), (metric, i)

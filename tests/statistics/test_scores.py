@@ -10,13 +10,12 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.batch.column_binding import PLAIN
-from streammetrics.count.batch_updater import Feed
+from streammetrics.count.batch_updater import BatchUpdater
 from streammetrics.count.reads import Read
 from streammetrics.errors import InvalidInputError, MemoryLimitError
 from streammetrics.kernels import histogram
-from streammetrics.numerics import buckets
-from streammetrics.numerics import kernel_registry as compiled
-from streammetrics.numerics.settings import written_settings
+from streammetrics.numerics import kernel_registry, score_buckets
+from streammetrics.numerics.settings import encode_changed_settings
 from streammetrics.state.axes import Axis
 from streammetrics.statistics.scores import ScoreHistogram
 from tests.statistics import frozen
@@ -28,7 +27,7 @@ GROUPS = Axis(("g",))
 
 def fed(state, *batches):
     """Count batches of (label, score, weight or None, group or None)."""
-    feed = Feed([Read(state, PLAIN)])
+    feed = BatchUpdater([Read(state, PLAIN)])
     for y, s, w, g in batches:
         columns = {"y_true": y, "y_score": s}
         if w is not None:
@@ -40,7 +39,7 @@ def fed(state, *batches):
 
 
 def sliced(state):
-    return state.empty((GROUPS,))
+    return state.empty_copy((GROUPS,))
 
 
 def cut(rng, y, s, w=None, g=None, pieces=4):
@@ -61,7 +60,7 @@ def arrays(state):
     size, held = state.buckets, state.rows
     rows, excess = np.zeros((2, size), np.int64), np.zeros((2, size, 2), np.int64)
     places = held.places.astype(np.int64)
-    rows[places & 1, places >> 1] = held.mass
+    rows[places & 1, places >> 1] = held.int64_counts
     if held.excess is not None:
         excess[places & 1, places >> 1] = held.excess
     return rows, excess, int(state.off_grid)
@@ -71,9 +70,9 @@ def arrays(state):
 
 
 def adversarial(real, bits):
-    every = np.arange(buckets.buckets(bits, real))[:: max(1, (1 << bits) // 4096)]
-    low, grid, high = buckets.ends(every, real, bits)
-    found = [low, grid, high, buckets.first_of(every, real, bits, exact=False)]
+    every = np.arange(score_buckets.count_buckets(bits, real))[:: max(1, (1 << bits) // 4096)]
+    low, grid, high = score_buckets.bucket_bounds(every, real, bits)
+    found = [low, grid, high, score_buckets.smallest_scores(every, real, bits, exact=False)]
     found = np.concatenate([f[np.isfinite(f)] for f in found])
     tiny = np.array([0.0, -0.0, 5e-324, 2.0**-1022, 2.0**-150, 2.0**-149, 2.0**-127, 2.0**-126, 2.0**-34, 2.0**-33])
     large = np.array([3.4028234e38, 3.4028236e38, 1e300, 1.7976931348623157e308]) if real else np.ones(1)
@@ -90,16 +89,16 @@ def test_the_map_in_numpy_is_the_compiled_one(scale, bits):
     real = scale == "real"
     x = adversarial(real, bits)
     x = x[np.isfinite(x)]
-    bucket, lost = buckets.bucket_of(x, real, bits)
+    bucket, lost = score_buckets.find_buckets(x, real, bits)
     assert (np.diff(bucket) >= 0).all()
     assert bucket.min() >= 0
-    assert bucket.max() < buckets.buckets(bits, real)
-    keys = buckets.key_of(x, real)
+    assert bucket.max() < score_buckets.count_buckets(bits, real)
+    keys = score_buckets.encode_scores(x, real)
     assert (keys[1:] > keys[:-1]).all()  # both zeros were made one
-    assert np.array_equal(buckets.score_of(keys, real), x + 0.0)
+    assert np.array_equal(score_buckets.decode_scores(keys, real), x + 0.0)
     high, low = (keys >> np.uint64(63)).astype(np.uint32), (keys << np.uint64(1)) | np.uint64(1)
     place, gone = np.empty(len(x), np.uint32), np.empty(len(x), np.uint8)
-    histogram.buckets_of(high, low, real, bits, place, gone)
+    histogram.find_buckets(high, low, real, bits, place, gone)
     assert np.array_equal(place >> 1, bucket)
     assert (place & 1).all()
     assert np.array_equal(gone, lost)
@@ -107,8 +106,8 @@ def test_the_map_in_numpy_is_the_compiled_one(scale, bits):
         short = np.unique(x.astype(np.float32))
     short = short[np.isfinite(short)]
     ones = np.ones(1, np.uint8)
-    for one, b, off in zip(short[::7], *(a[::7] for a in buckets.bucket_of(short, real, bits)), strict=True):
-        rows, flag = np.zeros(2 * buckets.buckets(bits, real), np.int64), np.zeros(1, np.uint8)
+    for one, b, off in zip(short[::7], *(a[::7] for a in score_buckets.find_buckets(short, real, bits)), strict=True):
+        rows, flag = np.zeros(2 * score_buckets.count_buckets(bits, real), np.int64), np.zeros(1, np.uint8)
         kernel = histogram.count_reals if real else histogram.count_probabilities
         kernel(ones, np.array([one]), bits, rows[: 2 * int(b) + 2], np.zeros(0, np.int64), flag)
         assert rows[2 * b + 1] == 1
@@ -120,18 +119,20 @@ def test_the_map_in_numpy_is_the_compiled_one(scale, bits):
 @pytest.mark.parametrize(("scale", "bits"), list(itertools.product(SCALES, (8, 12, 16))))
 def test_edges_and_thresholds(scale, bits):
     real = scale == "real"
-    every = np.arange(buckets.buckets(bits, real))
-    seen = dict(zip(("low", "grid", "high"), buckets.ends(every, real, bits), strict=True))
-    seen |= {f"first, {exact=}": buckets.first_of(every, real, bits, exact=exact) for exact in (False, True)}
+    every = np.arange(score_buckets.count_buckets(bits, real))
+    seen = dict(zip(("low", "grid", "high"), score_buckets.bucket_bounds(every, real, bits), strict=True))
+    seen |= {
+        f"first, {exact=}": score_buckets.smallest_scores(every, real, bits, exact=exact) for exact in (False, True)
+    }
     for drop in range(bits - 8 + 1):
-        seen[f"{drop} bits less"], seen[f"off without {drop}"] = buckets.coarser(every, real, bits, drop)
+        seen[f"{drop} bits less"], seen[f"off without {drop}"] = score_buckets.coarsen(every, real, bits, drop)
     frozen.check(seen)
-    low, _, high = buckets.ends(every, real, bits)
+    low, _, high = score_buckets.bucket_bounds(every, real, bits)
     every = every[(low > -(2.0**128)) & (high < 2.0**128 + real)]  # others are for numbers that are not finite
-    first = buckets.first_of(every, real, bits, exact=False)
-    assert np.array_equal(buckets.bucket_of(first, real, bits)[0], every)
+    first = score_buckets.smallest_scores(every, real, bits, exact=False)
+    assert np.array_equal(score_buckets.find_buckets(first, real, bits)[0], every)
     before = np.nextafter(first[1:], -np.inf)
-    assert np.array_equal(buckets.bucket_of(before, real, bits)[0], every[:-1])
+    assert np.array_equal(score_buckets.find_buckets(before, real, bits)[0], every[:-1])
 
 
 # -- folded ------------------------------------------------------------------------------------------------------------
@@ -209,7 +210,7 @@ def test_exact_states_read_as_frozen():
         y, s, w = drawn(rng, 2000, scale, np.float64)
         w = w if weighted else None
         new = fed(ScoreHistogram(scale=scale, bits=18), *cut(rng, y, s, w))
-        assert not new.folded
+        assert not new.has_buckets
         assert new.is_exact
         of = {f"{type(m).__name__} {i}": flat(m.reading(new).value) for i, m in enumerate(metrics(scale))}
         read = {name: value for name, value in of.items() if "Calibration" not in name}
@@ -257,9 +258,9 @@ def test_one_form_however_it_was_made(limit, scale):
             assert parts[0].merge(*parts[1:]) == whole
             left = parts[0].merge(*parts[1:4])
             assert parts[8].merge(*parts[4:8]).merge(left) == whole
-            feed = Feed([Read(left, PLAIN)])  # go on from a state
+            feed = BatchUpdater([Read(left, PLAIN)])  # go on from a state
             for part in parts[4:]:
-                feed.hold([feed.states[0].merge(part)])
+                feed.replace_states([feed.states[0].merge(part)])
             assert feed.states[0] == whole
             resumed = fed(left, *batches[4:])
             assert resumed == whole
@@ -271,7 +272,7 @@ def test_one_form_however_it_was_made(limit, scale):
                 assert to == fed(direct, (y, s, weights, keys))
                 assert parts[0].coarsen(bits, less).merge(*(p.coarsen(bits, less) for p in parts[1:])) == to
             if keys is not None:
-                assert whole.whole == fed(one, (y, s, weights, None))
+                assert whole.without_axes == fed(one, (y, s, weights, None))
 
 
 def test_mixed_weights_and_weights_of_one():
@@ -300,7 +301,7 @@ def test_subtracting():
         if limit != 500:
             assert rest == fed(state, some)
         else:  # scores do not come back
-            assert rest.folded
+            assert rest.has_buckets
             assert rest.coarsen(16, 0) == fed(state, some).coarsen(16, 0)
         assert not len(rest.subtract(fed(state, some)))
         with pytest.raises(ValueError, match="below zero"):
@@ -314,28 +315,28 @@ def test_some_slices_fold_and_some_do_not():
     state = sliced(ScoreHistogram(bits=12, limit=300))
     made = fed(state, *cut(rng, y, s, None, g, pieces=30))
     for i in range(4):
-        cell = made.cell(i)
+        cell = made.read_cell(i)
         assert cell == fed(ScoreHistogram(bits=12, limit=300), (y[g == i], s[g == i], None, None))
-        assert cell.folded == ((g == i).sum() > 300)
+        assert cell.has_buckets == ((g == i).sum() > 300)
 
 
 def test_limits_and_memory():
-    assert ScoreHistogram().most == ScoreHistogram(bits=24).most == 1 << 16
-    assert ScoreHistogram(bits=15).most == 0
-    assert ScoreHistogram(bits=None).most is None
+    assert ScoreHistogram().exact_rows_limit == ScoreHistogram(bits=24).exact_rows_limit == 1 << 16
+    assert ScoreHistogram(bits=15).exact_rows_limit == 0
+    assert ScoreHistogram(bits=None).exact_rows_limit is None
     assert ScoreHistogram(bits=16, limit=1 << 16) == ScoreHistogram()
-    assert written_settings(ScoreHistogram(limit=1 << 16)) == {}
+    assert encode_changed_settings(ScoreHistogram(limit=1 << 16)) == {}
     with pytest.raises(ValueError, match="limit="):
         ScoreHistogram(bits=None, limit=5)
     with pytest.raises(InvalidInputError, match="goes down"):
         ScoreHistogram(bits=12).coarsen(13)
     with pytest.raises(InvalidInputError, match="limit="):
         ScoreHistogram(bits=12, limit=5).coarsen(12, 6)
-    assert ScoreHistogram(bits=20, limit=0).coarsen(16).most == 0
-    assert ScoreHistogram(bits=None).coarsen(16).most == 1 << 16
+    assert ScoreHistogram(bits=20, limit=0).coarsen(16).exact_rows_limit == 0
+    assert ScoreHistogram(bits=None).coarsen(16).exact_rows_limit == 1 << 16
     rng = np.random.default_rng(9)
     y, s, _ = drawn(rng, 3000, "probability", np.float64)
-    feed = Feed([Read(ScoreHistogram(bits=None, memory_limit=100_000), PLAIN)])
+    feed = BatchUpdater([Read(ScoreHistogram(bits=None, memory_limit=100_000), PLAIN)])
     feed.count({"y_true": y, "y_score": s})
     before = feed.states[0]
     with pytest.raises(MemoryLimitError, match="memory_limit"):  # noqa: PT012
@@ -352,7 +353,7 @@ def test_a_failed_batch_at_the_folding_step_changes_nothing(where):
     g = np.zeros(1000, int) if where == "sliced" else None
     state = ScoreHistogram(limit=1500) if g is None else sliced(ScoreHistogram(limit=1500))
     for weights in (None, w):
-        feed = Feed([Read(state, PLAIN)])
+        feed = BatchUpdater([Read(state, PLAIN)])
         columns = {"y_true": y, "y_score": s} | ({} if g is None else {"g": g})
         columns |= {} if weights is None else {"sample_weight": weights}
         feed.count(columns)
@@ -382,7 +383,7 @@ def test_numpy_alone_makes_the_same(monkeypatch):
         c = fed(ScoreHistogram(scale=scale, limit=1000), (y, s, None, None))
         both = [f(x) for x in (a.merge(b), c, c.merge(a)) for f in (lambda x: x.coarsen(16, 0), lambda x: x.pairs())]
         with monkeypatch.context() as m:
-            m.setattr(compiled, "_FIND", [])
+            m.setattr(kernel_registry, "_FIND", [])
             alone = [
                 f(x) for x in (a.merge(b), c, c.merge(a)) for f in (lambda x: x.coarsen(16, 0), lambda x: x.pairs())
             ]

@@ -10,7 +10,7 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.collect.metric_like import states_of
-from streammetrics.laws.case import quiet, value_of
+from streammetrics.laws.case import value_of, without_warnings
 from streammetrics.numerics.exact import UNIT, fixed_to_int
 from streammetrics.state.declare import CEILING
 from streammetrics.statistics.soft_sums import SoftSums
@@ -117,16 +117,16 @@ def test_sums_to_the_bit(weighted, sliced):
     rng = np.random.default_rng(8)
     n = 3000
     t, p, w = rng.random(n) ** 4, rng.random(n), rng.random(n) * 1e3 if weighted else np.ones(n)
-    state = SoftSums(terms=ALL).empty((BY,)) if sliced else SoftSums(terms=ALL)
+    state = SoftSums(terms=ALL).empty_copy((BY,)) if sliced else SoftSums(terms=ALL)
     columns = {"y_true": t, "y_score": p} | ({"sample_weight": w} if weighted else {})
-    found = fed(state, columns | ({"k": rng.integers(0, 5, n)} if sliced else {})).whole
+    found = fed(state, columns | ({"k": rng.integers(0, 5, n)} if sliced else {})).without_axes
     for term, x in (("target", t), ("score", p), ("brier", (p - t) * (p - t))):
         assert found.total(term) == sum(map(on_grid, x * w))
         i = found.terms.index(term)
         assert number(found.squares[i]) == sum(on_grid(v, 52) for v in (x * w) * (x * w))
         assert number(found.crossed[i]) == sum(map(on_grid, x * w * w * t))
-        assert number(found.spelled(SoftSums.w2x)[0][i]) == sum(map(on_grid, x * w * w))
-    assert number(found.spelled(SoftSums.w2)[0]) == sum(map(on_grid, w * w))
+        assert number(found.read_cells(SoftSums.w2x)[0][i]) == sum(map(on_grid, x * w * w))
+    assert number(found.read_cells(SoftSums.w2)[0]) == sum(map(on_grid, w * w))
     assert found.weight() == sum(map(on_grid, w))
 
 
@@ -211,7 +211,7 @@ def test_standard_errors(weighted):
     ratio = (w * p).sum() / (w * t).sum()
     wanted = np.sqrt((w * w * (p - ratio * t) ** 2).sum()) / (w * t).sum()
     assert standard_error(predicted, observed, aa, number(state.crossed[0]), bb) == pytest.approx(wanted, rel=1e-9)
-    w2, w2x = number(state.spelled(SoftSums.w2)[0]), number(state.spelled(SoftSums.w2x)[0][1])
+    w2, w2x = number(state.read_cells(SoftSums.w2)[0]), number(state.read_cells(SoftSums.w2x)[0][1])
     mean = (w * t).sum() / w.sum()
     wanted = np.sqrt((w * w * (t - mean) ** 2).sum()) / w.sum()
     assert standard_error(observed, state.weight(), bb, w2x, w2) == pytest.approx(wanted, rel=1e-9)
@@ -249,7 +249,7 @@ def test_settings_that_make_no_sense(cls):
     for which in ({"num_classes": 3}, {"labels": ("a", "b")}):
         with pytest.raises(ValueError, match=r"soft labels are of two classes|entropy"):
             cls(soft_labels=True, **which)
-    with pytest.raises(ValueError, match="negative_rate= undoes the sampling of rows of one 0/1 label"):
+    with pytest.raises(ValueError, match="negative_rate= needs rows with one 0/1 label"):
         sm.MetricCollection(sm.Task(cls(soft_labels=True), negative_rate=0.1, corrects="rows"))
     with pytest.raises(sm.IncompatibleStateError):
         cls().merge(cls(soft_labels=True))
@@ -260,7 +260,7 @@ def test_without_positives_there_is_a_reason():
     for cls, reason in ((sm.Calibration, "no positives"), (sm.NormalizedEntropy, "one class")):
         metric = made(cls, nothing, np.full(3, 0.5))
         assert np.isnan(value_of(metric))
-        assert reason in quiet(metric.explain)["reason"]
+        assert reason in without_warnings(metric.explain)["reason"]
 
 
 def test_metrics_share_one_state():

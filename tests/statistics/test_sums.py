@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from streammetrics.batch.column_binding import PLAIN
-from streammetrics.count.batch_updater import Feed
+from streammetrics.count.batch_updater import BatchUpdater
 from streammetrics.count.reads import Read
 from streammetrics.errors import InvalidInputError
-from streammetrics.kernels.sums import BLOCK
+from streammetrics.kernels.score_terms import BLOCK
 from streammetrics.numerics.exact import UNIT, carry_fixed, fixed_to_int
 from streammetrics.state.declare import CEILING
 from streammetrics.statistics.sums import ScoreSums
@@ -118,9 +118,9 @@ def test_squares_are_rounded_once(dtype, sliced):
     n = 3000
     y, s, w = rng.integers(0, 2, n), rng.random(n).astype(dtype), rng.random(n) * 1e3
     state = ScoreSums(terms=("brier", "score"))
-    state = state.empty((BY,)) if sliced else state
+    state = state.empty_copy((BY,)) if sliced else state
     batches = [{"y_true": y, "y_score": s}, {"y_true": y, "y_score": s, "sample_weight": w}]
-    found = fed(state, *(b | ({"k": rng.integers(0, 4, n)} if sliced else {}) for b in batches)).whole
+    found = fed(state, *(b | ({"k": rng.integers(0, 4, n)} if sliced else {}) for b in batches)).without_axes
     terms = (s.astype(float) - y) ** 2, s.astype(float)
     for i, x in enumerate(terms):
         squares = [on_grid(v * v, 52) for v in (*x, *(x * w))]
@@ -159,7 +159,9 @@ def standard_error(a, b, aa, ab, bb):
 def moments(state, term):
     """Sum, weight, and the sums of w^2 x^2, w^2 x and w^2."""
     i = state.terms.index(term)
-    w2, w2x = (number(state.spelled(part)[0][k].sum(axis=0)) for part, k in ((ScoreSums.w2, ...), (ScoreSums.w2x, i)))
+    w2, w2x = (
+        number(state.read_cells(part)[0][k].sum(axis=0)) for part, k in ((ScoreSums.w2, ...), (ScoreSums.w2x, i))
+    )
     return state.total(term), state.weight(), number(state.squares[i]), w2x, w2
 
 
@@ -184,14 +186,14 @@ def test_standard_errors(rate, dtype, weighted):
     p = s.astype(np.longdouble)
     for term, x in (("score", p), ("log_loss", -np.log(np.where(y == 1, p, 1 - p)))):
         assert standard_error(*moments(state, term)) == pytest.approx(wanted(x, w), rel=1e-9)
-    w2 = [number(v) for v in state.spelled(ScoreSums.w2)[0]]
+    w2 = [number(v) for v in state.read_cells(ScoreSums.w2)[0]]
     ctr = standard_error(state.weight(1), state.weight(), w2[1], w2[1], sum(w2))
     assert ctr == pytest.approx(wanted(y.astype(float), w), rel=1e-9)
     calibration = standard_error(
         state.total("score"),
         state.weight(1),
         number(state.squares[1]),
-        number(state.spelled(ScoreSums.w2x)[0][1, 1]),
+        number(state.read_cells(ScoreSums.w2x)[0][1, 1]),
         w2[1],
     )
     ratio = float((w * p).sum() / (w * y).sum())
@@ -209,7 +211,7 @@ def test_classes_together_are_the_total():
 def test_a_bad_row_of_weighted_rows_changes_nothing():
     rng = np.random.default_rng(4)
     good = rows("probability", rng, 5000) | {"sample_weight": rng.random(5000)}
-    feed = Feed([Read(ScoreSums(terms=("log_loss",)), PLAIN)])
+    feed = BatchUpdater([Read(ScoreSums(terms=("log_loss",)), PLAIN)])
     for name, value in (("y_true", 2), ("y_score", 1.5), ("sample_weight", -1.0)):
         wrong = good | {name: np.where(np.arange(5000) == 4999, value, good[name].astype(float))}
         with pytest.raises(InvalidInputError, match="row 4,999"):

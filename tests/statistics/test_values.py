@@ -24,8 +24,8 @@ CASES = [
 def view(state):
     made = {"extremes": [state.extremes(i) for i in range(min(state.outputs, 3))], "level": state.level}
     for i in range(min(state.outputs, 3)):
-        made[f"buckets {i}"], made[f"rows {i}"] = state.occupied(i), state.rows_of(i)
-        made[f"total {i}"], made[f"ends {i}"] = state.mass(i).total(), np.stack(state.ends(i))
+        made[f"buckets {i}"], made[f"rows {i}"] = state.occupied_buckets(i), state.rows_per_bucket(i)
+        made[f"total {i}"], made[f"ends {i}"] = state.mass(i).total(), np.stack(state.value_bounds(i))
     return made
 
 
@@ -66,7 +66,7 @@ def test_many_outputs_wait_to_be_sorted():
     new = fed(ValueHistogram(**settings), {"value": v}, {"value": v, "sample_weight": w})
     for output in (0, 7, 199):
         alone = fed(ValueHistogram(bits=8), {"value": v[:, output]}, {"value": v[:, output], "sample_weight": w})
-        assert np.array_equal(new.occupied(output), alone.occupied(0))
+        assert np.array_equal(new.occupied_buckets(output), alone.occupied_buckets(0))
         assert new.mass(output).total() == alone.mass(0).total()
     assert new.facts()["rows"] == 80
 
@@ -78,11 +78,11 @@ def test_coarsening_is_counting_there(settings, how):
     fine = fed(ValueHistogram(**settings | {"bits": 9}), *batches)
     rng = np.random.default_rng(0)
     keyed = [c | {"k": rng.integers(0, 3, len(next(iter(c.values()))))} for c in batches]
-    sliced = fed(ValueHistogram(**settings | {"bits": 9}).empty((BY,)), *keyed)
+    sliced = fed(ValueHistogram(**settings | {"bits": 9}).empty_copy((BY,)), *keyed)
     for bits in (9, 8, 5, 1):
         coarse = ValueHistogram(**settings | {"bits": bits})
         assert fine.coarsen(bits) == fed(coarse, *batches)
-        assert sliced.coarsen(bits) == fed(coarse.empty((BY,)), *keyed)
+        assert sliced.coarsen(bits) == fed(coarse.empty_copy((BY,)), *keyed)
     with pytest.raises(InvalidInputError, match="goes down"):
         fine.coarsen(10)
 

@@ -1,6 +1,6 @@
-"""Spark: metrics of a data frame, states in columns of a warehouse, and streams; classic sessions and Spark Connect.
+"""Spark: metrics of data frames and streams, and states in SQL columns; for classic sessions and Spark Connect.
 
-Workers need this package; states cross as bytes of its own format, and nothing needs RDDs.
+Workers need this package. States are sent as its bytes, and RDDs are not used.
 """
 
 from .run import Evaluated as Evaluated

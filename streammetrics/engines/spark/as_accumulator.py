@@ -1,4 +1,4 @@
-"""What is counted, as it travels to workers: metrics, with the settings that no state has."""
+"""Build the empty metrics that are sent to workers, with the settings that states do not contain."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["make_empty_metrics"]
 
 
 def make_empty_metrics(metrics: Any, by: str | Iterable[str] = ()) -> MetricLike:
-    """Return metrics, or slices of them, that have seen nothing.
+    """Return empty metrics; with `by`, empty metrics sliced by these columns.
 
     Raises
     ------
     TypeError
-        A bundle counts nothing itself.
+        The argument is a bundle, which cannot be updated.
     """
     if isinstance(metrics, Bundle):
-        raise TypeError("a bundle is made of what has counted: give metrics, a collection or slices")
+        raise TypeError("a bundle cannot be updated: pass metrics, a collection or slices")
     names = (by,) if isinstance(by, str) else tuple(by)
     if names:
         return Sliced(metrics, by=names)

@@ -1,4 +1,4 @@
-"""Data frames: the columns that are read, whatever they are called, and nothing else."""
+"""Select columns of data frames."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from ...collect.metric_like import MetricLike
-from ..parts import read_columns
+from ..parts import find_read_columns
 
-__all__ = ["column", "needed"]
+__all__ = ["column", "select_read_columns"]
 
 
 def column(name: str) -> Column:
-    """Return a column by its name, of which a dot may be a part."""
+    """Return a column by its name, which may contain dots."""
     quoted = name.replace("`", "``")
     return f.col(f"`{quoted}`")
 
 
-def needed(frame: DataFrame, metrics: MetricLike) -> DataFrame:
-    """Return the columns that metrics read.
+def select_read_columns(frame: DataFrame, metrics: MetricLike) -> DataFrame:
+    """Return a data frame with only the columns that metrics read.
 
     Raises
     ------
     InvalidInputError
-        One is not there.
+        A required column is missing.
     """
-    return frame.select(*(column(name) for name in read_columns(metrics, frame.columns)))
+    return frame.select(*(column(name) for name in find_read_columns(metrics, frame.columns)))

@@ -1,4 +1,4 @@
-"""SQL: aggregates whose results are states, so that states live in BINARY columns of a warehouse and merge there."""
+"""SQL aggregates whose results are states, which can be saved in BINARY columns and merged later."""
 
 from __future__ import annotations
 
@@ -14,41 +14,41 @@ from ...collect.metric_like import MetricLike, columns_of
 from ...collect.serialization import merge
 from ...errors import InvalidInputError, StateFormatError
 from ...metrics.curves.areas import AUC
-from ..parts import value_of
+from ..parts import read_value
 from .as_accumulator import make_empty_metrics
 
 __all__ = ["aggregate", "merge_states", "register", "state_value"]
 
-HELD = 1 << 26  # bytes of states that are merged at once
+MAX_BUFFERED_BYTES = 1 << 26  # bytes of states that are merged together
 
 
 def register(session: SparkSession, aggregates: Mapping[str, Any] | None = None) -> None:
-    """Register functions of states for SQL.
+    """Register SQL functions that compute, merge and read states.
 
-    `smet_auc_agg(label, score)` is the state of an AUC, as BINARY; `smet_merge_agg(state)` merges states of one kind;
-    `smet_value(state, 'auc')` is what a state says of a metric, as DOUBLE. Further aggregates are named by the caller.
+    `smet_auc_agg(label, score)` returns the state of an AUC, as BINARY; `smet_merge_agg(state)` merges states of the same
+    metrics; `smet_value(state, 'auc')` returns the value of a metric, as DOUBLE. The caller may add other aggregates.
 
     Parameters
     ----------
     session : pyspark.sql.SparkSession
-        Classic or Connect.
+        A classic session, or one of Spark Connect.
     aggregates : mapping of str to metrics, optional
-        `{"ctr": Task(...)}` registers `smet_ctr_agg`. Its arguments are the columns that the metrics read: first those of
-        `update(y_true, y_score)`, then the others in the order of `streammetrics.extend.columns_of`; optional
-        ones may be left out.
+        More aggregates by name: `{"ctr": Task(...)}` registers `smet_ctr_agg`. Its arguments are the columns that the
+        metrics read: first those of `update(y_true, y_score)`, then the others in the order of
+        `streammetrics.extend.columns_of`. Optional columns may be left out.
 
     Notes
     -----
-    What Spark does with such aggregates: all rows are shuffled by the GROUP BY columns, and no partial states are made
-    (`evaluate` makes them, and is the faster way for a large log); one aggregate stands alone, beside no `sum`, `count`
-    or other aggregate (join the two results); an empty table without GROUP BY gives no row, not a null. Ranking metrics
-    are refused: rows of a query do not come in one batch.
-    States merge for ever, so tables of them are summed up as any others: by `smet_merge_agg`.
+    Spark has some limits for such aggregates. It shuffles all rows by the GROUP BY columns, without partial states
+    (`evaluate` has them, and is faster for a large log). A query cannot have another aggregate, such as `sum` or `count`,
+    beside one (join two results instead). An empty table without GROUP BY gives no row, not a null. Ranking metrics are
+    refused, as the rows of a query may be in several batches.
 
     Raises
     ------
     InvalidInputError
-        In a query: a label, a score or a state is null or wrong; the message names the argument. WHERE leaves nulls out.
+        Raised by a query: a label, score or state is null or invalid; the message names the argument. Use WHERE to leave
+        nulls out.
 
     Examples
     --------
@@ -65,21 +65,21 @@ def register(session: SparkSession, aggregates: Mapping[str, Any] | None = None)
 
 
 def aggregate(metrics: Any) -> Callable[..., Any]:
-    """Return an aggregate function of columns, for `agg` and for SQL: the state of some metrics, as BINARY.
+    """Return an aggregate function of columns, for `agg` and SQL, whose value is the state of metrics, as BINARY.
 
     Parameters
     ----------
     metrics : Metric, Task, MetricCollection, or list or dict of metrics
-        What to compute.
+        The metrics to compute.
 
     Raises
     ------
     ValueError
-        Metrics want rows together that an aggregate is not given so.
+        The metrics need all rows of a query in one batch, which an aggregate does not get.
 
     Notes
     -----
-    See `register` for its arguments and for what Spark does with it.
+    See `register` for the arguments and the limits of such functions.
 
     Examples
     --------
@@ -88,33 +88,31 @@ def aggregate(metrics: Any) -> Callable[..., Any]:
     >>> auc = spark.aggregate(sm.AUC())  # doctest: +SKIP
     >>> log.groupBy("day").agg(auc("click", "pctr").alias("state"))  # doctest: +SKIP
     """
-    counted = make_empty_metrics(metrics)
-    if any(read.state.together is not None for read in definition_of(counted).reads):
-        raise ValueError(
-            "an aggregate of SQL is not given the rows of a query together; evaluate() computes these metrics"
-        )
-    names, most = _arguments(counted)
+    empty_metrics = make_empty_metrics(metrics)
+    if any(read.state.block_column is not None for read in definition_of(empty_metrics).reads):
+        raise ValueError("a SQL aggregate does not get the rows of a query together; use evaluate() for these metrics")
+    names, required = _list_arguments(empty_metrics)
 
     def fold(batches: Iterator[Tuple[pa.Array, ...]]) -> Any:  # noqa: UP006
-        held = counted.copy()
-        for given in batches:
-            arrays = given if isinstance(given, tuple) else (given,)
-            _check_count(len(arrays), names, most)
-            held.update(dict(zip(names, arrays, strict=False)))
-        return held.to_bytes()
+        copy = empty_metrics.copy()
+        for batch in batches:
+            arrays = batch if isinstance(batch, tuple) else (batch,)
+            _check_argument_count(len(arrays), names, required)
+            copy.update(dict(zip(names, arrays, strict=False)))
+        return copy.to_bytes()
 
-    return _udf(fold, "binary")
+    return _build_udf(fold, "binary")
 
 
 def merge_states() -> Callable[..., Any]:
-    """Return an aggregate function of one column of states: the state of all their rows, as BINARY.
+    """Return an aggregate function of a column of states, whose value is the merged state, as BINARY.
 
     Raises
     ------
     InvalidInputError
-        In a query: a state is null.
+        Raised by a query: a state is null.
     StateFormatError
-        In a query: bytes are not a state.
+        Raised by a query: a value is not a state.
 
     Examples
     --------
@@ -122,28 +120,30 @@ def merge_states() -> Callable[..., Any]:
     >>> daily.agg(spark.merge_states()("state"))  # doctest: +SKIP
     """
 
-    def merged(batches: Iterator[pa.Array]) -> Any:
-        held, size, row = list[bytes](), 0, 0
+    def merge_column(batches: Iterator[pa.Array]) -> Any:
+        states_so_far, size, row = list[bytes](), 0, 0
         for states in batches:
             for state in states:
-                held.append(_state(state, "smet_merge_agg", row))
-                size, row = size + len(held[-1]), row + 1
-                if size > HELD:
-                    held, size = [_merged(held)], 0
-        return _merged(held)
+                states_so_far.append(_read_state(state, "smet_merge_agg", row))
+                size, row = size + len(states_so_far[-1]), row + 1
+                if size > MAX_BUFFERED_BYTES:
+                    states_so_far, size = [_merge_bytes(states_so_far)], 0
+        return _merge_bytes(states_so_far)
 
-    return _udf(merged, "binary")
+    return _build_udf(merge_column, "binary")
 
 
 def state_value() -> Callable[..., Any]:
-    """Return a function of a column of states and a name: the value of that metric, as DOUBLE; NaN where undefined.
+    """Return a function that takes a column of states and a metric name, and returns the metric's value as DOUBLE.
+
+    Undefined values are NaN.
 
     Raises
     ------
     InvalidInputError
-        In a query: a state is null, or has no such metric; the message says which there are.
+        Raised by a query: a state is null, or has no such metric; the message names its metrics.
     StateFormatError
-        In a query: bytes are not a state.
+        Raised by a query: a value is not a state.
 
     Examples
     --------
@@ -154,43 +154,45 @@ def state_value() -> Callable[..., Any]:
 
     def values(states: pa.Array, names: pa.Array) -> pa.Array:
         pairs = enumerate(zip(states, names.to_pylist(), strict=True))
-        return pa.array([_value(_state(state, "smet_value", row), name) for row, (state, name) in pairs], pa.float64())
+        return pa.array(
+            [_read_value(_read_state(state, "smet_value", row), name) for row, (state, name) in pairs], pa.float64()
+        )
 
-    return _udf(values, "double")
-
-
-def _udf(function: Callable[..., Any], kind: str) -> Callable[..., Any]:
-    made: Callable[..., Any] = arrow_udf(function, kind)
-    return made
+    return _build_udf(values, "double")
 
 
-def _arguments(counted: MetricLike) -> tuple[tuple[str, ...], int]:
-    """The columns in the order of arguments, and how many of them must be given."""
+def _build_udf(function: Callable[..., Any], kind: str) -> Callable[..., Any]:
+    udf: Callable[..., Any] = arrow_udf(function, kind)
+    return udf
+
+
+def _list_arguments(counted: MetricLike) -> tuple[tuple[str, ...], int]:
+    """Return the columns in the order of arguments, and the number of required ones."""
     columns = columns_of(counted)
-    # Some metrics are given scores that they do not read.
-    given = [n for n in definition_of(counted).positional_columns() if n in columns]
-    must = dict.fromkeys([*given, *(n for n, needed in columns.items() if needed)])
-    return tuple(dict.fromkeys([*must, *columns])), len(must)
+    # Positional columns that no metric reads are left out.
+    positional = [n for n in definition_of(counted).positional_columns() if n in columns]
+    required = dict.fromkeys([*positional, *(n for n, is_required in columns.items() if is_required)])
+    return tuple(dict.fromkeys([*required, *columns])), len(required)
 
 
-def _check_count(given: int, names: tuple[str, ...], least: int) -> None:
-    if not least <= given <= len(names):
-        asked = ", ".join(names[:least]) + "".join(f"[, {n}]" for n in names[least:])
-        raise InvalidInputError(f"this aggregate takes ({asked}), and was given {given} columns")
+def _check_argument_count(count: int, names: tuple[str, ...], least: int) -> None:
+    if not least <= count <= len(names):
+        signature = ", ".join(names[:least]) + "".join(f"[, {n}]" for n in names[least:])
+        raise InvalidInputError(f"this aggregate takes ({signature}), and was given {count} columns")
 
 
-def _state(state: Any, function: str, row: int) -> bytes:
-    found = state.as_py()
-    if found is None:
+def _read_state(state: Any, function: str, row: int) -> bytes:
+    value = state.as_py()
+    if value is None:
         raise InvalidInputError(
             f"{function}: state: null in row {row:,} of its group or batch; leave it out: WHERE state IS NOT NULL",
             column="state",
             row=row,
         )
-    return bytes(found)
+    return bytes(value)
 
 
-def _merged(states: list[bytes]) -> bytes:
+def _merge_bytes(states: list[bytes]) -> bytes:
     try:
         total: bytes = merge(states).to_bytes()
     except StateFormatError as error:
@@ -198,8 +200,8 @@ def _merged(states: list[bytes]) -> bytes:
     return total
 
 
-def _value(state: bytes, name: str) -> float:
+def _read_value(state: bytes, name: str) -> float:
     try:
-        return value_of(state, name)
+        return read_value(state, name)
     except StateFormatError as error:
         raise StateFormatError(f"smet_value: state: {error}") from error

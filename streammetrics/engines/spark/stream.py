@@ -1,4 +1,4 @@
-"""Structured streaming: a sink that counts each micro-batch once, however often it is killed and replayed."""
+"""Structured streaming: a sink that counts each micro-batch exactly once, also after crashes and replays."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from .run import evaluate
 
 __all__ = ["Sink"]
 
-HEAD = b"streammetrics stream "
+FILE_HEADER = b"streammetrics stream "
 
 
 class Sink:
-    """What `foreachBatch` is given: the state of all micro-batches so far, in one file with the number of the last.
+    """A sink for `foreachBatch`, which saves the state of all micro-batches and the number of the last one in a file.
 
-    A batch is counted, and its number written, in one replacement of the file. Spark brings the last batch again after a
-    crash, with the same rows; what is in the file already is not counted twice.
+    Each batch replaces the file atomically with the new state and number. After a crash, Spark sends the last batch again
+    with the same rows; if the file has its number, the sink does not count it twice.
 
     Parameters
     ----------
     path : path
-        The file: of one stream, where the driver writes. Give a new stream (another checkpoint) another file.
+        The file on the driver. Each stream, that is each checkpoint, needs its own file.
     metrics : Metric, Task, MetricCollection, Sliced, or list or dict of metrics
-        What to compute.
+        The metrics to compute.
     by : str or sequence of str
         The slicing columns.
     strategy, partitions
@@ -41,10 +41,10 @@ class Sink:
     Raises
     ------
     InvalidInputError
-        Groups would have to be complete in each batch, as those of GroupAUC; a batch neither is the last one again nor
-        follows it: rows would be missing, or be there twice.
+        The metrics need complete groups in each batch, as GroupAUC does; or a batch neither repeats nor follows the last
+        one, so that rows would be missing or counted twice.
     StateFormatError
-        The file is something else.
+        The file was not written by a sink.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class Sink:
         self.path = Path(path).absolute()
         self.metrics = make_empty_metrics(metrics, by)
         definition = definition_of(self.metrics)
-        closed = zip(definition.reads, definition.sealed(1).reads, strict=True)
+        closed = zip(definition.reads, definition.seal(1).reads, strict=True)
         if any(a.state.differences(b.state) and not getattr(a.state, "sample_rows", 0) for a, b in closed):
             raise InvalidInputError(
                 "groups of a stream are never complete: rows of one user come in many micro-batches; take GroupAUC of a "
@@ -76,8 +76,8 @@ class Sink:
         self.strategy, self.partitions = strategy, partitions
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
-        """Count a micro-batch, unless it was."""
-        last, before = self._read()
+        """Count a micro-batch, unless the file includes it already."""
+        last, before = self._read_file()
         if batch == last:
             return
         if last is not None and batch != last + 1:
@@ -87,26 +87,26 @@ class Sink:
             )
         new = evaluate(frame, self.metrics.copy(), strategy=self.strategy, partitions=self.partitions).state
         total = new if before is None else merge([before, new])
-        data = HEAD + b"%d\n" % batch + total.to_bytes()
+        data = FILE_HEADER + b"%d\n" % batch + total.to_bytes()
         files.atomic_write(self.path, lambda file: file.write(data))
 
     @property
     def last(self) -> int | None:
-        """The number of the last micro-batch that was counted; None before the first."""
-        return self._read()[0]
+        """The number of the last counted micro-batch; None before the first."""
+        return self._read_file()[0]
 
     @property
     def state(self) -> Any:
-        """What was seen by now: the metrics of all batches up to the last."""
-        held = self._read()[1]
-        return self.metrics.copy() if held is None else from_bytes(held)
+        """The metrics of all micro-batches so far."""
+        data = self._read_file()[1]
+        return self.metrics.copy() if data is None else from_bytes(data)
 
-    def _read(self) -> tuple[int | None, bytes | None]:
+    def _read_file(self) -> tuple[int | None, bytes | None]:
         if not self.path.exists():
             return None, None
         data = files.read(self.path)
-        head = data[: len(HEAD) + 20].partition(b"\n")[0]
-        number = head[len(HEAD) :]
-        if not head.startswith(HEAD) or not number.isdigit():
-            raise StateFormatError(f"{self.path}: this is no file of a stream")
+        head = data[: len(FILE_HEADER) + 20].partition(b"\n")[0]
+        number = head[len(FILE_HEADER) :]
+        if not head.startswith(FILE_HEADER) or not number.isdigit():
+            raise StateFormatError(f"{self.path}: this is not a file of a Spark sink")
         return int(number), data[len(head) + 1 :]

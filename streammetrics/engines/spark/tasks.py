@@ -1,6 +1,6 @@
-"""What tasks do: fold rows into states, and merge states; each is given batches, and yields batches.
+"""The functions of tasks: compute states of rows, and merge states. Both take and yield record batches.
 
-These functions have no type hints that Spark would read: it takes them for the types of its own.
+They have no type hints, as Spark would read these as types of columns.
 """
 
 from __future__ import annotations
@@ -16,98 +16,98 @@ from ...collect.metric_like import MetricLike, nbytes, seal, states_of
 from ...collect.serialization import merge
 from ...compose.sliced import Sliced
 from ...errors import InvalidInputError
-from ...io.queries import query_ids
+from ...io.queries import compute_query_ids
 
-__all__ = ["PART", "STATES", "folding", "merging"]
+__all__ = ["PART", "STATES", "build_fold_task", "merge_task"]
 
-ROWS = 1 << 17  # counted at once: what a batch costs beside its rows no longer matters
+BATCH_ROWS = 1 << 17  # rows in a batch, enough to make the fixed cost of a batch negligible
 
 
-def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield the rows of some batches, many at a time, each column in one piece; nothing where there are none."""
-    held: list[pa.RecordBatch] = []
+def join_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield the rows of batches in large tables with contiguous columns; empty batches are skipped."""
+    buffer: list[pa.RecordBatch] = []
     for batch in batches:
-        held += [batch] if batch.num_rows else []
-        if sum(b.num_rows for b in held) >= ROWS:
-            yield pa.Table.from_batches(held).combine_chunks()
-            held = []
-    if held:
-        yield pa.Table.from_batches(held).combine_chunks()
+        buffer += [batch] if batch.num_rows else []
+        if sum(b.num_rows for b in buffer) >= BATCH_ROWS:
+            yield pa.Table.from_batches(buffer).combine_chunks()
+            buffer = []
+    if buffer:
+        yield pa.Table.from_batches(buffer).combine_chunks()
 
 
-def whole_queries(tables: Iterable[pa.Table], column: str | tuple[str, ...]) -> Iterator[pa.Table]:
-    """Yield rows that are sorted by query, cut between queries alone."""
-    held: list[pa.Table] = []
+def split_between_queries(tables: Iterable[pa.Table], column: str | tuple[str, ...]) -> Iterator[pa.Table]:
+    """Yield tables of rows sorted by query, split only between queries."""
+    buffer: list[pa.Table] = []
     for table in tables:
-        rows = pa.concat_tables([*held, table]).combine_chunks()
-        ids = query_ids(rows, column)
+        rows = pa.concat_tables([*buffer, table]).combine_chunks()
+        ids = compute_query_ids(rows, column)
         starts = np.flatnonzero((ids[1:] != ids[:-1]).any(axis=1)) + 1
         cut = int(starts[-1]) if len(starts) else 0
         if cut:
             yield rows.slice(0, cut)
-        held = [rows.slice(cut)]
-    yield from held
+        buffer = [rows.slice(cut)]
+    yield from buffer
 
 
 PART = "streammetrics: part"
-"""The column that says which worker takes a row."""
+"""The column with the part number of a row."""
 STATES = "bucket int, state binary"
-ROOM = 1 << 28  # bytes of states that a task holds before it hands them on
-HELD = 1 << 26  # and of frames before it merges them
+MAX_STATE_BYTES = 1 << 28  # bytes of states of a task before it sends them on
+MAX_BUFFERED_BYTES = 1 << 26  # bytes of frames of a task before it merges them
 
 
-def folding(
+def build_fold_task(
     metrics: MetricLike, names: Sequence[str], buckets: int, query: Any = None, sealed: int = 0
 ) -> Callable[..., Any]:
-    """Return what counts the rows of a task, and yields the states of its slices by bucket of their keys.
+    """Return the function of a task that counts its rows, and yields the states of its slices by bucket of keys.
 
     Parameters
     ----------
     metrics : Metric, MetricCollection or Sliced
-        What is counted.
+        The metrics to compute.
     names : sequence of str
-        The columns, in their order.
+        The names of the columns, in order.
     buckets : int
-        How many there are.
+        The number of buckets.
     query : str or tuple of str, optional
-        Rows are sorted by these columns, and equal ones are counted together.
+        The query columns, by which rows are sorted; rows of a query are counted in one batch.
     sealed : int
-        Of how many partitions the groups of this task are one; 0 if its groups may have rows elsewhere.
+        The number of partitions of groups, if each task has all rows of its groups and can close them; otherwise 0.
     """
 
     def fold(batches):  # type: ignore[no-untyped-def]
-        counted, first = metrics.copy(), 0
+        copy, first = metrics.copy(), 0
         task = TaskContext.get().partitionId()
-        tables = (rows.rename_columns(names) for rows in gathered(batches))
+        tables = (rows.rename_columns(names) for rows in join_batches(batches))
         part = None
-        for rows in tables if query is None else whole_queries(tables, query):
-            if first and not sealed and nbytes(counted) > ROOM:
-                yield from _frames(counted, buckets, task)
-                counted.reset()
-            part = _part(rows, part) if sealed else None
-            _count(counted, rows, first, task)
+        for rows in tables if query is None else split_between_queries(tables, query):
+            if first and not sealed and nbytes(copy) > MAX_STATE_BYTES:
+                yield from _split_by_bucket(copy, buckets, task)
+                copy.reset()
+            part = _check_part(rows, part) if sealed else None
+            _count_rows(copy, rows, first, task)
             first += rows.num_rows
         if first:
-            yield from _frames(counted if part is None else seal(counted, (part, sealed)), buckets, task)
+            yield from _split_by_bucket(copy if part is None else seal(copy, (part, sealed)), buckets, task)
 
     return fold
 
 
-def merging(batches):  # type: ignore[no-untyped-def]
-    """Merge the states of some buckets into one."""
-    held, size = list[bytes](), 0
+def merge_task(batches):  # type: ignore[no-untyped-def]
+    """Merge all states that a task receives, and yield the result; metrics and settings must be equal."""
+    states, size = list[bytes](), 0
     for batch in batches:
         for state in batch.column("state"):
-            held.append(state.as_py())
-            size += len(held[-1])
-            if size > HELD:
-                held, size = [merge(held).to_bytes()], 0
-    if held:
-        yield _batch([0], [merge(held).to_bytes()])
+            states.append(state.as_py())
+            size += len(states[-1])
+            if size > MAX_BUFFERED_BYTES:
+                states, size = [merge(states).to_bytes()], 0
+    if states:
+        yield _build_batch([0], [merge(states).to_bytes()])
 
 
-def _count(counted: Any, rows: pa.Table, first: int, task: int) -> None:
-    """Count rows; an error says which of the task they are."""
+def _count_rows(counted: Any, rows: pa.Table, first: int, task: int) -> None:
+    """Update metrics with rows; an error names the partition and the rows in it."""
     try:
         counted.update(rows)
     except InvalidInputError as error:
@@ -115,32 +115,35 @@ def _count(counted: Any, rows: pa.Table, first: int, task: int) -> None:
         raise InvalidInputError(f"{error} (rows of partition {task}, from its row {first:,} on{at})") from error
 
 
-def _part(rows: pa.Table, known: int | None) -> int:
-    """The partition whose groups the rows are.
+def _check_part(rows: pa.Table, previous: int | None) -> int:
+    """Return the part number of some rows, which must all be in one part.
 
     Raises
     ------
     InvalidInputError
-        They are of two: then groups may be open, and must not be closed.
+        The rows are of two parts, so the groups may not be complete and must not be closed.
     """
-    found = rows.column(PART).unique().to_pylist()
-    if len({*found, *([] if known is None else [known])}) > 1:
+    parts = rows.column(PART).unique().to_pylist()
+    if len({*parts, *([] if previous is None else [previous])}) > 1:
         raise InvalidInputError(
-            f"a task was given the groups of several partitions, {found}: repartitionById mixed them"
+            f"a task was given the groups of several partitions, {parts}: repartitionById mixed them"
         )
-    return int(found[0])
+    return int(parts[0])
 
 
-def _frames(counted: Any, buckets: int, task: int) -> Iterator[pa.RecordBatch]:
-    """Yield states by bucket; without slices a task has one, which goes to any."""
+def _split_by_bucket(counted: Any, buckets: int, task: int) -> Iterator[pa.RecordBatch]:
+    """Split metrics by the bucket of the slice key; yield each bucket with the state of its slices.
+
+    Metrics without slices have one state, which may be in any bucket.
+    """
     if not isinstance(counted, Sliced):
-        yield _batch([task % buckets], [counted.to_bytes()])
+        yield _build_batch([task % buckets], [counted.to_bytes()])
         return
     for bucket, part in enumerate(counted.split(buckets)):
         if any(map(len, states_of(part))):
-            yield _batch([bucket], [part.to_bytes()])
+            yield _build_batch([bucket], [part.to_bytes()])
 
 
-def _batch(buckets: Iterable[int], states: Iterable[bytes]) -> pa.RecordBatch:
+def _build_batch(buckets: Iterable[int], states: Iterable[bytes]) -> pa.RecordBatch:
     columns = [pa.array(buckets, pa.int32()), pa.array(states, pa.binary())]
     return pa.RecordBatch.from_arrays(columns, names=["bucket", "state"])

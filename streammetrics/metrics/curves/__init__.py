@@ -5,7 +5,7 @@ from .equal_error import *
 from .h_measure import *
 from .log_area import *
 from .points import *
-from .thresholded import *
+from .thresholded_auc import *
 from .thresholds import *
 from .top_rows import *
 from .uplift import *

@@ -1,6 +1,7 @@
 """Metrics of how well a score ranks positives above negatives: AUC, Gini, average precision, KS.
 
-All read one `ScoreHistogram`, and carry a certified bound: what any scores inside the buckets could have made of it.
+All are computed from one `ScoreHistogram`. Their certified bounds are the smallest and the largest value that is possible
+for any order of the scores inside each bucket.
 """
 
 from __future__ import annotations
@@ -15,22 +16,22 @@ from ...numerics.settings import setting
 from ...reading.about import About
 from ...reading.interval import Estimate
 from ...reading.reading import NAN, Reading
-from ...statistics.pair_scores import PAIR_BITS, PairScores, pair_limit
+from ...statistics.pair_scores import PAIR_BITS, PairScores, default_pair_limit
 from ...statistics.row_means import LabelRows
 from ...statistics.score_errors import area_error, area_errors, average_precision_error, average_precision_errors
 from ...statistics.score_readouts import (
-    Bounded,
+    CellBounds,
     area,
     areas,
     average_precision,
     average_precisions,
-    gap,
-    gaps,
+    ks_distance,
+    ks_distances,
 )
 from ...statistics.scores import ScoreHistogram, ScoresByLabel
 from ..averages import AVERAGES
 from ..standard_errors import delta
-from .scored import ScoredValue, no_positives
+from .scored_metric import ScoredValue, no_positives
 
 __all__ = ["AUC", "KS", "AveragePrecision", "Gini"]
 
@@ -38,14 +39,14 @@ BY_ROWS = "samples"
 
 
 class ByRows(ScoredValue):
-    """A metric of two classes that rows of several labels have, too."""
+    """A metric of two classes that can also be computed for each row of several labels (`average="samples"`)."""
 
     _row_terms: ClassVar[tuple[str, str]]
-    """The terms of `LabelRows`: the value of a row, 0 where it is undefined; and whether it is defined."""
+    """The names of two row terms: the value of a row (0 if undefined), and 1 if it is defined, else 0."""
 
     @property
-    def undefined(self) -> float:
-        """What stands for a value that is not defined; NaN if nothing does."""
+    def undefined_value(self) -> float:
+        """The value of a row whose value is undefined; NaN leaves such rows out of the mean."""
         return NAN
 
     def __post_init__(self) -> None:
@@ -66,7 +67,7 @@ class ByRows(ScoredValue):
 
 
 def mean_over_rows(metric: ByRows, state: LabelRows) -> Reading:
-    """Return what a metric of the labels of a row says about all rows."""
+    """Return the mean over rows of a value that is computed from the labels of each row (`average="samples"`)."""
     total, weight = _sums(metric, state)
     value = to_float(total, weight)
 
@@ -79,57 +80,60 @@ def mean_over_rows(metric: ByRows, state: LabelRows) -> Reading:
 
 
 def _sums(metric: ByRows, state: LabelRows) -> tuple[Fraction, Fraction]:
-    """The sum over rows, and what the rows weigh that it is of."""
+    """Return the sum of the values of all rows, and the total weight of the rows in that sum."""
     found, known = (state.total(term) for term in metric._row_terms)
-    if math.isnan(metric.undefined):
+    if math.isnan(metric.undefined_value):
         return found, known
     whole = Fraction(state.weight())
-    return found + Fraction(metric.undefined) * (whole - known), whole
+    return found + Fraction(metric.undefined_value) * (whole - known), whole
 
 
 def _estimate(metric: ByRows, state: LabelRows, value: float) -> Estimate:
     """Return the mean over rows with its standard error."""
 
-    def gradient(mean: Any, known: Any) -> tuple[Any, Any]:
-        """Return how the value changes with the mean of the term, and the share of rows that are defined."""
-        if math.isnan(metric.undefined):
-            return 1 / known, -mean / known**2
-        return 1.0, -metric.undefined
+    def gradient(mean: Any, defined: Any) -> tuple[Any, Any]:
+        """Return the derivatives of the value by the mean of the row values, and by the share of defined rows."""
+        if math.isnan(metric.undefined_value):
+            return 1 / defined, -mean / defined**2
+        return 1.0, -metric.undefined_value
 
-    return delta(value, state.spread_of_parts(*metric._row_terms), gradient, "logit", "delta", (0, 1))
+    return delta(value, state.estimate_defined_means(*metric._row_terms), gradient, "logit", "delta", (0, 1))
 
 
-def standardised(area: Fraction, low: Fraction, high: Fraction) -> Fraction:
-    """An area between two false positive rates, so that chance has 1/2 and the largest 1 (McClish 1989)."""
+def standardise_area(area: Fraction, low: Fraction, high: Fraction) -> Fraction:
+    """Return the area between two false positive rates, standardised by McClish (1989): 1/2 if random, 1 if perfect."""
     chance = (high**2 - low**2) / 2
     return (1 + (area - chance) / (high - low - chance)) / 2
 
 
 def area_between(state: ScoresByLabel, low: Fraction, high: Fraction) -> Limits | None:
-    """The standardised area between two false positive rates; None of one class."""
+    """Return the standardised area between two false positive rates; None if one class has no rows."""
     positives, negatives = state.positives, state.negatives
     P, N = positives.total(), negatives.total()
     if not P or not N:
         return None
     a, c = Mass(positives.digits[:, ::-1]), Mass(negatives.digits[:, ::-1])
-    parts = [upper - lower for lower, upper in zip(_upto(a, c, low * N), _upto(a, c, high * N), strict=True)]
-    found = Limits(*(standardised(part / (P * N), low, high) for part in parts))
+    parts = [
+        upper - lower for lower, upper in zip(_area_up_to(a, c, low * N), _area_up_to(a, c, high * N), strict=True)
+    ]
+    found = Limits(*(standardise_area(part / (P * N), low, high) for part in parts))
     return Limits(found.value, found.value, found.value) if state.is_exact else found
 
 
-def _upto(a: Mass, c: Mass, cut: Fraction) -> tuple[Fraction, Fraction, Fraction]:
-    """The area up to so many negatives, below, within and above the curve inside buckets: between their two corners."""
-    above, before = a.before(), c.before()
+def _area_up_to(a: Mass, c: Mass, cut: Fraction) -> tuple[Fraction, Fraction, Fraction]:
+    """Return the least, the estimated and the largest area under the ROC curve up to `cut` negatives."""
+    above, before = a.sums_before(), c.sums_before()
     k = _crossing(before, cut)
     base, ties = c[slice(k)].dot(above[slice(k)]), c[slice(k)].dot(a[slice(k)])
-    part = cut - before.cell(k)  # negatives of the bucket that the rate cuts
+    # The weight of the negatives of bucket k that lie within the rate.
+    part = cut - before.cell(k)
     share = part / c.cell(k) if c.cell(k) else Fraction(0)
     low = base + part * above.cell(k)
     return low, low + Fraction(ties, 2) + part * share * a.cell(k) / 2, low + ties + part * a.cell(k)
 
 
 def _crossing(before: Mass, cut: Fraction) -> int:
-    """Return the last cell that begins before `cut`."""
+    """Return the index of the last cumulative weight in `before` that is below `cut`, or 0 if none is."""
     low, high = 0, before.digits.shape[1] - 1
     while low < high:
         middle = (low + high + 1) // 2
@@ -149,60 +153,41 @@ def _gini_of_pairs(negatives: Any, positives: Any, twice: Any) -> tuple[Any, Any
 
 
 class AUC(ByRows, tag="auc"):
-    """Area under the ROC curve: the chance that a positive scores above a negative, ties counting one half.
+    """Area under the ROC curve: the probability that a positive scores above a negative; ties count one half.
 
-    Formula: (sum over pairs of [p > n] + [p = n] / 2) / (P N), from bucket counts a (positives) and c (negatives):
-    sum a (C + c / 2) / (P N), with C the negatives in the buckets below. Exact integers, rounded once.
+    Formula: (sum over pairs of [p > n] + [p = n] / 2) / (P N), for P positives and N negatives. From buckets with a
+    positives and c negatives it is sum a (C + c / 2) / (P N), with C the negatives in lower buckets. It is computed in
+    exact integers and rounded once.
 
     Parameters
     ----------
-    scale : {"probability", "real", "logit"}
-        `probability`: scores in [0, 1]. `real` and `logit`: any finite score; logits of classes rank by the softmax of
-        the row, those of labels by their own column.
-    bits : int, optional
-        log2 of the number of buckets; 16 for probabilities (1 MiB), 19 otherwise (8 MiB, mostly untouched).
-    limit : int, optional
-        Rows that keep their exact scores, those of every class or label; with more all go to buckets. 65,536 from 16
-        bits on, 0 below. Real scores of two classes that lie so close together, far from 0, that few buckets would hold
-        them stay exact up to 2**20 different ones (40 MB).
-    exact : bool
-        Keep every score instead of a histogram: no bound is needed, and memory grows by 24 bytes for every different
-        score (float32 models have few millions).
-    memory_limit : int
-        Bytes that exact scores may take (4 GiB); MemoryLimitError beyond, and nothing was counted.
     max_fpr : float, optional
-        Only the part up to this false positive rate, standardised as in McClish (1989): what scikit-learn's
-        `roc_auc_score(max_fpr=)` returns.
+        Use the curve up to this false positive rate only, and standardise the area as in McClish (1989), like
+        scikit-learn's `roc_auc_score(max_fpr=)`.
     min_fpr : float
-        Only the part from this false positive rate on, standardised alike: 1/2 is chance, 1 the best there is. A curve
-        that is low there can have less than 0.
-    num_classes, labels : int, or tuple
-        Rows are of one of several classes, 0, 1, ... or these, and `y_score` has a probability (or score) of each, rows x
-        classes: each class against the rest.
+        Use the curve from this false positive rate on only, and standardise the area in the same way: 1/2 is chance, 1 is
+        the best. The value can be negative where the curve is low.
     multi_class : {"ovr", "ovo"}
-        Of classes: each against the rest; or each against each other, of the rows of both (Hand and Till 2001), for at
-        most 256 classes. By default "ovo" keeps 65,536 rows exactly (of C classes at most 2**22 / C**2, which takes
-        64 MiB), and beyond that has 10 bits.
-    num_labels : int
-        Rows have so many 0/1 labels, and a score of each: both columns are rows x labels.
+        How several classes are compared: each class with all others ("ovr"), or each pair of classes on the rows of these
+        two (Hand and Till 2001), for at most 256 classes. "ovo" keeps 65,536 rows exactly by default (of C classes at most
+        2**22 / C**2 rows, which takes 64 MiB), and uses 10 bits beyond.
     average : {"macro", "micro", "weighted", "samples", None}
-        Of classes or labels: the mean of their values, the value of all of them as one, the mean weighted by positives
-        (one against one by the rows of both), or an array of each. Undefined values are left out, and counted in
-        `explain()`. "samples", of labels: the mean over rows of the value of the labels of a row, of rows that have one.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        How the values of several classes or labels become one: their mean, the value of all their rows together, their
+        mean weighted by positives (for "ovo", by the rows of both classes), or an array (None). "samples" is for labels:
+        the mean over rows of the value of the labels of each row. Undefined values are left out, and `explain()` counts
+        them.
 
     Notes
     -----
-    Bound: value ± sum a c / (2 P N). It is 0, and the value exact, if no score had bits beyond its bucket's: float16 and
-    bfloat16 scores, of each scale. Typical for float32 at 16 bits: 2e-5 to 7e-5; true error 1e-6. Probabilities below
-    2**-33, and above 1 - 2**-33, share a bucket; where that decides, as with softmax of a sure model, more bits change
-    nothing, and `explain()` has a hint: give logits, with `scale="logit"`. Logits of classes (`num_classes=`, `labels=`)
-    rank by the softmax of the row: they are counted as its log-odds, in float64. Up to `limit` rows nothing shares a
-    bucket. Weights below 2**-8 may have bits below 2**-60, where they are rounded: then the bound has room for that, too.
-    Cost: about 1 ns a row; `compute` 1 ms. Exact: about 10 ns a row. Definition as scikit-learn's `roc_auc_score`;
-    undefined for one class. `interval()` is DeLong's, made on the logit scale: within (0, 1), and not symmetric about the
-    value; right if rows are independent.
+    The bounds are value ± sum a c / (2 P N). The value is exact if scores have no bits beyond those of a bucket, as
+    float16 and bfloat16 scores, and as long as there are no more than `limit` rows. For float32 scores at 16 bits, the
+    bound is typically 2e-5 to 7e-5, and the true error 1e-6. Probabilities below 2**-33 share a bucket, and so do those
+    above 1 - 2**-33: more bits do not help then. `explain()` advises to give logits instead, with `scale="logit"`. Weights
+    below 2**-8 can have bits below 2**-60, which are rounded: the bound allows for that.
+
+    A row takes about 1 ns, 10 ns with `exact=True`, and `compute()` 1 ms. The definition is that of scikit-learn's
+    `roc_auc_score`. The value is undefined if all rows have the same class. `interval()` is DeLong's, on the logit
+    scale, so it lies within (0, 1) and is not symmetric; it is valid if rows are independent.
 
     Examples
     --------
@@ -255,11 +240,11 @@ class AUC(ByRows, tag="auc"):
         if self.bits is not None:
             return PairScores(bits=self.bits, limit=self.limit, **how)
         classes = self.num_classes or len(self.labels or ())
-        limit = pair_limit(classes) if self.limit is None else self.limit
+        limit = default_pair_limit(classes) if self.limit is None else self.limit
         return PairScores(bits=PAIR_BITS, limit=limit, **how)
 
     @property
-    def _read_all_cells(self) -> Callable[[ScoreHistogram], Bounded] | None:
+    def _read_all_cells(self) -> Callable[[ScoreHistogram], CellBounds] | None:
         return areas if self._full else None
 
     @property
@@ -282,13 +267,13 @@ class AUC(ByRows, tag="auc"):
 
     @property
     def _least(self) -> Fraction:
-        """The smallest value: standardised, a part of the area can be negative."""
-        return ZERO if self._full else standardised(ZERO, Fraction(self.min_fpr), self._rate)
+        """The least possible value: a standardised part of the area can be negative."""
+        return ZERO if self._full else standardise_area(ZERO, Fraction(self.min_fpr), self._rate)
 
     def of(self, state: ScoresByLabel) -> Limits | None:
         return area(state) if self._full else area_between(state, Fraction(self.min_fpr), self._rate)
 
-    def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
+    def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:
         low, high = Fraction(self.min_fpr), self._rate
         return 8 * rounding if self._full else 8 * rounding / (high - low - (high**2 - low**2) / 2)
 
@@ -298,16 +283,11 @@ class AUC(ByRows, tag="auc"):
 
 
 class Gini(ScoredValue, tag="gini"):
-    """Gini coefficient of a classifier: 2 AUC - 1, from -1 to 1.
-
-    Parameters
-    ----------
-    scale, bits, limit, exact, memory_limit, num_classes, labels, num_labels, average, on_invalid
-        As for AUC.
+    """Gini coefficient of a classifier: 2 AUC - 1, from -1 to 1. Also called accuracy ratio or Somers' D.
 
     Notes
     -----
-    State, bound (twice AUC's) and cost as AUC. Also called accuracy ratio, Somers' D.
+    State and cost are those of AUC; the bound is twice as wide.
 
     Examples
     --------
@@ -337,30 +317,28 @@ class Gini(ScoredValue, tag="gini"):
         found = area(state)
         return None if found is None else Limits(*(2 * x - 1 for x in found))
 
-    def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
+    def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:
         return 16 * rounding
 
 
 class AveragePrecision(ByRows, tag="average_precision"):
-    """Average precision: the area under the precision-recall curve as a step function, ties taken together.
+    """Average precision: the area under the precision-recall curve as a step function; equal scores form one step.
 
-    Formula: sum over distinct scores, descending, of (change of recall) x precision. Not the trapezoid, which is
-    optimistic. Definition as scikit-learn's `average_precision_score`.
+    Formula: sum over distinct scores, descending, of (change of recall) x precision, as scikit-learn's
+    `average_precision_score`. It is not the trapezoidal area, which is too optimistic.
 
     Parameters
     ----------
     zero_division : {nan, 0.0, 1.0}
-        The value without positives, of a class, a label or (with `average="samples"`) a row: undefined, and left out of
-        averages; or this. scikit-learn has 0.
-    scale, bits, limit, exact, memory_limit, num_classes, labels, num_labels, average, on_invalid
-        As for AUC.
+        The value of a class, a label or (with `average="samples"`) a row without positives. By default it is undefined,
+        and averages leave it out; scikit-learn returns 0.
 
     Notes
     -----
-    Value: each bucket as one tie. Bound, with a positives and c negatives in a bucket, TP and FP above it and
-    S = TP + FP + c: at most sum a/P (TP + a) / (TP + FP + a); at least sum [a TP/S + (FP + c)(x - log(1 + x))] / P with
-    x = a/S, the integral below the worst order (TP and S half a row higher if rows are not weighted). Rounded outward.
-    Cost as AUC.
+    The value treats each bucket as one tie. Bound, for a bucket with a positives and c negatives, TP and FP above it and
+    S = TP + FP + c: at most sum a/P (TP + a) / (TP + FP + a), and at least sum [a TP/S + (FP + c)(x - log(1 + x))] / P
+    with x = a/S, which is the integral below the worst order (TP and S are half a row higher if rows have no weights).
+    Bounds are rounded outward. The cost is that of AUC.
 
     Examples
     --------
@@ -382,39 +360,35 @@ class AveragePrecision(ByRows, tag="average_precision"):
     _standard_errors = staticmethod(average_precision_errors)
 
     @property
-    def _read_all_cells(self) -> Callable[[ScoreHistogram], Bounded] | None:
+    def _read_all_cells(self) -> Callable[[ScoreHistogram], CellBounds] | None:
         return None if self._stands_in else average_precisions
 
     def of(self, state: ScoresByLabel) -> Limits | None:
         found = average_precision(state)
-        return Limits.exactly(Fraction(self.undefined)) if found is None and self._stands_in else found
+        return Limits.exactly(Fraction(self.undefined_value)) if found is None and self._stands_in else found
 
     @property
-    def undefined(self) -> float:
+    def undefined_value(self) -> float:
         return self.zero_division
 
     @property
     def _stands_in(self) -> bool:
-        return not math.isnan(self.undefined)
+        return not math.isnan(self.undefined_value)
 
     def reason(self, state: ScoresByLabel) -> str | None:
         return None if self._stands_in else no_positives(state)
 
 
 class KS(ScoredValue, tag="ks"):
-    """Kolmogorov-Smirnov statistic: the largest gap between the score distributions of the two classes.
+    """Kolmogorov-Smirnov statistic: the largest distance between the score distributions of the two classes.
 
-    Formula: max over thresholds of |TPR - FPR|. Equals `scipy.stats.ks_2samp(pos, neg).statistic`.
-
-    Parameters
-    ----------
-    scale, bits, limit, exact, memory_limit, num_classes, labels, num_labels, average, on_invalid
-        As for AUC.
+    Formula: max over thresholds of |TPR - FPR|. It equals `scipy.stats.ks_2samp(pos, neg).statistic`.
 
     Notes
     -----
-    Value: the largest gap at a bucket edge, which is reached. Bound: at most the largest of |D + a/P| and |D - c/N|, D
-    the gap below a bucket of a positives and c negatives. Rounded outward. Cost as AUC.
+    The value is the largest distance at the edge of a bucket, which a threshold attains. The upper bound is the largest of
+    |D + a/P| and |D - c/N|, with D the distance below a bucket of a positives and c negatives. It is rounded outward. The
+    cost is that of AUC.
 
     Examples
     --------
@@ -432,10 +406,10 @@ class KS(ScoredValue, tag="ks"):
         bound="from the edges of a bucket to its corners",
     )
 
-    _read_all_cells = staticmethod(gaps)
+    _read_all_cells = staticmethod(ks_distances)
 
     def of(self, state: ScoresByLabel) -> Limits | None:
-        return gap(state)
+        return ks_distance(state)
 
-    def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
+    def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:
         return 8 * rounding

@@ -1,4 +1,4 @@
-"""The threshold at which both errors are equal."""
+"""The equal error rate: the error at the threshold where both kinds of errors are equally frequent."""
 
 from __future__ import annotations
 
@@ -8,25 +8,21 @@ from typing import NamedTuple
 from ...numerics.exact import Limits, Mass
 from ...reading.about import About
 from ...statistics.scores import ScoresByLabel
-from .thresholds import AtThreshold, occupied
+from .thresholds import AtThreshold, find_occupied_cells
 
 __all__ = ["EqualErrorRate"]
 
 
 class EqualErrorRate(AtThreshold, tag="equal_error_rate"):
-    """Equal error rate: the share of errors where as many negatives are let in as positives are kept out.
+    """Equal error rate: the error rate at the threshold where false positives and false negatives are equally frequent.
 
-    Formula: (FPR + FNR) / 2 at the threshold where |FPR - FNR| is smallest; of two that are as near, the higher.
-
-    Parameters
-    ----------
-    scale, bits, limit, exact, memory_limit, num_classes, labels, num_labels, average, on_invalid
-        As for AUC.
+    Formula: (FPR + FNR) / 2 at the threshold with the smallest |FPR - FNR|; the higher value if two thresholds tie.
 
     Notes
     -----
-    As torchmetrics' EER. FPR rises and FNR falls with each score that is let in, so they cross once. Bound: of the bucket
-    where they do, everything first and last. Cost as AUC.
+    The definition is that of torchmetrics' EER. FPR rises and FNR falls along the scores, so the two cross once. The
+    bounds are the values if the positives came first, or last, in the bucket where the rates cross. The cost is that of
+    AUC.
 
     Examples
     --------
@@ -47,7 +43,7 @@ class EqualErrorRate(AtThreshold, tag="equal_error_rate"):
             return None
         before, after, nearer = self._crossing(state)
         value = nearer.errors(nearer)
-        if not state.slip and (state.is_exact or after.imbalance() == 0):
+        if not state.weight_rounding and (state.is_exact or after.imbalance() == 0):
             return Limits(value, value, value)
         return Limits(before.errors(after), value, after.errors(before))
 
@@ -55,9 +51,9 @@ class EqualErrorRate(AtThreshold, tag="equal_error_rate"):
         return self._crossing(state)[2].at
 
     def _crossing(self, state: ScoresByLabel) -> tuple[ROCPoint, ROCPoint, ROCPoint]:
-        """Return the last point with FPR < FNR, the one after it, and that of both where they are nearer."""
-        cells = occupied(state)
-        tp, fp = (Mass(m.digits[:, cells]).through() for m in (state.positives, state.negatives))
+        """Return the last point with FPR < FNR, the next point, and the one of them where both rates are closer."""
+        cells = find_occupied_cells(state)
+        tp, fp = (Mass(m.digits[:, cells]).sums_through() for m in (state.positives, state.negatives))
         P, N = state.positives.total(), state.negatives.total()
 
         def point(i: int) -> ROCPoint:
@@ -72,7 +68,7 @@ class EqualErrorRate(AtThreshold, tag="equal_error_rate"):
 
 
 class ROCPoint(NamedTuple):
-    """A point of the ROC curve, in integers."""
+    """A point of the ROC curve as integer counts; `at` is the number of buckets that its threshold selects."""
 
     at: int
     tp: int
@@ -81,9 +77,9 @@ class ROCPoint(NamedTuple):
     N: int
 
     def imbalance(self) -> int:
-        """FPR - FNR, times P N."""
+        """Return FPR - FNR, multiplied by P N, so that it is an integer."""
         return self.fp * self.P - (self.P - self.tp) * self.N
 
     def errors(self, other: ROCPoint) -> Fraction:
-        """The mean of this FPR and the FNR of another point."""
+        """Return the mean of the FPR of this point and the FNR of another one."""
         return (Fraction(self.fp, self.N) + Fraction(self.P - other.tp, self.P)) / 2

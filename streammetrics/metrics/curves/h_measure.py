@@ -1,4 +1,4 @@
-"""The H-measure: the loss of the best thresholds over a distribution of costs that is the same for all models."""
+"""The H-measure: the expected loss at the best thresholds, over one distribution of costs for all models."""
 
 from __future__ import annotations
 
@@ -14,34 +14,37 @@ from ...numerics.exact import Limits, Mass
 from ...numerics.settings import setting
 from ...reading.about import About, about_of
 from ...statistics.scores import ScoresByLabel
-from .scored import ScoredValue
-from .thresholds import occupied
+from .scored_metric import ScoredValue
+from .thresholds import find_occupied_cells
 
 __all__ = ["HMeasure"]
 
 Floats = NDArray[np.float64]
-ROUNDING = Fraction(1, 1 << 45)  # more than float64 steps can lose
-TERMS = 80  # of a series whose terms halve, at least nearly
+# An upper limit of the rounding error of the float64 steps.
+ROUNDING = Fraction(1, 1 << 45)
+# The number of terms of the series in `_series`: each term is about half the one before it, or less.
+TERMS = 80
 
 
 class HMeasure(ScoredValue, tag="h_measure"):
-    """H-measure: by how much the best thresholds cut the loss, averaged over what errors may cost; 0 as chance, at most 1.
+    """H-measure: the reduction of the expected loss over a distribution of costs; 0 is chance, 1 is the best.
 
-    Formula: 1 - sum over segments of the convex hull of the ROC curve, of a positives and c negatives, of G(a, c), over
-    G(P, N); G(a, c) = c ∫_0^q t u(t) dt + a ∫_q^1 (1 - t) u(t) dt, q = a / (a + c), u the density of costs.
+    Formula: 1 - (sum of G(a, c) over the segments of the convex hull of the ROC curve) / G(P, N), where a segment has a
+    positives and c negatives, G(a, c) = c ∫_0^q t u(t) dt + a ∫_q^1 (1 - t) u(t) dt, q = a / (a + c), and u is the density
+    of costs.
 
     Parameters
     ----------
     prior : {"beta22", "hand2014"}
-        u: Beta(2, 2), as in Hand (2009); or Beta(1 + P / (P + N), 1 + N / (P + N)), as in Hand and Anagnostopoulos (2014).
-    scale, bits, limit, exact, memory_limit, num_classes, labels, num_labels, average, on_invalid
-        As for AUC.
+        The density u: Beta(2, 2), as in Hand (2009), or Beta(1 + P / (P + N), 1 + N / (P + N)), as in Hand and
+        Anagnostopoulos (2014).
 
     Notes
     -----
-    t is the cost of a false positive, 1 - t that of a false negative. AUC is a mean over costs, too, but of a distribution
-    that depends on the model (Hand 2009). Value: thresholds at the edges of buckets, which is reached. Bound: positives
-    first inside each bucket, and room for the rounding of floats. About 1 us a bucket that holds rows to compute.
+    A false positive costs t and a false negative 1 - t. AUC is also a mean over costs, but over a distribution that
+    depends on the model (Hand 2009). The value uses thresholds at the edges of buckets, which exist. The upper bound is
+    the value if the positives came first inside each bucket; it allows for float64 rounding. `compute()` takes about 1 us
+    for each bucket with rows.
 
     Examples
     --------
@@ -63,14 +66,14 @@ class HMeasure(ScoredValue, tag="h_measure"):
     def name(self) -> str:
         return self._with_average(self.about.tag if self.prior == "beta22" else f"{self.about.tag}_{self.prior}")
 
-    def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
+    def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:
         return 16 * rounding
 
     def of(self, state: ScoresByLabel) -> Limits | None:
         if self.reason(state) is not None:
             return None
-        cells = occupied(state)
-        a, c = (Mass(m.digits[:, cells]).floats() for m in (state.positives, state.negatives))
+        cells = find_occupied_cells(state)
+        a, c = (Mass(m.digits[:, cells]).to_floats() for m in (state.positives, state.negatives))
         P, N = math.fsum(a.tolist()), math.fsum(c.tolist())
         a, c = a / (P + N), c / (P + N)
         shares = P / (P + N), N / (P + N)
@@ -79,26 +82,33 @@ class HMeasure(ScoredValue, tag="h_measure"):
             none = np.zeros(len(a))
             high = self._gain(np.column_stack([a, none]).ravel(), np.column_stack([none, c]).ravel(), *shares)
         found = Limits(Fraction(low), Fraction(low), Fraction(max(low, high)))
-        return found.widened(ROUNDING, *about_of(self).value_range)
+        return found.widen(ROUNDING, *about_of(self).value_range)
 
     def _gain(self, a: Floats, c: Floats, share: float, rest: float) -> float:
-        """The value of segments in the order of scores, from the highest down; `rest` is 1 - share, not rounded to 0."""
+        """Return the H-measure of segments of positives `a` and negatives `c`, from the highest scores down.
+
+        `share` is the share of positives. `rest` is 1 - share, computed so that it does not round to 0.
+        """
         a, c = hull(a, c)
         loss = math.fsum(self._losses(a, c, share).tolist())
         whole = float(self._losses(np.array([share]), np.array([rest]), share)[0])
         return min(max(1 - loss / whole, 0.0), 1.0)
 
     def _losses(self, a: Floats, c: Floats, share: float) -> Floats:
-        """G(a, c), but for a factor."""
+        """Return the expected loss of each segment of positives `a` and negatives `c`, up to a constant factor."""
         q, r = a / (a + c), c / (a + c)
         if self.prior == "beta22":
-            q3, r3 = q * q * q, r * r * r  # the bits of numpy's power differ between processors
+            # Powers are computed as products, because the last bits of numpy's power differ between processors.
+            q3, r3 = q * q * q, r * r * r
             return c * q3 * (2 - 1.5 * q) + a * r3 * (2 - 1.5 * r)
         return c * beta_below(q, r, 2 + share, 2 - share) + a * beta_below(r, q, 3 - share, 1 + share)
 
 
 def hull(a: Floats, c: Floats) -> tuple[Floats, Floats]:
-    """Unite neighbours, as long as a later segment has the larger share of positives: the upper convex hull."""
+    """Return the segments of the upper convex hull of the ROC curve.
+
+    Neighbouring segments are merged while the one with lower scores has a larger share of positives.
+    """
     tops: list[tuple[float, float]] = []
     for x, y in zip(a.tolist(), c.tolist(), strict=True):
         while tops and x * tops[-1][1] >= tops[-1][0] * y:
@@ -111,7 +121,7 @@ def hull(a: Floats, c: Floats) -> tuple[Floats, Floats]:
 
 
 def beta_below(x: Floats, rest: Floats, a: float, b: float) -> Floats:
-    """The integral of t^(a - 1) (1 - t)^(b - 1) from 0 to x = 1 - rest."""
+    """Return the integral of t^(a - 1) (1 - t)^(b - 1) from 0 to x = 1 - rest."""
     half = np.array([0.5])
     whole = float((_series(half, half, a, b) + _series(half, half, b, a))[0])
     near = x <= 0.5
@@ -120,7 +130,10 @@ def beta_below(x: Floats, rest: Floats, a: float, b: float) -> Floats:
 
 
 def _series(x: Floats, rest: Floats, a: Any, b: Any) -> Floats:
-    """The same for x up to 1/2: x^a (1 - x)^b / a (1 + sum of products of (a + b + k) x / (a + 1 + k))."""
+    """Return the same integral for x up to 1/2, by the series x^a (1 - x)^b / a (1 + sum of products of its factors).
+
+    The k-th factor is (a + b + k) x / (a + 1 + k).
+    """
     term, total = np.ones_like(x), np.ones_like(x)
     for k in range(TERMS):
         term = term * ((a + b + k) / (a + 1 + k) * x)

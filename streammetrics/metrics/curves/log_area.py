@@ -1,4 +1,4 @@
-"""The ROC curve at small false positive rates: its area over the logarithm of the rate."""
+"""The area of the ROC curve at small false positive rates, over the logarithm of the rate."""
 
 from __future__ import annotations
 
@@ -15,31 +15,30 @@ from ...numerics.settings import setting
 from ...reading.about import About, about_of
 from ...statistics.scores import ScoresByLabel
 from .points import ScoreSteps, from_none
-from .scored import ScoredValue
+from .scored_metric import ScoredValue
 
 __all__ = ["LogAUC"]
 
 Floats = NDArray[np.float64]
-ROUNDING = 2.0**-47  # more than the float64 steps of a mean of shares can lose, once for each unit of the logarithm
+# An upper limit of the rounding error of the float64 steps, for each unit of the logarithm.
+ROUNDING = 2.0**-47
 
 
 class LogAUC(ScoredValue, tag="log_auc"):
-    """Area under the ROC curve over the logarithm of the false positive rate, between two rates: the mean TPR there.
+    """Area under the ROC curve over the logarithm of the false positive rate: the mean TPR between two rates.
 
     Formula: integral of TPR d log(FPR) from min_fpr to max_fpr, over log(max_fpr / min_fpr), by trapezoids between the
-    points of the curve; at both ends TPR is that of the line between points.
+    points of the curve. At both ends TPR is interpolated.
 
     Parameters
     ----------
     min_fpr, max_fpr : float
-        The rates between which the curve counts, each power of ten alike.
-    scale, bits, limit, exact, memory_limit, num_classes, labels, num_labels, average, on_invalid
-        As for AUC.
+        The limits of the false positive rate. Each power of ten between them has the same weight.
 
     Notes
     -----
-    As torchmetrics' LogAUC, whose `fpr_range=(min_fpr, max_fpr)`. Bound: the corners of the buckets, and room for the
-    rounding of logarithms. Cost as AUC.
+    The definition is that of torchmetrics' LogAUC with `fpr_range=(min_fpr, max_fpr)`. The bounds use the lowest and the
+    highest TPR inside each bucket, and allow for the rounding of logarithms. The cost is that of AUC.
 
     Examples
     --------
@@ -83,13 +82,12 @@ class LogAUC(ScoredValue, tag="log_auc"):
         widths = np.diff(logs) / (logs[-1] - logs[0])
         value = Fraction(math.fsum((widths * (y[1:] + y[:-1]) / 2).tolist()))
         found = Limits(value, value, value)
-        if not state.is_exact:  # over each stretch the curve is between the points that it begins and ends with
+        # Inside a bucket, TPR lies between its values at the two ends of the bucket.
+        if not state.is_exact:
             left, right = np.r_[tpr[at[0]], tpr[inside]], np.r_[tpr[inside], tpr[at[1] + (rates[1] > fpr[at[1]])]]
             low, high = (Fraction(math.fsum((widths * t).tolist())) for t in (left, right))
             found = Limits(min(low, value), value, max(high, value))
-        return found.widened(
-            Fraction(ROUNDING * (1 + abs(logs[0]) / (logs[-1] - logs[0]))), *about_of(self).value_range
-        )
+        return found.widen(Fraction(ROUNDING * (1 + abs(logs[0]) / (logs[-1] - logs[0]))), *about_of(self).value_range)
 
-    def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
+    def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:
         return 8 * rounding * (1 + Fraction(2 / math.log(self.max_fpr / self.min_fpr)))

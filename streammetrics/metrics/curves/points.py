@@ -1,7 +1,7 @@
-"""Curves of a score over all thresholds: ROC, precision-recall, error trade-off, cumulative gain; thinned for plots.
+"""Curves over all thresholds, with few enough points to plot: ROC, precision-recall, error trade-off, gain.
 
-Their points lie on the true curve: they are edges of buckets, where nothing is approximate. Between two neighbours the
-true curve runs inside the rectangle that they span.
+The points lie exactly on the true curve, because they are at the edges of buckets. Between two neighbouring points the
+true curve stays inside the rectangle that they span.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ...numerics.exact import Mass, ratios
 from ...numerics.settings import setting
 from ...reading.about import About
 from ...reading.reading import NAN, OwnReading, Reading
-from ...statistics.by_label import ByLabel, by_label
+from ...statistics.by_label import ByLabel, make_label_statistic
 from ...statistics.scores import ScoresByLabel
 from ..averages import OfClasses, of_each
-from .scored import ScoredMetric, no_positives, one_class
-from .thresholds import occupied
+from .scored_metric import ScoredMetric, no_positives, one_class
+from .thresholds import find_occupied_cells
 
 __all__ = [
     "DETCurve",
@@ -104,15 +104,15 @@ class DETPoints(NamedTuple):
 
 
 class PerClass(tuple[Any, ...]):
-    """A curve for each class or label, in their order."""
+    """A tuple with one curve for each class or label, in the order of the classes or labels."""
 
     def __new__(cls, *curves: Any) -> PerClass:
-        """Hold these."""
+        """Create the tuple from the curves, which are passed as separate arguments."""
         return super().__new__(cls, curves)
 
 
 class ScoreSteps(NamedTuple):
-    """What lies at and above each occupied cell of scores, from the highest down; each quotient of it rounded once."""
+    """Cumulative true and false positives at each bucket with rows, from the highest scores down."""
 
     tp: Mass
     fp: Mass
@@ -120,31 +120,41 @@ class ScoreSteps(NamedTuple):
 
     @classmethod
     def of(cls, state: ScoresByLabel) -> ScoreSteps:
-        """Read a state."""
-        cells = occupied(state)
-        tp, fp = (Mass(m.digits[:, cells]).through() for m in (state.positives, state.negatives))
+        """Compute the cumulative counts from a state."""
+        cells = find_occupied_cells(state)
+        tp, fp = (Mass(m.digits[:, cells]).sums_through() for m in (state.positives, state.negatives))
         return cls(tp, fp, cells)
 
     def shares(self) -> tuple[Floats, Floats]:
-        """True and false positive rates."""
+        """Return true and false positive rates; each quotient is rounded once."""
         tpr, fpr = (ratios(m, m[-1:]) if len(self.cells) else np.zeros(0) for m in (self.tp, self.fp))
         return tpr, fpr
 
-    def missed(self) -> Floats:
-        """False negative rates."""
+    def false_negative_rates(self) -> Floats:
+        """Return false negative rates; each quotient is rounded once."""
         if not len(self.cells):
             return np.zeros(0)
-        held = self.tp[-1:].padded(len(self.tp.digits)) - self.tp.digits
-        return ratios(Mass.of_digits(held), self.tp[-1:])
+        missed = self.tp[-1:].pad_digits(len(self.tp.digits)) - self.tp.digits
+        return ratios(Mass.from_digits(missed), self.tp[-1:])
 
 
 def from_none(shares: Floats) -> Floats:
-    """Shares of a whole, and before them that of no row; NaN if there is no whole."""
+    """Put the point 0 (no rows selected) before cumulative shares; it is NaN if their total is 0."""
     return np.concatenate([[0.0 if len(shares) and shares[-1] == 1 else NAN], shares])
 
 
 class Curve(OfClasses[Any, Any], ScoredMetric[Any]):
-    """A curve over all thresholds; of classes or labels, one for each."""
+    """A curve over all thresholds; for several classes or labels, one curve for each.
+
+    Parameters
+    ----------
+    num_labels : int, optional
+        The number of labels, where a row has several 0/1 labels and a score of each: `y_true` and `y_score` are
+        matrices, rows x labels.
+    tolerance : float
+        The largest distance, as a share of the axes, between the curve and the line through the points that are
+        returned: points that change nothing beyond it are left out (1 / 4096 by default). 0 keeps all points.
+    """
 
     about = About(
         best=None,
@@ -158,7 +168,11 @@ class Curve(OfClasses[Any, Any], ScoredMetric[Any]):
 
     def make_state(self) -> Any:
         one = super().make_state()
-        return by_label(one, memory_limit=self.memory_limit, **self._class_settings) if self._class_settings else one
+        return (
+            make_label_statistic(one, memory_limit=self.memory_limit, **self._class_settings)
+            if self._class_settings
+            else one
+        )
 
     def read(self, state: ScoresByLabel) -> Reading:
         return OfCurve(self, state)
@@ -168,15 +182,15 @@ class Curve(OfClasses[Any, Any], ScoredMetric[Any]):
 
 
 class OfCurve(OwnReading):
-    """The reading of a curve of two classes; the details have its largest distance from a line between points."""
+    """The curve for two classes. Its detail `gap` is the largest possible distance from the line between points."""
 
     def _details(self) -> dict[str, Any]:
         return {"gap": gap_of(self.state)}
 
 
 def curves_of(metric: Curve, state: Any) -> Reading:
-    """Return what a metric of two classes says about several classes or labels: the curve of each."""
-    each: list[Reading] = of_each(metric.read, state.each())
+    """Return a `Reading` with one curve for each class or label."""
+    each: list[Reading] = of_each(metric.read, state.split_classes())
 
     def reason() -> str | None:
         reasons = [one.reason for one in each]
@@ -191,7 +205,7 @@ def curves_of(metric: Curve, state: Any) -> Reading:
 
 
 def gap_of(state: ScoresByLabel) -> float:
-    """Return how far a curve can be from the line between two points."""
+    """Return the largest possible distance between the true curve and the line between neighbouring points."""
     if state.is_exact or one_class(state) is not None:
         return 0.0
     a, c = (np.diff(v, prepend=0.0) for v in ScoreSteps.of(state).shares())
@@ -199,22 +213,15 @@ def gap_of(state: ScoresByLabel) -> float:
 
 
 class ROCCurve(Curve, tag="roc_curve"):
-    """ROC curve: true positive rate over false positive rate, for all thresholds.
+    """ROC curve: the true positive rate against the false positive rate, for all thresholds.
 
     Formula: TPR = TP / P, FPR = FP / N, of the rows with score >= threshold.
 
-    Parameters
-    ----------
-    scale, bits, limit, exact, memory_limit, num_classes, labels, num_labels, on_invalid
-        As for AUC; of classes or labels the value is a `PerClass` of a curve for each.
-    tolerance : float
-        Points are left out where the line through those that stay passes within this distance (1 / 4096 of the axes by
-        default); 0 keeps them all.
-
     Notes
     -----
-    Points as scikit-learn's `roc_curve`: from (0, 0) at threshold infinity. A point is where a bucket ends, so it lies on
-    the true curve; how far the curve between two can be from the line is `explain()["gap"]`. Cost as AUC.
+    Points are those of scikit-learn's `roc_curve`, from (0, 0) at threshold infinity. Each point is at the end of a
+    bucket, so it lies on the true curve. `explain()["gap"]` says how far the curve can be from the line between two
+    points. Several classes or labels have a `PerClass` with a curve for each. The cost is that of AUC.
 
     Examples
     --------
@@ -241,15 +248,10 @@ class PRCurve(Curve, tag="pr_curve"):
 
     Formula: precision = TP / (TP + FP), recall = TP / P, of the rows with score >= threshold.
 
-    Parameters
-    ----------
-    scale, bits, limit, exact, memory_limit, num_classes, labels, num_labels, on_invalid, tolerance
-        As for ROCCurve.
-
     Notes
     -----
-    Points as scikit-learn's `precision_recall_curve`: ascending thresholds, then (1, 0). Straight lines between points
-    are a drawing, not what a threshold reaches: the area is AveragePrecision. Cost as AUC.
+    Points are those of scikit-learn's `precision_recall_curve`: ascending thresholds, then (1, 0). No threshold attains
+    the straight lines between points: use AveragePrecision for the area. The cost is that of AUC.
 
     Examples
     --------
@@ -277,20 +279,15 @@ class PRCurve(Curve, tag="pr_curve"):
 
 
 class DETCurve(Curve, tag="det_curve"):
-    """Detection error trade-off: the false negative rate over the false positive rate, for all thresholds.
+    """Detection error trade-off curve: the false negative rate against the false positive rate, for all thresholds.
 
     Formula: FNR = FN / P, FPR = FP / N, of the rows with score >= threshold.
 
-    Parameters
-    ----------
-    scale, bits, limit, exact, memory_limit, num_classes, labels, num_labels, on_invalid, tolerance
-        As for ROCCurve.
-
     Notes
     -----
-    Points as scikit-learn's `det_curve`: ascending thresholds, from the last without a false negative to the first without
-    a false positive; scikit-learn's own `drop_intermediate=True` leaves out others than `tolerance` does. Where the rates
-    are equal: EqualErrorRate. Cost as AUC.
+    Points are those of scikit-learn's `det_curve`: ascending thresholds, from the last one without a false negative to
+    the first one without a false positive. `tolerance` leaves out other points than scikit-learn's
+    `drop_intermediate=True`. EqualErrorRate is the point where both rates are equal. The cost is that of AUC.
 
     Examples
     --------
@@ -305,11 +302,12 @@ class DETCurve(Curve, tag="det_curve"):
     def of(self, state: ScoresByLabel) -> DETPoints:
         steps = ScoreSteps.of(state)
         tpr, fpr = map(from_none, steps.shares())
-        fnr = from_none(steps.missed())
-        fnr[0] = tpr[0] + 1  # all are missed; NaN without positives
+        fnr = from_none(steps.false_negative_rates())
+        # At threshold infinity all positives are missed. The sum is NaN without positives.
+        fnr[0] = tpr[0] + 1
         thresholds = np.r_[np.inf, state.thresholds(steps.cells)]
         first = max(int(np.count_nonzero(fpr == 0)) - 1, 0)
-        # of what is missed no share is 0 but that of nothing, while 1 less a small share is 1
+        # FNR comes from the missed positives, so it is 0 only if none is missed. 1 - TPR could round to 0 earlier.
         part = slice(first, int(np.count_nonzero(fnr > 0)) + 1) if self.reason(state) is None else slice(None)
         fpr, fnr, thresholds = fpr[part], fnr[part], thresholds[part]
         keep = corners(fpr, fnr, self.tolerance)[::-1]
@@ -317,18 +315,13 @@ class DETCurve(Curve, tag="det_curve"):
 
 
 class GainCurve(Curve, tag="gain_curve"):
-    """Cumulative gain: the share of positives found among the highest scores, over the share of rows looked at.
+    """Cumulative gain curve: the share of all positives among the rows with the highest scores, against the share of rows.
 
-    Formula: gain = TP / P over fraction = (TP + FP) / (P + N); lift = gain / fraction.
-
-    Parameters
-    ----------
-    scale, bits, limit, exact, memory_limit, num_classes, labels, num_labels, on_invalid, tolerance
-        As for ROCCurve.
+    Formula: gain = TP / P against fraction = (TP + FP) / (P + N); lift = gain / fraction.
 
     Notes
     -----
-    Also called lift or gains chart. At one fraction: Lift. Cost as AUC.
+    It is also called lift chart or gains chart; Lift is its value at one fraction. The cost is that of AUC.
 
     Examples
     --------
@@ -353,9 +346,10 @@ class GainCurve(Curve, tag="gain_curve"):
 
 
 def corners(x: Floats, y: Floats, tolerance: float) -> NDArray[np.int64]:
-    """Return which points of a line to keep, so that no other is farther than `tolerance` from the line through them.
+    """Return the indexes of points to keep, so that no other is farther than `tolerance` from the simplified line.
 
-    Douglas and Peucker (1973): of a stretch the farthest point stays, and both halves are looked at in turn.
+    This is the algorithm of Douglas and Peucker (1973): it keeps the farthest point of a stretch and then simplifies both
+    halves.
     """
     last = len(x) - 1
     if not tolerance or not (np.isfinite(x).all() and np.isfinite(y).all()):
@@ -371,7 +365,8 @@ def corners(x: Floats, y: Floats, tolerance: float) -> NDArray[np.int64]:
         off = np.abs((x[i + 1 : j] - x[i]) * dy - (y[i + 1 : j] - y[i]) * dx)
         k = int(off.argmax())
         length = math.sqrt(dx * dx + dy * dy)
-        if not length:  # a closed stretch: the farthest point from where it begins and ends
+        # Both ends of the stretch are the same point, so distances are measured from this point.
+        if not length:
             off = np.maximum(np.abs(x[i + 1 : j] - x[i]), np.abs(y[i + 1 : j] - y[i]))
             k, length = int(off.argmax()), 1.0
         if off[k] > tolerance * length:

@@ -1,7 +1,8 @@
-"""What the best threshold reaches, and which one that is.
+"""Metrics of the best threshold, such as the largest F1, and that threshold.
 
-All read the rows by score. The value is that of a threshold which exists: the smallest score of a bucket, so that
-`score >= threshold` has the counts reported. No threshold inside a bucket can do better than if its positives came first.
+The threshold is the smallest score of a histogram bucket, so `score >= threshold` selects whole buckets, and counts are
+exact. The upper bound assumes that the positives of a bucket have its highest scores: no threshold inside the bucket can
+give a better value.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ...reading.reading import NAN, OwnNumber, Quotient, Reading
 from ...statistics.by_label import ByLabel
 from ...statistics.scores import ScoresByLabel
 from ..averages import of_each
-from .scored import ScoredValue, no_positives
+from .scored_metric import ScoredValue, no_positives
 
 __all__ = [
     "MaxFBeta",
@@ -31,11 +32,15 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
-NEAR = 2.0**-47  # more than the few float64 steps of a ratio can lose
+# An upper limit of the relative rounding error of a ratio that is computed in float64.
+NEAR = 2.0**-47
 
 
 class Cut(NamedTuple):
-    """What is above a threshold, or above each of many: integers, or floats near them."""
+    """True and false positives at one threshold or at each of many, and all positives and negatives.
+
+    The counts are integers, or float64 approximations of them.
+    """
 
     tp: Any
     fp: Any
@@ -44,11 +49,11 @@ class Cut(NamedTuple):
 
 
 class AtThreshold(ScoredValue):
-    """A value that some threshold has, of two classes or of each of several."""
+    """The value of a metric at one threshold that the metric chooses, for two classes or for each of several."""
 
     about = About(cost="that of AUC")
 
-    def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
+    def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:
         return 8 * rounding
 
     def read(self, state: ScoresByLabel) -> Reading:
@@ -59,36 +64,37 @@ class AtThreshold(ScoredValue):
         return found.having(details=lambda: {"threshold": self.threshold_of(state)}) if self._class_settings else found
 
     def threshold(self) -> Any:
-        """Return the threshold that has the value: of several the highest; infinity if it selects nothing."""
+        """Return the highest threshold at which the metric has its value; infinity if it selects no row."""
         return self.threshold_of(self.state)
 
     def threshold_of(self, state: Any) -> Any:
-        """Return the threshold, from a state; of several classes or labels an array of each."""
+        """Return the chosen threshold for a state; an array for several classes or labels, NaN if undefined."""
         if isinstance(state, ByLabel):
             if self.average == "micro":
-                return self.threshold_of(state.pooled())
-            return np.array(of_each(self.threshold_of, state.each()))
+                return self.threshold_of(state.pool_classes())
+            return np.array(of_each(self.threshold_of, state.split_classes()))
         if self.reason(state) is not None:
             return NAN
         cut = self._cut(state)
-        return float(state.thresholds(occupied(state)[cut - 1 : cut])[0]) if cut else float("inf")
+        return float(state.thresholds(find_occupied_cells(state)[cut - 1 : cut])[0]) if cut else float("inf")
 
     def _cut(self, state: ScoresByLabel) -> int:
-        """Return how many scores, from the highest down, the threshold selects."""
+        """Return the number of occupied buckets that the threshold selects, from the highest scores down."""
         raise NotImplementedError
 
 
 class OfThreshold(OwnNumber):
-    """The reading of two classes at a threshold, which is in the details."""
+    """Value and bounds for two classes at the chosen threshold, which is in the details."""
 
     def _details(self) -> dict[str, Any]:
         return {"threshold": self.metric.threshold_of(self.state)}
 
 
 class BestThreshold(AtThreshold):
-    """The best value that a threshold reaches: `of` is the value at a cut, which rises with TP and falls with FP.
+    """The best value that any threshold reaches.
 
-    Floats tell which thresholds may be the best; what these reach is compared as fractions.
+    `of` returns the value at a `Cut` (the counts at a threshold). The value must not fall as TP grows, nor rise as FP
+    grows. Float64 values select the candidates for the best threshold, which are then compared as exact fractions.
     """
 
     about = About(
@@ -99,8 +105,11 @@ class BestThreshold(AtThreshold):
         bound="at least at the edges of buckets; at most with positives first inside each",
     )
 
-    def _kept(self, cut: Cut) -> tuple[Any, Any, float]:
-        """Return a quotient that has to reach a limit, or to be 0/0, for a cut to qualify; and the limit."""
+    def _required_ratio(self, cut: Cut) -> tuple[Any, Any, float]:
+        """Return numerator and denominator of the ratio that a cut must have at least, and this least ratio.
+
+        A ratio of 0/0 qualifies, too.
+        """
         return 0, 0, 0.0
 
     def read(self, state: ScoresByLabel) -> Reading:
@@ -109,26 +118,27 @@ class BestThreshold(AtThreshold):
     def _limits(self, state: ScoresByLabel) -> Limits | None:
         if self.reason(state) is not None:
             return None
-        low, _ = self._best(state, False, -4 * state.slip)
+        low, _ = self._best(state, False, -4 * state.weight_rounding)
         high = low
-        if not state.is_exact or state.slip:
-            high, _ = self._best(state, not state.is_exact, 4 * state.slip)
-        value, _ = self._best(state, False, Fraction(0)) if state.slip else (low, 0)
+        if not state.is_exact or state.weight_rounding:
+            high, _ = self._best(state, not state.is_exact, 4 * state.weight_rounding)
+        value, _ = self._best(state, False, Fraction(0)) if state.weight_rounding else (low, 0)
         return Limits(low, value, max(high, value))
 
     def _cut(self, state: ScoresByLabel) -> int:
         return self._best(state, False, Fraction(0))[1]
 
     def _best(self, state: ScoresByLabel, corners: bool, slip: Fraction) -> tuple[Fraction, int]:
-        """Return the best value, and the first cut from infinity down that reaches it.
+        """Return the best value, and the number of occupied buckets above the highest threshold that has it.
 
-        Those at the edges of buckets; or at their corners, positives first. `slip` is what the limit may be missed by.
+        With `corners` the positives of a bucket are counted without its negatives, which gives an upper bound. The
+        required ratio is relaxed by the relative amount `slip`.
         """
-        cells = occupied(state)
+        cells = find_occupied_cells(state)
         a, c = (Mass(m.digits[:, cells]) for m in (state.positives, state.negatives))
-        tp, fp = a.through(), c.before() if corners else c.through()
+        tp, fp = a.sums_through(), c.sums_before() if corners else c.sums_through()
         P, N = a.total(), c.total()
-        rough = Cut(np.r_[0.0, tp.floats()], np.r_[0.0, fp.floats()], float(P), float(N))
+        rough = Cut(np.r_[0.0, tp.to_floats()], np.r_[0.0, fp.to_floats()], float(P), float(N))
 
         def cut(i: int) -> Cut:
             return Cut(tp.cell(i - 1), fp.cell(i - 1), P, N) if i else Cut(0, 0, P, N)
@@ -136,19 +146,19 @@ class BestThreshold(AtThreshold):
         value, good = self._rough(rough, lambda i: self._qualifies(cut(i), slip), NEAR + 2 * abs(float(slip)))
         first, best = 0, Fraction(-1)
         near = np.flatnonzero(good & (value >= value[good].max(initial=-1.0) * (1 - NEAR)))
-        seen: dict[tuple[Any, Any], Fraction] = {}
+        values: dict[tuple[Any, Any], Fraction] = {}
         for i in near.tolist():
             top, whole = self.of(cut(i))
-            here = seen.setdefault((top, whole), Fraction(top) / whole)
+            here = values.setdefault((top, whole), Fraction(top) / whole)
             if here > best:
                 first, best = i, here
         return best, first
 
     def _rough(self, cuts: Cut, qualifies: Callable[[int], bool], margin: float) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return about the value at each cut, and whether it qualifies: where floats cannot tell, as integers say."""
+        """Return float64 values of all cuts, and which cuts qualify; `qualifies` decides close cases exactly."""
         top, whole = (np.broadcast_to(x, cuts.tp.shape) for x in self.of(cuts))
         value = np.divide(top, whole, out=np.full(len(top), -1.0), where=whole > 0)
-        part, of, least = self._kept(cuts)
+        part, of, least = self._required_ratio(cuts)
         part, of = (np.broadcast_to(np.asarray(x, np.float64), cuts.tp.shape) for x in (part, of))
         share = np.divide(part, of, out=np.full(len(part), np.inf), where=of > 0)
         good = (whole > 0) & (share >= least)
@@ -157,39 +167,38 @@ class BestThreshold(AtThreshold):
         return value, good
 
     def _qualifies(self, cut: Cut, slip: Fraction) -> bool:
-        part, of, least = self._kept(cut)
+        part, of, least = self._required_ratio(cut)
         return not of or to_float(part * (1 + slip), of) >= least
 
 
 class OfBest(OfThreshold):
-    """The reading of the best threshold: the metric's `of` takes a cut, not a state."""
+    """Value and bounds at the best threshold. The metric's `of` takes a `Cut` instead of a state."""
 
-    def _found(self) -> Limits | None:
+    def _raw_value(self) -> Limits | None:
         found: Limits | None = self.metric._limits(self.state)
         return found
 
 
-def occupied(state: ScoresByLabel) -> NDArray[np.int64]:
-    """The cells that hold rows, from the highest score down."""
+def find_occupied_cells(state: ScoresByLabel) -> NDArray[np.int64]:
+    """Return the indexes of the buckets that contain rows, in descending order of scores."""
     return np.flatnonzero(state.positives.digits.any(axis=0) | state.negatives.digits.any(axis=0))[::-1]
 
 
 class MaxFBeta(BestThreshold, tag="max_fbeta"):
-    """The largest F-beta that a threshold reaches.
+    """The largest F-beta of any threshold.
 
     Formula: max over thresholds of (1 + beta^2) TP / (beta^2 P + TP + FP).
 
     Parameters
     ----------
     beta : float
-        How much more recall counts than precision; 1 for F1.
-    scale, bits, limit, exact, memory_limit, num_classes, labels, num_labels, average, on_invalid
-        As for AUC.
+        How many times as much recall counts as precision; 1 for F1.
 
     Notes
     -----
-    `threshold()` is the threshold: the smallest score of its bucket. It was chosen on these rows: its F on others will be
-    lower. Bound: at most that of positives first inside each bucket. Cost as AUC.
+    `threshold()` returns the threshold, which is the smallest score of its bucket. It was chosen on these rows, so F-beta
+    will be lower on other rows. The upper bound is the value if the positives came first inside each bucket. The cost is
+    that of AUC.
 
     Examples
     --------
@@ -216,21 +225,19 @@ class MaxFBeta(BestThreshold, tag="max_fbeta"):
 
 
 class RecallAtPrecision(BestThreshold, tag="recall_at_precision"):
-    """The largest recall that a threshold reaches at this precision, or a higher one.
+    """The largest recall of any threshold with at least this precision.
 
     Formula: max TP / P over thresholds with TP / (TP + FP) >= precision; 0 if there is none.
 
     Parameters
     ----------
     precision : float
-        The precision to keep.
-    scale, bits, limit, exact, memory_limit, num_classes, labels, num_labels, average, on_invalid
-        As for AUC.
+        The lowest precision allowed.
 
     Notes
     -----
-    Where no threshold is that precise the value is 0, and `threshold()` infinity, as torchmetrics has it. Bound: at most
-    that of positives first inside each bucket. Cost as AUC.
+    If no threshold has this precision the value is 0 and `threshold()` is infinity, as in torchmetrics. The upper bound is
+    the value if the positives came first inside each bucket. The cost is that of AUC.
 
     Examples
     --------
@@ -251,7 +258,7 @@ class RecallAtPrecision(BestThreshold, tag="recall_at_precision"):
     def of(self, cut: Cut) -> Quotient:
         return Quotient(cut.tp, cut.P)
 
-    def _kept(self, cut: Cut) -> tuple[Any, Any, float]:
+    def _required_ratio(self, cut: Cut) -> tuple[Any, Any, float]:
         return cut.tp, cut.tp + cut.fp, self.precision
 
     def reason(self, state: ScoresByLabel) -> str | None:
@@ -259,21 +266,19 @@ class RecallAtPrecision(BestThreshold, tag="recall_at_precision"):
 
 
 class PrecisionAtRecall(BestThreshold, tag="precision_at_recall"):
-    """The largest precision that a threshold reaches at this recall, or a higher one.
+    """The largest precision of any threshold with at least this recall.
 
     Formula: max TP / (TP + FP) over thresholds with TP / P >= recall.
 
     Parameters
     ----------
     recall : float
-        The recall to keep.
-    scale, bits, limit, exact, memory_limit, num_classes, labels, num_labels, average, on_invalid
-        As for AUC.
+        The lowest recall allowed.
 
     Notes
     -----
-    A threshold that selects nothing has no precision. Bound: at most that of positives first inside each bucket. Cost as
-    AUC.
+    A threshold that selects no row has no precision. The upper bound is the value if the positives came first inside each
+    bucket. The cost is that of AUC.
 
     Examples
     --------
@@ -294,7 +299,7 @@ class PrecisionAtRecall(BestThreshold, tag="precision_at_recall"):
     def of(self, cut: Cut) -> Quotient:
         return Quotient(cut.tp, cut.tp + cut.fp)
 
-    def _kept(self, cut: Cut) -> tuple[Any, Any, float]:
+    def _required_ratio(self, cut: Cut) -> tuple[Any, Any, float]:
         return cut.tp, cut.P, self.recall
 
     def reason(self, state: ScoresByLabel) -> str | None:
@@ -302,21 +307,19 @@ class PrecisionAtRecall(BestThreshold, tag="precision_at_recall"):
 
 
 class SensitivityAtSpecificity(BestThreshold, tag="sensitivity_at_specificity"):
-    """The largest sensitivity (recall) that a threshold reaches at this specificity, or a higher one.
+    """The largest sensitivity (recall) of any threshold with at least this specificity.
 
     Formula: max TP / P over thresholds with TN / N >= specificity.
 
     Parameters
     ----------
     specificity : float
-        The specificity to keep.
-    scale, bits, limit, exact, memory_limit, num_classes, labels, num_labels, average, on_invalid
-        As for AUC.
+        The lowest specificity allowed.
 
     Notes
     -----
-    Also: true positive rate at a false positive rate of 1 - specificity. Bound: at most that of positives first inside
-    each bucket. Cost as AUC.
+    It is also called the true positive rate at a false positive rate of 1 - specificity. The upper bound is the value if
+    the positives came first inside each bucket. The cost is that of AUC.
 
     Examples
     --------
@@ -337,26 +340,24 @@ class SensitivityAtSpecificity(BestThreshold, tag="sensitivity_at_specificity"):
     def of(self, cut: Cut) -> Quotient:
         return Quotient(cut.tp, cut.P)
 
-    def _kept(self, cut: Cut) -> tuple[Any, Any, float]:
+    def _required_ratio(self, cut: Cut) -> tuple[Any, Any, float]:
         return cut.N - cut.fp, cut.N, self.specificity
 
 
 class SpecificityAtSensitivity(BestThreshold, tag="specificity_at_sensitivity"):
-    """The largest specificity that a threshold reaches at this sensitivity (recall), or a higher one.
+    """The largest specificity of any threshold with at least this sensitivity (recall).
 
     Formula: max TN / N over thresholds with TP / P >= sensitivity.
 
     Parameters
     ----------
     sensitivity : float
-        The sensitivity to keep.
-    scale, bits, limit, exact, memory_limit, num_classes, labels, num_labels, average, on_invalid
-        As for AUC.
+        The lowest sensitivity allowed.
 
     Notes
     -----
-    As torchmetrics; Keras looks at `num_thresholds` thresholds alone. Bound: at most that of positives first inside each
-    bucket. Cost as AUC.
+    The definition is that of torchmetrics; Keras compares `num_thresholds` thresholds only. The upper bound is the value
+    if the positives came first inside each bucket. The cost is that of AUC.
 
     Examples
     --------
@@ -377,5 +378,5 @@ class SpecificityAtSensitivity(BestThreshold, tag="specificity_at_sensitivity"):
     def of(self, cut: Cut) -> Quotient:
         return Quotient(cut.N - cut.fp, cut.N)
 
-    def _kept(self, cut: Cut) -> tuple[Any, Any, float]:
+    def _required_ratio(self, cut: Cut) -> tuple[Any, Any, float]:
         return cut.tp, cut.P, self.sensitivity

@@ -1,7 +1,7 @@
-"""Uplift: how well a score ranks rows by what a treatment does to them; Qini and uplift curves, and their areas.
+"""Uplift metrics: how well a score ranks rows by the effect of a treatment; Qini and uplift curves and areas.
 
-Of the rows with the highest scores the treated and the control are compared: what was gained by treating them. Rows of
-equal score, and those of one bucket, come together. Inside a bucket every count is between those before and after it.
+They compare treated and control rows among the rows with the highest scores. Rows of equal score, and rows of one bucket,
+are added together: inside a bucket every count lies between its values before and after it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from ...reading.reading import NAN
 from ...statistics.scores import BITS
 from ...statistics.uplift_scores import UpliftScores
 from .points import corners
-from .scored import ScoredMetric
+from .scored_metric import ScoredMetric
 
 __all__ = ["AUUC", "QiniCoefficient", "UpliftCurve", "UpliftPoints"]
 
 Floats = NDArray[np.float64]
-ROUNDING = Fraction(1, 1 << 45)  # more than float64 steps can lose of an area, as a share of rows times rows
+# An upper limit of the rounding error of an area in float64, where both axes are shares of all rows.
+ROUNDING = Fraction(1, 1 << 45)
 
 
 class UpliftPoints(NamedTuple):
@@ -35,9 +36,9 @@ class UpliftPoints(NamedTuple):
     Parameters
     ----------
     fraction : float64 array
-        Share of all rows (or weight) that score as high.
+        Share of all rows (or weight) that score at least as high.
     gain : float64 array
-        What treating them gains, for each row of all.
+        The additional positives from treating these rows, divided by the number of all rows.
     """
 
     fraction: Floats
@@ -45,7 +46,7 @@ class UpliftPoints(NamedTuple):
 
 
 class Path(NamedTuple):
-    """Counts of the highest rows, from none to all: treated and control, positives among them, as shares of all rows."""
+    """Cumulative counts from the highest score down: treated and control rows, and positives of both, as shares of all."""
 
     nt: Floats
     nc: Floats
@@ -54,27 +55,27 @@ class Path(NamedTuple):
 
     @classmethod
     def of(cls, steps: Any) -> Path:
-        """From what is added step by step."""
+        """Build the cumulative counts from the counts at each score."""
         sums = [np.r_[0.0, np.cumsum(np.asarray(s, np.float64))] for s in steps]
         return cls(*sums)
 
     @property
     def x(self) -> Floats:
-        """All rows."""
+        """The share of all rows, treated and control together, at each point."""
         return self.nt + self.nc
 
     def values(self, kind: str) -> Floats:
-        """The curve."""
+        """Return the height of the curve at each point: the Qini curve for "qini", otherwise the uplift curve."""
         control = _share(self.yc, self.nc)
         return self.yt - self.nt * control if kind == "qini" else (_share(self.yt, self.nt) - control) * self.x
 
     def area(self, kind: str) -> float:
-        """The area below the curve, by trapezoids."""
+        """Return the area under the curve, computed by the trapezoidal rule."""
         y = self.values(kind)
         return math.fsum((np.diff(self.x) * (y[1:] + y[:-1]) / 2).tolist())
 
     def limits(self, kind: str) -> tuple[float, float]:
-        """Limits of that area, whatever the order within each step: each count is between those before and after."""
+        """Return the limits of the area for any order of rows inside each bucket."""
         t, c = _shares(self.yt, self.nt), _shares(self.yc, self.nc)
         if kind == "qini":
             low, high = self.yt[:-1] - self.nt[1:] * c[1], self.yt[1:] - self.nt[:-1] * c[0]
@@ -87,19 +88,19 @@ class Path(NamedTuple):
 
 
 def _share(part: Floats, whole: Floats) -> Floats:
-    """Part of the whole; 0 of nothing."""
+    """Return part / total; 0 if the total is 0."""
     return np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
 
 
 def _shares(part: Floats, whole: Floats) -> tuple[Floats, Floats]:
-    """Between which values the share of positives lies inside each step."""
+    """Return the least and the largest cumulative share of positives that is possible inside each bucket."""
     least = _share(part[:-1], whole[1:])
     most = np.divide(part[1:], whole[:-1], out=np.ones(len(part) - 1), where=whole[:-1] > 0)
     return least, np.where(part[1:] > 0, np.minimum(most, 1.0), 0.0)
 
 
 class UpliftMetric(ScoredMetric[Any]):
-    """A metric of rows by score, outcome and treatment."""
+    """A metric of rows that have a score, an outcome and a treatment."""
 
     about = About(cost="24 MiB at 19 bits, mostly untouched; about 12 ns a row")
 
@@ -120,14 +121,14 @@ class UpliftMetric(ScoredMetric[Any]):
 
 
 def path_of(state: UpliftScores) -> Path:
-    """The counts of a state, as shares of all rows."""
+    """Return the cumulative counts of a state, as shares of all rows."""
     arms = state.arms()
     total = float(arms.treated.total() + arms.control.total())
-    return Path(*(np.r_[0.0, mass.through().floats()] / total for mass in arms))
+    return Path(*(np.r_[0.0, mass.sums_through().to_floats()] / total for mass in arms))
 
 
 class UpliftArea(UpliftMetric):
-    """An area of a curve, set against something."""
+    """An area under a Qini or uplift curve, relative to a reference area that `norm` selects."""
 
     about = About(bound="every order inside each bucket", value_range=(None, None))
 
@@ -135,10 +136,10 @@ class UpliftArea(UpliftMetric):
 
     kind: ClassVar[str] = "qini"
     above_chance: ClassVar[tuple[str, ...]] = ("perfect", "total", "rows")
-    """The norms for which the area of the straight line is taken away."""
+    """The values of `norm` for which the area under the line of a random order is subtracted."""
 
     def _perfect(self, nt: int, nc: int, yt: int, yc: int) -> float:
-        """Return the area of the best order of treated and control rows, and the positives of both."""
+        """Return the area for the best possible order, from the treated and control rows and their positives."""
         raise NotImplementedError
 
     def of(self, state: Any) -> Limits | None:
@@ -149,11 +150,12 @@ class UpliftArea(UpliftMetric):
         low, high = (value, value) if state.is_exact else path.limits(self.kind)
         chance, unit = self._unit(state)
         parts = (Fraction(x - chance) / Fraction(unit) for x in (min(low, value), value, max(high, value)))
-        # sorted, as the best order that does no harm can be below chance, where treatment does harm
-        return Limits(*sorted(parts)).widened(ROUNDING / abs(Fraction(unit)))
+        # The divisor can be negative: if the treatment does harm, the best order without harm can be below chance. Then
+        # the bounds change places.
+        return Limits(*sorted(parts)).widen(ROUNDING / abs(Fraction(unit)))
 
     def _unit(self, state: Any) -> tuple[float, float]:
-        """What is taken away from the area, and what it is divided by; 0 if that is lost in rounding."""
+        """Return the area to subtract and the divisor; the divisor is 0 if it is too small to tell from 0."""
         totals = [mass.total() for mass in state.arms()]
         nt, nc, yt, yc = totals
         rows = Fraction(nt if self.kind == "qini" else nt + nc, nt + nc)
@@ -164,9 +166,9 @@ class UpliftArea(UpliftMetric):
         unit = abs(total) if self.norm == "total" else self._perfect(*totals) - chance
         return chance, unit if abs(unit) > 2.0**-46 else 0.0
 
-    def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
+    def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:
         off, unit = 64 * rounding, abs(Fraction(self._unit(state)[1]))
-        return BEYOND if unit <= off else off * (1 + max(abs(found.low), abs(found.high))) / (unit - off)
+        return BEYOND if unit <= off else off * (1 + max(abs(limits.low), abs(limits.high))) / (unit - off)
 
     def reason(self, state: Any) -> str | None:
         reason = super().reason(state)
@@ -180,31 +182,33 @@ class UpliftArea(UpliftMetric):
 
 
 def _area(steps: Sequence[tuple[int, int, int, int]], rows: int, kind: str) -> float:
-    """Return the area of a curve of a few steps: treated and control rows, and the positives of both."""
+    """Return the area under a curve of a few steps, each of which has treated and control rows and positives of both."""
     return Path.of((np.array(steps, np.float64) / float(rows)).T).area(kind)
 
 
 class QiniCoefficient(UpliftArea, tag="qini"):
-    """Qini coefficient: the area between the Qini curve and the straight line of a random order, set against the best.
+    """Qini coefficient: the area between the Qini curve and the line of a random order, relative to the best order.
 
-    Formula: (A - B) / (A* - B); A the area of y_t - y_c n_t / n_c over the highest rows, y positives and n rows, treated
-    and control; B that of the straight line to its end, A* that of the best order.
+    Formula: (A - B) / (A* - B). A is the area under y_t - y_c n_t / n_c over the rows with the highest scores, with y
+    positives and n rows, treated (t) and control (c). B is the area under the straight line to the end of that curve,
+    and A* the area of the best order.
 
     Parameters
     ----------
     norm : {"perfect", "total", "rows"}
-        What A - B is divided by: A* - B, as scikit-uplift's `qini_auc_score`; the gain of treating all, without its sign,
-        times all rows, as causalml's `qini_score`; or the square of all rows.
+        The divisor of A - B: A* - B, as in scikit-uplift's `qini_auc_score`; the absolute gain of treating all, times
+        all rows, as in causalml's `qini_score`; or the square of the number of rows.
     negative_effect : bool
-        Whether the best order has the control positives last, as if treating them did harm; or no harm can be done.
-    scale, bits, limit, exact, memory_limit, on_invalid
-        As for AUC; scores are any finite numbers here.
+        Whether the treatment can do harm, so that the best order has the control positives last.
+    scale : {"real", "probability", "logit"}
+        What the scores are: any finite numbers, or numbers in [0, 1] ("probability").
 
     Notes
     -----
-    Rows have a 0/1 `treatment` besides outcome and score. Equal scores come together, as in scikit-uplift; causalml
-    sums rows in the order they stand, so its value differs by about 1 / rows. Areas by trapezoids. Bound: counts inside
-    a bucket are between those before and after it. 3 histograms: 24 MiB at 19 bits, mostly untouched.
+    Each row has an outcome, a score, and the column `treatment`, which is 0 or 1. Rows of equal score are counted
+    together, as in scikit-uplift; causalml keeps the order of rows, so its value differs by about 1 / rows. Areas are
+    trapezoidal. The bounds hold for any order of the rows inside each bucket. The state is 3 histograms: 24 MiB at 19
+    bits, of which most stays untouched.
 
     Examples
     --------
@@ -230,22 +234,22 @@ class QiniCoefficient(UpliftArea, tag="qini"):
 
 
 class AUUC(UpliftArea, tag="auuc"):
-    """Area under the uplift curve: what is gained by treating the highest-scored rows, over all shares of rows.
+    """Area under the uplift curve: the gain of treating the rows with the highest scores, over all shares of rows.
 
-    Formula: (A - B) / (A* - B); A the area of (y_t / n_t - y_c / n_c) n over the highest n rows, y positives and n rows,
-    treated and control; B that of the straight line to its end, A* that of the best order.
+    Formula: (A - B) / (A* - B). A is the area under (y_t / n_t - y_c / n_c) n over the n rows with the highest scores,
+    with y positives and n rows, treated (t) and control (c). B is the area under the straight line to the end of that
+    curve, and A* the area of the best order.
 
     Parameters
     ----------
     norm : {"perfect", "total", "rows"}
-        (A - B) / (A* - B), as scikit-uplift's `uplift_auc_score`; A over the gain of treating all, without its sign, times
-        all rows, as causalml's `auuc_score`; or A over the square of all rows.
-    scale, bits, limit, exact, memory_limit, on_invalid
-        As for QiniCoefficient.
+        How the area is scaled: (A - B) / (A* - B), as in scikit-uplift's `uplift_auc_score`; A over the absolute gain of
+        treating all, times all rows, as in causalml's `auuc_score`; or A over the square of the number of rows.
 
     Notes
     -----
-    As for QiniCoefficient. An arm without rows has gained nothing yet.
+    Rows, ties, bound and state are those of QiniCoefficient. Where the curve has no treated (or no control) rows yet,
+    their share of positives is taken as 0.
 
     Examples
     --------
@@ -265,31 +269,30 @@ class AUUC(UpliftArea, tag="auuc"):
         steps = [(yt, 0, yt, 0), (0, nc - yc, 0, 0), *(last[::-1] if yc > nt - yt else last)]
         return _area(steps, nt + nc, self.kind)
 
-    def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
+    def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:
         nt, nc, yt, yc = (mass.total() for mass in state.arms())
-        # Weights that are off by so much may have another best order.
+        # Within this rounding error of the weights, another order may be the best one.
         undecided = self.norm == "perfect" and abs(yc - (nt - yt)) <= 4 * rounding * (nt + nc)
-        return BEYOND if undecided else super().slack(state, found, rounding)
+        return BEYOND if undecided else super().slack(state, limits, rounding)
 
 
 class UpliftCurve(UpliftMetric, tag="uplift_curve"):
-    """Qini or uplift curve: what is gained by treating the highest-scored rows, over the share of rows.
+    """Qini or uplift curve: the gain of treating the rows with the highest scores, against the share of rows.
 
-    Formula: qini: y_t - y_c n_t / n_c; uplift: (y_t / n_t - y_c / n_c) n, over the highest n rows; both per row of all.
+    Formula: qini: y_t - y_c n_t / n_c; uplift: (y_t / n_t - y_c / n_c) n, over the n rows with the highest scores; both
+    are divided by the number of all rows.
 
     Parameters
     ----------
     kind : {"qini", "uplift"}
-        Which curve.
+        The curve to compute.
     tolerance : float
-        Points are left out where the line through those that stay passes within this distance; 0 keeps them all.
-    scale, bits, limit, exact, memory_limit, on_invalid
-        As for QiniCoefficient.
+        The largest distance between the curve and the line through the points that are returned; 0 keeps all points.
 
     Notes
     -----
-    Points as scikit-uplift's `qini_curve` and `uplift_curve`, from (0, 0), divided by all rows. A point is where a bucket
-    ends, so it lies on the true curve.
+    Points are those of scikit-uplift's `qini_curve` and `uplift_curve`, from (0, 0), divided by the number of rows. Each
+    point is at the end of a bucket, so it lies on the true curve.
 
     Examples
     --------

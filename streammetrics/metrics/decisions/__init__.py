@@ -1,10 +1,10 @@
-"""Decisions: of two classes at a threshold, of several classes, of labels; of two labelings; of many raters."""
+"""Decisions: two classes at a threshold, several classes, labels; comparisons of two labelings and of many raters."""
 
 from .agreement import *
 from .association import *
 from .cells import *
 from .clusters import *
-from .combined import *
+from .combined_rates import *
 from .fairness import *
 from .geometric import *
 from .information import *

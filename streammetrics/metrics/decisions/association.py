@@ -1,4 +1,4 @@
-"""How far two columns of classes go together, from chi-squared."""
+"""Measures of association between two columns of classes, from chi-squared."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from ...numerics.exact import Limits
 from ...numerics.settings import setting
 from ...reading.about import About
 from ...reading.reading import Reading
-from ...statistics.found_classes import Contingency, FoundPairs
+from ...statistics.discovered_classes import Contingency, DiscoveredPairs
 from .pairs import Labeling, OfLabelings
 
 __all__ = ["ContingencyCoefficient", "CramersV", "TschuprowsT"]
 
-FEW = 16  # quotients with a common denominator of some length
-EXTRA = 256  # bits behind the point, where there are more
+# At most this many quotients are summed as exact fractions.
+FEW = 16
+# More quotients are summed as fixed-point numbers with this many fractional bits.
+EXTRA = 256
 
 
 class Dependence(NamedTuple):
-    """The dependence of two columns of classes: phi^2, how many true and predicted classes there are, and the rows."""
+    """What association measures need: phi^2, the numbers of true and of predicted classes, and the total of rows."""
 
     phi: Fraction
     rows: int
@@ -28,52 +30,59 @@ class Dependence(NamedTuple):
 
 
 class Association(Labeling):
-    """A root of chi-squared over the rows, phi^2: `of` returns the square of the value."""
+    """A square root of a function of phi^2, which is chi-squared over the number of rows.
 
-    def read(self, state: FoundPairs) -> Reading:
+    `of` returns the square of the value, as an exact fraction.
+    """
+
+    def read(self, state: DiscoveredPairs) -> Reading:
         return OfLabelings(self, state, self._root)
 
-    def _root(self, found: Contingency) -> Limits | None:
-        """Return the root of the square of the value."""
-        sizes = len(found.true), len(found.predicted), Fraction(found.total, found.unit)
-        square, wider = (self.of(Dependence(phi, *sizes)) for phi in _phi(found))
+    def _root(self, contingency: Contingency) -> Limits | None:
+        """Return the value with its limits: the square root of the result of `of`."""
+        sizes = len(contingency.true), len(contingency.predicted), Fraction(contingency.total, contingency.unit)
+        # The square of the value grows with phi^2, so the limits of phi^2 give its limits.
+        square, wider = (self.of(Dependence(phi, *sizes)) for phi in _phi(contingency))
         if square is None or wider is None:
             return None
         first, last = Limits.root(min(square, Fraction(1))), Limits.root(min(wider, Fraction(1)))
-        return Limits(first.low, first.value, last.high).widened(16 * found.slip, 0, 1)
+        return Limits(first.low, first.value, last.high).widen(16 * contingency.weight_rounding, 0, 1)
 
-    def reason(self, found: Any) -> str:
+    def reason(self, contingency: Any) -> str:
         return "one class in one of the labelings"
 
 
-def _phi(found: Contingency) -> tuple[Fraction, Fraction]:
-    """The sum of n_jk^2 / (n_j n_k), less 1, and what it is below."""
-    tops, bottoms = found.both * found.both, found.true[found.row] * found.predicted[found.column]
+def _phi(contingency: Contingency) -> tuple[Fraction, Fraction]:
+    """Return a lower and an upper limit of phi^2, the sum of n_jk^2 / (n_j n_k) minus 1; they are equal if it is exact."""
+    tops, bottoms = (
+        contingency.joint * contingency.joint,
+        contingency.true[contingency.row] * contingency.predicted[contingency.column],
+    )
     if len(tops) <= FEW:
         whole = sum((Fraction(a, b) for a, b in zip(tops, bottoms, strict=True)), Fraction(-1))
         return whole, whole
+    # Each quotient is rounded down by less than one unit in its last binary digit.
     low = sum(((tops << EXTRA) // bottoms).tolist())
     return tuple(max(Fraction(x, 1 << EXTRA) - 1, Fraction(0)) for x in (low, low + len(tops)))  # type: ignore[return-value]
 
 
 class CramersV(Association, tag="cramers_v"):
-    """Cramer's V of two columns of classes: how far they go together, from 0 to 1.
+    """Cramer's V: the association between two columns of classes, from 0 to 1.
 
-    Formula: sqrt(phi^2 / min(r - 1, c - 1)), with phi^2 = sum n_jk^2 / (n_j n_k) - 1 (chi-squared over the rows) of r and
-    c classes.
+    Formula: sqrt(phi^2 / min(r - 1, c - 1)), where phi^2 = sum n_jk^2 / (n_j n_k) - 1 is chi-squared over the number of
+    rows, and r and c are the numbers of classes.
 
     Parameters
     ----------
     bias_correction : bool
-        Less what chance makes of n rows (Bergsma 2013): phi^2 - (r - 1)(c - 1) / (n - 1), not below 0, and r and c less
-        (r - 1)^2 / (n - 1) and (c - 1)^2 / (n - 1). torchmetrics does so by default.
-    max_labels, on_invalid
-        As for RandScore.
+        Whether the bias that chance causes in n rows is subtracted (Bergsma 2013): (r - 1)(c - 1) / (n - 1) from phi^2,
+        which is at least 0 then, and (r - 1)^2 / (n - 1) and (c - 1)^2 / (n - 1) from r and c. This is the default of
+        torchmetrics.
 
     Notes
     -----
-    Undefined where one of them has a single class. Exact integers, one root. Some 100 bytes a pair of classes that occurs;
-    10 ns a row.
+    The value is exact: integer counts, with one square root. The state takes about 100 bytes per pair of classes that
+    occurs; a row takes 10 ns. The value is undefined if one of the columns has a single class.
 
     Examples
     --------
@@ -90,9 +99,9 @@ class CramersV(Association, tag="cramers_v"):
 
     bias_correction: bool = setting(default=False)
 
-    def of(self, found: Dependence) -> Fraction | None:
-        phi, total = found.phi, found.total
-        r, c = Fraction(found.rows), Fraction(found.columns)
+    def of(self, dependence: Dependence) -> Fraction | None:
+        phi, total = dependence.phi, dependence.total
+        r, c = Fraction(dependence.rows), Fraction(dependence.columns)
         if self.bias_correction and total > 1:
             phi = max(phi - (r - 1) * (c - 1) / (total - 1), Fraction(0))
             r, c = (x - (x - 1) ** 2 / (total - 1) for x in (r, c))
@@ -100,19 +109,15 @@ class CramersV(Association, tag="cramers_v"):
 
 
 class TschuprowsT(Association, tag="tschuprows_t"):
-    """Tschuprow's T of two columns of classes: how far they go together, from 0 to 1; 1 only with as many classes in both.
+    """Tschuprow's T: the association between two columns of classes, from 0 to 1; 1 needs equally many classes in both.
 
-    Formula: sqrt(phi^2 / sqrt((r - 1)(c - 1))), as for CramersV.
-
-    Parameters
-    ----------
-    max_labels, on_invalid
-        As for RandScore.
+    Formula: sqrt(phi^2 / sqrt((r - 1)(c - 1))), where phi^2 = sum n_jk^2 / (n_j n_k) - 1, and r and c are the numbers of
+    classes.
 
     Notes
     -----
-    Undefined where one of them has a single class. Exact integers, two roots. Some 100 bytes a pair of classes that
-    occurs; 10 ns a row.
+    The value is exact: integer counts, with two square roots. The state takes about 100 bytes per pair of classes that
+    occurs; a row takes 10 ns. The value is undefined if one of the columns has a single class.
 
     Examples
     --------
@@ -123,24 +128,20 @@ class TschuprowsT(Association, tag="tschuprows_t"):
 
     about = About(formula="sqrt(phi^2 / sqrt((r - 1)(c - 1)))")
 
-    def of(self, found: Dependence) -> Fraction | None:
-        both = (found.rows - 1) * (found.columns - 1)
-        return found.phi / Limits.root(Fraction(both)).value if both else None
+    def of(self, dependence: Dependence) -> Fraction | None:
+        both = (dependence.rows - 1) * (dependence.columns - 1)
+        return dependence.phi / Limits.root(Fraction(both)).value if both else None
 
 
 class ContingencyCoefficient(Association, tag="contingency_coefficient"):
-    """Pearson's contingency coefficient of two columns of classes: how far they go together, from 0, below 1.
+    """Pearson's contingency coefficient: the association between two columns of classes, from 0 to below 1.
 
-    Formula: sqrt(phi^2 / (1 + phi^2)), as for CramersV.
-
-    Parameters
-    ----------
-    max_labels, on_invalid
-        As for RandScore.
+    Formula: sqrt(phi^2 / (1 + phi^2)), where phi^2 = sum n_jk^2 / (n_j n_k) - 1.
 
     Notes
     -----
-    Exact integers, one root. Some 100 bytes a pair of classes that occurs; 10 ns a row.
+    The value is exact: integer counts, with one square root. The state takes about 100 bytes per pair of classes that
+    occurs; a row takes 10 ns.
 
     Examples
     --------
@@ -151,5 +152,5 @@ class ContingencyCoefficient(Association, tag="contingency_coefficient"):
 
     about = About(formula="sqrt(phi^2 / (1 + phi^2))")
 
-    def of(self, found: Dependence) -> Fraction:
-        return found.phi / (1 + found.phi)
+    def of(self, dependence: Dependence) -> Fraction:
+        return dependence.phi / (1 + dependence.phi)

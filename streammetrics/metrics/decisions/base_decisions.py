@@ -1,6 +1,6 @@
-"""What metrics of decisions have in common: of two classes at a threshold, of several classes, of several labels.
+"""Base classes of metrics of decisions: two classes at a threshold, several classes, several labels.
 
-Each reads counts of rows by true label and decision, as exact integers, and rounds once.
+Each metric is computed from exact integer counts of rows by true label and decision, and rounded once.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 from ...numerics.exact import Limits, to_float
 from ...numerics.settings import setting
 from ...reading.about import About, about_of
-from ...reading.interval import Estimate, side_by_side
+from ...reading.interval import Estimate, stack_estimates
 from ...reading.reading import NAN, UNKNOWN, OwnReading, Quotient, Reading, estimate_of, read_side_by_side
 from ...state.state import State
-from ...statistics.by_label import by_label
+from ...statistics.by_label import make_label_statistic
 from ...statistics.classes import ClassCounts, ClassTable
-from ...statistics.found_classes import FoundPairs
-from ...statistics.labels import DecisionCounts
+from ...statistics.decision_counts import DecisionCounts
+from ...statistics.discovered_classes import DiscoveredPairs
 from ..averages import OfClasses, Several, T
 from ..standard_errors import WEIGHTED, from_shares, share
 
@@ -35,16 +35,40 @@ __all__ = [
     "read_decisions_side_by_side",
 ]
 
-HARD = 0.5  # hard predictions, 0 or 1, are read as scores at this threshold
+# Predictions 0 and 1 are treated as scores with this threshold.
+HARD = 0.5
 
 
 def default_threshold(metric: Any, declared: float) -> float | None:
-    """Return the default of the setting `threshold`: with `top_k` the k highest scores decide without a threshold."""
+    """Return the default of the setting `threshold`: None with `top_k`, which needs no threshold."""
     return declared if metric.top_k is None else None
 
 
 class DecisionMetric(OfClasses[State, T]):
-    """A metric that reads rows by true label and decision."""
+    """A metric that is computed from counts of rows by true label and decision.
+
+    Parameters
+    ----------
+    threshold : float, tuple of float, or None
+        A score is a positive decision if `score >= threshold`. With None the decisions are read from `y_pred`. Of
+        several classes the first one with the highest score is predicted. A tuple of thresholds is counted in one
+        pass: the value is then an array of one value for each threshold.
+    num_classes : int, optional
+        The number of classes 0, 1, ..., num_classes - 1.
+    labels : tuple of int, str or bytes, or "discover", optional
+        The classes, integers or strings, in this order. With "discover" the classes are those that occur in `y_true`
+        and `y_pred`, in ascending order; `names_of(state)` returns them, and `explain()` shows them.
+    num_labels : int, optional
+        The number of labels, where a row has several 0/1 labels: both columns are matrices, rows x labels.
+    top_k : int, optional
+        A class or label is predicted if it is among the k with the highest scores of the row; among equal scores the first
+        ones count. With a threshold its score must also reach the threshold, as in Keras. Sorting takes about 50 ns a
+        score.
+    ignore_class : int or str, optional
+        Rows of this true class are left out and counted. It need not be among the classes.
+    max_labels : int
+        The number of classes that may be discovered. An update beyond it raises MemoryLimitError and counts nothing.
+    """
 
     about = About(
         best="high",
@@ -60,7 +84,7 @@ class DecisionMetric(OfClasses[State, T]):
 
     _discovers = True
     _by_class: ClassVar[bool] = False
-    """Whether each of several classes is set against the rest, so that a row may be decided to be of several."""
+    """Whether each class is compared with the rest, so that a row may be predicted to be of several classes."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -80,7 +104,7 @@ class DecisionMetric(OfClasses[State, T]):
             )
 
     def _check_top(self) -> None:
-        """Raise unless the highest scores of a row may decide."""
+        """Raise a ValueError if the other settings do not allow `top_k`."""
         if self.num_labels is None and not (self._of_classes and self._by_class and self.labels != "discover"):
             raise ValueError(
                 f"{type(self).__name__}: top_k= needs the scores of a row: num_labels=; of num_classes= or labels= it is "
@@ -93,31 +117,31 @@ class DecisionMetric(OfClasses[State, T]):
         Parameters
         ----------
         y_true : array-like of shape (n,), or (n, num_labels)
-            0 or 1; or a class. Or a mapping, data frame or Arrow table that holds the columns by name.
+            The labels (0 or 1) or classes; or a mapping, data frame or Arrow table that contains the columns by name.
         y_score : array-like of shape (n,), (n, classes) or (n, num_labels)
-            Any finite score, positive where `score >= threshold`; of classes a score of each, the highest is predicted, or
-            the predicted class itself: one integer or text a row. Predictions themselves, named `y_pred`, if
-            `threshold=None` or `labels="discover"`.
+            Finite scores; a decision is positive if `score >= threshold`. For several classes, pass a score of each class
+            (the class with the highest score is predicted), or the predicted class as an integer or string. If
+            `threshold=None` or `labels="discover"`, pass the predictions as `y_pred`.
         **columns : array-like of shape (n,)
-            `sample_weight`: 0, or between 2**-36 and 2**31. The others may be given by name, too.
+            `sample_weight`: 0, or between 2**-36 and 2**31. `y_true` and `y_score` may be passed by name, too.
 
         Raises
         ------
         InvalidInputError
-            A value is bad, or lengths differ; the message names column, row and count, and nothing was counted.
+            A value is invalid, or lengths differ; no row was counted. The message names the column, the row and the count.
         """
         return super().update(y_true, y_score, **columns)
 
     def make_state(self) -> Any:
         if self.labels == "discover":
-            return FoundPairs(max_labels=self.max_labels, ignore_class=self.ignore_class)
+            return DiscoveredPairs(max_labels=self.max_labels, ignore_class=self.ignore_class)
         if self._of_classes and self.top_k is None:
             return ClassCounts(column=self._column, ignore_class=self.ignore_class, **self._class_settings)
         state = DecisionCounts(thresholds=self._cuts, column=self._column)
         if not self._class_settings:
             return state
         top = {"top_k": self.top_k, "above": self._cuts_top}
-        return by_label(state, **top, ignore_class=self.ignore_class, **self._class_settings)
+        return make_label_statistic(state, **top, ignore_class=self.ignore_class, **self._class_settings)
 
     @property
     def _column(self) -> str:
@@ -126,7 +150,7 @@ class DecisionMetric(OfClasses[State, T]):
 
     @property
     def _cuts_top(self) -> bool:
-        """Whether of the k highest scores only those at the threshold or above it decide."""
+        """Whether a label needs to be among the k highest scores and to reach the threshold, too."""
         return self.top_k is not None and self.threshold is not None
 
     @property
@@ -135,18 +159,18 @@ class DecisionMetric(OfClasses[State, T]):
 
     @property
     def _cuts(self) -> tuple[float, ...]:
-        """The thresholds."""
+        """All thresholds, as a tuple, even if there is only one."""
         return self.threshold if isinstance(self.threshold, tuple) else (self._cut,)
 
     @property
     def _cut(self) -> float:
-        """The threshold, where there is one."""
+        """The only threshold; `HARD` if the metric has none, because decisions are read from `y_pred`."""
         assert not isinstance(self.threshold, tuple)
         return HARD if self.threshold is None else self.threshold
 
     @cached_property
     def at_each(self) -> list[Self]:
-        """The metric at each of its thresholds, if it was given several; otherwise none."""
+        """The same metric for each of several thresholds; an empty list if there is only one."""
         several = isinstance(self.threshold, tuple)
         return [type(self)(**(self.settings | {"threshold": t})) for t in self._cuts] if several else []
 
@@ -160,7 +184,7 @@ class DecisionMetric(OfClasses[State, T]):
 
 
 class AveragedDecision(Several[State], DecisionMetric[Any]):
-    """A number read from decisions, which labels have each, and their average."""
+    """A number that is computed from the decisions on a class or label, and averaged over classes or labels."""
 
     about = About(interval_methods=("wilson", "delta"), interval_scale="logit")
 
@@ -169,11 +193,11 @@ class AveragedDecision(Several[State], DecisionMetric[Any]):
         return self._with_average(super().name)
 
     def _view(self, state: Any) -> Any:
-        """Return what `of`, `reason` and `slack` are given of a state of two classes; by default the state."""
+        """Return the argument of `of`, `reason` and `slack`, such as counts, for two classes; by default the state."""
         return state
 
     def reason(self, state: Any) -> str | None:
-        """Return why the value of some rows is undefined, where it is."""
+        """Return the reason why the value is undefined although there are rows."""
         return "0/0: no such rows"
 
     def read(self, state: Any) -> Reading:
@@ -184,68 +208,68 @@ class AveragedDecision(Several[State], DecisionMetric[Any]):
 
 
 def read_decisions_side_by_side(metric: AveragedDecision, state: Any) -> Reading | None:
-    """Return the reading of all cells as arrays; None if the metric has several thresholds."""
+    """Return one `Reading` with arrays for all cells (such as slices); None if the metric has several thresholds."""
     found = None if metric.at_each else read_side_by_side(metric, state)
-    # Some cells can have weighted rows and others not, so each cell decides alone whether it has an interval.
+    # Only cells without weighted rows have an interval, so with weights each cell computes its own.
     return found if found is None or "excess" not in state.cells.flats else found.having(estimate=None)
 
 
 class OfDecisions(OwnReading):
-    """The reading of a state of two classes through the view (`_view`) that the metric's `of` takes."""
+    """Value, bounds and standard error for two classes, computed from counts that `_view` extracts from the state."""
 
     _kept_view: Any = UNKNOWN
 
     @property
     def view(self) -> Any:
-        """What `of`, `reason` and `slack` of the metric are given; made once."""
+        """The counts that the methods `of`, `reason` and `slack` of the metric take; they are computed only once."""
         if self._kept_view is UNKNOWN:
             self._kept_view = self.metric._view(self.state)
         return self._kept_view
 
-    def _found(self) -> Any:
-        """Return the value, what stands for it where it is undefined, or None; of cells side by side an array."""
+    def _raw_value(self) -> Any:
+        """Return the value, or the number that replaces 0/0; an array if there are several cells."""
         found = self.metric.of(self.view)
         if isinstance(found, Quotient):
             if isinstance(found.numerator, np.ndarray):
                 return to_float(*found, self._otherwise)
-            return found if found.denominator else _instead(self._otherwise)
-        return _instead(self._otherwise) if found is None else found
+            return found if found.denominator else _zero_division_limits(self._otherwise)
+        return _zero_division_limits(self._otherwise) if found is None else found
 
     @property
     def _otherwise(self) -> float:
-        """What stands for 0/0; NaN if nothing does."""
+        """The number that replaces 0/0 (`zero_division`); NaN leaves the value undefined."""
         otherwise: float = getattr(self.metric, "zero_division", NAN)
         return otherwise
 
     def _reason(self) -> str | None:
         if not self.state.facts()["rows"]:
             return "no rows"
-        reason: str | None = self.metric.reason(self.view) if self.found is None else None
+        reason: str | None = self.metric.reason(self.view) if self.raw_value is None else None
         return reason
 
-    def _slack(self, found: Limits, rounding: Fraction) -> Fraction:
-        slack: Fraction = self.metric.slack(self.view, found, rounding)
+    def _slack(self, limits: Limits, rounding: Fraction) -> Fraction:
+        slack: Fraction = self.metric.slack(self.view, limits, rounding)
         return slack
 
     def _estimate(self, method: str) -> Estimate | None:
-        """Return the standard error that counts of rows have; of weighted rows, whose squares they do not hold, none."""
+        """Return the standard error from counts of rows; weighted rows have none, because their squares are not summed."""
         weighted = getattr(self.state, "excess", None) is not None
         return Estimate(self.value, reason=WEIGHTED) if weighted else super()._estimate(method)
 
 
-def _instead(value: float) -> Limits | None:
-    """Return the value of 0/0; None for NaN."""
+def _zero_division_limits(value: float) -> Limits | None:
+    """Return the value that replaces 0/0 as exact limits; None (undefined) for NaN."""
     return None if math.isnan(value) else Limits.exactly(Fraction(value))
 
 
 class AtEachThreshold(OwnReading):
-    """The reading at several thresholds: arrays with a number, or a row of labels, for each threshold."""
+    """Values and bounds at several thresholds: arrays with a number, or a row of numbers by label, for each threshold."""
 
     def __init__(self, metric: AveragedDecision, state: Any) -> None:
         super().__init__(metric, state)
         self.each = [one.reading(state) for one in metric.at_each]
 
-    def _found(self) -> Any:
+    def _raw_value(self) -> Any:
         return np.array([one.value for one in self.each])
 
     def _bounds(self) -> tuple[Any, Any]:
@@ -260,14 +284,22 @@ class AtEachThreshold(OwnReading):
         if self.metric._class_settings and self.metric.average is None:
             why = "of each label at each threshold: give one threshold, or an average"
             return Estimate(self.value, reason=why)
-        return side_by_side([estimate_of(*pair, method) for pair in zip(self.metric.at_each, self.each, strict=True)])
+        return stack_estimates(
+            [estimate_of(*pair, method) for pair in zip(self.metric.at_each, self.each, strict=True)]
+        )
 
     def _details(self) -> dict[str, Any]:
         return {"thresholds": self.metric.threshold}
 
 
 class DecisionRatio(AveragedDecision):
-    """A quotient of the cells of one class against the rest."""
+    """A quotient of counts of one class against the rest.
+
+    Parameters
+    ----------
+    zero_division : {nan, 0.0, 1.0}
+        The value of 0/0, in each class and label.
+    """
 
     about = About(read_cells=read_decisions_side_by_side, value_range=(0, 1))
 
@@ -277,8 +309,9 @@ class DecisionRatio(AveragedDecision):
     def _view(self, state: Any) -> ClassTable:
         return ClassTable(*state.cells_at(self._cut))
 
-    def estimate(self, found: Any, method: str) -> Estimate:
+    def estimate(self, reading: Any, method: str) -> Estimate:
         if "wilson" in about_of(self).interval_methods:
-            return share(self.of(found.view).denominator, found.value, method)
-        each = [self.of(ClassTable(*(int(i == j) for j in range(4)))) for i in range(4)]  # both are sums over the cells
-        return from_shares(found.value, found.view, each, about_of(self).interval_scale)
+            return share(self.of(reading.view).denominator, reading.value, method)
+        # Numerator and divisor are linear in the four counts, so tables with a single row give their coefficients.
+        each = [self.of(ClassTable(*(int(i == j) for j in range(4)))) for i in range(4)]
+        return from_shares(reading.value, reading.view, each, about_of(self).interval_scale)

@@ -1,4 +1,4 @@
-"""The four counts of decisions, as metrics: true and false, positives and negatives."""
+"""The four counts of decisions as metrics: true and false positives, true and false negatives."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ __all__ = ["FalseNegatives", "FalsePositives", "TrueNegatives", "TruePositives"]
 
 
 class CellCount(AveragedDecision):
-    """What a cell of the confusion matrix of one class against the rest holds."""
+    """The count of one cell of the confusion matrix of a class against the rest.
+
+    Parameters
+    ----------
+    average : {"macro", "micro", "weighted", None}
+        How to combine the counts of several classes or labels: "micro" adds them, "macro" takes their mean, "weighted"
+        takes their mean weighted by positives, and None returns an array with one count for each.
+    """
 
     about = About(
         extensive=True,
@@ -24,7 +31,7 @@ class CellCount(AveragedDecision):
     )
 
     cell: ClassVar[int] = 0
-    """Its place in TN, FP, FN, TP."""
+    """The index of the cell in the order TN, FP, FN, TP."""
 
     _by_class = True
 
@@ -41,37 +48,31 @@ class CellCount(AveragedDecision):
 
 
 class OfCell(OfDecisions):
-    """The reading of a count of two classes, which is 0 without rows."""
+    """Value and bounds of a count, which is 0 (not undefined) without rows."""
 
     def _reason(self) -> None:
         return None
 
 
-def _in_rows(found: Reading, unit: int) -> Reading:
-    """Return a reading of several classes or labels in rows, which count so much; a count of no rows is 0."""
+def _in_rows(reading: Reading, unit: int) -> Reading:
+    """Convert value and bounds of a count from integer units of weight to rows; without rows the value is 0."""
 
     def bounds() -> tuple[Any, Any]:
-        low, high = found.bounds
+        low, high = reading.bounds
         return low / unit, high / unit
 
-    # The unit of classes is a power of two: nothing is rounded again.
-    value, details = lambda: found.value / unit, lambda: found.details
-    return Reading(found.state, value, bounds=bounds, reason=lambda: None, details=details)
+    # The unit is a power of two, so the division is exact.
+    value, details = lambda: reading.value / unit, lambda: reading.details
+    return Reading(reading.state, value, bounds=bounds, reason=lambda: None, details=details)
 
 
 class TruePositives(CellCount, tag="true_positives"):
-    """True positives: the positives that are called positive.
-
-    Parameters
-    ----------
-    threshold, num_classes, labels, num_labels, top_k, ignore_class, max_labels, on_invalid
-        As for FalsePositiveRate.
-    average : {"macro", "micro", "weighted", None}
-        Of classes or labels: "micro" adds them up, None has each, "macro" is their mean.
+    """True positives: the number of positives that are predicted positive.
 
     Notes
     -----
-    Rows, or their weight; 0 without rows. Exact integers, rounded once. 64 bytes, 8 a pair of classes; under 1 ns a row.
+    The value is the number of rows or their total weight, and 0 without rows. Sums are exact integers, and only the result
+    is rounded. The state takes 64 bytes, or 8 bytes per pair of classes; a row takes under 1 ns.
 
     Examples
     --------
@@ -86,18 +87,12 @@ class TruePositives(CellCount, tag="true_positives"):
 
 
 class FalsePositives(CellCount, tag="false_positives"):
-    """False positives: the negatives that are called positive.
-
-    Parameters
-    ----------
-    threshold, num_classes, labels, num_labels, top_k, ignore_class, max_labels, on_invalid
-        As for FalsePositiveRate.
-    average : {"macro", "micro", "weighted", None}
-        Of classes or labels: "micro" adds them up, None has each, "macro" is their mean.
+    """False positives: the number of negatives that are predicted positive.
 
     Notes
     -----
-    Rows, or their weight; 0 without rows. Exact integers, rounded once. 64 bytes, 8 a pair of classes; under 1 ns a row.
+    The value is the number of rows or their total weight, and 0 without rows. Sums are exact integers, and only the result
+    is rounded. The state takes 64 bytes, or 8 bytes per pair of classes; a row takes under 1 ns.
 
     Examples
     --------
@@ -112,18 +107,12 @@ class FalsePositives(CellCount, tag="false_positives"):
 
 
 class TrueNegatives(CellCount, tag="true_negatives"):
-    """True negatives: the negatives that are called negative.
-
-    Parameters
-    ----------
-    threshold, num_classes, labels, num_labels, top_k, ignore_class, max_labels, on_invalid
-        As for FalsePositiveRate.
-    average : {"macro", "micro", "weighted", None}
-        Of classes or labels: "micro" adds them up, None has each, "macro" is their mean.
+    """True negatives: the number of negatives that are predicted negative.
 
     Notes
     -----
-    Rows, or their weight; 0 without rows. Exact integers, rounded once. 64 bytes, 8 a pair of classes; under 1 ns a row.
+    The value is the number of rows or their total weight, and 0 without rows. Sums are exact integers, and only the result
+    is rounded. The state takes 64 bytes, or 8 bytes per pair of classes; a row takes under 1 ns.
 
     Examples
     --------
@@ -138,18 +127,12 @@ class TrueNegatives(CellCount, tag="true_negatives"):
 
 
 class FalseNegatives(CellCount, tag="false_negatives"):
-    """False negatives: the positives that are called negative.
-
-    Parameters
-    ----------
-    threshold, num_classes, labels, num_labels, top_k, ignore_class, max_labels, on_invalid
-        As for FalsePositiveRate.
-    average : {"macro", "micro", "weighted", None}
-        Of classes or labels: "micro" adds them up, None has each, "macro" is their mean.
+    """False negatives: the number of positives that are predicted negative.
 
     Notes
     -----
-    Rows, or their weight; 0 without rows. Exact integers, rounded once. 64 bytes, 8 a pair of classes; under 1 ns a row.
+    The value is the number of rows or their total weight, and 0 without rows. Sums are exact integers, and only the result
+    is rounded. The state takes 64 bytes, or 8 bytes per pair of classes; a row takes under 1 ns.
 
     Examples
     --------

@@ -1,33 +1,31 @@
-"""Found clusters beside true classes, where each cluster stands for the class that it fits best."""
+"""Clusters compared with true classes by the best one-to-one assignment of clusters to classes."""
 
 from __future__ import annotations
 
 from ...numerics.exact import Limits
-from ...numerics.linear_assignment import heaviest
+from ...numerics.linear_assignment import max_matching_weight
 from ...reading.about import About
-from ...statistics.found_classes import Contingency
+from ...statistics.discovered_classes import Contingency
 from .pairs import Labeling
 
 __all__ = ["ClusterAccuracy"]
 
 
 class ClusterAccuracy(Labeling, tag="cluster_accuracy"):
-    """Cluster accuracy: the share of rows in the right cluster, where each cluster stands for a class of its own.
+    """Cluster accuracy: the accuracy under the best one-to-one assignment of clusters to classes.
 
-    Formula: the largest sum of n_jk / n over assignments of clusters k to classes j, no two of them to the same.
-
-    Parameters
-    ----------
-    max_labels, on_invalid
-        As for RandScore.
+    Formula: the largest sum of n_jk / n over assignments of clusters k to classes j, where each class has at most one
+    cluster.
 
     Notes
     -----
-    Definition as torchmetrics' `ClusterAccuracy`, and unsupervised clustering accuracy (ACC) elsewhere; there may be more
-    clusters than classes, or fewer: what is left over is wrong. The best assignment is found exactly, in integers, and
-    divided once. Some 100 bytes a pair of classes that occurs; 10 ns a row; the assignment of 1000 clusters takes under a
-    second where they fit their classes, some seconds where weights have many digits or no cluster fits, and at worst the
-    cube of their number. Undefined without rows.
+    The definition is that of torchmetrics' `ClusterAccuracy`; elsewhere it is called unsupervised clustering accuracy
+    (ACC). The numbers of clusters and classes can differ: rows of clusters without a class are wrong. The best assignment
+    is found exactly, in integers, and the result is divided once.
+
+    The state takes about 100 bytes per pair of classes that occurs; a row takes 10 ns. The assignment of 1000 clusters
+    takes less than a second if clusters fit their classes, a few seconds if weights have many digits or no cluster fits,
+    and in the worst case time grows with the cube of the number of clusters. The value is undefined without rows.
 
     Examples
     --------
@@ -38,7 +36,11 @@ class ClusterAccuracy(Labeling, tag="cluster_accuracy"):
 
     about = About(formula="most rows of pairs of a class and a cluster, each in one pair / rows")
 
-    def of(self, found: Contingency) -> Limits | None:
-        sides = (found.row, found.column) if len(found.true) <= len(found.predicted) else (found.column, found.row)
-        best = Limits.exactly(heaviest(*sides, found.both), found.total)
-        return best and best.widened(4 * found.slip, 0, 1)
+    def of(self, contingency: Contingency) -> Limits | None:
+        sides = (
+            (contingency.row, contingency.column)
+            if len(contingency.true) <= len(contingency.predicted)
+            else (contingency.column, contingency.row)
+        )
+        best = Limits.exactly(max_matching_weight(*sides, contingency.joint), contingency.total)
+        return best and best.widen(4 * contingency.weight_rounding, 0, 1)

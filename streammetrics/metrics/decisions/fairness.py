@@ -1,4 +1,4 @@
-"""Whether groups are decided on alike: the least rate of any group over the largest."""
+"""Fairness of decisions between groups: the lowest rate of any group over the highest."""
 
 from __future__ import annotations
 
@@ -28,7 +28,18 @@ RATES: dict[str, Rate] = {
 
 
 class FairnessRatio(ScoredLabels[GroupDecisions, float]):
-    """The least rate of any group over the largest."""
+    """The lowest rate of any group over the highest.
+
+    Parameters
+    ----------
+    threshold : float or None
+        A score is a positive decision if `score >= threshold`. With None the decisions are read from `y_pred`.
+    zero_division : {nan, 0.0, 1.0}
+        The value if no group has a positive decision.
+    max_groups : int
+        The number of different groups that there may be. An update beyond it raises MemoryLimitError and counts
+        nothing.
+    """
 
     about = About(
         best="high",
@@ -45,7 +56,7 @@ class FairnessRatio(ScoredLabels[GroupDecisions, float]):
     max_groups: int = setting(default=1000, low=2, high=1 << 15, operational=True)
 
     rates: ClassVar[tuple[str, ...]] = ()
-    """The rates that are compared."""
+    """The rates that are compared between groups, such as recall."""
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Any:
         """Count a batch.
@@ -53,19 +64,20 @@ class FairnessRatio(ScoredLabels[GroupDecisions, float]):
         Parameters
         ----------
         y_true : array-like of shape (n,)
-            0 or 1. Or a mapping, data frame or Arrow table that holds the columns by name.
+            The labels, 0 or 1; or a mapping, data frame or Arrow table that contains the columns by name.
         y_score : array-like of shape (n,)
-            Any finite score, positive where `score >= threshold`; decisions, named `y_pred`, if `threshold=None`.
+            Any finite scores; a decision is positive if `score >= threshold`. If `threshold=None`, pass the decisions as
+            `y_pred`.
         **columns : array-like of shape (n,)
-            `group`: an integer, or a text of up to 40 bytes. `sample_weight`: 0, or between 2**-36 and 2**31. The others
-            may be given by name, too.
+            `group`: integers, or strings of up to 40 bytes. `sample_weight`: 0, or between 2**-36 and 2**31. `y_true` and
+            `y_score` may be passed by name, too.
 
         Raises
         ------
         InvalidInputError
-            A value is bad, or lengths differ; the message names column, row and count, and nothing was counted.
+            A value is invalid, or lengths differ; no row was counted. The message names the column, the row and the count.
         MemoryLimitError
-            There would be more than `max_groups` groups; nothing was counted.
+            There would be more than `max_groups` groups; no row was counted.
         """
         return super().update(y_true, y_score, **columns)
 
@@ -82,19 +94,19 @@ class FairnessRatio(ScoredLabels[GroupDecisions, float]):
         return GroupDecisions(thresholds=(self._cut,), column=column, max_labels=self.max_groups)
 
     def _rates(self, state: GroupDecisions, rate: str) -> dict[Any, Fraction | None]:
-        """Return a rate of every group; None where it is 0/0."""
+        """Return a rate for each group; None for groups where it is 0/0."""
         pairs = {group: RATES[rate](table) for group, table in state.tables(self._cut).items()}
         return {group: Fraction(a, b) if b else None for group, (a, b) in pairs.items()}
 
     def _ratio(self, state: GroupDecisions, rate: str) -> Fraction | None:
-        """Return the least over the largest; None where that is 0/0, or no group has one."""
+        """Return the lowest rate over the highest; None if the ratio is 0/0, or if no group has a rate."""
         known = [r for r in self._rates(state, rate).values() if r is not None]
         if not known or not max(known):
             return None if self.zero_division != self.zero_division or not known else Fraction(self.zero_division)
         return min(known) / max(known)
 
     def _ratios(self, state: GroupDecisions) -> list[Fraction]:
-        """Return the ratio of every rate; none where one is undefined."""
+        """Return the ratio for each kind of rate, such as recall; an empty list if one of them is undefined."""
         ratios = [self._ratio(state, rate) for rate in self.rates]
         known = [r for r in ratios if r is not None]
         return known if len(known) == len(ratios) else []
@@ -113,7 +125,7 @@ class FairnessRatio(ScoredLabels[GroupDecisions, float]):
 
 
 class OfGroups(OwnReading):
-    """The reading of a ratio, whose details have the rates of every group and how many are undefined."""
+    """Value and details of a ratio; the details contain the rates of all groups and the number of undefined rates."""
 
     def _details(self) -> dict[str, Any]:
         found = {rate: self.metric._rates(self.state, rate) for rate in self.metric.rates}
@@ -124,25 +136,15 @@ class OfGroups(OwnReading):
 
 
 class DemographicParityRatio(FairnessRatio, tag="demographic_parity_ratio"):
-    """Demographic parity ratio: the least share of positive decisions on any group over the largest; 1 is parity.
+    """Demographic parity ratio: the lowest share of positive decisions in any group over the highest; 1 is parity.
 
     Formula: min_g (TP + FP) / n_g over max_g (TP + FP) / n_g.
 
-    Parameters
-    ----------
-    threshold : float or None
-        A score is a positive decision where `score >= threshold`. None reads decisions from `y_pred`.
-    zero_division : {nan, 0.0, 1.0}
-        The value where no group has a positive decision.
-    max_groups : int
-        How many groups may be found; MemoryLimitError beyond, and nothing was counted.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
-
     Notes
     -----
-    Definition as fairlearn's `demographic_parity_ratio` and torchmetrics' `BinaryFairness`; labels do not matter. The rate
-    of each group is in `explain()`. Exact integers, rounded once. Some 60 bytes a group; about 20 ns a row.
+    The definition is that of fairlearn's `demographic_parity_ratio` and torchmetrics' `BinaryFairness`; labels do not
+    matter. `explain()` has the rate of each group. The value is exact: integer counts, rounded once. The state takes about
+    60 bytes a group; a row takes about 20 ns.
 
     Examples
     --------
@@ -158,20 +160,15 @@ class DemographicParityRatio(FairnessRatio, tag="demographic_parity_ratio"):
 
 
 class EqualOpportunityRatio(FairnessRatio, tag="equal_opportunity_ratio"):
-    """Equal opportunity ratio: the least recall of any group over the largest; 1 if positives of all are found alike.
+    """Equal opportunity ratio: the lowest recall of any group over the highest; 1 if the recall of all groups is the same.
 
     Formula: min_g TP / (TP + FN) over max_g TP / (TP + FN).
 
-    Parameters
-    ----------
-    threshold, zero_division, max_groups, on_invalid
-        As for DemographicParityRatio.
-
     Notes
     -----
-    Definition as fairlearn's `equal_opportunity_ratio` and torchmetrics' `BinaryFairness`; a group without positives,
-    which these give a recall of 0, is left out and counted. Exact integers, rounded once. Some 60 bytes a group; about
-    20 ns a row.
+    The definition is that of fairlearn's `equal_opportunity_ratio` and torchmetrics' `BinaryFairness`, except that a group
+    without positives is left out and counted; in these libraries it has a recall of 0. The value is exact: integer counts,
+    rounded once. The state takes about 60 bytes a group; a row takes about 20 ns.
 
     Examples
     --------
@@ -187,21 +184,20 @@ class EqualOpportunityRatio(FairnessRatio, tag="equal_opportunity_ratio"):
 
 
 class EqualizedOddsRatio(FairnessRatio, tag="equalized_odds_ratio"):
-    """Equalized odds ratio: the ratio between groups of recall, or of the false positive rate, whichever is less.
+    """Equalized odds ratio: the smaller of two ratios between groups, of the recall and of the false positive rate.
 
-    Formula: min(min_g TPR / max_g TPR, min_g FPR / max_g FPR); `agg="mean"` takes the mean of both.
+    Formula: min(min_g TPR / max_g TPR, min_g FPR / max_g FPR). With `agg="mean"` it is the mean of both ratios.
 
     Parameters
     ----------
     agg : {"worst_case", "mean"}
-        The less of the two ratios, or their mean.
-    threshold, zero_division, max_groups, on_invalid
-        As for DemographicParityRatio.
+        Whether the value is the smaller one of the two ratios, or their mean.
 
     Notes
     -----
-    Definition as fairlearn's `equalized_odds_ratio`; a group without positives, or without negatives, whose rate fairlearn
-    takes for 0, is left out there and counted. Exact integers, rounded once. Some 60 bytes a group; about 20 ns a row.
+    The definition is that of fairlearn's `equalized_odds_ratio`, except that a group without positives (or negatives) is
+    left out of that rate and counted; in fairlearn its rate is 0. The value is exact: integer counts, rounded once. The
+    state takes about 60 bytes a group; a row takes about 20 ns.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The geometric mean of the recalls of classes."""
+"""The geometric mean of the recalls of all classes."""
 
 from __future__ import annotations
 
@@ -18,26 +18,23 @@ from .multiclass import WholeMatrix
 
 __all__ = ["GeometricMeanScore"]
 
-BITS = 256  # of the numbers below
-SURE = Fraction(1, 1 << 110)  # how far from the root, relatively, two steps end at most: see `_root`
+# The precision of numbers in Newton's method, in bits.
+BITS = 256
+# The largest relative error of the root after two steps of Newton's method; see `_root`.
+SURE = Fraction(1, 1 << 110)
 
 
 class GeometricMeanScore(WholeMatrix, tag="geometric_mean_score"):
-    """Geometric mean score: the geometric mean of recall and specificity; of classes, of the recalls of all.
+    """Geometric mean score: the geometric mean of recall and specificity; several classes: of the recalls of all classes.
 
-    Formula: sqrt(TP / (TP + FN) TN / (TN + FP)); of K classes the K-th root of the product of c_k / t_k, of t_k rows of
-    class k c_k decided rightly.
-
-    Parameters
-    ----------
-    threshold, num_classes, labels, num_labels, top_k, ignore_class, average, max_labels, on_invalid
-        As for Accuracy.
+    Formula: sqrt(TP / (TP + FN) TN / (TN + FP)). For several classes it is the K-th root of the product of c_k / t_k over
+    K classes, where t_k rows are of class k, and c_k of them are predicted correctly.
 
     Notes
     -----
-    A class without rows is left out, as in BalancedAccuracy; one of which nothing is found makes it 0 (imbalanced-learn's
-    `geometric_mean_score` without `correction`). Exact integers, one root, rounded once. 64 bytes, 8 a pair of classes;
-    under 1 ns a row.
+    A class without rows is left out, as in BalancedAccuracy. A class with a recall of 0 makes the value 0 (as in
+    imbalanced-learn's `geometric_mean_score` without `correction`). The value is exact: integer counts, with one root,
+    rounded once. The state takes 64 bytes, or 8 bytes per pair of classes; a row takes under 1 ns.
 
     Examples
     --------
@@ -49,50 +46,52 @@ class GeometricMeanScore(WholeMatrix, tag="geometric_mean_score"):
     about = About(formula="sqrt(TP / (TP + FN) TN / (TN + FP))", interval_scale="logit")
 
     def of(self, margins: Margins) -> Limits | None:
-        known = [(right, true) for right, true in zip(margins.right, margins.true, strict=True) if true]
+        known = [(right, true) for right, true in zip(margins.correct, margins.true, strict=True) if true]
         if not known:
             return None
         if not all(right for right, _ in known):
             return Limits.exactly(0)
         return _root(known)
 
-    def estimate(self, found: Any, method: str) -> Estimate:
-        # The gradient is that of the logarithm.
-        made = super().estimate(found, method)
-        return made._replace(error=made.error * found.value)
+    def estimate(self, reading: Any, method: str) -> Estimate:
+        # The gradient is that of the logarithm of the value, so the standard error is relative to the value.
+        estimate = super().estimate(reading, method)
+        return estimate._replace(error=estimate.error * reading.value)
 
     def gradient(self, right: Any, true: Any, predicted: Any) -> Any:
-        """Return how the logarithm changes."""
-        held = true > 0
-        inner = np.eye(len(true)) / np.where(held, right, 1.0)[:, None] - 1 / np.where(held, true, 1.0)[:, None]
-        return held[:, None] * inner / np.count_nonzero(held)
+        """Return the derivatives of the logarithm of the value by the count of each cell, times the number of rows."""
+        occurs = true > 0
+        inner = np.eye(len(true)) / np.where(occurs, right, 1.0)[:, None] - 1 / np.where(occurs, true, 1.0)[:, None]
+        return occurs[:, None] * inner / np.count_nonzero(occurs)
 
 
 def _root(quotients: Sequence[tuple[int, int]]) -> Limits:
-    """The geometric mean of quotients of positive integers.
+    """Return the geometric mean of quotients of positive integers.
 
-    Newton's steps from a float, of which 40 bits are right: each doubles these, but for the logarithm of their number.
+    Newton's method starts from a float with 40 correct bits. Each step doubles the number of correct bits, minus the
+    logarithm of the number of quotients.
     """
     k = len(quotients)
-    product = _narrowed(Fraction(math.prod(a for a, _ in quotients), math.prod(b for _, b in quotients)))
+    product = _round_to_bits(Fraction(math.prod(a for a, _ in quotients), math.prod(b for _, b in quotients)))
+    # The product can be outside the range of floats: its logarithm is that of a number near 1 plus a power of two.
     size = product.numerator.bit_length() - product.denominator.bit_length()
     rest = float(product * Fraction(1 << max(-size, 0), 1 << max(size, 0)))
     root = Fraction(float(exp((log(rest) + size * float(log(2.0))) / k)))
     for _ in range(2):
-        root = _narrowed(((k - 1) * root + product / _power(root, k - 1)) / k)
+        root = _round_to_bits(((k - 1) * root + product / _power(root, k - 1)) / k)
     return Limits(root * (1 - SURE), root, root * (1 + SURE)) if root != 1 else Limits(root, root, root)
 
 
 def _power(x: Fraction, k: int) -> Fraction:
-    """A power, to BITS bits but for a few."""
-    made = Fraction(1)
+    """Return x to the power k, with about BITS correct bits."""
+    power = Fraction(1)
     for bit in f"{k:b}":
-        made = _narrowed(made * made * (x if bit == "1" else 1))
-    return made
+        power = _round_to_bits(power * power * (x if bit == "1" else 1))
+    return power
 
 
-def _narrowed(x: Fraction) -> Fraction:
-    """The first BITS bits of a number."""
+def _round_to_bits(x: Fraction) -> Fraction:
+    """Round a positive number down to its leading BITS bits."""
     shift = BITS - x.numerator.bit_length() + x.denominator.bit_length()
     up, down = max(shift, 0), max(-shift, 0)
     return Fraction((x.numerator << up) // (x.denominator << down) << down, 1 << up)

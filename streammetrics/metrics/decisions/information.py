@@ -1,4 +1,4 @@
-"""Two labelings of the same rows compared by what one tells of the other: entropies, mutual information."""
+"""Metrics that compare two labelings of the same rows by mutual information, and scores that are derived from it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ...numerics.exact import Limits
 from ...numerics.settings import setting
 from ...reading.about import About
 from ...reading.reading import Reading
-from ...statistics.found_classes import Contingency, FoundPairs
-from .entropies import MOST_ROWS, Entropies, averaged, expected, less, over
+from ...statistics.discovered_classes import Contingency, DiscoveredPairs
+from .entropies import MOST_ROWS, Entropies, average_entropies, divide_by_positive, expect_mutual_information, less
 from .pairs import Labeling, OfLabelings
 
 __all__ = [
@@ -28,51 +28,60 @@ TOO_MANY = "more than 2**32 rows: what chance makes takes too long"
 
 
 class InformationMetric(Labeling):
-    """A number of what two labelings tell of each other."""
+    """A measure of the information that two labelings share."""
 
     about = About(bound="certified: logarithms are rounded, which moves the value by some 2**-50")
 
 
 class SharedInformation(InformationMetric):
-    """A share, 1 at most, of the entropies of labelings that differ, which `of` takes; 1 if they are one but for names."""
+    """A score of at most 1 that `of` computes from entropies; it is 1 if the labelings differ only in class names."""
 
-    def read(self, state: FoundPairs) -> Reading:
+    def read(self, state: DiscoveredPairs) -> Reading:
         return OfLabelings(self, state, self._of_entropies)
 
-    def _of_entropies(self, found: Contingency) -> Limits | None:
-        """Return the share of the entropies of two labelings."""
-        return Limits.exactly(1) if _is_one(found) else _at_most_one(self.of(Entropies.of(found)))
+    def _of_entropies(self, entropies: Contingency) -> Limits | None:
+        """Return the score with its limits, computed from the entropies of both labelings."""
+        return Limits.exactly(1) if _is_one(entropies) else _at_most_one(self.of(Entropies.of(entropies)))
 
 
-def _is_one(found: Contingency) -> bool:
+def _is_one(entropies: Contingency) -> bool:
     """Return whether two labelings differ only in the names of their classes."""
-    return len(found.both) == len(found.true) == len(found.predicted)
+    return len(entropies.joint) == len(entropies.true) == len(entropies.predicted)
 
 
-def _at_most_one(found: Limits | None) -> Limits | None:
-    """Return a share, whose limits may reach beyond 1 before."""
-    return None if found is None else Limits(*(min(x, Fraction(1)) for x in found))
+def _at_most_one(entropies: Limits | None) -> Limits | None:
+    """Clip the limits of a score at 1."""
+    return None if entropies is None else Limits(*(min(x, Fraction(1)) for x in entropies))
 
 
 class ChanceMetric(InformationMetric):
-    """What asks for all permutations of a labeling: of whole numbers of rows, and not too many."""
+    """A metric that needs the mean over all permutations of a labeling.
 
-    def read(self, state: FoundPairs) -> Reading:
+    It is undefined if weights are not whole numbers of rows, and for too many rows.
+    """
+
+    def read(self, state: DiscoveredPairs) -> Reading:
         return OfLabelings(self, state, self._of_rows)
 
-    def _of_rows(self, found: Contingency) -> Limits | None:
-        """Return the value of whole rows; None of others."""
-        if any(n % found.unit for n in (*found.true, *found.predicted)):
+    def _of_rows(self, entropies: Contingency) -> Limits | None:
+        """Return the value if all weights are whole numbers of rows; otherwise None."""
+        if any(n % entropies.unit for n in (*entropies.true, *entropies.predicted)):
             return None
-        limits: Limits | None = self.of(found)
+        limits: Limits | None = self.of(entropies)
         return limits
 
-    def reason(self, found: Any) -> str:
-        return TOO_MANY if found.total // found.unit > MOST_ROWS else super().reason(found)
+    def reason(self, entropies: Any) -> str:
+        return TOO_MANY if entropies.total // entropies.unit > MOST_ROWS else super().reason(entropies)
 
 
 class WithMean(InformationMetric):
-    """A number of labelings that sets what they have in common beside the mean of their entropies."""
+    """A metric that divides mutual information by a mean of the two entropies.
+
+    Parameters
+    ----------
+    average_method : {"arithmetic", "geometric", "min", "max"}
+        The mean of the two entropies that is the denominator.
+    """
 
     average_method: str = setting(default="arithmetic", choices=METHODS)
 
@@ -82,19 +91,15 @@ class WithMean(InformationMetric):
 
 
 class MutualInformation(InformationMetric, tag="mutual_information"):
-    """Mutual information of two labelings: how much one tells of the other, in nats.
+    """Mutual information of two labelings: the information that one labeling has about the other, in nats.
 
-    Formula: sum over pairs of classes of p_jk log(p_jk / (p_j p_k)), shares of all rows.
-
-    Parameters
-    ----------
-    max_labels, on_invalid
-        As for RandScore.
+    Formula: sum over pairs of classes of p_jk log(p_jk / (p_j p_k)), where p are shares of all rows.
 
     Notes
     -----
-    Definition as scikit-learn's `mutual_info_score`. Terms are rounded, and summed exactly; `bounds()` says how far off
-    that can be, some 2**-50. Some 100 bytes a pair of classes that occurs; 10 ns a row.
+    The definition is that of scikit-learn's `mutual_info_score`. Terms are rounded, and their sum is exact; `bounds()`
+    certifies the error, which is about 2**-50. The state takes about 100 bytes per pair of classes that occurs; a row
+    takes 10 ns.
 
     Examples
     --------
@@ -105,26 +110,22 @@ class MutualInformation(InformationMetric, tag="mutual_information"):
 
     about = About(formula="sum of p_jk log(p_jk / (p_j p_k))")
 
-    def of(self, found: Contingency) -> Limits:
-        return Entropies.of(found).mutual
+    def of(self, entropies: Contingency) -> Limits:
+        return Entropies.of(entropies).mutual
 
 
 class ExpectedMutualInformation(ChanceMetric, tag="expected_mutual_information"):
-    """Expected mutual information: what labelings with as many rows in each class have by chance, in nats.
+    """Expected mutual information: the mutual information of random labelings with the same class sizes, in nats.
 
     Formula: the mean of MutualInformation over all permutations of one of the labelings.
 
-    Parameters
-    ----------
-    max_labels, on_invalid
-        As for RandScore.
-
     Notes
     -----
-    Definition as scikit-learn's `expected_mutual_information`; what AdjustedMutualInformation takes away. A row of weight
-    k counts as k rows; undefined for other weights than whole numbers, and of more than 2**32 rows. `bounds()` says what
-    rounding can do. Memory as for RandScore; to compute it takes the classes of one labeling times those of the other (of
-    different sizes) times some standard deviations of what two have in common, at most the root of the rows.
+    The definition is that of scikit-learn's `expected_mutual_information`; AdjustedMutualInformation subtracts the value.
+    A row of weight k counts as k rows. `bounds()` certifies the rounding error. The state takes about 100 bytes per pair
+    of classes that occurs. `compute()` takes time that grows with the number of distinct class sizes of one labeling,
+    times that of the other, times some standard deviations of the overlap of two classes, which is at most the root of the
+    number of rows. The value is undefined if weights are not whole numbers, and for more than 2**32 rows.
 
     Examples
     --------
@@ -135,28 +136,22 @@ class ExpectedMutualInformation(ChanceMetric, tag="expected_mutual_information")
 
     about = About(best=None, formula="the mean of the mutual information over permutations of one labeling")
 
-    def of(self, found: Contingency) -> Limits | None:
-        if len(found.true) == 1 or len(found.predicted) == 1:
+    def of(self, entropies: Contingency) -> Limits | None:
+        if len(entropies.true) == 1 or len(entropies.predicted) == 1:
             return Limits.exactly(0)
-        return expected(found)
+        return expect_mutual_information(entropies)
 
 
 class NormalizedMutualInformation(WithMean, SharedInformation, tag="normalized_mutual_information"):
-    """Normalised mutual information of two labelings: over the mean of both entropies, from 0 to 1.
+    """Normalized mutual information of two labelings: mutual information over the mean of both entropies, from 0 to 1.
 
     Formula: I / mean(H_true, H_pred).
 
-    Parameters
-    ----------
-    average_method : {"arithmetic", "geometric", "min", "max"}
-        Which mean of the entropies.
-    max_labels, on_invalid
-        As for RandScore.
-
     Notes
     -----
-    Definition as scikit-learn's `normalized_mutual_info_score`: 1 for labelings that are one but for names, 0 where one
-    has a single class. Exactness, cost and memory as for MutualInformation.
+    The definition is that of scikit-learn's `normalized_mutual_info_score`: 1 for labelings that differ only in the names
+    of classes, 0 if one labeling has a single class. The exactness, the cost and the memory are those of
+    MutualInformation.
 
     Examples
     --------
@@ -167,29 +162,25 @@ class NormalizedMutualInformation(WithMean, SharedInformation, tag="normalized_m
 
     about = About(formula="I / mean(H_true, H_pred)")
 
-    def of(self, found: Entropies) -> Limits | None:
-        if not found.mutual.high:
+    def of(self, entropies: Entropies) -> Limits | None:
+        if not entropies.mutual.high:
             return Limits.exactly(0)
-        return over(found.mutual, averaged(found.true, found.predicted, self.average_method))
+        return divide_by_positive(
+            entropies.mutual, average_entropies(entropies.true, entropies.predicted, self.average_method)
+        )
 
 
 class AdjustedMutualInformation(WithMean, ChanceMetric, tag="adjusted_mutual_information"):
-    """Adjusted mutual information of two labelings: beyond what chance makes, at most 1; 0 by chance.
+    """Adjusted mutual information of two labelings: mutual information corrected for chance, at most 1; 0 is chance.
 
     Formula: (I - E) / (mean(H_true, H_pred) - E), where E is ExpectedMutualInformation.
 
-    Parameters
-    ----------
-    average_method : {"arithmetic", "geometric", "min", "max"}
-        Which mean of the entropies.
-    max_labels, on_invalid
-        As for RandScore.
-
     Notes
     -----
-    Definition as scikit-learn's `adjusted_mutual_info_score`: 1 for labelings that are one but for names, 0 where one has
-    a single class. Where one has a class for each row I is E, and the value 0; with "min" it is 0/0, of which scikit-learn
-    makes 1 or -1. Weights, exactness and cost as for ExpectedMutualInformation.
+    The definition is that of scikit-learn's `adjusted_mutual_info_score`: 1 for labelings that differ only in the names of
+    classes, 0 if one labeling has a single class. If one labeling has a class for each row, I equals E, and the value is
+    0; with "min" it is then 0/0 and undefined, where scikit-learn returns 1 or -1. Weights, the exactness and the cost are
+    those of ExpectedMutualInformation.
 
     Examples
     --------
@@ -200,34 +191,30 @@ class AdjustedMutualInformation(WithMean, ChanceMetric, tag="adjusted_mutual_inf
 
     about = About(formula="(I - E) / (mean(H_true, H_pred) - E)")
 
-    def of(self, found: Contingency) -> Limits | None:
-        sides = found.true, found.predicted
-        if _is_one(found):
+    def of(self, entropies: Contingency) -> Limits | None:
+        sides = entropies.true, entropies.predicted
+        if _is_one(entropies):
             return Limits.exactly(1)
         if any(len(side) == 1 for side in sides):
             return Limits.exactly(0)
-        if any((side == found.unit).all() for side in sides):
+        if any((side == entropies.unit).all() for side in sides):
             return None if self.average_method == "min" else Limits.exactly(0)
-        known, chance = Entropies.of(found), expected(found)
+        known, chance = Entropies.of(entropies), expect_mutual_information(entropies)
         if chance is None:
             return None
-        most = averaged(known.true, known.predicted, self.average_method)
-        return _at_most_one(over(less(known.mutual, chance), less(most, chance)))
+        most = average_entropies(known.true, known.predicted, self.average_method)
+        return _at_most_one(divide_by_positive(less(known.mutual, chance), less(most, chance)))
 
 
 class Homogeneity(SharedInformation, tag="homogeneity"):
-    """Homogeneity: how far each predicted class, or cluster, holds rows of one true class only; from 0 to 1.
+    """Homogeneity: the degree to which each predicted class, or cluster, has rows of one true class only; from 0 to 1.
 
-    Formula: I / H_true; 1 if there is one true class.
-
-    Parameters
-    ----------
-    max_labels, on_invalid
-        As for RandScore.
+    Formula: I / H_true; 1 if there is only one true class.
 
     Notes
     -----
-    Definition as scikit-learn's `homogeneity_score`. Exactness, cost and memory as for MutualInformation.
+    The definition is that of scikit-learn's `homogeneity_score`. The exactness, the cost and the memory are those of
+    MutualInformation.
 
     Examples
     --------
@@ -238,23 +225,19 @@ class Homogeneity(SharedInformation, tag="homogeneity"):
 
     about = About(formula="I / H_true")
 
-    def of(self, found: Entropies) -> Limits | None:
-        return over(found.mutual, found.true) if found.true.high else Limits.exactly(1)
+    def of(self, entropies: Entropies) -> Limits | None:
+        return divide_by_positive(entropies.mutual, entropies.true) if entropies.true.high else Limits.exactly(1)
 
 
 class Completeness(SharedInformation, tag="completeness"):
-    """Completeness: how far the rows of each true class are in one predicted class, or cluster; from 0 to 1.
+    """Completeness: the degree to which the rows of each true class are in one predicted class, or cluster; from 0 to 1.
 
-    Formula: I / H_pred; 1 if there is one predicted class.
-
-    Parameters
-    ----------
-    max_labels, on_invalid
-        As for RandScore.
+    Formula: I / H_pred; 1 if there is only one predicted class.
 
     Notes
     -----
-    Definition as scikit-learn's `completeness_score`. Exactness, cost and memory as for MutualInformation.
+    The definition is that of scikit-learn's `completeness_score`. The exactness, the cost and the memory are those of
+    MutualInformation.
 
     Examples
     --------
@@ -265,26 +248,26 @@ class Completeness(SharedInformation, tag="completeness"):
 
     about = About(formula="I / H_pred")
 
-    def of(self, found: Entropies) -> Limits | None:
-        return over(found.mutual, found.predicted) if found.predicted.high else Limits.exactly(1)
+    def of(self, entropies: Entropies) -> Limits | None:
+        return (
+            divide_by_positive(entropies.mutual, entropies.predicted) if entropies.predicted.high else Limits.exactly(1)
+        )
 
 
 class VMeasure(SharedInformation, tag="v_measure"):
-    """V-measure: the harmonic mean of homogeneity and completeness, completeness counting beta times as much.
+    """V-measure: the harmonic mean of homogeneity and completeness, where completeness has beta times the weight.
 
     Formula: (1 + beta) h c / (beta h + c) = (1 + beta) I / (beta H_pred + H_true).
 
     Parameters
     ----------
     beta : float
-        The weight of completeness: above 1 it counts more, below 1 homogeneity does.
-    max_labels, on_invalid
-        As for RandScore.
+        The weight of completeness relative to homogeneity.
 
     Notes
     -----
-    Definition as scikit-learn's `v_measure_score`; with beta = 1 NormalizedMutualInformation. Exactness, cost and memory
-    as for MutualInformation.
+    The definition is that of scikit-learn's `v_measure_score`. With beta = 1 the value equals NormalizedMutualInformation.
+    The exactness, the cost and the memory are those of MutualInformation.
 
     Examples
     --------
@@ -301,8 +284,8 @@ class VMeasure(SharedInformation, tag="v_measure"):
     def name(self) -> str:
         return self.about.tag if self.beta == 1 else f"v{self.beta:g}_measure"
 
-    def of(self, found: Entropies) -> Limits | None:
+    def of(self, entropies: Entropies) -> Limits | None:
         beta = Fraction(self.beta)
-        both = Limits(*(beta * p + t for p, t in zip(found.predicted, found.true, strict=True)))
-        mutual = Limits(*((1 + beta) * x for x in found.mutual))
-        return over(mutual, both) if both.high else Limits.exactly(1)
+        both = Limits(*(beta * p + t for p, t in zip(entropies.predicted, entropies.true, strict=True)))
+        mutual = Limits(*((1 + beta) * x for x in entropies.mutual))
+        return divide_by_positive(mutual, both) if both.high else Limits.exactly(1)

@@ -1,4 +1,4 @@
-"""Cohen's kappa: agreement beyond chance, of classes or of steps on a scale."""
+"""Cohen's kappa: agreement beyond chance, for classes with or without an order."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...numerics.exact import Limits, to_float, weights
+from ...numerics.exact import Limits, to_float, weights_in_units
 from ...numerics.settings import setting
 from ...reading.about import About, about_of
 from ...reading.interval import Estimate
 from ...reading.reading import Quotient
 from ...statistics.classes import Margins, PairCounts
 from ..standard_errors import from_counts
-from .agreement import Agreement, crossed, difference_slack
+from .agreement import Agreement, difference_slack, product_of_margins
 
 __all__ = ["CohenKappa"]
 
 
 class ClassSteps(NamedTuple):
-    """How far decisions are off, where classes are steps on a scale.
+    """Disagreement weighted by the distance between classes in their order, as for weighted kappa.
 
     Parameters
     ----------
     cells : array of int
         Rows, or weight in units of 2**-60, by true class and decision.
     apart : int64 array of the same shape
-        How far a class is from another one.
+        The distance between each two classes.
     off, by_chance : int
-        The rows times how far decisions are off, times all rows; and what that would be by chance.
+        The number of rows times the sum over rows of the distance between true class and decision: as observed, and as
+        expected by chance.
     """
 
     cells: NDArray[Any]
@@ -41,8 +42,8 @@ class ClassSteps(NamedTuple):
 
     @classmethod
     def of(cls, state: PairCounts, how: str) -> ClassSteps:
-        """Read a state; steps are "linear" or "quadratic"."""
-        cells = weights(*state.square())
+        """Compute the distances and their sums from a state; `how` is "linear" or "quadratic"."""
+        cells = weights_in_units(*state.confusion_matrix())
         every = np.arange(len(cells))
         steps = np.abs(np.subtract.outer(every, every))
         apart = np.asarray(steps if how == "linear" else steps * steps)
@@ -51,35 +52,37 @@ class ClassSteps(NamedTuple):
         return cls(cells, apart, int(off), int(by_chance))
 
     def gradient(self) -> NDArray[np.float64]:
-        """Return what a row of each cell adds to kappa, times all rows."""
+        """Return the derivative of kappa by the count of each cell, times the number of rows."""
         total, apart = self.cells.sum(), self.apart.astype(np.float64)
         shares = to_float(self.cells, np.full(self.cells.shape, total, object))
         true, predicted = (to_float(n, np.full(n.shape, total, object)) for n in (self.cells.sum(1), self.cells.sum(0)))
         off = math.fsum((apart * shares).ravel())
-        row = np.array([math.fsum(a * predicted) for a in apart])  # how far a class is off by chance
+        # Compute the mean distance of each true class to a random decision, and of each decision to a random true class.
+        row = np.array([math.fsum(a * predicted) for a in apart])
         column = np.array([math.fsum(a * true) for a in apart])
         by_chance = np.float64(math.fsum(row * true))
         return np.asarray((off / by_chance * (row[:, None] + column[None, :] - by_chance) - apart) / by_chance)
 
 
 class CohenKappa(Agreement, tag="cohen_kappa"):
-    """Cohen's kappa: agreement of labels and decisions beyond chance, at most 1.
+    """Cohen's kappa: the agreement of labels and decisions beyond chance, at most 1.
 
-    Formula: (po - pe) / (1 - pe) = 2 (TP TN - FP FN) / ((TP + FP)(FP + TN) + (TP + FN)(FN + TN)); of several classes, in
-    the notation of MatthewsCorrcoef, (n c - sum t_k p_k) / (n^2 - sum t_k p_k). With weights, of n_jk rows of class j
-    called k, 1 - n sum d_jk n_jk / sum d_jk t_j p_k, where d_jk is |j - k| or (j - k)^2.
+    Formula: (po - pe) / (1 - pe) = 2 (TP TN - FP FN) / ((TP + FP)(FP + TN) + (TP + FN)(FN + TN)). For several classes it
+    is (n c - sum t_k p_k) / (n^2 - sum t_k p_k), for n rows, of which c are predicted correctly, t_k are of class k, and
+    p_k are predicted to be of class k. With weights: 1 - n sum d_jk n_jk / sum d_jk t_j p_k, where n_jk rows of class j
+    are predicted to be of class k, and d_jk is |j - k| or (j - k)^2.
 
     Parameters
     ----------
     weights : {None, "linear", "quadratic"}
-        How wrong it is to take one class for another: all alike; or by how many classes lie between, in their order.
-    threshold, num_classes, labels, num_labels, top_k, ignore_class, average, max_labels, zero_division, on_invalid
-        As for Accuracy.
+        Whether all errors count equally (None), or in proportion to the distance of the two classes in their order, or to
+        its square.
 
     Notes
     -----
-    Exact integers, one division. 64 bytes, 8 a pair of classes; under 1 ns a row.
-    Definition as scikit-learn's `cohen_kappa_score`. Found classes are in ascending order, as there.
+    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
+    takes under 1 ns. The definition is that of scikit-learn's `cohen_kappa_score`. Discovered classes are in ascending
+    order, as in scikit-learn.
 
     Examples
     --------
@@ -106,21 +109,21 @@ class CohenKappa(Agreement, tag="cohen_kappa"):
         return ClassSteps.of(state, str(self.weights)) if self._has_steps(state) else super()._view(state)
 
     def _has_steps(self, state: Any) -> bool:
-        """Return whether classes are steps on a scale; of two classes there is one step."""
+        """Return whether disagreement is weighted by distance, which matters only for more than two classes."""
         return self.weights is not None and isinstance(state, PairCounts)
 
     def of(self, margins: Margins | ClassSteps) -> Quotient:
         if isinstance(margins, ClassSteps):
             return Quotient(margins.by_chance - margins.off, margins.by_chance)
-        total, chance = margins.total, crossed(margins)
-        return Quotient(total * sum(margins.right) - chance, total * total - chance)
+        total, chance = margins.total, product_of_margins(margins)
+        return Quotient(total * sum(margins.correct) - chance, total * total - chance)
 
-    def slack(self, margins: Margins | ClassSteps, found: Limits, rounding: Fraction) -> Fraction:
+    def slack(self, margins: Margins | ClassSteps, limits: Limits, rounding: Fraction) -> Fraction:
         if isinstance(margins, ClassSteps):
             return 8 * rounding * Fraction(margins.off, margins.by_chance or 1)
-        total, chance = margins.total, crossed(margins)
-        products, divisor = total * sum(margins.right) + chance, Fraction(total * total - chance or 1)
-        return difference_slack(products, divisor, found, rounding)
+        total, chance = margins.total, product_of_margins(margins)
+        products, divisor = total * sum(margins.correct) + chance, Fraction(total * total - chance or 1)
+        return difference_slack(products, divisor, limits, rounding)
 
     def gradient(self, right: Any, true: Any, predicted: Any) -> Any:
         agreed, by_chance = math.fsum(right), math.fsum(true * predicted)
@@ -128,11 +131,11 @@ class CohenKappa(Agreement, tag="cohen_kappa"):
         of_chance = predicted[:, None] + true[None, :] - 2 * by_chance
         return (np.eye(len(true)) - agreed) / left - (1 - agreed) / left / left * of_chance
 
-    def estimate(self, found: Any, method: str) -> Estimate:
-        steps = found.view
+    def estimate(self, reading: Any, method: str) -> Estimate:
+        steps = reading.view
         if not isinstance(steps, ClassSteps):
-            return super().estimate(found, method)
+            return super().estimate(reading, method)
         with np.errstate(divide="ignore", invalid="ignore"):
             return from_counts(
-                found.value, steps.cells.astype(np.int64), steps.gradient(), about_of(self).interval_scale
+                reading.value, steps.cells.astype(np.int64), steps.gradient(), about_of(self).interval_scale
             )

@@ -1,4 +1,4 @@
-"""Metrics of a whole confusion matrix: of all classes together, or of each label."""
+"""Base classes of metrics of the whole confusion matrix, for all classes together or for each label."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["WholeMatrix"]
 
 
 class WholeMatrix(AveragedDecision):
-    """A number read from a whole confusion matrix: of all classes together, or of each label."""
+    """A number that is computed from the whole confusion matrix, for all classes together or for each label."""
 
     about = About(value_range=(0, 1), interval_methods=("delta",))
 
@@ -32,12 +32,13 @@ class WholeMatrix(AveragedDecision):
             )
 
     def gradient(self, right: Any, true: Any, predicted: Any) -> Any:
-        """Return what a row of each true and predicted class adds to the value, times all rows.
+        """Return the derivative of the value by the count of each cell, times the number of rows.
 
         Parameters
         ----------
         right, true, predicted : float64 arrays
-            Shares of all rows: right of each class, of each true class, of each predicted class.
+            Shares of all rows, for each class: rows that are predicted correctly, rows of the true class, and rows of the
+            predicted class.
 
         Returns
         -------
@@ -48,17 +49,17 @@ class WholeMatrix(AveragedDecision):
     def _view(self, state: Any) -> Any:
         return state.margins() if isinstance(state, PairCounts) else ClassTable(*state.cells_at(self._cut)).margins()
 
-    def estimate(self, found: Any, method: str) -> Estimate:
-        state, margins = found.state, found.view
+    def estimate(self, reading: Any, method: str) -> Estimate:
+        state, margins = reading.state, reading.view
         if "wilson" in about_of(self).interval_methods:
-            return share(margins.total, found.value, method)
-        if math.isnan(found.value):
-            return Estimate(found.value)
-        rows = state.square()[0] if isinstance(state, PairCounts) else state.at_threshold(self._cut)[0]
+            return share(margins.total, reading.value, method)
+        if math.isnan(reading.value):
+            return Estimate(reading.value)
+        rows = state.confusion_matrix()[0] if isinstance(state, PairCounts) else state.counts_at(self._cut)[0]
         total = int(rows.sum())
         shares = (np.array([to_float(n, total) for n in part]) for part in margins)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return from_counts(found.value, rows, self.gradient(*shares), about_of(self).interval_scale)
+            return from_counts(reading.value, rows, self.gradient(*shares), about_of(self).interval_scale)
 
     def reading(self, state: Any) -> Reading:
         return self.read(state) if isinstance(state, PairCounts) else super().reading(state)

@@ -1,14 +1,14 @@
 """Metrics of rows of several 0/1 labels that look at all labels of a row together.
 
-Values of each label, and their averages, are those of two classes: `AUC(num_labels=...)`, `F1(num_labels=...)`. NDCG of
-the labels of a row is `NDCG`, to which a matrix is a query a row.
+Values of each label, and their averages, come from the metrics of two classes: `AUC(num_labels=...)`,
+`F1(num_labels=...)`. `NDCG` of a matrix takes each row as a query.
 """
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ...collect.metric import ScoredLabels, nothing_counted
+from ...collect.metric import ScoredLabels, no_weight_reason
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...reading.about import About, about_of
@@ -25,7 +25,13 @@ __all__ = [
 
 
 class LabelRowMetric(ScoredLabels[LabelRows, float]):
-    """The mean over rows of a number that a row of labels and scores has."""
+    """The mean over rows of a number that is computed from the labels and scores of the row.
+
+    Parameters
+    ----------
+    num_labels : int
+        The number of 0/1 labels of a row: `y_true` and `y_score` are matrices, rows x labels.
+    """
 
     about = About(
         cost="552 bytes; about 10 ns a label, to sort them",
@@ -49,30 +55,24 @@ class LabelRowMetric(ScoredLabels[LabelRows, float]):
     def of(self, state: LabelRows) -> float:
         return to_float(state.total(self.term), state.weight())
 
-    def estimate(self, found: Reading, method: str) -> Estimate:
-        state: Any = found.state
-        return mean(found.value, state.spread_of(self.term), about_of(self).interval_scale, method)
+    def estimate(self, reading: Reading, method: str) -> Estimate:
+        state: Any = reading.state
+        return mean(reading.value, state.estimate_means(self.term), about_of(self).interval_scale, method)
 
     def reason(self, state: Any) -> str | None:
-        return nothing_counted(state)
+        return no_weight_reason(state)
 
 
 class CoverageError(LabelRowMetric, tag="coverage_error"):
-    """Coverage error: how far down the ranking of labels one must go to meet all that are true.
+    """Coverage error: the mean number of labels, from the highest score down, that include all true labels of a row.
 
-    Formula: mean over rows of the number of labels whose score is at least the lowest of a true one; 0 for a row without.
-
-    Parameters
-    ----------
-    num_labels : int
-        How many 0/1 labels a row has; `y_true` and `y_score` are rows x labels.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+    Formula: mean over rows of the number of labels whose score is at least the lowest score of a true label; 0 for a row
+    without true labels.
 
     Notes
     -----
-    Definition as scikit-learn's `coverage_error`, ties and weights included: the best value is the mean number of true
-    labels. Exact. 552 bytes; about 10 ns a label.
+    The definition is that of scikit-learn's `coverage_error`, including ties and weights; the best value is the mean
+    number of true labels. The value is exact. The state takes 552 bytes; a label takes about 10 ns.
 
     Examples
     --------
@@ -87,19 +87,16 @@ class CoverageError(LabelRowMetric, tag="coverage_error"):
 
 
 class LabelRankingAveragePrecision(LabelRowMetric, tag="label_ranking_average_precision"):
-    """Label ranking average precision: of the labels ranked at or above each true one, the mean share that is true.
+    """Label ranking average precision: the mean share of true labels among the labels ranked at or above each true label.
 
-    Formula: mean over rows of the mean over true labels of (true labels that score at least as high) / (labels that do).
-
-    Parameters
-    ----------
-    num_labels, on_invalid
-        As for CoverageError.
+    Formula: mean over rows of the mean over true labels of (true labels that score at least as high) / (labels that score
+    at least as high).
 
     Notes
     -----
-    Definition as scikit-learn's `label_ranking_average_precision_score`, ties and weights included; a row without true
-    labels, or without others, counts 1. Exact but for the rounding of each row. 552 bytes; about 10 ns a label.
+    The definition is that of scikit-learn's `label_ranking_average_precision_score`, including ties and weights. A row
+    whose labels are all true or all false counts as 1. Each row is rounded once, and the sum is exact. The state takes 552
+    bytes; a label takes about 10 ns.
 
     Examples
     --------
@@ -119,19 +116,14 @@ class LabelRankingAveragePrecision(LabelRowMetric, tag="label_ranking_average_pr
 
 
 class LabelRankingLoss(LabelRowMetric, tag="label_ranking_loss"):
-    """Label ranking loss: the share of pairs of a true and another label that are not in order.
+    """Label ranking loss: the mean share of pairs of a true and a false label that are in the wrong order.
 
     Formula: mean over rows of [pairs whose true label does not score higher] / pairs; 0 for a row without pairs.
 
-    Parameters
-    ----------
-    num_labels, on_invalid
-        As for CoverageError.
-
     Notes
     -----
-    Definition as scikit-learn's `label_ranking_loss`, ties (which count as wrong) and weights included. Exact but for the
-    rounding of each row. 552 bytes; about 10 ns a label.
+    The definition is that of scikit-learn's `label_ranking_loss`, including weights and ties, which count as wrong. Each
+    row is rounded once, and the sum is exact. The state takes 552 bytes; a label takes about 10 ns.
 
     Examples
     --------

@@ -15,13 +15,20 @@ from ...numerics.exact import Limits, to_float
 from ...numerics.settings import setting
 from ...reading.about import About
 from ...reading.reading import NAN, OwnReading, Reading
-from ...statistics.found_classes import Contingency, FoundPairs
+from ...statistics.discovered_classes import Contingency, DiscoveredPairs
 
 __all__ = ["AdjustedRandScore", "FowlkesMallowsIndex", "PairConfusionMatrix", "RandScore"]
 
 
-class Labeling(ScoredLabels[FoundPairs, Any]):
-    """A number read from how often each class of one labeling meets each of another, whatever these are called."""
+class Labeling(ScoredLabels[DiscoveredPairs, Any]):
+    """A number that is computed from the contingency table of two labelings; the names of classes do not matter.
+
+    Parameters
+    ----------
+    max_labels : int
+        The number of different labels that both columns may have together. An update beyond it raises MemoryLimitError
+        and counts nothing.
+    """
 
     about = About(
         positional_columns=("y_true", "y_pred"),
@@ -38,65 +45,68 @@ class Labeling(ScoredLabels[FoundPairs, Any]):
         Parameters
         ----------
         y_true, y_pred : array-like of shape (n,)
-            The class of each row in both labelings: integers, or texts of up to 40 bytes, in both alike. Or a mapping,
-            data frame or Arrow table that holds the columns by name.
+            The class of each row in each labeling: integers, or strings of up to 40 bytes; the same type in both. Or a
+            mapping, data frame or Arrow table that contains the columns by name.
         **columns : array-like of shape (n,)
-            `sample_weight`: 0, or between 2**-36 and 2**31. The others may be given by name, too.
+            `sample_weight`: 0, or between 2**-36 and 2**31. `y_true` and `y_pred` may be passed by name, too.
 
         Raises
         ------
         InvalidInputError
-            A value is bad, or lengths differ; the message names column, row and count, and nothing was counted.
+            A value is invalid, or lengths differ; no row was counted. The message names the column, the row and the count.
         MemoryLimitError
-            There would be more than `max_labels` classes; nothing was counted.
+            There would be more than `max_labels` classes; no row was counted.
         """
         return super().update(y_true, y_pred, **columns)
 
-    def make_state(self) -> FoundPairs:
-        return FoundPairs(max_labels=self.max_labels)
+    def make_state(self) -> DiscoveredPairs:
+        return DiscoveredPairs(max_labels=self.max_labels)
 
-    def read(self, state: FoundPairs) -> Reading:
+    def read(self, state: DiscoveredPairs) -> Reading:
         return OfLabelings(self, state, self.of)
 
-    def reason(self, found: Any) -> str:
-        """Return why the value of some rows is undefined, given their pairs of classes."""
-        return "weights are not whole numbers of rows" if not _is_whole(found) else "0/0"
+    def reason(self, contingency: Any) -> str:
+        """Return the reason why the value is undefined although there are rows."""
+        return "weights are not whole numbers of rows" if not _is_whole(contingency) else "0/0"
 
-    def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
-        # The limits are as wide as rounded weights make them.
+    def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:
+        # The limits already allow for the rounding of weights.
         return Fraction(0)
 
 
 class OfLabelings(OwnReading):
-    """The reading of two labelings: a function of their pairs of classes, undefined without rows."""
+    """Value and bounds of a function of the contingency table of two labelings; undefined without rows."""
 
-    def __init__(self, metric: Labeling, state: FoundPairs, value: Callable[[Contingency], Limits | None]) -> None:
+    def __init__(self, metric: Labeling, state: DiscoveredPairs, value: Callable[[Contingency], Limits | None]) -> None:
         super().__init__(metric, state)
         self._value = value
 
     @cached_property
     def pairs(self) -> Contingency:
-        """The pairs of classes."""
+        """The contingency table of the two labelings, which is computed only once."""
         found: Contingency = self.state.contingency()
         return found
 
-    def _found(self) -> Limits | None:
-        return self._value(self.pairs) if len(self.pairs.both) else None
+    def _raw_value(self) -> Limits | None:
+        return self._value(self.pairs) if len(self.pairs.joint) else None
 
     def _reason(self) -> str | None:
-        if not len(self.pairs.both):
+        if not len(self.pairs.joint):
             return "no rows"
-        reason: str | None = self.metric.reason(self.pairs) if self.found is None else None
+        reason: str | None = self.metric.reason(self.pairs) if self.raw_value is None else None
         return reason
 
 
-def _is_whole(found: Contingency) -> bool:
-    """Whether all weights are whole numbers of rows."""
-    return found.unit == 1 or not any(n % found.unit for n in found.both)
+def _is_whole(contingency: Contingency) -> bool:
+    """Return whether all weights are whole numbers of rows."""
+    return contingency.unit == 1 or not any(n % contingency.unit for n in contingency.joint)
 
 
 class RowPairs(NamedTuple):
-    """Ordered pairs of two rows: apart in both labelings, together in the second, in the first, in both."""
+    """Numbers of ordered pairs of rows that are together (in one class) or apart in each of two labelings.
+
+    `tn` are apart in both, `fp` together in the second only, `fn` together in the first only, and `tp` together in both.
+    """
 
     tn: int
     fp: int
@@ -104,30 +114,33 @@ class RowPairs(NamedTuple):
     tp: int
 
     @classmethod
-    def of(cls, found: Contingency) -> RowPairs | None:
-        """Count them; None if weights are not whole numbers of rows, which make no pairs."""
-        if not _is_whole(found):
+    def of(cls, contingency: Contingency) -> RowPairs | None:
+        """Count the pairs; return None if weights are not whole numbers of rows, because pairs are then undefined."""
+        if not _is_whole(contingency):
             return None
-        both, true, predicted = (part // found.unit for part in (found.both, found.true, found.predicted))
+        both, true, predicted = (
+            part // contingency.unit for part in (contingency.joint, contingency.true, contingency.predicted)
+        )
+        # A class of n rows has n**2 ordered pairs, of which n pair a row with itself.
         total, together = int(both.sum()), int((both * both).sum())
         first, second = int((true * true).sum()), int((predicted * predicted).sum())
         return cls(total * total - first - second + together, second - together, first - together, together - total)
 
     @property
     def agree(self) -> bool:
-        """Whether the labelings are one but for names."""
+        """Whether the two labelings are the same, except for the names of classes."""
         return self.fp == self.fn == 0
 
 
 class PairMetric(Labeling):
-    """A number of pairs of rows: `of` takes the pairs of labelings that differ."""
+    """A function of the counts of pairs of rows; `of` is called only if the labelings differ in more than names."""
 
-    def read(self, state: FoundPairs) -> Reading:
+    def read(self, state: DiscoveredPairs) -> Reading:
         return OfLabelings(self, state, self._of_pairs)
 
-    def _of_pairs(self, found: Contingency) -> Limits | None:
-        """Return the value of the pairs of rows; 1 for labelings that differ only in names."""
-        pairs = RowPairs.of(found)
+    def _of_pairs(self, contingency: Contingency) -> Limits | None:
+        """Return the value for the pairs of rows; 1 for labelings that differ only in names."""
+        pairs = RowPairs.of(contingency)
         if pairs is None:
             return None
         limits: Limits | None = Limits.exactly(1) if pairs.agree else self.of(pairs)
@@ -135,22 +148,16 @@ class PairMetric(Labeling):
 
 
 class RandScore(PairMetric, tag="rand_score"):
-    """Rand index of two labelings: the share of pairs of rows on which they agree, to be together or apart.
+    """Rand index of two labelings: the share of pairs of rows that are together in both labelings or apart in both.
 
     Formula: (pairs together in both + pairs apart in both) / all pairs of rows.
 
-    Parameters
-    ----------
-    max_labels : int
-        How many classes may be found in both; MemoryLimitError beyond, and nothing was counted.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
-
     Notes
     -----
-    Definition as scikit-learn's `rand_score`: 1 for labelings that are one but for names, of a lone row, too. A row of
-    weight k counts as k rows; undefined for other weights than whole numbers. Exact integers, one division. Some 100 bytes
-    a pair of classes that occurs; 10 ns a row.
+    The definition is that of scikit-learn's `rand_score`: 1 for labelings that differ only in the names of classes, also
+    for a single row. A row of weight k counts as k rows. The value is exact: integer counts, divided once. The state takes
+    about 100 bytes per pair of classes that occurs; a row takes 10 ns. The value is undefined if weights are not whole
+    numbers.
 
     Examples
     --------
@@ -166,20 +173,16 @@ class RandScore(PairMetric, tag="rand_score"):
 
 
 class AdjustedRandScore(PairMetric, tag="adjusted_rand_score"):
-    """Adjusted Rand index of two labelings: the Rand index beyond what chance makes, at most 1; 0 by chance.
+    """Adjusted Rand index of two labelings: the Rand index corrected for chance, at most 1; 0 is chance.
 
-    Formula: 2 (tp tn - fn fp) / ((tp + fn)(fn + tn) + (tp + fp)(fp + tn)) of pairs of rows: tp together in both, tn apart
-    in both, fn together in the first alone, fp in the second alone.
-
-    Parameters
-    ----------
-    max_labels, on_invalid
-        As for RandScore.
+    Formula: 2 (tp tn - fn fp) / ((tp + fn)(fn + tn) + (tp + fp)(fp + tn)) for pairs of rows: tp pairs are together in both
+    labelings, tn apart in both, fn together in the first one only, and fp in the second one only.
 
     Notes
     -----
-    Definition as scikit-learn's `adjusted_rand_score`; weights as for RandScore. Exact integers, one division. Some 100
-    bytes a pair of classes that occurs; 10 ns a row.
+    The definition is that of scikit-learn's `adjusted_rand_score`. Weights are treated as in RandScore. The value is
+    exact: integer counts, divided once. The state takes about 100 bytes per pair of classes that occurs; a row takes 10
+    ns.
 
     Examples
     --------
@@ -196,20 +199,17 @@ class AdjustedRandScore(PairMetric, tag="adjusted_rand_score"):
 
 
 class FowlkesMallowsIndex(PairMetric, tag="fowlkes_mallows_index"):
-    """Fowlkes-Mallows index of two labelings: the geometric mean of precision and recall on pairs of rows.
+    """Fowlkes-Mallows index of two labelings: the geometric mean of precision and recall over pairs of rows.
 
-    Formula: tp / sqrt((tp + fp)(tp + fn)) of pairs of rows, as for AdjustedRandScore.
-
-    Parameters
-    ----------
-    max_labels, on_invalid
-        As for RandScore.
+    Formula: tp / sqrt((tp + fp)(tp + fn)) for pairs of rows: tp pairs are together in both labelings, fn in the first one
+    only, and fp in the second one only.
 
     Notes
     -----
-    scikit-learn's `fowlkes_mallows_score`, but of labelings in which no two rows are together 1 (there 0): they agree. Of
-    decisions it is FowlkesMallows. Weights as for RandScore. Exact integers, one square root. Some 100 bytes a pair of
-    classes that occurs; 10 ns a row.
+    The definition is that of scikit-learn's `fowlkes_mallows_score`, with one difference: if no two rows are together in
+    either labeling, the value is 1, because the labelings agree, and 0 in scikit-learn. For decisions, use FowlkesMallows.
+    Weights are treated as in RandScore. The value is exact: integer counts, with one square root. The state takes about
+    100 bytes per pair of classes that occurs; a row takes 10 ns.
 
     Examples
     --------
@@ -227,19 +227,15 @@ class FowlkesMallowsIndex(PairMetric, tag="fowlkes_mallows_index"):
 
 
 class PairConfusionMatrix(Labeling, tag="pair_confusion_matrix"):
-    """Pair confusion matrix of two labelings: ordered pairs of rows by whether both are together in each.
+    """Pair confusion matrix of two labelings: the number of ordered pairs of rows that are together or apart in each.
 
-    Formula: [[apart in both, together in the second alone], [together in the first alone, together in both]].
-
-    Parameters
-    ----------
-    max_labels, on_invalid
-        As for RandScore.
+    Formula: [[apart in both, together in the second only], [together in the first only, together in both]].
 
     Notes
     -----
-    Definition as scikit-learn's `pair_confusion_matrix`: every pair counts twice. Weights as for RandScore: NaN where they
-    are not whole. Exact integers, as float64. Some 100 bytes a pair of classes that occurs; 10 ns a row.
+    The definition is that of scikit-learn's `pair_confusion_matrix`: every pair counts twice. Weights are treated as in
+    RandScore; the matrix is NaN if weights are not whole numbers. Integer counts are exact, and are returned as float64.
+    The state takes about 100 bytes per pair of classes that occurs; a row takes 10 ns.
 
     Examples
     --------
@@ -255,7 +251,7 @@ class PairConfusionMatrix(Labeling, tag="pair_confusion_matrix"):
         formula="ordered pairs of rows: [[apart in both, together in the second], [in the first, in both]]",
     )
 
-    def read(self, state: FoundPairs) -> Reading:
+    def read(self, state: DiscoveredPairs) -> Reading:
         found = state.contingency()
         pairs = RowPairs.of(found)
         matrix = np.full((2, 2), NAN) if pairs is None else self.of(pairs)

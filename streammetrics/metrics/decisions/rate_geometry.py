@@ -1,4 +1,4 @@
-"""Numbers that combine rates of one class against the rest by roots."""
+"""Metrics that combine rates of one class against the rest by square roots."""
 
 from __future__ import annotations
 
@@ -10,32 +10,27 @@ import numpy as np
 from ...numerics.exact import Limits
 from ...reading.about import About
 from ...statistics.classes import ClassTable
-from .combined import CombinedRates
+from .combined_rates import CombinedRates
 
 __all__ = ["FowlkesMallows", "PrevalenceThreshold"]
 
 
-class Rooted(CombinedRates):
-    """A function of roots, which no quotient of integers is."""
+class RootOfRates(CombinedRates):
+    """A function of square roots of rates; unlike most metrics of decisions, it is not a quotient of integers."""
 
     about = About(read_cells=None, interval_scale="logit")
 
 
-class FowlkesMallows(Rooted, tag="fowlkes_mallows"):
+class FowlkesMallows(RootOfRates, tag="fowlkes_mallows"):
     """Fowlkes-Mallows index of decisions, or G-measure: the geometric mean of precision and recall.
 
     Formula: TP / sqrt((TP + FP)(TP + FN)).
 
-    Parameters
-    ----------
-    threshold, num_classes, labels, num_labels, top_k, ignore_class, average, max_labels, zero_division, on_invalid
-        As for FalsePositiveRate.
-
     Notes
     -----
-    river's `FowlkesMallows`, and F-beta's geometric kin; of two clusterings it is `FowlkesMallowsIndex`, which
-    scikit-learn's `fowlkes_mallows_score` is. Exact integers, one square root. 64 bytes, 8 a pair of classes; under 1 ns a
-    row.
+    The definition is that of river's `FowlkesMallows`. F1 is the harmonic mean instead. For two clusterings
+    (scikit-learn's `fowlkes_mallows_score`), use FowlkesMallowsIndex. The value is exact: integer counts, with one square
+    root. The state takes 64 bytes, or 8 bytes per pair of classes; a row takes under 1 ns.
 
     Examples
     --------
@@ -52,25 +47,21 @@ class FowlkesMallows(Rooted, tag="fowlkes_mallows"):
         return Limits.root(Fraction(tp * tp, both)) if both else None
 
     def _error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
-        p, r = tp + fp, tp + fn  # d log = dTP / TP - (dTP + dFP) / 2p - (dTP + dFN) / 2r
+        # The derivative of the logarithm of the value is dTP / TP - (dTP + dFP) / 2p - (dTP + dFN) / 2r.
+        p, r = tp + fp, tp + fn
         return value * np.sqrt(tp * (1 / tp - 0.5 / p - 0.5 / r) ** 2 + fp * (0.5 / p) ** 2 + fn * (0.5 / r) ** 2)
 
 
-class PrevalenceThreshold(Rooted, tag="prevalence_threshold"):
-    """Prevalence threshold: the prevalence below which the precision of such decisions falls off most steeply.
+class PrevalenceThreshold(RootOfRates, tag="prevalence_threshold"):
+    """Prevalence threshold: the prevalence below which the precision of these decisions falls most steeply.
 
     Formula: sqrt(FPR) / (sqrt(TPR) + sqrt(FPR)) = (sqrt(TPR FPR) - FPR) / (TPR - FPR).
 
-    Parameters
-    ----------
-    threshold, num_classes, labels, num_labels, top_k, ignore_class, average, max_labels, zero_division, on_invalid
-        As for FalsePositiveRate.
-
     Notes
     -----
-    Source: Balayla, "Prevalence threshold and the geometry of screening curves" (2020). Undefined without positives,
-    without negatives, and where nothing is called positive. Exact integers, two square roots. 64 bytes, 8 a pair of
-    classes; under 1 ns a row.
+    Source: Balayla, "Prevalence threshold and the geometry of screening curves" (2020). The value is exact: integer
+    counts, with two square roots. The state takes 64 bytes, or 8 bytes per pair of classes; a row takes under 1 ns. The
+    value is undefined without positives, without negatives, and without positive decisions.
 
     Examples
     --------
@@ -88,9 +79,11 @@ class PrevalenceThreshold(Rooted, tag="prevalence_threshold"):
             return None
         if not fp or not tp:
             return Limits.exactly(int(not tp))
-        odds = Limits.root(Fraction(tp * negatives, fp * positives))  # 1 / (1 + sqrt(TPR / FPR))
+        # The value is 1 / (1 + sqrt(TPR / FPR)), which falls as the root rises.
+        odds = Limits.root(Fraction(tp * negatives, fp * positives))
         return Limits(*(1 / (1 + x) for x in (odds.high, odds.value, odds.low)))
 
     def _error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
-        rates = fn / tp / (tp + fn) + tn / fp / (fp + tn)  # the variance of log(TPR / FPR)
+        # `rates` is the variance of log(TPR / FPR).
+        rates = fn / tp / (tp + fn) + tn / fp / (fp + tn)
         return value * (1 - value) / 2 * np.sqrt(rates)

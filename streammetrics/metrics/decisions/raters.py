@@ -1,10 +1,10 @@
-"""Agreement of many raters, of each of whom it is not known who they are."""
+"""Agreement of many raters who are not identified."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
-from ...collect.metric import Metric, nothing_counted
+from ...collect.metric import Metric, no_weight_reason
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...reading.about import About
@@ -14,25 +14,25 @@ __all__ = ["FleissKappa"]
 
 
 class FleissKappa(Metric[RowTerms, float], tag="fleiss_kappa"):
-    """Fleiss' kappa: agreement of many raters of the same items beyond chance, at most 1.
+    """Fleiss' kappa: the agreement of several raters of the same items beyond chance, at most 1.
 
-    Formula: (po - pe) / (1 - pe), po the share of pairs of raters of one item who chose the same class, pe the sum of the
-    squared shares of the classes in all ratings.
+    Formula: (po - pe) / (1 - pe), where po is the share of pairs of raters of the same item who chose the same class, and
+    pe the sum of the squared shares of the classes in all ratings.
 
     Parameters
     ----------
     num_classes : int
-        How many classes there are. A row is an item: how many raters chose each class.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        The number of classes. A row is an item, and has the number of raters who chose each class.
 
     Notes
     -----
-    Items may have different numbers of raters: each pair counts once, and an item of one rater in pe alone. With as many
-    raters of each item it is the definition of Fleiss (1971), of statsmodels' `fleiss_kappa` and of torchmetrics'
-    `FleissKappa`, which adds 1e-5 to 1 - pe; both take the most raters for all items. CohenKappa is of two raters who are
-    known. An item of weight w counts as w items. Exact integers, one division. 1.1 kB a class; some 50 ns a number.
-    Undefined where no item has two raters, or all chose one class.
+    Items may have different numbers of raters: each pair of raters counts once, and an item with one rater counts only in
+    pe. If all items have the same number of raters, the definition is that of Fleiss (1971), of statsmodels'
+    `fleiss_kappa`, and of torchmetrics' `FleissKappa` (which adds 1e-5 to 1 - pe); otherwise both libraries use the
+    largest number of raters for all items. For two identified raters, use CohenKappa.
+
+    An item of weight w counts as w items. The value is exact: integer counts, divided once. The state takes 1.1 kB a
+    class; a number takes about 50 ns. The value is undefined if no item has two raters, and if all raters chose one class.
 
     Examples
     --------
@@ -60,12 +60,12 @@ class FleissKappa(Metric[RowTerms, float], tag="fleiss_kappa"):
         return to_float(agreeing * everyone - pairs * by_chance, pairs * (everyone - by_chance))
 
     def _sums(self, state: RowTerms) -> tuple[Fraction, Fraction, Fraction, Fraction]:
-        """Pairs of raters of an item who agree, and all; pairs of any ratings, and those of one class."""
+        """Return numbers of pairs: raters of one item who agree, raters of one item, all ratings, and equal ratings."""
         agreeing, pairs, *each = map(state.total, self.make_state().terms)
         return agreeing, pairs, sum(each, Fraction(0)) ** 2, sum((n * n for n in each), Fraction(0))
 
     def reason(self, state: RowTerms) -> str | None:
         _, pairs, everyone, by_chance = self._sums(state)
         if not pairs:
-            return nothing_counted(state) or "no item has two raters"
+            return no_weight_reason(state) or "no item has two raters"
         return "all raters chose one class" if everyone == by_chance else None

@@ -1,4 +1,4 @@
-"""Shares of the cells of one class against the rest, beside precision and recall."""
+"""Rates of one class against the rest, beside precision and recall."""
 
 from __future__ import annotations
 
@@ -20,14 +20,10 @@ __all__ = [
 class NegativePredictiveValue(DecisionRatio, tag="negative_predictive_value"):
     """Negative predictive value: the share of negative decisions that are right, TN / (TN + FN).
 
-    Parameters
-    ----------
-    threshold, num_classes, labels, num_labels, top_k, ignore_class, average, max_labels, zero_division, on_invalid
-        As for FalsePositiveRate.
-
     Notes
     -----
-    Exact integers, one division. 64 bytes, 8 a pair of classes; under 1 ns a row.
+    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
+    takes under 1 ns.
 
     Examples
     --------
@@ -43,16 +39,12 @@ class NegativePredictiveValue(DecisionRatio, tag="negative_predictive_value"):
 
 
 class FalseDiscoveryRate(DecisionRatio, tag="false_discovery_rate"):
-    """False discovery rate: the share of positive decisions that are wrong, FP / (FP + TP); 1 - Precision.
-
-    Parameters
-    ----------
-    threshold, num_classes, labels, num_labels, top_k, ignore_class, average, max_labels, zero_division, on_invalid
-        As for FalsePositiveRate.
+    """False discovery rate: the share of positive decisions that are wrong, FP / (FP + TP); it is 1 - Precision.
 
     Notes
     -----
-    Exact integers, one division. 64 bytes, 8 a pair of classes; under 1 ns a row.
+    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
+    takes under 1 ns.
 
     Examples
     --------
@@ -70,14 +62,10 @@ class FalseDiscoveryRate(DecisionRatio, tag="false_discovery_rate"):
 class FalseOmissionRate(DecisionRatio, tag="false_omission_rate"):
     """False omission rate: the share of negative decisions that are wrong, FN / (FN + TN).
 
-    Parameters
-    ----------
-    threshold, num_classes, labels, num_labels, top_k, ignore_class, average, max_labels, zero_division, on_invalid
-        As for FalsePositiveRate.
-
     Notes
     -----
-    Exact integers, one division. 64 bytes, 8 a pair of classes; under 1 ns a row.
+    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
+    takes under 1 ns.
 
     Examples
     --------
@@ -93,16 +81,12 @@ class FalseOmissionRate(DecisionRatio, tag="false_omission_rate"):
 
 
 class FalseNegativeRate(DecisionRatio, tag="false_negative_rate"):
-    """False negative rate, or miss rate: the share of positives called negative, FN / (FN + TP); 1 - Recall.
-
-    Parameters
-    ----------
-    threshold, num_classes, labels, num_labels, top_k, ignore_class, average, max_labels, zero_division, on_invalid
-        As for FalsePositiveRate.
+    """False negative rate, or miss rate: the share of positives predicted negative, FN / (FN + TP); it is 1 - Recall.
 
     Notes
     -----
-    Exact integers, one division. 64 bytes, 8 a pair of classes; under 1 ns a row.
+    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
+    takes under 1 ns.
 
     Examples
     --------
@@ -118,17 +102,12 @@ class FalseNegativeRate(DecisionRatio, tag="false_negative_rate"):
 
 
 class Prevalence(DecisionRatio, tag="prevalence"):
-    """Prevalence: the share of positives, (TP + FN) / all; of classes and labels of each of them.
-
-    Parameters
-    ----------
-    threshold, num_classes, labels, num_labels, top_k, ignore_class, average, max_labels, zero_division, on_invalid
-        As for FalsePositiveRate.
+    """Prevalence: the share of positives, (TP + FN) / all; several classes or labels: the share of rows of each.
 
     Notes
     -----
-    Exact integers, one division. 64 bytes, 8 a pair of classes; under 1 ns a row.
-    What CTR is without a column of scores.
+    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
+    takes under 1 ns. The value equals CTR, but is read from counts of decisions, which need no column of scores.
 
     Examples
     --------
@@ -146,15 +125,11 @@ class Prevalence(DecisionRatio, tag="prevalence"):
 class SelectionRate(DecisionRatio, tag="selection_rate"):
     """Selection rate: the share of positive decisions, (TP + FP) / all.
 
-    Parameters
-    ----------
-    threshold, num_classes, labels, num_labels, top_k, ignore_class, average, max_labels, zero_division, on_invalid
-        As for FalsePositiveRate.
-
     Notes
     -----
-    Exact integers, one division. 64 bytes, 8 a pair of classes; under 1 ns a row.
-    Over Prevalence it is the bias of decisions. Definition as fairlearn's `selection_rate`.
+    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
+    takes under 1 ns. The selection rate over Prevalence is the bias of the decisions. The definition is that of
+    fairlearn's `selection_rate`.
 
     Examples
     --------

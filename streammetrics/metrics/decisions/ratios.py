@@ -1,4 +1,4 @@
-"""Metrics of the decisions on one class: precision, recall, F-beta and their kin; averaged over classes and labels."""
+"""Precision, recall, F-beta and related metrics of one class, averaged over classes and labels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...reading.about import About, about_of
 from ...reading.interval import Estimate
 from ...reading.reading import Quotient, Reading
 from ...statistics.classes import ClassTable
-from ...statistics.covariance import spread
+from ...statistics.covariance import estimate_means
 from ...statistics.row_means import LabelRows, cut_term
 from ..averages import AVERAGES
 from ..standard_errors import delta
@@ -22,14 +22,23 @@ __all__ = ["F1", "FBeta", "FalsePositiveRate", "Jaccard", "Precision", "Recall",
 
 
 class SampledRatio(DecisionRatio):
-    """A ratio that each row of labels has, too: of the labels decided and the true ones."""
+    """A ratio that can also be computed for each row of labels (`average="samples"`).
+
+    Parameters
+    ----------
+    average : {"macro", "micro", "weighted", "samples", None}
+        How the values of several classes (each against the rest) or labels become one: their mean, the value of all their
+        rows together, their mean weighted by positives, or an array of one value each (None). Undefined values are left
+        out, and `explain()` counts them. "samples" is for labels: the mean over rows of the value of each row. It takes 2
+        kB, and about 3 ns a label; each row is rounded once, and the sum is exact.
+    """
 
     average: str | None = setting(default="macro", choices=(*AVERAGES, "samples"))
 
     row_term: ClassVar[str] = "row_f"
-    """The term of `LabelRows`."""
+    """The name of the row term that `LabelRows` sums for `average="samples"`."""
     row_beta: ClassVar[float] = 1.0
-    """The beta of F that the ratio is, or by which a row is without a value; a setting of that name goes before."""
+    """The beta for which F-beta equals the ratio, or is undefined for the same rows; a setting `beta` replaces it."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -45,7 +54,7 @@ class SampledRatio(DecisionRatio):
 
     @property
     def _row_terms(self) -> tuple[str, str]:
-        """The term of a row, and whether it has none."""
+        """The names of two row terms: the value of a row, and 1 if this value is undefined."""
         cut = cut_term(self._cut, self.top_k, above=self._cuts_top)
         beta = float(getattr(self, "beta", self.row_beta))
         first = f"row_f@{beta!r}" if self.row_term == "row_f" else self.row_term
@@ -57,7 +66,7 @@ class SampledRatio(DecisionRatio):
 
 
 def mean_over_rows(metric: SampledRatio, state: LabelRows) -> Reading:
-    """Return what a ratio of the labels of a row says about all rows."""
+    """Return the mean over rows of a value that is computed from the labels of each row (`average="samples"`)."""
     total, weight = _sums(metric, state)
     value = to_float(total, weight)
 
@@ -74,7 +83,10 @@ def mean_over_rows(metric: SampledRatio, state: LabelRows) -> Reading:
 
 
 def _sums(metric: SampledRatio, state: LabelRows) -> tuple[Any, Any]:
-    """Return the sum over rows, and the weight that it is over; rows without a value count `zero_division`, or nothing."""
+    """Return the sum of the values of rows, and the total weight of the rows in that sum.
+
+    Rows without a value count as `zero_division`, or are left out if that is NaN.
+    """
     total, lacking = (state.total(term) for term in metric._row_terms)
     if math.isnan(metric.zero_division):
         return total, state.weight() - lacking
@@ -82,15 +94,16 @@ def _sums(metric: SampledRatio, state: LabelRows) -> tuple[Any, Any]:
 
 
 def _estimate(metric: SampledRatio, state: LabelRows, value: float) -> Estimate:
-    """Return the mean over rows with its standard error, from the squares of what each row adds."""
+    """Return the mean over rows with its standard error, which is computed from the squares of the values of rows."""
     terms = metric._row_terms
-    products = {(-1, -1): state.weight_squared(), (0, 1): 0}  # a row without a value counts 0 for it
+    # The product of both terms is 0: a row without a value has 0 for the first term.
+    products = {(-1, -1): state.weight_squared(), (0, 1): 0}
     for i, term in enumerate(terms):
         products |= {(-1, i): state.weight_squared(term), (i, i): state.square(term)}
-    found = spread(state.weight(), [state.total(term) for term in terms], products)
+    found = estimate_means(state.weight(), [state.total(term) for term in terms], products)
 
     def gradient(ratio: Any, lacking: Any) -> tuple[Any, Any]:
-        """Return how the value changes with the mean of the term, and the share of rows that lack one."""
+        """Return the derivatives of the value by the mean of the term, and by the share of rows without a value."""
         if math.isnan(metric.zero_division):
             return 1 / (1 - lacking), ratio / (1 - lacking) / (1 - lacking)
         return 1.0, metric.zero_division
@@ -101,24 +114,10 @@ def _estimate(metric: SampledRatio, state: LabelRows, value: float) -> Estimate:
 class Precision(SampledRatio, tag="precision"):
     """Precision: the share of positive decisions that are right, TP / (TP + FP).
 
-    Parameters
-    ----------
-    threshold, num_classes, labels, num_labels, ignore_class, max_labels, on_invalid
-        As for ConfusionMatrix.
-    top_k : int
-        Of labels, and of classes, those of the k highest scores of a row are decided, of equal ones the first. With a
-        threshold, as in Keras, only those of them that reach it.
-    average : {"macro", "micro", "weighted", "samples", None}
-        Of classes or labels: the mean of their values (each class against the rest), the value of all their rows together,
-        the mean weighted by positives, or an array of each. Undefined values are left out, and counted in `explain()`.
-        "samples", of labels: the mean over rows of the value of a row.
-    zero_division : {nan, 0.0, 1.0}
-        The value of 0/0, of each class; of each row, where NaN leaves it out.
-
     Notes
     -----
-    Exact integers, one division; with "samples" rows are rounded once each and summed exactly. 64 bytes, 8 a pair of
-    classes; under 1 ns a row. "samples" takes 2 kB, and some 3 ns a label; top_k some 50 ns a score, to sort them.
+    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
+    takes under 1 ns.
 
     Examples
     --------
@@ -138,16 +137,12 @@ class Precision(SampledRatio, tag="precision"):
 
 
 class Recall(SampledRatio, tag="recall"):
-    """Recall, true positive rate or sensitivity: the share of positives found, TP / (TP + FN).
-
-    Parameters
-    ----------
-    threshold, num_classes, labels, num_labels, top_k, ignore_class, average, max_labels, zero_division, on_invalid
-        As for Precision.
+    """Recall, true positive rate or sensitivity: the share of positives that are predicted positive, TP / (TP + FN).
 
     Notes
     -----
-    Exact integers, one division. 64 bytes, 8 a pair of classes; under 1 ns a row.
+    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
+    takes under 1 ns.
 
     Examples
     --------
@@ -165,20 +160,19 @@ class Recall(SampledRatio, tag="recall"):
 
 
 class FBeta(SampledRatio, tag="fbeta"):
-    """F-beta: the harmonic mean of precision and recall, recall counting beta times as much.
+    """F-beta: the weighted harmonic mean of precision and recall, where recall has beta^2 times the weight of precision.
 
-    Formula: (1 + beta^2) TP / ((1 + beta^2) TP + beta^2 FN + FP). Definition as scikit-learn's `fbeta_score`.
+    Formula: (1 + beta^2) TP / ((1 + beta^2) TP + beta^2 FN + FP). The definition is that of scikit-learn's `fbeta_score`.
 
     Parameters
     ----------
     beta : float
-        The weight of recall; 0 makes it precision.
-    threshold, num_classes, labels, num_labels, top_k, ignore_class, average, max_labels, zero_division, on_invalid
-        As for Precision.
+        The importance of recall relative to precision; 0 gives precision.
 
     Notes
     -----
-    Exact integers, one division. 64 bytes, 8 a pair of classes; under 1 ns a row.
+    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
+    takes under 1 ns.
 
     Examples
     --------
@@ -203,15 +197,10 @@ class FBeta(SampledRatio, tag="fbeta"):
 class F1(SampledRatio, tag="f1"):
     """F1: the harmonic mean of precision and recall, 2 TP / (2 TP + FP + FN).
 
-    Parameters
-    ----------
-    threshold, num_classes, labels, num_labels, top_k, ignore_class, average, max_labels, zero_division, on_invalid
-        As for Precision.
-
     Notes
     -----
-    Exact integers, one division. 64 bytes, 8 a pair of classes; under 1 ns a row.
-    Definition as scikit-learn's `f1_score`.
+    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
+    takes under 1 ns. The definition is that of scikit-learn's `f1_score`.
 
     Examples
     --------
@@ -227,16 +216,12 @@ class F1(SampledRatio, tag="f1"):
 
 
 class FalsePositiveRate(DecisionRatio, tag="false_positive_rate"):
-    """False positive rate, or fall-out: the share of negatives called positive, FP / (FP + TN).
-
-    Parameters
-    ----------
-    threshold, num_classes, labels, num_labels, top_k, ignore_class, average, max_labels, zero_division, on_invalid
-        As for Precision, without "samples".
+    """False positive rate, or fall-out: the share of negatives that are predicted positive, FP / (FP + TN).
 
     Notes
     -----
-    Exact integers, one division. 64 bytes, 8 a pair of classes; under 1 ns a row.
+    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
+    takes under 1 ns.
 
     Examples
     --------
@@ -252,16 +237,12 @@ class FalsePositiveRate(DecisionRatio, tag="false_positive_rate"):
 
 
 class Specificity(DecisionRatio, tag="specificity"):
-    """Specificity, or true negative rate: the share of negatives called negative, TN / (TN + FP).
-
-    Parameters
-    ----------
-    threshold, num_classes, labels, num_labels, top_k, ignore_class, average, max_labels, zero_division, on_invalid
-        As for Precision.
+    """Specificity, or true negative rate: the share of negatives that are predicted negative, TN / (TN + FP).
 
     Notes
     -----
-    Exact integers, one division. 64 bytes, 8 a pair of classes; under 1 ns a row.
+    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
+    takes under 1 ns.
 
     Examples
     --------
@@ -279,15 +260,10 @@ class Specificity(DecisionRatio, tag="specificity"):
 class Jaccard(SampledRatio, tag="jaccard"):
     """Jaccard index, or intersection over union, of positives and positive decisions: TP / (TP + FP + FN).
 
-    Parameters
-    ----------
-    threshold, num_classes, labels, num_labels, top_k, ignore_class, average, max_labels, zero_division, on_invalid
-        As for Precision.
-
     Notes
     -----
-    Exact integers, one division. 64 bytes, 8 a pair of classes; under 1 ns a row.
-    Definition as scikit-learn's `jaccard_score`.
+    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
+    takes under 1 ns. The definition is that of scikit-learn's `jaccard_score`.
 
     Examples
     --------

@@ -1,11 +1,11 @@
-"""Metrics of rows of several decisions, of labels or of classes: whether all are right, and how many are not."""
+"""Metrics of rows with several decisions: whether all of them are right, and how many are wrong."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Any
 
-from ...collect.metric import ScoredLabels, nothing_counted
+from ...collect.metric import ScoredLabels, no_weight_reason
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...reading.about import About, about_of
@@ -21,28 +21,30 @@ __all__ = ["HammingLoss", "SubsetAccuracy"]
 
 
 class SubsetAccuracy(ScoredLabels[Any, float], tag="subset_accuracy"):
-    """Subset accuracy, or exact match: the share of rows whose labels, or classes, are all decided rightly.
+    """Subset accuracy, or exact match: the share of rows whose labels, or classes, are all predicted correctly.
 
     Parameters
     ----------
     num_labels : int
-        How many 0/1 labels a row has; `y_true` and `y_score` are rows x labels.
+        The number of 0/1 labels of a row: `y_true` and `y_score` are matrices, rows x labels.
     threshold : float or None
-        A label is decided where `score >= threshold`. None reads 0/1 decisions from `y_pred`.
+        A label is predicted if `score >= threshold`. With None the 0/1 predictions are read from `y_pred`.
     top_k : int
-        The labels of the k highest scores are decided, of equal ones the first; with a threshold only those that reach it.
+        The k labels with the highest scores are predicted; among equal scores the first ones count. With a threshold, only
+        the labels that reach it are predicted.
     criteria : {"exact_match", "overlap", "contain", "belong"}
-        What makes a row of labels right: those decided are the true ones; one of them is (or there is none of either);
-        all true ones are among them; they are all true (torcheval's `MultilabelAccuracy`, whose "hamming" is
-        1 - HammingLoss).
+        When a row of labels is right. "exact_match": the predicted labels are the true ones. "overlap": a predicted label
+        is true, or there are no predicted and no true labels. "contain": all true labels are predicted. "belong": all
+        predicted labels are true. These are the criteria of torcheval's `MultilabelAccuracy`; its "hamming" is 1 -
+        HammingLoss.
     num_classes, num_outputs : int
-        In place of labels: a row has so many outputs, each one of these classes; `y_true` and `y_pred` are rows x outputs.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        For outputs instead of labels: a row has `num_outputs` outputs, and each output is one of `num_classes` classes.
+        `y_true` and `y_pred` are matrices, rows x outputs.
 
     Notes
     -----
-    What scikit-learn's `accuracy_score` returns for matrices of labels. Exact counts. 552 bytes; about 1 ns a label.
+    The definition is that of scikit-learn's `accuracy_score` for matrices of labels. Counts are exact. The state takes 552
+    bytes; a label takes about 1 ns.
 
     Examples
     --------
@@ -90,16 +92,16 @@ class SubsetAccuracy(ScoredLabels[Any, float], tag="subset_accuracy"):
         Parameters
         ----------
         y_true : array-like of shape (n, num_labels) or (n, num_outputs)
-            0 or 1; or a class. Or a mapping, data frame or Arrow table that holds the columns by name.
+            The labels (0 or 1) or classes; or a mapping, data frame or Arrow table that contains the columns by name.
         y_score : array-like of shape (n, num_labels) or (n, num_outputs)
-            Any finite score; named `y_pred` 0/1 decisions, if `threshold=None`, or classes, of outputs.
+            Finite scores. If `threshold=None`, pass 0/1 decisions as `y_pred`; with `num_outputs`, pass classes instead.
         **columns : array-like of shape (n,)
-            `sample_weight`: 0, or between 2**-36 and 2**31. The others may be given by name, too.
+            `sample_weight`: 0, or between 2**-36 and 2**31. `y_true` and `y_score` may be passed by name, too.
 
         Raises
         ------
         InvalidInputError
-            A value is bad, or lengths differ; the message names column, row and count, and nothing was counted.
+            A value is invalid, or lengths differ; no row was counted. The message names the column, the row and the count.
         """
         return super().update(y_true, y_score, **columns)
 
@@ -127,30 +129,33 @@ class SubsetAccuracy(ScoredLabels[Any, float], tag="subset_accuracy"):
     def of(self, state: ClassRows | LabelRows) -> float:
         return to_float(state.total(self._term), state.weight())
 
-    def estimate(self, found: Reading, method: str) -> Estimate:
-        state: Any = found.state
-        return mean(found.value, state.spread_of(self._term), about_of(self).interval_scale, method)
+    def estimate(self, reading: Reading, method: str) -> Estimate:
+        state: Any = reading.state
+        return mean(reading.value, state.estimate_means(self._term), about_of(self).interval_scale, method)
 
     def reason(self, state: Any) -> str | None:
-        return nothing_counted(state)
+        return no_weight_reason(state)
 
 
 class HammingLoss(WholeMatrix, tag="hamming_loss"):
-    """Hamming loss: the share of labels that are decided wrongly; of classes the error rate.
+    """Hamming loss: the share of labels that are predicted wrongly; several classes: the error rate.
 
-    Formula: wrong decisions / (rows x labels).
+    Formula: wrong predictions / (rows x labels).
 
     Parameters
     ----------
-    threshold, num_classes, labels, num_labels, top_k, ignore_class, average, max_labels, on_invalid
-        As for Accuracy; all labels weigh alike, so "macro" and "micro" are the same.
+    average : {"macro", "micro", "weighted", None}
+        How the values of several labels become one: their mean, the value of all labels together, their mean weighted by
+        positives, or an array of one value each (None). All labels have the same number of rows, so "macro" and "micro"
+        are the same.
     num_outputs : int
-        With `num_classes=`: a row has so many outputs, each of one of the classes; `y_true` and `y_pred` are rows x
-        outputs.
+        With `num_classes=`: the number of outputs of a row, each of which is one of the classes. `y_true` and `y_pred` are
+        matrices, rows x outputs.
 
     Notes
     -----
-    What scikit-learn's `hamming_loss` returns. Exact counts, rounded once a label. 32 bytes and about 4 ns a label.
+    The definition is that of scikit-learn's `hamming_loss`. Counts are exact, and each label is rounded once. The state
+    takes 32 bytes a label; each label of a row takes about 4 ns.
 
     Examples
     --------
@@ -174,19 +179,19 @@ class HammingLoss(WholeMatrix, tag="hamming_loss"):
         return ClassRows(terms=("wrong",), num_classes=self.num_classes, num_outputs=self.num_outputs)
 
     def of(self, margins: Margins) -> Quotient:
-        return Quotient(margins.total - sum(margins.right), margins.total)
+        return Quotient(margins.total - sum(margins.correct), margins.total)
 
     def reading(self, state: Any) -> Reading:
         return self._of_outputs(state) if isinstance(state, ClassRows) else super().reading(state)
 
     def _of_outputs(self, state: ClassRows) -> Reading:
-        """Return the reading of rows of several outputs."""
+        """Return value and standard error for rows with several outputs, as a `Reading`."""
         assert self.num_outputs is not None
         outputs = self.num_outputs
         value = to_float(state.total("wrong"), state.weight() * outputs)
 
         def estimate(method: str) -> Estimate:
-            found = mean(value, state.spread_of("wrong"), about_of(self).interval_scale, "delta")
+            found = mean(value, state.estimate_means("wrong"), about_of(self).interval_scale, "delta")
             return found._replace(error=found.error / outputs)
 
-        return Reading(state, value, reason=partial(nothing_counted, state), estimate=estimate)
+        return Reading(state, value, reason=partial(no_weight_reason, state), estimate=estimate)

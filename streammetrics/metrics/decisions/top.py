@@ -1,10 +1,10 @@
-"""Metrics of the scores of several classes beside those that two classes have, too."""
+"""Metrics of the scores of several classes: top-k accuracy."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...collect.metric import nothing_counted
+from ...collect.metric import no_weight_reason
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...reading.about import About, about_of
@@ -18,23 +18,23 @@ __all__ = ["TopKAccuracy"]
 
 
 class TopKAccuracy(OfClasses[ClassRows, float], tag="top_k_accuracy"):
-    """Top-k accuracy: the share of rows whose true class is among the k with the highest scores.
+    """Top-k accuracy: the share of rows whose true class is among the k classes with the highest scores.
 
     Parameters
     ----------
     k : int
-        How many classes may be named.
+        The number of classes with the highest scores that count as predicted.
     num_classes, labels : int, or tuple
-        Classes 0, 1, ...; or these, integers or strings. `y_score` has a score of each, rows x classes.
+        The classes: 0, 1, ..., num_classes - 1, or a tuple of integers or strings. `y_score` has a column for each class:
+        it is a matrix, rows x classes.
     ignore_class : int or str
-        A row of this true class, which need not be among the classes, is left out and counted.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        Rows of this true class are left out and counted. It need not be among the classes.
 
     Notes
     -----
-    Of equal scores the class of lower number comes first, so that k = 1 is Accuracy (`numpy.argmax`); scikit-learn's
-    `top_k_accuracy_score` takes the other order. Exact counts. 552 bytes; about 1 ns a score.
+    Of equal scores the class with the lower number comes first, so that k = 1 gives Accuracy (`numpy.argmax`);
+    scikit-learn's `top_k_accuracy_score` uses the opposite order. Counts are exact. The state takes 552 bytes; a score
+    takes about 1 ns.
 
     Examples
     --------
@@ -71,9 +71,9 @@ class TopKAccuracy(OfClasses[ClassRows, float], tag="top_k_accuracy"):
     def of(self, state: ClassRows) -> float:
         return to_float(state.total(f"top@{self.k}"), state.weight())
 
-    def estimate(self, found: Reading, method: str) -> Estimate:
-        state: Any = found.state
-        return mean(found.value, state.spread_of(f"top@{self.k}"), about_of(self).interval_scale, method)
+    def estimate(self, reading: Reading, method: str) -> Estimate:
+        state: Any = reading.state
+        return mean(reading.value, state.estimate_means(f"top@{self.k}"), about_of(self).interval_scale, method)
 
     def reason(self, state: Any) -> str | None:
-        return nothing_counted(state)
+        return no_weight_reason(state)

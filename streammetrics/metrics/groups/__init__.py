@@ -1,4 +1,4 @@
-"""By user or group: within each, averaged over all."""
+"""By user or group: metrics that are computed within each group and then averaged over groups."""
 
 from .auc import *
 from .losses import *

@@ -1,4 +1,4 @@
-"""Metrics within groups, averaged over groups: GAUC, and whatever asks how well a model ranks for each user."""
+"""GroupAUC (GAUC): the AUC within each user or group, averaged over groups."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from ...collect.metric import Metric
 from ...numerics.exact import to_float
-from ...numerics.settings import check_whole, is_partition, setting
+from ...numerics.settings import check_integer, is_partition, setting
 from ...reading.about import About
 from ...reading.interval import GROUPS, Estimate
-from ...reading.reading import NAN, OwnReading, Reading, widened
-from ...statistics.groups.closed import GROUP_WEIGHTS, SealedGroups
-from ...statistics.groups.rows import GroupRows
-from ...statistics.groups.solve import share_of
-from ...statistics.groups.sorted import SortedGroups
+from ...reading.reading import NAN, OwnReading, Reading, widen_for_rounding
+from ...statistics.groups.closed_sums import GROUP_WEIGHTS, SealedGroups
+from ...statistics.groups.group_rows import GroupRows
+from ...statistics.groups.partitions import partition_of
+from ...statistics.groups.sorted_groups import SortedGroups
 
 __all__ = ["GroupAUC", "group_partition"]
 
@@ -28,57 +28,66 @@ State = GroupRows | SealedGroups | SortedGroups
 
 
 def _read_closed_groups(metric: GroupAUC, state: State) -> Reading:
-    """Return the reading of all cells as arrays."""
-    # It takes less time to close the groups of all cells together than those of one cell after the other.
-    each = [metric.read(cell) for cell in state.close_groups().each_cell()]
+    """Return one `Reading` with arrays of the values and bounds of all cells (such as slices)."""
+    # Closing groups means replacing their rows by sums. It is faster for all cells together than one by one.
+    each = [metric.read(cell) for cell in state.close_groups().iterate_cells()]
     values = np.array([one.value for one in each])
     return Reading(state, values, bounds=lambda: _columns(one.bounds for one in each))
 
 
 class GroupAUC(Metric[State, float], tag="group_auc"):
-    """GAUC: the AUC within every group, such as a user, averaged over groups.
+    """Group AUC, or GAUC: the AUC within each group (such as a user), averaged over groups.
 
     Formula: sum_g w_g AUC_g / sum_g w_g over groups with both classes.
 
     Parameters
     ----------
     group_weight : {"impressions", "uniform", "positives", "pairs"}
-        What a group counts: its rows (DIN, FuxiCTR's gAUC, Paddle's wuAUC), one (EasyRec's default, FuxiCTR's avgAUC),
-        its positives (RecBole), or its pairs of a positive and a negative.
+        The weight w_g of a group: its rows ("impressions", as in DIN, FuxiCTR's gAUC and Paddle's wuAUC), 1 ("uniform",
+        the default of EasyRec and FuxiCTR's avgAUC), its positives (as in RecBole), or its pairs of a positive and a
+        negative.
     one_class : {"skip", 0.5}
-        Whether a group of one class is left out, and counted in `explain()`, or counts with an AUC of 0.5.
+        Whether groups of one class are left out (and counted in `explain()`), or have an AUC of 0.5.
     scale : {"probability", "real", "logit"}
-        As for AUC.
-    missing, missing_values
-        Whether a row without a group raises, or is left out and counted; keys that stand for none, such as 0.
+        What the scores are: numbers in [0, 1] ("probability") or any finite numbers.
+    missing : {"raise", "skip"}
+        Whether a row without a group raises an error, or is left out and counted.
+    missing_values : tuple of int, str or bytes
+        Keys that also mean that the group is missing, such as 0.
     grouped : "sorted", optional
-        The log ascends by group, an integer: groups are closed as they end, in constant memory. Parts with ranges of keys
-        of their own merge; a group that was cut between two is put together.
+        "sorted" declares that rows are in ascending order of an integer group. A group is then closed (reduced to sums)
+        when the next one begins, so memory is constant. Parts with disjoint ranges of groups can be merged; a group that
+        was cut between two parts is put together.
     partition : (i, n), optional
-        This worker holds only groups of class i of n (see `group_partition`); others raise. `seal()` then makes constant
-        size of them.
+        This worker accepts only groups of partition i of n (see `group_partition`); a row of another partition raises an
+        error. `seal()` then reduces the state to a constant size.
     sample : bool
-        Keep whole groups of smallest hash, with no more than `sample_rows` rows: an estimate, with its standard error.
+        Whether to keep only the groups with the smallest hashes, with at most `sample_rows` rows. The value is then an
+        estimate with a standard error.
     sample_rows : int, optional
-        By default as many as `memory_limit` holds: a row takes at most 33 bytes. Samples of another size do not merge.
+        The size of the sample. By default it is the number of rows that fit into `memory_limit` at 33 bytes, the most that
+        a row takes. Samples of different sizes do not merge.
     sealed : int, optional
-        Of how many partitions this holds the closed ones; made by `seal()`.
+        The number of partitions of a metric whose groups were closed (reduced to sums). `seal()` sets it.
     memory_limit : int
-        Bytes of rows in memory (4 GiB); MemoryLimitError beyond, unless there is a `spill_dir`.
+        The bytes that rows may take in memory (4 GiB). An update beyond it raises MemoryLimitError, unless there is a
+        `spill_dir`.
     spill_dir : str, optional
-        A folder for files of rows beyond the memory limit; they are removed with the metric (it is a context manager).
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        A folder for files of the rows beyond the memory limit. The files are removed with the metric, which is a context
+        manager.
 
     Notes
     -----
-    Exact, whoever holds which rows: a group split over workers is put together when they merge. Sums over groups are exact
-    sums of float64 terms, rounded once. Groups are told apart by all 64 bits of an integer, 128 bits of the hash of
-    anything else; `explain()` has the chance that two are one.
-    Memory: 13 bytes a row (int64 groups, float32 scores), up to 33. Cost: some 20 ns a row, most of it in `compute`.
-    A group's weight under `sample_weight` is the sum of its rows' weights, and pairs weigh the product of both. Weights
-    with bits below 2**-60 are rounded there: then the bound has room for that.
-    `interval()` takes groups as independent. Source: Zhu et al. (2017), Zhou et al. (2018).
+    The value is exact, however rows are distributed over workers: a group that is split over workers is put together when
+    they merge. Sums over groups are exact sums of float64 terms, rounded once. Groups are identified by all 64 bits of an
+    integer, or by a 128-bit hash of any other key; `explain()` has the probability that two groups collide.
+
+    With `sample_weight` the weight of a group is the sum of the weights of its rows, and a pair has the product of both
+    weights. Weights with bits below 2**-60 are rounded; the bound allows for that. `interval()` treats groups as
+    independent.
+
+    A row takes 13 bytes of memory (int64 groups, float32 scores), up to 33, and about 20 ns, most of it in `compute()`.
+    Source: Zhu et al. (2017), Zhou et al. (2018).
 
     Examples
     --------
@@ -156,18 +165,21 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
         return None if state.close_groups().groups[0] else "no group has both classes" if rows else "no rows"
 
     def read(self, state: State) -> Reading:
-        return OfClosed(self, state)
+        return OfClosedGroups(self, state)
 
-    def estimate(self, found: Reading, method: str) -> Estimate:
-        error, groups = self._error(found)
+    def estimate(self, reading: Reading, method: str) -> Estimate:
+        error, groups = self._error(reading)
         few = None if error == error else "fewer than two groups have both classes"
         return Estimate(
-            found.value, error, method=method, assumption=GROUPS, degrees=groups - 1, within=(0.0, 1.0), reason=few
+            reading.value, error, method=method, assumption=GROUPS, degrees=groups - 1, within=(0.0, 1.0), reason=few
         )
 
-    def _error(self, found: Reading) -> tuple[float, int]:
-        """Return standard error and groups: from sums of squares over groups, of which those of one class are 1/2."""
-        state: Any = found.state
+    def _error(self, reading: Reading) -> tuple[float, int]:
+        """Return the standard error and the number of groups, from sums of squares over groups.
+
+        With `one_class=0.5` groups with rows of only one class are included with the value 1/2.
+        """
+        state: Any = reading.state
         closed, by = state.close_groups(), self.group_weight
         n, total = int(closed.groups[0]), closed.total("weights", by)
         xx, wx, ww = (closed.moment(name, by) for name in ("squares", "products", "weights"))
@@ -177,17 +189,19 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
             xx, wx, ww = xx + lone / 4, wx + lone / 2, ww + lone
         if n < 2 or not total:
             return NAN, n
-        v = Fraction(found.value)
+        # The delta method for a quotient of two sums over independent groups: the sum of (w x - v w)**2, expanded into
+        # sums that do not depend on the value v.
+        v = Fraction(reading.value)
         spread = max(Fraction(0), xx - 2 * v * wx + v * v * ww) * n / (n - 1)
         return math.sqrt(to_float(spread, total * total)), n
 
     def sealed_metric(self, parts: int | None = None) -> GroupAUC:
-        """Return the metric of closed groups, of so many partitions."""
+        """Return the metric with the same settings for closed groups (sums without rows), in `parts` partitions."""
         of = parts or self.sealed or (self.partition or (0, 1))[1]
         return GroupAUC(group_weight=self.group_weight, one_class=self.one_class, sealed=of)
 
     def close(self) -> None:
-        """Remove files that were spilled."""
+        """Delete the temporary files of rows that did not fit into memory."""
         state = self.state
         if isinstance(state, GroupRows):
             state.close()
@@ -199,20 +213,21 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
         self.close()
 
 
-class OfClosed(OwnReading):
-    """The reading of a mean over closed groups."""
+class OfClosedGroups(OwnReading):
+    """Value, bounds and details of a mean over closed groups, whose rows were replaced by sums."""
 
     def _bounds(self) -> tuple[float, float]:
-        # Where weights were rounded, each may have been the smallest: closed groups do not say.
-        low, high = widened(self.value, self.state.close_groups())
-        return low, min(high, 1.0)  # NaN stays
+        # Closed groups do not contain the weights of rows, so the bounds assume the largest rounding error for each.
+        low, high = widen_for_rounding(self.value, self.state.close_groups())
+        # With these arguments in this order, `min` returns NaN if `high` is NaN.
+        return low, min(high, 1.0)
 
     def _details(self) -> dict[str, Any]:
         state, closed = self.state, self.state.close_groups()
         known: dict[str, Any] = {"groups": int(closed.groups[0]), "one_class": int(closed.groups[1])}
         if isinstance(state, SealedGroups):
             return known | {"partitions": f"{int(state.sealed.sum())} of {state.partitions}"}
-        known |= state.held()
+        known |= state.describe_storage()
         if isinstance(state, GroupRows) and self.metric.sample:
             share = state.share
             error, _ = self.metric._error(self)
@@ -221,20 +236,22 @@ class OfClosed(OwnReading):
 
 
 def _columns(pairs: Iterable[tuple[float, float]]) -> tuple[Floats, Floats]:
-    """Return the first and the second numbers of pairs."""
+    """Return an array of the first elements of pairs, and an array of the second ones."""
     low, high = np.array(list(pairs)).reshape(-1, 2).T
     return low, high
 
 
 def group_partition(ids: Any, parts: int) -> Any:
-    """Return the class of every group, from 0 to parts - 1: which worker `GroupAUC(partition=(i, parts))` takes its rows.
+    """Return the partition number of each group, from 0 to parts - 1.
+
+    Send the rows of the groups of partition i to the worker that has `GroupAUC(partition=(i, parts))`.
 
     Parameters
     ----------
     ids : array-like of shape (n,)
-        Integers, strings or bytes; a tuple of columns for a key of several.
+        The groups: integers, strings or bytes. A tuple of columns is a key of several columns.
     parts : int
-        How many workers there are.
+        The number of partitions (workers).
 
     Returns
     -------
@@ -246,4 +263,4 @@ def group_partition(ids: Any, parts: int) -> Any:
     >>> bool((sm.group_partition([7, 7, 8], 4) < 4).all())
     True
     """
-    return share_of(ids, check_whole("group_partition()", parts, 1))
+    return partition_of(ids, check_integer("group_partition()", parts, 1))

@@ -1,4 +1,4 @@
-"""Losses and calibration within groups, averaged over groups: what a model does for each user, not for the most active."""
+"""Losses and calibration within groups, averaged over groups, so that active users do not dominate."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ...numerics.settings import setting
 from ...reading.about import About
 from ...reading.interval import GROUPS, Estimate
 from ...reading.reading import OwnReading, Reading
-from ...state.cell_table import MOST_SLIP
-from ...statistics.groups.closed import exact_sum
+from ...state.cell_table import MAX_WEIGHT_ROUNDING
+from ...statistics.groups.closed_sums import exact_sum
 from ...statistics.groups.sums import GroupSums
 
 __all__ = ["GroupCalibrationError", "GroupLogLoss"]
@@ -25,7 +25,19 @@ Floats = NDArray[np.float64]
 
 
 class GroupedMetric(Metric[GroupSums, float]):
-    """A weighted mean over groups of what their sums say."""
+    """A weighted mean over groups of a function of the sums of each group.
+
+    Parameters
+    ----------
+    scale : {"probability", "logit"}
+        Whether the scores are probabilities or logits.
+    missing : {"raise", "skip"}
+        Whether a row without a group raises an error, or is left out and counted.
+    missing_values : tuple of int, str or bytes
+        Keys that also mean that the group is missing, such as 0.
+    memory_limit : int
+        The bytes that groups may take (4 GiB). An update beyond it raises MemoryLimitError and counts nothing.
+    """
 
     about = About(best="low", cost="some 100 bytes a group; 10 ns a row, 80 where there are very many groups")
 
@@ -45,11 +57,11 @@ class GroupedMetric(Metric[GroupSums, float]):
         )
 
     def _parts(self, state: GroupSums) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
-        """Return what each group counts, numerator and divisor of its value, and which groups have one: only these."""
+        """Return weight, numerator and divisor of each group with a value, and a mask of these groups."""
         raise NotImplementedError
 
     def _values(self, state: GroupSums) -> tuple[Floats, Floats]:
-        """Return what each group counts, and its value; groups without a value are left out."""
+        """Return two arrays: the weight c_g and the value of each group with a defined value."""
         counts, tops, divisors, _ = self._parts(state)
         with np.errstate(over="ignore"):
             return counts, np.minimum(tops / divisors, np.finfo(np.float64).max)
@@ -65,11 +77,13 @@ class GroupedMetric(Metric[GroupSums, float]):
     def read(self, state: GroupSums) -> Reading:
         return OfMean(self, state)
 
-    def estimate(self, found: Any, method: str) -> Estimate:
-        value, (counts, values) = found.value, self._values(found.state)  # a ratio of sums over groups
+    def estimate(self, reading: Any, method: str) -> Estimate:
+        value, (counts, values) = reading.value, self._values(reading.state)
         n, total = len(counts), float(exact_sum(counts))
         if n < 2 or not total:
             return Estimate(value, reason="fewer than two groups have a value")
+        # The value is a quotient of two sums over independent groups, so its error comes from the delta method. Values are
+        # scaled so that their squares do not overflow.
         far = scale_of(values)
         apart = counts * (values / far - value / far)
         error = math.sqrt(float(exact_sum(np.square(apart))) * n / (n - 1)) / total * far
@@ -77,17 +91,19 @@ class GroupedMetric(Metric[GroupSums, float]):
 
 
 class OfMean(OwnReading):
-    """The reading of a mean over groups, whose bounds hold rounded weights and terms."""
+    """Value and bounds of a mean over groups; the bounds allow for the rounding of weights and of row terms."""
 
     def _bounds(self) -> tuple[float, float]:
         value, state = self.value, self.state
         if value != value:
             return value, value
         counts, _, divisors, there = self.metric._parts(state)
-        slip = 8 * float(MOST_SLIP) if state.rounded else 0.0
-        unit = 2.0**-58 if state.rounded else 2.0**-60  # each w and w x, or x alone, was rounded to 2**-60
+        slip = 8 * float(MAX_WEIGHT_ROUNDING) if state.rounded else 0.0
+        # Each weight w and each product w x with a row term x was rounded to 2**-60.
+        unit = 2.0**-58 if state.rounded else 2.0**-60
         reach = _mean(counts, state.rows.sum(axis=1)[there] * unit / divisors) + 2 * slip * value
-        if not state.rounded and reach <= 4 * math.ulp(value):  # the 2 ulp within which terms are
+        # The error of the terms themselves is up to 2 ulp, and a smaller rounding error does not widen the bounds.
+        if not state.rounded and reach <= 4 * math.ulp(value):
             return value, value
         return max(0.0, value - reach), value + reach
 
@@ -96,42 +112,38 @@ class OfMean(OwnReading):
 
 
 def _mean(counts: Floats, values: Floats) -> float:
-    """Return the mean of values, each of which counts so much: exact sums, rounded once."""
+    """Return the mean of values with weights `counts`, from exact sums that are rounded once."""
     far = scale_of(values)
     return to_float(exact_sum(counts * (values / far)) * Fraction(far), exact_sum(counts))
 
 
 def scale_of(values: Floats) -> float:
-    """Return a power of two that values are divided by: losses of logits may be so large that products overflow."""
+    """Return a power of two by which to divide values: losses of logits can be so large that products overflow."""
     return 2.0 ** max(0, math.frexp(float(values.max(initial=0.0)))[1] - 400)
 
 
 class GroupLogLoss(GroupedMetric, tag="group_log_loss"):
-    """Group log-loss: the mean log-loss of every group, such as a user, averaged over groups.
+    """Group log-loss: the mean log-loss of each group (such as a user), averaged over groups.
 
-    Formula: sum_g c_g L_g / sum_g c_g, with L_g = -(1/W_g) sum w log(q) over the rows of the group.
+    Formula: sum_g c_g L_g / sum_g c_g, where L_g = -(1/W_g) sum w log(q) over the rows of the group, and q is the
+    probability of the label.
 
     Parameters
     ----------
     group_weight : {"uniform", "impressions", "positives"}
-        What a group counts: one, so that each user weighs alike; its rows (which makes it LogLoss); its positives.
-    scale : {"probability", "logit"}
-        As for LogLoss.
+        The weight c_g of a group: 1, so that all users count equally; its rows, so that the value equals LogLoss; or its
+        positives.
     eps : float, optional
-        As for LogLoss.
-    missing, missing_values
-        Whether a row without a group raises, or is left out and counted; keys that stand for none, such as 0.
-    memory_limit : int
-        Bytes that groups may take (4 GiB); MemoryLimitError beyond, and nothing was counted.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        Probabilities are clipped to [eps, 1 - eps]. The default is the machine epsilon of the scores: 2**-23 for float32
+        and half precision, 2**-52 for float64 (as in scikit-learn's `log_loss`).
 
     Notes
     -----
-    Sums within a group are exact, those over groups exact sums of float64 values, rounded once: the same whoever holds
-    which rows. Memory grows with groups, not with rows: some 100 bytes each while rows come in. 10 ns a row, 80 if
-    groups are so many that each is a cache miss.
-    `interval()` takes groups as independent. Undefined without rows.
+    Sums within groups are exact, and sums over groups are exact sums of float64 values, rounded once: the value does not
+    depend on how rows are distributed over workers. Memory grows with groups, not with rows: about 100 bytes a group
+    during updates. A row takes 10 ns, or 80 ns if there are so many groups that each is a cache miss.
+
+    `interval()` treats groups as independent. The value is undefined without rows.
 
     Examples
     --------
@@ -157,30 +169,28 @@ class GroupLogLoss(GroupedMetric, tag="group_log_loss"):
     def _parts(self, state: GroupSums) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
         weights = state.weights()
         both = weights.sum(axis=1)
-        held = both > 0
+        counted = both > 0
         counts = {"uniform": np.ones(len(both)), "impressions": both, "positives": weights[:, 1]}[self.group_weight]
-        return counts[held], state.totals("log_loss")[held], both[held], held
+        return counts[counted], state.totals("log_loss")[counted], both[counted], counted
 
 
 class GroupCalibrationError(GroupedMetric, tag="group_calibration_error"):
-    """Group calibration error: how far predicted and observed positives of every group are apart.
+    """Group calibration error: the mean gap between predicted and observed positives of each group.
 
-    Formula: sum_g |sum_(i in g) w (p - y)| / sum w (Field-ECE); `relative=True` divides by the observed positives of each
-    group: sum_g W_g |sum w (p - y)| / sum w y, over the sum of W_g, of groups with positives (Field-RCE).
+    Formula: sum_g |sum_(i in g) w (p - y)| / sum w (Field-ECE). With `relative=True` the gap of a group is divided by its
+    observed positives: sum_g W_g |sum w (p - y)| / sum w y, over the sum of W_g, for groups with positives (Field-RCE).
 
     Parameters
     ----------
     relative : bool
-        Relative to what was observed; groups without positives are left out.
-    scale, missing, missing_values, memory_limit, on_invalid
-        As for GroupLogLoss.
+        Whether gaps are relative to the observed positives. Groups without positives are then left out.
 
     Notes
     -----
-    0 for a model that is calibrated on average for every group; a slice or field of few values is better looked at with
-    `Sliced(Calibration(), by=...)`. State, cost and exactness as GroupLogLoss. Source: Pan et al., "Field-aware
-    calibration" (WWW 2020), whose epsilon below the fraction is 0 here. Undefined without rows; relative without
-    positives.
+    The value is 0 for a model that is calibrated on average in every group. For a slice or field with few values,
+    `Sliced(Calibration(), by=...)` says more. The state, the cost and the exactness are those of GroupLogLoss. Source: Pan
+    et al., "Field-aware calibration" (WWW 2020); their epsilon in the denominator is 0 here. The value is undefined
+    without rows, and with `relative=True` without positives.
 
     Examples
     --------
@@ -204,6 +214,6 @@ class GroupCalibrationError(GroupedMetric, tag="group_calibration_error"):
     def _parts(self, state: GroupSums) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
         weights = state.weights()
         both, observed = weights.sum(axis=1), weights[:, 1]
-        held = observed > 0 if self.relative else both > 0
-        gaps = np.abs(state.totals("score") - observed)[held]
-        return both[held], gaps, (observed if self.relative else both)[held], held
+        counted = observed > 0 if self.relative else both > 0
+        gaps = np.abs(state.totals("score") - observed)[counted]
+        return both[counted], gaps, (observed if self.relative else both)[counted], counted

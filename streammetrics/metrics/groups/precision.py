@@ -1,4 +1,4 @@
-"""Average precision within groups, averaged over groups; precision and recall of the first rows of sessions, pooled."""
+"""Average precision within groups, averaged over groups; precision and recall of the first rows of sessions."""
 
 from __future__ import annotations
 
@@ -13,16 +13,28 @@ from ...numerics.settings import setting
 from ...reading.about import About
 from ...reading.interval import GROUPS, Estimate
 from ...reading.reading import OwnReading, Quotient, Reading
-from ...state.cell_table import MOST_SLIP
-from ...statistics.groups.blocks import Blocks, blocks_of
-from ...statistics.groups.closed import exact_sum
-from ...statistics.groups.rows import GroupRows
+from ...state.cell_table import MAX_WEIGHT_ROUNDING
+from ...statistics.groups.closed_sums import exact_sum
+from ...statistics.groups.group_rows import GroupRows
+from ...statistics.groups.score_blocks import Blocks, group_score_blocks
 
 __all__ = ["GroupAveragePrecision", "SessionPrecisionAtK", "SessionRecallAtK"]
 
 
 class OpenGroups(Metric[GroupRows, float]):
-    """A metric that reads the rows of every group."""
+    """A metric that is computed from the rows of each group, all of which the state keeps.
+
+    Parameters
+    ----------
+    scale : {"probability", "real", "logit"}
+        What the scores are: numbers in [0, 1] ("probability") or any finite numbers.
+    missing : {"raise", "skip"}
+        Whether a row without a group raises an error, or is left out and counted.
+    missing_values : tuple of int, str or bytes
+        Keys that also mean that the group is missing, such as 0.
+    memory_limit : int
+        The bytes that rows may take (4 GiB). An update beyond it raises MemoryLimitError and counts nothing.
+    """
 
     about = About(
         rank_based=True,
@@ -44,39 +56,40 @@ class OpenGroups(Metric[GroupRows, float]):
         )
 
     def of(self, blocks: Blocks) -> Quotient:
-        """Return numerator and divisor of the share of each group, from the scores of its rows."""
+        """Return the numerator and the divisor of each group's value, computed from blocks of rows of equal score."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it computes of a group")
 
     def read(self, state: GroupRows) -> Reading:
         return OverGroups(self, state)
 
-    def estimate(self, found: Any, method: str) -> Estimate:
-        tops, divisors = found.shares
-        n, total, value = len(tops), math.fsum(divisors), found.value
+    def estimate(self, reading: Any, method: str) -> Estimate:
+        tops, divisors = reading.shares
+        n, total, value = len(tops), math.fsum(divisors), reading.value
         if n < 2 or not total:
             return Estimate(value, reason="fewer than two groups have a value")
+        # The delta method for a quotient of two sums over independent groups.
         error = math.sqrt(math.fsum(np.square(tops - value * divisors)) * n / (n - 1)) / total
         return Estimate(value, error, method=method, assumption=GROUPS, degrees=n - 1, within=(0.0, 1.0))
 
 
 class OverGroups(OwnReading):
-    """The reading of the rows of every group: the quotient of two sums over groups."""
+    """Value and bounds of a quotient of two sums over groups."""
 
     @cached_property
     def shares(self) -> Quotient:
-        """Numerators and divisors of all groups that have a divisor."""
-        each = [self.metric.of(blocks_of(rows)) for rows in self.state.sorted_rows()]
+        """The numerators and divisors of all groups with a positive divisor."""
+        each = [self.metric.of(group_score_blocks(rows)) for rows in self.state.sorted_rows()]
         tops, divisors = (np.concatenate(columns) for columns in zip(*each, strict=True))
-        held = divisors > 0
-        return Quotient(tops[held], divisors[held])
+        defined = divisors > 0
+        return Quotient(tops[defined], divisors[defined])
 
-    def _found(self) -> Quotient:
+    def _raw_value(self) -> Quotient:
         return Quotient(*map(exact_sum, self.shares))
 
     def _bounds(self) -> tuple[float, float]:
-        if not self.state.slip or math.isnan(self.value):
+        if not self.state.weight_rounding or math.isnan(self.value):
             return self.value, self.value
-        slack = 8 * float(MOST_SLIP)
+        slack = 8 * float(MAX_WEIGHT_ROUNDING)
         return max(0.0, self.value - slack), min(1.0, self.value + slack)
 
     def _reason(self) -> str | None:
@@ -90,29 +103,23 @@ class OverGroups(OwnReading):
 
 
 class GroupAveragePrecision(OpenGroups, tag="group_average_precision"):
-    """Group average precision: that of the rows of every group, such as a user, averaged over groups with positives.
+    """Group average precision: the average precision of each group (such as a user), averaged over groups with positives.
 
-    Formula: sum_g c_g AP_g / sum_g c_g, with AP_g = sum_s (R_s - R_s') P_s over the scores s of the group, descending.
+    Formula: sum_g c_g AP_g / sum_g c_g, where AP_g = sum_s (R_s - R_s') P_s over the distinct scores s of the group,
+    descending; s' is the score before s.
 
     Parameters
     ----------
     group_weight : {"uniform", "impressions", "positives"}
-        What a group counts: one, its rows, its positives.
-    scale : {"probability", "real", "logit"}
-        As for AUC.
-    missing, missing_values
-        Whether a row without a group raises, or is left out and counted; keys that stand for none, such as 0.
-    memory_limit : int
-        Bytes that rows may take (4 GiB); MemoryLimitError beyond, and nothing was counted.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        The weight c_g of a group: 1, its rows, or its positives.
 
     Notes
     -----
-    Ties have one threshold, as in scikit-learn's `average_precision_score`, which it is of each group; groups without
-    positives are left out (`explain()` counts those used). With a group as a query, NDCG and MAP of rankings are those by
-    group. The state is that of GroupAUC: 13 to 33 bytes a row. A group is within a few ulp, the sum over groups exact.
-    `interval()` takes groups as independent. Undefined if no group has positives.
+    The value of a group is that of scikit-learn's `average_precision_score`, where equal scores have one threshold. Groups
+    without positives are left out; `explain()` counts the groups used. For NDCG and MAP by group, use the ranking metrics
+    with the group as the query. The state is that of GroupAUC: 13 to 33 bytes a row. Each group is within a few ulp, and
+    the sum over groups is exact. `interval()` treats groups as independent. The value is undefined if no group has
+    positives.
 
     Examples
     --------
@@ -132,6 +139,8 @@ class GroupAveragePrecision(OpenGroups, tag="group_average_precision"):
 
     def of(self, blocks: Blocks) -> Quotient:
         some, above = blocks.positive > 0, np.where(blocks.through > 0, blocks.through, 1.0)
+        # Each block of equal scores adds its positives times the precision at its end. This sum, divided by all positives,
+        # is AP.
         terms = np.where(some, blocks.positive * (blocks.positive_through / above), 0.0)
         positives = np.where(blocks.positives > 0, blocks.positives, 1.0)
         value = np.minimum(blocks.sums(terms) / positives, 1.0)
@@ -145,23 +154,22 @@ class GroupAveragePrecision(OpenGroups, tag="group_average_precision"):
 
 
 class SessionPrecisionAtK(OpenGroups, tag="session_precision_at_k"):
-    """Precision of the k rows of highest score of every session, pooled: of all that is shown, the share of positives.
+    """Session precision at k: the share of positives among the k rows with the highest scores of each session, pooled.
 
     Formula: sum over sessions of positives among the first k / sum over sessions of rows among the first k.
 
     Parameters
     ----------
     k : int
-        How many rows of a session are shown; it may have fewer.
-    scale, missing, missing_values, memory_limit, on_invalid
-        As for GroupAveragePrecision; the column of sessions is `group`.
+        The number of rows of a session that are shown. A session may have fewer rows.
 
     Notes
     -----
-    Of rows that tie about place k as many as fit, each by its share; so a weight counts as so many equal rows. Definition
-    as torchrec's `precision_session`, which breaks ties by the order of rows, ranks rows whatever they weigh, and sees
-    only sessions within a batch. PrecisionAtK is the mean over queries of rankings, by k. State and cost as
-    GroupAveragePrecision. `interval()` takes sessions as independent. Undefined without rows.
+    If rows with equal scores reach across place k, each of them counts with the same share, so that k rows count in total.
+    A row of weight 2 therefore counts as two equal rows. The definition is that of torchrec's `precision_session`, which
+    however breaks ties by the order of rows, ignores weights in the ranks, and sees only the sessions within a batch. For
+    the mean over queries instead of the pooled share, use PrecisionAtK. The state and the cost are those of
+    GroupAveragePrecision. `interval()` treats sessions as independent. The value is undefined without rows.
 
     Examples
     --------
@@ -186,19 +194,14 @@ class SessionPrecisionAtK(OpenGroups, tag="session_precision_at_k"):
 
 
 class SessionRecallAtK(SessionPrecisionAtK, tag="session_recall_at_k"):
-    """Recall of the k rows of highest score of every session, pooled: of all positives, the share that is shown.
+    """Session recall at k: the share of all positives that are among the k rows with the highest scores of their session.
 
     Formula: sum over sessions of positives among the first k / sum over sessions of positives.
 
-    Parameters
-    ----------
-    k, scale, missing, missing_values, memory_limit, on_invalid
-        As for SessionPrecisionAtK.
-
     Notes
     -----
-    Ties, weights, state and cost as SessionPrecisionAtK. Definition as torchrec's `recall_session`. Undefined without
-    positives.
+    Ties, weights, the state and the cost are those of SessionPrecisionAtK. The definition is that of torchrec's
+    `recall_session`. The value is undefined without positives.
 
     Examples
     --------
@@ -221,7 +224,8 @@ class SessionRecallAtK(SessionPrecisionAtK, tag="session_recall_at_k"):
 
 
 def first_of(blocks: Blocks, k: int) -> Quotient:
-    """Return the weight of the positives, and of all rows, among the first k of each group."""
+    """Return the weight of the positives, and of all rows, among the first k rows of each group."""
+    # If only a part of a block of equal scores is among the first k rows, its positives count in proportion.
     taken = np.clip(k - (blocks.through - blocks.weight), 0.0, blocks.weight)
     share = blocks.positive / np.where(blocks.weight > 0, blocks.weight, 1.0)
     return Quotient(blocks.sums(taken * share), np.minimum(blocks.weights, float(k)))

@@ -1,4 +1,4 @@
-"""Paddle's bucket error: the calibration error of groups of buckets that have enough rows."""
+"""Paddle's bucket error: the calibration error of groups of neighbouring buckets with enough rows."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ __all__ = ["BucketError"]
 
 
 class BucketError(ScoredLabels[ScoreBins, float], tag="bucket_error"):
-    """Bucket error: the relative calibration error in groups of buckets just wide enough to be trusted.
+    """Bucket error: the relative calibration error over groups of neighbouring buckets with enough rows.
 
-    Formula: sum over groups of W_g |CTR_g / p_g - 1| / sum of W_g. Buckets i/n, ascending, are joined until
-    sqrt((1 - p_g) / (p_g W_g)) < 0.05, p_g the mean of i/n; a group that grows wider than 0.01 before is left out.
+    Formula: sum over groups of W_g |CTR_g / p_g - 1| / sum of W_g. Buckets i/n are joined in ascending order until sqrt((1
+    - p_g) / (p_g W_g)) < 0.05, where p_g is the mean of i/n over the rows. A group that becomes wider than 0.01 before
+    that is left out.
 
     Parameters
     ----------
     n_bins : int
-        Buckets of equal width; Paddle's table has 1,000,000.
+        The number of buckets, which have equal width. Paddle's table has 1,000,000.
     scale : {"probability", "logit"}
-        A logit is turned into the probability first.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        Whether the scores are probabilities or logits, which are converted by the sigmoid.
 
     Notes
     -----
-    Definition as Paddle's `BasicAucCalculator::calculate_bucket_error`, both limits decided in exact integers, so that
-    Paddle's rounding may close a group one bucket later. Exact counts, rounded once. 16 bytes a bucket: 16 MB, as there;
-    4 ns a row; a second or two to compute with a million filled. Undefined, where Paddle says 0, if no group is large
-    enough.
+    The definition is that of Paddle's `BasicAucCalculator::calculate_bucket_error`. Both limits are decided here in exact
+    integers; rounding in Paddle may close a group one bucket later. Counts are exact, and the value is rounded once.
+
+    The state takes 16 bytes a bucket (16 MB, the same as in Paddle); a row takes 4 ns. `compute()` takes 1 to 2 seconds if
+    a million buckets have rows. The value is undefined if no group is large enough; Paddle returns 0.
 
     Examples
     --------
@@ -71,7 +71,7 @@ class BucketError(ScoredLabels[ScoreBins, float], tag="bucket_error"):
         if not groups:
             return NAN
         errors = [(weight * abs(positives * n - places), places) for weight, positives, places, _ in groups]
-        return Limits.quotients(errors, Fraction(sum(weight for weight, *_ in groups))).rounded()
+        return Limits.quotients(errors, Fraction(sum(weight for weight, *_ in groups))).to_float()
 
     def read(self, state: ScoreBins) -> Reading:
         found = super().read(state)
@@ -86,8 +86,10 @@ class BucketError(ScoredLabels[ScoreBins, float], tag="bucket_error"):
 
 
 def _bounds_of_groups(state: ScoreBins, value: float) -> tuple[float, float]:
-    """Return the bounds of a value: anything is possible if weights, before they were rounded, may make other groups."""
-    slip = 8 * state.slip
+    """Return the bounds of a value: 0 and infinity if the rounding of weights could have changed the groups of buckets."""
+    # The groups are formed again with the required size a little smaller and a little larger. If any group ends at
+    # another bucket, the rounding of weights could have changed the groups.
+    slip = 8 * state.weight_rounding
     if not slip or value != value:
         return value, value
     ends = ((end for *_, end in _groups(state, tilt)) for tilt in (-slip, Fraction(0), slip))
@@ -98,21 +100,24 @@ def _bounds_of_groups(state: ScoreBins, value: float) -> tuple[float, float]:
 
 
 def _groups(state: ScoreBins, tilt: Fraction = Fraction(0)) -> Iterator[tuple[int, int, int, int]]:
-    """Yield weight, positives, sum of bucket numbers and last bucket of each group that is large enough, ascending.
+    """Yield weight, positives, sum of bucket numbers and last bucket of each large enough group, in ascending order.
 
-    With `tilt` groups are large enough that lack, or have more than, such a share.
+    `tilt` changes the required size of a group by the factor 1 / (1 + `tilt`), to test how rounding affects groups.
     """
     n, (more, of) = state.n_bins, (1 + tilt).as_integer_ratio()
     needed = 400 * state.unit * of
-    span = n // 100  # buckets i and j are within 0.01 if i - j <= n / 100
+    # Buckets i and j are within 0.01 of each other if i - j <= n / 100.
+    span = n // 100
     filled = np.flatnonzero(state.rows.any(axis=0))
     start = weight = positives = places = 0
     for i, c, a in zip(filled.tolist(), *state.masses(filled), strict=True):
-        if i - start > span:  # a group that is too wide gives way to one at the first bucket beyond it, empty or not
+        # A group that would be too wide is dropped. The next group starts at the first bucket behind it, even if that
+        # bucket is empty, as in Paddle.
+        if i - start > span:
             start += (i - start) // (span + 1) * (span + 1)
             weight = positives = places = 0
         weight, positives, places = weight + a + c, positives + a, places + i * (a + c)
-        # (1 - p) / (p W) < 0.05**2, with p = places / (n weight) and W = weight / unit
+        # This tests (1 - p) / (p W) < 0.05**2 in integers, with p = places / (n weight) and W = weight / unit.
         if needed * (n * weight - places) < places * weight * more:
             yield weight, positives, places, i
             start = i + 1

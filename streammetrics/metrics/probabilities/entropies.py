@@ -1,7 +1,4 @@
-"""Kin of normalized entropy: of positives alone, free of the calibration of the mean; and how far the classes are apart.
-
-All read the `ScoreSums` of log-loss and calibration.
-"""
+"""Variants of normalized entropy and of class separation, which share the `ScoreSums` state of log-loss."""
 
 from __future__ import annotations
 
@@ -12,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from ...collect.metric import ScoredLabels, nothing_counted
+from ...collect.metric import ScoredLabels, no_weight_reason
 from ...numerics import elementary
 from ...numerics.exact import BEYOND, Limits, to_float
 from ...numerics.settings import setting
 from ...reading.about import About
 from ...reading.interval import Estimate
 from ...reading.reading import Quotient, Reading, bounds_of_some, read_side_by_side
-from ...statistics.labels import LEAST
+from ...statistics.decision_counts import MIN_EPS
 from ...statistics.row_terms import RowTerms
 from ...statistics.sums import ScoreSums
 from ..standard_errors import WEIGHTED
@@ -33,19 +30,26 @@ TOGETHER = "the state does not say how loss and prediction vary together: Sharde
 
 
 class NEPositive(ScoredLabels[RowTerms, float], tag="ne_positive"):
-    """Normalized entropy of positives: the part of it that the log-loss of positive rows makes.
+    """Normalized entropy of positives: the part of the normalized entropy that is due to the log-loss of positive rows.
 
-    Formula: -(1/W) sum over positives of w log(p) / -(b log b + (1 - b) log(1 - b)), b as for NormalizedEntropy.
+    Formula: -(1/W) sum over positives of w log(p) / -(b log b + (1 - b) log(1 - b)), where b is the weighted share of
+    positives, or `base_rate`.
 
     Parameters
     ----------
-    base_rate, scale, eps, on_invalid
-        As for NormalizedEntropy.
+    base_rate : float, optional
+        A fixed base rate, so that the values of different days can be compared.
+    scale : {"probability", "logit"}
+        Whether the scores are probabilities or logits.
+    eps : float, optional
+        Probabilities are clipped to [eps, 1 - eps]. The default is the machine epsilon of the scores: 2**-23 for float32
+        and half precision, 2**-52 for float64 (as in scikit-learn's `log_loss`).
 
     Notes
     -----
-    Definition as torchrec's `NEPositiveMetric` (`eps=1e-12`): the divisor is that of NormalizedEntropy, not the part of
-    positives. Rows in float64, exact sums. 2.2 kB, some 50 ns a row. Undefined without rows, and for one class unless
+    The definition is that of torchrec's `NEPositiveMetric` (`eps=1e-12`): the denominator is the entropy of both classes,
+    as in NormalizedEntropy, not the part of positives. Each row is computed in float64, and sums are exact. The state
+    takes 2.2 kB; a row takes about 50 ns. The value is undefined without rows, and for rows of one class unless
     `base_rate` is given.
 
     Examples
@@ -62,7 +66,7 @@ class NEPositive(ScoredLabels[RowTerms, float], tag="ne_positive"):
         bound="exact: rows computed in float64, summed exactly, rounded once; entropy within 4 ulp",
     )
 
-    base_rate: float | None = setting(default=None, low=LEAST, high=0.9999999999999999)
+    base_rate: float | None = setting(default=None, low=MIN_EPS, high=0.9999999999999999)
     scale: str = setting(default="probability", choices=("probability", "logit"))
     eps: float | None = setting(default=None, above=0.0, high=0.25)
 
@@ -75,32 +79,38 @@ class NEPositive(ScoredLabels[RowTerms, float], tag="ne_positive"):
             return math.nan
         b = positive / total if self.base_rate is None else Fraction(self.base_rate)
         uncertainty = entropy(np.asarray(to_float(b)), np.asarray(to_float(1 - b)))
-        with np.errstate(over="ignore"):  # as for NormalizedEntropy
+        # The quotient can overflow, as in NormalizedEntropy.
+        with np.errstate(over="ignore"):
             return float(to_float(state.total("positive_log_loss"), total) / uncertainty)
 
     def reason(self, state: RowTerms) -> str | None:
-        if (nothing := nothing_counted(state)) is not None:
+        if (nothing := no_weight_reason(state)) is not None:
             return nothing
         fixed = self.base_rate is not None or 0 < state.total("label") < state.weight()
         return None if fixed else "one class: the base rate has no entropy; give base_rate="
 
 
 class CalibrationFreeNE(SummedMetric, tag="calibration_free_ne"):
-    """Normalized entropy free of calibration in the large: log-loss over that of always predicting the mean prediction.
+    """Calibration-free normalized entropy: log-loss over the log-loss of always predicting the mean prediction.
 
-    Formula: log-loss / -(b log m + (1 - b) log(1 - m)), b the weighted share of positives, m the mean prediction.
+    Formula: log-loss / -(b log m + (1 - b) log(1 - m)), where b is the weighted share of positives, and m the mean
+    prediction.
 
     Parameters
     ----------
-    scale, eps, num_labels, average, soft_labels, on_invalid
-        As for LogLoss.
+    eps : float, optional
+        Probabilities are clipped to [eps, 1 - eps]. The default is the machine epsilon of the scores: 2**-23 for float32
+        and half precision, 2**-52 for float64 (as in scikit-learn's `log_loss`).
 
     Notes
     -----
-    A model that predicts too much everywhere is compared with a constant that does so, too; of one that is calibrated in
-    the large it is NormalizedEntropy. torchrec's `CaliFreeNEMetric` means this, but divides NE by a sum over rows, so that
-    its value shrinks with their number. State of LogLoss and Calibration. Undefined without rows, and where the mean
-    prediction is 0 or 1.
+    A model whose predictions are too high on average is compared with a constant that is equally too high. If the mean
+    prediction equals the share of positives (calibration in the large), the value equals NormalizedEntropy. torchrec's
+    `CaliFreeNEMetric` has the same aim, but divides NE by a sum over rows, so that its value falls with the number of
+    rows.
+
+    The state is that of LogLoss and Calibration. The value is undefined without rows, and if the mean prediction is 0 or
+    1.
 
     Examples
     --------
@@ -118,60 +128,61 @@ class CalibrationFreeNE(SummedMetric, tag="calibration_free_ne"):
     terms = ("log_loss", "score")
 
     @property
-    def _refused(self) -> str | None:
-        return "it is of two classes, or of each label" if self._of_classes else super()._refused
+    def _setting_conflict(self) -> str | None:
+        return "it is of two classes, or of each label" if self._of_classes else super()._setting_conflict
 
     def of(self, state: ScoreSums) -> Quotient:
         return Quotient(state.total("log_loss"), self._reference(state))
 
-    def estimate(self, found: Any, method: str) -> Estimate:
-        return Estimate(found.value, reason=TOGETHER)
+    def estimate(self, reading: Any, method: str) -> Estimate:
+        return Estimate(reading.value, reason=TOGETHER)
 
     def _reference(self, state: ScoreSums) -> Fraction:
-        """Return what always predicting the mean prediction loses; 0 if that is 0 or 1."""
+        """Return the loss of always predicting the mean prediction; 0 if the mean is 0 or 1."""
         total, positive, predicted = state.weight(), state.weight(1), state.total("score")
         if not 0 < predicted < total:
             return Fraction(0)
         pairs = (positive, predicted), (total - positive, total - predicted)
         return sum((m * Fraction(-float(elementary.log(to_float(p, total)))) for m, p in pairs), Fraction(0))
 
-    def slack(self, state: ScoreSums, found: Limits, rounding: Fraction) -> Fraction:
-        predicted, total, lost = state.total("score"), state.weight(), self._lost(state)
+    def slack(self, state: ScoreSums, limits: Limits, rounding: Fraction) -> Fraction:
+        predicted, total, lost = state.total("score"), state.weight(), self._rounding_loss(state)
+        # `off` is the largest relative error of the mean prediction m and of 1 - m, and so the error of their logarithms.
         least = min(predicted, total - predicted)
-        off = rounding + lost / least  # relatively, of the mean prediction and of what it leaves
+        off = rounding + lost / least
         if 8 * off > 1:
             return BEYOND
-        return 16 * max(abs(found.high), Fraction(1)) * (off + (lost + off * total) / self._reference(state))
+        return 16 * max(abs(limits.high), Fraction(1)) * (off + (lost + off * total) / self._reference(state))
 
     def reason(self, state: ScoreSums) -> str | None:
         return super().reason(state) or (None if self._reference(state) else "the mean prediction is 0 or 1")
 
 
 def _read_differences(metric: TjurDiscrimination, state: Any) -> Reading | None:
-    """Return the reading of all cells as arrays, whose bounds are computed one cell after the other."""
+    """Return one `Reading` with arrays for all cells (such as slices); bounds are computed cell by cell."""
     found = read_side_by_side(metric, state)
     if found is None:
         return None
-    # A difference of means can be much smaller than the means, but its rounding error is not.
+    # A difference of means can be much smaller than the means, so its relative rounding error can be large.
     return found.having(bounds=partial(bounds_of_some, metric, state, found.value, np.ones(len(state), bool)))
 
 
 class TjurDiscrimination(SummedMetric, tag="tjur_discrimination"):
-    """Tjur's coefficient of discrimination: how much higher the mean prediction is for positives than for negatives.
+    """Tjur's coefficient of discrimination: the mean prediction of positives minus the mean prediction of negatives.
 
-    Formula: mean of p over positives - mean of p over negatives, weighted; `relative=True` divides instead.
+    Formula: mean of p over positives - mean of p over negatives, weighted. With `relative=True` it is the ratio of both
+    means.
 
     Parameters
     ----------
     relative : bool
-        The ratio of both means, TFMA's `RelativeCoefficientOfDiscrimination`.
-    scale, num_classes, labels, num_labels, average, on_invalid
-        As for Calibration; classes are each set against the rest.
+        Whether the value is the ratio of both means, as in TFMA's `RelativeCoefficientOfDiscrimination`.
 
     Notes
     -----
-    A pseudo R2 of logistic regression (Tjur 2009), the discrimination slope of medicine; 1 is perfect. Exact sums, rounded
-    once. State of Calibration and BrierScore, which has the squares for the interval. Undefined for one class.
+    The coefficient is a pseudo R2 of logistic regression (Tjur 2009), called the discrimination slope in medicine; 1 is
+    perfect. Sums are exact, and the value is rounded once. The state is that of Calibration and BrierScore, whose squares
+    give the interval. The value is undefined for rows of one class.
 
     Examples
     --------
@@ -192,8 +203,8 @@ class TjurDiscrimination(SummedMetric, tag="tjur_discrimination"):
     terms = ("score", "brier")
 
     @property
-    def _refused(self) -> str | None:
-        return "a soft label has no class" if self.soft_labels else super()._refused
+    def _setting_conflict(self) -> str | None:
+        return "a soft label has no class" if self.soft_labels else super()._setting_conflict
 
     @property
     def name(self) -> str:
@@ -204,17 +215,17 @@ class TjurDiscrimination(SummedMetric, tag="tjur_discrimination"):
         yes, no = state.total("score", 1) * N, state.total("score", 0) * P
         return Quotient(yes, no) if self.relative else Quotient(yes - no, P * N)
 
-    def estimate(self, found: Any, method: str) -> Estimate:
-        if self.relative or found.state.excess is not None:
-            return Estimate(found.value, reason=RELATIVE if self.relative else WEIGHTED)
-        return Estimate(found.value, _error(found.state), within=(-1.0, 1.0))
+    def estimate(self, reading: Any, method: str) -> Estimate:
+        if self.relative or reading.state.excess is not None:
+            return Estimate(reading.value, reason=RELATIVE if self.relative else WEIGHTED)
+        return Estimate(reading.value, _error(reading.state), within=(-1.0, 1.0))
 
-    def slack(self, state: ScoreSums, found: Limits, rounding: Fraction) -> Fraction:
-        off = 4 * (rounding + self._lost(state) / min(state.weight(1), state.weight(0)))
+    def slack(self, state: ScoreSums, limits: Limits, rounding: Fraction) -> Fraction:
+        off = 4 * (rounding + self._rounding_loss(state) / min(state.weight(1), state.weight(0)))
         if not self.relative:
             return 4 * off
         mean = state.total("score", 0) / state.weight(0)
-        return BEYOND if mean < 2 * off else 4 * off * (1 + found.high) / (mean - off)
+        return BEYOND if mean < 2 * off else 4 * off * (1 + limits.high) / (mean - off)
 
     def reason(self, state: ScoreSums) -> str | None:
         reason = super().reason(state)
@@ -224,9 +235,11 @@ class TjurDiscrimination(SummedMetric, tag="tjur_discrimination"):
 
 
 def _error(state: ScoreSums) -> Any:
-    """Return the standard error of the difference of both means; of cells side by side, an array."""
+    """Return the standard error of the difference of the two class means; an array if there are several cells."""
     variance: Any = 0.0
-    for label in (0, 1):  # of p, or 1 - p, of which the squares are the Brier score
+    # The sums of squares come from the Brier score: (p - y)**2 is p**2 for negatives and (1 - p)**2 for positives. So the
+    # variance is that of p for negatives and of 1 - p for positives, which equals that of p.
+    for label in (0, 1):
         n = np.asarray(state.weight(label), np.float64)
         own = np.asarray(state.total("score", label), np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):

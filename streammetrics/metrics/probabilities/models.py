@@ -1,4 +1,4 @@
-"""What two models say of the same rows: how far their scores are apart, and how often the decision is another one."""
+"""Metrics of two models that score the same rows: the difference of their scores, and how often decisions differ."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ __all__ = ["FlipRate", "PredictionDifference"]
 class PredictionDifference(RowMean[float], tag="prediction_difference"):
     """Prediction difference: the mean distance between the scores of two models, row by row.
 
-    Formula: (1/W) sum w d, d = a - b, |a - b|, or 2 |a - b| / (|a| + |b|), of the score a and that of the baseline b.
+    Formula: (1/W) sum w d, where d is a - b, |a - b|, or 2 |a - b| / (|a| + |b|), for the score a and the baseline score
+    b.
 
     Parameters
     ----------
     kind : {"absolute", "signed", "symmetric"}
-        |a - b|; a - b, which is what the mean moves by; or relative to the mean of both, from 0 to 2, with 0/0 = 0.
+        The distance d. "absolute": |a - b|. "signed": a - b, so that the value is the change of the mean score.
+        "symmetric": relative to the mean size of both scores, from 0 to 2, where 0/0 counts as 0.
     scale : {"probability", "real"}
-        What both scores are; "real" takes any up to 2**100.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        Whether both scores are probabilities, or any numbers up to 2**100 ("real").
 
     Notes
     -----
-    Columns `y_score` and `baseline`; no labels. Differences are rounded once each, their sum is exact. 1.1 kB, 20 ns a
-    row. "symmetric" is TFMA's `SymmetricPredictionDifference`. Undefined without rows.
+    The columns are `y_score` and `baseline`; labels are not needed. Each difference is rounded once, and their sum is
+    exact. The state takes 1.1 kB; a row takes 20 ns. "symmetric" is TFMA's `SymmetricPredictionDifference`. The value is
+    undefined without rows.
 
     Examples
     --------
@@ -58,25 +59,24 @@ class PredictionDifference(RowMean[float], tag="prediction_difference"):
 class FlipRate(RowMean[float], tag="flip_rate"):
     """Flip rate: the share of rows that two models decide differently at a threshold.
 
-    Formula: sum w [(a >= t) != (b >= t)] / sum w, of the score a and that of the baseline b; or of the rows
-    that `direction` names.
+    Formula: sum w [(a >= t) != (b >= t)] / sum w, for the score a and the baseline score b. With `direction` the numerator
+    counts other rows.
 
     Parameters
     ----------
     threshold : float
-        From which score on both say yes; rounded to the dtype of the scores.
+        A score is a positive decision if `score >= threshold`. The threshold is rounded to the dtype of the scores.
     direction : {"any", "up", "down", "both", "neither"}
-        Which rows count: those that flip, or that the new model made positive, or negative; or to which both, or neither,
-        say yes.
+        Which rows the numerator counts: rows with different decisions ("any"), rows that only the new model ("up") or only
+        the baseline ("down") predicts to be positive, or rows that both models or neither predict to be positive.
     scale : {"probability", "real"}
-        As for PredictionDifference.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        Whether both scores are probabilities, or any numbers up to 2**100 ("real").
 
     Notes
     -----
-    Columns `y_score` and `baseline`; no labels. Exact counts. 1.1 kB, 20 ns a row. TFMA's `BooleanFlipRates`, all of which
-    are shares of all rows, says yes above the threshold only. Undefined without rows.
+    The columns are `y_score` and `baseline`; labels are not needed. Counts are exact. The state takes 1.1 kB; a row takes
+    20 ns. TFMA's `BooleanFlipRates` has the same rates, all as shares of all rows, but predicts a positive only above the
+    threshold. The value is undefined without rows.
 
     Examples
     --------

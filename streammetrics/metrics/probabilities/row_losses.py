@@ -1,6 +1,6 @@
-"""Losses that are means over rows of a term of their own: focal, hinge, Poisson; each row is one number.
+"""Losses that are means over rows of one term for each row: focal, hinge, Poisson.
 
-All read `RowTerms`, or `ClassRows` of several classes: exact sums, rounded once.
+All are computed from `RowTerms`, or from `ClassRows` for several classes: exact sums that are rounded once.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...collect.metric import Metric, T, nothing_counted
+from ...collect.metric import Metric, T, no_weight_reason
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...reading.about import About, about_of
-from ...reading.interval import Estimate, side_by_side
+from ...reading.interval import Estimate, stack_estimates
 from ...reading.reading import Quotient
 from ...statistics.row_means import ClassRows, RowMeans
 from ...statistics.row_terms import RowTerms
@@ -32,7 +32,7 @@ TWO_TERMS = "two terms of a row vary together: full=False has an interval"
 
 
 class RowMean(Metric[Any, T]):
-    """The mean over rows of a term, or a sum of terms."""
+    """The mean over rows of a term of each row, or of the sum of several terms."""
 
     about = About(
         cost="1.1 kB; about 50 ns a row", bound="exact: rows computed in float64, summed exactly, rounded once"
@@ -40,7 +40,7 @@ class RowMean(Metric[Any, T]):
 
     @property
     def term(self) -> str:
-        """What is averaged."""
+        """The name of the row term that is averaged."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it averages")
 
     interval_within: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
@@ -48,36 +48,38 @@ class RowMean(Metric[Any, T]):
     def of(self, state: RowMeans) -> Any:
         return Quotient(state.total(self.term), state.weight())
 
-    def estimate(self, found: Any, method: str) -> Estimate:
-        spread = found.state.spread_of(self.term)
-        return mean(found.value, spread, about_of(self).interval_scale, method, self.interval_within)
+    def estimate(self, reading: Any, method: str) -> Estimate:
+        spread = reading.state.estimate_means(self.term)
+        return mean(reading.value, spread, about_of(self).interval_scale, method, self.interval_within)
 
     def reason(self, state: RowMeans) -> str | None:
-        return nothing_counted(state)
+        return no_weight_reason(state)
 
 
 class FocalLoss(RowMean[float], OfClasses[Any, float], tag="focal_loss"):
-    """Focal loss: log-loss that counts a row the less, the surer the model is of its label.
+    """Focal loss: log-loss in which a row has less weight if the model gives its label a high probability.
 
-    Formula: -(1/W) sum w a (1 - q)**gamma log(q), q the probability of the label; a is `alpha` for positives and 1 - alpha
-    for negatives, `alpha` for every class of several, and 1 without it.
+    Formula: -(1/W) sum w a (1 - q)**gamma log(q), where q is the probability of the label. The factor a is `alpha` for
+    positives and 1 - `alpha` for negatives, `alpha` for each of several classes, and 1 without `alpha`.
 
     Parameters
     ----------
     gamma : float
-        How much less; 0 is log-loss.
+        The exponent of 1 - q; 0 gives log-loss.
     alpha : float, optional
-        What positives weigh; Keras, with `apply_class_balancing=True`, and torchvision have 0.25.
+        The factor of positives. Keras (with `apply_class_balancing=True`) and torchvision use 0.25.
     scale : {"probability", "logit"}
-        Of a logit the loss is log(1 + e^-z), without clipping.
-    num_classes, labels, eps, on_invalid
-        As for LogLoss.
+        Whether the scores are probabilities or logits. From logits the loss is computed with log(1 + e^-z), without
+        clipping.
+    eps : float, optional
+        Probabilities are clipped to [eps, 1 - eps]. The default is the machine epsilon of the scores: 2**-23 for float32
+        and half precision, 2**-52 for float64 (as in scikit-learn's `log_loss`).
 
     Notes
     -----
-    Each row is within a few ulp, their sum exact. 1.1 kB, about 100 ns a row. Definition as Keras'
-    `BinaryFocalCrossentropy` and `CategoricalFocalCrossentropy` with `eps=1e-7`. Source: Lin et al. (2017). Undefined
-    without rows.
+    The definition is that of Keras' `BinaryFocalCrossentropy` and `CategoricalFocalCrossentropy` with `eps=1e-7`. Each row
+    is within a few ulp, and the sum is exact. The state takes 1.1 kB; a row takes about 100 ns. Source: Lin et al. (2017).
+    The value is undefined without rows.
 
     Examples
     --------
@@ -111,38 +113,36 @@ class FocalLoss(RowMean[float], OfClasses[Any, float], tag="focal_loss"):
     def of(self, state: RowMeans) -> Quotient:
         return Quotient(Fraction(self._times) * state.total(self.term), state.weight())
 
-    def estimate(self, found: Any, method: str) -> Estimate:
-        made, times = super().estimate(found, method), self._times
-        return made._replace(error=made.error * times if times else 0.0)  # 0 times infinity is no number
+    def estimate(self, reading: Any, method: str) -> Estimate:
+        estimate, times = super().estimate(reading, method), self._times
+        # With alpha=0 the error is 0, even if the unscaled error is infinite.
+        return estimate._replace(error=estimate.error * times if times else 0.0)
 
 
 class HingeLoss(RowMean[Any], OfClasses[Any, Any], tag="hinge_loss"):
-    """Hinge loss: how far scores are from the right side of the margin of a support vector machine.
+    """Hinge loss: the mean distance by which scores miss the right side of the margin of a support vector machine.
 
-    Formula: (1/W) sum w max(0, 1 - t s), t = 1 for positives and -1 for negatives. Of several classes
-    max(0, 1 + max over others of s_j - s of the true class) (Crammer and Singer), or of each class against the rest the
-    loss of two classes.
+    Formula: (1/W) sum w max(0, 1 - t s), where t is 1 for positives and -1 for negatives. For several classes, the loss of
+    a row is max(0, 1 + max over other classes of s_j - s of the true class) (Crammer and Singer), or the loss of two
+    classes is computed for each class against the rest.
 
     Parameters
     ----------
     squared : bool
         Whether each loss is squared.
     multiclass : {"crammer-singer", "one-vs-rest"}
-        Of several classes: one loss a row, or one a class.
+        Whether, for several classes, each row has one loss, or one loss for each class.
     average : {"macro", None}
-        Of one against the rest: the mean over classes, or an array of a value each.
-    num_classes, labels : int, or tuple
-        As for AUC; scores are rows x classes.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        With "one-vs-rest": whether the value is the mean over classes, or an array of one value for each class (None).
 
     Notes
     -----
-    Scores are any numbers up to 2**100: decisions of a machine, logits, or probabilities, and are taken as they are;
-    torchmetrics takes the sigmoid (softmax) of a batch that has one outside [0, 1]. Rows are rounded once or twice, their
-    sum is exact. 1.1 kB (one-vs-rest: a class); 20 ns a score. Definitions as scikit-learn's `hinge_loss`, torchmetrics'
-    `HingeLoss` and Keras' `Hinge`; Keras' `CategoricalHinge` takes the best of the others for at least 0. Undefined
-    without rows.
+    Scores are any numbers up to 2**100 (decision values of a support vector machine, logits or probabilities), and are
+    used unchanged; torchmetrics applies the sigmoid (softmax) to a batch that has a score outside [0, 1]. Each row is
+    rounded once or twice, and the sum is exact. Cost: 1.1 kB ("one-vs-rest": for each class); 20 ns a score.
+
+    The definitions are those of scikit-learn's `hinge_loss`, torchmetrics' `HingeLoss` and Keras' `Hinge`. Keras'
+    `CategoricalHinge` differs: its largest score of the other classes is at least 0. The value is undefined without rows.
 
     Examples
     --------
@@ -174,7 +174,7 @@ class HingeLoss(RowMean[Any], OfClasses[Any, Any], tag="hinge_loss"):
 
     @property
     def terms(self) -> tuple[str, ...]:
-        """The sums that the value is the mean of."""
+        """The names of the row terms whose sum is averaged."""
         if self.multiclass != "one-vs-rest":
             return (self.term,)
         classes = self.num_classes or len(self.labels or ())
@@ -196,26 +196,24 @@ class HingeLoss(RowMean[Any], OfClasses[Any, Any], tag="hinge_loss"):
             return np.array([to_float(total, weight) for total in totals])
         return Quotient(sum(totals, Fraction(0)), weight * len(totals))
 
-    def estimate(self, found: Any, method: str) -> Estimate:
+    def estimate(self, reading: Any, method: str) -> Estimate:
         if self.average is None:
-            each = zip(found.value.tolist(), map(found.state.spread_of, self.terms), strict=True)
-            return side_by_side([mean(value, spread, about_of(self).interval_scale, method) for value, spread in each])
-        return Estimate(found.value, reason=DEPENDENT) if len(self.terms) > 1 else super().estimate(found, method)
+            each = zip(reading.value.tolist(), map(reading.state.estimate_means, self.terms), strict=True)
+            return stack_estimates(
+                [mean(value, spread, about_of(self).interval_scale, method) for value, spread in each]
+            )
+        return Estimate(reading.value, reason=DEPENDENT) if len(self.terms) > 1 else super().estimate(reading, method)
 
 
 class SquaredHingeLoss(HingeLoss, tag="squared_hinge_loss"):
-    """Squared hinge loss: as the hinge loss, but far misses count more.
+    """Squared hinge loss: the mean square of the hinge loss of each row, so that large errors have more weight.
 
-    Formula: (1/W) sum w max(0, 1 - t s)**2, t = 1 for positives and -1 for negatives; of several classes as HingeLoss.
-
-    Parameters
-    ----------
-    multiclass, average, num_classes, labels, on_invalid
-        As for HingeLoss.
+    Formula: (1/W) sum w max(0, 1 - t s)**2, where t is 1 for positives and -1 for negatives. For several classes, the loss
+    of each row is the square of its HingeLoss.
 
     Notes
     -----
-    `HingeLoss(squared=True)` by the name that Keras has. Undefined without rows.
+    The metric is `HingeLoss(squared=True)` under the name that it has in Keras. The value is undefined without rows.
 
     Examples
     --------
@@ -230,27 +228,25 @@ class SquaredHingeLoss(HingeLoss, tag="squared_hinge_loss"):
 
 
 class PoissonLogLoss(RowMean[float], tag="poisson_log_loss"):
-    """Poisson log-loss: the mean negative log-likelihood of counts, given their predicted rates.
+    """Poisson log-loss: the mean negative log-likelihood of counts under Poisson distributions with the predicted rates.
 
-    Formula: (1/W) sum w (p - y log(p + eps)); with `log_input=True` p = e**x of predictions x; with `full=True` plus
-    y log(y) - y + log(2 pi y) / 2 for y > 1, Stirling's formula of log(y!).
+    Formula: (1/W) sum w (p - y log(p + eps)). With `log_input=True` a prediction x is the logarithm of the rate, p = e**x.
+    With `full=True` y log(y) - y + log(2 pi y) / 2 is added for y > 1, which is Stirling's formula for log(y!).
 
     Parameters
     ----------
     log_input : bool
-        Whether predictions are logarithms of rates (PyTorch's default), within 256 of 0.
+        Whether predictions are logarithms of rates, which is PyTorch's default. They have to be within 256 of 0.
     full : bool
-        Whether the term of the target alone is added.
+        Whether the term that depends on the target alone is added.
     eps : float
-        What is added to a rate, so that 0 has a logarithm: 1e-8 in PyTorch, 1e-7 in Keras.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        The number that is added to a rate, so that the logarithm of 0 is defined: 1e-8 in PyTorch, 1e-7 in Keras.
 
     Notes
     -----
-    Targets are at least 0. Rows are computed in float64, their sum is exact. 1.1 kB a term; some 50 ns a row. Definition
-    as PyTorch's `PoissonNLLLoss` and Keras' `Poisson`; PoissonDeviance is 0 at best, and twice as steep. Undefined without
-    rows.
+    The definition is that of PyTorch's `PoissonNLLLoss` and Keras' `Poisson`. PoissonDeviance is twice as steep, and its
+    best value is 0. Targets have to be at least 0. Each row is computed in float64, and the sum is exact. The state takes
+    1.1 kB a term; a row takes about 50 ns. The value is undefined without rows.
 
     Examples
     --------
@@ -279,5 +275,5 @@ class PoissonLogLoss(RowMean[float], tag="poisson_log_loss"):
         constant = state.total("stirling") if self.full else 0
         return Quotient(state.total(self.term) + constant, state.weight())
 
-    def estimate(self, found: Any, method: str) -> Estimate:
-        return Estimate(found.value, reason=TWO_TERMS) if self.full else super().estimate(found, method)
+    def estimate(self, reading: Any, method: str) -> Estimate:
+        return Estimate(reading.value, reason=TWO_TERMS) if self.full else super().estimate(reading, method)

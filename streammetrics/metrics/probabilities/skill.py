@@ -1,4 +1,4 @@
-"""Skill: how much of the loss of a reference, such as predicting the average, a model saves."""
+"""Skill scores: the share by which a model reduces the loss of a reference, such as predicting the average."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...numerics.settings import setting
 from ...reading.about import About
 from ...reading.interval import Estimate
 from ...reading.reading import Quotient
-from ...statistics.labels import LEAST
+from ...statistics.decision_counts import MIN_EPS
 from ...statistics.row_means import ClassRows
 from ...statistics.row_terms import RowTerms
 from .losses import LABEL, SummedMetric
@@ -25,8 +25,8 @@ ONE_CLASS = "one class: predicting the average has no loss"
 TOGETHER = "the state does not say how both losses vary together: Sharded(..., unit=) does"
 
 
-class ShareSaved(SummedMetric):
-    """1 - loss / loss of a reference: by default of the average of the data, beyond which no constant does better."""
+class SkillMetric(SummedMetric):
+    """A skill score: 1 - loss / reference loss. The reference predicts the mean label by default, the best constant."""
 
     about = About(best="high", value_range=(None, 1), read_cells=None)
 
@@ -34,17 +34,17 @@ class ShareSaved(SummedMetric):
 
     @property
     def _loss(self) -> str:
-        """The term that is the loss of a row."""
+        """The name of the row term for the loss."""
         return self.terms[0]
 
     @property
     def _rate(self) -> float | None:
-        """The rate that the reference predicts, if it is fixed."""
+        """The fixed probability that the reference predicts (`base_rate`); None if it is not fixed."""
         return getattr(self, "base_rate", None)
 
     @property
     def _baseline(self) -> bool:
-        """Whether the reference is a column."""
+        """Whether the data have a column with the predictions of the reference."""
         return getattr(self, "baseline", False)
 
     def make_state(self) -> Any:
@@ -55,11 +55,11 @@ class ShareSaved(SummedMetric):
         return ClassRows(terms=terms, eps=getattr(self, "eps", None), **self._class_settings)
 
     def _lost_by(self, weight: Fraction, rate: Fraction) -> Fraction:
-        """Return what rows of a class lose together, if it is predicted with that rate."""
+        """Return the total loss of the rows of a class (of this weight) if its predicted probability is `rate`."""
         raise NotImplementedError(f"{type(self).__name__} does not say what a constant loses")
 
     def _reference(self, state: Any) -> Fraction:
-        """Return the total loss of the reference; 0 if there is none."""
+        """Return the total loss of the reference over all rows."""
         total = state.weight()
         if self._baseline:
             return Fraction(state.total(f"baseline_{self._loss}"))
@@ -77,13 +77,13 @@ class ShareSaved(SummedMetric):
         reference = self._reference(state)
         return Quotient(reference - state.total(self._loss), reference)
 
-    def estimate(self, found: Any, method: str) -> Estimate:
-        together = self._baseline or isinstance(found.state, ClassRows)
-        return Estimate(found.value, reason=TOGETHER) if together else super().estimate(found, method)
+    def estimate(self, reading: Any, method: str) -> Estimate:
+        together = self._baseline or isinstance(reading.state, ClassRows)
+        return Estimate(reading.value, reason=TOGETHER) if together else super().estimate(reading, method)
 
-    def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
-        most = 1 + max(abs(found.low), abs(found.high))
-        return 8 * most * (rounding + self._lost(state) / self._reference(state))
+    def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:
+        most = 1 + max(abs(limits.low), abs(limits.high))
+        return 8 * most * (rounding + self._rounding_loss(state) / self._reference(state))
 
     def reason(self, state: Any) -> str | None:
         reason = super().reason(state)
@@ -93,25 +93,28 @@ class ShareSaved(SummedMetric):
 
 
 def gradient_of_share(loss: Any, reference: Any, slope: Any) -> tuple[Any, Any]:
-    """Return how 1 - loss / reference changes with the loss, and with the rate that the reference has that slope in."""
+    """Return the derivatives of 1 - loss / reference by the loss, and by the rate that the reference predicts.
+
+    `slope` is the derivative of the reference loss by that rate.
+    """
     return -1 / reference, loss * slope / (reference * reference)
 
 
-class Referred(ShareSaved):
-    """The same against a reference of the user's."""
+class SkillOverReference(SkillMetric):
+    """A skill score whose reference the user can choose."""
 
-    base_rate: float | None = setting(default=None, low=LEAST, high=0.9999999999999999)
+    base_rate: float | None = setting(default=None, low=MIN_EPS, high=0.9999999999999999)
     baseline: bool = setting(default=False)
 
     @property
-    def _refused(self) -> str | None:
+    def _setting_conflict(self) -> str | None:
         if self.baseline and (self.base_rate is not None or self._class_settings or self.soft_labels):
             return "baseline=True is of 0/1 labels, and instead of base_rate="
         if self.baseline and getattr(self, "eps", None) == 0.0:
             return "with baseline=True probabilities are kept from 0 and 1: give eps= above 0, or none"
         if self.base_rate is not None and self._of_classes:
             return "base_rate= is of two classes, or of each label"
-        return super()._refused
+        return super()._setting_conflict
 
     def make_state(self) -> Any:
         if not self.baseline:
@@ -121,21 +124,26 @@ class Referred(ShareSaved):
         return RowTerms(terms=terms, over="baselines", scale=self.scale, eps=eps or None)
 
 
-class D2LogLoss(ShareSaved, tag="d2_log_loss"):
-    """D2 of log-loss: the share of the log-loss of predicting the average that the model saves; 1 is perfect.
+class D2LogLoss(SkillMetric, tag="d2_log_loss"):
+    """D2 of log-loss: the share by which the model reduces the log-loss of predicting the class shares; 1 is perfect.
 
-    Formula: 1 - log-loss / -sum over classes of b_c log(b_c), b_c the weighted share of a class. Of two classes it is
-    1 - NormalizedEntropy, the relative information gain.
+    Formula: 1 - log-loss / -sum over classes of b_c log(b_c), where b_c is the weighted share of a class. For two classes
+    it is 1 - NormalizedEntropy, the relative information gain.
 
     Parameters
     ----------
-    scale, eps, num_classes, labels, num_labels, average, soft_labels, on_invalid
-        As for LogLoss; classes have one value together, and cost 1.1 kB each.
+    eps : float, optional
+        Probabilities are clipped to [eps, 1 - eps]. The default is the machine epsilon of the scores: 2**-23 for float32
+        and half precision, 2**-52 for float64 (as in scikit-learn's `log_loss`).
+    average : {"macro", "micro", "weighted", None}
+        How the values of several labels become one: their mean, the value of all labels together, their mean weighted by
+        positives, or an array of one value each (None). Several classes have one value together, and cost 1.1 kB each.
 
     Notes
     -----
-    Definition as scikit-learn's `d2_log_loss_score`. Logarithms of shares are within 1 ulp, all else is exact, rounded
-    once. State of LogLoss. Below 0 the model is worse than the average. Undefined without rows, and for one class.
+    The definition is that of scikit-learn's `d2_log_loss_score`. Logarithms of shares are within 1 ulp; everything else is
+    exact and rounded once. The state is that of LogLoss. Below 0 the model is worse than predicting the class shares. The
+    value is undefined without rows, and for rows of one class.
 
     Examples
     --------
@@ -160,25 +168,24 @@ class D2LogLoss(ShareSaved, tag="d2_log_loss"):
         return gradient_of_share(loss, b * yes + (1 - b) * no, yes - no)
 
 
-class LogLossSkillScore(Referred, D2LogLoss, tag="log_loss_skill_score"):
-    """Log-loss skill score: the share of the log-loss of a reference that the model saves; 1 is perfect.
+class LogLossSkillScore(SkillOverReference, D2LogLoss, tag="log_loss_skill_score"):
+    """Log-loss skill score: the share by which the model reduces the log-loss of a reference; 1 is perfect.
 
-    Formula: 1 - log-loss / log-loss of the reference: the average of the data, a fixed rate, or a column.
+    Formula: 1 - log-loss / log-loss of the reference, which is the average of the data, a fixed rate, or a column of
+    scores.
 
     Parameters
     ----------
     base_rate : float, optional
         A fixed rate that the reference predicts.
     baseline : bool
-        Whether the reference is a column `baseline`: the scores of another model, on the scale of `y_score`.
-    scale, eps, num_classes, labels, num_labels, average, soft_labels, on_invalid
-        As for D2LogLoss.
+        Whether the reference is the column `baseline`: the scores of another model, on the scale of `y_score`.
 
     Notes
     -----
-    Without a reference it is D2LogLoss; with a fixed rate, unlike NormalizedEntropy, it divides by what that rate would
-    have lost on these rows. With a column 2.2 kB, some 100 ns a row. Undefined without rows, and where the reference loses
-    nothing.
+    Without a reference the value equals D2LogLoss. With a fixed rate the denominator is the log-loss of that rate on these
+    rows, whereas NormalizedEntropy divides by the entropy of the rate. With a column, the state takes 2.2 kB and a row
+    about 100 ns. The value is undefined without rows, and if the loss of the reference is 0.
 
     Examples
     --------
@@ -191,21 +198,22 @@ class LogLossSkillScore(Referred, D2LogLoss, tag="log_loss_skill_score"):
     about = About(formula="1 - log-loss / log-loss of the reference")
 
 
-class D2Brier(ShareSaved, tag="d2_brier"):
-    """D2 of the Brier score: the share of the squared error of predicting the average that the model saves; 1 is perfect.
+class D2Brier(SkillMetric, tag="d2_brier"):
+    """D2 of the Brier score: the share by which the model reduces the Brier score of the class shares; 1 is perfect.
 
-    Formula: 1 - Brier score / sum over classes of b_c (1 - b_c), b_c the weighted share of a class; of two classes
-    1 - Brier score / (b (1 - b)).
+    Formula: 1 - Brier score / sum over classes of b_c (1 - b_c), where b_c is the weighted share of a class. For two
+    classes it is 1 - Brier score / (b (1 - b)).
 
     Parameters
     ----------
-    scale, num_classes, labels, num_labels, average, on_invalid
-        As for BrierScore; classes have one value together, and cost 1.1 kB each.
+    average : {"macro", "micro", "weighted", None}
+        How the values of several labels become one: their mean, the value of all labels together, their mean weighted by
+        positives, or an array of one value each (None). Several classes have one value together, and cost 1.1 kB each.
 
     Notes
     -----
-    Definition as scikit-learn's `d2_brier_score`. Exact, rounded once. State of BrierScore. Undefined without rows, and
-    for one class.
+    The definition is that of scikit-learn's `d2_brier_score`. The value is exact and rounded once. The state is that of
+    BrierScore. The value is undefined without rows, and for rows of one class.
 
     Examples
     --------
@@ -219,37 +227,39 @@ class D2Brier(ShareSaved, tag="d2_brier"):
     terms = ("brier", LABEL)
 
     @property
-    def _refused(self) -> str | None:
+    def _setting_conflict(self) -> str | None:
         soft = "of soft labels it is R2 of numbers, sm.R2" if self.soft_labels else None
-        return soft or super()._refused
+        return soft or super()._setting_conflict
 
     def _lost_by(self, weight: Fraction, rate: Fraction) -> Fraction:
+        # For several classes, the squared errors of all other classes count, too. The sum over classes with shares b_c is
+        # then the sum of b_c (1 - b_c).
         rest = 1 - rate
-        return weight * (rest if self._of_classes else rest * rest)  # of classes the squares of all others, too
+        return weight * (rest if self._of_classes else rest * rest)
 
     def gradient(self, loss: Any, rate: Any) -> tuple[Any, Any]:
         r = rate if self._rate is None else np.float64(self._rate)
         return gradient_of_share(loss, rate * (1 - r) * (1 - r) + (1 - rate) * r * r, 1 - 2 * r)
 
 
-class BrierSkillScore(Referred, D2Brier, tag="brier_skill_score"):
-    """Brier skill score: the share of the squared error of a reference that the model saves; 1 is perfect.
+class BrierSkillScore(SkillOverReference, D2Brier, tag="brier_skill_score"):
+    """Brier skill score: the share by which the model reduces the Brier score of a reference; 1 is perfect.
 
-    Formula: 1 - Brier score / Brier score of the reference: the average of the data, a fixed rate, or a column.
+    Formula: 1 - Brier score / Brier score of the reference, which is the average of the data, a fixed rate, or a column of
+    scores.
 
     Parameters
     ----------
     base_rate : float, optional
-        A fixed rate that the reference predicts: the climatology of forecasters.
+        A fixed rate that the reference predicts, which forecasters call climatology.
     baseline : bool
-        Whether the reference is a column `baseline`: the scores of another model, on the scale of `y_score`.
-    scale, num_classes, labels, num_labels, average, on_invalid
-        As for D2Brier.
+        Whether the reference is the column `baseline`: the scores of another model, on the scale of `y_score`.
 
     Notes
     -----
-    Without a reference it is D2Brier. Exact, rounded once. With a column 2.2 kB, some 20 ns a row. Source: Murphy (1973).
-    Undefined without rows, and where the reference loses nothing.
+    Without a reference the value equals D2Brier. The value is exact and rounded once. With a column, the state takes 2.2
+    kB and a row about 20 ns. Source: Murphy (1973). The value is undefined without rows, and if the loss of the reference
+    is 0.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Means over rows of how alike two vectors are: two distributions over the same classes, two embeddings."""
+"""Means over rows of the similarity of two vectors: distributions over the same classes, or embeddings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from ...numerics.settings import setting
 from ...reading.about import About
-from ...statistics.labels import LEAST
+from ...statistics.decision_counts import MIN_EPS
 from ...statistics.row_terms import RowTerms
 from .row_losses import RowMean
 
@@ -14,7 +14,13 @@ __all__ = ["CosineSimilarity", "JensenShannonDivergence", "KLDivergence"]
 
 
 class VectorMetric(RowMean[float]):
-    """The mean over rows of a function of two vectors."""
+    """The mean over rows of a function of two vectors.
+
+    Parameters
+    ----------
+    width : int
+        The length of the vectors: both columns are matrices, rows x width.
+    """
 
     about = About(positional_columns=("y_true", "y_pred"), cost="1.1 kB; some 20 ns a number", example={"width": 3})
 
@@ -32,24 +38,24 @@ class VectorMetric(RowMean[float]):
 
 
 class KLDivergence(VectorMetric, tag="kl_divergence"):
-    """Kullback-Leibler divergence: how many nats more it takes to say where a row is by the predicted distribution.
+    """Kullback-Leibler divergence: the mean relative entropy of the true to the predicted distribution of a row, in nats.
 
-    Formula: (1/W) sum w sum_c p_c log(p_c / q_c), p of `y_true`, q of `y_pred`, 0 where p is; both brought to a sum of 1.
+    Formula: (1/W) sum w sum_c p_c log(p_c / q_c), with p from `y_true` and q from `y_pred`, both normalised to a sum of 1.
+    A term with p_c = 0 is 0.
 
     Parameters
     ----------
     width : int
-        How many classes; both columns are rows x classes of probabilities that sum to 1.
+        The number of classes: both columns are matrices, rows x classes, of probabilities that sum to 1.
     eps : float, optional
-        The least that q counts as: by default as the `eps` of LogLoss. Keras has 1e-7.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        Smaller q are replaced by this number. The default is the machine epsilon of the column: 2**-23 for float32 and
+        half precision, 2**-52 for float64. Keras has 1e-7.
 
     Notes
     -----
-    Of two distributions in each row; of the scores of two logs see `drift`. Rows in float64, their sum is exact.
-    Definition as torchmetrics' `KLDivergence`, where a q of 0 is infinite, and Keras', which keeps p from 0, too.
-    Undefined without rows.
+    The metric compares two distributions in each row. To compare the score distributions of two logs, use `drift`. Each
+    row is computed in float64, and the sum is exact. The definition is that of torchmetrics' `KLDivergence`, where q = 0
+    gives infinity, and of Keras' `KLDivergence`, which clips p, too. The value is undefined without rows.
 
     Examples
     --------
@@ -60,25 +66,20 @@ class KLDivergence(VectorMetric, tag="kl_divergence"):
 
     about = About(best="low", formula="mean over rows of sum_c p_c log(p_c / q_c)")
 
-    eps: float | None = setting(default=None, low=LEAST, high=0.25)
+    eps: float | None = setting(default=None, low=MIN_EPS, high=0.25)
 
     term = "kl"
 
 
 class JensenShannonDivergence(VectorMetric, tag="jensen_shannon_divergence"):
-    """Jensen-Shannon divergence: the mean divergence of two distributions from their middle.
+    """Jensen-Shannon divergence: the mean Kullback-Leibler divergence of two distributions from their average.
 
     Formula: (1/W) sum w (KL(p, m) + KL(q, m)) / 2 with m = (p + q) / 2, in nats: from 0 to log 2.
 
-    Parameters
-    ----------
-    width, on_invalid
-        As for KLDivergence.
-
     Notes
     -----
-    Symmetric, and finite whatever is 0. As torchmetrics' `JensenShannonDivergence`; scipy's `jensenshannon` is its root.
-    Undefined without rows.
+    The divergence is symmetric, and finite even if probabilities are 0. The definition is that of torchmetrics'
+    `JensenShannonDivergence`; scipy's `jensenshannon` is its square root. The value is undefined without rows.
 
     Examples
     --------
@@ -95,19 +96,12 @@ class JensenShannonDivergence(VectorMetric, tag="jensen_shannon_divergence"):
 class CosineSimilarity(VectorMetric, tag="cosine_similarity"):
     """Cosine similarity: the mean cosine of the angle between two vectors.
 
-    Formula: (1/W) sum w (a . b) / (|a| |b|); 0 of a vector of zeros, as in Keras.
-
-    Parameters
-    ----------
-    width : int
-        How long the vectors are.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+    Formula: (1/W) sum w (a . b) / (|a| |b|). The cosine of a vector of zeros is 0, as in Keras.
 
     Notes
     -----
-    Numbers are 0, or from 2**-200 to 2**200 in size. Definition as torchmetrics' `CosineSimilarity(reduction="mean")` and
-    Keras'. Undefined without rows.
+    Elements are 0, or have an absolute value between 2**-200 and 2**200. The definition is that of torchmetrics'
+    `CosineSimilarity(reduction="mean")` and of Keras' `CosineSimilarity`. The value is undefined without rows.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""Rankings: a value per query."""
+"""Rankings: a value for each query, averaged over queries."""
 
 from .at_k import *
 from .exposure import *
 from .gains import *
-from .judged import *
+from .judged_documents import *
 from .ndcg_variants import *
 from .popularity import *
 from .precisions import *

@@ -1,4 +1,4 @@
-"""More metrics of the first k documents: how many are relevant, of those that could be, and how many are not."""
+"""Further metrics of the first k documents: recall, F-beta, fall-out, and means over some of the queries."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ __all__ = ["FBetaAtK", "FallOutAtK", "HitsAtK", "RelativePrecision", "SetAverage
 
 
 class HitsAtK(RankingMetric, tag="hits_at_k"):
-    """Hits at k: how many of the first k documents are relevant, a mean over queries.
+    """Hits at k: the number of relevant documents among the first k, averaged over queries.
 
     Formula: hits@k.
 
     Parameters
     ----------
-    k, ties, missing, on_invalid
-        As for CumulativeGain.
     relevance_level : float, optional
-        As for PrecisionAtK.
+        The lowest grade of a relevant document; any grade above 0 by default.
 
     Notes
     -----
-    Cost as CumulativeGain, 700 bytes. As ranx's `hits`; trec_eval's `num_rel_ret` is this times the queries. The share of
-    queries with a hit, which others call hits@k, is `HitRate`. Undefined without queries.
+    The time is that of CumulativeGain, and the state takes 700 bytes. The definition is that of ranx's `hits`. trec_eval's
+    `num_rel_ret` is the sum over queries, that is, this mean times the number of queries. The share of queries with at
+    least one hit, which some libraries also call hits@k, is `HitRate`. The value is undefined without queries.
 
     Examples
     --------
@@ -50,19 +49,16 @@ class HitsAtK(RankingMetric, tag="hits_at_k"):
 
 
 class RelativePrecision(RelevanceMetric, tag="relative_precision"):
-    """Relative precision: the share of relevant documents among the first k, of as many as there could be.
+    """Relative precision: the relevant documents among the first k over their greatest number, averaged over queries.
 
-    Formula: hits@k / min(k, R), with R all relevant documents; without k, hits / min(returned, R).
-
-    Parameters
-    ----------
-    k, ties, missing, relevance_level, empty, on_invalid
-        As for PrecisionAtK.
+    Formula: hits@k / min(k, R), where R is the number of all relevant documents of the query; without k, hits /
+    min(returned, R).
 
     Notes
     -----
-    Cost as CumulativeGain, 120 bytes. As trec_eval's `relative_P`, and `set_relative_P` without k; also called capped
-    recall. Undefined without queries.
+    The time is that of CumulativeGain, and the state takes 120 bytes. The definition is that of trec_eval's `relative_P`,
+    and without k that of its `set_relative_P`. The measure is also called capped recall. The value is undefined without
+    queries.
 
     Examples
     --------
@@ -77,21 +73,20 @@ class RelativePrecision(RelevanceMetric, tag="relative_precision"):
 
 
 class FBetaAtK(RelevanceMetric, tag="fbeta_at_k"):
-    """F-beta at k: the harmonic mean of precision and recall of the first k documents, a mean over queries.
+    """F-beta at k: the weighted harmonic mean of precision and recall of the first k documents, averaged over queries.
 
-    Formula: (1 + b^2) hits@k / (b^2 R + k), with R all relevant documents; without k, the returned in its place.
+    Formula: (1 + b^2) hits@k / (b^2 R + k), where b is beta and R is the number of all relevant documents of the query.
+    Without k, the number of returned documents replaces k.
 
     Parameters
     ----------
-    k, ties, missing, relevance_level, empty, on_invalid
-        As for PrecisionAtK.
     beta : float
-        How many times as much recall counts as precision; 1 for F1.
+        The weight of recall relative to precision; 1 gives F1.
 
     Notes
     -----
-    Cost as CumulativeGain, 120 bytes. As ranx's `f1`; trec_eval's `set_F` without k (its x is beta^2). Undefined without
-    queries.
+    The time is that of CumulativeGain, and the state takes 120 bytes. The definition is that of ranx's `f1`, and without k
+    that of trec_eval's `set_F` (whose parameter x is beta^2). The value is undefined without queries.
 
     Examples
     --------
@@ -112,19 +107,15 @@ class FBetaAtK(RelevanceMetric, tag="fbeta_at_k"):
 
 
 class SetAveragePrecision(RelevanceMetric, tag="set_average_precision"):
-    """Average precision of a set: precision times recall of all that was returned, a mean over queries.
+    """Set average precision: precision times recall of all returned documents, averaged over queries.
 
-    Formula: hits / returned * hits / R, with R all relevant documents.
-
-    Parameters
-    ----------
-    ties, missing, relevance_level, empty, on_invalid
-        As for PrecisionAtK.
+    Formula: hits / returned * hits / R, where R is the number of all relevant documents of the query.
 
     Notes
     -----
-    Cost as CumulativeGain, 120 bytes. As trec_eval's `set_map`; what a ranking is worth whose relevant documents are
-    spread evenly. Undefined without queries.
+    The time is that of CumulativeGain, and the state takes 120 bytes. The definition is that of trec_eval's `set_map`. The
+    order of the documents does not matter: the value is about the average precision of a ranking in which the relevant
+    documents are spread evenly. It is undefined without queries.
 
     Examples
     --------
@@ -141,7 +132,7 @@ class SetAveragePrecision(RelevanceMetric, tag="set_average_precision"):
 
 
 class MeanWithin(RankingMetric):
-    """A mean over the queries in which a measure says something: those in which another one, `condition`, is 1."""
+    """The mean of a measure over the queries for which `condition` is 1, such as queries with a hit."""
 
     about = About(read_cells=None)
 
@@ -154,7 +145,7 @@ class MeanWithin(RankingMetric):
 
     @property
     def _others(self) -> float | None:
-        """What the other queries count; None if they are left out, the default here."""
+        """The value of the queries that do not meet the condition; None (the default here) leaves them out."""
         what = getattr(self, "empty", "skip")
         return None if what == "skip" else float(what)
 
@@ -163,6 +154,7 @@ class MeanWithin(RankingMetric):
         total, inside, others = state.total(*of), state.total(*which), self._others
         if others is None:
             return Quotient(total, inside)
+        # Queries that do not meet the condition add 0 to `total`, so their value `empty` (0 or 1) is added here.
         queries = state.weight() + state.weight(empty=True)
         return Quotient(total + int(others) * (queries - inside), queries)
 
@@ -170,29 +162,29 @@ class MeanWithin(RankingMetric):
         nothing = self._others is None and not state.total(*self.terms[1])
         return super().reason(state) or (self.undefined if nothing else None)
 
-    def estimate(self, found: Reading, method: str) -> Estimate:
-        state: Any = found.state
+    def estimate(self, reading: Reading, method: str) -> Estimate:
+        state: Any = reading.state
         of, which = self.terms
-        return mean_estimate(self, found, state.spread_within(self._others, which, of), method)
+        return mean_estimate(self, reading, state.estimate_means_within(self._others, which, of), method)
 
 
 class FallOutAtK(MeanWithin, tag="fall_out_at_k"):
-    """Fall-out at k: the share of all irrelevant documents that are among the first k, a mean over queries.
+    """Fall-out at k: the share of all irrelevant documents that are among the first k, averaged over queries.
 
-    Formula: (min(k, returned) - hits@k) / irrelevant documents.
+    Formula: (min(k, returned) - hits@k) / irrelevant documents of the query.
 
     Parameters
     ----------
-    k, ties, missing, on_invalid
-        As for CumulativeGain.
     relevance_level : float, optional
-        As for PrecisionAtK.
+        The lowest grade of a relevant document; any grade above 0 by default.
     empty : {"skip", 0, 1}
-        What a query without an irrelevant document counts: nothing, 0, or 1 (torchmetrics' default, "pos").
+        The value of a query without an irrelevant document: none ("skip" leaves the query out), 0, or 1 (torchmetrics'
+        default, "pos").
 
     Notes
     -----
-    Cost as CumulativeGain, 150 bytes. As torchmetrics' `RetrievalFallOut`. Undefined without such a query.
+    The time is that of CumulativeGain, and the state takes 150 bytes. The definition is that of torchmetrics'
+    `RetrievalFallOut`. The value is undefined if all queries are left out.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Metrics of what lists expose: how much of a catalogue is among their first k, how evenly, how unlike lists are."""
+"""Metrics of exposure: how much of a catalogue the lists show, how evenly, and how much lists differ."""
 
 from __future__ import annotations
 
@@ -17,7 +17,17 @@ __all__ = ["CatalogueCoverage", "ExposureEntropy", "ExposureGini", "Personalisat
 
 
 class ExposureMetric(Metric[ListedKeys, float]):
-    """A metric of how often each item is among the first k of a list."""
+    """A metric of how often each item is among the first k of a list.
+
+    Parameters
+    ----------
+    k : int
+        The number of items with the highest scores in each list that count. Among equal scores the smaller item (in
+        ascending order) comes first.
+    limit : int
+        The number of different items that all slices together may have. An update beyond it raises MemoryLimitError
+        and counts nothing.
+    """
 
     about = About(
         positional_columns=("item", "y_score"),
@@ -39,7 +49,7 @@ class ExposureMetric(Metric[ListedKeys, float]):
     def reason(self, state: ListedKeys) -> str | None:
         shown, known = len(state.masses), getattr(self, "n_items", None)
         if not shown:
-            return "no list has an item of any weight" if int(state.rows_seen.sum()) else "no lists"
+            return "no list has an item of any weight" if int(state.row_counts.sum()) else "no lists"
         return f"lists show {shown:,} items, n_items is {known:,}" if known and shown > known else None
 
     def read(self, state: ListedKeys) -> Reading:
@@ -47,33 +57,28 @@ class ExposureMetric(Metric[ListedKeys, float]):
 
 
 class OfLists(OwnReading):
-    """The reading of recommended lists; lists that show nothing have no value."""
+    """Value and bounds for recommended lists; the value is undefined if the lists contain no items."""
 
-    def _found(self) -> float | None:
+    def _raw_value(self) -> float | None:
         value: float | None = None if self._reason() else self.metric.of(self.state)
         return value
 
 
 class CatalogueCoverage(ExposureMetric, tag="catalogue_coverage"):
-    """Catalogue coverage: the share of all items that are among the first k of any list.
+    """Catalogue coverage: the share of all items that are among the first k of at least one list.
 
-    Formula: different items among the first k / n_items.
+    Formula: number of different items among the first k of all lists / n_items.
 
     Parameters
     ----------
-    k : int
-        How many of each list count, by falling score; of equal scores the first in the ascending order of the items.
     n_items : int
-        How many items there are.
-    limit : int
-        How many different items there may be, in all slices together: MemoryLimitError beyond, nothing was counted.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        The number of items in the catalogue.
 
     Notes
     -----
-    Columns `item`, `y_score`, `query`, and those of `PrecisionAtK.update`. 100 bytes an item that is shown. As RecBole's
-    `ItemCoverage`. Undefined without lists, and with more than `n_items`.
+    The columns are `item`, `y_score`, `query`, and the others of `PrecisionAtK.update`. The state takes 100 bytes for
+    each item that is shown. The definition is that of RecBole's `ItemCoverage`. The value is undefined without lists,
+    and if the lists show more than `n_items` items.
 
     Examples
     --------
@@ -98,21 +103,21 @@ class CatalogueCoverage(ExposureMetric, tag="catalogue_coverage"):
 
 
 class ExposureGini(ExposureMetric, tag="exposure_gini"):
-    """Gini index of exposure: 0 where all items are shown equally often, close to 1 where few take it all.
+    """Gini index of exposure: 0 if all items are shown equally often, close to 1 if a few items get nearly all exposure.
 
-    Formula: sum (2 i - n - 1) x_i / (n sum x), of x_1 <= ... <= x_n, how often an item is among the first k.
+    Formula: sum (2 i - n - 1) x_i / (n sum x), where x_1 <= ... <= x_n are the numbers of times that each of the n items
+    is among the first k of a list.
 
     Parameters
     ----------
-    k, limit, on_invalid
-        As for CatalogueCoverage.
     n_items : int, optional
-        How many items there are, those that no list shows among them; by default those that are shown.
+        The number of items in the catalogue, including those that no list shows; by default the number of items shown.
 
     Notes
     -----
-    Exact, rounded once; state and cost as CatalogueCoverage. As RecBole's `GiniIndex` with all its items. Undefined
-    without lists, and with more than `n_items`.
+    The value is exact and rounded once. State and cost are those of CatalogueCoverage. If `n_items` is the size of the
+    catalogue, the definition is that of RecBole's `GiniIndex`. The value is undefined without lists, and if the lists
+    show more than `n_items` items.
 
     Examples
     --------
@@ -134,29 +139,30 @@ class ExposureGini(ExposureMetric, tag="exposure_gini"):
 
 
 class OfDifferences(OfLists):
-    """The same of a sum of differences of weights, each of which was rounded, over their sum."""
+    """Value and bounds of a sum of differences of weights, divided by their sum."""
 
     def _bounds(self) -> tuple[float, float]:
-        value, off = self.value, float(4 * self.state.slip)
+        # The relative error of a sum of differences of rounded weights has no bound. The absolute error of the value is at
+        # most 4 rounding units.
+        value, off = self.value, float(4 * self.state.weight_rounding)
         return (max(value - off, 0.0), min(value + off, 1.0)) if off else (value, value)
 
 
 class ExposureEntropy(ExposureMetric, tag="exposure_entropy"):
-    """Shannon entropy of exposure: how evenly the places of lists are spread over items.
+    """Shannon entropy of exposure: how evenly the first k ranks of all lists are distributed over items.
 
-    Formula: - sum p log p, with p the share of an item among the first k of all lists.
+    Formula: - sum p log p, where p is the share of an item in the first k ranks of all lists.
 
     Parameters
     ----------
-    k, limit, on_invalid
-        As for CatalogueCoverage.
     base : int, optional
-        Of the logarithm: 2 for bits; by default natural, nats.
+        The base of the logarithm: 2 gives bits. By default the logarithm is natural, and the unit is nats.
 
     Notes
     -----
-    From exact counts; state and cost as CatalogueCoverage. RecBole's `ShannonEntropy` is this over the number of items
-    shown, which has no meaning of its own; over its logarithm it would be the evenness. Undefined without lists.
+    The value is computed from exact counts. State and cost are those of CatalogueCoverage. RecBole's `ShannonEntropy` is
+    this entropy divided by the number of items shown, a quotient without a standard meaning; the entropy divided by the
+    logarithm of that number would be the evenness. The value is undefined without lists.
 
     Examples
     --------
@@ -177,22 +183,22 @@ class ExposureEntropy(ExposureMetric, tag="exposure_entropy"):
 class TailShare(ExposureMetric, tag="tail_share"):
     """Tail share: the share of exposure that goes to items other than the most exposed ones.
 
-    Formula: sum of x_i over all but the ceil(head n) items that are shown most / sum of x_i.
+    Formula: sum of x_i over all items except the ceil(head n) most exposed ones / sum of x_i, where x_i is the number of
+    times that item i is among the first k, and n is the number of items.
 
     Parameters
     ----------
-    k, limit, on_invalid
-        As for CatalogueCoverage.
     head : float
-        The share of the items that are no tail.
+        The share of the items that form the head: the most exposed ones.
     n_items : int, optional
-        As for ExposureGini.
+        The number of items in the catalogue, so that items that are never shown count, too; by default the number of
+        items shown.
 
     Notes
     -----
-    Exact, rounded once; state and cost as CatalogueCoverage. RecBole's `TailPercentage` counts items of a tail that the
-    training log defines: that is `PrecisionAtK` of a column that says which they are. Undefined without lists, and with
-    more than `n_items`.
+    The value is exact and rounded once. State and cost are those of CatalogueCoverage. RecBole's `TailPercentage` counts
+    items of a tail that is defined by the training log: use `PrecisionAtK` of a column that marks these items for it.
+    The value is undefined without lists, and if the lists show more than `n_items` items.
 
     Examples
     --------
@@ -213,20 +219,16 @@ class TailShare(ExposureMetric, tag="tail_share"):
 
 
 class Personalisation(ExposureMetric, tag="personalisation"):
-    """Personalisation: how little the first k items of two lists have in common.
+    """Personalisation: how small the overlap between the first k items of two lists is.
 
-    Formula: 1 - sum of x_i (x_i - 1) / (k L (L - 1)), with L lists, x_i of which show item i among their first k.
-
-    Parameters
-    ----------
-    k, limit, on_invalid
-        As for CatalogueCoverage.
+    Formula: 1 - sum of x_i (x_i - 1) / (k L (L - 1)), where L is the number of lists, and x_i the number of lists that
+    show item i among their first k.
 
     Notes
     -----
-    The mean of 1 - overlap / k over all pairs of lists, from counts alone; where lists have k items, 1 less the mean
-    cosine (recmetrics' `personalization`). A list of weight w counts as w such lists. State and cost as CatalogueCoverage.
-    Undefined for weights of 1 or less in all.
+    This is the mean of 1 - overlap / k over all pairs of lists, computed from counts. If each list has k items, it
+    equals 1 minus the mean cosine similarity (recmetrics' `personalization`). A list of weight w counts as w such lists.
+    State and cost are those of CatalogueCoverage. The value is undefined if the total weight is 1 or less.
 
     Examples
     --------
@@ -239,9 +241,10 @@ class Personalisation(ExposureMetric, tag="personalisation"):
     about = About(extensive=True, formula="1 - sum x_i (x_i - 1) / (k L (L - 1))")
 
     def of(self, state: ListedKeys) -> float:
-        lists, unit = state.lists, state.unit
+        lists, unit = state.list_weight, state.unit
+        # Weights are stored as integers: x_i = mass / unit. An item with x_i < 1 has no pairs of lists, and adds nothing.
         shared = sum(max(mass * (mass - unit), 0) for mass in state.masses)
         return to_float(1 - Fraction(shared, unit * unit) / (self.k * lists * (lists - 1)))
 
     def reason(self, state: ListedKeys) -> str | None:
-        return super().reason(state) or ("fewer than two lists" if state.lists <= 1 else None)
+        return super().reason(state) or ("fewer than two lists" if state.list_weight <= 1 else None)

@@ -1,7 +1,7 @@
-"""Metrics of rankings, a value per query, and those of gains, which grow with the grade of a document.
+"""Base classes of ranking metrics, and the metrics of gains, which grow with the grade of a document.
 
-All read one `RankingSums`: each query is ranked once, for all measures and cut-offs. Undefined values are NaN with a
-reason.
+All are computed from one `RankingSums` state, so each query is ranked once for all measures and cut-offs. Undefined values
+are NaN, and `explain()` gives the reason.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from ...batch.lists import ranked_lists
 from ...numerics.settings import setting
 from ...reading.about import About
-from ...statistics.ranking import RankingSums, term
+from ...statistics.ranking import RankingSums, format_term
 from .mean import Empty, QueryMean
 
 __all__ = ["DCG", "NDCG", "CumulativeGain", "ExpectedReciprocalRank"]
@@ -22,7 +22,20 @@ ORDERS = ("order", "document", "optimistic", "pessimistic")
 
 
 class RankingMetric(QueryMean[RankingSums]):
-    """A metric of the order in which the documents of each query are ranked."""
+    """A metric of the order in which the documents of each query are ranked.
+
+    Parameters
+    ----------
+    k : int, optional
+        The number of documents at the top of each ranking that count; all of them by default.
+    ties : {"average", "order", "document", "optimistic", "pessimistic"}
+        How documents of equal score are ranked: as the mean over all their orders; in the order of their rows, or of
+        the column `position`; by the column `document`, descending, as in trec_eval; the highest grade first; or the
+        lowest first.
+    missing : {"raise", "unjudged"}
+        What a null or NaN grade means: an error, or a document that nobody judged, which has no gain (as in
+        trec_eval).
+    """
 
     about = About(cost="about 100 bytes, 16 a read-out; 7 ns a document")
 
@@ -34,49 +47,50 @@ class RankingMetric(QueryMean[RankingSums]):
     missing: str = setting(default="raise", choices=("raise", "unjudged"))
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Any:
-        """Count a batch of whole queries: a row a document, or matrices and columns of lists with a row a query.
+        """Count a batch of whole queries: a row for each document, or a row for each query of lists.
 
         Parameters
         ----------
         y_true : array-like of shape (n,) or (n_queries, n_items)
-            Grades: 0 for what is not relevant, more for what is. Or a mapping, data frame or Arrow table that holds the
-            columns by name.
+            Grades: 0 for irrelevant documents, more for relevant ones. Or a mapping, data frame or Arrow table that
+            holds the columns by name.
         y_score : array-like of shape (n,) or (n_queries, n_items)
             Any finite score; the highest is ranked first.
         **columns : array-like
-            `query`: the key of the query or user. Its rows stand side by side, in one batch: one that returns in the
-            batch, or in the next, raises; beyond that wholeness is up to the caller.
-            `sample_weight`: of the query, the same in all its rows.
-            `mask`: 0 where there is no document: the padding of a matrix, whose values are not looked at.
+            `query`: the key of the query or user. All rows of a query must be adjacent and in one batch. A query that
+            occurs again in the same batch or in the next one raises an error; later repetitions are not detected.
+            `sample_weight`: the weight of the query, the same in all its rows.
+            `mask`: 0 for the padding of a matrix, where there is no document; its values are ignored.
             `retrieved`: 0 for documents that were judged but not returned; they count for ideal rankings and recall.
-            `relevant`: how many relevant documents the query has in all, if some of them are no rows; these have the
-            lowest relevant grade.
-            `position` (with `ties="order"`) and `document` (with `ties="document"`) say which of equal scores is first.
-            `pooled` (with `missing="unjudged"`): 0 for documents that are outside the pool of which some were judged.
+            `relevant`: the number of all relevant documents of the query, if some of them have no rows; these count
+            with the lowest relevant grade.
+            `position` (with `ties="order"`) and `document` (with `ties="document"`) rank documents of equal score.
+            `pooled` (with `missing="unjudged"`): 0 for documents outside the pool from which those to judge were
+            sampled.
 
         Raises
         ------
         InvalidInputError
-            A value is bad, lengths differ, a query returns, or its rows disagree; the message names column and row, and
-            nothing was counted.
+            A value is invalid, lengths differ, a query occurs again, or its rows disagree. The message names column and
+            row, and nothing was counted.
         """
         return super().update(y_true, y_score, **columns)
 
     def update_lists(
         self, ranked: Iterable[Sequence[Any]], relevant: Iterable[Any], *, sample_weight: Any = None
     ) -> Any:
-        """Count ranked lists, each beside the documents that are relevant: a set, or grades by document.
+        """Count ranked lists, each with its relevant documents: a set, or grades by document.
 
         Parameters
         ----------
         ranked, relevant, sample_weight
-            As for `ranked_lists`, whose rows any `update` takes.
+            The arguments of `ranked_lists`, which builds the rows that `update` takes.
         """
         return self.update(ranked_lists(ranked, relevant, sample_weight=sample_weight))
 
     def make_state(self) -> RankingSums:
         level = getattr(self, "relevance_level", None)
-        terms = tuple(dict.fromkeys(term(*t) for t in self.terms))
+        terms = tuple(dict.fromkeys(format_term(*t) for t in self.terms))
         return RankingSums(terms=terms, ties=self.ties, relevance_level=level, missing=self.missing, grades=self.grades)
 
     @property
@@ -85,7 +99,14 @@ class RankingMetric(QueryMean[RankingSums]):
 
 
 class GainMetric(RankingMetric):
-    """A metric of the gains of the documents, which grow with their grades."""
+    """A metric of the gains of documents, which grow with their grades.
+
+    Parameters
+    ----------
+    gain : {"linear", "exponential"}
+        The gain of a document: its grade (as in trec_eval and scikit-learn), or 2^grade - 1 (as in web search and
+        LightGBM).
+    """
 
     gain: str = setting(default="linear", choices=("linear", "exponential"))
 
@@ -95,28 +116,15 @@ class GainMetric(RankingMetric):
 
 
 class CumulativeGain(GainMetric, tag="cumulative_gain"):
-    """Cumulative gain: the sum of the gains of the first k documents, a mean over queries.
+    """Cumulative gain: the sum of the gains of the first k documents, averaged over queries.
 
-    Formula: sum over i <= k of g_i, with g the grade, or 2^grade - 1.
-
-    Parameters
-    ----------
-    k : int, optional
-        How many documents count; all by default.
-    gain : {"linear", "exponential"}
-        What a document is worth: its grade (trec_eval, scikit-learn), or 2^grade - 1 (web search, LightGBM).
-    ties : {"average", "order", "document", "optimistic", "pessimistic"}
-        Documents of equal score: the mean over all their orders; the order of their rows, or of the column `position`;
-        by the column `document`, descending, as trec_eval does; the highest grade first, or the lowest.
-    missing : {"raise", "unjudged"}
-        What a null or NaN grade is: an error, or that of a document nobody judged, which is worth nothing (trec_eval).
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+    Formula: sum over i <= k of g_i, where g_i is the gain of the document at rank i: its grade, or 2^grade - 1.
 
     Notes
     -----
-    Exact sum over queries, one division. About 7 ns a document for all metrics of one ranking together; 700 bytes.
-    Undefined without queries. Source: Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR techniques" (2002).
+    The sum over queries is exact, and the mean is rounded once. The cost is about 7 ns a document for all metrics of one
+    ranking together, and the state takes 700 bytes. The value is undefined without queries. Source: Järvelin and
+    Kekäläinen, "Cumulated gain-based evaluation of IR techniques" (2002).
 
     Examples
     --------
@@ -132,18 +140,15 @@ class CumulativeGain(GainMetric, tag="cumulative_gain"):
 
 
 class DCG(GainMetric, tag="dcg"):
-    """Discounted cumulative gain: gains of the first k documents, each over log2(1 + place), a mean over queries.
+    """Discounted cumulative gain: the sum of gains of the first k documents, discounted by rank, averaged over queries.
 
-    Formula: sum over i <= k of g_i / log2(1 + i), with g the grade, or 2^grade - 1.
-
-    Parameters
-    ----------
-    k, gain, ties, missing, on_invalid
-        As for CumulativeGain.
+    Formula: sum over i <= k of g_i / log2(1 + i), where g_i is the gain of the document at rank i: its grade, or 2^grade
+    - 1.
 
     Notes
     -----
-    Cost as CumulativeGain. Definition as scikit-learn's `dcg_score`. Undefined without queries.
+    The cost is that of CumulativeGain. The definition is that of scikit-learn's `dcg_score`. The value is undefined
+    without queries.
 
     Examples
     --------
@@ -159,22 +164,23 @@ class DCG(GainMetric, tag="dcg"):
 
 
 class NDCG(GainMetric, tag="ndcg"):
-    """Normalized discounted cumulative gain: DCG at k over that of the ideal ranking at k, a mean over queries.
+    """Normalized discounted cumulative gain: DCG at k divided by DCG at k of the ideal ranking, averaged over queries.
 
-    Formula: DCG@k / IDCG@k; the ideal ranks all judged documents, also those not returned, by their grades.
+    Formula: DCG@k / IDCG@k. The ideal ranking sorts all judged documents of the query by grade, including those that
+    were not returned.
 
     Parameters
     ----------
-    k, gain, ties, missing, on_invalid
-        As for CumulativeGain.
     empty : {0, "skip", 1}
-        What a query without a relevant document counts: 0 (scikit-learn, trec_eval, Spark); nothing (TFMA, ignite); 1
-        (LightGBM, whylogs). `explain()` says how many there are.
+        The value of a query without a relevant document: 0 (as in scikit-learn, trec_eval and Spark); none ("skip"
+        leaves the query out, as in TFMA and ignite); or 1 (as in LightGBM and whylogs). `explain()` gives the number of
+        such queries.
 
     Notes
     -----
-    Cost as CumulativeGain, 120 bytes. As scikit-learn's `ndcg_score`: the defaults; trec_eval's `ndcg_cut`:
-    `ties="document"`; LightGBM's `ndcg`: `gain="exponential", ties="order", empty=1`. Undefined without queries.
+    The time is that of CumulativeGain, and the state takes 120 bytes. The defaults give scikit-learn's `ndcg_score`;
+    `ties="document"` gives trec_eval's `ndcg_cut`; `gain="exponential", ties="order", empty=1` gives LightGBM's `ndcg`.
+    The value is undefined without queries.
 
     Examples
     --------
@@ -194,23 +200,23 @@ class NDCG(GainMetric, tag="ndcg"):
 
 
 class ExpectedReciprocalRank(RankingMetric, tag="err"):
-    """Expected reciprocal rank: one over the place at which a reader who is satisfied by good documents stops.
+    """Expected reciprocal rank: the expected 1 / rank of the document that satisfies a reader, averaged over queries.
 
-    Formula: sum over i <= k of (1/i) s_i prod over j < i of (1 - s_j), with s = (2^grade - 1) / 2^max_grade.
+    Formula: sum over i <= k of (1/i) s_i prod over j < i of (1 - s_j), where s_i = (2^grade - 1) / 2^max_grade is the
+    probability that the document at rank i satisfies the reader.
 
     Parameters
     ----------
-    k, ties, missing, on_invalid
-        As for CumulativeGain.
     max_grade : int
-        The highest grade there is; a higher one raises.
+        The highest possible grade; a higher grade raises an error.
     empty : {0, "skip", 1}
-        As for PrecisionAtK.
+        The value of a query without a relevant document: 0 or 1; "skip" leaves the query out.
 
     Notes
     -----
-    Cost as CumulativeGain, 120 bytes; a group of n tied documents takes n^2 steps. Undefined without queries. Source:
-    Chapelle et al., "Expected reciprocal rank for graded relevance" (2009); gdeval.
+    The time is that of CumulativeGain, and the state takes 120 bytes; a group of n tied documents takes n^2 steps. The
+    value is undefined without queries. Source: Chapelle et al., "Expected reciprocal rank for graded relevance" (2009);
+    gdeval.
 
     Examples
     --------

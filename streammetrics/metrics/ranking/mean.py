@@ -1,4 +1,4 @@
-"""A mean over queries, and its standard error."""
+"""The mean over queries, and its standard error."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, ClassVar, TypeVar
 from ...collect.metric import Metric
 from ...reading.about import About, about_of
 from ...reading.interval import QUERIES, Estimate
-from ...reading.reading import OwnReading, Quotient, Reading, read_side_by_side, widened
-from ...statistics.covariance import Spread
+from ...reading.reading import OwnReading, Quotient, Reading, read_side_by_side, widen_for_rounding
+from ...statistics.covariance import MeanEstimates
 from ...statistics.query_sums import QuerySums
 from ..standard_errors import mean
 
@@ -19,14 +19,14 @@ Empty = float | str
 
 
 def _read_queries_side_by_side(metric: Any, state: Any) -> Reading | None:
-    """Return the reading of all cells as arrays."""
+    """Return one `Reading` with arrays of the values of all cells (such as slices)."""
     found = read_side_by_side(metric, state)
-    # Without bounds of its own, the bounds are the values; a cell with rounded weights is read alone.
+    # With `bounds=None` the bounds equal the values; only cells with rounded weights are computed one by one.
     return None if found is None else found.having(bounds=None)
 
 
 class QueryMean(Metric[S, float]):
-    """A mean over queries of a measure of each."""
+    """The mean over queries of a measure that is computed for each query."""
 
     about = About(
         read_cells=_read_queries_side_by_side,
@@ -40,7 +40,7 @@ class QueryMean(Metric[S, float]):
 
     @property
     def terms(self) -> tuple[tuple[Any, ...], ...]:
-        """The sums that this metric reads: each a measure, its cut-off, its parameter."""
+        """The sums that this metric needs, each as a tuple of the measure, its cut-off and its parameter."""
         raise NotImplementedError(f"{type(self).__name__} does not say which sums it reads")
 
     @property
@@ -50,11 +50,12 @@ class QueryMean(Metric[S, float]):
 
     @property
     def _others(self) -> float | None:
-        """What a query without a relevant document counts; None if it is left out."""
+        """The value of a query without a relevant document; None leaves such queries out."""
         what = getattr(self, "empty", 0.0)
         return None if what == "skip" else float(what)
 
     def of(self, state: S) -> Quotient:
+        # `others` is the weight of the queries without a relevant document, each of which has the value `each`.
         total, queries, others = state.total(*self.terms[0]), state.weight(), state.weight(empty=True)
         each = self._others
         if each is None:
@@ -71,25 +72,29 @@ class QueryMean(Metric[S, float]):
     def read(self, state: S) -> Reading:
         return OfQueries(self, state)
 
-    def estimate(self, found: Reading, method: str) -> Estimate:
-        state: Any = found.state
-        return mean_estimate(self, found, state.spread_of(self._others, *self.terms[0]), method)
+    def estimate(self, reading: Reading, method: str) -> Estimate:
+        state: Any = reading.state
+        return mean_estimate(self, reading, state.estimate_means(self._others, *self.terms[0]), method)
 
 
 class OfQueries(OwnReading):
-    """The reading of a mean over queries: only rounded weights widen the bounds."""
+    """Value and bounds of a mean over queries; the bounds only allow for the rounding of weights."""
 
     def _bounds(self) -> tuple[float, float]:
-        low, high = widened(self.value, self.state)
-        return max(low, min(self.metric.interval_within[0], 0.0)), high  # 0 ends what is never negative
+        low, high = widen_for_rounding(self.value, self.state)
+        # The lower bound of a measure that is never negative must not fall below 0 by rounding.
+        return max(low, min(self.metric.interval_within[0], 0.0)), high
 
 
-def mean_estimate(metric: QueryMean[Any], found: Reading, spread: Spread, method: str) -> Estimate:
-    """Return the value with its standard error, that of a mean over independent queries."""
-    return mean(found.value, spread, about_of(metric).interval_scale, method, metric.interval_within, QUERIES)
+def mean_estimate(metric: QueryMean[Any], reading: Reading, spread: MeanEstimates, method: str) -> Estimate:
+    """Return the value of a mean over queries with its standard error, for independent queries."""
+    return mean(reading.value, spread, about_of(metric).interval_scale, method, metric.interval_within, QUERIES)
 
 
-def without_products(found: Reading, parts: str, average: str) -> Estimate:
-    """Return the value of a quotient of sums over all queries, whose parts no state has products of."""
+def without_products(reading: Reading, parts: str, average: str) -> Estimate:
+    """Return a quotient of sums over queries, without a standard error, and the reason.
+
+    The standard error would need sums of products, which no state contains.
+    """
     why = f'the state has no products of {parts}: average="{average}" has an interval, Sharded(..., unit=) one of this'
-    return Estimate(found.value, reason=why)
+    return Estimate(reading.value, reason=why)

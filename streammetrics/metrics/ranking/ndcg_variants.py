@@ -1,6 +1,6 @@
-"""Relatives of NDCG and of average precision: read where relevant documents stand, or discounted in another way.
+"""Variants of NDCG and average precision: averaged over the ranks of relevant documents, or otherwise discounted.
 
-All are trec_eval's, whose values they have with `ties="document"`; as there, documents with a gain are the relevant ones.
+All are trec_eval's, and have its values with `ties="document"`. As there, documents with a gain are relevant.
 """
 
 from __future__ import annotations
@@ -11,28 +11,27 @@ from typing import ClassVar
 from ...numerics.settings import setting
 from ...reading.about import About
 from .gains import ORDERS, RankingMetric
-from .judged import OneOrder
+from .judged_documents import OneOrder
 from .mean import Empty
 
 __all__ = ["BinaryGain", "NDCGAtLevels", "NDCGAtRelevant", "NormalizedGain", "OriginalNDCG", "SmoothedAP"]
 
 
 class OriginalNDCG(RankingMetric, tag="original_ndcg"):
-    """NDCG as it was first defined: the second document counts as much as the first, and so on one place later.
+    """Original NDCG: NDCG as it was first defined, where the second document is not discounted, averaged over queries.
 
-    Formula: DCG@k / IDCG@k with DCG = sum over i <= k of g_i / max(1, log2(i)).
+    Formula: DCG@k / IDCG@k, where DCG@k = sum over i <= k of g_i / max(1, log2(i)), and g_i is the gain at rank i.
 
     Parameters
     ----------
-    k, ties, missing, on_invalid
-        As for CumulativeGain.
     empty : {0, "skip", 1}
-        As for PrecisionAtK.
+        The value of a query without a relevant document: 0 or 1; "skip" leaves the query out.
 
     Notes
     -----
-    Cost as CumulativeGain, 120 bytes. As trec_eval's `ndcg_p`. Undefined without queries. Source: Järvelin and
-    Kekäläinen, "Cumulated gain-based evaluation of IR techniques" (2002), with b = 2.
+    The time is that of CumulativeGain, and the state takes 120 bytes. The definition is that of trec_eval's `ndcg_p`. The
+    value is undefined without queries. Source: Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR techniques"
+    (2002), with b = 2.
 
     Examples
     --------
@@ -49,7 +48,7 @@ class OriginalNDCG(RankingMetric, tag="original_ndcg"):
 
 
 class BesideIdeal(RankingMetric):
-    """A measure of one order of all documents beside the ideal one."""
+    """A metric that compares the order of all documents of a query with their ideal order."""
 
     k: int | None = setting(default=None, choices=(None,))
     ties: str = setting(default="pessimistic", choices=ORDERS)
@@ -57,22 +56,20 @@ class BesideIdeal(RankingMetric):
 
 
 class NDCGAtRelevant(BesideIdeal, tag="ndcg_at_relevant"):
-    """NDCG read at the place of every document with a gain, and averaged; at the end for those not returned.
+    """NDCG at relevant documents: the mean NDCG at the ranks of the documents with a gain, averaged over queries.
 
-    Formula: mean over documents with g > 0 of DCG@i / IDCG@i, i its place.
+    Formula: mean over documents with g > 0 of DCG@i / IDCG@i, where i is the rank of the document. For a document that
+    was not returned, i is the end of the ranking.
 
     Parameters
     ----------
-    ties : {"pessimistic", "optimistic", "order", "document"}
-        As for BPref.
-    missing, on_invalid
-        As for CumulativeGain.
     empty : {0, "skip", 1}
-        As for PrecisionAtK.
+        The value of a query without a relevant document: 0 or 1; "skip" leaves the query out.
 
     Notes
     -----
-    Cost as CumulativeGain, 120 bytes. As trec_eval's `ndcg_rel`. Undefined without queries.
+    The time is that of CumulativeGain, and the state takes 120 bytes. The definition is that of trec_eval's `ndcg_rel`.
+    The value is undefined without queries.
 
     Examples
     --------
@@ -87,19 +84,20 @@ class NDCGAtRelevant(BesideIdeal, tag="ndcg_at_relevant"):
 
 
 class NDCGAtLevels(BesideIdeal, tag="ndcg_at_levels"):
-    """NDCG read where the ideal ranking comes to a lower grade, and averaged.
+    """NDCG at levels: the mean NDCG at the ranks where the grade in the ideal ranking drops, averaged over queries.
 
-    Formula: mean of DCG@i / IDCG@i over the i at which a grade above 0 ends in the ideal ranking; and over i, all that
-    were returned, where these are more than one beyond.
+    Formula: mean of DCG@i / IDCG@i over the ranks i at which a grade above 0 ends in the ideal ranking. The end of the
+    ranking also counts if it is more than one rank beyond the last of these.
 
     Parameters
     ----------
-    ties, missing, empty, on_invalid
-        As for NDCGAtRelevant.
+    empty : {0, "skip", 1}
+        The value of a query without a relevant document: 0 or 1; "skip" leaves the query out.
 
     Notes
     -----
-    Cost as CumulativeGain, 120 bytes. As trec_eval's `Rndcg`, its one place beyond included. Undefined without queries.
+    The time is that of CumulativeGain, and the state takes 120 bytes. The definition is that of trec_eval's `Rndcg`,
+    including its condition of more than one rank. The value is undefined without queries.
 
     Examples
     --------
@@ -114,19 +112,20 @@ class NDCGAtLevels(BesideIdeal, tag="ndcg_at_levels"):
 
 
 class NormalizedGain(BesideIdeal, tag="normalized_gain"):
-    """Normalized gain: each gain discounted by what the places so far could have gained more, not by its place.
+    """Normalized gain: gains discounted by the shortfall from the ideal ranking instead of by rank, averaged over queries.
 
-    Formula: sum of g_i / log2(2 + C_i - G_i) over the sum of all gains; G_i is the gain so far, C_i the ideal one, each of
-    whose places counts no less than 1.
+    Formula: sum of g_i / log2(2 + C_i - G_i) over the sum of all gains, where G_i is the sum of gains up to rank i, and
+    C_i that of the ideal ranking, in which each rank counts at least 1.
 
     Parameters
     ----------
-    ties, missing, empty, on_invalid
-        As for NDCGAtRelevant.
+    empty : {0, "skip", 1}
+        The value of a query without a relevant document: 0 or 1; "skip" leaves the query out.
 
     Notes
     -----
-    Cost as CumulativeGain, 120 bytes. As trec_eval's `G`. Undefined without queries.
+    The time is that of CumulativeGain, and the state takes 120 bytes. The definition is that of trec_eval's `G`. The value
+    is undefined without queries.
 
     Examples
     --------
@@ -141,18 +140,15 @@ class NormalizedGain(BesideIdeal, tag="normalized_gain"):
 
 
 class BinaryGain(OneOrder, tag="binary_gain"):
-    """Binary gain: each relevant document discounted by how many irrelevant ones stand above it.
+    """Binary gain: each relevant document is discounted by the number of irrelevant ones above it, averaged over queries.
 
-    Formula: (1/R) sum over relevant documents of 1 / log2(2 + irrelevant above).
-
-    Parameters
-    ----------
-    ties, missing, relevance_level, empty, on_invalid
-        As for InterpolatedPrecision.
+    Formula: (1/R) sum over relevant documents of 1 / log2(2 + irrelevant documents above), where R is the number of
+    relevant documents.
 
     Notes
     -----
-    Cost as CumulativeGain, 120 bytes. As trec_eval's `binG`. Undefined without queries.
+    The time is that of CumulativeGain, and the state takes 120 bytes. The definition is that of trec_eval's `binG`. The
+    value is undefined without queries.
 
     Examples
     --------
@@ -167,20 +163,20 @@ class BinaryGain(OneOrder, tag="binary_gain"):
 
 
 class SmoothedAP(OneOrder, tag="smoothed_ap"):
-    """Smoothed average precision: log odds in place of a share, so that no query counts more for being easy.
+    """Smoothed average precision: the smoothed log odds of average precision, averaged over queries.
 
-    Formula: log((1 + S) / (1 + R - S)), with S the sum of hits@i / i at relevant i, so S / R is average precision.
+    Formula: log((1 + S) / (1 + R - S)), where R is the number of relevant documents, and S the sum of hits@i / i over
+    their ranks i, so that S / R is average precision.
 
     Parameters
     ----------
-    ties, missing, relevance_level, on_invalid
-        As for InterpolatedPrecision.
     empty : {0, "skip"}
-        What a query without a relevant document counts: log(1) = 0, or nothing.
+        The value of a query without a relevant document: log(1) = 0; "skip" leaves the query out.
 
     Notes
     -----
-    Cost as CumulativeGain, 700 bytes. As trec_eval's `yaap`. Undefined without queries. Source: Robertson, "On smoothing
+    On this scale easy queries do not dominate the mean. The time is that of CumulativeGain, and the state takes 700 bytes.
+    The definition is that of trec_eval's `yaap`. The value is undefined without queries. Source: Robertson, "On smoothing
     average precision" (2012).
 
     Examples

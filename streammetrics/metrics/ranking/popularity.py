@@ -1,4 +1,4 @@
-"""Metrics of what is recommended, relevant or not: how popular, and how far from what everybody knows."""
+"""Popularity and novelty of recommended items, whether or not they are relevant."""
 
 from __future__ import annotations
 
@@ -20,19 +20,15 @@ class OfPopularity(RankingMetric):
 
 
 class AveragePopularity(OfPopularity, tag="average_popularity"):
-    """Average popularity: how popular the first k items of a list are, a mean over lists.
+    """Average popularity: the mean popularity of the first k items of a list, averaged over lists.
 
-    Formula: mean over lists of sum of popularity_i / min(k, length), i <= k.
-
-    Parameters
-    ----------
-    k, ties, missing, on_invalid
-        As for CumulativeGain; the column `popularity` stands for the grades.
+    Formula: mean over lists of sum over i <= k of popularity_i / min(k, length of the list).
 
     Notes
     -----
-    Cost as CumulativeGain, 700 bytes. Any number that is not negative: interactions of the item in the training log
-    (RecBole), or its share of users. Undefined without lists.
+    The time is that of CumulativeGain, and the state takes 700 bytes. Popularity is any number that is not negative: the
+    interactions with the item in the training log (as in RecBole), or its share of users. The value is undefined without
+    lists.
 
     Examples
     --------
@@ -48,20 +44,17 @@ class AveragePopularity(OfPopularity, tag="average_popularity"):
 
 
 class Novelty(OfPopularity, tag="novelty"):
-    """Novelty: the mean self-information of the first k items of a list, a mean over lists.
+    """Novelty: the mean self-information of the first k items of a list in bits, averaged over lists.
 
-    Formula: mean over lists of sum of -log2(p_i) / min(k, length), i <= k, with p the share of users who know an item.
-
-    Parameters
-    ----------
-    k, ties, missing, on_invalid
-        As for CumulativeGain; the column `popularity` holds shares in (0, 1].
+    Formula: mean over lists of sum over i <= k of -log2(p_i) / min(k, length of the list), where p_i is the share of
+    users who know item i.
 
     Notes
     -----
-    Cost as CumulativeGain, 700 bytes. In bits; recmetrics' `novelty`. A share of 0 raises: nobody could tell how new the
-    item is; count each item once more than it came. Undefined without lists. Source: Zhou et al., "Solving the apparent
-    diversity-accuracy dilemma of recommender systems" (2010).
+    The time is that of CumulativeGain, and the state takes 700 bytes. The definition is that of recmetrics' `novelty`. A
+    share of 0 raises an error, because its self-information is infinite: add 1 to the count of each item to avoid it. The
+    value is undefined without lists. Source: Zhou et al., "Solving the apparent diversity-accuracy dilemma of recommender
+    systems" (2010).
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Metrics of precision on the way down a ranking: at levels of recall, at every k, beside gain; a geometric mean."""
+"""Metrics of precision: at levels of recall, at every k, combined with gains, and as a geometric mean over queries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ...reading.reading import OwnReading, Reading
 from ...statistics.ranking import RankingSums
 from ..standard_errors import delta
 from .gains import RankingMetric
-from .judged import OneOrder
+from .judged_documents import OneOrder
 from .mean import Empty
 from .relevance import RelevanceMetric
 
@@ -37,21 +37,24 @@ Floats = NDArray[np.float64]
 
 
 class InterpolatedPrecision(OneOrder, tag="interpolated_precision"):
-    """Interpolated precision at a recall: the highest precision at any place from which on recall is reached.
+    """Interpolated precision: the highest precision at any rank where recall is at least a level, averaged over queries.
 
-    Formula: max of hits@i / i over places i with hits@i >= floor(recall R + 0.9), 0 if there is none.
+    Formula: max of hits@i / i over ranks i with hits@i >= floor(recall R + 0.9), where R is the number of relevant
+    documents; 0 if there is no such rank.
 
     Parameters
     ----------
     recall : float
         The level of recall, in [0, 1].
-    ties, missing, relevance_level, empty, on_invalid
-        As for BPref, but a null grade is an error by default.
+    ties : {"pessimistic", "optimistic", "order", "document"}
+        How documents of equal score are ranked: the lowest grade first, the highest grade first, in the order of their
+        rows, or by the column `document`, descending, as in trec_eval.
 
     Notes
     -----
-    Cost as CumulativeGain, 120 bytes. As trec_eval's `iprec_at_recall` with `ties="document"`, its way to round included:
-    of three relevant documents recall 0.7 asks for two. Undefined without queries.
+    The time is that of CumulativeGain, and the state takes 120 bytes. With `ties="document"` the definition is that of
+    trec_eval's `iprec_at_recall`, including its rounding: with three relevant documents, recall 0.7 requires two of them.
+    The value is undefined without queries.
 
     Examples
     --------
@@ -76,18 +79,14 @@ class InterpolatedPrecision(OneOrder, tag="interpolated_precision"):
 
 
 class ElevenPointPrecision(OneOrder, tag="eleven_point_precision"):
-    """Eleven-point average precision: the interpolated precision at recall 0, 0.1, ..., 1, a mean over these and queries.
+    """Eleven-point average precision: the mean interpolated precision at recall 0, 0.1, ..., 1, averaged over queries.
 
-    Formula: (1/11) sum of interpolated precision at recall j/10.
-
-    Parameters
-    ----------
-    ties, missing, relevance_level, empty, on_invalid
-        As for InterpolatedPrecision.
+    Formula: (1/11) sum over j = 0, ..., 10 of the interpolated precision at recall j/10.
 
     Notes
     -----
-    Cost as CumulativeGain, 120 bytes. As trec_eval's `11pt_avg` with `ties="document"`. Undefined without queries.
+    The time is that of CumulativeGain, and the state takes 120 bytes. With `ties="document"` the definition is that of
+    trec_eval's `11pt_avg`. The value is undefined without queries.
 
     Examples
     --------
@@ -102,23 +101,22 @@ class ElevenPointPrecision(OneOrder, tag="eleven_point_precision"):
 
 
 class QMeasure(RankingMetric, tag="q_measure"):
-    """Q-measure: average precision in which a document counts by its gain, too.
+    """Q-measure: an average precision in which documents also count by their gains, averaged over queries.
 
-    Formula: (1 / min(R, k)) sum over relevant places i <= k of (hits@i + b cg@i) / (i + b ideal cg@i).
+    Formula: (1 / min(R, k)) sum over ranks i <= k of relevant documents of (hits@i + b cg@i) / (i + b ideal cg@i), where
+    b is beta, R is the number of relevant documents, and cg is the cumulative gain.
 
     Parameters
     ----------
-    k, ties, missing, on_invalid
-        As for CumulativeGain; documents of a grade above 0 are relevant.
     beta : float
-        How much gain counts beside hits; 0 makes it average precision.
+        The weight of gains relative to hits; 0 gives average precision.
     empty : {0, "skip", 1}
-        As for PrecisionAtK.
+        The value of a query without a relevant document: 0 or 1; "skip" leaves the query out.
 
     Notes
     -----
-    Cost as CumulativeGain, 120 bytes. Undefined without queries. Source: Sakai, "New performance metrics based on
-    multigrade relevance" (2004); NTCIREVAL.
+    The time is that of CumulativeGain, and the state takes 120 bytes. The value is undefined without queries. Source:
+    Sakai, "New performance metrics based on multigrade relevance" (2004); NTCIREVAL.
 
     Examples
     --------
@@ -140,7 +138,7 @@ class QMeasure(RankingMetric, tag="q_measure"):
 
 
 class GeometricQueryMean(RelevanceMetric):
-    """A geometric mean over queries of a measure, no less than a floor."""
+    """The geometric mean of a measure over queries, where values below a floor are replaced by the floor."""
 
     about = About(bound="exact sums of logs; then an exponential, 2 ulp", interval_scale="log", read_cells=None)
 
@@ -152,11 +150,12 @@ class GeometricQueryMean(RelevanceMetric):
 
     @property
     def _others(self) -> float | None:
-        """What a query without a relevant document adds to the sum of logs over log(floor)."""
+        """The summed term log(value) / log(floor) of a query without a relevant document; None leaves the query out."""
         return {"skip": None, 0.0: 1.0, 1.0: 0.0}[self.empty]
 
     def of(self, state: RankingSums) -> Any:
-        mean = super().of(state)  # of logs over log(floor)
+        # The state sums log(measure) / log(floor), which lies in [0, 1].
+        mean = super().of(state)
         if not mean.denominator:
             return math.nan
         return float(elementary.exp(elementary.log(self.floor) * to_float(*mean)))
@@ -164,40 +163,42 @@ class GeometricQueryMean(RelevanceMetric):
     def read(self, state: RankingSums) -> Reading:
         return OfLogs(self, state)
 
-    def estimate(self, found: Reading, method: str) -> Estimate:
-        state: Any = found.state
-        spread = state.spread_of(self._others, *self.terms[0])
-        slope = float(elementary.log(self.floor)) * found.value
+    def estimate(self, reading: Reading, method: str) -> Estimate:
+        state: Any = reading.state
+        spread = state.estimate_means(self._others, *self.terms[0])
+        slope = float(elementary.log(self.floor)) * reading.value
         return delta(
-            found.value, spread, lambda _: (slope,), about_of(self).interval_scale, method, (0.0, 1.0), QUERIES
+            reading.value, spread, lambda _: (slope,), about_of(self).interval_scale, method, (0.0, 1.0), QUERIES
         )
 
 
 class OfLogs(OwnReading):
-    """The reading of a geometric mean: rounded weights change its logarithm."""
+    """Value and bounds of a geometric mean; the bounds allow for the rounding of weights."""
 
     def _bounds(self) -> tuple[float, float]:
-        value, slip = self.value, self.state.slip
+        # Rounded weights change the mean of log(measure) / log(floor) by at most 8 rounding units. The relative change of
+        # the value is about this times -log(floor); the factor 1.01 covers the curvature of the exponential.
+        value, slip = self.value, self.state.weight_rounding
         off = float(8 * slip) * -math.log(self.metric.floor) * 1.01 + (2.0**-50 if slip else 0.0)
         return value * (1 - off), value * (1 + off)
 
 
 class GeometricMAP(GeometricQueryMean, tag="geometric_map"):
-    """Geometric mean average precision: what queries that fail pull down; each counts no less than a floor.
+    """Geometric mean average precision: the geometric mean over queries, which gives weight to queries that do badly.
 
-    Formula: exp(mean over queries of log(max(AP, floor))), with AP divided by all relevant documents.
+    Formula: exp(mean over queries of log(max(AP, floor))), where AP is the average precision, divided by the number of
+    all relevant documents.
 
     Parameters
     ----------
-    k, ties, missing, relevance_level, empty, on_invalid
-        As for PrecisionAtK; ties are averaged within AP.
     floor : float
-        What a query counts whose average precision is less: 0.00001 (trec_eval).
+        The least value of a query: a lower average precision is raised to it. The default is that of trec_eval, 0.00001.
 
     Notes
     -----
-    Cost as CumulativeGain, 150 bytes. As trec_eval's `gm_map`. Exact sums of logs in float64, then one exponential, an ulp
-    or two off. Undefined without queries. Source: Robertson, "On GMAP and other transformations" (2006).
+    The time is that of CumulativeGain, and the state takes 150 bytes. The definition is that of trec_eval's `gm_map`.
+    Logarithms in float64 are summed exactly; the exponential of their mean is off by an ulp or two. The value is undefined
+    without queries. Source: Robertson, "On GMAP and other transformations" (2006).
 
     Examples
     --------
@@ -213,20 +214,19 @@ class GeometricMAP(GeometricQueryMean, tag="geometric_map"):
 
 
 class GeometricBPref(OneOrder, GeometricQueryMean, tag="geometric_bpref"):
-    """Geometric mean of binary preference: queries that fail pull it down; each counts no less than a floor.
+    """Geometric mean of binary preference: the geometric mean over queries, which gives weight to queries that do badly.
 
     Formula: exp(mean over queries of log(max(bpref, floor))).
 
     Parameters
     ----------
-    ties, missing, relevance_level, empty, on_invalid
-        As for BPref.
-    floor
-        As for GeometricMAP.
+    floor : float
+        The least value of a query: lower values are raised to it, so that the geometric mean is not 0.
 
     Notes
     -----
-    Cost as GeometricMAP. As trec_eval's `gm_bpref` with `ties="document"`. Undefined without queries.
+    The cost is that of GeometricMAP. With `ties="document"` the definition is that of trec_eval's `gm_bpref`. The value
+    is undefined without queries.
 
     Examples
     --------
@@ -260,20 +260,19 @@ class PrecisionsAndRecalls(NamedTuple):
 
 
 class PrecisionRecallAtK(RelevanceMetric, tag="precision_recall_at_k"):
-    """Precision and recall of the first k documents for every k up to a greatest, means over queries.
+    """Precision and recall at each k: those of the first 1, 2, ..., k documents, averaged over queries.
 
     Formula: precision@i and recall@i for i = 1, ..., k.
 
     Parameters
     ----------
     k : int
-        The greatest.
-    ties, missing, relevance_level, empty, on_invalid
-        As for PrecisionAtK.
+        The largest number of documents.
 
     Notes
     -----
-    Cost as CumulativeGain, 64 bytes for each k. As torchmetrics' `RetrievalPrecisionRecallCurve`. NaN without queries.
+    The time is that of CumulativeGain, and the state takes 64 bytes for each i. The definition is that of torchmetrics'
+    `RetrievalPrecisionRecallCurve`. The values are NaN without queries.
 
     Examples
     --------
@@ -295,13 +294,15 @@ class PrecisionRecallAtK(RelevanceMetric, tag="precision_recall_at_k"):
     def terms(self) -> tuple[tuple[Any, ...], ...]:
         return tuple((what, i) for what in ("precision", "recall") for i in range(1, self.k + 1))
 
-    def _both(self, state: RankingSums) -> Floats:
+    def _precisions_and_recalls(self, state: RankingSums) -> Floats:
+        # Queries without a relevant document count in the divisor, unless they are skipped. They count in the numerator if
+        # their value is 1.
         empty = state.weight(empty=True)
         weight, more = state.weight() + (0 if self.empty == "skip" else empty), empty if self.empty == 1.0 else 0
         return np.array([to_float(state.total(*t) + more, weight) for t in self.terms]).reshape(2, self.k)
 
     def of(self, state: RankingSums) -> Any:
-        return PrecisionsAndRecalls(np.arange(1, self.k + 1), *self._both(state))
+        return PrecisionsAndRecalls(np.arange(1, self.k + 1), *self._precisions_and_recalls(state))
 
     def read(self, state: RankingSums) -> Reading:
         return super().read(state).having(bounds=partial(self._bounds, state))
@@ -311,29 +312,27 @@ class PrecisionRecallAtK(RelevanceMetric, tag="precision_recall_at_k"):
         return low, high
 
     def _sides(self, state: RankingSums) -> tuple[Floats, Floats]:
-        """The least and the most of both: a share is as far off as weights are, however small it is."""
-        both, off = self._both(state), float(16 * state.slip)
+        """Return two arrays: the lower and the upper bounds of all precisions and recalls, for rounded weights."""
+        both, off = self._precisions_and_recalls(state), float(16 * state.weight_rounding)
         return (np.maximum(both - off, 0.0), both + off) if off else (both, both)
 
 
 class RecallAtFixedPrecision(PrecisionRecallAtK, tag="recall_at_fixed_precision"):
-    """The greatest recall of the first i documents, i <= k, where precision is at least so much; 0 if it never is.
+    """Recall at a fixed precision: the largest recall@i, i <= k, with a sufficient precision@i; 0 if there is none.
 
-    Formula: max of recall@i over i <= k with precision@i >= precision, both means over queries.
+    Formula: max of recall@i over i <= k with precision@i >= precision, where both are means over queries.
 
     Parameters
     ----------
     k : int
-        The greatest i.
+        The largest number of documents i.
     precision : float
-        The least precision.
-    ties, missing, relevance_level, empty, on_invalid
-        As for PrecisionAtK.
+        The least sufficient precision.
 
     Notes
     -----
-    Cost as CumulativeGain, 64 bytes for each i. As torchmetrics' `RetrievalRecallAtFixedPrecision`; `explain()` says the
-    i. Undefined without queries.
+    The time is that of CumulativeGain, and the state takes 64 bytes for each i. The definition is that of torchmetrics'
+    `RetrievalRecallAtFixedPrecision`. `explain()` gives the i of the value. The value is undefined without queries.
 
     Examples
     --------
@@ -351,21 +350,21 @@ class RecallAtFixedPrecision(PrecisionRecallAtK, tag="recall_at_fixed_precision"
     precision: float = setting(default=0.5, low=0.0, high=1.0)
 
     def of(self, state: RankingSums) -> Any:
-        return self._greatest(*self._both(state))
+        return self._greatest(*self._precisions_and_recalls(state))
 
     def _greatest(self, precision: Any, recall: Any) -> float:
-        """The greatest recall of those that are precise enough; NaN if nothing is known."""
+        """Return the largest recall of the cut-offs with enough precision: 0 if none has, NaN without queries."""
         return math.nan if np.isnan(precision[0]) else float(np.where(precision >= self.precision, recall, 0.0).max())
 
     def read(self, state: RankingSums) -> Reading:
         return super().read(state).having(bounds=partial(self._limits, state), details=partial(self._details, state))
 
     def _limits(self, state: RankingSums) -> tuple[float, float]:
-        """Return the bounds: weights that were rounded decide which precisions are large enough, too."""
+        """Return the bounds. Rounded weights can also change which cut-offs reach the required precision."""
         low, high = (self._greatest(*side) for side in self._sides(state))
         return low, high
 
     def _details(self, state: RankingSums) -> dict[str, Any]:
-        precision, recall = self._both(state)
+        precision, recall = self._precisions_and_recalls(state)
         good = np.where(precision >= self.precision, recall, -1.0)
         return {"k": int(good.argmax()) + 1 if good.max() >= 0 else None}

@@ -1,4 +1,4 @@
-"""Metrics of where relevant documents stand: places, pairs in the right order, and the best that there could be."""
+"""Metrics of the ranks of relevant documents: mean rank, pairs in the right order, ideal values."""
 
 from __future__ import annotations
 
@@ -20,19 +20,14 @@ __all__ = ["IDCG", "AverageRelevancePosition", "MeanRank", "OrderedPairAccuracy"
 
 
 class IDCG(GainMetric, tag="idcg"):
-    """Ideal discounted cumulative gain: that of all judged documents in the order of their grades, a mean over queries.
+    """Ideal discounted cumulative gain: the DCG of all judged documents, sorted by grade, averaged over queries.
 
-    Formula: sum over i <= k of g_i / log2(1 + i), the greatest gains first.
-
-    Parameters
-    ----------
-    k, gain, ties, missing, on_invalid
-        As for CumulativeGain.
+    Formula: sum over i <= k of g_i / log2(1 + i), where g_i is the i-th largest gain.
 
     Notes
     -----
-    Cost as CumulativeGain, 700 bytes. What `NDCG` divides by, query by query; DCG over IDCG of means is not NDCG.
-    Undefined without queries.
+    The time is that of CumulativeGain, and the state takes 700 bytes. `NDCG` divides by this value query by query, so the
+    quotient of the means DCG and IDCG is not NDCG. The value is undefined without queries.
 
     Examples
     --------
@@ -48,22 +43,20 @@ class IDCG(GainMetric, tag="idcg"):
 
 
 class MeanRank(MeanWithin, tag="mean_rank"):
-    """Mean rank: the place of the first relevant document, a mean over the queries that returned one.
+    """Mean rank: the rank of the first relevant document, averaged over the queries that returned one.
 
-    Formula: mean of the place of the first relevant document, from 1.
+    Formula: mean of the rank of the first relevant document, counted from 1.
 
     Parameters
     ----------
-    ties, missing, on_invalid
-        As for CumulativeGain.
     relevance_level : float, optional
-        As for PrecisionAtK.
+        The lowest grade of a relevant document; any grade above 0 by default.
 
     Notes
     -----
-    Cost as CumulativeGain, 750 bytes. As TFMA's `min_label_position`, and the mean rank of link prediction (ties
-    "average" are PyKEEN's "realistic"). Undefined where no relevant document was returned; those not returned have no
-    place.
+    The time is that of CumulativeGain, and the state takes 750 bytes. The definition is that of TFMA's
+    `min_label_position`, and of the mean rank of link prediction (`ties="average"` gives PyKEEN's "realistic"). Documents
+    that were not returned have no rank: the value is undefined if no query returned a relevant document.
 
     Examples
     --------
@@ -82,7 +75,7 @@ class MeanRank(MeanWithin, tag="mean_rank"):
 
 
 class PooledOrWithin(MeanWithin):
-    """A quotient of sums over a query: a mean over queries, or the quotient of the sums over all of them."""
+    """A quotient of two sums over documents, for all queries together ("pooled") or averaged over queries."""
 
     parts_of: ClassVar[tuple[str, str]] = ("", "")
     average: str = setting(default="pooled", choices=("pooled", "queries"))
@@ -101,27 +94,27 @@ class PooledOrWithin(MeanWithin):
             return super().of(state)
         return Quotient(*(state.total(*t) for t in self.terms))
 
-    def estimate(self, found: Reading, method: str) -> Estimate:
+    def estimate(self, reading: Reading, method: str) -> Estimate:
         if self.average == "queries":
-            return super().estimate(found, method)
-        return without_products(found, "numerator and denominator", "queries")
+            return super().estimate(reading, method)
+        return without_products(reading, "numerator and denominator", "queries")
 
 
 class AverageRelevancePosition(PooledOrWithin, tag="average_relevance_position"):
-    """Average relevance position: the place of a document, weighted by its grade.
+    """Average relevance position: the mean rank of the returned documents, weighted by their grades.
 
-    Formula: sum of g_i i / sum of g_i over the returned documents of all queries; or of each, then a mean.
+    Formula: sum of g_i i / sum of g_i over the returned documents of all queries, where g_i is the grade of the document
+    at rank i; or this quotient for each query, averaged.
 
     Parameters
     ----------
-    ties, missing, on_invalid
-        As for CumulativeGain.
     average : {"pooled", "queries"}
-        Over all queries together (TF-Ranking's `ARPMetric`), or a mean over those with a grade above 0.
+        All queries together (TF-Ranking's `ARPMetric`), or the mean over the queries with a grade above 0.
 
     Notes
     -----
-    Cost as CumulativeGain, 1,300 bytes. Undefined where no returned document has a grade above 0.
+    The time is that of CumulativeGain, and the state takes 1,300 bytes. The value is undefined if no returned document has
+    a grade above 0.
 
     Examples
     --------
@@ -143,24 +136,28 @@ class AverageRelevancePosition(PooledOrWithin, tag="average_relevance_position")
 
 
 class OrderedPairAccuracy(PooledOrWithin, tag="ordered_pair_accuracy"):
-    """Ordered pair accuracy: the share of pairs of different grade that are in the right order.
+    """Ordered pair accuracy: the share of pairs of documents with different grades that are in the right order.
 
-    Formula: pairs of a query with g_i > g_j and s_i > s_j, over those with g_i > g_j; a tie counts one half.
+    Formula: pairs of a query with g_i > g_j and s_i > s_j / pairs with g_i > g_j, where g are the grades and s the
+    scores; a tie of scores counts one half.
 
     Parameters
     ----------
-    ties, missing, on_invalid
-        As for CumulativeGain; "pessimistic" counts a tie as wrong (TF-Ranking).
+    ties : {"average", "order", "document", "optimistic", "pessimistic"}
+        How pairs of equal score count: one half, by the order of the rows, by the column `document`, as right, or as
+        wrong (as in TF-Ranking).
     average : {"pooled", "queries"}
-        All pairs of all queries together (TF-Ranking's `OPAMetric`), or a mean over queries with such a pair.
+        All pairs of all queries together (TF-Ranking's `OPAMetric`), or the mean over the queries with such a pair.
     unreturned : {"ignored", "below", "wrong"}
-        Pairs with a document that was judged, not returned: they do not count (trec_eval's `prefs_simp_ret`); it stands
-        below all that were returned (`prefs_simp_imp`); and two of them are in the wrong order (`prefs_simp`).
+        How pairs count that include a document that was judged but not returned. "ignored": they do not count
+        (trec_eval's `prefs_simp_ret`). "below": the document ranks below all that were returned (`prefs_simp_imp`).
+        "wrong": in addition, pairs of two such documents are in the wrong order (`prefs_simp`).
 
     Notes
     -----
-    Cost as CumulativeGain, 1,300 bytes; n log n steps a query. Of two grades, the AUC inside queries (`GroupAUC` with
-    `group_weight="pairs"`). `explain()` says how many pairs there are. Undefined without a pair.
+    The time is that of CumulativeGain, and the state takes 1,300 bytes; a query of n documents takes n log n steps. With
+    two grades, the value is the AUC inside queries (`GroupAUC` with `group_weight="pairs"`). `explain()` gives the number
+    of pairs. The value is undefined without a pair.
 
     Examples
     --------

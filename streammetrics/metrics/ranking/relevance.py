@@ -1,6 +1,6 @@
-"""Metrics of rankings of documents that are relevant or not: precision and recall of the first k, hits, first places.
+"""Metrics of rankings with relevant and irrelevant documents: precision, recall, hits, first ranks.
 
-All read the `RankingSums` that the metrics of gains read (module `ranking`).
+All are computed from the same `RankingSums` state as the metrics of gains.
 """
 
 from __future__ import annotations
@@ -27,29 +27,30 @@ __all__ = [
 
 
 class RelevanceMetric(RankingMetric):
-    """A metric of documents that are relevant or not."""
+    """A metric of documents that are relevant or irrelevant.
+
+    Parameters
+    ----------
+    relevance_level : float, optional
+        The lowest grade of a relevant document; any grade above 0 by default.
+    empty : {0, "skip", 1}
+        The value of a query without a relevant document: 0 (as in trec_eval, Spark and torchmetrics) or 1. "skip" leaves
+        the query out.
+    """
 
     relevance_level: float | None = setting(default=None, above=0.0)
     empty: Empty = setting(default=0.0, choices=(0.0, "skip", 1.0))
 
 
 class PrecisionAtK(RelevanceMetric, tag="precision_at_k"):
-    """Precision at k: the share of relevant documents among the first k, a mean over queries.
+    """Precision at k: the share of relevant documents among the first k, averaged over queries.
 
-    Formula: hits@k / k, also where fewer than k were returned; without k, hits / returned.
-
-    Parameters
-    ----------
-    k, ties, missing, on_invalid
-        As for CumulativeGain.
-    relevance_level : float, optional
-        The lowest grade that is relevant; by default any above 0.
-    empty : {0, "skip", 1}
-        What a query without a relevant document counts: 0 (trec_eval, Spark, torchmetrics), nothing, or 1.
+    Formula: hits@k / k, even if fewer than k documents were returned; without k, hits / returned.
 
     Notes
     -----
-    Cost as CumulativeGain, 120 bytes. As trec_eval's `P` and Spark's `precisionAt`. Undefined without queries.
+    The time is that of CumulativeGain, and the state takes 120 bytes. The definition is that of trec_eval's `P` and
+    Spark's `precisionAt`. The value is undefined without queries.
 
     Examples
     --------
@@ -64,18 +65,15 @@ class PrecisionAtK(RelevanceMetric, tag="precision_at_k"):
 
 
 class RecallAtK(RelevanceMetric, tag="recall_at_k"):
-    """Recall at k: the share of all relevant documents that are among the first k, a mean over queries.
+    """Recall at k: the share of all relevant documents that are among the first k, averaged over queries.
 
-    Formula: hits@k / R, with R all relevant documents: those among the rows, returned or not, or `relevant`.
-
-    Parameters
-    ----------
-    k, ties, missing, relevance_level, empty, on_invalid
-        As for PrecisionAtK.
+    Formula: hits@k / R, where R is the number of all relevant documents of the query: those among its rows, whether or
+    not they were returned, or the column `relevant`.
 
     Notes
     -----
-    Cost as CumulativeGain, 120 bytes. As trec_eval's `recall`. Undefined without queries.
+    The time is that of CumulativeGain, and the state takes 120 bytes. The definition is that of trec_eval's `recall`. The
+    value is undefined without queries.
 
     Examples
     --------
@@ -90,20 +88,20 @@ class RecallAtK(RelevanceMetric, tag="recall_at_k"):
 
 
 class RPrecision(RelevanceMetric, tag="r_precision"):
-    """R-precision: the share of relevant documents among the first R, a mean over queries.
+    """R-precision: the share of relevant documents among the first R, averaged over queries.
 
-    Formula: hits@R / R, with R all relevant documents of the query; at a multiple m, of m R, down from m R + 0.9.
+    Formula: hits@R / R, where R is the number of all relevant documents of the query. With a multiple m, the cut-off is
+    m R instead of R, computed as floor(m R + 0.9).
 
     Parameters
     ----------
     multiple : float
-        Of R: less than 1 looks at the top, more at recall.
-    ties, missing, relevance_level, empty, on_invalid
-        As for PrecisionAtK.
+        The cut-off as a multiple of R: less than 1 stresses the top of the ranking, more than 1 stresses recall.
 
     Notes
     -----
-    Cost as CumulativeGain, 120 bytes. As trec_eval's `Rprec`, and `Rprec_mult`. Undefined without queries.
+    The time is that of CumulativeGain, and the state takes 120 bytes. The definition is that of trec_eval's `Rprec`, and
+    of its `Rprec_mult`. The value is undefined without queries.
 
     Examples
     --------
@@ -132,19 +130,19 @@ class RPrecision(RelevanceMetric, tag="r_precision"):
 class HitRate(RelevanceMetric, tag="hit_rate"):
     """Hit rate at k: the share of queries or users with a relevant document among the first k.
 
-    Formula: mean over queries of 1[hits@k > 0]; `average="pooled"`: sum of hits@k / sum of R, a recall over all users.
+    Formula: mean over queries of 1[hits@k > 0]; with `average="pooled"`, sum of hits@k / sum of R, which is a recall
+    over all users, where R is the number of all relevant documents of a query.
 
     Parameters
     ----------
-    k, ties, missing, relevance_level, empty, on_invalid
-        As for PrecisionAtK.
     average : {"users", "pooled"}
-        The mean over users (RecBole, ranx, torchmetrics, trec_eval's `success`), or hits over relevant documents of all
-        users together. They agree where every user has one relevant document.
+        The mean over users (as in RecBole, ranx, torchmetrics and trec_eval's `success`), or the hits of all users
+        divided by their relevant documents. Both agree if each user has one relevant document.
 
     Notes
     -----
-    Cost as CumulativeGain, 120 bytes; 1,200 if pooled. Undefined without queries; pooled, without relevant documents.
+    The time is that of CumulativeGain, and the state takes 120 bytes, or 1,200 bytes if pooled. The value is undefined
+    without queries; if pooled, without relevant documents.
 
     Examples
     --------
@@ -178,25 +176,21 @@ class HitRate(RelevanceMetric, tag="hit_rate"):
         none = self.average == "pooled" and not state.total("relevant")
         return super().reason(state) or ("no relevant documents" if none else None)
 
-    def estimate(self, found: Reading, method: str) -> Estimate:
+    def estimate(self, reading: Reading, method: str) -> Estimate:
         if self.average == "users":
-            return super().estimate(found, method)
-        return without_products(found, "hits and relevant documents", "users")
+            return super().estimate(reading, method)
+        return without_products(reading, "hits and relevant documents", "users")
 
 
 class MeanReciprocalRank(RelevanceMetric, tag="mrr"):
-    """Mean reciprocal rank: one over the place of the first relevant document, 0 if none is among the first k.
+    """Mean reciprocal rank: 1 / rank of the first relevant document, or 0 beyond rank k, averaged over queries.
 
-    Formula: mean over queries of 1 / (place of the first relevant document).
-
-    Parameters
-    ----------
-    k, ties, missing, relevance_level, empty, on_invalid
-        As for PrecisionAtK.
+    Formula: mean over queries of 1 / (rank of the first relevant document), or 0 if none is among the first k.
 
     Notes
     -----
-    Cost as CumulativeGain, 120 bytes. As trec_eval's `recip_rank`. Undefined without queries.
+    The time is that of CumulativeGain, and the state takes 120 bytes. The definition is that of trec_eval's `recip_rank`.
+    The value is undefined without queries.
 
     Examples
     --------
@@ -211,21 +205,20 @@ class MeanReciprocalRank(RelevanceMetric, tag="mrr"):
 
 
 class MeanAveragePrecision(RelevanceMetric, tag="map"):
-    """Mean average precision: the precision at each relevant document of the first k, summed, a mean over queries.
+    """Mean average precision: the mean precision at the relevant documents of the first k, averaged over queries.
 
-    Formula: (1/D) sum of hits@i / i over relevant places i <= k; D is min(R, k), R, or hits@k; R all relevant documents.
+    Formula: (1/D) sum of hits@i / i over ranks i <= k of relevant documents, where D is min(R, k), R, or hits@k, and R
+    is the number of all relevant documents of the query.
 
     Parameters
     ----------
-    k, ties, missing, relevance_level, empty, on_invalid
-        As for PrecisionAtK.
     denominator : {"min", "relevant", "hits"}
-        What the sum is divided by: min(R, k) (Spark's `meanAveragePrecisionAt`, RecBole, Kaggle); R (trec_eval, ranx);
-        the hits among the first k (torchmetrics). Without k all but the last agree.
+        The divisor D: min(R, k) (as in Spark's `meanAveragePrecisionAt`, RecBole and Kaggle); R (as in trec_eval and
+        ranx); or the hits among the first k (as in torchmetrics). Without k, the first two agree.
 
     Notes
     -----
-    Cost as CumulativeGain, 120 bytes. Undefined without queries.
+    The time is that of CumulativeGain, and the state takes 120 bytes. The value is undefined without queries.
 
     Examples
     --------
@@ -245,21 +238,21 @@ class MeanAveragePrecision(RelevanceMetric, tag="map"):
 
 
 class RankBiasedPrecision(RelevanceMetric, tag="rbp"):
-    """Rank-biased precision: what a reader who goes on to the next document with probability p finds at each step.
+    """Rank-biased precision: the precision for a reader who goes on to each next document with probability p.
 
-    Formula: (1 - p) sum over i <= k of rel_i p^(i - 1).
+    Formula: (1 - p) sum over i <= k of rel_i p^(i - 1), averaged over queries, where rel_i is 1 if the document at rank
+    i is relevant, else 0.
 
     Parameters
     ----------
     p : float
         The persistence of the reader, in (0, 1).
-    k, ties, missing, relevance_level, empty, on_invalid
-        As for PrecisionAtK.
 
     Notes
     -----
-    Cost as CumulativeGain, 120 bytes. As trec_eval's `rbp`, of binary judgements, at p = 0.9. Undefined without queries.
-    Source: Moffat and Zobel, "Rank-biased precision for measurement of retrieval effectiveness" (2008).
+    The time is that of CumulativeGain, and the state takes 120 bytes. For binary judgements and p = 0.9, the definition is
+    that of trec_eval's `rbp`. The value is undefined without queries. Source: Moffat and Zobel, "Rank-biased precision for
+    measurement of retrieval effectiveness" (2008).
 
     Examples
     --------

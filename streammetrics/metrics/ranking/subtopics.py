@@ -1,4 +1,4 @@
-"""Metrics of diversity: how soon a list shows something of every subtopic, and how unlike its items are."""
+"""Diversity metrics: how soon a list covers every subtopic, and how different its items are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from ...numerics.settings import setting
 from ...reading.about import About
-from ...statistics.query_sums import term
+from ...statistics.query_sums import format_term
 from ...statistics.subtopics import SubtopicSums
 from .mean import Empty, QueryMean
 
@@ -14,7 +14,18 @@ __all__ = ["AlphaNDCG", "IntentAwareERR", "IntraListDiversity", "SubtopicRecall"
 
 
 class SubtopicMetric(QueryMean[SubtopicSums]):
-    """A metric of the subtopics that the first k documents are about."""
+    """A metric of the subtopics of the first k documents.
+
+    Parameters
+    ----------
+    k : int
+        The number of documents at the top of each ranking that count. Among equal scores the smallest `document` comes
+        first, as in ndeval.
+    relevance_level : float, optional
+        The lowest grade of a relevant document; any grade above 0 by default.
+    empty : {0, "skip", 1}
+        The value of a query without a relevant document: 0 or 1; "skip" leaves the query out.
+    """
 
     about = About(
         positional_columns=("y_true", "y_score"),
@@ -26,32 +37,30 @@ class SubtopicMetric(QueryMean[SubtopicSums]):
     empty: Empty = setting(default=0.0, choices=(0.0, "skip", 1.0))
 
     def make_state(self) -> SubtopicSums:
-        return SubtopicSums(terms=tuple(term(*t) for t in self.terms), relevance_level=self.relevance_level)
+        return SubtopicSums(terms=tuple(format_term(*t) for t in self.terms), relevance_level=self.relevance_level)
 
 
 class AlphaNDCG(SubtopicMetric, tag="alpha_ndcg"):
-    """Alpha-nDCG: discounted gain where each subtopic is worth less every time it comes again, over that of an ideal.
+    """Alpha-nDCG: NDCG in which a subtopic is worth less each time that it is repeated, averaged over queries.
 
-    Formula: sum over i <= k of G_i / log2(1 + i) over that of the ideal; G_i = sum over subtopics s of document i of
-    (1 - alpha)^(documents above that are about s).
+    Formula: sum over i <= k of G_i / log2(1 + i), divided by the same sum for an ideal ranking. The gain of the
+    document at rank i is G_i = sum over its subtopics s of (1 - alpha)^(documents above that are about s).
 
     Parameters
     ----------
-    k : int
-        How many documents count; of equal scores the least `document` first, as in ndeval.
     alpha : float
-        How much less a subtopic is worth every time.
+        The share of its gain that a subtopic loses with each further document about it.
     ideal : {"greedy", "bound"}
-        The worthiest judged document next, of several the greatest (ndeval's alpha-nDCG; the best order of all is hard to
-        find); or k documents about all subtopics (ndeval's alpha-DCG).
-    relevance_level, empty, on_invalid
-        As for PrecisionAtK.
+        The ideal ranking. "greedy" takes the judged document with the largest gain next, and the greatest `document`
+        among equal ones (ndeval's alpha-nDCG; the best order of all is hard to find). "bound" is k documents that are
+        each about all subtopics (ndeval's alpha-DCG).
 
     Notes
     -----
-    A row for each pair of document and subtopic: columns `query`, `document`, `subtopic`, `y_true` (whether the document
-    is relevant for the subtopic), `y_score`, and those of `PrecisionAtK.update`. As ndeval. Undefined without queries.
-    Source: Clarke et al., "Novelty and diversity in information retrieval evaluation" (2008).
+    There is a row for each pair of document and subtopic, with the columns `query`, `document`, `subtopic`, `y_true`
+    (whether the document is relevant for the subtopic), `y_score`, and the others of `PrecisionAtK.update`. The
+    definition is that of ndeval. The value is undefined without queries. Source: Clarke et al., "Novelty and diversity
+    in information retrieval evaluation" (2008).
 
     Examples
     --------
@@ -72,24 +81,24 @@ class AlphaNDCG(SubtopicMetric, tag="alpha_ndcg"):
 
 
 class IntentAwareERR(SubtopicMetric, tag="err_ia"):
-    """Intent-aware expected reciprocal rank: one over the place at which a reader stops, a mean over subtopics.
+    """Intent-aware expected reciprocal rank: the expectation of 1 / rank where a reader stops, averaged over subtopics.
 
-    Formula: sum over i <= k of G_i / i over a norm, with G_i as for AlphaNDCG.
+    Formula: sum over i <= k of G_i / i, divided by a norm. The gain of the document at rank i is G_i = sum over its
+    subtopics s of (1 - alpha)^(documents above that are about s). The value is the mean over queries.
 
     Parameters
     ----------
-    k, relevance_level, empty, on_invalid
-        As for AlphaNDCG.
     alpha : float
         The probability that a reader stops at a document about the subtopic.
     norm : {"bound", "ideal", "none"}
-        That of k documents about all subtopics (ndeval's ERR-IA); of the worthiest document next (its nERR-IA); or
-        subtopics / alpha, a mean of expected reciprocal ranks.
+        The divisor. "bound" is the sum for k documents that are each about all subtopics (ndeval's ERR-IA). "ideal" is
+        the sum for the ideal ranking, which takes the judged document with the largest gain next (ndeval's nERR-IA).
+        "none" is the number of subtopics / alpha, which gives a mean of expected reciprocal ranks.
 
     Notes
     -----
-    Rows as for AlphaNDCG. Undefined without queries. Source: Chapelle et al., "Intent-based diversification of web search
-    results" (2011).
+    The rows are those of AlphaNDCG. The value is undefined without queries. Source: Chapelle et al., "Intent-based
+    diversification of web search results" (2011).
 
     Examples
     --------
@@ -110,19 +119,14 @@ class IntentAwareERR(SubtopicMetric, tag="err_ia"):
 
 
 class SubtopicRecall(SubtopicMetric, tag="subtopic_recall"):
-    """Subtopic recall: the share of a query's subtopics that one of the first k documents is about.
+    """Subtopic recall: the share of the subtopics of a query that the first k documents cover, averaged over queries.
 
-    Formula: subtopics of the first k / subtopics with a relevant document.
-
-    Parameters
-    ----------
-    k, relevance_level, empty, on_invalid
-        As for AlphaNDCG.
+    Formula: number of subtopics that the first k documents are about / number of subtopics with a relevant document.
 
     Notes
     -----
-    Rows as for AlphaNDCG. As ndeval's `strec`. Undefined without queries. Source: Zhai et al., "Beyond independent
-    relevance" (2003).
+    The rows are those of AlphaNDCG. The definition is that of ndeval's `strec`. The value is undefined without queries.
+    Source: Zhai et al., "Beyond independent relevance" (2003).
 
     Examples
     --------
@@ -140,22 +144,21 @@ class SubtopicRecall(SubtopicMetric, tag="subtopic_recall"):
 
 
 class IntraListDiversity(QueryMean[SubtopicSums], tag="intra_list_diversity"):
-    """Intra-list diversity: how unlike two of the first k items are, a mean over pairs, then over lists.
+    """Intra-list diversity: the mean Jaccard distance between the categories of the first k items, averaged over lists.
 
-    Formula: mean over pairs of 1 - |A n B| / |A u B|, with A and B the categories of two items; of one category each, the
-    share of pairs of different ones.
+    Formula: mean over pairs of items of 1 - |A n B| / |A u B|, where A and B are the sets of categories of the two
+    items. If each item has one category, this is the share of pairs with different categories.
 
     Parameters
     ----------
     k : int
-        How many items count; of equal scores the least `document` first, as in ndeval.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        The number of items at the top of each list that count. Among equal scores the smallest `document` comes first, as
+        in ndeval.
 
     Notes
     -----
-    A row for each category of an item: columns `query`, `document`, `category`, `y_score`. k^2 steps a list. Lists of
-    fewer than two items are left out. Undefined without others.
+    There is a row for each category of an item, with the columns `query`, `document`, `category`, `y_score`. A list
+    takes k^2 steps. Lists of fewer than two items are left out, and the value is undefined without other lists.
 
     Examples
     --------
@@ -177,7 +180,7 @@ class IntraListDiversity(QueryMean[SubtopicSums], tag="intra_list_diversity"):
     k: int = setting(default=10, low=2, high=1000, kw_only=False)
 
     def make_state(self) -> SubtopicSums:
-        return SubtopicSums(terms=(term("diversity", self.k),), column="category")
+        return SubtopicSums(terms=(format_term("diversity", self.k),), column="category")
 
     @property
     def terms(self) -> tuple[tuple[Any, ...], ...]:

@@ -1,12 +1,12 @@
-"""Predicted numbers: errors, deviances, how well they fit."""
+"""Predicted numbers: errors, deviances, goodness of fit."""
 
+from .d2_scores import *
 from .deviance import *
 from .errors import *
-from .explained import *
 from .fit import *
 from .forecasts import *
 from .losses import *
-from .normed import *
+from .normalized_errors import *
 from .quantiles import *
 from .ranks import *
 from .relative import *

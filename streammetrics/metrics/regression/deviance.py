@@ -1,4 +1,4 @@
-"""Deviances: losses of counts, amounts and claims, whose spread grows with their mean."""
+"""Deviances: losses for counts, amounts and claims, whose variance grows with their mean."""
 
 from __future__ import annotations
 
@@ -10,23 +10,21 @@ __all__ = ["GammaDeviance", "PoissonDeviance", "TweedieDeviance"]
 
 
 class TweedieDeviance(SummedLoss, tag="tweedie_deviance"):
-    """Mean Tweedie deviance: squared error at power 0, Poisson at 1, gamma at 2, in between compound Poisson-gamma.
+    """Mean Tweedie deviance: squared error at power 0, Poisson at 1, gamma at 2, compound Poisson-gamma between 1 and 2.
 
-    Formula: mean of 2 (y**(2-k) / ((1-k)(2-k)) - y p**(1-k) / (1-k) + p**(2-k) / (2-k)), weighted, k the power.
+    Formula: weighted mean of 2 (y**(2-k) / ((1-k)(2-k)) - y p**(1-k) / (1-k) + p**(2-k) / (2-k)), where k is the power.
 
     Parameters
     ----------
     power : float
-        k: at most 0, or 1 to 10. Below 0 targets may be negative; from 1 on they are at least 0, from 2 on positive.
-        Predictions are positive unless the power is 0.
-    num_outputs, multioutput, squares, on_invalid
-        As for MAE.
+        The power k: at most 0, or 1 to 10. Below 0, targets may be negative; from 1 on they must be at least 0, from 2
+        on positive. Predictions must be positive unless the power is 0.
 
     Notes
     -----
-    Powers within a few ulp; the sum of terms is exact. Terms are accurate also where p is close to y, where the formula
-    of scikit-learn's `mean_tweedie_deviance` loses all digits. About 20 ns a row, 600 bytes an output. Undefined without
-    rows.
+    Powers are accurate to a few ulp, and the sum of terms is exact. Terms are also accurate if p is close to y, where
+    the formula of scikit-learn's `mean_tweedie_deviance` loses all digits. A row takes about 20 ns, an output 600 bytes.
+    The value is undefined without rows.
 
     Examples
     --------
@@ -57,25 +55,20 @@ class TweedieDeviance(SummedLoss, tag="tweedie_deviance"):
 
     @property
     def domain(self) -> str:  # type: ignore[override]
-        """What targets and predictions may be."""
+        """The name of the valid range of targets and predictions, which depends on the power."""
         k = self.power
         return "positive_pred" if k < 0 else "real" if k == 0 else "nonnegative" if k < 2 else "positive"
 
 
 class PoissonDeviance(SummedLoss, tag="poisson_deviance"):
-    """Mean Poisson deviance, of counts and rates: targets of at least 0, positive predictions.
+    """Mean Poisson deviance: a loss for counts and rates, with targets of at least 0 and positive predictions.
 
-    Formula: mean of 2 (y log(y / p) - y + p), weighted.
-
-    Parameters
-    ----------
-    num_outputs, multioutput, squares, on_invalid
-        As for MAE.
+    Formula: weighted mean of 2 (y log(y / p) - y + p).
 
     Notes
     -----
-    Terms are accurate also where p is close to y; the sum is exact. About 10 ns a row, 600 bytes an output. Definition as
-    scikit-learn's `mean_poisson_deviance`. Undefined without rows.
+    Terms are also accurate if p is close to y, and their sum is exact. A row takes about 10 ns, an output 600 bytes. The
+    definition is that of scikit-learn's `mean_poisson_deviance`. The value is undefined without rows.
 
     Examples
     --------
@@ -94,19 +87,15 @@ class PoissonDeviance(SummedLoss, tag="poisson_deviance"):
 
 
 class GammaDeviance(SummedLoss, tag="gamma_deviance"):
-    """Mean gamma deviance, of positive amounts: twice as large an error counts alike at any size.
+    """Mean gamma deviance: a loss for positive amounts that depends only on the ratio of prediction and target.
 
-    Formula: mean of 2 (log(p / y) + y / p - 1), weighted.
-
-    Parameters
-    ----------
-    num_outputs, multioutput, squares, on_invalid
-        As for MAE.
+    Formula: weighted mean of 2 (log(p / y) + y / p - 1).
 
     Notes
     -----
-    Terms are accurate also where p is close to y; the sum is exact. About 10 ns a row, 600 bytes an output. Definition as
-    scikit-learn's `mean_gamma_deviance`. Undefined without rows.
+    A prediction of twice the target costs the same at any size. Terms are also accurate if p is close to y, and their
+    sum is exact. A row takes about 10 ns, an output 600 bytes. The definition is that of scikit-learn's
+    `mean_gamma_deviance`. The value is undefined without rows.
 
     Examples
     --------

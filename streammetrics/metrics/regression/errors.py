@@ -1,6 +1,7 @@
-"""Losses of predicted numbers: absolute and squared errors, and their asymmetric and robust kin.
+"""Losses of predicted numbers: absolute, squared, asymmetric and robust errors.
 
-All read one `RegressionSums`: exact sums, rounded once. With `num_outputs=` targets are matrices, rows x outputs.
+All are computed from one `RegressionSums` state: exact sums, rounded once. With `num_outputs=`, targets and predictions
+are matrices, rows x outputs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ...numerics.settings import setting
 from ...reading.about import About
 from ...reading.interval import Estimate
 from ...reading.reading import Quotient
-from ...statistics.regression import RegressionSums, square_of
+from ...statistics.regression import RegressionSums, squared_term
 from ..standard_errors import of_moments
 from .outputs import OutputMetric, root
 
@@ -23,7 +24,14 @@ __all__ = ["MAE", "MSE", "RMSE", "WMAE", "HuberLoss", "PinballLoss"]
 
 
 class SummedLoss(OutputMetric[RegressionSums]):
-    """A metric that reads exact sums of losses."""
+    """A metric that is computed from exact sums of the losses of rows.
+
+    Parameters
+    ----------
+    squares : bool
+        Whether squares of the losses are summed, too, which `interval()` needs. Their absolute values must then be 0
+        or lie between 2**-240 and 2**240.
+    """
 
     about = About(
         cost="550 bytes a term and output; about 1 ns a row and term",
@@ -37,47 +45,36 @@ class SummedLoss(OutputMetric[RegressionSums]):
 
     @property
     def terms(self) -> tuple[str, ...]:
-        """The sums that the metric reads."""
+        """The names of the row terms that the state sums, such as "absolute" for absolute errors."""
         return ("absolute",)
 
     def make_state(self) -> RegressionSums:
-        terms = (*self.terms, square_of(self.terms[0])) if self.squares else self.terms
+        terms = (*self.terms, squared_term(self.terms[0])) if self.squares else self.terms
         return RegressionSums(terms=terms, domain=self.domain, num_outputs=self.num_outputs)
 
     def of(self, state: RegressionSums, output: int = 0) -> Limits | Quotient | float | None:
         return Quotient(state.total(self.terms[0], output), state.weight())
 
     def gradient(self, *means: Any) -> tuple[Any, ...]:
-        """Return how the value changes with the mean of the first term, and that of the second, which it is divided by."""
+        """Return the derivatives of the value by the means of its terms: the numerator, and the divisor if it has one."""
         return (1.0,)
 
-    def estimate(self, found: Any, method: str) -> Estimate:
-        state, terms = found.state, self.terms
-        spread = state.spread_of(terms[0], found.output, per=terms[1] if len(terms) > 1 else None)
-        return of_moments(self, state, found.value, spread, self.gradient, self.interval_within)
+    def estimate(self, reading: Any, method: str) -> Estimate:
+        state, terms = reading.state, self.terms
+        spread = state.estimate_means(terms[0], reading.output, per=terms[1] if len(terms) > 1 else None)
+        return of_moments(self, state, reading.value, spread, self.gradient, self.interval_within)
 
 
 class MAE(SummedLoss, tag="mae"):
-    """Mean absolute error.
+    """Mean absolute error: the mean distance between predictions and targets.
 
     Formula: sum w |p - y| / sum w.
 
-    Parameters
-    ----------
-    num_outputs : int, optional
-        The width of matrices of targets and predictions; by default both are columns.
-    multioutput : {"uniform_average", "raw_values"}
-        The mean over outputs, of which none is rounded before, or an array of one value each.
-    squares : bool
-        Whether squares of the losses are kept, too, for `interval()`; then numbers are within 2**-240 and 2**240.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
-
     Notes
     -----
-    d = p - y is computed in float64, rounded once; the sum is exact, whatever the sizes, and the mean rounded once.
-    About 1 ns a row, 600 bytes an output; in a collection with MSE, RMSE and others one state. Definition as
-    scikit-learn's `mean_absolute_error`. Undefined without rows.
+    The difference d = p - y is computed in float64 and rounded once. The sum is exact for numbers of any size, and the
+    mean is rounded once. A row takes about 1 ns, an output 600 bytes; in a collection, MAE shares one state with MSE,
+    RMSE and others. The definition is that of scikit-learn's `mean_absolute_error`. The value is undefined without rows.
 
     Examples
     --------
@@ -92,19 +89,15 @@ class MAE(SummedLoss, tag="mae"):
 
 
 class MSE(SummedLoss, tag="mse"):
-    """Mean squared error.
+    """Mean squared error: the mean square of the differences between predictions and targets.
 
     Formula: sum w (p - y)**2 / sum w.
 
-    Parameters
-    ----------
-    num_outputs, multioutput, squares, on_invalid
-        As for MAE.
-
     Notes
     -----
-    d = p - y and d**2 are rounded once each, their sum is exact, the mean rounded once. State and cost as MAE.
-    Definition as scikit-learn's `mean_squared_error`. Undefined without rows.
+    The difference d = p - y and its square d**2 are rounded once each; the sum of squares is exact, and the mean is
+    rounded once. State and cost are those of MAE. The definition is that of scikit-learn's `mean_squared_error`. The
+    value is undefined without rows.
 
     Examples
     --------
@@ -121,19 +114,16 @@ class MSE(SummedLoss, tag="mse"):
 
 
 class RMSE(MSE, tag="rmse"):
-    """Root mean squared error.
+    """Root mean squared error: the square root of MSE, in the unit of the targets.
 
-    Formula: sqrt(sum w (p - y)**2 / sum w), of each output before outputs are averaged.
-
-    Parameters
-    ----------
-    num_outputs, multioutput, squares, on_invalid
-        As for MAE.
+    Formula: sqrt(sum w (p - y)**2 / sum w). For several outputs, the root is taken for each output before outputs are
+    averaged.
 
     Notes
     -----
-    The root of what MSE is, rounded once; of several outputs the mean of their roots to 120 bits is. State and cost as
-    MAE. Definition as scikit-learn's `root_mean_squared_error`. Undefined without rows.
+    The root is taken of the exact mean squared error, and rounded once. For several outputs, each root is computed to 120
+    bits, and their mean is rounded once. State and cost are those of MAE. The definition is that of scikit-learn's
+    `root_mean_squared_error`. The value is undefined without rows.
 
     Examples
     --------
@@ -152,20 +142,18 @@ class RMSE(MSE, tag="rmse"):
 
 
 class WMAE(SummedLoss, tag="wmae"):
-    """Weighted mean absolute error, as in forecasting competitions.
+    """Weighted mean absolute error: MAE with sample weights, as in forecasting competitions.
 
     Formula: sum w |p - y| / sum w; `divisor="rows"` gives sum w |p - y| / n.
 
     Parameters
     ----------
     divisor : {"weights", "rows"}
-        The total weight (scikit-learn, Keras, Kaggle), or the number of rows.
-    num_outputs, multioutput, squares, on_invalid
-        As for MAE.
+        The divisor: the total weight (as in scikit-learn, Keras and Kaggle), or the number of rows n.
 
     Notes
     -----
-    State and cost as MAE, which it equals unless the divisor is the rows. Undefined without rows.
+    State and cost are those of MAE. The value equals MAE unless `divisor="rows"`. It is undefined without rows.
 
     Examples
     --------
@@ -178,7 +166,7 @@ class WMAE(SummedLoss, tag="wmae"):
 
     about = About(
         formula="sum w |p - y| / sum w, or / rows",
-        # If rows are the divisor, a row of weight k is one row.
+        # If the divisor is the number of rows, a row of weight k counts as one row.
         weights_are_counts=About.per_instance(lambda metric: metric.divisor == "weights"),
     )
 
@@ -193,20 +181,19 @@ class WMAE(SummedLoss, tag="wmae"):
 
 
 class PinballLoss(SummedLoss, tag="pinball_loss"):
-    """Pinball loss: what a quantile forecast is judged by; the true alpha-quantile makes it smallest.
+    """Pinball loss: the loss of a quantile forecast; the true alpha-quantile minimises its expectation.
 
     Formula: sum w (alpha max(y - p, 0) + (1 - alpha) max(p - y, 0)) / sum w.
 
     Parameters
     ----------
     alpha : float
-        The quantile that is forecast, in [0, 1].
-    num_outputs, multioutput, squares, on_invalid
-        As for MAE.
+        The level of the forecast quantile, in [0, 1].
 
     Notes
     -----
-    State and cost as MAE. Definition as scikit-learn's `mean_pinball_loss`. Undefined without rows.
+    State and cost are those of MAE. The definition is that of scikit-learn's `mean_pinball_loss`. The value is undefined
+    without rows.
 
     Examples
     --------
@@ -229,20 +216,19 @@ class PinballLoss(SummedLoss, tag="pinball_loss"):
 
 
 class HuberLoss(SummedLoss, tag="huber_loss"):
-    """Huber loss: squared near zero, absolute far from it.
+    """Huber loss: quadratic for small errors, linear for large ones.
 
     Formula: sum w h(p - y) / sum w, with h(d) = d**2 / 2 for |d| <= delta, and delta (|d| - delta / 2) beyond.
 
     Parameters
     ----------
     delta : float
-        Where the loss turns from squared to absolute.
-    num_outputs, multioutput, squares, on_invalid
-        As for MAE.
+        The size of the error at which the loss changes from quadratic to linear.
 
     Notes
     -----
-    State and cost as MAE. Definition as torch's and Keras' Huber loss; source: Huber (1964). Undefined without rows.
+    State and cost are those of MAE. The definition is that of torch's and Keras' Huber loss. Source: Huber (1964). The
+    value is undefined without rows.
 
     Examples
     --------

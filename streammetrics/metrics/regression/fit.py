@@ -1,7 +1,7 @@
 """How well predictions follow targets: bias, explained variance, R2, correlation.
 
-All read one `Moments`: sums of the columns, their squares and product without any rounding. So the value is right to the
-last bits at any mean, however small the spread beside it.
+All are computed from one `Moments` state: exact sums of the columns, of their squares and of their product. The value is
+therefore right to the last bits, even if the variance is tiny compared with the mean.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PAIR = ("x", "y", "xx", "xy", "yy")
 
 
 class MomentMetric(OutputMetric[Moments]):
-    """A metric that reads exact moments of target (x) and prediction (y)."""
+    """A metric that is computed from exact moments of targets (x) and predictions (y)."""
 
     about = About(best="high", cost="2.7 kB an output; about 10 ns a row", bound="exact: rounded once")
 
@@ -36,20 +36,19 @@ class MomentMetric(OutputMetric[Moments]):
 
 
 class MeanError(MomentMetric, tag="mean_error"):
-    """Mean error, or bias: above 0 the model predicts too much.
+    """Mean error, or bias: above 0 if the model predicts too much on average.
 
     Formula: sum w (p - y) / sum w.
 
     Parameters
     ----------
     squares : bool
-        Whether squares and products are kept, too, for `interval()`: the state of R2.
-    num_outputs, multioutput, on_invalid
-        As for MAE.
+        Whether the state, like that of R2, also has sums of squares and products, which `interval()` needs.
 
     Notes
     -----
-    Both sums are exact; their difference is rounded once. About 2 ns a row, 1.6 kB an output. Undefined without rows.
+    The sums of targets and of predictions are exact, and their difference is rounded once. A row takes about 2 ns, an
+    output 1.6 kB. The value is undefined without rows.
 
     Examples
     --------
@@ -70,33 +69,34 @@ class MeanError(MomentMetric, tag="mean_error"):
         return Quotient(state.total("y", output) - state.total("x", output), state.weight())
 
     def gradient(self, *means: Any) -> tuple[Any, ...]:
-        """Return how the value changes with the means of targets and predictions."""
+        """Return the derivatives of the value by the means of targets and predictions."""
         return -1.0, 1.0
 
-    def estimate(self, found: Any, method: str) -> Estimate:
-        spread = found.state.spread_of("x", "y", output=found.output)
-        return of_moments(self, found.state, found.value, spread, self.gradient)
+    def estimate(self, reading: Any, method: str) -> Estimate:
+        spread = reading.state.estimate_means("x", "y", output=reading.output)
+        return of_moments(self, reading.state, reading.value, spread, self.gradient)
 
 
 class R2(MomentMetric, tag="r2"):
-    """Coefficient of determination: the share of the targets' variance that the predictions leave nothing of.
+    """Coefficient of determination: the share of the variance of the targets that the predictions explain.
 
     Formula: 1 - sum w (y - p)**2 / sum w (y - mean y)**2.
 
     Parameters
     ----------
     multioutput : {"uniform_average", "raw_values", "variance_weighted"}
-        The mean over outputs, an array of one value each, or the mean weighted by the variance of the targets.
+        How the values of several outputs become one: their mean, an array of one value each, or their mean weighted by
+        the variance of the targets.
     force_finite : bool
-        Targets that are all alike have 1.0 if predictions are without error, else 0.0, as in scikit-learn by default.
-    num_outputs, on_invalid
-        As for MAE.
+        Whether the value for equal targets is 1.0 if predictions have no error, and else 0.0, as in scikit-learn by
+        default.
 
     Notes
     -----
-    From exact sums of products, rounded once: right to the last bit. About 10 ns a row, 2.7 kB an output. Definition as
-    scikit-learn's `r2_score`, but undefined (NaN, with a reason) if the targets are all alike, and averages leave such
-    outputs out, unless `force_finite=True`; there scikit-learn has NaN and -inf with `force_finite=False`.
+    The value is computed from exact sums of products and rounded once, so it is correct to the last bit. A row takes
+    about 10 ns, an output 2.7 kB. The definition is that of scikit-learn's `r2_score`, except if all targets are equal:
+    the value is then undefined (NaN, with a reason), and averages leave such outputs out, unless `force_finite=True`;
+    scikit-learn returns NaN and -inf with `force_finite=False`.
 
     Examples
     --------
@@ -113,7 +113,7 @@ class R2(MomentMetric, tag="r2"):
     force_finite: bool = setting(default=False)
 
     def of(self, state: Moments, output: int = 0) -> Quotient:
-        return _explained(self, state, squared_error(state, output), output)
+        return _explained_share(self, state, squared_error(state, output), output)
 
     def reading(self, state: Moments) -> Reading:
         by_variance = self.multioutput == "variance_weighted" and self._has_several
@@ -125,7 +125,7 @@ class R2(MomentMetric, tag="r2"):
 
 
 class WeightedByVariance(Outputs):
-    """The reading of several outputs: the mean of their values, weighted by the variance of the targets."""
+    """The mean of the values of several outputs, weighted by the variance of their targets, with bounds."""
 
     @cached_property
     def limits(self) -> Limits | None:
@@ -135,37 +135,34 @@ class WeightedByVariance(Outputs):
 
 
 def squared_error(state: Moments, output: int) -> Fraction:
-    """Return the sum of w (p - y)**2."""
+    """Return the exact sum of w (p - y)**2 of one output, for weights w, predictions p and targets y."""
     xx, xy, yy = (state.total(term, output) for term in ("xx", "xy", "yy"))
     return xx - 2 * xy + yy
 
 
-def _explained(metric: R2, state: Moments, left: Fraction, output: int) -> Quotient:
-    """Return the share of the spread of the targets that is explained if this sum of squares is left."""
+def _explained_share(metric: R2, state: Moments, residual: Fraction, output: int) -> Quotient:
+    """Return the explained share of the variance of the targets, for a residual sum of squares."""
     spread = state.covariance("x", "x", output)
     if metric.force_finite and not spread and state.weight():
-        return Quotient(0 if left else 1, 1)
-    return Quotient(spread - left, spread)
+        return Quotient(0 if residual else 1, 1)
+    return Quotient(spread - residual, spread)
 
 
 class ExplainedVariance(R2, tag="explained_variance"):
     """Explained variance: R2 without the penalty for a constant bias.
 
-    Formula: 1 - Var(y - p) / Var(y), weighted.
+    Formula: 1 - Var(y - p) / Var(y), with weighted variances.
 
     Parameters
     ----------
-    multioutput : {"uniform_average", "raw_values", "variance_weighted"}
-        As for R2.
     force_finite : bool
-        Targets that are all alike have 1.0 if all errors are alike, too, else 0.0, as in scikit-learn by default.
-    num_outputs, on_invalid
-        As for MAE.
+        Whether the value for equal targets is 1.0 if all errors are equal, too, and else 0.0, as in scikit-learn by
+        default.
 
     Notes
     -----
-    State, cost and exactness as R2. Definition as scikit-learn's `explained_variance_score`, but undefined if the targets
-    are all alike, as R2, unless `force_finite=True`.
+    State, cost and exactness are those of R2. The definition is that of scikit-learn's `explained_variance_score`,
+    except that the value is undefined if all targets are equal, unless `force_finite=True`.
 
     Examples
     --------
@@ -178,23 +175,18 @@ class ExplainedVariance(R2, tag="explained_variance"):
 
     def of(self, state: Moments, output: int = 0) -> Quotient:
         xx, xy, yy = (state.covariance(a, b, output) for a, b in ("xx", "xy", "yy"))
-        return _explained(self, state, xx - 2 * xy + yy, output)
+        return _explained_share(self, state, xx - 2 * xy + yy, output)
 
 
 class PearsonCorrelation(MomentMetric, tag="pearson_correlation"):
-    """Pearson's correlation of targets and predictions.
+    """Pearson's correlation of targets and predictions: the strength of their linear relation, in [-1, 1].
 
-    Formula: Cov(y, p) / sqrt(Var(y) Var(p)), weighted.
-
-    Parameters
-    ----------
-    num_outputs, multioutput, on_invalid
-        As for MAE.
+    Formula: Cov(y, p) / sqrt(Var(y) Var(p)), with weighted covariance and variances.
 
     Notes
     -----
-    The square is an exact fraction, and its root rounded once. State and cost as R2. Definition as scipy's `pearsonr`;
-    undefined if the targets or the predictions are all alike.
+    The square of the value is an exact fraction, and its root is rounded once. State and cost are those of R2. The
+    definition is that of scipy's `pearsonr`. The value is undefined if all targets or all predictions are equal.
 
     Examples
     --------
@@ -206,6 +198,7 @@ class PearsonCorrelation(MomentMetric, tag="pearson_correlation"):
     about = About(formula="Cov(y, p) / sqrt(Var(y) Var(p))")
 
     def of(self, state: Moments, output: int = 0) -> Limits | None:
+        # The root of the exact square is rounded only once. The square loses the sign, which is that of the covariance.
         xx, xy, yy = (state.covariance(a, b, output) for a, b in ("xx", "xy", "yy"))
         found = root(xy * xy, xx * yy)
         return -found if found is not None and xy < 0 else found
@@ -218,21 +211,20 @@ class PearsonCorrelation(MomentMetric, tag="pearson_correlation"):
 
 
 class ConcordanceCorrelation(MomentMetric, tag="concordance_correlation"):
-    """Lin's concordance correlation: Pearson's, less for predictions that are off by a shift or a scale.
+    """Lin's concordance correlation: Pearson's correlation, reduced for predictions with a shift or a different scale.
 
-    Formula: 2 Cov(y, p) / (Var(y) + Var(p) + (mean y - mean p)**2), weighted.
+    Formula: 2 Cov(y, p) / (Var(y) + Var(p) + (mean y - mean p)**2), with weighted covariance, variances and means.
 
     Parameters
     ----------
     ddof : float
-        What is taken from the rows that divide variances and covariance: 0 (Lin), or 1 (torchmetrics).
-    num_outputs, multioutput, on_invalid
-        As for MAE.
+        The number that is subtracted from the number of rows in the divisor of variances and covariance: 0 (as in Lin),
+        or 1 (as in torchmetrics).
 
     Notes
     -----
-    An exact fraction, rounded once. State and cost as R2. Source: Lin (1989). Undefined without rows, if targets and
-    predictions are all one number, and if the rows weigh no more than `ddof`.
+    The value is an exact fraction, rounded once. State and cost are those of R2. Source: Lin (1989). The value is
+    undefined without rows, if all targets and predictions are one number, and if the total weight is at most `ddof`.
 
     Examples
     --------

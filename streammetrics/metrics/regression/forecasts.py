@@ -1,11 +1,11 @@
-"""Forecasts of more than a number: quantiles, intervals, ensembles; and errors beside those of a naive forecast."""
+"""Probabilistic forecasts: quantiles, intervals and ensembles; and errors compared with a naive forecast."""
 
 from __future__ import annotations
 
 import math
 from typing import Any, ClassVar, Self
 
-from ...collect.metric import Metric, nothing_counted
+from ...collect.metric import Metric, no_weight_reason
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...reading.about import About
@@ -27,18 +27,19 @@ __all__ = [
 
 
 class QuantileCoverage(SummedLoss, tag="quantile_coverage"):
-    """Coverage of a quantile forecast: the share of targets that it does not fall short of.
+    """Coverage of a quantile forecast: the share of targets that do not exceed it.
 
-    Formula: sum w [y <= p] / sum w. A forecast of the 0.9-quantile should have 0.9.
+    Formula: sum w [y <= p] / sum w. A forecast of the 0.9-quantile should have a coverage of 0.9.
 
     Parameters
     ----------
-    num_outputs, multioutput, on_invalid
-        As for MAE; an output for each of several quantiles, of which targets are repeated.
+    num_outputs : int, optional
+        The number of columns, one for each of several quantiles; the target is then repeated in each column of `y_true`.
 
     Notes
     -----
-    Exact, rounded once. About 1 ns a row; state as MAE. Undefined without rows.
+    The value is exact and rounded once. A row takes about 1 ns; the state is that of MAE. The value is undefined without
+    rows.
 
     Examples
     --------
@@ -57,15 +58,15 @@ class QuantileCoverage(SummedLoss, tag="quantile_coverage"):
     def terms(self) -> tuple[str, ...]:
         return ("below",)
 
-    def estimate(self, found: Any, method: str) -> Estimate:
-        if found.state.excess is not None:
+    def estimate(self, reading: Any, method: str) -> Estimate:
+        if reading.state.excess is not None:
             why = "rows are weighted, and their squares not kept: Sharded(..., unit=) has them"
-            return Estimate(found.value, reason=why)
-        return share(int(found.state.rows), found.value, method)
+            return Estimate(reading.value, reason=why)
+        return share(int(reading.state.rows), reading.value, method)
 
 
 class IntervalMetric(RowMean[float]):
-    """The mean of a term of targets and intervals."""
+    """The mean over rows of a term that is computed from the target and a prediction interval."""
 
     about = About(positional_columns=("y_true", "lower"), cost="1.1 kB; about 20 ns a row")
 
@@ -82,12 +83,12 @@ class IntervalMetric(RowMean[float]):
         lower, upper : array-like of shape (n,)
             The ends of the intervals.
         **columns : array-like of shape (n,)
-            `sample_weight`: 0, or between 2**-36 and 2**31. All others may be given by name, too.
+            `sample_weight`: 0, or between 2**-36 and 2**31. The other columns can also be passed by name.
 
         Raises
         ------
         InvalidInputError
-            A value is not finite, or other than 0 and not between 2**-400 and 2**400 in size, or lengths differ; the
+            A value is not finite, a value other than 0 is not between 2**-400 and 2**400 in size, or lengths differ. The
             message names column, row and count, and nothing was counted.
         """
         more = {} if upper is None else {"upper": upper}
@@ -98,21 +99,21 @@ class IntervalMetric(RowMean[float]):
 
 
 class IntervalScore(IntervalMetric, tag="interval_score"):
-    """Interval score of Winkler: how wide intervals are, and how far outside targets lie, at a level that makes both fair.
+    """Winkler's interval score: the mean width of intervals, plus a penalty for targets outside; lower is better.
 
-    Formula: mean of (u - l) + 2/alpha max(l - y, 0) + 2/alpha max(y - u, 0), weighted.
+    Formula: weighted mean of (u - l) + 2/alpha max(l - y, 0) + 2/alpha max(y - u, 0), for intervals from l to u.
 
     Parameters
     ----------
     alpha : float
-        What the intervals are to leave out: 0.1 for those from the 0.05- to the 0.95-quantile.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        The probability that a target lies outside the interval: 0.1 for intervals from the 0.05-quantile to the
+        0.95-quantile.
 
     Notes
     -----
-    Columns `y_true`, `lower`, `upper`, as they are: crossed ends have a width below 0. Rows in float64, their sum is
-    exact. About 20 ns a row. Source: Winkler (1972); Gneiting and Raftery (2007), eq. 43. Undefined without rows.
+    The columns are `y_true`, `lower` and `upper`. Intervals with `lower` above `upper` are not corrected: their width is
+    negative. The terms of rows are computed in float64, and their sum is exact. A row takes about 20 ns. Source: Winkler
+    (1972); Gneiting and Raftery (2007), eq. 43. The value is undefined without rows.
 
     Examples
     --------
@@ -135,18 +136,13 @@ class IntervalScore(IntervalMetric, tag="interval_score"):
 
 
 class IntervalCoverage(IntervalMetric, tag="interval_coverage"):
-    """Coverage of intervals: the share of targets within theirs, ends included.
+    """Coverage of intervals: the share of targets inside their interval, ends included.
 
-    Formula: sum w [l <= y <= u] / sum w.
-
-    Parameters
-    ----------
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+    Formula: sum w [l <= y <= u] / sum w, for intervals from l to u.
 
     Notes
     -----
-    State and cost as IntervalScore. Also called PICP. Undefined without rows.
+    State and cost are those of IntervalScore. The measure is also called PICP. The value is undefined without rows.
 
     Examples
     --------
@@ -162,18 +158,13 @@ class IntervalCoverage(IntervalMetric, tag="interval_coverage"):
 
 
 class IntervalWidth(IntervalMetric, tag="interval_width"):
-    """Mean width of intervals: of two forecasts that cover alike the narrower is better.
+    """Mean width of intervals: of two forecasts with the same coverage, the narrower one is better.
 
-    Formula: sum w (u - l) / sum w.
-
-    Parameters
-    ----------
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+    Formula: sum w (u - l) / sum w, for intervals from l to u.
 
     Notes
     -----
-    State and cost as IntervalScore. Also called MPIW. Undefined without rows.
+    State and cost are those of IntervalScore. The measure is also called MPIW. The value is undefined without rows.
 
     Examples
     --------
@@ -188,7 +179,7 @@ class IntervalWidth(IntervalMetric, tag="interval_width"):
 
 
 class ForecastMetric(RowMean[float]):
-    """The mean of a term of targets and rows of forecasts."""
+    """The mean over rows of a term that is computed from the target and several forecasts, such as quantiles."""
 
     about = About(best="low", positional_columns=("y_true", "y_pred"), cost="1.1 kB; some 10 ns a number")
 
@@ -196,7 +187,7 @@ class ForecastMetric(RowMean[float]):
 
     @property
     def width(self) -> int:
-        """How many forecasts a row has."""
+        """The number of forecasts for each row, which is the number of columns of `y_pred`."""
         raise NotImplementedError
 
     def make_state(self) -> RowTerms:
@@ -204,21 +195,20 @@ class ForecastMetric(RowMean[float]):
 
 
 class CRPSQuantiles(ForecastMetric, tag="crps_quantiles"):
-    """Continuous ranked probability score of forecasts of quantiles: twice their mean pinball loss.
+    """Continuous ranked probability score of quantile forecasts: twice their mean pinball loss.
 
-    Formula: mean over rows of (2/Q) sum_q pinball_q(y, p_q), weighted.
+    Formula: weighted mean over rows of (2/Q) sum_q pinball_q(y, p_q), where Q is the number of quantiles.
 
     Parameters
     ----------
     quantiles : tuple of float
-        What the columns of `y_pred`, rows x quantiles, forecast.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        The levels of the quantiles that the columns of `y_pred` (rows x quantiles) forecast.
 
     Notes
     -----
-    Approaches the score of the whole distribution as quantiles become dense; crossed ones are taken as they are. Rows in
-    float64, their sum is exact. Some 10 ns a number. Definition as scoringrules' `crps_quantile`. Undefined without rows.
+    As the quantiles become dense, the value approaches the score of the whole distribution. Quantiles that cross are not
+    corrected. The terms of rows are computed in float64, and their sum is exact. A number takes some 10 ns. The
+    definition is that of scoringrules' `crps_quantile`. The value is undefined without rows.
 
     Examples
     --------
@@ -246,24 +236,23 @@ class CRPSQuantiles(ForecastMetric, tag="crps_quantiles"):
 
 
 class CRPSEnsemble(ForecastMetric, tag="crps_ensemble"):
-    """Continuous ranked probability score of ensembles: the error of their members, less half of how far these are apart.
+    """Continuous ranked probability score of ensembles: the mean error of the members, less half their mean distance.
 
-    Formula: mean over rows of (1/M) sum_i |x_i - y| - 1/(2 M**2) sum_ij |x_i - x_j|; `estimator="fair"` divides by
-    2 M (M - 1), which does not reward small ensembles for being narrow.
+    Formula: mean over rows of (1/M) sum_i |x_i - y| - 1/(2 M**2) sum_ij |x_i - x_j|, for the members x_1, ..., x_M;
+    `estimator="fair"` divides by 2 M (M - 1) instead of 2 M**2, so that small ensembles gain nothing by being narrow.
 
     Parameters
     ----------
     members : int
-        M: the columns of `y_pred`, rows x members, in any order.
+        The number of members M, which is the number of columns of `y_pred` (rows x members). Their order does not matter.
     estimator : {"energy", "fair"}
-        As above: all pairs of members, or those of two.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        How the distance of members is averaged: over all M**2 pairs, or over the M (M - 1) pairs of two different members.
 
     Notes
     -----
-    Members are sorted, so their order changes nothing. Rows in float64, their sum is exact. Some 20 ns a number.
-    Definition as properscoring's `crps_ensemble`, and scoringrules' with "nrg" and "fair". Undefined without rows.
+    Members are sorted, so the value does not depend on their order. The terms of rows are computed in float64, and their
+    sum is exact. A number takes some 20 ns. The definition is that of properscoring's `crps_ensemble`, and of
+    scoringrules' with "nrg" and "fair". The value is undefined without rows.
 
     Examples
     --------
@@ -296,21 +285,16 @@ class CRPSEnsemble(ForecastMetric, tag="crps_ensemble"):
 
 
 class MASE(Metric[RowTerms, float], tag="mase"):
-    """Mean absolute scaled error: that of the predictions over that of a naive forecast; below 1 they are better.
+    """Mean absolute scaled error: the MAE of the predictions over that of a naive forecast; below 1 they are better.
 
     Formula: sum w |p - y| / sum w |lag - y|.
 
-    Parameters
-    ----------
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
-
     Notes
     -----
-    Columns `y_true`, `y_pred`, and `lag`: what the naive forecast of the row is, such as the value before, or a season
-    before. Both means are over the same rows; Hyndman and Koehler (2006) scale by those of the training period. Rows in
-    float64, sums are exact, their quotient is rounded once. About 30 ns a row, 2.2 kB. Undefined without rows, and if the
-    naive forecast is without error.
+    The columns are `y_true`, `y_pred`, and `lag`: the naive forecast of the row, such as the previous value, or the
+    value a season before. Both means are over the same rows; Hyndman and Koehler (2006) scale by the naive errors of the
+    training period. Errors are computed in float64, sums are exact, and their quotient is rounded once. A row takes
+    about 30 ns, the state 2.2 kB. The value is undefined without rows, and if the naive forecast has no error.
 
     Examples
     --------
@@ -334,6 +318,6 @@ class MASE(Metric[RowTerms, float], tag="mase"):
         return to_float(state.total("prediction"), state.total("naive"))
 
     def reason(self, state: RowTerms) -> str | None:
-        if (nothing := nothing_counted(state)) is not None:
+        if (nothing := no_weight_reason(state)) is not None:
             return nothing
         return None if state.total("naive") else "the naive forecast is without error"

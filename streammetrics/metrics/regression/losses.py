@@ -1,4 +1,4 @@
-"""Rarer losses of predicted numbers: distances of any power, log-cosh, and hits of what passes a threshold."""
+"""Further losses of predicted numbers: Minkowski distance, log-cosh, and scores of numbers beyond a threshold."""
 
 from __future__ import annotations
 
@@ -22,19 +22,15 @@ __all__ = ["CriticalSuccessIndex", "LogCosh", "MinkowskiDistance"]
 
 
 class LogCosh(SummedLoss, tag="log_cosh"):
-    """Log-cosh loss: half the square of small errors, and the size of large ones less log 2.
+    """Log-cosh loss: about half the square of small errors, and about the size of large errors less log 2.
 
     Formula: sum w log(cosh(p - y)) / sum w.
 
-    Parameters
-    ----------
-    num_outputs, multioutput, squares, on_invalid
-        As for MAE.
-
     Notes
     -----
-    Terms within a few ulp, also where the error is small; the sum is exact. About 10 ns a row; state as MAE. Definition as
-    torchmetrics' `LogCoshError` and Keras' `LogCoshError`. Undefined without rows.
+    Terms are accurate to a few ulp, also for small errors, and their sum is exact. A row takes about 10 ns; the state is
+    that of MAE. The definition is that of torchmetrics' `LogCoshError` and Keras' `LogCoshError`. The value is undefined
+    without rows.
 
     Examples
     --------
@@ -51,21 +47,20 @@ class LogCosh(SummedLoss, tag="log_cosh"):
 
 
 class MinkowskiDistance(SummedLoss, tag="minkowski_distance"):
-    """Minkowski distance of the column of predictions from that of targets: at p = 2 Euclid's, at p = 1 Manhattan's.
+    """Minkowski distance between the columns of predictions and targets: Euclidean at p = 2, Manhattan at p = 1.
 
-    Formula: (sum w |y_pred - y_true|**p)**(1/p): a sum over all rows, no mean.
+    Formula: (sum w |y_pred - y_true|**p)**(1/p). This is a sum over all rows, not a mean.
 
     Parameters
     ----------
     p : float
-        The power, 1 to 16; numbers are 0 or between 2**-(900/p - 2) and 2**(900/p - 2) in size.
-    num_outputs, multioutput, on_invalid
-        As for MAE.
+        The power, 1 to 16. Numbers must be 0 or between 2**-(900/p - 2) and 2**(900/p - 2) in size.
 
     Notes
     -----
-    Powers within a few ulp, their sum is exact, and so is the root within a few ulp; at p = 1 and 2 it is rounded once.
-    About 20 ns a row; state as MAE. Definition as torchmetrics' `MinkowskiDistance`. Undefined without rows.
+    Powers are accurate to a few ulp, and their sum is exact. The root is accurate to a few ulp; at p = 1 and 2 the value
+    is rounded once. A row takes about 20 ns; the state is that of MAE. The definition is that of torchmetrics'
+    `MinkowskiDistance`. The value is undefined without rows.
 
     Examples
     --------
@@ -97,27 +92,28 @@ class MinkowskiDistance(SummedLoss, tag="minkowski_distance"):
         total = state.total(self.terms[0], output)
         if not state.weight():
             return None
-        if not total or self.p in (1.0, 2.0):  # 0 has no logarithm, of which other powers are made
+        # Other powers are computed by a logarithm, which is undefined for 0.
+        if not total or self.p in (1.0, 2.0):
             return root(total, Fraction(1)) if self.p == 2.0 else Quotient(total, 1)
         return float(elementary.power(np.float64(to_float(total)), np.float64(1.0 / self.p)))
 
 
 class CriticalSuccessIndex(SummedLoss, tag="critical_success_index"):
-    """Critical success index, or threat score: hits over hits, misses and false alarms of what reaches a threshold.
+    """Critical success index, or threat score: hits / (hits + misses + false alarms), for numbers that reach a threshold.
 
-    Formula: sum w [y >= t and p >= t] / sum w [y >= t or p >= t].
+    Formula: sum w [y >= t and p >= t] / sum w [y >= t or p >= t], where t is the threshold.
 
     Parameters
     ----------
     threshold : float
-        t, rounded to the dtype of the columns as they were given, of two to the narrower.
-    num_outputs, multioutput, on_invalid
-        As for MAE.
+        The threshold t. It is rounded to the dtype of the columns that are passed to `update`; if the two columns
+        differ, to the narrower dtype.
 
     Notes
     -----
-    An exact quotient, rounded once. About 2 ns a row, 1.1 kB an output. Definition as torchmetrics'
-    `CriticalSuccessIndex`, which has 0 where nothing reaches the threshold; here that is undefined.
+    The value is an exact quotient, rounded once. A row takes about 2 ns, an output 1.1 kB. The definition is that of
+    torchmetrics' `CriticalSuccessIndex`, except if no number reaches the threshold: the value is then undefined, where
+    torchmetrics returns 0.
 
     Examples
     --------
@@ -147,14 +143,15 @@ class CriticalSuccessIndex(SummedLoss, tag="critical_success_index"):
     def of(self, state: RegressionSums, output: int = 0) -> Quotient:
         return Quotient(*(state.total(term, output) for term in self.terms))
 
-    def estimate(self, found: Any, method: str) -> Estimate:
-        some = found.state.total(self.terms[1], found.output)
+    def estimate(self, reading: Any, method: str) -> Estimate:
+        some = reading.state.total(self.terms[1], reading.output)
         if not some:
-            return Estimate(found.value)
-        if found.state.excess is not None:
-            return Estimate(found.value, reason="rows are weighted: Sharded(..., unit=) has an interval")
-        return share(int(some), found.value, method)
+            return Estimate(reading.value)
+        if reading.state.excess is not None:
+            return Estimate(reading.value, reason="rows are weighted: Sharded(..., unit=) has an interval")
+        # The value is a share of the rows in which target or prediction reaches the threshold, so its error is binomial.
+        return share(int(some), reading.value, method)
 
     def reason(self, state: RegressionSums) -> str | None:
-        seen = any(state.total(self.terms[1], i) for i in range(state.outputs))
-        return super().reason(state) or (None if seen else "nothing reaches the threshold")
+        reached = any(state.total(self.terms[1], i) for i in range(state.outputs))
+        return super().reason(state) or (None if reached else "nothing reaches the threshold")

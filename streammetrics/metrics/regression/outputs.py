@@ -1,4 +1,4 @@
-"""What metrics of one or several numeric targets have in common: a value for each output, and their average."""
+"""Base classes of metrics of one or several numeric targets: a value for each output, and their average."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from ...collect.metric import Metric, nothing_counted
+from ...collect.metric import Metric, no_weight_reason
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
 from ...reading.about import About
-from ...reading.interval import Estimate, side_by_side
-from ...reading.reading import NAN, OwnReading, Quotient, Reading, estimate_of, widened
+from ...reading.interval import Estimate, stack_estimates
+from ...reading.reading import NAN, OwnReading, Quotient, Reading, estimate_of, widen_for_rounding
 from ...state.state import State
 
 __all__ = ["BoundedOutputMetric", "OutputMetric", "Outputs", "is_undefined", "root"]
@@ -29,7 +29,18 @@ DEPENDENT = (
 
 
 class OutputMetric(Metric[S, Any]):
-    """A metric of numeric targets and predictions: `of`, `read` and `estimate` are of one output (`found.output`)."""
+    """A metric of numeric targets and predictions, with one or several outputs (columns).
+
+    The methods `of`, `read` and `estimate` handle a single output.
+
+    Parameters
+    ----------
+    num_outputs : int, optional
+        The number of columns, where targets and predictions are matrices; by default both are single columns.
+    multioutput : {"uniform_average", "raw_values"}
+        How the values of several outputs become one: their mean, which is rounded only once, or an array of one value
+        each.
+    """
 
     about = About(best="low")
 
@@ -46,12 +57,12 @@ class OutputMetric(Metric[S, Any]):
         y_pred : array-like of the same shape
             Predictions.
         **columns : array-like of shape (n,)
-            `sample_weight`: 0, or between 2**-36 and 2**31. Both others may be given by name, too.
+            `sample_weight`: 0, or between 2**-36 and 2**31. Targets and predictions can also be passed by name.
 
         Raises
         ------
         InvalidInputError
-            A value is not finite, or other than 0 and not between 2**-400 and 2**400 in size, or lengths differ; the
+            A value is not finite, a value other than 0 is not between 2**-400 and 2**400 in size, or lengths differ. The
             message names column, row and count, and nothing was counted.
         """
         return super().update(y_true, y_pred, **columns)
@@ -61,7 +72,7 @@ class OutputMetric(Metric[S, Any]):
         raise NotImplementedError(f"{type(self).__name__} does not say what it computes")
 
     def read(self, state: S, output: int = 0) -> Reading:
-        """Return what this metric says about one output."""
+        """Return value and bounds of one output, as a `Reading`."""
         return ExactOutput(self, state, output)
 
     def reading(self, state: S) -> Reading:
@@ -69,34 +80,34 @@ class OutputMetric(Metric[S, Any]):
 
     @property
     def _has_several(self) -> bool:
-        """Whether the value is made of those of several outputs, or an array."""
+        """Whether the value combines several outputs, as an average or as an array."""
         return self.multioutput == "raw_values" or (self.num_outputs or 1) > 1
 
     def reason(self, state: S) -> str | None:
-        return nothing_counted(state)
+        return no_weight_reason(state)
 
 
 class OfOutput(OwnReading):
-    """The reading of one output."""
+    """Value and bounds of one output."""
 
     def __init__(self, metric: OutputMetric[Any], state: State, output: int) -> None:
         self.metric, self.state, self.output = metric, state, output
 
-    def _found(self) -> Any:
+    def _raw_value(self) -> Any:
         return self.metric.of(self.state, self.output)
 
 
 class ExactOutput(OfOutput):
-    """The reading of one output whose value is exact: only rounded weights widen the bounds."""
+    """Value and bounds of one output with an exact value; the bounds only allow for the rounding of weights."""
 
     def _bounds(self) -> tuple[Any, Any]:
-        return widened(self.value, self.state)
+        return widen_for_rounding(self.value, self.state)
 
 
 class Outputs(Reading):
-    """The reading of several outputs: the mean of their values before rounding, or an array of the values.
+    """The mean of the values of several outputs, or an array of these values, with bounds.
 
-    The values are exact; only rounded weights widen the bounds.
+    The mean is computed before rounding. The values are exact, so the bounds only allow for the rounding of weights.
     """
 
     def __init__(self, metric: OutputMetric[Any], state: State) -> None:
@@ -105,24 +116,24 @@ class Outputs(Reading):
 
     @cached_property
     def parts(self) -> list[Limits | None]:
-        """The value of each output with its limits, before it is rounded."""
+        """The unrounded value of each output with its certified limits; None if the value is undefined."""
         return [one.limits for one in self._readings()]
 
     def _readings(self) -> Iterator[Reading]:
-        """Read one output after the other."""
-        # Those of thousands of outputs would keep the garbage collector busy.
+        """Yield value and bounds of each output, one `Reading` at a time."""
+        # This is an iterator because a list of thousands of `Reading` objects would slow down garbage collection.
         return map(partial(self.metric.read, self.state), range(self.metric.num_outputs or 1))
 
     @property
     def is_each(self) -> bool:
-        """Whether the value is an array of the values of the outputs."""
+        """Whether the value is an array with one value for each output, instead of their mean."""
         return self.metric.multioutput == "raw_values"
 
     @cached_property
     def value(self) -> Any:
         if self.is_each:
-            return np.array([NAN if one is None else one.rounded() for one in self.parts])
-        return NAN if self.limits is None else self.limits.rounded()
+            return np.array([NAN if one is None else one.to_float() for one in self.parts])
+        return NAN if self.limits is None else self.limits.to_float()
 
     @cached_property
     def limits(self) -> Limits | None:
@@ -130,11 +141,11 @@ class Outputs(Reading):
 
     @cached_property
     def bounds(self) -> tuple[Any, Any]:
-        return widened(self.value, self.state)
+        return widen_for_rounding(self.value, self.state)
 
     def estimate(self, method: str) -> Estimate:
         if self.is_each:
-            return side_by_side([estimate_of(self.metric, one, method) for one in self._readings()])
+            return stack_estimates([estimate_of(self.metric, one, method) for one in self._readings()])
         return Estimate(self.value, reason=DEPENDENT)
 
     @property
@@ -143,9 +154,9 @@ class Outputs(Reading):
 
 
 class BoundedOutputMetric(OutputMetric[S]):
-    """A metric of numeric targets and predictions whose limits hold by the weights as they were given."""
+    """A metric of numeric targets and predictions whose certified bounds already allow for the rounding of weights."""
 
-    def slack(self, state: S, found: Limits, rounding: Fraction) -> Fraction:
+    def slack(self, state: S, limits: Limits, rounding: Fraction) -> Fraction:
         return Fraction(0)
 
     def read(self, state: S, output: int = 0) -> Reading:
@@ -156,11 +167,11 @@ class BoundedOutputMetric(OutputMetric[S]):
 
 
 class BoundedOutputs(Outputs):
-    """The reading of several outputs, each with certified bounds."""
+    """Value and bounds of several outputs, each of which has certified bounds."""
 
     @cached_property
     def bounds(self) -> tuple[Any, Any]:
-        pairs = [(NAN, NAN) if one is None else one.outward() for one in self.numbers]
+        pairs = [(NAN, NAN) if one is None else one.round_outward() for one in self.numbers]
         if not self.is_each:
             return pairs[0]
         low, high = np.array(pairs).T
@@ -176,7 +187,7 @@ class BoundedOutputs(Outputs):
 
 
 def is_undefined(metric: OutputMetric[Any], state: Any) -> bool:
-    """Return whether no output has a value."""
+    """Return whether the value is undefined for every output."""
     return all(metric.read(state, i).limits is None for i in range(state.outputs))
 
 

@@ -1,4 +1,4 @@
-"""Quantiles of errors: absolute, signed, the median, the largest."""
+"""Quantiles of errors: absolute and signed errors, the median, the largest error."""
 
 from __future__ import annotations
 
@@ -21,22 +21,21 @@ PAIR = ("y_true", "y_pred")
 
 
 class ErrorQuantile(BoundedOutputMetric[ValueHistogram], tag="error_quantile"):
-    """Quantile of the absolute errors, with certified bounds.
+    """Error quantile: a quantile of the absolute errors, with certified bounds.
 
-    Formula: the q-quantile of |p - y|, as for Quantile.
+    Formula: the q-quantile of |p - y|, by the definition of Quantile.
 
     Parameters
     ----------
     q : float
-        Which quantile, in [0, 1]: 0.9 is the error that nine rows in ten do not pass.
+        The level of the quantile, in [0, 1]: at 0.9, the absolute errors of nine rows in ten do not exceed the value.
     bits : int
-        As for Quantile.
-    num_outputs, multioutput, on_invalid
-        As for MAE.
+        The resolution: the histogram has up to 2**(bits + 6) buckets, and no bucket is wider than 2**-bits of its values.
 
     Notes
     -----
-    Bound, resolution and memory as Quantile. |p - y| is rounded once. About 2 ns a row and output. Undefined without rows.
+    Bound, resolution and memory are those of Quantile. |p - y| is rounded once. A row takes about 2 ns an output. The
+    value is undefined without rows.
 
     Examples
     --------
@@ -68,25 +67,23 @@ class ErrorQuantile(BoundedOutputMetric[ValueHistogram], tag="error_quantile"):
     def of(self, state: ValueHistogram, output: int = 0) -> Limits | None:
         return quantile_of(state, self.q, output)
 
-    def estimate(self, found: Any, method: str) -> Estimate:
-        return woodruff(found.state, self.q, found.output, found.value, method)
+    def estimate(self, reading: Any, method: str) -> Estimate:
+        return woodruff(reading.state, self.q, reading.output, reading.value, method)
 
 
 class ResidualQuantile(ErrorQuantile, tag="residual_quantile"):
-    """Quantile of the errors with their sign, with certified bounds: how far predictions are off, and in which direction.
+    """Residual quantile: a quantile of the signed errors, with certified bounds.
 
-    Formula: the q-quantile of p - y, as for Quantile.
+    Formula: the q-quantile of p - y, by the definition of Quantile.
 
     Parameters
     ----------
     q : float
-        Which quantile, in [0, 1]: between 0.05 and 0.95 lie nine rows in ten.
-    bits, num_outputs, multioutput, on_invalid
-        As for ErrorQuantile.
+        The level of the quantile, in [0, 1]: the errors of nine rows in ten lie between the quantiles at 0.05 and 0.95.
 
     Notes
     -----
-    Bound and cost as ErrorQuantile. Undefined without rows.
+    Bound and cost are those of ErrorQuantile. The value is undefined without rows.
 
     Examples
     --------
@@ -105,20 +102,14 @@ class ResidualQuantile(ErrorQuantile, tag="residual_quantile"):
 
 
 class MedianAbsoluteError(ErrorQuantile, tag="median_absolute_error"):
-    """Median absolute error, with certified bounds.
+    """Median absolute error: the median of the absolute errors, with certified bounds.
 
-    Formula: median of |p - y|; the mean of the two in the middle if they are two.
-
-    Parameters
-    ----------
-    bits : int
-        As for Quantile.
-    num_outputs, multioutput, on_invalid
-        As for MAE.
+    Formula: median of |p - y|; if two values are in the middle, their mean.
 
     Notes
     -----
-    Bound, state and cost as ErrorQuantile. Definition as scikit-learn's `median_absolute_error`. Undefined without rows.
+    Bound, state and cost are those of ErrorQuantile. The definition is that of scikit-learn's `median_absolute_error`.
+    The value is undefined without rows.
 
     Examples
     --------
@@ -137,19 +128,14 @@ class MedianAbsoluteError(ErrorQuantile, tag="median_absolute_error"):
 
 
 class MaxError(OutputMetric[Extremes], tag="max_error"):
-    """Largest absolute error, over rows whose weight is not 0.
+    """Maximum error: the largest absolute error, over rows whose weight is not 0.
 
     Formula: max |p - y|.
 
-    Parameters
-    ----------
-    num_outputs, multioutput, on_invalid
-        As for MAE.
-
     Notes
     -----
-    Exact: |p - y| rounded once. About 1 ns a row, 100 bytes. Definition as scikit-learn's `max_error`. Undefined without
-    rows.
+    The value is exact, except that |p - y| is rounded once. A row takes about 1 ns, the state 100 bytes. The definition
+    is that of scikit-learn's `max_error`. The value is undefined without rows.
 
     Examples
     --------

@@ -1,6 +1,7 @@
-"""Orders of two numbers: correlations of ranks, and the share of pairs of rows that predictions put in the right order.
+"""Rank correlations of two numbers, and the share of pairs of rows that predictions put in the right order.
 
-All read one `JointHistogram`: exact within a limit of rows; beyond, what rows of one bucket may do bounds the value.
+All are computed from one `JointHistogram`, a table of targets by predictions, which is exact up to a limit of rows. Beyond
+it, the bounds allow for any order of the rows inside a bucket.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...collect.metric import Metric, nothing_counted
+from ...collect.metric import Metric, no_weight_reason
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
 from ...reading.about import About
@@ -26,44 +27,53 @@ Array = NDArray[Any]
 
 
 def ranks(masses: Array) -> Array:
-    """The middle of the ranks of each of some values in ascending order: Python's integers."""
+    """Return twice the ranks of values in ascending order, centred to mean 0, where ties share their mean rank.
+
+    `masses` are the numbers of rows of each value. The ranks are Python integers.
+    """
     through = np.cumsum(masses)
     return 2 * through - masses - (through[-1] if len(through) else 0)
 
 
 def variance(pairs: Pairs, side: int) -> tuple[int, int, int]:
-    """The sum of the squares of the ranks of x (0), or y (1): at least, by the table, and at most."""
+    """Return the least, the estimated and the largest sum of squared ranks of x (side 0) or y (side 1)."""
     fine, table = pairs.fine[side], (pairs.by_x, pairs.by_y)[side]
-    masses = fine.totals(np.arange(fine.digits.shape[1] + 1))
+    masses = fine.segment_sums(np.arange(fine.digits.shape[1] + 1))
     least = _total(masses * ranks(masses) ** 2)
     return (
         least,
         _total(table * ranks(table) ** 2),
-        least + (0 if pairs.sharp[side] else _total(_within(pairs, masses))),
+        least + (0 if pairs.sharp[side] else _total(_most_within_buckets(pairs, masses))),
     )
 
 
-def _within(pairs: Pairs, masses: Array) -> Array:
-    """What the ranks of each bucket have at most beyond its middle: n (n**2 - 1) / 3, for rows of different values."""
+def _most_within_buckets(pairs: Pairs, masses: Array) -> Array:
+    """Return by how much different values inside each bucket can raise the sum of squares: n (n**2 - 1) / 3."""
+    # The result is rounded up. With weights, a bucket can have more rows than its mass, and the sum is up to
+    # n**3 / 3.
     cubes = masses**3 - (0 if pairs.weighted else masses)
     return -(-cubes // 3)
 
 
 def covariance(pairs: Pairs) -> tuple[int, int]:
-    """The sum of the products of ranks, by the table, and how far it can be off."""
-    cells = pairs.mass.totals(np.arange(len(pairs.x) + 1))
+    """Return the sum of the products of ranks from the table, and a bound of its error."""
+    cells = pairs.mass.segment_sums(np.arange(len(pairs.x) + 1))
     a, b = ranks(pairs.by_x), ranks(pairs.by_y)
     found = _total(cells * a[pairs.x] * b[pairs.y])
+    # The rank of a row is the rank of its bucket plus a part inside the bucket, which the table does not show. Products of
+    # the inside part of one column with bucket ranks of the other are largest if both have the same order. The products of
+    # both inside parts are bounded by the Cauchy-Schwarz inequality.
     off, spread = 0, [0, 0]
     for side, (own, other, near) in enumerate(((pairs.x, pairs.y, b), (pairs.y, pairs.x, a))):
         if not pairs.sure[side]:
             off += _sorted_within(own, other, cells, near)
-            spread[side] = _total(_within(pairs, (pairs.by_x, pairs.by_y)[side]))
+            spread[side] = _total(_most_within_buckets(pairs, (pairs.by_x, pairs.by_y)[side]))
     return found, off + (math.isqrt(spread[0] * spread[1]) + 1 if all(spread) else 0)
 
 
 def _sorted_within(own: Array, other: Array, cells: Array, near: Array) -> int:
-    """The sum of products of ranks within buckets and ranks of the others, if these give the order within a bucket."""
+    """Return the largest sum of products of the ranks inside buckets with the bucket ranks of the other column."""
+    # Rows are sorted by bucket, then by the other column. The inside rank of each is twice its centred rank in its bucket.
     order = np.lexsort((other, own))
     mass, value, at = cells[order], near[other[order]], own[order]
     first = np.flatnonzero(np.append(True, at[1:] != at[:-1])[: len(at)])
@@ -79,12 +89,25 @@ def _total(numbers: Array) -> int:
     return int(sum(numbers.tolist()))
 
 
-SLIPS = 8  # what rounded weights can move at most: two in each of a numerator and two divisors, and some room
+# An upper limit of the change of a value by rounded weights, in rounding units: two for each of a numerator and two
+# divisors, and two to spare.
+SLIPS = 8
 NO_PAIRS = "weights count rows, of which there are no two"
 
 
 class RankMetric(Metric[JointHistogram, float]):
-    """A metric of the order of targets (x) and predictions (y): `of` is of the pairs of rows."""
+    """A metric of the order of targets (x) and predictions (y), computed from counts of pairs of rows.
+
+    Parameters
+    ----------
+    bits : int
+        The resolution beyond `limit` rows: up to 2**(bits + 3) buckets of targets, and as many of predictions.
+    limit : int
+        The number of rows up to which the value is exact. Beyond it all rows are counted in buckets of both numbers.
+    memory_limit : int
+        The bytes that rows and buckets may take (4 GiB). An update beyond it raises MemoryLimitError and counts
+        nothing.
+    """
 
     about = About(
         best="high",
@@ -108,15 +131,15 @@ class RankMetric(Metric[JointHistogram, float]):
         y_pred : array-like of shape (n,)
             Predictions.
         **columns : array-like of shape (n,)
-            `sample_weight`: 0, or between 2**-36 and 2**31. Both others may be given by name, too.
+            `sample_weight`: 0, or between 2**-36 and 2**31. Targets and predictions can also be passed by name.
 
         Raises
         ------
         InvalidInputError
-            A value is not finite, or other than 0 and not between 2**-400 and 2**400 in size, or lengths differ; the
+            A value is not finite, a value other than 0 is not between 2**-400 and 2**400 in size, or lengths differ. The
             message names column, row and count, and nothing was counted.
         MemoryLimitError
-            Buckets would pass `memory_limit`; nothing was counted.
+            The buckets would need more than `memory_limit` bytes; nothing was counted.
         """
         return super().update(y_true, y_pred, **columns)
 
@@ -124,31 +147,32 @@ class RankMetric(Metric[JointHistogram, float]):
         return JointHistogram(bits=self.bits, limit=self.limit, memory_limit=self.memory_limit)
 
     def of(self, pairs: Pairs) -> Limits | None:
-        """Return the value with its limits; None where it is undefined."""
+        """Return the value with its certified limits; None if it is undefined."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it computes")
 
-    def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
+    def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:
         return SLIPS * rounding
 
     def read(self, state: JointHistogram) -> Reading:
         return OfPairs(self, state)
 
     def reason(self, state: JointHistogram) -> str | None:
-        alike = "predictions" if state.pairs.apart(0)[2] else "targets"
-        return nothing_counted(state) or f"the {alike} are all alike"
+        alike = "predictions" if state.pairs.differing_pairs(0)[2] else "targets"
+        return no_weight_reason(state) or f"the {alike} are all alike"
 
 
 class OfPairs(OwnReading):
-    """The reading of pairs of rows; value and bounds stay within the range of the metric."""
+    """Value and bounds from counts of pairs of rows, clipped to the range of the metric."""
 
-    def _found(self) -> Limits | None:
+    def _raw_value(self) -> Limits | None:
         pairs: Pairs = self.state.pairs
         found = self.metric.of(pairs) if pairs.total else None
         if found is None:
             return None
         least, most = map(Fraction, self.value_range)
         low, high = max(found.low, least), min(found.high, most)
-        if low > high:  # of weights below 1, which are no rows; or of bytes that no rows made
+        # Weights below 1, and decoded states that no rows can produce, can give a lower limit above the upper one.
+        if low > high:
             low, high = least, most
         return Limits(low, min(max(found.value, low), high), high)
 
@@ -157,43 +181,35 @@ class OfPairs(OwnReading):
 
 
 def quotient(top: int, low: int, here: int, high: int, unknown: int = 0, estimate: Fraction | None = None) -> Limits:
-    """Limits of top / sqrt(square), where the square is between two, and the top known but for so much.
+    """Return top / sqrt(square) with limits, where `square` lies between `low` and `high`, with the estimate `here`.
 
-    The value is that of the top, or of an estimate of it.
+    The numerator `top` can be off by `unknown`. If an `estimate` of it is given, the value is computed from that.
     """
 
     def root(number: int | Fraction, square: int) -> Limits:
         found = Limits.root(Fraction(number * number) / square) if square else Limits(*[Fraction(2 * bool(number))] * 3)
         return -found if number < 0 else found
 
+    # A negative numerator gives the smallest value over the smallest square, a positive one over the largest. The largest
+    # value is the other way round.
     least, most = top - unknown, top + unknown
     value = root(top if estimate is None else estimate, here or high).value
     return Limits(root(least, low if least < 0 else high).low, value, root(most, high if most < 0 else low).high)
 
 
 class SpearmanCorrelation(RankMetric, tag="spearman_correlation"):
-    """Spearman's correlation of ranks: how far predictions rise with targets, by whatever curve.
+    """Spearman's rank correlation: how well a monotone relation describes targets and predictions, in [-1, 1].
 
-    Formula: Pearson's correlation of the ranks of y and p, equal ones having the mean of their ranks.
-
-    Parameters
-    ----------
-    bits : int
-        The resolution beyond the limit: up to 2**(bits + 3) buckets of targets, and as many of predictions.
-    limit : int
-        Rows of which the value is exact; with more all go to buckets of both numbers.
-    memory_limit : int
-        Bytes that rows and buckets may take (4 GiB); MemoryLimitError beyond, and nothing was counted.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+    Formula: Pearson's correlation of the ranks of y and p, where equal numbers have the mean of their ranks.
 
     Notes
     -----
-    Bound: the best and the worst order of the rows within each row and column of buckets; exact while these hold one
-    value each. Buckets have the widths that the data need, wherever they lie: 7 bits certify some 0.01, while the value
-    itself is off by less than 0.001. A weight counts as so many equal rows. 64 bytes a row up to the limit, then 16 a
-    bucket of both that holds rows; some 100 ns a row. Definition as scipy's
-    `spearmanr`. Undefined if the targets or the predictions are all alike.
+    The bounds assume the best and the worst order of the rows inside each bucket of targets and of predictions. The value
+    is exact while each bucket has only one value. The widths of buckets adapt to the data, wherever the numbers lie: at 7
+    bits the bounds are within about 0.01 of the value, while the true error is less than 0.001. A row of weight k counts
+    as k equal rows. The state takes 64 bytes a row up to `limit`, and beyond it 16 bytes for each bucket of target and
+    prediction that has rows. A row takes some 100 ns. The definition is that of scipy's `spearmanr`. The value is
+    undefined if all targets or all predictions are equal.
 
     Examples
     --------
@@ -213,24 +229,24 @@ class SpearmanCorrelation(RankMetric, tag="spearman_correlation"):
 
 
 class KendallCorrelation(RankMetric, tag="kendall_correlation"):
-    """Kendall's tau: by how much more pairs of rows are in the same order by target and prediction than in the other.
+    """Kendall's tau: the share of pairs of rows in the same order by target and prediction, less that in opposite order.
 
-    Formula: (C - D) / sqrt((P - T_y)(P - T_p)), over pairs of rows: in the same order C, in the other D, all P, of equal
-    targets T_y, of equal predictions T_p. Variant "a" divides by P; "c" by n**2 (m - 1) / (2 m), m being the number of
-    different targets, or of different predictions if these are fewer.
+    Formula: (C - D) / sqrt((P - T_y)(P - T_p)). Of P pairs of rows, C have the same order by target and prediction, D
+    have opposite orders, T_y have equal targets, and T_p have equal predictions. Variant "a" divides by P; "c" divides
+    by n**2 (m - 1) / (2 m), where m is the number of different targets or of different predictions, whichever is
+    smaller.
 
     Parameters
     ----------
     variant : {"b", "a", "c"}
-        What the difference is divided by: b allows for ties, a does not, c for tables that are not square.
-    bits, limit, memory_limit, on_invalid
-        As for SpearmanCorrelation.
+        The divisor: "b" corrects for ties, "a" does not, and "c" is for tables that are not square.
 
     Notes
     -----
-    Bound: pairs of one bucket of targets, or of predictions, may be in any order. 7 bits certify some 0.02, while the
-    value itself is off by less than 0.001. State, cost and weights as SpearmanCorrelation. Definition as scipy's
-    `kendalltau`. Undefined for fewer than two rows; "b" and "c" also if the targets or the predictions are all alike.
+    The bounds allow for any order of pairs of rows inside one bucket of targets, or of predictions. At 7 bits they are
+    within about 0.02 of the value, while the true error is less than 0.001. State, cost and weights are those of
+    SpearmanCorrelation. The definition is that of scipy's `kendalltau`. The value is undefined for fewer than two rows;
+    "b" and "c" are also undefined if all targets or all predictions are equal.
 
     Examples
     --------
@@ -248,33 +264,43 @@ class KendallCorrelation(RankMetric, tag="kendall_correlation"):
         return "kendall_correlation" + ("" if self.variant == "b" else f"_{self.variant}")
 
     def of(self, pairs: Pairs) -> Limits | None:
-        top, x, y = pairs.concordant - pairs.discordant, pairs.apart(0), pairs.apart(1)
+        top, x, y = pairs.concordant - pairs.discordant, pairs.differing_pairs(0), pairs.differing_pairs(1)
         whole = pairs.total * pairs.total
         rest = estimate_unresolved(pairs)
         likely = top + rest.alike - rest.opposite
         if self.variant == "a":
-            return _share(top - pairs.unknown, likely, top + pairs.unknown, whole - pairs.twins)
+            return _share(
+                top - pairs.undetermined_pairs, likely, top + pairs.undetermined_pairs, whole - pairs.self_pairs
+            )
         if x[2] <= 0 or y[2] <= 0:
             return None
         if self.variant == "b":
-            least = max(x[0], 0) * max(y[0], 0)  # below 0 are those of bytes that no rows made
-            return quotient(top, least, least, x[2] * y[2], pairs.unknown, likely)
-        m = max(min(pairs.values()), 2)
-        far = max(abs(top - pairs.unknown), abs(top + pairs.unknown))  # more values than are seen make it smaller
+            # A decoded state that no rows can produce can have negative numbers of pairs.
+            least = max(x[0], 0) * max(y[0], 0)
+            return quotient(top, least, least, x[2] * y[2], pairs.undetermined_pairs, likely)
+        m = max(min(pairs.distinct_values()), 2)
+        # A bucket can have several values, so m can be larger. The factor m / (m - 1) then falls towards 1, which
+        # changes the numerator below by at most |C - D|.
+        far = max(abs(top - pairs.undetermined_pairs), abs(top + pairs.undetermined_pairs))
         slack = 0 if pairs.sharp.all() else far
-        return _share(m * (top - pairs.unknown) - slack, m * likely, m * (top + pairs.unknown) + slack, whole * (m - 1))
+        return _share(
+            m * (top - pairs.undetermined_pairs) - slack,
+            m * likely,
+            m * (top + pairs.undetermined_pairs) + slack,
+            whole * (m - 1),
+        )
 
     def reason(self, state: JointHistogram) -> str | None:
-        return nothing_counted(state) or NO_PAIRS if self.variant == "a" else super().reason(state)
+        return no_weight_reason(state) or NO_PAIRS if self.variant == "a" else super().reason(state)
 
 
 class UnresolvedPairs(NamedTuple):
-    """What pairs are, probably, whose order the table does not tell.
+    """Estimated numbers of pairs of rows by outcome, for the pairs whose order the table does not show.
 
     Parameters
     ----------
     alike, opposite : Fraction
-        Pairs in the order of the targets, and in the other.
+        Pairs that targets and predictions put in the same order, and in opposite orders.
     equal : Fraction
         Pairs of equal targets and equal predictions.
     """
@@ -285,10 +311,12 @@ class UnresolvedPairs(NamedTuple):
 
 
 def estimate_unresolved(pairs: Pairs) -> UnresolvedPairs:
-    """Estimate what pairs are whose order the table does not tell."""
-    x, y, both = pairs.same
+    """Estimate how many pairs whose order the table does not show are in the same, the opposite, or no order."""
+    # Unresolved pairs share a bucket of targets, of predictions, or of both. A share of these pairs has different numbers
+    # (a of targets, b of predictions). The local order is the surplus of pairs in the same order among them.
+    x, y, both = pairs.tied_pairs
     (a, b), (lean_x, lean_y) = pairs.differing_share, pairs.local_order
-    cell = max(both - pairs.twins, 0)
+    cell = max(both - pairs.self_pairs, 0)
     parts = ((a * (x - both), lean_x), (b * (y - both), lean_y), (a * b * cell, (lean_x + lean_y) / 2))
     alike = sum((n * (1 + lean) / 2 for n, lean in parts), Fraction(0))
     opposite = sum((n * (1 - lean) / 2 for n, lean in parts), Fraction(0))
@@ -300,21 +328,17 @@ def _share(low: int, value: int | Fraction, high: int, divisor: int) -> Limits |
 
 
 class XAUC(RankMetric, tag="xauc"):
-    """XAUC: the share of pairs of rows that predictions put in the order of their targets, over all rows.
+    """XAUC: the share of all pairs of rows that the predictions put in the order of their targets.
 
-    Formula: (C + B) / P, over pairs of rows: in the same order C, of equal targets and equal predictions B, all P.
-
-    Parameters
-    ----------
-    bits, limit, memory_limit, on_invalid
-        As for SpearmanCorrelation.
+    Formula: (C + B) / P. Of P pairs of rows, C have the same order by target and prediction, and B have equal targets
+    and equal predictions.
 
     Notes
     -----
-    Bound, state and cost as KendallCorrelation. Source: Zhan et al., "Deconfounding duration bias in watch-time
-    prediction" (KDD 2022). Definition as torchrec's `XAUC`, which however sees pairs within a batch alone, so that its
-    value depends on how rows are cut. A weight counts as so many equal rows, torchrec's as one whose pairs weigh the
-    product. Undefined for less than two rows.
+    Bound, state and cost are those of KendallCorrelation. Source: Zhan et al., "Deconfounding duration bias in
+    watch-time prediction" (KDD 2022). The definition is that of torchrec's `XAUC`, but torchrec only compares rows of
+    the same batch, so its value depends on the batches. Here a row of weight k counts as k equal rows; in torchrec each
+    pair has the product of both weights. The value is undefined for fewer than two rows.
 
     Examples
     --------
@@ -326,37 +350,38 @@ class XAUC(RankMetric, tag="xauc"):
     about = About(value_range=(0.0, 1.0), extensive=True, formula="(C + B) / P")
 
     def of(self, pairs: Pairs) -> Limits | None:
-        both, certain, sure = pairs.same[2], pairs.concordant, bool(pairs.sure.all())
-        equal = max(both - pairs.twins, 0)
+        both, certain, sure = pairs.tied_pairs[2], pairs.concordant, bool(pairs.sure.all())
+        # Pairs of rows in one cell of the table are equal in both numbers if cells have one value of each. Otherwise their
+        # order is open, like that of pairs in one bucket of targets or of predictions.
+        equal = max(both - pairs.self_pairs, 0)
         low = certain + (equal if sure else 0)
-        high = low + pairs.beside + (0 if sure else both - pairs.alone)
+        high = low + pairs.half_tied_pairs + (0 if sure else both - pairs.min_self_pairs)
         rest = estimate_unresolved(pairs)
         value = certain + rest.alike + rest.equal
-        return _share(low, value, high, pairs.total * pairs.total - pairs.twins)
+        return _share(low, value, high, pairs.total * pairs.total - pairs.self_pairs)
 
     def reason(self, state: JointHistogram) -> str | None:
-        return nothing_counted(state) or NO_PAIRS
+        return no_weight_reason(state) or NO_PAIRS
 
 
 class RegressionAUC(RankMetric, tag="regression_auc"):
-    """Regression AUC: the share of pairs of different targets that predictions put in their order; ties count half.
+    """Regression AUC: the share of pairs of different targets that the predictions order correctly; ties count one half.
 
-    Formula: (C + T / 2) / (P - T_y), over pairs of rows: in the same order C, of equal predictions and different targets
-    T, all P, of equal targets T_y. With `pairs="all"`: 1 - D / P, pairs in the other order being D.
+    Formula: (C + T / 2) / (P - T_y). Of P pairs of rows, C have the same order by target and prediction, T have equal
+    predictions and different targets, and T_y have equal targets. With `pairs="all"`: 1 - D / P, where D pairs have
+    opposite orders.
 
     Parameters
     ----------
     pairs : {"different", "all"}
-        Of which pairs: of different targets, as AUC, to which it is equal for targets of 0 and 1, and as the concordance
-        index; or of all, with ties right, as torchrec's `RAUC`.
-    bits, limit, memory_limit, on_invalid
-        As for SpearmanCorrelation.
+        The pairs that count. "different": those of different targets, which gives the concordance index, and AUC for
+        targets of 0 and 1. "all": all pairs, with ties as correct (torchrec's `RAUC`).
 
     Notes
     -----
-    Bound, state, cost and weights as XAUC; torchrec's weighs nothing, and keeps a window of 100 rows. Source of the
-    concordance index: Harrell et al. (1982), without censoring. Undefined if the targets are all alike, with
-    `pairs="all"` for fewer than two rows.
+    Bound, state, cost and weights are those of XAUC; torchrec's `RAUC` has no weights, and only compares rows of a
+    window of 100. Source of the concordance index: Harrell et al. (1982), without censoring. The value is undefined if
+    all targets are equal; with `pairs="all"`, for fewer than two rows.
 
     Examples
     --------
@@ -375,23 +400,27 @@ class RegressionAUC(RankMetric, tag="regression_auc"):
         return "regression_auc" + ("" if self.pairs == "different" else "_all")
 
     def of(self, pairs: Pairs) -> Limits | None:
-        whole, unknown = pairs.total * pairs.total, pairs.unknown
+        whole, unknown = pairs.total * pairs.total, pairs.undetermined_pairs
+        # In the worst case all undetermined pairs are discordant; in the best case none is.
         if self.pairs == "all":
-            right = whole - pairs.twins - pairs.discordant
+            right = whole - pairs.self_pairs - pairs.discordant
             value = right - estimate_unresolved(pairs).opposite
-            return _share(right - unknown, value, right, whole - pairs.twins)
-        some, here, most = pairs.apart(0)
+            return _share(right - unknown, value, right, whole - pairs.self_pairs)
+        some, here, most = pairs.differing_pairs(0)
         if not most:
             return None
-        _, y, both = pairs.same
+        _, y, both = pairs.tied_pairs
+        # Pairs in one bucket of predictions but not of targets count one half if their predictions are known to be equal,
+        # and from 0 to 1 otherwise. Pairs in one bucket of targets can have different targets, and add up to 1 each.
         ties, more = y - both, most - here
         half = Fraction(ties, 2)
         low = pairs.concordant + (half if pairs.sure[1] else 0)
         high = pairs.concordant + (half if pairs.sure[1] else ties) + more
-        known = max(some, here)  # pairs of targets that are different by their own buckets
+        # These pairs have different targets, because their targets are in different buckets.
+        known = max(some, here)
         lean = (known - here) * pairs.local_order[0] / 2 + ties * pairs.differing_share[1] * pairs.local_order[1] / 2
         value = (pairs.concordant + half + Fraction(known - here, 2) + lean) / known if known else Fraction(1, 2)
         return Limits(Fraction(low) / most, value, Fraction(high) / most)
 
     def reason(self, state: JointHistogram) -> str | None:
-        return nothing_counted(state) or (NO_PAIRS if self.pairs == "all" else "the targets are all alike")
+        return no_weight_reason(state) or (NO_PAIRS if self.pairs == "all" else "the targets are all alike")

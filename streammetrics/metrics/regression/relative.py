@@ -1,4 +1,4 @@
-"""Errors of predicted numbers relative to their size: percentage errors and errors of logarithms."""
+"""Relative errors of predicted numbers: percentage errors and errors of logarithms."""
 
 from __future__ import annotations
 
@@ -26,24 +26,22 @@ NO_PRODUCTS = (
 
 
 class MAPE(SummedLoss, tag="mape"):
-    """Mean absolute percentage error: a fraction, or percent.
+    """Mean absolute percentage error: the mean of |error| / |target|, as a fraction or in percent.
 
-    Formula: mean of |p - y| / |y|, weighted, over the rows whose target is not 0.
+    Formula: weighted mean of |p - y| / |y| over the rows whose target is not 0.
 
     Parameters
     ----------
     zero : {"skip", "epsilon"}
-        Targets of 0 are left out and counted (`explain()["skipped"]`); or divide by 2**-52 there, as scikit-learn's
-        `mean_absolute_percentage_error` does.
+        How targets of 0 count. "skip": they are left out, and `explain()["skipped"]` gives their number. "epsilon":
+        2**-52 is the divisor, as in scikit-learn's `mean_absolute_percentage_error`.
     percent : bool
-        Times 100.
-    num_outputs, multioutput, squares, on_invalid
-        As for MAE.
+        Whether the value is in percent: 100 times the fraction.
 
     Notes
     -----
-    Terms are computed in float64, the sum is exact. About 2 ns a row, 1.2 kB an output. Undefined without rows, and if
-    all targets are 0 and skipped.
+    Terms are computed in float64, and their sum is exact. A row takes about 2 ns, an output 1.2 kB. The value is
+    undefined without rows, and if all targets are 0 and skipped.
 
     Examples
     --------
@@ -75,26 +73,25 @@ class MAPE(SummedLoss, tag="mape"):
         return percent / means[1], -percent * means[0] / means[1] / means[1]
 
     def reason(self, state: RegressionSums) -> str | None:
-        seen = self.zero == "epsilon" or any(state.total("nonzero", i) for i in range(state.outputs))
-        return super().reason(state) or (None if seen else "all targets are 0")
+        any_target = self.zero == "epsilon" or any(state.total("nonzero", i) for i in range(state.outputs))
+        return super().reason(state) or (None if any_target else "all targets are 0")
 
 
 class MeanRelativeError(SummedLoss, tag="mean_relative_error"):
-    """Mean relative error with its sign, or mean percentage error: above 0 the model predicts too much for its targets.
+    """Mean relative error with its sign, or mean percentage error: above 0 if the model predicts too much for its targets.
 
-    Formula: mean of (p - y) / |y|, weighted, over the rows whose target is not 0. Without the sign it is MAPE.
+    Formula: weighted mean of (p - y) / |y| over the rows whose target is not 0. Without the sign, this is MAPE.
 
     Parameters
     ----------
     percent : bool
-        Times 100.
-    num_outputs, multioutput, squares, on_invalid
-        As for MAE.
+        Whether the value is in percent: 100 times the fraction.
 
     Notes
     -----
-    Targets of 0 are left out and counted (`explain()["skipped"]`). Terms are computed in float64, the sum is exact. About
-    2 ns a row, 1.2 kB an output. Undefined without rows, and if all targets are 0.
+    Targets of 0 are left out, and `explain()["skipped"]` gives their number. Terms are computed in float64, and their
+    sum is exact. A row takes about 2 ns, an output 1.2 kB. The value is undefined without rows, and if all targets are
+    0.
 
     Examples
     --------
@@ -122,23 +119,19 @@ class MeanRelativeError(SummedLoss, tag="mean_relative_error"):
         return percent / means[1], -percent * means[0] / means[1] / means[1]
 
     def reason(self, state: RegressionSums) -> str | None:
-        seen = any(state.total("nonzero", i) for i in range(state.outputs))
-        return super().reason(state) or (None if seen else "all targets are 0")
+        any_target = any(state.total("nonzero", i) for i in range(state.outputs))
+        return super().reason(state) or (None if any_target else "all targets are 0")
 
 
 class MaxRelativeError(Metric[Extremes, float], tag="max_relative_error"):
-    """Largest relative error, over rows whose target and weight are not 0.
+    """Maximum relative error: the largest |error| / |target|, over rows whose target and weight are not 0.
 
     Formula: max |p - y| / |y|.
 
-    Parameters
-    ----------
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
-
     Notes
     -----
-    Exact but for the rounding of one error. About 3 ns a row, 100 bytes. Undefined without rows, and if all targets are 0.
+    The value is exact, except that the error of one row is rounded. A row takes about 3 ns, the state 100 bytes. The
+    value is undefined without rows, and if all targets are 0.
 
     Examples
     --------
@@ -167,21 +160,19 @@ class MaxRelativeError(Metric[Extremes, float], tag="max_relative_error"):
 
 
 class SMAPE(SummedLoss, tag="smape"):
-    """Symmetric mean absolute percentage error: a fraction in [0, 2], or percent.
+    """Symmetric mean absolute percentage error: errors relative to the mean of |y| and |p|, in [0, 2] or in percent.
 
-    Formula: mean of 2 |p - y| / (|y| + |p|), weighted; 0 where both are 0.
+    Formula: weighted mean of 2 |p - y| / (|y| + |p|), which is 0 if both are 0.
 
     Parameters
     ----------
     percent : bool
-        Times 100.
-    num_outputs, multioutput, squares, on_invalid
-        As for MAE.
+        Whether the value is in percent: 100 times the fraction.
 
     Notes
     -----
-    State and cost as MAE. Convention of the M4 competition (Makridakis et al., 2020) and of torchmetrics. Undefined
-    without rows.
+    State and cost are those of MAE. The definition is that of the M4 competition (Makridakis et al., 2020) and of
+    torchmetrics. The value is undefined without rows.
 
     Examples
     --------
@@ -206,21 +197,19 @@ class SMAPE(SummedLoss, tag="smape"):
 
 
 class WMAPE(SummedLoss, tag="wmape"):
-    """Weighted absolute percentage error: the total error over the total of the targets.
+    """Weighted absolute percentage error: the sum of absolute errors over the sum of absolute targets.
 
     Formula: sum w |p - y| / sum w |y|.
 
     Parameters
     ----------
     percent : bool
-        Times 100.
-    num_outputs, multioutput, on_invalid
-        As for MAE.
+        Whether the value is in percent: 100 times the fraction.
 
     Notes
     -----
-    About 2 ns a row, 1.2 kB an output. Definition as torchmetrics' `WeightedMeanAbsolutePercentageError`. Undefined
-    without rows, and if all targets are 0.
+    A row takes about 2 ns, an output 1.2 kB. The definition is that of torchmetrics'
+    `WeightedMeanAbsolutePercentageError`. The value is undefined without rows, and if all targets are 0.
 
     Examples
     --------
@@ -241,28 +230,23 @@ class WMAPE(SummedLoss, tag="wmape"):
     def of(self, state: RegressionSums, output: int = 0) -> Quotient:
         return Quotient(_percent(self.percent) * state.total("absolute", output), state.total("target", output))
 
-    def estimate(self, found: Any, method: str) -> Estimate:
-        return Estimate(found.value, reason=NO_PRODUCTS)
+    def estimate(self, reading: Any, method: str) -> Estimate:
+        return Estimate(reading.value, reason=NO_PRODUCTS)
 
     def reason(self, state: RegressionSums) -> str | None:
-        seen = any(state.total("target", i) for i in range(state.outputs))
-        return super().reason(state) or (None if seen else "all targets are 0")
+        any_target = any(state.total("target", i) for i in range(state.outputs))
+        return super().reason(state) or (None if any_target else "all targets are 0")
 
 
 class MSLE(SummedLoss, tag="msle"):
-    """Mean squared logarithmic error, of numbers above -1.
+    """Mean squared logarithmic error: the mean squared error of log(1 + x), for numbers above -1.
 
     Formula: sum w (log(1 + p) - log(1 + y))**2 / sum w.
 
-    Parameters
-    ----------
-    num_outputs, multioutput, squares, on_invalid
-        As for MAE.
-
     Notes
     -----
-    Logarithms within 1 ulp; the sum is exact. About 5 ns a row, 600 bytes an output. Definition as scikit-learn's
-    `mean_squared_log_error`. Undefined without rows.
+    Logarithms are accurate to 1 ulp, and the sum is exact. A row takes about 5 ns, an output 600 bytes. The definition
+    is that of scikit-learn's `mean_squared_log_error`. The value is undefined without rows.
 
     Examples
     --------
@@ -281,18 +265,14 @@ class MSLE(SummedLoss, tag="msle"):
 
 
 class RMSLE(MSLE, tag="rmsle"):
-    """Root mean squared logarithmic error, of numbers above -1.
+    """Root mean squared logarithmic error: the square root of MSLE, for numbers above -1.
 
-    Formula: sqrt(sum w (log(1 + p) - log(1 + y))**2 / sum w). Without the square, as some texts have it, it means nothing.
-
-    Parameters
-    ----------
-    num_outputs, multioutput, squares, on_invalid
-        As for MAE.
+    Formula: sqrt(sum w (log(1 + p) - log(1 + y))**2 / sum w). Some texts omit the square; that formula has no meaning.
 
     Notes
     -----
-    State and cost as MSLE. Definition as scikit-learn's `root_mean_squared_log_error`. Undefined without rows.
+    State and cost are those of MSLE. The definition is that of scikit-learn's `root_mean_squared_log_error`. The value
+    is undefined without rows.
 
     Examples
     --------

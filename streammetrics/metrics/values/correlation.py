@@ -20,7 +20,7 @@ NAN = float("nan")
 
 
 class CorrelationMatrix(Metric[ColumnProducts, NDArray[Any]], tag="correlation_matrix"):
-    """Pearson's correlation of every two of some columns, as a matrix in their order.
+    """Correlation matrix: Pearson's correlation of each pair of columns, in the order of `variables`.
 
     Formula: Cov(a, b) / sqrt(Var(a) Var(b)), weighted.
 
@@ -29,13 +29,13 @@ class CorrelationMatrix(Metric[ColumnProducts, NDArray[Any]], tag="correlation_m
     variables : tuple of str
         The names of two or more columns.
     on_invalid : {"raise", "drop"}
-        Whether a row with a bad value in any of them raises, or is left out and counted.
+        Whether a row with an invalid value in any of the columns raises an error, or is left out and counted.
 
     Notes
     -----
-    The square of each is an exact fraction, and its root rounded once. Of c columns 270 c (c + 3) bytes, and about
-    3 c (c + 3) ns a row. Definition as numpy's `corrcoef` of the transpose, and pandas' `DataFrame.corr`; NaN in row and
-    column of what is all alike.
+    The square of each correlation is an exact fraction, and its root is rounded once. Cost for c columns: 270 c (c + 3)
+    bytes, and about 3 c (c + 3) ns a row. The definition is that of numpy's `corrcoef` of the transpose, and of pandas'
+    `DataFrame.corr`. If all values of a column are equal, its row and its column of the matrix are NaN.
 
     Examples
     --------
@@ -74,5 +74,5 @@ class CorrelationMatrix(Metric[ColumnProducts, NDArray[Any]], tag="correlation_m
 def _correlation(both: Fraction, spreads: Fraction) -> float:
     if spreads <= 0:
         return NAN
-    found = Limits.root(both * both / spreads).rounded()
+    found = Limits.root(both * both / spreads).to_float()
     return -found if both < 0 else found

@@ -1,4 +1,4 @@
-"""How many different keys there were, and how many two sides share, from a sample of them."""
+"""The number of distinct keys, and of keys that occur in two data sets, estimated from a sample of the keys."""
 
 from __future__ import annotations
 
@@ -9,40 +9,42 @@ import numpy as np
 
 from ...collect.metric import Metric
 from ...numerics.settings import setting
-from ...numerics.student import normal_quantile
+from ...numerics.student_t import normal_quantile
 from ...reading.about import About
 from ...reading.interval import KEYS, Estimate, Interval, check_confidence
 from ...reading.reading import OwnReading, Reading
-from ...statistics.key_sample import KeySample, at_one_level
+from ...statistics.key_sample import KeySample, hashes_at_one_level
 
 __all__ = ["DistinctSample"]
 
 
 class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
-    """Number of different keys, such as users, and how many of them are also elsewhere: from a sample by their hash.
+    """Distinct sample: the number of distinct keys (such as users), and of shared ones, estimated from a sample by hash.
 
-    Formula: keys kept / share of all hashes that is kept.
+    Formula: number of keys in the sample / share of all hash values that the sample keeps.
 
     Parameters
     ----------
     limit : int
-        How many keys are kept. While there are more, the share is halved: so the relative standard error is between
-        1 / sqrt(limit) and 1.4 / sqrt(limit), 0.4 to 0.55 % at 65,536, and below the limit the count is exact.
-    missing, missing_values
-        Whether a row without a key raises, or is left out and counted; keys that stand for none, such as 0.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        The largest number of keys in the sample. Whenever there are more, the share of hash values that are kept is
+        halved. The relative standard error is therefore between 1 / sqrt(limit) and 1.4 / sqrt(limit): 0.4 to 0.55 % at
+        65,536. Below the limit the count is exact.
+    missing : {"raise", "skip"}
+        Whether a row without a key raises an error, or is left out and counted.
+    missing_values : tuple of int, str or bytes
+        Keys that also mean that the key is missing, such as 0.
 
     Notes
     -----
-    Keys are of any kind, in the column `value`; a task binds it: ``Task(DistinctSample(), value="user_id")``. Which keys
-    are kept depends on the set of keys alone, by a hash of its own (not that of shards), fixed for ever: so samples made
-    anywhere have the same keys, and `intersection` tells how many users are in both arms of an experiment, which two
-    `DistinctCount` cannot. That one needs a tenth of the memory for the same error.
+    Keys have any type, and are in the column `value`; a task binds the column: ``Task(DistinctSample(),
+    value="user_id")``. Which keys are kept depends only on the set of keys, through a hash that is separate from the hash
+    of shards and never changes. Samples that were made in different places therefore keep the same keys, and
+    `intersection` estimates how many users are in both arms of an experiment. Two `DistinctCount` metrics cannot do that,
+    but need a tenth of the memory for the same error.
 
-    `interval()` is about the keys that were seen, as `DistinctCount`'s is; there are none by shards. Up to 12 bytes a key
-    kept, four times that while rows come; 11 ns a row, and what hashing texts takes. Source: adaptive sampling, Wegman
-    (1984), Flajolet (1990). 0 without rows.
+    `interval()` is about the keys that occurred in these rows, as that of `DistinctCount` is; there are no intervals by
+    shards. The state takes up to 12 bytes per key kept, and four times that during updates; a row takes 11 ns, plus the
+    hashing of strings. Source: adaptive sampling, Wegman (1984), Flajolet (1990). The value is 0 without rows.
 
     Examples
     --------
@@ -72,7 +74,7 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
         return KeySample(limit=self.limit, missing=self.missing, missing_values=self.missing_values)
 
     def of(self, state: KeySample) -> float:
-        return _within(state.kept / state.share, _certain(state))
+        return _clip(state.kept_keys / state.share, _certain(state))
 
     def reason(self, state: KeySample) -> str | None:
         return None
@@ -80,68 +82,73 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
     def read(self, state: KeySample) -> Reading:
         return OfSample(self, state)
 
-    def estimate(self, found: Reading, method: str) -> Estimate:
-        # The error is that of the sample: how many keys were seen, not how many others would be.
-        state: Any = found.state
-        return _estimate(state.kept, state.share, _certain(state))
+    def estimate(self, reading: Reading, method: str) -> Estimate:
+        # The standard error is that of the sample: the interval is about the keys in these rows, not about a population.
+        state: Any = reading.state
+        return _estimate(state.kept_keys, state.share, _certain(state))
 
     def intersection(self, other: DistinctSample, confidence: float = 0.95) -> Interval:
-        """Return how many keys were seen on both sides; their union is that of `merge`.
+        """Return the number of keys that occur in both of two data sets. For their union, use `merge`.
 
         Parameters
         ----------
         other : DistinctSample
-            The other side, of any limit.
+            The metric of the other data set; its `limit` can differ.
         confidence : float
             The nominal coverage.
 
         Returns
         -------
         Interval
-            Both samples are first brought to the smaller share; exact (of no width) where both are.
+            The interval of the number of shared keys. Both samples are first reduced to the smaller share of hashes. If
+            both samples are exact, the interval has no width.
 
         Raises
         ------
         TypeError
-            The other side is something else, such as a count that keeps no keys.
+            `other` is not a DistinctSample.
         """
         check_confidence(confidence)
         if not isinstance(other, DistinctSample):
             raise TypeError(f"intersection() takes a DistinctSample, not a {type(other).__name__}")
-        share, (mine, theirs) = at_one_level([self.state, other.state])
+        share, (mine, theirs) = hashes_at_one_level([self.state, other.state])
         both = len(np.intersect1d(mine, theirs, assume_unique=True))
         fewest = min(self.bounds()[1], other.bounds()[1])
         return _estimate(both, share, (float(both), fewest)).interval(confidence)
 
 
 class OfSample(OwnReading):
-    """The reading of a sample of keys, with its certified bounds."""
+    """Value, certified bounds and details of the number of keys that a sample estimates."""
 
     def _bounds(self) -> tuple[float, float]:
         return _certain(self.state)
 
     def _details(self) -> dict[str, Any]:
         state: Any = self.state
-        return {"kept": state.kept, "share": state.share}
+        return {"kept": state.kept_keys, "share": state.share}
 
 
 def _certain(state: KeySample) -> tuple[float, float]:
-    """Return certified bounds of the number of keys."""
-    kept = float(state.kept)
+    """Return certified bounds of the number of keys: the kept keys, and (unless all were kept) the number of rows."""
+    kept = float(state.kept_keys)
     return kept, kept if state.share == 1 else float(int(state.rows))
 
 
-def _estimate(kept: int, share: float, within: tuple[float, float]) -> Estimate:
-    """How many there are, if each was kept with this chance: all numbers that a score test would not reject."""
-    value, left = _within(kept / share, within), 1.0 - share
+def _estimate(kept_keys: int, share: float, within: tuple[float, float]) -> Estimate:
+    """Return the estimated number of keys, each of which was kept with probability `share`.
+
+    The interval inverts a score test: it contains all numbers of keys that the test does not reject.
+    """
+    # The number of kept keys is binomial. The ends are the roots of (kept - share n)**2 = z**2 share (1 - share) n.
+    value, left = _clip(kept_keys / share, within), 1.0 - share
 
     def ends(confidence: float) -> tuple[float, float]:
         z = float(normal_quantile((1.0 + confidence) / 2.0))
-        middle, half = 2.0 * kept + z * z * left, z * math.sqrt(left * (4.0 * kept + z * z * left))
+        middle, half = 2.0 * kept_keys + z * z * left, z * math.sqrt(left * (4.0 * kept_keys + z * z * left))
         return (middle - half) / (2.0 * share), (middle + half) / (2.0 * share)
 
-    return Estimate(value, math.sqrt(kept * left) / share, "natural", "sample", KEYS, within=within, ends=ends)
+    return Estimate(value, math.sqrt(kept_keys * left) / share, "natural", "sample", KEYS, within=within, ends=ends)
 
 
-def _within(value: float, limits: tuple[float, float]) -> float:
+def _clip(value: float, limits: tuple[float, float]) -> float:
     return min(max(value, limits[0]), limits[1])

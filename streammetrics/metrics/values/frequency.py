@@ -1,4 +1,4 @@
-"""How often one key came, among any number of others."""
+"""The number of rows of one key, estimated by a sketch of constant size."""
 
 from __future__ import annotations
 
@@ -7,40 +7,42 @@ from typing import Any
 
 from ...collect.metric import Metric
 from ...numerics.exact import to_float
-from ...numerics.keys import shown
 from ...numerics.settings import setting
+from ...numerics.slice_keys import format_atom
 from ...reading.about import About
-from ...reading.reading import OwnReading, Reading, widened
+from ...reading.reading import OwnReading, Reading, widen_for_rounding
 from ...statistics.key_sketch import KeySketch
 
 __all__ = ["KeyFrequency"]
 
 
 class KeyFrequency(Metric[KeySketch, float], tag="key_frequency"):
-    """How often a key came that is known by name, in constant memory: never too low, and certified.
+    """Key frequency: the number of rows that have a given key, in constant memory and never underestimated.
 
     Formula: the least of the counters of the key in a count-min sketch.
 
     Parameters
     ----------
     key : int, str or bytes
-        Which key.
+        The key whose rows are counted.
     bits : int
-        log2 of the counters of a table.
+        The logarithm, to base 2, of the number of counters of a table.
     depth : int
-        How many tables there are.
-    missing, missing_values
-        Whether a row without a key raises, or is left out and counted; keys that stand for none, such as 0.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        The number of tables.
+    missing : {"raise", "skip"}
+        Whether a row without a key raises an error, or is left out and counted.
+    missing_values : tuple of int, str or bytes
+        Keys that also mean that the key is missing, such as 0.
 
     Notes
     -----
-    Any number of metrics that differ in `key` alone share one sketch. It is linear, so order does not matter, and any key
-    may be asked for later: ``KeyFrequency("new").of(state)``. Bound: 0 and the value; with probability 1 - exp(-depth) the
-    truth is not below the value less e / 2**bits of all rows (`explain()`: "expected_excess"). While keys are few enough
-    to be counted `HeavyHitters` is exact. Up to 1 MiB at 16 bits and 4 tables, less for few keys; about 0.5 us a row.
-    Source: Cormode and Muthukrishnan (2005). 0 without rows.
+    Metrics that differ only in `key` share one sketch, however many they are. The sketch is linear, so the order of rows
+    does not matter, and the count of any key can be read later: ``KeyFrequency("new").of(state)``. The certified bounds
+    are 0 and the value; with probability 1 - exp(-depth) the count is at least the value minus e / 2**bits of all rows
+    (`explain()`: "expected_excess"). If there are few enough keys to count each, `HeavyHitters` is exact.
+
+    The state takes up to 1 MiB at 16 bits and 4 tables, less for few keys; a row takes about 0.5 us. Source: Cormode and
+    Muthukrishnan (2005). The value is 0 without rows.
 
     Examples
     --------
@@ -67,13 +69,13 @@ class KeyFrequency(Metric[KeySketch, float], tag="key_frequency"):
 
     @property
     def name(self) -> str:
-        return f"{self.about.tag}@{shown(self.key)}"
+        return f"{self.about.tag}@{format_atom(self.key)}"
 
     def make_state(self) -> KeySketch:
         return KeySketch(bits=self.bits, depth=self.depth, missing=self.missing, missing_values=self.missing_values)
 
     def of(self, state: KeySketch) -> float:
-        return to_float(state.most_of(self.key), state.unit)
+        return to_float(state.max_weight_of(self.key), state.unit)
 
     def reason(self, state: KeySketch) -> str | None:
         return None
@@ -83,10 +85,10 @@ class KeyFrequency(Metric[KeySketch, float], tag="key_frequency"):
 
 
 class OfCounters(OwnReading):
-    """The reading of a sketch of counters, which are never too low."""
+    """Value and bounds of a sketch of counters. It never underestimates, so the value is the upper bound."""
 
     def _bounds(self) -> tuple[float, float]:
-        return 0.0, widened(self.value, self.state)[1]
+        return 0.0, widen_for_rounding(self.value, self.state)[1]
 
     def _details(self) -> dict[str, float]:
         state: Any = self.state

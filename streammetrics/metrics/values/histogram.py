@@ -1,4 +1,4 @@
-"""Rows by bin of a value, between edges that are given."""
+"""The number of rows in each bin of a value, for bins with given edges."""
 
 from __future__ import annotations
 
@@ -18,24 +18,22 @@ __all__ = ["Histogram"]
 
 
 class Histogram(Metric[KeyCounts, NDArray[Any]], tag="histogram"):
-    """Histogram of the values: what the rows of each bin weigh, between given edges.
+    """Histogram: the weight of the rows in each bin of the values, for given edges.
 
-    Formula: the sum of w over edges[i] <= v < edges[i + 1], in the last bin over v <= its upper edge, too.
+    Formula: the sum of w over edges[i] <= v < edges[i + 1]. The last bin includes its upper edge.
 
     Parameters
     ----------
     edges : tuple of float
-        The edges of the bins, ascending: one more than bins.
+        The edges of the bins in ascending order: one more edge than bins.
     density : bool
-        Divide by the weight of all bins, and each by its width: the area is 1.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        Whether each bin is divided by the weight of all bins and by its own width, so that the total area is 1.
 
     Notes
     -----
-    Exact. Rows below the first edge and above the last are counted apart, as `explain()` shows. Definition as numpy's
-    `histogram`; values are compared with the edges as float64. 40 bytes a bin that holds rows; about 40 ns a row. Zeros
-    without rows, as a density undefined.
+    The value is exact. Rows below the first edge or above the last edge are counted separately, in `explain()`. The
+    definition is that of numpy's `histogram`; values are compared with the edges as float64. The state takes 40 bytes per
+    bin that has rows; a row takes about 40 ns. Without rows the counts are 0, and a density is undefined.
 
     Examples
     --------
@@ -52,7 +50,7 @@ class Histogram(Metric[KeyCounts, NDArray[Any]], tag="histogram"):
         formula="sum w of edges[i] <= v < edges[i + 1]",
         cost="40 bytes a bin that holds rows; about 40 ns a row",
         example={"edges": (-1.0, 0.0, 0.5, 3.0)},
-        # Counts are extensive, a density is not.
+        # Counts grow with the number of rows; a density does not.
         extensive=About.per_instance(lambda metric: not metric.density),
     )
 
@@ -70,19 +68,20 @@ class Histogram(Metric[KeyCounts, NDArray[Any]], tag="histogram"):
         bins = [state.mass_of(i) for i in range(1, len(self.edges))]
         if not self.density:
             return np.array([to_float(mass, state.unit) for mass in bins])
-        with np.errstate(over="ignore"):  # of a bin so narrow, or so wide, that its density or width is no float
+        # The density of a very narrow bin, and the width of a very wide bin, can overflow.
+        with np.errstate(over="ignore"):
             return np.array([to_float(mass, sum(bins)) for mass in bins]) / np.diff(self.edges)
 
     def read(self, state: KeyCounts) -> Reading:
         return OfBins(self, state)
 
     def reason(self, state: KeyCounts) -> str | None:
-        held = state.total - state.mass_of(0) - state.mass_of(len(self.edges))
-        return None if held else "no rows between the edges"
+        inside = state.total - state.mass_of(0) - state.mass_of(len(self.edges))
+        return None if inside else "no rows between the edges"
 
 
 class OfBins(OwnReading):
-    """The reading of a histogram, whose details have the weight outside its bins."""
+    """Value, bounds and details of a histogram; the details contain the weight of values outside the bins."""
 
     def _details(self) -> dict[str, float]:
         state: Any = self.state

@@ -1,4 +1,4 @@
-"""One column of keys, such as campaigns or countries: the most frequent, their entropy, how many are unique."""
+"""Metrics of one column of keys, such as campaigns or countries: most frequent keys, entropy, share of unique keys."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from ...collect.metric import Metric, nothing_counted
+from ...collect.metric import Metric, no_weight_reason
 from ...numerics.elementary import log
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...reading.about import About, about_of
 from ...reading.interval import Estimate
-from ...reading.reading import OwnReading, Reading, widened
-from ...statistics.key_counts import KeyCounts, surprise
+from ...reading.reading import OwnReading, Reading, widen_for_rounding
+from ...statistics.key_counts import KeyCounts, entropy_term
 from ..standard_errors import WEIGHTED, from_counts
 
 __all__ = ["Entropy", "HeavyHitters", "UniqueShare"]
@@ -22,7 +22,18 @@ Hitters = dict[Any, float]
 
 
 class CountedKeys(Metric[KeyCounts, Any]):
-    """A metric that reads the weight of every key."""
+    """A metric that is computed from the total weight of each key.
+
+    Parameters
+    ----------
+    limit : int
+        The number of different keys that all slices together may have. An update beyond it raises MemoryLimitError and
+        counts nothing.
+    missing : {"raise", "skip"}
+        Whether a row without a key raises an error, or is left out and counted.
+    missing_values : tuple of int, str or bytes
+        Keys that also mean that the key is missing, such as 0.
+    """
 
     about = About(cost="40 bytes a key, and the key once; about 30 ns a row")
 
@@ -34,30 +45,25 @@ class CountedKeys(Metric[KeyCounts, Any]):
         return KeyCounts(limit=self.limit, missing=self.missing, missing_values=self.missing_values)
 
     def reason(self, state: KeyCounts) -> str | None:
-        return nothing_counted(state)
+        return no_weight_reason(state)
 
 
 class HeavyHitters(CountedKeys, tag="heavy_hitters"):
-    """Most frequent keys, and what the rows of each weigh; the first of them is the mode.
+    """Heavy hitters: the most frequent keys and the weight of the rows of each; the first key is the mode.
 
-    Formula: the k keys of largest sum w, of equal ones the first in ascending order.
+    Formula: the k keys with the largest sum w; of keys with equal sums the first in ascending order.
 
     Parameters
     ----------
     k : int
-        How many.
-    limit : int
-        How many different keys there may be, in all slices together: MemoryLimitError beyond, and nothing was counted.
-    missing, missing_values
-        Whether a row without a key raises, or is left out and counted; keys that stand for none, such as 0.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        The number of keys.
 
     Notes
     -----
-    The value is a dict of weights by key, the largest first: exact, as every key up to the limit is counted. (Sketches of
-    so many candidates, as space-saving, depend on the order of rows.) Of a key that is known by name `KeyFrequency` needs
-    constant memory, whatever the number of keys. 40 bytes a key, and the key once; about 30 ns a row. Empty without rows.
+    The value is a dict of weights by key, in descending order of weight. It is exact, because every key up to the limit is
+    counted. (Sketches with a fixed number of candidates, such as space-saving, depend on the order of rows.) For a key
+    that is known in advance, `KeyFrequency` takes constant memory, however many keys there are. The state takes 40 bytes
+    per key, plus the key itself; a row takes about 30 ns. The value is empty without rows.
 
     Examples
     --------
@@ -79,42 +85,41 @@ class HeavyHitters(CountedKeys, tag="heavy_hitters"):
         return f"{self.about.tag}@{self.k}"
 
     def of(self, state: KeyCounts) -> Hitters:
-        return {key: to_float(mass, state.unit) for key, mass in state.heaviest(self.k)}
+        return {key: to_float(mass, state.unit) for key, mass in state.heaviest_keys(self.k)}
 
     def read(self, state: KeyCounts) -> Reading:
         return OfHeaviest(self, state)
 
 
 class OfHeaviest(OwnReading):
-    """The reading of the most frequent keys, whose details have their share of all rows."""
+    """Value, bounds and details of the most frequent keys; the details contain their share of all rows."""
 
     def _bounds(self) -> tuple[Hitters, Hitters]:
-        slip = float(8 * self.state.slip)
+        slip = float(8 * self.state.weight_rounding)
         low, high = ({key: mass * (1 + side * slip) for key, mass in self.value.items()} for side in (-1, 1))
         return low, high
 
     def _details(self) -> dict[str, float]:
         state: Any = self.state
-        return {"share": to_float(sum(mass for _, mass in state.heaviest(self.metric.k)), state.total)}
+        return {"share": to_float(sum(mass for _, mass in state.heaviest_keys(self.metric.k)), state.total)}
 
 
 class Entropy(CountedKeys, tag="entropy"):
-    """Entropy of a categorical column: 0 where all rows have one key, log(keys) where all are equally frequent.
+    """Entropy of a categorical column: 0 if all rows have one key, log(keys) if all keys are equally frequent.
 
-    Formula: - sum p log p, with p the share of each key.
+    Formula: - sum p log p, where p is the share of each key.
 
     Parameters
     ----------
     base : int, optional
-        Of the logarithm: 2 for bits, 10; by default natural, nats.
-    limit, missing, missing_values, on_invalid
-        As for HeavyHitters.
+        The base of the logarithm, such as 2 (bits) or 10. The default is the natural logarithm (nats).
 
     Notes
     -----
-    From exact weights, within a few ulp, where one key has nearly all rows, too. Definition as scipy's `entropy`. The
-    estimate from few rows is low by (keys - 1) / (2 rows), which neither the value nor `interval()` corrects. State and
-    cost as HeavyHitters. Undefined without rows.
+    The value is computed from exact weights, and is within a few ulp even if one key has nearly all rows. The definition
+    is that of scipy's `entropy`. The entropy of a sample underestimates the entropy of the distribution by about (keys -
+    1) / (2 rows); neither the value nor `interval()` corrects this bias. The state and the cost are those of HeavyHitters.
+    The value is undefined without rows.
 
     Examples
     --------
@@ -133,31 +138,29 @@ class Entropy(CountedKeys, tag="entropy"):
     def _unit(self) -> float:
         return 1.0 if self.base is None else float(log(float(self.base)))
 
-    def estimate(self, found: Reading, method: str) -> Estimate:
-        state: Any = found.state
-        value = found.value
+    def estimate(self, reading: Reading, method: str) -> Estimate:
+        state: Any = reading.state
+        value = reading.value
         if state.excess is not None:
             return Estimate(value, reason=WEIGHTED)
+        # Keys with the same count have the same influence, so each distinct count is computed once. The influence of a row
+        # on the entropy is -log p of its key, minus the entropy.
         counts, each = np.unique(np.array(state.masses, np.int64), return_counts=True)
-        terms = [surprise(mass, state.total) * state.total / mass / self._unit() for mass in counts.tolist()]
+        terms = [entropy_term(mass, state.total) * state.total / mass / self._unit() for mass in counts.tolist()]
         influence = np.repeat(np.array(terms) - value, each)
         return from_counts(value, np.repeat(counts, each), influence, about_of(self).interval_scale)
 
 
 class UniqueShare(CountedKeys, tag="unique_share"):
-    """Share of rows whose key no other row has: 1 for a column that identifies rows.
+    """Unique share: the share of rows whose key no other row has; 1 for a column that identifies rows.
 
     Formula: keys of weight 1 / sum w.
 
-    Parameters
-    ----------
-    limit, missing, missing_values, on_invalid
-        As for HeavyHitters.
-
     Notes
     -----
-    Exact, rounded once; a row of weight 2 counts as two, which are not unique. Deequ's Uniqueness; its Distinctness is
-    `DistinctCount` over rows. State and cost as HeavyHitters. Undefined without rows.
+    The value is exact and rounded once. A row of weight 2 counts as two rows, which are not unique. The metric is Deequ's
+    Uniqueness; Deequ's Distinctness is `DistinctCount` over the number of rows. The state and the cost are those of
+    HeavyHitters. The value is undefined without rows.
 
     Examples
     --------
@@ -180,14 +183,14 @@ class UniqueShare(CountedKeys, tag="unique_share"):
 
 
 class OfUnique(OwnReading):
-    """The reading of a share of unique keys."""
+    """Value and bounds of a share of unique keys."""
 
     def _bounds(self) -> tuple[float, float]:
         state: Any = self.state
-        off = 4 * state.slip
+        off = 4 * state.weight_rounding
         if not off or not state.total:
-            low, high = widened(self.value, state)
+            low, high = widen_for_rounding(self.value, state)
             return low, high
-        # Keys whose weight was rounded to about 1 may have weighed 1, or not.
+        # A key whose rounded weight is close to 1 may or may not have had the exact weight 1, which makes it unique.
         near = sum(abs(mass - state.unit) <= off * state.unit for mass in state.masses)
         return 0.0, min(to_float(near * state.unit, state.total) * (1 + 4 * float(off)), 1.0)

@@ -1,10 +1,10 @@
-"""Means of positive values other than the arithmetic one."""
+"""Geometric and harmonic means of positive values."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ...collect.metric import Metric, nothing_counted
+from ...collect.metric import Metric, no_weight_reason
 from ...numerics.elementary import exp
 from ...numerics.exact import to_float
 from ...reading.about import About, about_of
@@ -17,7 +17,7 @@ __all__ = ["GeometricMean", "HarmonicMean"]
 
 
 class MeanOfTerms(Metric[RowTerms, float]):
-    """A mean of positive values, by way of the mean of a term of each."""
+    """A mean of positive values that is a function of a mean of transformed values, such as their logarithms."""
 
     about = About(interval_scale="log", cost="about 1.7 kB; 20 ns a row")
 
@@ -27,31 +27,29 @@ class MeanOfTerms(Metric[RowTerms, float]):
         return RowTerms(terms=(self.term,), over="values")
 
     def gradient(self, mean: Any) -> tuple[Any, ...]:
-        """Return how the value changes with the mean of the term."""
+        """Return the derivative of the value by the mean of the transformed values."""
         raise NotImplementedError
 
-    def estimate(self, found: Reading, method: str) -> Estimate:
-        state: Any = found.state
-        return delta(found.value, state.spread_of(self.term), self.gradient, about_of(self).interval_scale, method)
+    def estimate(self, reading: Reading, method: str) -> Estimate:
+        state: Any = reading.state
+        return delta(
+            reading.value, state.estimate_means(self.term), self.gradient, about_of(self).interval_scale, method
+        )
 
     def reason(self, state: RowTerms) -> str | None:
-        return nothing_counted(state)
+        return no_weight_reason(state)
 
 
 class GeometricMean(MeanOfTerms, tag="geometric_mean"):
-    """Weighted geometric mean of positive values.
+    """Geometric mean: the weighted geometric mean of positive values.
 
     Formula: exp(sum w log(v) / sum w).
 
-    Parameters
-    ----------
-    on_invalid
-        As for Mean.
-
     Notes
     -----
-    Each logarithm is rounded to float64, and their sum is exact: relatively within some 2**-52 of the largest |log v|. A
-    value of 0 or below is refused. Definition as scipy's `gmean`. About 20 ns a row, 1.7 kB. Undefined without rows.
+    Each logarithm is rounded to float64, and their sum is exact: the relative error is about 2**-52 of the largest |log
+    v|. A value of 0 or below raises an error. The definition is that of scipy's `gmean`. The state takes 1.7 kB; a row
+    takes about 20 ns. The value is undefined without rows.
 
     Examples
     --------
@@ -75,19 +73,15 @@ class GeometricMean(MeanOfTerms, tag="geometric_mean"):
 
 
 class HarmonicMean(MeanOfTerms, tag="harmonic_mean"):
-    """Weighted harmonic mean of positive values, such as speeds or ratios of one numerator.
+    """Harmonic mean: the weighted harmonic mean of positive values, such as speeds or ratios with one numerator.
 
     Formula: sum w / sum (w / v).
 
-    Parameters
-    ----------
-    on_invalid
-        As for Mean.
-
     Notes
     -----
-    Each 1 / v is rounded to float64, and their sum is exact: relatively within 2**-52. A value of 0 or below is refused.
-    Definition as scipy's `hmean`. About 20 ns a row, 1.7 kB. Undefined without rows.
+    Each 1 / v is rounded to float64, and their sum is exact: the relative error is within 2**-52. A value of 0 or below
+    raises an error. The definition is that of scipy's `hmean`. The state takes 1.7 kB; a row takes about 20 ns. The value
+    is undefined without rows.
 
     Examples
     --------

@@ -1,11 +1,11 @@
-"""Quantiles of values, from a histogram whose buckets fit the values, with certified bounds."""
+"""Quantiles of values with certified bounds, from a histogram whose buckets adapt to the values."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 from typing import Any
 
-from ...collect.metric import Metric, nothing_counted
+from ...collect.metric import Metric, no_weight_reason
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
 from ...reading.about import About
@@ -19,27 +19,27 @@ __all__ = ["Quantile"]
 
 
 class Quantile(Metric[ValueHistogram, float], tag="quantile"):
-    """Quantile of the values, with certified bounds.
+    """Quantile: the weighted quantile of the values, with certified bounds.
 
-    Formula: the least v with W(values <= v) >= q W; the mean of it and the next value if W(values <= v) = q W.
+    Formula: the least v with W(values <= v) >= q W; if W(values <= v) = q W, the mean of v and the next value.
 
     Parameters
     ----------
     q : float
-        Which quantile, in [0, 1]; 0.5 is the median. Read as it is written: 0.1 is a tenth.
+        The probability of the quantile, in [0, 1]; 0.5 is the median. It is read as a decimal number: 0.1 is exactly 1/10.
     bits : int
-        The resolution: the histogram has up to 2**(bits + 6) buckets, and none is wider than 2**-bits of its values.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        The resolution: the histogram has up to 2**(bits + 6) buckets, and no bucket is wider than 2**-bits of its values.
 
     Notes
     -----
-    Bound: the edges of the bucket in which the quantile lies. Exact for up to 32 different values, for up to 8,192
-    different integers within 30,000 of each other, and for q = 0 and q = 1. Otherwise buckets have the width that the
-    data need: at 7 bits the value is within some 0.001 standard deviations between the 0.1 % and the 99.9 % quantile
-    (0.002 of a million rows with heavy tails). About 2 ns a row. At most 16 bytes a bucket; while rows come 2 MiB, and 8
-    bytes a row of the largest batch. Definition as numpy's `quantile(method="averaged_inverted_cdf")`. Undefined without
-    rows.
+    The bounds are the edges of the bucket that contains the quantile. The value is exact for up to 32 distinct values, for
+    up to 8,192 distinct integers within 30,000 of each other, and for q = 0 and q = 1. Otherwise bucket widths adapt to
+    the data: at 7 bits the value is within about 0.001 standard deviations between the 0.1 % and the 99.9 % quantile
+    (0.002 for a million rows with heavy tails).
+
+    A row takes about 2 ns. The state takes at most 16 bytes a bucket; updates need 2 MiB, and 8 bytes per row of the
+    largest batch. The definition is that of numpy's `quantile(method="averaged_inverted_cdf")`. The value is undefined
+    without rows.
 
     Examples
     --------
@@ -72,12 +72,12 @@ class Quantile(Metric[ValueHistogram, float], tag="quantile"):
         return quantile_of(state, self.q, 0)
 
     def reason(self, state: ValueHistogram) -> str | None:
-        return nothing_counted(state)
+        return no_weight_reason(state)
 
-    def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
-        # The limits hold by the weights as they were given already.
+    def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:
+        # The limits already allow for the rounding of weights.
         return Fraction(0)
 
-    def estimate(self, found: Reading, method: str) -> Estimate:
-        state: Any = found.state
-        return woodruff(state, self.q, 0, found.value, method)
+    def estimate(self, reading: Reading, method: str) -> Estimate:
+        state: Any = reading.state
+        return woodruff(state, self.q, 0, reading.value, method)

@@ -1,4 +1,4 @@
-"""Metrics of one column of numbers or keys, role `value`: sums, means, extremes, ratios of totals, distinct counts."""
+"""Metrics of one column of numbers or keys (role `value`): sums, means, extremes, ratios of totals, distinct counts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from ...collect.metric import Metric, nothing_counted
+from ...collect.metric import Metric, no_weight_reason
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...reading.about import About
@@ -16,14 +16,14 @@ from ...statistics.distinct import DistinctKeys
 from ...statistics.extremes import Extremes
 from ...statistics.moments import Moments
 from ...statistics.unit_sums import UnitSums
-from ...statistics.weighted_rows import TAKEN
+from ...statistics.weighted_rows import RESERVED_ROLES
 from ..standard_errors import of_moments
 
 __all__ = ["Count", "DistinctCount", "Max", "Mean", "Min", "PerUnit", "Ratio", "Sum", "Variance"]
 
 
 class MomentOfValues(Metric[Moments, float]):
-    """A metric that reads exact sums of values."""
+    """A metric that is computed from exact sums of the values (and of their powers)."""
 
     about = About(cost="about 550 bytes; 1 ns a row")
 
@@ -33,25 +33,23 @@ class MomentOfValues(Metric[Moments, float]):
         return Moments(columns=("value",), terms=self.terms)
 
     def reason(self, state: Moments) -> str | None:
-        return nothing_counted(state)
+        return no_weight_reason(state)
 
 
 class Mean(MomentOfValues, tag="mean"):
-    """Weighted mean of the values.
+    """Mean: the weighted mean of the values.
 
     Formula: sum w v / sum w.
 
     Parameters
     ----------
     squares : bool
-        Whether squares are kept, too, for `interval()`.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        Whether sums of squares are kept, too, which `interval()` needs.
 
     Notes
     -----
-    Exact sums, whatever the sizes, and one rounding. About 1 ns a row, 550 bytes; with squares 3 ns, 1.1 kB. Undefined
-    without rows.
+    Sums are exact, whatever the sizes of the values, and the mean is rounded once. The state takes 550 bytes and a row
+    about 1 ns; with squares, 1.1 kB and 3 ns. The value is undefined without rows.
 
     Examples
     --------
@@ -75,25 +73,20 @@ class Mean(MomentOfValues, tag="mean"):
     def gradient(self, mean: Any) -> tuple[Any, ...]:
         return (1.0,)
 
-    def estimate(self, found: Reading, method: str) -> Estimate:
-        state: Any = found.state
-        return of_moments(self, state, found.value, state.spread_of("x"), self.gradient)
+    def estimate(self, reading: Reading, method: str) -> Estimate:
+        state: Any = reading.state
+        return of_moments(self, state, reading.value, state.estimate_means("x"), self.gradient)
 
 
 class Sum(MomentOfValues, tag="sum"):
-    """Weighted sum of the values: revenue, clicks, seconds.
+    """Sum: the weighted sum of the values, such as revenue, clicks or seconds.
 
     Formula: sum w v.
 
-    Parameters
-    ----------
-    on_invalid
-        As for Mean.
-
     Notes
     -----
-    Exact, rounded once: 0.1 a million times is what a million times that float64 is. State and cost as Mean; 0 without
-    rows.
+    The sum is exact and rounded once: adding 0.1 a million times gives a million times the float64 number 0.1. The state
+    and the cost are those of Mean. The value is 0 without rows.
 
     Examples
     --------
@@ -116,18 +109,13 @@ class Sum(MomentOfValues, tag="sum"):
 
 
 class Count(MomentOfValues, tag="count"):
-    """Number of rows; their total weight if they are weighted.
+    """Count: the number of rows, or their total weight if rows are weighted.
 
     Formula: sum w.
 
-    Parameters
-    ----------
-    on_invalid
-        As for Mean.
-
     Notes
     -----
-    Exact, rounded once. Shares the state of Mean; 0 without rows.
+    The count is exact and rounded once. The state is that of Mean. The value is 0 without rows.
 
     Examples
     --------
@@ -153,21 +141,21 @@ class Count(MomentOfValues, tag="count"):
 
 
 class Variance(MomentOfValues, tag="variance"):
-    """Weighted variance of the values.
+    """Variance: the weighted variance of the values.
 
     Formula: sum w (v - mean)**2 / (sum w - ddof).
 
     Parameters
     ----------
     ddof : float
-        0 for the variance of these rows, 1 for an unbiased estimate; weights count as so many rows.
-    on_invalid
-        As for Mean.
+        The delta degrees of freedom: 0 for the variance of these rows, 1 for an unbiased estimate. A weight counts as that
+        many rows.
 
     Notes
     -----
-    From exact sums of values and squares, rounded once: right to the last bit whatever the mean. About 3 ns a row, 1.1 kB.
-    Definition as numpy's `var`. Undefined if the weight is not above `ddof`.
+    The value is computed from exact sums of values and squares, and rounded once: it is correct to the last bit whatever
+    the mean. The state takes 1.1 kB; a row takes about 3 ns. The definition is that of numpy's `var`. The value is
+    undefined if the total weight is not above `ddof`.
 
     Examples
     --------
@@ -179,7 +167,7 @@ class Variance(MomentOfValues, tag="variance"):
     about = About(
         formula="sum w (v - mean)^2 / (sum w - ddof)",
         cost="about 1.1 kB; 3 ns a row",
-        # An unbiased estimate depends on the number of rows.
+        # With ddof > 0 the divisor depends on the number of rows.
         extensive=About.per_instance(lambda metric: metric.ddof > 0),
     )
 
@@ -197,22 +185,23 @@ class Variance(MomentOfValues, tag="variance"):
 
 
 class Ratio(Metric[Moments, float], tag="ratio"):
-    """Ratio of the totals of two columns: clicks per impression, revenue per session.
+    """Ratio of the totals of two columns, such as clicks per impression or revenue per session.
 
     Formula: sum w n / sum w d.
 
     Parameters
     ----------
     numerator, denominator : str
-        The columns.
-    squares, on_invalid
-        As for Mean.
+        The names of the two columns.
+    squares : bool
+        Whether sums of squares and products are kept, too, which `interval()` needs.
 
     Notes
     -----
-    Exact sums, one rounding: the ratio of totals, not the mean of ratios. About 2 ns a row, 1.1 kB; with squares 10 ns,
-    2.7 kB. Undefined if the denominators add up to 0. Intervals by user: ``Sharded(Ratio(...), unit="user_id")``; with
-    squares those of independent rows, by the delta method.
+    The value is the ratio of totals, not the mean of ratios. Sums are exact, and are divided once. The state takes 1.1 kB
+    and a row about 2 ns; with squares, 2.7 kB and 10 ns. With squares `interval()` uses the delta method and treats rows
+    as independent. For intervals by user, use ``Sharded(Ratio(...), unit="user_id")``. The value is undefined if the
+    denominators sum to 0.
 
     Examples
     --------
@@ -248,9 +237,9 @@ class Ratio(Metric[Moments, float], tag="ratio"):
     def gradient(self, top: Any, bottom: Any) -> tuple[Any, ...]:
         return 1 / bottom, -top / bottom / bottom
 
-    def estimate(self, found: Reading, method: str) -> Estimate:
-        state: Any = found.state
-        return of_moments(self, state, found.value, state.spread_of("x", "y"), self.gradient)
+    def estimate(self, reading: Reading, method: str) -> Estimate:
+        state: Any = reading.state
+        return of_moments(self, state, reading.value, state.estimate_means("x", "y"), self.gradient)
 
     def reason(self, state: Moments) -> str | None:
         if not int(state.rows):
@@ -259,42 +248,47 @@ class Ratio(Metric[Moments, float], tag="ratio"):
 
 
 class PerUnit(Metric[UnitSums, float], tag="per_unit"):
-    """Mean of an outcome per exposed unit: revenue per user, sessions per user, users who bought.
+    """Outcome per unit: the mean of an outcome per exposed unit, such as revenue, sessions or purchases per user.
 
     Formula: sum of outcomes / number of exposures.
 
     Parameters
     ----------
     outcome : str
-        The column of outcomes, any number of rows a unit: an amount, a count, 0 or 1.
+        The column of outcomes: an amount, a count, or 0/1. A unit can have any number of rows.
     unit : str
-        The column of units, such as users. Every batch has it.
+        The column of units, such as users. Every batch has this column.
     exposed : str
-        The column that is 1 in the one row that says that a unit was exposed (in each arm that it was in), else 0.
+        The column that is 1 in the one row that records the exposure of a unit (one row for each arm), and 0 in other
+        rows.
     cap : float, optional
-        A row beyond counts as this (winsorised). See the notes.
-    missing, missing_values
-        Whether a row without a unit raises, or is left out and counted; keys that stand for none, such as 0.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        Larger outcomes of a row count as this number (winsorising). See the notes.
+    missing : {"raise", "skip"}
+        Whether a row without a unit raises an error, or is left out and counted.
+    missing_values : tuple of int, str or bytes
+        Keys that also mean that the unit is missing, such as 0.
 
     Notes
     -----
-    Outcomes and exposures come from two tables, in updates of their own, in any order: one has the outcomes, the other
-    `exposed`; a batch with neither raises, and one with both (a table of units, or both tables one below the other) counts
-    both. What a batch lacks is 0: so units without outcome count. The number of units is that of the exposure rows, never
-    a distinct count of those who did something, which the treatment moves; a unit that is exposed twice in an arm counts
-    twice, so make its rows one first. `explain()` has the number of exposures.
+    Outcomes and exposures usually come from two tables, and are passed in separate updates in any order. A batch has the
+    column of outcomes, the column `exposed`, or both (a table of units, or the two tables concatenated); a batch with
+    neither raises an error. A column that a batch lacks counts as 0, so units without an outcome count.
 
-    Rows of one unit depend on one another, and this state of constant size does not tell units apart: the interval is that
-    of ``Sharded(PerUnit("revenue", unit="user_id"), unit="user_id")``, and without shards there is none, with the reason.
+    The number of units is the number of exposure rows, not a distinct count of active units, which the treatment would
+    change. A unit with two exposure rows in an arm counts twice, so remove duplicates first. `explain()` has the number of
+    exposures.
 
-    .. warning:: Where few units hold most of the total, as with revenue, no interval of a mean covers what it says: 95 %
-       ones cover 83 % under a power law, of a difference of arms 88 to 93 %. A cap mends that, and changes the question:
-       it is the mean of the capped outcome. It acts on rows, so for one on what a unit has in all, give one row a unit.
-       Fix it before the experiment, the same for all arms, not as a quantile of this log.
+    Rows of one unit are correlated, and this state of constant size does not identify units. For an interval use
+    ``Sharded(PerUnit("revenue", unit="user_id"), unit="user_id")``; without shards there is no interval, and the result
+    gives the reason.
 
-    About 1.1 kB; 5 ns a row, and what hashing texts takes.
+    .. warning:: If few units have most of the total, as with revenue, intervals of a mean do not reach their nominal
+       coverage: 95 % intervals cover 83 % under a power law, and 88 to 93 % for a difference between arms. A cap restores
+       the coverage, but changes the estimand to the mean of the capped outcome. The cap applies to rows; to cap the total
+       of a unit, pass one row for each unit. Choose the cap before the experiment, the same for all arms, and not as a
+       quantile of this log.
+
+    The state takes about 1.1 kB; a row takes 5 ns, plus the hashing of strings.
 
     Examples
     --------
@@ -318,8 +312,10 @@ class PerUnit(Metric[UnitSums, float], tag="per_unit"):
     def __post_init__(self) -> None:
         super().__post_init__()
         columns = self.outcome, self.unit, self.exposed
-        if len({*columns, *TAKEN}) < 3 + len(TAKEN):
-            raise ValueError(f"PerUnit takes three different columns, none of {', '.join(TAKEN)}, not {columns}")
+        if len({*columns, *RESERVED_ROLES}) < 3 + len(RESERVED_ROLES):
+            raise ValueError(
+                f"PerUnit takes three different columns, none of {', '.join(RESERVED_ROLES)}, not {columns}"
+            )
 
     @property
     def name(self) -> str:
@@ -339,9 +335,9 @@ class PerUnit(Metric[UnitSums, float], tag="per_unit"):
     def of(self, state: UnitSums) -> float:
         return to_float(state.total, state.exposures)
 
-    def estimate(self, found: Reading, method: str) -> Estimate:
+    def estimate(self, reading: Reading, method: str) -> Estimate:
         why = f"rows of one {self.unit} are not independent, and this state does not tell them apart: "
-        return Estimate(found.value, reason=f'{why}Sharded(..., unit="{self.unit}") does')
+        return Estimate(reading.value, reason=f'{why}Sharded(..., unit="{self.unit}") does')
 
     def reason(self, state: UnitSums) -> str | None:
         if not int(state.rows):
@@ -350,18 +346,14 @@ class PerUnit(Metric[UnitSums, float], tag="per_unit"):
 
 
 class Min(Metric[Extremes, float], tag="min"):
-    """Least value, over rows whose weight is not 0.
+    """Minimum: the least value, over rows with nonzero weight.
 
     Formula: min v.
 
-    Parameters
-    ----------
-    on_invalid
-        As for Mean.
-
     Notes
     -----
-    Exact. About 1 ns a row, 100 bytes; one state with Max. Undefined without rows.
+    The value is exact. The state is that of Max. The state takes 100 bytes; a row takes about 1 ns. The value is undefined
+    without rows.
 
     Examples
     --------
@@ -389,18 +381,14 @@ class Min(Metric[Extremes, float], tag="min"):
 
 
 class Max(Min, tag="max"):
-    """Largest value, over rows whose weight is not 0.
+    """Maximum: the largest value, over rows with nonzero weight.
 
     Formula: max v.
 
-    Parameters
-    ----------
-    on_invalid
-        As for Mean.
-
     Notes
     -----
-    Exact. About 1 ns a row, 100 bytes; one state with Min. Undefined without rows.
+    The value is exact. The state is that of Min. The state takes 100 bytes; a row takes about 1 ns. The value is undefined
+    without rows.
 
     Examples
     --------
@@ -416,23 +404,24 @@ class Max(Min, tag="max"):
 
 
 class DistinctCount(Metric[DistinctKeys, float], tag="distinct_count"):
-    """Number of different keys: users, queries, items. An estimate (HyperLogLog) with a standard error.
+    """Distinct count: an estimate of the number of distinct keys (users, queries, items) by HyperLogLog.
 
-    Formula: Ertl's improved raw estimator of the registers' harmonic mean, exact in expectation from 0 keys on.
+    Formula: Ertl's improved raw estimator, from the harmonic mean of the registers; its expectation is exact from 0 keys
+    on.
 
     Parameters
     ----------
     precision : int
-        log2 of the number of registers, 4 to 18. The standard error is 1.04 / sqrt(2**precision): 0.8 % at 14.
-    on_invalid : {"raise", "drop"}
-        Whether a row without a key raises, or is left out and counted.
+        The logarithm, to base 2, of the number of registers: 4 to 18. The standard error is 1.04 / sqrt(2**precision): 0.8
+        % at 14.
 
     Notes
     -----
-    Keys are integers of any width, strings or bytes, in the column `value`. `interval()` is the estimate and its standard
-    error; `bounds()` is what is certain: no fewer keys than registers used, no more than rows. A key that comes again
-    changes nothing but the count of rows, so states of overlapping logs merge to their union. The hash is fixed for ever.
-    About 4 ns a row, 128 KiB at 14. Source: Flajolet et al. (2007), Ertl (2017). 0 without rows.
+    Keys are integers of any width, strings or bytes, in the column `value`. `interval()` has the estimate and its standard
+    error. `bounds()` is certain: there are at least as many keys as registers in use, and at most as many as rows. A
+    repeated key changes only the number of rows, so merging states of overlapping logs gives their union. The hash never
+    changes. The state takes 128 KiB at 14; a row takes about 4 ns. Source: Flajolet et al. (2007), Ertl (2017). The value
+    is 0 without rows.
 
     Examples
     --------
@@ -466,23 +455,23 @@ class DistinctCount(Metric[DistinctKeys, float], tag="distinct_count"):
     def read(self, state: DistinctKeys) -> Reading:
         return OfSketch(self, state)
 
-    def estimate(self, found: Reading, method: str) -> Estimate:
-        # The error is that of the sketch: how many keys were seen, not how many others would be.
-        state: Any = found.state
+    def estimate(self, reading: Reading, method: str) -> Estimate:
+        # The interval is for the number of keys in these rows, not in a population: the error is only that of the sketch.
+        state: Any = reading.state
         relative = 1.04 / math.sqrt(state.size)
-        return Estimate(found.value, relative * found.value, "natural", method, KEYS, within=_certain(state))
+        return Estimate(reading.value, relative * reading.value, "natural", method, KEYS, within=_certain(state))
 
     def reason(self, state: DistinctKeys) -> str | None:
         return None
 
 
 class OfSketch(OwnReading):
-    """The reading of a sketch of keys, with its certified bounds."""
+    """Value and certified bounds of the number of keys that a sketch estimates."""
 
     def _bounds(self) -> tuple[float, float]:
         return _certain(self.state)
 
 
 def _certain(state: DistinctKeys) -> tuple[float, float]:
-    """Return certified bounds of the number of keys."""
-    return float(state.used), float(int(state.rows))
+    """Return certified bounds of the number of keys: the registers in use, and the number of rows."""
+    return float(state.used_registers), float(int(state.rows))

@@ -1,1 +1,1 @@
-"""What the page shows: its pictures, its template, style and script."""
+"""The HTML page: SVG charts, templates, style and script."""

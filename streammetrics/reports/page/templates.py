@@ -1,4 +1,4 @@
-"""Templates of pages: what they are read from, and the pictures that they can draw."""
+"""Templates of pages, and the drawing functions that they call."""
 
 from __future__ import annotations
 
@@ -6,37 +6,39 @@ import math
 from importlib import resources
 from typing import Any
 
-from .svg import heat, marker, spark, svg
+from .svg import draw_heatmap, draw_marker, draw_sparkline, draw_svg
 
-__all__ = ["environment", "read", "safe"]
+__all__ = ["build_environment", "read_safe", "read_template"]
 
 HERE = "streammetrics.reports.page"
-DRAWN = {"svg": svg, "heat": heat, "marker": marker, "spark": spark}
+DRAW_FUNCTIONS = {"svg": draw_svg, "heat": draw_heatmap, "marker": draw_marker, "spark": draw_sparkline}
 
 
-def environment(*packages: str) -> Any:
-    """Return the environment of templates of the report, and of other packages before it; everything is escaped."""
-    Environment, FunctionLoader, Markup = _jinja()
+def build_environment(*packages: str) -> Any:
+    """Return a Jinja environment with autoescape, which searches `packages` first and then the templates of reports."""
+    Environment, FunctionLoader, Markup = _import_jinja()
 
     def load(name: str) -> str | None:
-        return next((read(name, p) for p in (*packages, HERE) if (resources.files(p) / name).is_file()), None)
+        return next((read_template(name, p) for p in (*packages, HERE) if (resources.files(p) / name).is_file()), None)
 
-    made = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, loader=FunctionLoader(load))
-    made.globals |= {name: _marked(Markup, make) for name, make in DRAWN.items()} | {"pc": _percent}
-    return made
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, loader=FunctionLoader(load))
+    environment.globals |= {name: _mark_safe(Markup, make) for name, make in DRAW_FUNCTIONS.items()} | {
+        "pc": _format_percent
+    }
+    return environment
 
 
-def read(name: str, package: str = HERE) -> str:
-    """Return a file beside the templates."""
+def read_template(name: str, package: str = HERE) -> str:
+    """Return the text of a file in the folder of the templates."""
     return (resources.files(package) / name).read_text(encoding="utf-8")
 
 
-def safe(name: str) -> Any:
-    """Return a file that is put into a page as it is."""
-    return _jinja()[2](read(name))
+def read_safe(name: str) -> Any:
+    """Return the text of a template file, marked as HTML that Jinja does not escape."""
+    return _import_jinja()[2](read_template(name))
 
 
-def _jinja() -> tuple[Any, Any, Any]:
+def _import_jinja() -> tuple[Any, Any, Any]:
     try:
         from jinja2 import Environment, FunctionLoader
         from markupsafe import Markup
@@ -46,10 +48,10 @@ def _jinja() -> tuple[Any, Any, Any]:
     return Environment, FunctionLoader, Markup
 
 
-def _marked(markup: Any, make: Any) -> Any:
-    """Say that a function returns what is HTML already, and escaped."""
-    return lambda *given: markup(make(*given))
+def _mark_safe(markup: Any, make: Any) -> Any:
+    """Return a function that marks the result of `make` as HTML, which is not escaped again."""
+    return lambda *arguments: markup(make(*arguments))
 
 
-def _percent(value: float) -> str:
+def _format_percent(value: float) -> str:
     return f"{value:.2f}%" if math.isfinite(value) else "0%"

@@ -1,4 +1,4 @@
-"""From what was counted and compared to one HTML page that needs nothing else."""
+"""Reports: one self-contained HTML page of results."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from ... import __version__
 from ...collect.files import atomic_write
 from ..assemble import assemble
-from ..page_model import Figures, NamedSide, Page
-from .templates import environment, safe
+from ..page_model import MeasureTable, NamedSide, Page
+from .templates import build_environment, read_safe
 
 __all__ = ["render", "report"]
 
-AVERAGED = ("macro:", "micro:", "weighted by")
+AVERAGE_WORDS = ("macro:", "micro:", "weighted by")
 
 
 def report(
@@ -29,45 +29,45 @@ def report(
     sort: str | None = None,
     min_rows: int = 0,
 ) -> Path:
-    """Write results as one HTML page that needs nothing else, whole or not at all: the verdict first, then why.
+    """Write results as one self-contained HTML page, atomically: the verdict first, then the details.
 
     Parameters
     ----------
     objects : metric, collection, slices, windows, Table, Comparison, Comparisons, Scorecard; or a list or dict of them
-        What to show. The page begins with the verdict of a scorecard, else with what comparisons say. Of two models that
-        were counted in one collection by units (`Sharded`) the second is compared with the first.
+        What to show. The page begins with the verdict of a scorecard, or else of the comparisons. Two models in one
+        `Sharded` collection are compared: the second with the first.
     path : path
-        Where.
+        The file to write.
     title : str, optional
-        What was read.
+        Title of the page.
     sides : pair of str
-        What a and b of comparisons are called.
+        Names of sides a and b of comparisons.
     rows_independent : bool
-        Whether values that were not counted by units have intervals as if every row were a unit of its own; else none.
+        Whether metrics without units have intervals that treat all rows as independent; by default they have none.
     provenance : mapping of str to str or list of str, optional
-        Where it comes from: the command, files, dates. Rows, weights, filters, digests and the version are added.
+        Origin of the data: command, files, dates. Rows, weights, filters, digests and the version are added.
     sort, min_rows
         As for `Sliced.table`.
 
     Returns
     -------
     Path
-        The page.
+        Path of the page.
 
     Raises
     ------
     InvalidInputError
-        There is nothing to show, or it is of another kind.
+        If there is nothing to show, or an object has another type.
     ImportError
-        jinja2 is not installed.
+        If jinja2 is not installed.
     OSError
-        The system refuses; what was there is there.
+        If the file cannot be written; an existing file is unchanged.
 
     Notes
     -----
-    Everything from the log is escaped, and nothing is loaded from anywhere. Of many slices those of the largest impact are
-    shown, and of the rest how many there are. No value is marked as best; a difference is bold where it leaves zero out
-    beyond both kinds of error, sampling and certified bounds.
+    All text from the log is escaped, and the page loads nothing. Of many slices, those with the largest impact are shown,
+    and the number of the others. No value is highlighted as best; a difference is bold if it excludes zero beyond sampling
+    error and certified bounds.
 
     Examples
     --------
@@ -78,29 +78,29 @@ def report(
     ...     "AUC 0.7500" in page.read_text()
     True
     """
-    made = render(objects, title or "Report", sides=sides, rows_independent=rows_independent, provenance=provenance,
+    html = render(objects, title or "Report", sides=sides, rows_independent=rows_independent, provenance=provenance,
                   sort=sort, min_rows=min_rows)  # fmt: skip
-    atomic_write(path, lambda file: file.write(made.encode()))
+    atomic_write(path, lambda file: file.write(html.encode()))
     return Path(path)
 
 
 def render(objects: Any, title: str, **settings: Any) -> str:
-    """Return the page as a text; parameters as for `report`."""
+    """Return the page as HTML text; parameters as for `report`."""
     page = assemble(objects, title, **settings)
-    made: str = environment().get_template("page.html").render(
+    html: str = build_environment().get_template("page.html").render(
         page=page,
-        hero_sides=_sides_of(page),
-        macro=any(word in text for text in _remarks(page) for word in AVERAGED),
+        hero_sides=_select_sides(page),
+        macro=any(word in text for text in _collect_subtitles(page) for word in AVERAGE_WORDS),
         one_scale=any(part.kind == "scorecard" and part.data.axis for part in page.parts),
         version=__version__,
-        style=safe("page.css"),
-        script=safe("page.js"),
+        style=read_safe("page.css"),
+        script=read_safe("page.js"),
     )  # fmt: skip
-    return made
+    return html
 
 
-def _sides_of(page: Page) -> tuple[NamedSide, ...]:
-    """The new side and the old one of what the page says first."""
+def _select_sides(page: Page) -> tuple[NamedSide, ...]:
+    """Return the new and the old side of the first comparison on the page."""
     for part in page.parts:
         if part.kind == "scorecard":
             return tuple(part.data.sides)
@@ -109,12 +109,12 @@ def _sides_of(page: Page) -> tuple[NamedSide, ...]:
     return page.sides
 
 
-def _remarks(page: Page) -> list[str]:
-    """What stands below the names of measures."""
-    told = []
+def _collect_subtitles(page: Page) -> list[str]:
+    """Return the texts below the names of metrics."""
+    subtitles = []
     for part in page.parts:
         if part.kind == "values":
-            told += [sub for _, sub, _ in part.data.rows]
-        elif isinstance(part.data, Figures):
-            told += [row.sub for group in part.data.groups for row in group.rows]
-    return told
+            subtitles += [sub for _, sub, _ in part.data.rows]
+        elif isinstance(part.data, MeasureTable):
+            subtitles += [row.sub for group in part.data.groups for row in group.rows]
+    return subtitles

@@ -1,1 +1,1 @@
-"""What programs and people call: logins, limits, and parts on their way into the store."""
+"""The HTTP interface of the dashboard: login, access control, rate limits, and the decoding of posted parts."""

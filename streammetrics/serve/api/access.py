@@ -1,4 +1,4 @@
-"""The gate in front of every page: who reads, whether that is allowed, and whether a form is one of ours."""
+"""Access control: identify who sends a request, and check whether this person may read or change an experiment."""
 
 from __future__ import annotations
 
@@ -15,150 +15,152 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..evaluation.definitions import Definitions
 from ..settings import LOOPBACK, ServerSettings
 from .auth import Accounts, Person
-from .headers import client_of, is_https, peer_of, same_origin, values_of
-from .limits import BodyError, Rate, read_body
+from .headers import find_client_address, find_peer, is_https, is_same_origin, read_header_values
+from .limits import BodyError, RateLimiter, read_body
 
-__all__ = ["Access", "Gate", "bearer", "cookie_name", "form_is_ours", "form_of", "refused"]
+__all__ = ["Access", "Gate", "cookie_name", "error_response", "is_valid_csrf_token", "read_bearer_token", "read_form"]
 
-OPEN = re.compile(r"/(login|healthz|readyz)|/static/[^/]+|/v1/.*")
-"""What needs no reader: files that are of this package; and /v1, where every address asks for a token itself."""
-OF_EXPERIMENT = re.compile(r"/experiments/([^/]+)(/.*)?")
-LARGEST = 4096
-"""Bytes of a form."""
-READING = ("GET", "HEAD")
+OPEN_PATHS = re.compile(r"/(login|healthz|readyz)|/static/[^/]+|/v1/.*")
+"""Paths without login: static files of this package, and /v1, where each endpoint checks the token itself."""
+EXPERIMENT_PATH = re.compile(r"/experiments/([^/]+)(/.*)?")
+MAX_FORM_BYTES = 4096
+"""The largest body of a form, in bytes."""
+READ_METHODS = ("GET", "HEAD")
 
 
 class Access:
-    """What the gate and the addresses behind it ask.
+    """The access rules, which the middleware `Gate` and the endpoints behind it apply.
 
     Parameters
     ----------
     accounts : Accounts
         Tokens and sessions.
     definitions : Definitions
-        Experiments, some of which everybody may read.
-    settings : Settings
-        What the operator allows.
+        The experiments; some of them are public.
+    settings : ServerSettings
+        Rate limits, trusted proxies and public access.
     """
 
     def __init__(self, accounts: Accounts, definitions: Definitions, settings: ServerSettings) -> None:
         self.accounts, self.definitions, self.settings = accounts, definitions, settings
-        self.requests = Rate(settings.rate, settings.burst)
-        self.failures = Rate(settings.failures / 60, settings.failures)
+        self.requests = RateLimiter(settings.rate, settings.burst)
+        self.failures = RateLimiter(settings.failures / 60, settings.failures)
 
-    def client(self, scope: Scope) -> str:
-        """Whose request it is."""
-        return client_of(scope, self.settings.proxies)
+    def find_client(self, scope: Scope) -> str:
+        """Return the address that rate limits count by."""
+        return find_client_address(scope, self.settings.proxies)
 
-    def https(self, scope: Scope) -> bool:
-        """Whether cookies may go over https alone."""
+    def uses_https(self, scope: Scope) -> bool:
+        """Return whether cookies get the `Secure` attribute."""
         return self.settings.https or is_https(scope, self.settings.proxies)
 
-    def locked(self, client: str) -> bool:
-        """Whether a client has tried too many wrong tokens: then none of its tokens is looked at."""
-        return self.failures.left(client) < 1
+    def is_locked(self, client: str) -> bool:
+        """Return whether a client sent too many wrong tokens; the server then does not look at its tokens at all."""
+        return self.failures.count_tries_left(client) < 1
 
-    def token(self, client: str, token: str | None, *whose: str) -> str | None:
-        """Return whose token it is, of an experiment or a role; count it against the client if it is nobody's."""
+    def identify_token(self, client: str, token: str | None, *scopes: str) -> str | None:
+        """Return the name of a token valid in a scope, or None; a wrong token counts against the client's limit."""
         if token is None or len(token) > 200:
             return None
-        for one in whose:
-            if (name := self.accounts.name_of(one, token)) is not None:
+        for scope in scopes:
+            if (name := self.accounts.find_name(scope, token)) is not None:
                 return name
         self.failures.take(client)
         return None
 
-    def reader(self, request: Request) -> Person | None:
-        """Return who reads: by the header of a proxy, by a session, or by a token, as programs do."""
+    def find_reader(self, request: Request) -> Person | None:
+        """Return the person who sent a request, by the header of a trusted proxy, a session cookie or a bearer token."""
         header = self.settings.proxy_header
         if header is not None:
-            names = values_of(request.scope, header)
-            believed = peer_of(request.scope) in (self.settings.proxies or LOOPBACK)
-            return Person(names[0], "reader") if believed and len(names) == 1 and names[0] else None
-        if cookie := request.cookies.get(cookie_name(self.https(request.scope))):
-            return self.accounts.of_session(cookie)
-        if token := bearer(request):
-            client = self.client(request.scope)
-            if self.locked(client):
+            names = read_header_values(request.scope, header)
+            trusted = find_peer(request.scope) in (self.settings.proxies or LOOPBACK)
+            return Person(names[0], "reader") if trusted and len(names) == 1 and names[0] else None
+        if cookie := request.cookies.get(cookie_name(self.uses_https(request.scope))):
+            return self.accounts.read_session(cookie)
+        if token := read_bearer_token(request):
+            client = self.find_client(request.scope)
+            if self.is_locked(client):
                 return None
-            person = self.accounts.person(token)
+            person = self.accounts.find_person(token)
             if person is None:
                 self.failures.take(client)
             return person
         return None
 
     def may_read(self, person: Person | None, path: str) -> bool:
-        """Whether somebody may see a page."""
+        """Return whether a person, or an anonymous visitor, may see a page."""
         if person is not None or self.settings.public_read:
             return True
-        found = OF_EXPERIMENT.fullmatch(path)
-        if found is None:
+        match = EXPERIMENT_PATH.fullmatch(path)
+        if match is None:
             return False
-        named = {found[1], found[1].rpartition(".")[0]}  # x.csv is a file of x, or the page of another
-        known = [one for name in named if (one := self.definitions.get(name)) is not None]
-        return bool(known) and all(one.public for one in known)
+        # /experiments/x.csv can be a file of the experiment "x", or the page of an experiment called "x.csv". Experiments
+        # of either name that exist must all be public.
+        ids = {match[1], match[1].rpartition(".")[0]}
+        experiments = [one for name in ids if (one := self.definitions.get(name)) is not None]
+        return bool(experiments) and all(one.public for one in experiments)
 
 
 class Gate:
-    """Let through what is allowed, with the reader in `request.state.reader`; the others see the login.
+    """Middleware that passes on allowed requests, with the person in `request.state.reader`, and answers others itself.
 
     Parameters
     ----------
     app : ASGI application
-        What is behind it.
+        The next application.
     access : Access
-        Who may do what.
+        The access rules.
     """
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self.app, self.access = app, access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or pass it on."""
+        """Refuse a request, or pass it on to the application."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
             return
         request = Request(scope, receive)
-        answer = await self._stopped(request)
-        if answer is None and request.method not in READING and not OPEN.fullmatch(scope["path"]):
+        answer = await self._check_request(request)
+        if answer is None and request.method not in READ_METHODS and not OPEN_PATHS.fullmatch(scope["path"]):
             try:
-                receive = _again(await read_body(request, LARGEST, self.access.settings.body_seconds))
-            except BodyError as error:  # answered here: handlers of the application are behind the gate
-                answer = refused(error.status, str(error), close=True)
+                receive = _replay_body(await read_body(request, MAX_FORM_BYTES, self.access.settings.body_seconds))
+            except BodyError as error:  # the exception handlers of the application do not see errors of a middleware
+                answer = error_response(error.status, str(error), close=True)
         await (self.app if answer is None else answer)(scope, receive, send)
 
-    async def _stopped(self, request: Request) -> Response | None:
+    async def _check_request(self, request: Request) -> Response | None:
         access, path = self.access, str(request.scope["path"])
-        client = access.client(request.scope)
+        client = access.find_client(request.scope)
         request.state.reader = None
         if "content-length" in request.headers and "transfer-encoding" in request.headers:
-            return refused(
-                400, "a body has a length or comes in chunks, not both", close=True
-            )  # or a proxy reads another
+            # With two lengths, a proxy in front may see another end of the body than this server (request smuggling).
+            message = "a request must not have both Content-Length and Transfer-Encoding"
+            return error_response(400, message, close=True)
         if not access.requests.take(client):
-            return refused(429, "too many requests", wait=access.requests.wait(client))
-        if OPEN.fullmatch(path):
+            return error_response(429, "too many requests", wait=access.requests.seconds_to_wait(client))
+        if OPEN_PATHS.fullmatch(path):
             return None
-        reader = await run_in_threadpool(access.reader, request)
+        reader = await run_in_threadpool(access.find_reader, request)
         request.state.reader = reader
         if not await run_in_threadpool(access.may_read, reader, path):
-            return self._login(request)
-        if request.method not in READING and (reader is None or not same_origin(request)):
-            return refused(403, "log in to change something, and do it on a page of this server")
+            return self._ask_for_login(request)
+        if request.method not in READ_METHODS and (reader is None or not is_same_origin(request)):
+            return error_response(403, "log in to change something, and do it on a page of this server")
         return None
 
-    def _login(self, request: Request) -> Response:
-        if request.method not in READING or "text/html" not in request.headers.get("accept", ""):
-            return refused(401, "log in, or send the token of a reader", bearer=True)
+    def _ask_for_login(self, request: Request) -> Response:
+        if request.method not in READ_METHODS or "text/html" not in request.headers.get("accept", ""):
+            return error_response(401, "log in, or send the token of a reader", bearer=True)
         if self.access.settings.proxy_header is not None:
-            return refused(401, "the proxy in front does not say who you are")
+            return error_response(401, "the proxy in front does not say who you are")
         to = quote(request.scope["path"]) + (f"?{request.url.query}" if request.url.query else "")
         return RedirectResponse("/login" if to == "/" else f"/login?next={quote(to, safe='')}", 303)
 
 
-def _again(body: bytes) -> Receive:
-    """A form that was read, so that the page reads it: none is larger than this."""
+def _replay_body(body: bytes) -> Receive:
+    """Return a `receive` function that sends a body again, which the middleware has read already."""
     messages = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive() -> Message:
@@ -168,35 +170,39 @@ def _again(body: bytes) -> Receive:
 
 
 def cookie_name(https: bool) -> str:
-    """Return what the session is called: a browser takes the one with __Host- from this host over https alone."""
+    """Return the name of the session cookie; browsers accept the prefix __Host- only from this host over HTTPS."""
     return "__Host-streammetrics" if https else "streammetrics"
 
 
-def bearer(request: Request) -> str | None:
-    """Return the token that a program sends."""
-    given = request.headers.getlist("authorization")
-    scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+def read_bearer_token(request: Request) -> str | None:
+    """Return the bearer token of a request; None without exactly one Authorization header."""
+    values = request.headers.getlist("authorization")
+    scheme, _, token = values[0].partition(" ") if len(values) == 1 else ("", "", "")
     return token.strip() or None if scheme.lower() == "bearer" else None
 
 
-async def form_of(request: Request, seconds: float) -> dict[str, str]:
-    """Return the fields of a form."""
-    body = await read_body(request, LARGEST, seconds)
+async def read_form(request: Request, seconds: float) -> dict[str, str]:
+    """Return the fields of a form by name; empty if the body is no form."""
+    body = await read_body(request, MAX_FORM_BYTES, seconds)
     try:
         return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=20))
-    except ValueError:  # more fields than any form of ours: it is none
+    except ValueError:  # more fields than any form of the dashboard has
         return {}
 
 
-def form_is_ours(person: Person | None, given: Any) -> bool:
-    """Whether a form carries what those of this session do."""
-    return person is not None and bool(person.form) and hmac.compare_digest(person.form.encode(), str(given).encode())
+def is_valid_csrf_token(person: Person | None, token: Any) -> bool:
+    """Return whether a form carries the CSRF token of the session. The comparison takes constant time."""
+    return (
+        person is not None
+        and bool(person.csrf_token)
+        and hmac.compare_digest(person.csrf_token.encode(), str(token).encode())
+    )
 
 
-def refused(
+def error_response(
     status: int, message: str, *, wait: int | None = None, bearer: bool = False, close: bool = False
 ) -> Response:
-    """Say as JSON why something is not done: when to come again, that a token is needed, that the connection ends."""
+    """Return an error as JSON, with the headers to retry later, to send a token, or to close the connection."""
     headers = {"cache-control": "no-store"} | ({"connection": "close"} if close else {})
     if wait is not None:
         headers["retry-after"] = str(wait)

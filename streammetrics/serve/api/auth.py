@@ -1,4 +1,4 @@
-"""Who may do what: tokens of writers and owners, logins of readers, sessions in signed cookies, forms that are ours."""
+"""Tokens of writers, owners and readers, sessions in signed cookies, and CSRF tokens of forms."""
 
 from __future__ import annotations
 
@@ -14,126 +14,133 @@ from itsdangerous import BadData, URLSafeTimedSerializer
 
 from ...errors import InvalidInputError
 
-__all__ = ["OWNER", "READER", "Accounts", "Person", "digest_of", "issue"]
+__all__ = ["OWNER", "READER", "Accounts", "Person", "hash_token", "issue_token"]
 
 OWNER, READER, SESSION = "@owner", "@reader", "@session"
-"""Under what tokens are kept that are of no experiment: no experiment is called so."""
+"""Scopes of tokens that belong to no experiment. IDs of experiments cannot begin with "@"."""
 PREFIX = "smt_"
-"""How tokens begin, so that those who look for secrets in code find them."""
-KEPT = 5.0
-"""Seconds for which tokens that were looked up hold: so long after it was revoked, one may still be taken."""
-SHORT = 16
+"""The beginning of every token, by which secret scanners recognise it."""
+CACHE_SECONDS = 5.0
+"""Seconds for which tokens are cached; a revoked token may still be accepted for so long."""
+SHORT_DIGITS = 16
 
 
 class Person(NamedTuple):
-    """Who reads: a name, "reader" or "owner", and what forms of this session carry."""
+    """A person or program: the name, the role ("reader" or "owner"), and the CSRF token of the session."""
 
     name: str
     role: str
-    form: str = ""
+    csrf_token: str = ""
 
 
-def digest_of(token: str) -> str:
-    """Return what is kept of a token. It is random and long, so that nothing slower is needed."""
+def hash_token(token: str) -> str:
+    """Return the stored hash of a token. Tokens are long and random, so a fast hash is safe."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def issue(store: Any, whose: str, name: str, *, by: str, at: float) -> str:
-    """Make a token, of an experiment's writers, of owners or of readers; it is shown once, and its hash is kept.
+def issue_token(store: Any, scope: str, name: str, *, by: str, at: float) -> str:
+    """Create a token and store its hash; the token itself is not stored.
 
     Parameters
     ----------
     store : Store
-        Where it is kept.
-    whose : str
-        An experiment, `OWNER` or `READER`.
+        The store that saves the hash.
+    scope : str
+        The ID of an experiment, whose parts the token may post; `OWNER` or `READER`.
     name : str
-        Who has it: what the audit says. One that had this name before is no longer good.
+        The name in the audit log. The new token replaces an earlier one of this name.
     by : str
-        Who makes it.
+        Who creates the token, for the audit log.
     at : float
-        When: seconds since 1970.
+        The time, in seconds since 1970.
     """
     if not name.isprintable() or not 0 < len(name) <= 100:
         raise InvalidInputError(f"a token is named by at most 100 characters that can be printed, not {name!r}")
     token = PREFIX + secrets.token_urlsafe(32)
-    store.add_token(whose, digest_of(token), name, by=by, at=at)
+    store.add_token(scope, hash_token(token), name, by=by, at=at)
     return token
 
 
 class Accounts:
-    """Tokens and sessions, looked up in a store.
+    """Tokens and sessions, checked against the hashes in a store.
 
     Parameters
     ----------
     store : Store
-        Keeps the hashes.
+        The store of the hashes.
     seconds : float
-        How long a session lasts.
-    clock : function
-        Seconds.
+        The duration of a session.
+    clock : callable
+        Returns the time, in seconds since 1970.
     """
 
     def __init__(self, store: Any, seconds: float, clock: Callable[[], float]) -> None:
         self.store, self.seconds, self.clock = store, seconds, clock
-        self._known: dict[str, tuple[float, list[tuple[str, str]]]] = {}
+        self._cached_tokens: dict[str, tuple[float, list[tuple[str, str]]]] = {}
         self._lock = threading.Lock()
 
-    def _tokens(self, whose: str) -> list[tuple[str, str]]:
-        """Hashes and names, of an experiment that there is: what is kept here grows with those alone."""
-        until, found = self._known.get(whose, (float("-inf"), []))
-        if time.monotonic() < until:
-            return found
-        found = [(row.hashed, row.name) for row in self.store.tokens(whose)]
-        self._known[whose] = (time.monotonic() + KEPT, found)
-        return found
+    def _load_tokens(self, scope: str) -> list[tuple[str, str]]:
+        """Return the hashes and names of a scope, cached for some seconds.
 
-    def name_of(self, whose: str, token: str) -> str | None:
-        """Return whose token it is; None if it is nobody's. All are compared, each in constant time."""
-        given, name = digest_of(token), None
-        for kept, who in self._tokens(whose):
-            if hmac.compare_digest(kept, given):
-                name = who
+        Callers pass the IDs of existing experiments only, so that requests cannot make the cache grow.
+        """
+        expires_at, tokens = self._cached_tokens.get(scope, (float("-inf"), []))
+        if time.monotonic() < expires_at:
+            return tokens
+        tokens = [(row.hashed, row.name) for row in self.store.tokens(scope)]
+        self._cached_tokens[scope] = (time.monotonic() + CACHE_SECONDS, tokens)
+        return tokens
+
+    def find_name(self, scope: str, token: str) -> str | None:
+        """Return the name of a token; None if the scope has no such token."""
+        # The loop compares all hashes, each in constant time, so that the duration says nothing about the hashes.
+        digest, name = hash_token(token), None
+        for stored_digest, token_name in self._load_tokens(scope):
+            if hmac.compare_digest(stored_digest, digest):
+                name = token_name
         return name
 
     # -- readers ------------------------------------------------------------------------------------------------------
 
-    def person(self, token: str) -> Person | None:
-        """Return who logs in with a token."""
-        for role, whose in (("owner", OWNER), ("reader", READER)):
-            if (name := self.name_of(whose, token)) is not None:
+    def find_person(self, token: str) -> Person | None:
+        """Return the owner or reader with a token."""
+        for role, scope in (("owner", OWNER), ("reader", READER)):
+            if (name := self.find_name(scope, token)) is not None:
                 return Person(name, role)
         return None
 
-    def session(self, token: str) -> str:
-        """Return a cookie for who has this token: it holds until the token is revoked, and at most `seconds`."""
-        return str(self._signer("session").dumps([digest_of(token)[:SHORT], secrets.token_urlsafe(12)]))
+    def create_session(self, token: str) -> str:
+        """Return a signed session cookie for a token; it is valid until the token is revoked, at most `seconds`."""
+        # The cookie has the first digits of the token's hash: revoking the token ends its sessions, and the cookie does
+        # not contain the token. The random number separates the CSRF tokens of sessions.
+        return str(self._build_signer("session").dumps([hash_token(token)[:SHORT_DIGITS], secrets.token_urlsafe(12)]))
 
-    def of_session(self, cookie: str) -> Person | None:
-        """Return whose cookie it is."""
+    def read_session(self, cookie: str) -> Person | None:
+        """Return the person of a session cookie; None if the cookie is not valid."""
         try:
-            short, number = self._signer("session").loads(cookie, max_age=int(self.seconds))
-        except (BadData, ValueError, TypeError):  # not signed by us, or too old: nobody
+            short, session = self._build_signer("session").loads(cookie, max_age=int(self.seconds))
+        except (BadData, ValueError, TypeError):  # The signature is invalid, or the cookie has expired.
             return None
-        for role, whose in (("owner", OWNER), ("reader", READER)):
-            for kept, name in self._tokens(whose):
-                if hmac.compare_digest(kept[:SHORT], str(short)):
-                    return Person(name, role, self._form(str(number)))
+        for role, scope in (("owner", OWNER), ("reader", READER)):
+            for digest, name in self._load_tokens(scope):
+                if hmac.compare_digest(digest[:SHORT_DIGITS], str(short)):
+                    return Person(name, role, self._compute_csrf_token(str(session)))
         return None
 
-    def _form(self, number: str) -> str:
-        """What forms of a session carry, which other sites cannot know."""
-        return hmac.new(self._secret().encode(), f"form {number}".encode(), hashlib.sha256).hexdigest()
+    def _compute_csrf_token(self, session: str) -> str:
+        """Return the CSRF token of a session: a value that other sites cannot know."""
+        return hmac.new(self._load_secret().encode(), f"form {session}".encode(), hashlib.sha256).hexdigest()
 
-    def _signer(self, salt: str) -> URLSafeTimedSerializer:
-        return URLSafeTimedSerializer(self._secret(), salt=salt, signer_kwargs={"digest_method": hashlib.sha256})
+    def _build_signer(self, salt: str) -> URLSafeTimedSerializer:
+        return URLSafeTimedSerializer(self._load_secret(), salt=salt, signer_kwargs={"digest_method": hashlib.sha256})
 
-    def _secret(self) -> str:
-        """What cookies are signed with: made once, and the same for all servers of a store."""
+    def _load_secret(self) -> str:
+        """Return the key that signs cookies, which all servers of a store share."""
+        # Two servers that start together may both add a key. All servers then read both and take the smaller one.
         with self._lock:
-            if not (found := self._tokens(SESSION)):
+            if not (keys := self._load_tokens(SESSION)):
                 name = f"key {secrets.token_hex(4)}"
                 self.store.add_token(SESSION, secrets.token_hex(32), name, by="server", at=self.clock())
-                self._known.pop(SESSION, None)
-                found = self._tokens(SESSION)
-        return min(found)[0]
+                self._cached_tokens.pop(SESSION, None)
+                keys = self._load_tokens(SESSION)
+        return min(keys)[0]

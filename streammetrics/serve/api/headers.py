@@ -1,4 +1,4 @@
-"""Headers: what every answer says to browsers, and what of a request is believed."""
+"""HTTP headers: the security headers of every response, and the trusted headers of requests."""
 
 from __future__ import annotations
 
@@ -11,15 +11,23 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["FIXED", "POLICY", "Headers", "client_of", "is_https", "same_origin", "values_of"]
+__all__ = [
+    "CONTENT_SECURITY_POLICY",
+    "FIXED_HEADERS",
+    "SecurityHeaders",
+    "find_client_address",
+    "is_https",
+    "is_same_origin",
+    "read_header_values",
+]
 
-POLICY = (
+CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self' 'nonce-{nonce}'; style-src 'self' 'nonce-{nonce}'; "
     "style-src-attr 'unsafe-inline'; img-src 'self' data:; font-src 'self'; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
 )
-"""Nothing from elsewhere, and no script within a page but by the number of the answer; style attributes are of charts."""
-FIXED = {
+"""Pages load nothing from other hosts, and run inline scripts only with the nonce; charts need style attributes."""
+FIXED_HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
@@ -29,76 +37,76 @@ FIXED = {
 }
 
 
-class Headers:
-    """Put the headers of security on every answer, and a number into `request.state.nonce` that scripts and styles name.
+class SecurityHeaders:
+    """Middleware that adds the security headers to every response, and puts their nonce into `request.state.nonce`.
 
     Parameters
     ----------
     app : ASGI application
-        What answers.
+        The next application.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer."""
+        """Pass a request on, and add the headers to its response."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         nonce = secrets.token_urlsafe(16)
         scope.setdefault("state", {})["nonce"] = nonce
 
-        async def secured(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                headers["content-security-policy"] = POLICY.format(nonce=nonce)
-                headers.update(FIXED)
+                headers["content-security-policy"] = CONTENT_SECURITY_POLICY.format(nonce=nonce)
+                headers.update(FIXED_HEADERS)
                 headers.setdefault("cache-control", "private, no-cache")
             await send(message)
 
-        await self.app(scope, receive, secured)
+        await self.app(scope, receive, send_with_headers)
 
 
-def values_of(scope: Scope, name: str) -> list[str]:
-    """Return every value of a header, of which there may be several."""
+def read_header_values(scope: Scope, name: str) -> list[str]:
+    """Return all values of a header, which a request may have several times."""
     key = name.lower().encode("latin-1")
-    return [value.decode("latin-1") for given, value in scope["headers"] if given == key]
+    return [value.decode("latin-1") for header, value in scope["headers"] if header == key]
 
 
-def client_of(scope: Scope, proxies: Collection[str]) -> str:
-    """Return whose request it is: the address, of IPv6 the network, which one customer has whole.
+def find_client_address(scope: Scope, proxies: Collection[str]) -> str:
+    """Return the client of a request: its IPv4 address, or its IPv6 /64 network, which belongs to one customer.
 
-    What a proxy forwards is believed of `proxies` alone, and of that the last word, which is the proxy's own.
+    X-Forwarded-For is trusted only if the peer is one of `proxies`. Its last entry is the one that the proxy added itself.
     """
-    peer = peer_of(scope)
+    peer = find_peer(scope)
     if peer in proxies:
-        forwarded = ",".join(values_of(scope, "x-forwarded-for"))
+        forwarded = ",".join(read_header_values(scope, "x-forwarded-for"))
         peer = forwarded.rpartition(",")[2].strip() or peer
     try:
         address = ipaddress.ip_address(peer)
-    except ValueError:  # a unix socket, or what a proxy wrote: one client
+    except ValueError:  # The peer is a Unix socket, or a proxy wrote something that is no IP address.
         return "unknown"
     if address.version == 6:
         return str(ipaddress.ip_network((int(address) >> 64 << 64, 64)))
     return str(address)
 
 
-def peer_of(scope: Scope) -> str:
-    """Return who is connected."""
+def find_peer(scope: Scope) -> str:
+    """Return the address at the other end of the connection."""
     client: Any = scope.get("client")
     return str(client[0]) if client else ""
 
 
 def is_https(scope: Scope, proxies: Collection[str]) -> bool:
-    """Whether the browser speaks https, here or to a proxy that is believed."""
-    if peer_of(scope) in proxies:
-        return values_of(scope, "x-forwarded-proto")[-1:] == ["https"]
+    """Return whether the browser uses HTTPS, to this server or to a trusted proxy."""
+    if find_peer(scope) in proxies:
+        return read_header_values(scope, "x-forwarded-proto")[-1:] == ["https"]
     return str(scope.get("scheme")) == "https"
 
 
-def same_origin(request: Request) -> bool:
-    """Whether a form is one of our own pages, as far as a browser says; what is no browser says nothing."""
+def is_same_origin(request: Request) -> bool:
+    """Return whether a form comes from this server, by the headers that browsers send; True without such headers."""
     site = request.headers.get("sec-fetch-site")
     if site is not None:
         return site in ("same-origin", "none")

@@ -1,4 +1,4 @@
-"""From what is posted to what is kept: frames are decoded and checked together, off the event loop, and stored."""
+"""The queue of posted frames: decode and check them in groups, outside the event loop, and store them."""
 
 from __future__ import annotations
 
@@ -13,50 +13,50 @@ from itertools import chain
 from typing import Any
 
 from ...errors import StateFormatError, StreamMetricsError
-from ...format.frame import head_of
+from ...format.frame import read_head
 from ..evaluation.experiment import Experiment
 from ..settings import ServerSettings
 from ..store.part_keys import PartKey, PostedPart
-from .decode import Decoded
-from .decoder import Decode, NoRoomError
+from .decoder import DecoderService, NoRoomError
+from .frame_decoding import DecodedFrame
 from .worker import EndedError, LateError
 
 __all__ = ["Ingest", "NoRoomError"]
 
 log = logging.getLogger(__name__)
-STOPS = "the server stops; send it again later"
-GROUP, GROUP_BYTES = 256, 1 << 26
-"""Frames that are decoded and stored at once."""
-APART = 0.025
-"""Seconds from the beginning of a group of several to the next: together they take a third of the time. Where all post
-alone, none waits."""
+STOPPING = "the server stops; send it again later"
+MAX_GROUP, MAX_GROUP_BYTES = 256, 1 << 26
+"""The largest group of frames that is decoded and stored together: their number and bytes."""
+GROUP_INTERVAL = 0.025
+"""Seconds from the start of a group of several frames to the start of the next. A large group takes a third of the time
+per frame. After a group of one frame, the next frame does not wait."""
 
 
 @dataclass(eq=False)
 class WaitingFrame:
-    """A frame, and who waits for what becomes of it."""
+    """A frame in the queue, and the future of the request that waits for its outcome."""
 
     key: PartKey
     data: bytes
     experiment: Experiment
-    received: float
+    received_at: float
     answer: asyncio.Future[str]
-    alone: bool = False
+    decode_alone: bool = False
 
-    def settle(self, word: str) -> None:
-        """Say what became of it; who waited may have left."""
+    def set_outcome(self, word: str) -> None:
+        """Set the outcome, unless the request was cancelled."""
         if not self.answer.done():
             self.answer.set_result(word)
 
-    def refuse(self, error: Exception) -> None:
-        """Say why nothing became of it."""
+    def set_error(self, error: Exception) -> None:
+        """Set the error, unless the request was cancelled."""
         if not self.answer.done():
             self.answer.set_exception(error)
 
 
 @dataclass
-class Counts:
-    """What came of frames since the start."""
+class IngestCounts:
+    """The number of frames by outcome since the start of the server."""
 
     stored: int = 0
     same: int = 0
@@ -66,50 +66,54 @@ class Counts:
 
 
 class Ingest:
-    """The queue in front of a store.
+    """The queue of posted frames: a background task decodes and checks them, and saves them in the store.
 
     Parameters
     ----------
     store : Store
-        Keeps parts.
-    changed : function of an id
-        Told of experiments of which parts were kept.
-    settings : Settings
-        How much may wait, and how long decoding may take.
-    decoder : Decode
-        Who decodes and checks: here, or in a process of its own.
+        The store that saves parts.
+    mark_changed : callable
+        Called with the ID of each experiment that has new parts.
+    settings : ServerSettings
+        The limits of the queue and of decoding.
+    decoder : DecoderService
+        The decoder, in this process or in its own one.
 
     Notes
     -----
-    It is `ready` once the decoder has started.
+    `ready` is true once the decoder has started.
     """
 
-    def __init__(self, store: Any, changed: Callable[[str], Any], settings: ServerSettings, decoder: Decode) -> None:
-        self.store, self.changed, self.settings, self.decoder = store, changed, settings, decoder
-        self.counts, self.ready = Counts(), False
+    def __init__(
+        self, store: Any, mark_changed: Callable[[str], Any], settings: ServerSettings, decoder: DecoderService
+    ) -> None:
+        self.store, self.mark_changed, self.settings, self.decoder = store, mark_changed, settings, decoder
+        self.counts, self.ready = IngestCounts(), False
         self._queue: deque[WaitingFrame] = deque()
         self._group: list[WaitingFrame] = []
         self._bytes, self._stopped = 0, False
         self._more = asyncio.Event()
-        self._thread = ThreadPoolExecutor(1, "ingest")  # waits for the decoder
+        self._thread = ThreadPoolExecutor(
+            1, "ingest"
+        )  # a thread that waits for the decoder, so the event loop need not
 
     @property
     def waiting(self) -> int:
-        """How many parts wait to be stored."""
+        """The number of parts in the queue."""
         return len(self._queue)
 
-    async def take(self, key: PartKey, data: bytes, experiment: Experiment) -> str:
-        """Return "stored", "same" or "conflict" once that is on the disk.
+    async def submit(self, key: PartKey, data: bytes, experiment: Experiment) -> str:
+        """Decode and store a frame; return "stored", "same" or "conflict" once that is on disk.
 
         Raises
         ------
-        BusyError
-            Too many wait.
+        NoRoomError
+            The queue is full, or the server stops.
         StreamMetricsError
-            What is wrong with the frame, or with the store; nothing of it was kept.
+            The frame is invalid, or the store failed; nothing of the frame was stored.
         """
         if self._stopped:
-            raise NoRoomError(STOPS)
+            raise NoRoomError(STOPPING)
         if self.waiting >= self.settings.waiting or self._bytes + len(data) > self.settings.waiting_bytes:
             raise NoRoomError(f"{self.waiting:,} parts wait to be stored; send it again later")
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -119,121 +123,137 @@ class Ingest:
         return await answer
 
     async def run(self) -> None:
-        """Work until it is cancelled."""
+        """Process the queue until the task is cancelled."""
         try:
-            await self._start()
+            await self._start_decoder()
             clock, next_at = asyncio.get_running_loop().time, 0.0
             while True:
+                # Waiting between large groups lets more frames gather, which are then decoded together.
                 await self._more.wait()
                 await asyncio.sleep(next_at - clock())
-                self._group = self._next_group()
-                next_at = clock() + APART if len(self._group) > 1 else 0.0
-                await self._take_group(self._group)
+                self._group = self._pop_group()
+                next_at = clock() + GROUP_INTERVAL if len(self._group) > 1 else 0.0
+                await self._process_group(self._group)
         finally:
+            # Requests whose frames are not stored get an error: their senders post them again.
             self._thread.shutdown(wait=False, cancel_futures=True)
             self.decoder.close()
             self._stopped = True
             for one in [*self._group, *self._queue]:
-                one.refuse(NoRoomError(STOPS))
+                one.set_error(NoRoomError(STOPPING))
 
-    async def _start(self) -> None:
-        """Start the decoder before it is asked; where that fails, the first that is posted tries again and says why."""
+    async def _start_decoder(self) -> None:
+        """Start the decoder ahead of the first frame. If that fails, the first frame tries again and reports the error."""
         try:
-            await self._run(self.decoder.start)
-        except Exception:  # who posts is told
-            log.exception("what decodes could not be started")
+            await self._run_in_thread(self.decoder.start)
+        except Exception:  # the sender of the first frame gets the error
+            log.exception("the decoder could not be started")
         self.ready = True
 
-    async def _run(self, call: Callable[..., Any], *given: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, call, *given)
+    async def _run_in_thread(self, call: Callable[..., Any], *args: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call, *args)
 
-    async def _take_group(self, group: list[WaitingFrame]) -> None:
+    async def _process_group(self, group: list[WaitingFrame]) -> None:
         try:
-            await self._store(await self._decode(group))
-        except Exception as error:  # who waits is told, and the others go on
+            await self._store_parts(await self._decode_group(group))
+        except Exception as error:  # the senders of this group get the error; other groups go on
             if not isinstance(error, StreamMetricsError):
                 log.exception("a group of %d parts failed", len(group))
-            with suppress(Exception):  # of a process that cannot be started: it remembers nothing either
-                await self._run(self.decoder.forget, {one.key.experiment for one in group})
+            with suppress(Exception):  # a decoder that cannot be started has no plans to forget
+                await self._run_in_thread(self.decoder.forget_plans, {one.key.experiment for one in group})
             for one in group:
-                one.refuse(error)
+                one.set_error(error)
         self._bytes -= sum(len(one.data) for one in group if one.answer.done())
 
-    def _next_group(self) -> list[WaitingFrame]:
+    def _pop_group(self) -> list[WaitingFrame]:
         group: list[WaitingFrame] = []
         size = 0
-        while self._queue and len(group) < GROUP and (not group or size + len(self._queue[0].data) <= GROUP_BYTES):
+        while (
+            self._queue and len(group) < MAX_GROUP and (not group or size + len(self._queue[0].data) <= MAX_GROUP_BYTES)
+        ):
             group.append(self._queue.popleft())
             size += len(group[-1].data)
         if not self._queue:
             self._more.clear()
         return group
 
-    async def _decode(self, group: list[WaitingFrame]) -> list[tuple[WaitingFrame, Decoded]]:
-        """Those of a group that are sound, with their digests; the others are told, or wait again."""
-        sound, runs, settings = [], _alike(group), self.settings
+    async def _decode_group(self, group: list[WaitingFrame]) -> list[tuple[WaitingFrame, DecodedFrame]]:
+        """Return the valid frames of a group with their content; refuse the others, or put them into the queue again."""
+        valid, runs, settings = [], _group_by_header(group), self.settings
         for i, run in enumerate(runs):
             frames, experiments = [one.data for one in run], [one.experiment for one in run]
             try:
-                found = await self._run(
+                results = await self._run_in_thread(
                     self.decoder.decode, frames, experiments, settings.max_content, settings.decode_seconds
                 )
-            except (LateError, EndedError) as error:  # those before are stored, as what they have fixed is forgotten
-                self._put_off(runs[i:], error)
+            # The decoder has lost the plans of its experiments. The runs before this one are stored at once, so that the
+            # next decoder can read their plans from the store.
+            except (LateError, EndedError) as error:
+                self._requeue(runs[i:], error)
                 break
-            for one, what in zip(run, found, strict=True):
-                if what.error is None:
-                    sound.append((one, what))
+            for one, result in zip(run, results, strict=True):
+                if result.error is None:
+                    valid.append((one, result))
                 else:
-                    self._refuse(one, _busy() if isinstance(what.error, MemoryError) else what.error)
-        return sound
+                    self._refuse_frame(
+                        one, _build_memory_error() if isinstance(result.error, MemoryError) else result.error
+                    )
+        return valid
 
-    def _put_off(self, runs: Sequence[Sequence[WaitingFrame]], error: Exception) -> None:
-        """Refuse the frame that cannot be decoded, or look for it, one by one; those behind it wait again, in front."""
+    def _requeue(self, runs: Sequence[Sequence[WaitingFrame]], error: Exception) -> None:
+        """Refuse a frame that cannot be decoded, and put the other frames back at the front of the queue.
+
+        If the run has several frames, each is decoded alone the next time, which shows the bad one.
+        """
         first = runs[0]
         for one in first:
-            one.alone = True
+            one.decode_alone = True
         if len(first) == 1:
-            self._refuse(first[0], self._why(error))
+            self._refuse_frame(first[0], self._explain_failure(error))
         again = [one for one in chain(*runs) if not one.answer.done()]
         self._queue.extendleft(reversed(again))
         if self._queue:
             self._more.set()
 
-    def _why(self, error: Exception) -> StreamMetricsError:
-        """What is wrong with a frame that was decoded alone; of one that something ended with, nobody knows."""
+    def _explain_failure(self, error: Exception) -> StreamMetricsError:
+        """Return the error for a frame that failed although it was decoded alone.
+
+        A frame that takes too long is invalid. If the decoder died, the cause is unknown, and the sender may try again.
+        """
         if isinstance(error, LateError):
             return StateFormatError(f"the frame could not be decoded within {self.settings.decode_seconds:g} s")
         return NoRoomError(f"{error}; send it again later")
 
-    def _refuse(self, one: WaitingFrame, error: Exception) -> None:
+    def _refuse_frame(self, one: WaitingFrame, error: Exception) -> None:
         name = type(error).__name__
         self.counts.refused += 1
         self.counts.reasons[name] = self.counts.reasons.get(name, 0) + 1
-        one.refuse(error)
+        one.set_error(error)
 
-    async def _store(self, sound: Sequence[tuple[WaitingFrame, Decoded]]) -> None:
+    async def _store_parts(self, sound: Sequence[tuple[WaitingFrame, DecodedFrame]]) -> None:
         if not sound:
             return
-        parts = [PostedPart(one.key, one.data, found.digest, one.received, found.seen) for one, found in sound]
-        words = await asyncio.to_thread(self.store.put, parts)
+        parts = [
+            PostedPart(one.key, one.data, content.digest, one.received_at, content.row_counts) for one, content in sound
+        ]
+        outcomes = await asyncio.to_thread(self.store.put, parts)
         changed = set()
-        for (one, _), part, word in zip(sound, parts, words, strict=True):
-            setattr(self.counts, word, getattr(self.counts, word) + 1)
-            one.settle(word)
-            if word == "stored":
+        for (one, _), part, outcome in zip(sound, parts, outcomes, strict=True):
+            setattr(self.counts, outcome, getattr(self.counts, outcome) + 1)
+            one.set_outcome(outcome)
+            if outcome == "stored":
                 changed.add(part.key.experiment)
         for experiment in sorted(changed):
-            self.changed(experiment)
+            self.mark_changed(experiment)
 
 
-def _busy() -> NoRoomError:
-    return NoRoomError("there is no memory to decode it now; send it again later")
+def _build_memory_error() -> NoRoomError:
+    return NoRoomError("there is no memory to decode the frame now; send it again later")
 
 
-def _alike(group: Sequence[WaitingFrame]) -> list[list[WaitingFrame]]:
-    """Frames that are decoded together: those of one kind, unless one of them may take too long."""
+def _group_by_header(group: Sequence[WaitingFrame]) -> list[list[WaitingFrame]]:
+    """Split frames into groups that are decoded together: frames with the same header, and each suspicious frame alone."""
     runs: dict[Any, list[WaitingFrame]] = {}
     for one in group:
-        runs.setdefault(id(one) if one.alone else head_of(one.data), []).append(one)
+        runs.setdefault(id(one) if one.decode_alone else read_head(one.data), []).append(one)
     return list(runs.values())

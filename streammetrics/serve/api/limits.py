@@ -1,4 +1,4 @@
-"""How much a client may ask for: requests a second, wrong tokens, bytes of a body, and the time it takes."""
+"""Limits of a client: requests a second, wrong tokens, and the size and duration of a body."""
 
 from __future__ import annotations
 
@@ -12,87 +12,88 @@ from starlette.requests import ClientDisconnect, Request
 
 from ...errors import StreamMetricsError
 
-__all__ = ["BodyError", "Rate", "linger", "read_body"]
+__all__ = ["BodyError", "RateLimiter", "drain_body", "read_body"]
 
-LINGER = 2.0
-"""Seconds for which a refused body is thrown away, so that its sender reads the answer rather than a broken pipe."""
+DRAIN_SECONDS = 2.0
+"""Seconds for which a refused body is read and discarded, so that its sender gets the answer, not a broken pipe."""
 
 
 class BodyError(StreamMetricsError):
-    """A body is too large, or too slow; `status` says which."""
+    """A body is too large, too slow or incomplete; `status` is the HTTP status."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
 
 
-class Rate:
-    """So many tries a second for each client, and a burst of more: a bucket that fills again.
+class RateLimiter:
+    """Limit the rate of tries of each client with a token bucket: `rate` tries a second, and a burst after a pause.
 
     Parameters
     ----------
     rate : float
-        Tries a second.
+        The number of tries a second.
     burst : int
-        What a client that was quiet may do at once.
-    most : int
-        Clients that are known; of more, those that were quiet longest are forgotten.
-    clock : function
-        Seconds.
+        The tries that a client has at once after a pause.
+    max_clients : int
+        The largest number of buckets; if there are more, the buckets of the clients that were quiet longest are removed.
+    clock : callable
+        Returns seconds from a monotonic clock.
 
     Examples
     --------
-    >>> rate = Rate(1.0, 2, clock=lambda: 0.0)
+    >>> rate = RateLimiter(1.0, 2, clock=lambda: 0.0)
     >>> [rate.take("a") for _ in range(3)], rate.take("b")
     ([True, True, False], True)
     """
 
     def __init__(
-        self, rate: float, burst: int, *, most: int = 10_000, clock: Callable[[], float] = time.monotonic
+        self, rate: float, burst: int, *, max_clients: int = 10_000, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.rate, self.burst, self.most, self.clock = rate, burst, most, clock
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # what is left, and when that was
+        self.rate, self.burst, self.max_clients, self.clock = rate, burst, max_clients, clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # the tries left at a time, and this time
 
     def __len__(self) -> int:
-        return len(self._left)
+        return len(self._buckets)
 
-    def left(self, client: str) -> float:
-        """Return how many tries a client has now."""
-        left, then = self._left.get(client, (float(self.burst), self.clock()))
+    def count_tries_left(self, client: str) -> float:
+        """Return the tries that a client has left, with a fraction."""
+        # A bucket refills with time; its content is computed when it is needed.
+        left, then = self._buckets.get(client, (float(self.burst), self.clock()))
         return min(self.burst, left + (self.clock() - then) * self.rate)
 
     def take(self, client: str) -> bool:
-        """Take one try; False if there is none."""
-        left = self.left(client)
+        """Take one try; return False if none is left."""
+        left = self.count_tries_left(client)
         allowed = left >= 1
-        self._left[client] = (left - allowed, self.clock())
-        self._left.move_to_end(client)
-        if len(self._left) > self.most:
-            self._left.popitem(last=False)
+        self._buckets[client] = (left - allowed, self.clock())
+        self._buckets.move_to_end(client)
+        if len(self._buckets) > self.max_clients:
+            self._buckets.popitem(last=False)
         return allowed
 
-    def wait(self, client: str) -> int:
-        """Return the seconds until there is a try again."""
-        return max(1, round((1 - self.left(client)) / self.rate))
+    def seconds_to_wait(self, client: str) -> int:
+        """Return the whole seconds until a client has a try again, at least 1."""
+        return max(1, round((1 - self.count_tries_left(client)) / self.rate))
 
 
-async def read_body(request: Request, most: int, seconds: float) -> bytes:
-    """Return a body; refuse it while it is read, as soon as it is too large or takes too long.
+async def read_body(request: Request, max_bytes: int, seconds: float) -> bytes:
+    """Return the body of a request; stop reading as soon as it is too large or too slow.
 
     Raises
     ------
     BodyError
-        With status 413 or 408.
+        The status is 413 (too large), 408 (too slow) or 400 (the client left).
     """
-    too_large = BodyError(413, f"the body is larger than {most:,} bytes, the most that is taken here")
-    said = request.headers.get("content-length", "")
-    if said.isdecimal() and int(said[:20]) > most:
+    too_large = BodyError(413, f"the body is larger than {max_bytes:,} bytes, the most that is taken here")
+    declared_length = request.headers.get("content-length", "")
+    if declared_length.isdecimal() and int(declared_length[:20]) > max_bytes:
         raise too_large
     body = bytearray()
     try:
         async with asyncio.timeout(seconds):
             async for piece in request.stream():
-                if len(body) + len(piece) > most:
+                if len(body) + len(piece) > max_bytes:
                     raise too_large
                 body += piece
     except TimeoutError:
@@ -102,11 +103,11 @@ async def read_body(request: Request, most: int, seconds: float) -> bytes:
     return bytes(body)
 
 
-async def linger(request: Request, most: int) -> None:
-    """Throw away what is left of a body that is refused: a client that is still writing would not see why."""
-    left = most
+async def drain_body(request: Request, max_bytes: int) -> None:
+    """Read and discard the rest of a refused body; a client that is still writing would not read the answer."""
+    left = max_bytes
     with suppress(TimeoutError, ClientDisconnect, RuntimeError):  # RuntimeError: it was read before
-        async with asyncio.timeout(LINGER):
+        async with asyncio.timeout(DRAIN_SECONDS):
             async for piece in request.stream():
                 left -= len(piece)
                 if left < 0:

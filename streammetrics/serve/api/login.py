@@ -1,4 +1,4 @@
-"""Logging in and out."""
+"""The login form, login and logout."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from .access import Access, cookie_name, form_is_ours, form_of, refused
-from .headers import same_origin
+from .access import Access, cookie_name, error_response, is_valid_csrf_token, read_form
+from .headers import is_same_origin
 
-__all__ = ["login_routes"]
+__all__ = ["build_login_routes"]
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -38,43 +38,45 @@ input, button {{ font: inherit; box-sizing: border-box; width: 100%; padding: .5
 <input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
 <button>Log in</button>
 </form>
-<p>Whoever runs this server makes you one: <code>streammetrics serve token --reader NAME</code>.</p>
+<p>The operator of this server creates tokens: <code>streammetrics serve token --reader NAME</code>.</p>
 </main>
 </body>
 </html>
 """
-LOCAL = re.compile(r"/(?![/\\])[\x21-\x7e]*")
-"""A page of this server: what begins with two strokes is another one."""
+LOCAL_PATH = re.compile(r"/(?![/\\])[\x21-\x7e]*")
+"""A path on this server. A path that begins with two slashes would lead to another host."""
 
 
-def login_routes(access: Access) -> list[Route]:
-    """Return the addresses of logging in and out."""
+def build_login_routes(access: Access) -> list[Route]:
+    """Return the routes of login and logout."""
 
     def page(request: Request, to: str, status: int = 200, wrong: str = "") -> Response:
-        said = f'<p class="wrong" role="alert">{escape(wrong)}</p>\n' if wrong else ""
-        text = PAGE.format(nonce=request.state.nonce, wrong=said, next=escape(_local(to)))
+        message = f'<p class="wrong" role="alert">{escape(wrong)}</p>\n' if wrong else ""
+        text = PAGE.format(nonce=request.state.nonce, wrong=message, next=escape(_keep_local_path(to)))
         return HTMLResponse(text, status, {"cache-control": "no-store"})
 
     async def show(request: Request) -> Response:
         return page(request, request.query_params.get("next", "/"))
 
     async def log_in(request: Request) -> Response:
-        client = access.client(request.scope)
-        if not same_origin(request):
-            return refused(403, "this form is not from this server")
-        if access.locked(client):
-            return refused(429, "too many wrong tokens; wait a little", wait=access.failures.wait(client))
-        form = await form_of(request, access.settings.body_seconds)
+        client = access.find_client(request.scope)
+        if not is_same_origin(request):
+            return error_response(403, "this form is not from this server")
+        if access.is_locked(client):
+            return error_response(
+                429, "too many wrong tokens; wait a little", wait=access.failures.seconds_to_wait(client)
+            )
+        form = await read_form(request, access.settings.body_seconds)
         to, token = form.get("next", "/"), form.get("token", "").strip()
-        person = await run_in_threadpool(access.accounts.person, token)
+        person = await run_in_threadpool(access.accounts.find_person, token)
         if person is None:
             access.failures.take(client)
             return page(request, to, 403, "This token is not known here, or was revoked.")
-        answer = RedirectResponse(_local(to), 303)
-        https = access.https(request.scope)
+        answer = RedirectResponse(_keep_local_path(to), 303)
+        https = access.uses_https(request.scope)
         answer.set_cookie(
             cookie_name(https),
-            await run_in_threadpool(access.accounts.session, token),
+            await run_in_threadpool(access.accounts.create_session, token),
             max_age=int(access.accounts.seconds),
             secure=https,
             httponly=True,
@@ -83,11 +85,11 @@ def login_routes(access: Access) -> list[Route]:
         return answer
 
     async def log_out(request: Request) -> Response:
-        form = await form_of(request, access.settings.body_seconds)
-        if not form_is_ours(request.state.reader, form.get("form", "")):
-            return refused(403, "this form is not from this server, or of another session; load the page again")
+        form = await read_form(request, access.settings.body_seconds)
+        if not is_valid_csrf_token(request.state.reader, form.get("form", "")):
+            return error_response(403, "this form is not from this server, or of another session; load the page again")
         answer = RedirectResponse("/login", 303)
-        https = access.https(request.scope)
+        https = access.uses_https(request.scope)
         answer.delete_cookie(cookie_name(https), secure=https, httponly=True, samesite="lax")
         return answer
 
@@ -98,5 +100,5 @@ def login_routes(access: Access) -> list[Route]:
     ]
 
 
-def _local(to: str) -> str:
-    return to if LOCAL.fullmatch(to) and len(to) <= 2000 else "/"
+def _keep_local_path(to: str) -> str:
+    return to if LOCAL_PATH.fullmatch(to) and len(to) <= 2000 else "/"

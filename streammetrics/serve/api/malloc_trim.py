@@ -1,4 +1,4 @@
-"""Memory that is free again goes back to the system: glibc keeps it in pages between what is held."""
+"""Return freed memory to the operating system; glibc keeps it as long as a page around it is in use."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import ctypes
 import time
 from collections.abc import Callable
 
-__all__ = ["EVERY", "Spare"]
+__all__ = ["TRIM_INTERVAL", "MallocTrimmer"]
 
-EVERY = 10.0  # seconds: it takes some milliseconds, and pages that are wanted again take as long to come
+TRIM_INTERVAL = 10.0  # seconds; a call takes milliseconds, and so does getting the pages back
 
 
-class Spare:
-    """What gives back free memory, at most once in some seconds; without glibc, nothing.
+class MallocTrimmer:
+    """Calls malloc_trim, at most once in some seconds; without glibc it does nothing.
 
-    A reader that folds days and lets go of them would else hold half as much again as it needs, and ever more.
+    Otherwise, the memory of a process that merges days and drops them grows to more than 1.5 times what it needs.
 
     Parameters
     ----------
-    every : float
-        Seconds.
+    interval : float
+        The seconds between two calls.
     clock : callable
-        Seconds, never going back.
+        Returns seconds from a monotonic clock.
     """
 
-    def __init__(self, every: float = EVERY, clock: Callable[[], float] = time.monotonic) -> None:
-        self._every, self._clock, self._last = every, clock, clock()
+    def __init__(self, interval: float = TRIM_INTERVAL, clock: Callable[[], float] = time.monotonic) -> None:
+        self._every, self._clock, self._last = interval, clock, clock()
         self._trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
-    def give_back(self) -> bool:
-        """Give free pages back, if it was not done just now; return whether there were some."""
+    def trim(self) -> bool:
+        """Release free memory, unless the last call was less than `interval` ago; return whether any was released."""
         if self._trim is None or self._clock() - self._last < self._every:
             return False
         self._last = self._clock()

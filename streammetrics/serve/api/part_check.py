@@ -1,4 +1,4 @@
-"""Whether a frame is what an experiment takes: its arms, its slices, and its metrics with one plan."""
+"""Check that a part fits its experiment: its arms and slices, and the plan of its metrics and settings."""
 
 from __future__ import annotations
 
@@ -12,187 +12,198 @@ from ...compose.sliced import Sliced
 from ...errors import IncompatibleStateError
 from ...state.declare import Flat
 from ..evaluation.experiment import Experiment
-from .summary import Summary
+from .part_summary import PartSummary
 
-__all__ = ["Checker", "kinds_of", "metrics_of", "narrowed"]
+__all__ = ["PartChecker", "find_key_kinds", "list_metric_names", "select_metrics"]
 
-MOST_ROWS, HEAVIEST = 1 << 40, 1 << 32
-"""Of a part, counted or left out, and what they weigh beyond their number: so many fit into counters four million times,
-such weights a thousand times."""
-
-
-def metrics_of(experiment: Experiment) -> tuple[str, ...]:
-    """Return the names of all metrics that an experiment reads."""
-    asked = (experiment.primary, *experiment.guardrails, *experiment.secondary, *experiment.model, experiment.counts)
-    return tuple(dict.fromkeys(name for name in asked if name))
+MAX_ROWS, MAX_EXTRA_WEIGHT = 1 << 40, 1 << 32
+"""The limits of rows in a part, and of their weight above their number. Counters have room for four million such parts,
+and sums of weights for a thousand."""
 
 
-def narrowed(metrics: MetricLike, names: Iterable[str]) -> Any:
-    """Return the same with some of its metrics, in their order; raise if it lacks one of these.
+def list_metric_names(experiment: Experiment) -> tuple[str, ...]:
+    """Return the names of all outputs that an experiment reads."""
+    names = (experiment.primary, *experiment.guardrails, *experiment.secondary, *experiment.model, experiment.counts)
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+def select_metrics(metrics: MetricLike, names: Iterable[str]) -> Any:
+    """Return only the metrics that compute the named outputs; raise IncompatibleStateError if one is missing.
 
     Examples
     --------
     >>> import streammetrics as sm
     >>> arms = sm.Sliced([sm.CTR(), sm.LogLoss()], by="arm")
-    >>> narrowed(arms, ["ctr"]).names
+    >>> select_metrics(arms, ["ctr"]).names
     ['ctr']
     """
-    known: list[str] = definition_of(metrics).names
-    wanted = {name: _metric(name, known) for name in names}
-    if lacking := [name for name, metric in wanted.items() if metric is None]:
-        raise IncompatibleStateError(f"the experiment reads {', '.join(lacking)}, and this has {', '.join(known)}")
-    return metrics if set(known) <= set(wanted.values()) else metrics.only(set(wanted.values()))  # type: ignore[attr-defined]
+    available: list[str] = definition_of(metrics).names
+    wanted = {name: _find_metric(name, available) for name in names}
+    if missing := [name for name, metric in wanted.items() if metric is None]:
+        raise IncompatibleStateError(f"the experiment reads {', '.join(missing)}, and this has {', '.join(available)}")
+    return metrics if set(available) <= set(wanted.values()) else metrics.only(set(wanted.values()))  # type: ignore[attr-defined]
 
 
-def _metric(number: str, known: Iterable[str]) -> str | None:
-    """The metric that a number such as per_unit/outcome is of."""
-    found = [name for name in known if number == name or number.startswith(f"{name}/")]
-    return max(found, key=len, default=None)
+def _find_metric(output: str, names: Iterable[str]) -> str | None:
+    """Return the name of the metric of an output such as per_unit/outcome, or None."""
+    matches = [name for name in names if output == name or output.startswith(f"{name}/")]
+    return max(matches, key=len, default=None)
 
 
 class PartPlan(NamedTuple):
-    """What parts have to agree on: metrics that have seen nothing, and what keys of each column are."""
+    """The settings that all parts of an experiment share: its metrics without rows, and the type of each column's keys."""
 
     metrics: Any
-    kinds: dict[str, str]
+    key_kinds: dict[str, str]
 
-    def unlike(self, kinds: dict[str, str]) -> list[str]:
-        """Say which columns have keys of another kind in a part."""
-        old = self.kinds
-        return [f"keys of {n} are {kinds[n]} rather than {old[n]}" for n in kinds if n in old and old[n] != kinds[n]]
+    def describe_kind_differences(self, key_kinds: dict[str, str]) -> list[str]:
+        """Describe each column whose keys have another type in a part than in the plan."""
+        old = self.key_kinds
+        return [
+            f"keys of {n} are {key_kinds[n]} rather than {old[n]}"
+            for n in key_kinds
+            if n in old and old[n] != key_kinds[n]
+        ]
 
 
-class _Fits(NamedTuple):
-    """A header that was accepted, and by what."""
+class _AcceptedHeader(NamedTuple):
+    """The last header that an experiment accepted, with the definition and plan that accepted it."""
 
     experiment: Experiment
     metrics: Any
     header: bytes
 
-    def again(self, experiment: Experiment, metrics: Any, header: bytes) -> bool:
-        """Whether nothing of it has changed."""
+    def matches(self, experiment: Experiment, metrics: Any, header: bytes) -> bool:
+        """Return whether definition, plan and header are the same as those of the last accepted header."""
         return experiment == self.experiment and metrics is self.metrics and header == self.header
 
 
-class Checker:
-    """What experiments take: the first part fixes the plan of their metrics, and all later ones have the same.
+class PartChecker:
+    """Checks parts of experiments. The first part fixes the plan of its experiment, and all later parts must match it.
 
     Parameters
     ----------
-    held : function of an id
-        What was counted so far of an experiment, or None: what has the plan after a restart.
+    load_reference : callable
+        Returns stored metrics of an experiment, which have its plan after a restart, or None.
     """
 
-    def __init__(self, held: Callable[[str], MetricLike | None]) -> None:
-        self._held = held
+    def __init__(self, load_reference: Callable[[str], MetricLike | None]) -> None:
+        self._load_reference = load_reference
         self._plans: dict[str, PartPlan] = {}
-        self._fits: dict[str, _Fits] = {}
+        self._fits: dict[str, _AcceptedHeader] = {}
         self._lock = threading.Lock()
 
-    def check(self, experiment: Experiment, part: Summary, header: bytes = b"") -> None:
-        """Raise IncompatibleStateError unless a part fits the experiment, and those that came before.
+    def check(self, experiment: Experiment, part: PartSummary, header: bytes = b"") -> None:
+        """Raise IncompatibleStateError unless a part fits its experiment and the parts before it.
 
         Parameters
         ----------
         experiment : Experiment
-            What it takes.
-        part : Summary
-            What the part holds.
+            The experiment.
+        part : PartSummary
+            The summary of the part.
         header : bytes
-            What says its metrics and their settings: those of a header that was accepted are not compared again.
+            The header of its frame, which has the metrics and settings. They are compared once for equal headers.
         """
-        _by_arm(experiment, part)
+        _check_layout(experiment, part)
+        # If two first parts arrive at once, the lock ensures that one fixes the plan and the other matches it. Comparing
+        # settings is slow, so a header is not compared again with the definition and plan that accepted it before.
         with self._lock:
             plan, fits = self._plans.get(experiment.id), self._fits.get(experiment.id)
-            if plan is None and (held := self._held(experiment.id)) is not None:
-                plan = PartPlan(held, kinds_of(held))
-            if plan is not None and fits is not None and fits.again(experiment, plan.metrics, header):
-                made = _added(experiment, plan, part.kinds, [])
+            if plan is None and (reference := self._load_reference(experiment.id)) is not None:
+                plan = PartPlan(reference, find_key_kinds(reference))
+            if plan is not None and fits is not None and fits.matches(experiment, plan.metrics, header):
+                new_plan = _extend_plan(experiment, plan, part.key_kinds, [])
             else:
-                made = _agreed(experiment, plan, narrowed(part.thing, metrics_of(experiment)), part.kinds)
-            self._plans[experiment.id], self._fits[experiment.id] = made, _Fits(experiment, made.metrics, header)
+                new_plan = _merge_plan(
+                    experiment, plan, select_metrics(part.metrics, list_metric_names(experiment)), part.key_kinds
+                )
+            self._plans[experiment.id], self._fits[experiment.id] = (
+                new_plan,
+                _AcceptedHeader(experiment, new_plan.metrics, header),
+            )
 
-    def forget(self, experiments: Iterable[str]) -> None:
-        """Forget what parts that could not be stored may have fixed."""
+    def forget_plans(self, experiments: Iterable[str]) -> None:
+        """Forget the metric plans of experiments, which may come from parts that could not be stored."""
         with self._lock:
             for experiment in experiments:
                 self._plans.pop(experiment, None)
                 self._fits.pop(experiment, None)
 
 
-def _by_arm(experiment: Experiment, part: Summary) -> None:
-    """Raise unless a part is told apart by arms that there are and by the slices."""
-    what, thing = f"experiment {experiment.id!r}", part.thing
-    if not isinstance(thing, Sliced) or thing.by[0] != experiment.arm:
+def _check_layout(experiment: Experiment, part: PartSummary) -> None:
+    """Raise unless a part is sliced by the arms and slices of its experiment, and its counts are within the limits."""
+    what, metrics = f"experiment {experiment.id!r}", part.metrics
+    if not isinstance(metrics, Sliced) or metrics.by[0] != experiment.arm:
         raise IncompatibleStateError(
-            f"{what} takes metrics by arm, sm.Sliced(..., by=[{experiment.arm!r}, ...]), not {_told(thing)}"
+            f"{what} takes metrics by arm, sm.Sliced(..., by=[{experiment.arm!r}, ...]), not {_describe_layout(metrics)}"
         )
     slices = [*experiment.slices, *([] if experiment.phase is None else [experiment.phase])]
-    levels = definition_of(thing).levels
-    if lacking := [name for name in slices if name not in levels]:
-        raise IncompatibleStateError(f"{what} has slices by {', '.join(lacking)}; this is by {', '.join(levels)}")
-    if part.left > 0:
+    levels = definition_of(metrics).levels
+    if missing := [name for name in slices if name not in levels]:
+        raise IncompatibleStateError(f"{what} has slices by {', '.join(missing)}; this is by {', '.join(levels)}")
+    if part.other_share > 0:
         raise IncompatibleStateError(
-            f"{what}: a limit of slices left {part.left:.1%} of the rows without an arm; put it on slices within arms, "
-            f"sm.Sliced(sm.Sliced(..., by=slices, limit=...), by={experiment.arm!r})"
+            f"{what}: a limit of slices left {part.other_share:.1%} of the rows without an arm; put it on slices within "
+            f"arms, sm.Sliced(sm.Sliced(..., by=slices, limit=...), by={experiment.arm!r})"
         )
     if unknown := sorted(repr(arm) for arm in part.keys if arm not in experiment.arms):
         raise IncompatibleStateError(
             f"{what} has the arms {', '.join(experiment.arms)}, and this has {', '.join(unknown[:5])}; leave the rows of "
             f"others out"
         )
-    if max(part.rows, *part.dropped.values(), 0) >= MOST_ROWS:
-        raise IncompatibleStateError(f"{what}: a part of one hour has more than {MOST_ROWS:,} rows")
-    if part.weight - part.rows >= HEAVIEST:
+    if max(part.rows, *part.dropped.values(), 0) >= MAX_ROWS:
+        raise IncompatibleStateError(f"{what}: a part of one hour has more than {MAX_ROWS:,} rows")
+    if part.weight - part.rows >= MAX_EXTRA_WEIGHT:
         raise IncompatibleStateError(
-            f"{what}: the rows of one hour weigh more than {HEAVIEST:,}; scale the weights down"
+            f"{what}: the rows of one hour weigh more than {MAX_EXTRA_WEIGHT:,}; scale the weights down"
         )
-    if once := sorted({str(tag) for tag in map(_once, definition_of(thing).reads) if tag}):
+    if closed := sorted({str(tag) for tag in map(_find_single_use_tag, definition_of(metrics).reads) if tag}):
         raise IncompatibleStateError(
-            f"{what}: {', '.join(once)} has closed groups, which can be there once, and not each hour; post it open"
+            f"{what}: {', '.join(closed)} has closed groups, which can be there once, and not each hour; post it open"
         )
 
 
-def _once(read: Any) -> str:
-    """The state, if a part of it can be added up once only."""
+def _find_single_use_tag(read: Any) -> str:
+    """Return the tag of a state that other parts cannot be merged with, such as a sealed GroupAUC; otherwise ""."""
     parts = read.state.parts().values()
     return read.state.tag if any(isinstance(p, Flat) and p.form == "once" for p in parts) else ""
 
 
-def _told(thing: Any) -> str:
-    return f"a {type(thing).__name__}" + (f" by {', '.join(thing.by)}" if isinstance(thing, Sliced) else "")
+def _describe_layout(metrics: Any) -> str:
+    return f"a {type(metrics).__name__}" + (f" by {', '.join(metrics.by)}" if isinstance(metrics, Sliced) else "")
 
 
-def _agreed(experiment: Experiment, plan: PartPlan | None, part: Any, kinds: dict[str, str]) -> PartPlan:
-    """The plan of all before and this part, which may be the first of a metric; raise where they differ."""
+def _merge_plan(experiment: Experiment, plan: PartPlan | None, part: Any, key_kinds: dict[str, str]) -> PartPlan:
+    """Return the plan extended by a part, which may have new metrics; raise if settings differ."""
     if plan is None:
-        return PartPlan(empty_copy(part), kinds)
+        return PartPlan(empty_copy(part), key_kinds)
     common = [name for name in plan.metrics.names if name in part.names]
     if not common:
         raise IncompatibleStateError(
             f"experiment {experiment.id!r} has counted {', '.join(plan.metrics.names)} so far, and this part has none of "
             f"them: post new metrics beside these"
         )
-    here, there = (thing if thing.names == common else thing.ordered(common) for thing in (plan.metrics, part))
-    found = definition_of(here).differences(definition_of(there))
-    made = _added(experiment, plan, kinds, found)
-    return made if set(part.names) <= set(plan.metrics.names) else made._replace(metrics=empty_copy(part))
+    ours, theirs = (thing if thing.names == common else thing.ordered(common) for thing in (plan.metrics, part))
+    differences = definition_of(ours).differences(definition_of(theirs))
+    new_plan = _extend_plan(experiment, plan, key_kinds, differences)
+    return new_plan if set(part.names) <= set(plan.metrics.names) else new_plan._replace(metrics=empty_copy(part))
 
 
-def _added(experiment: Experiment, plan: PartPlan, kinds: dict[str, str], differences: list[str]) -> PartPlan:
-    """The plan with the kinds of keys of a part; raise if there are differences, or kinds are others."""
-    if found := [*differences, *plan.unlike(kinds)]:
+def _extend_plan(experiment: Experiment, plan: PartPlan, key_kinds: dict[str, str], differences: list[str]) -> PartPlan:
+    """Return the plan with the key types of a part; raise if there are differences, or if a key type differs."""
+    if all_differences := [*differences, *plan.describe_kind_differences(key_kinds)]:
         raise IncompatibleStateError(
-            f"experiment {experiment.id!r} counts otherwise than this part: {'; '.join(dict.fromkeys(found))}"
+            f"experiment {experiment.id!r} counts otherwise than this part: {'; '.join(dict.fromkeys(all_differences))}"
         )
-    return plan._replace(kinds=plan.kinds | kinds)
+    return plan._replace(key_kinds=plan.key_kinds | key_kinds)
 
 
-def kinds_of(metrics: Any) -> dict[str, str]:
-    """Return what the keys of each column are, as far as a row has shown it."""
+def find_key_kinds(metrics: Any) -> dict[str, str]:
+    """Return the type of the keys of each column that has a key."""
     return {
         name: words.kind
         for state in states_of(metrics)
-        for name, words in zip((n for axis in state.axes for n in axis.names), state.cells.words, strict=False)
+        for name, words in zip((n for axis in state.axes for n in axis.names), state.cells.vocabularies, strict=False)
         if words.kind
     }

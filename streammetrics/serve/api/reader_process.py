@@ -1,4 +1,4 @@
-"""A reader and a decoder in processes of their own: while they compute, posts are answered and pages are sent."""
+"""A reader and a decoder in their own processes, so that the server answers requests while they compute."""
 
 from __future__ import annotations
 
@@ -8,97 +8,97 @@ from typing import Any
 
 from ...errors import StreamMetricsError
 from ..evaluation.experiment import Experiment
-from ..evaluation.reading import ExperimentReader, ExperimentReading
+from ..evaluation.experiment_reader import ExperimentReader, ExperimentReading
 from ..store import open_store
-from .decode import Decoded
-from .decoder import Decoder
+from .decoder import FrameDecoder
+from .frame_decoding import DecodedFrame
 from .worker import WorkerProcess
 
-__all__ = ["Apart", "DecoderApart"]
+__all__ = ["DecoderProcess", "ReaderProcess"]
 
 NICE = 10
-"""Posts and pages go first."""
+"""The niceness of the reader: posts and pages have priority."""
 
 
-class Apart:
-    """A `Reader` of a store in another process, which is started when it is asked, and again if it dies.
+class ReaderProcess:
+    """Runs an `ExperimentReader` in another process, which starts on demand, and again after it died.
 
     Parameters
     ----------
     url : str
-        Of the store, as for `open_store`.
+        The store, as for `open_store`.
     """
 
     def __init__(self, url: str) -> None:
-        self.worker = WorkerProcess("reads experiments", _Reader, url, nice=NICE)
+        self.worker = WorkerProcess("reads experiments", _StoreReader, url, nice=NICE)
 
     def start(self) -> None:
-        """Return once the process is there."""
+        """Start the process, and return once it is ready."""
         self.worker.start()
 
     def read(self, experiment: str, now: float) -> ExperimentReading:
-        """Read an experiment."""
-        found: ExperimentReading = self.worker.ask("read", experiment, now)
-        return found
+        """Return the evaluation and the definition of an experiment."""
+        reading: ExperimentReading = self.worker.call("read", experiment, now)
+        return reading
 
-    def tidy(self, experiment: str, now: float) -> None:
-        """Fold of one what can no longer be corrected."""
-        self.worker.ask("tidy", experiment, now)
+    def compact(self, experiment: str, now: float) -> None:
+        """Merge the days of an experiment whose parts can no longer be corrected."""
+        self.worker.call("compact", experiment, now)
 
     def total(self, experiment: str) -> bytes | None:
-        """All that was counted, as a frame."""
-        found: bytes | None = self.worker.ask("total", experiment)
-        return found
+        """Return the total of an experiment as bytes (a serialized frame); None without parts."""
+        frame: bytes | None = self.worker.call("total", experiment)
+        return frame
 
-    def hurry(self, seconds: float) -> None:
-        """End in so many seconds, whatever is being read: what was to be kept is added up at the next start."""
-        self.worker.hurry(seconds)
+    def end_after(self, seconds: float) -> None:
+        """End the process after so many seconds, even while it reads. The next start merges the totals it did not save."""
+        self.worker.end_after(seconds)
 
     def close(self) -> None:
-        """Keep what is expensive to make again, and end the process; if it died, that is added up at the next start."""
+        """Save the totals and end the process. If the process died, the next start merges the totals again."""
         self.worker.close("close")
 
 
-class DecoderApart:
-    """A `Decoder` in another process: a frame that takes for ever, or all memory, ends with it.
+class DecoderProcess:
+    """Runs a `FrameDecoder` in another process, which the server can end if a frame takes too much time or memory.
 
     Parameters
     ----------
     url : str
-        Of the store, as for `open_store`.
-    make : function of the store
-        Makes the decoder, in the other process.
+        The store, as for `open_store`.
+    make : callable
+        Builds the decoder from the store, in the other process.
     """
 
-    def __init__(self, url: str, make: Callable[[Any], Decoder] = Decoder) -> None:
-        self.worker = WorkerProcess("decodes", _with_store, make, url)
+    def __init__(self, url: str, make: Callable[[Any], FrameDecoder] = FrameDecoder) -> None:
+        self.worker = WorkerProcess("decodes", _build_decoder, make, url)
 
     def start(self) -> None:
-        """Return once the process is there."""
+        """Start the process, and return once it is ready."""
         self.worker.start()
 
     def decode(
         self, frames: Sequence[bytes], experiments: Sequence[Experiment], max_content: int, seconds: float
-    ) -> list[Decoded]:
-        """Decode frames, and check them."""
-        found: list[Decoded] = self.worker.ask("decode", frames, experiments, max_content, seconds=seconds)
-        return found
+    ) -> list[DecodedFrame]:
+        """Return the decoded content, or the error, of each frame within the time limit."""
+        results: list[DecodedFrame] = self.worker.call("decode", frames, experiments, max_content, seconds=seconds)
+        return results
 
-    def forget(self, experiments: Iterable[str]) -> None:
-        """Forget what parts that could not be stored may have fixed."""
-        with suppress(StreamMetricsError):  # it ended, and all that it knew with it
-            self.worker.ask("forget", set(experiments))
+    def forget_plans(self, experiments: Iterable[str]) -> None:
+        """Forget the metric plans of experiments, which may come from parts that could not be stored."""
+        with suppress(StreamMetricsError):  # the process died, and its plans are gone with it
+            self.worker.call("forget_plans", set(experiments))
 
     def close(self) -> None:
         """End the process."""
         self.worker.end()
 
 
-# -- in the other process ------------------------------------------------------------------------------------------------
+# -- in the other process ----------------------------------------------------------------------------------------------
 
 
-class _Reader(ExperimentReader):
-    """One with a store of its own."""
+class _StoreReader(ExperimentReader):
+    """An `ExperimentReader` that opens and closes its own store."""
 
     def __init__(self, url: str) -> None:
         super().__init__(open_store(url))
@@ -108,5 +108,5 @@ class _Reader(ExperimentReader):
         self.store.close()
 
 
-def _with_store(make: Callable[[Any], Decoder], url: str) -> Decoder:
+def _build_decoder(make: Callable[[Any], FrameDecoder], url: str) -> FrameDecoder:
     return make(open_store(url))

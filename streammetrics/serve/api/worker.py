@@ -1,4 +1,4 @@
-"""A process beside this one that does what it is asked: what it computes, takes or breaks is not the server's."""
+"""A worker process that runs method calls, so that their time, memory and crashes do not affect the server."""
 
 from __future__ import annotations
 
@@ -16,148 +16,152 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import StreamMetricsError
-from .malloc_trim import Spare
+from .malloc_trim import MallocTrimmer
 
 __all__ = ["EndedError", "LateError", "WorkerProcess"]
 
-FIRST = "500"
-"""Where memory is short, the system ends such a process before it ends the server."""
+OOM_SCORE = "500"
+"""The OOM score adjustment: the kernel kills a worker before the server if memory is short."""
 
 
 class EndedError(StreamMetricsError):
-    """A process ended before it had answered; another is started, which may be asked the same."""
+    """The process ended before it returned. Another process is started, and the call may be repeated."""
 
 
 class LateError(StreamMetricsError, TimeoutError):
-    """It took longer than it may; what it would have found is lost."""
+    """The call took longer than its limit; its result is lost."""
 
 
 class WorkerProcess:
-    """A process that is started when it is asked, and again if it died; it ends with this one.
+    """A process that starts at the first call, and again after it died; it ends with its parent process.
 
     Parameters
     ----------
-    does : str
-        What it does, for messages.
-    make : function
-        Makes, there, the object whose methods are called: of a module, so that the other process finds it.
-    *given : objects
-        What `make` is given.
+    task : str
+        A verb phrase for messages, such as "decodes".
+    make : callable
+        Builds the object whose methods are called, in the worker process. It must be importable there.
+    *args : objects
+        The arguments of `make`.
     nice : int
-        How much it steps back behind others.
+        The niceness of the process.
 
     Notes
     -----
-    It does one thing at a time; who asks meanwhile waits. Any thread may ask.
+    Any thread may call. The worker runs one call at a time; other callers wait for the lock.
     """
 
-    def __init__(self, does: str, make: Callable[..., Any], *given: Any, nice: int = 0) -> None:
-        self._does, self._begin = does, (os.getpid(), nice, make, given)
+    def __init__(self, task: str, make: Callable[..., Any], *args: Any, nice: int = 0) -> None:
+        self._task, self._child_arguments = task, (os.getpid(), nice, make, args)
         self._child: _Child | None = None
         self._lock = threading.Lock()
-        self._ending: threading.Timer | None = None
+        self._kill_timer: threading.Timer | None = None
 
     @property
     def pid(self) -> int | None:
-        """The number of the process, if there is one."""
+        """The ID of the process; None if it is not running."""
         child = self._child
         return None if child is None else child.process.pid
 
     def start(self) -> None:
-        """Return once the process is there, which takes as long as importing this package does."""
+        """Start the process and wait until it is ready, which takes about as long as importing this package."""
         with self._lock:
-            self._started()
+            self._ensure_started()
 
-    def ask(self, method: str, *given: Any, seconds: float | None = None) -> Any:
-        """Return what a method returns; raise what it raises.
+    def call(self, method: str, *args: Any, seconds: float | None = None) -> Any:
+        """Call a method of the worker's object, and return what it returns or raise what it raises.
 
         Parameters
         ----------
         method : str
-            Its name.
-        *given : objects
-            Its arguments.
+            The name of the method.
+        *args : objects
+            The arguments of the method.
         seconds : float, optional
-            How long it may take: a process that takes longer is ended.
+            The time limit; a process that takes longer is killed.
 
         Raises
         ------
         EndedError
-            The process ended before it had answered.
+            The process ended before it returned.
         LateError
-            It took too long.
+            The call took too long.
         """
         with self._lock:
-            return self._answer(self._started(), (method, given), seconds)
+            return self._exchange(self._ensure_started(), (method, args), seconds)
 
-    def hurry(self, seconds: float) -> None:
-        """End the process in so many seconds, whatever it does then, unless it is closed before."""
-        self._ending = threading.Timer(seconds, self.end)
-        self._ending.daemon = True
-        self._ending.start()
+    def end_after(self, seconds: float) -> None:
+        """Kill the process after so many seconds, unless it is closed before."""
+        self._kill_timer = threading.Timer(seconds, self.end)
+        self._kill_timer.daemon = True
+        self._kill_timer.start()
 
     def close(self, method: str) -> None:
-        """Call a method of a process that is there, as the last one, and end it."""
+        """Call a last method, if the process is running, and end the process."""
         with self._lock:
             if self._child is not None:
                 try:
                     with suppress(EndedError):
-                        self._answer(self._child, (method, ()), None)
+                        self._exchange(self._child, (method, ()), None)
                 finally:
-                    self._drop()
-            if self._ending is not None:
-                self._ending.cancel()
+                    self._discard_child()
+            if self._kill_timer is not None:
+                self._kill_timer.cancel()
 
     def end(self) -> None:
-        """End the process, whatever it does."""
+        """Kill the process, even during a call."""
         if (child := self._child) is not None:
-            child.process.kill()  # who holds the lock waits for it
+            # The thread that holds the lock waits for an answer. Killing the process first makes it raise EndedError and
+            # release the lock.
+            child.process.kill()
         with self._lock:
-            self._drop()
+            self._discard_child()
 
-    def _started(self) -> _Child:
+    def _ensure_started(self) -> _Child:
         if self._child is not None and not self._child.process.is_alive():
-            self._drop()
+            self._discard_child()
         if self._child is None:
-            self._child = _Child(*self._begin)
-            self._answer(self._child, None, None)
+            self._child = _Child(*self._child_arguments)
+            self._exchange(self._child, None, None)
         assert self._child is not None
         return self._child
 
-    def _answer(self, child: _Child, question: Any, seconds: float | None) -> Any:
+    def _exchange(self, child: _Child, question: Any, seconds: float | None) -> Any:
         try:
-            fine, found = child.answer(question, seconds)
+            succeeded, result = child.exchange(question, seconds)
         except (EOFError, BrokenPipeError, ConnectionResetError) as error:
-            self._drop()
-            raise EndedError(f"the process that {self._does} has ended; another is started") from error
-        except BaseException:  # what it would answer later is of no question any more
-            self._drop()
+            self._discard_child()
+            raise EndedError(f"the process that {self._task} has ended; another is started") from error
+        except BaseException:  # End the process: its late answer would be taken for the answer to the next call.
+            self._discard_child()
             raise
-        if not fine:
+        if not succeeded:
             if question is None:
-                self._drop()
-            raise found
-        return found
+                self._discard_child()
+            raise result
+        return result
 
-    def _drop(self) -> None:
+    def _discard_child(self) -> None:
         if self._child is not None:
             self._child.end()
         self._child = None
 
 
 class _Child:
-    """A process, and the pipe to it."""
+    """A running process, and the pipe to it."""
 
     def __init__(self, *begin: Any) -> None:
         context = get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_work, args=(theirs, *begin), daemon=True)
-        atexit.register(self.process.kill)  # else this one would wait for it, which ignores that it is to end
+        self.process = context.Process(target=_serve_calls, args=(theirs, *begin), daemon=True)
+        # At exit, multiprocessing sends SIGTERM to its children and waits for them, but the worker ignores SIGTERM.
+        atexit.register(self.process.kill)
         self.process.start()
-        theirs.close()  # so that the pipe ends with the process
+        # With this copy of the far end closed, `recv` raises EOFError when the process dies.
+        theirs.close()
 
-    def answer(self, question: Any, seconds: float | None) -> Any:
-        """What it answers; without a question, whether it is there."""
+    def exchange(self, question: Any, seconds: float | None) -> Any:
+        """Send a question and return the answer; without a question, return the first message of the process."""
         if question is not None:
             self.pipe.send(question)
         if not self.pipe.poll(seconds):
@@ -165,55 +169,55 @@ class _Child:
         return self.pipe.recv()
 
     def end(self) -> None:
-        """End it."""
+        """Kill the process."""
         self.process.kill()
         self.process.join()
         atexit.unregister(self.process.kill)
         self.pipe.close()
 
 
-# -- in the other process ------------------------------------------------------------------------------------------------
+# -- in the other process ----------------------------------------------------------------------------------------------
 
 
-def _work(pipe: Connection, parent: int, nice: int, make: Callable[..., Any], given: Any) -> None:
-    """Answer until the server is gone. Who is asked to stop is the server, and it ends this."""
+def _serve_calls(pipe: Connection, parent: int, nice: int, make: Callable[..., Any], args: Any) -> None:
+    """Run calls until the server ends. Ctrl-C and SIGTERM are ignored here: the server gets them, and ends the worker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.nice(nice)
-    with suppress(OSError):  # there is none of it on other systems
-        Path("/proc/self/oom_score_adj").write_text(FIRST)
-    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+    with suppress(OSError):  # Only Linux has this file.
+        Path("/proc/self/oom_score_adj").write_text(OOM_SCORE)
+    threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        fine, made = _tried(make, given)
-        pipe.send((fine, None if fine else made))
-        spare = Spare()
-        while fine:
-            method, asked = pipe.recv()
-            pipe.send(_tried(getattr(made, method), asked))
-            del method, asked
-            spare.give_back()
+        succeeded, target = _try_call(make, args)
+        pipe.send((succeeded, None if succeeded else target))
+        trimmer = MallocTrimmer()
+        while succeeded:
+            method, method_args = pipe.recv()
+            pipe.send(_try_call(getattr(target, method), method_args))
+            del method, method_args
+            trimmer.trim()
 
 
-def _watch(parent: int) -> None:
-    """End with the server, which may be killed while this computes."""
+def _exit_with_parent(parent: int) -> None:
+    """End this process when the server ends, which may be killed during a call."""
     while os.getppid() == parent:
         threading.Event().wait(1.0)
     os._exit(1)
 
 
-def _tried(call: Callable[..., Any], given: Any) -> tuple[bool, Any]:
-    """Whether a call went well, and what it returned or raised."""
+def _try_call(call: Callable[..., Any], args: Any) -> tuple[bool, Any]:
+    """Return whether a call succeeded, and what it returned or raised."""
     try:
-        return True, call(*given)
-    except Exception as error:  # noqa: BLE001 - who asked is told
+        return True, call(*args)
+    except Exception as error:  # noqa: BLE001 - the caller gets the error
         error.add_note("".join(traceback.format_exception(error)))
-        return False, _portable(error)
+        return False, _make_picklable(error)
 
 
-def _portable(error: Exception) -> Exception:
-    """The error, or its words where it is one that does not come through a pipe."""
+def _make_picklable(error: Exception) -> Exception:
+    """Return an error that can be pickled: itself, or its message if its class cannot be pickled."""
     try:
         pickle.loads(pickle.dumps(error))
-    except Exception:  # noqa: BLE001 - of any kind: it is what somebody else's class does
+    except Exception:  # noqa: BLE001 - pickling runs code of any class
         return StreamMetricsError(f"{type(error).__name__}: {error}")
     return error

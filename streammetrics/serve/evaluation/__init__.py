@@ -1,1 +1,1 @@
-"""What is known of an experiment: totals, windows, verdicts, and the definitions behind them."""
+"""The evaluation of experiments: definitions, totals, windows, verdicts and looks."""

@@ -1,4 +1,4 @@
-"""What is shown of every experiment: read again as parts come, as seldom as can be, however many pages are open."""
+"""Keep the current evaluation of every experiment in memory: new parts start an evaluation, open pages do not."""
 
 from __future__ import annotations
 
@@ -15,32 +15,34 @@ from typing import Any, Self
 
 from ..alerts import Alerts
 from ..store import Store, StoreDownError, StoreFullError
-from ..store.part_keys import HOUR, hour_text
-from .evaluate import looks_of
+from ..store.part_keys import HOUR, format_hour
+from .evaluate import build_looks
 from .evaluation import Evaluation, ShownLook
-from .look_history import looks_of_json, looks_to_json, same_look
-from .reading import ExperimentSource
+from .experiment_reader import ExperimentSource
+from .look_history import decode_looks, encode_looks, is_same_look
 
 __all__ = ["Board"]
 
-AT_LEAST, ENDED = 60.0, 3600.0  # seconds: without new parts freshness grows old, but not of what has ended
-KEPT = 60.0  # seconds between what is kept of an experiment, if its verdict does not change
-PATIENCE = 10.0  # seconds that what is being read has left when the server stops: a supervisor waits some 30
-TIDIED = 3600.0  # seconds between two foldings of what can no longer be corrected
+MAX_INTERVAL, ENDED_INTERVAL = 60.0, 3600.0
+"""Seconds after which an experiment is evaluated again without new parts, as its sources may be late; and once ended."""
+SAVE_INTERVAL = 60.0  # seconds between saves of an evaluation whose verdict does not change
+# When the server stops, a running evaluation may go on for this many seconds. Process supervisors kill after about 30 s.
+STOP_SECONDS = 10.0
+COMPACT_INTERVAL = 3600.0  # seconds between two merges of days whose parts can no longer be replaced
 log = logging.getLogger(__name__)
 
 
 @dataclass
-class _Shown:
-    """What is known of one experiment."""
+class _BoardEntry:
+    """The state of one experiment on the board."""
 
     evaluation: Evaluation | None = None
-    read: Evaluation | None = None  # the last one without a fault
-    kept: float = 0.0  # when the one in the store was read
-    looks: list[ShownLook] | None = None  # the last in the store
-    tidied: float = float("-inf")
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-    news: asyncio.Event = field(default_factory=asyncio.Event)  # set once; the next news is another
+    last_valid: Evaluation | None = None  # the last evaluation that did not fail
+    saved_at: float = 0.0  # the time of the evaluation in the store
+    last_looks: list[ShownLook] | None = None  # the last looks that were saved in the store
+    compacted_at: float = float("-inf")
+    change_event: asyncio.Event = field(default_factory=asyncio.Event)
+    next_evaluation: asyncio.Event = field(default_factory=asyncio.Event)  # set once, then replaced
     task: asyncio.Task[None] | None = None
 
 
@@ -50,22 +52,21 @@ class Board:
     Parameters
     ----------
     store : Store
-        Where definitions, looks and evaluations are kept.
-    reader : Read
-        Who reads experiments: here, or in a process of its own.
+        The store of definitions, looks and evaluations.
+    reader : ExperimentSource
+        Reads experiments, in this process or in its own one.
     every : float
-        Seconds from one evaluation of an experiment to the next, at least.
+        The smallest number of seconds between two evaluations of an experiment.
     clock : callable
-        The time, in seconds since 1970.
+        Returns the time, in seconds since 1970.
     alerts : Alerts, optional
-        Who is told of faults; webhooks by default.
+        Gets every evaluation; posts to webhooks by default.
 
     Notes
     -----
-    Use it as ``async with board:``, or `start` and `stop` it; it is `ready` once the reader has started. One thread
-    evaluates, off the event loop: what waits for it are pages that are open, which show the last evaluation until then.
-    An evaluation that takes long is followed by a rest as long. A fault of one experiment is what it withholds its
-    verdict for, and nobody else's.
+    Use it as ``async with board:``, or call `start` and `stop`; `ready` is true once the reader has started. One thread
+    evaluates, outside the event loop; open pages show the last evaluation meanwhile. A long evaluation is followed by a
+    pause of the same length. An error in one experiment withholds the verdict of that experiment only.
     """
 
     def __init__(
@@ -80,48 +81,50 @@ class Board:
         self._store, self._reader = store, reader
         self._every, self._clock = every, clock
         self._alerts = Alerts(store, clock=clock) if alerts is None else alerts
-        self._shown: dict[str, _Shown] = {}
+        self._entries: dict[str, _BoardEntry] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._worker: ThreadPoolExecutor | None = None
-        self._newcomers: asyncio.Task[None] | None = None
+        self._discovery: asyncio.Task[None] | None = None
         self._starting: asyncio.Task[None] | None = None
-        self._open, self.ready = False, False
+        self._is_open, self.ready = False, False
 
     async def start(self) -> None:
-        """Begin: every experiment is read, and again when it changes."""
-        self._loop, self._open = asyncio.get_running_loop(), True
+        """Evaluate every experiment, and again whenever it changes."""
+        self._loop, self._is_open = asyncio.get_running_loop(), True
         self._worker = ThreadPoolExecutor(1, "streammetrics-board")
-        known = await self._run(self._store.definitions)
-        await self._run(self._alerts.start, list(known))
-        for experiment in known:
-            self._mark(experiment)
-        self._newcomers = self._loop.create_task(self._look_for_others())
+        definitions = await self._run_in_thread(self._store.definitions)
+        await self._run_in_thread(self._alerts.start, list(definitions))
+        for experiment in definitions:
+            self._schedule(experiment)
+        self._discovery = self._loop.create_task(self._discover_experiments())
         self._starting = self._loop.create_task(self._start_reader())
 
     async def stop(self) -> None:
-        """End: what is shown is kept, and who subscribed is let go; what is being read just now has some seconds left."""
+        """Stop: end a running evaluation after some seconds, save the last evaluations, and end all subscriptions."""
         if self._loop is None or self._worker is None:
             return
-        self._open = False
-        self._reader.hurry(PATIENCE)
-        tasks = [t for t in (self._newcomers, self._starting, *(s.task for s in self._shown.values())) if t is not None]
+        self._is_open = False
+        self._reader.end_after(STOP_SECONDS)
+        tasks = [
+            t for t in (self._discovery, self._starting, *(s.task for s in self._entries.values())) if t is not None
+        ]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for experiment, shown in self._shown.items():
-            await self._run(self._keep_last, experiment, shown)
-        await self._run(self._alerts.stop)
-        with contextlib.suppress(StoreDownError, StoreFullError):  # what is not kept is added up at the next start
-            await self._run(self._reader.close)
+        for experiment, entry in self._entries.items():
+            await self._run_in_thread(self._save_last, experiment, entry)
+        await self._run_in_thread(self._alerts.stop)
+        with contextlib.suppress(StoreDownError, StoreFullError):  # the next start merges the totals again
+            await self._run_in_thread(self._reader.close)
         self._worker.shutdown()
         self._loop = None
-        self.let_go()
+        self.end_subscriptions()
 
-    def let_go(self) -> None:
-        """End all subscriptions: a server waits for its answers to end before it stops."""
-        self._open = False
-        for shown in self._shown.values():
-            self._tell(shown)
+    def end_subscriptions(self) -> None:
+        """End all subscriptions. A server waits for its responses to end before it stops, and live streams never end."""
+        self._is_open = False
+        for entry in self._entries.values():
+            self._wake_subscribers(entry)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -130,165 +133,169 @@ class Board:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    # -- what others ask ----------------------------------------------------------------------------------------------
+    # -- public methods -----------------------------------------------------------------------------------------------
 
-    def changed(self, experiment: str) -> None:
-        """Say that parts were stored, or that the definition is another; from any thread."""
+    def mark_changed(self, experiment: str) -> None:
+        """Request a new evaluation after new parts or a new definition; may be called from any thread."""
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._mark, experiment)
+            self._loop.call_soon_threadsafe(self._schedule, experiment)
 
     def evaluation(self, experiment: str) -> Evaluation | None:
-        """Return what is known now: of memory, or what was kept; None of an experiment that nobody defined."""
-        shown = self._shown.get(experiment) or _Shown()  # of an id that nobody defined nothing is held
-        if shown.evaluation is None:
-            kept = self._store.evaluation(experiment)
-            if kept is None:
-                return self._blank(experiment)
-            shown.evaluation = shown.evaluation or Evaluation.of_json(kept)
-        return shown.evaluation
+        """Return the last evaluation, from memory or the store; None for an experiment without a definition."""
+        # Unknown IDs are not added to the board, as requests could fill the memory.
+        entry = self._entries.get(experiment) or _BoardEntry()
+        if entry.evaluation is None:
+            saved = self._store.evaluation(experiment)
+            if saved is None:
+                return self._build_empty(experiment)
+            entry.evaluation = entry.evaluation or Evaluation.from_json(saved)
+        return entry.evaluation
 
     def evaluations(self) -> list[Evaluation]:
-        """Return what is known of every experiment, by id."""
-        found = (self.evaluation(experiment) for experiment in sorted(self._store.definitions()))
-        return [one for one in found if one is not None]
+        """Return the last evaluation of every experiment, in order of IDs."""
+        evaluations = (self.evaluation(experiment) for experiment in sorted(self._store.definitions()))
+        return [one for one in evaluations if one is not None]
 
     async def subscribe(self, experiment: str, since: float | None = None) -> AsyncIterator[Evaluation]:
-        """Yield every new evaluation, or only the last one to who is slow; end when the board stops.
+        """Yield each new evaluation until the board stops; a slow caller misses all but the last.
 
         Parameters
         ----------
         experiment : str
-            Which one.
+            The ID of the experiment.
         since : float, optional
-            When what is shown was read: what is newer comes at once.
+            The time of the evaluation that the caller has; a newer one is yielded at once.
         """
-        shown = self._shown.get(experiment)
-        if shown is None:
+        entry = self._entries.get(experiment)
+        if entry is None:
             return
-        last, news = shown.evaluation, shown.news
+        last, next_event = entry.evaluation, entry.next_evaluation
         if since is not None and last is not None and last.at > since:
             yield last
-        while self._open:
-            if shown.evaluation is last:
-                await news.wait()
-            news = shown.news
-            if self._open and shown.evaluation is not None and shown.evaluation is not last:
-                last = shown.evaluation
+        while self._is_open:
+            if entry.evaluation is last:
+                await next_event.wait()
+            next_event = entry.next_evaluation
+            if self._is_open and entry.evaluation is not None and entry.evaluation is not last:
+                last = entry.evaluation
                 yield last
 
     # -- one task an experiment ---------------------------------------------------------------------------------------
 
-    def _mark(self, experiment: str) -> None:
+    def _schedule(self, experiment: str) -> None:
         if self._loop is None:
             return
-        shown = self._shown.setdefault(experiment, _Shown())
-        shown.changed.set()
-        if shown.task is None:
-            shown.task = self._loop.create_task(self._follow(experiment, shown))
+        entry = self._entries.setdefault(experiment, _BoardEntry())
+        entry.change_event.set()
+        if entry.task is None:
+            entry.task = self._loop.create_task(self._evaluate_repeatedly(experiment, entry))
 
     async def _start_reader(self) -> None:
-        """Start it before it is asked; where that fails, whoever asks tries again and says why."""
+        """Start the reader ahead of the first evaluation, which tries again and reports the error if that fails."""
         try:
-            await self._run(self._reader.start)
-        except Exception:  # the first reading says it where it is seen
-            log.exception("what reads experiments could not be started")
+            await self._run_in_thread(self._reader.start)
+        except Exception:  # the first evaluation shows the error on its page
+            log.exception("the reader of experiments could not be started")
         self.ready = True
 
-    async def _look_for_others(self) -> None:
-        """Find what another process has defined."""
+    async def _discover_experiments(self) -> None:
+        """Find experiments that another process has defined."""
         while True:
-            await asyncio.sleep(AT_LEAST)
-            with contextlib.suppress(Exception):  # the store may be away: then next time
-                for experiment in await self._run(self._store.definitions):
-                    if experiment not in self._shown or self._shown[experiment].task is None:
-                        self._mark(experiment)
+            await asyncio.sleep(MAX_INTERVAL)
+            with contextlib.suppress(Exception):  # the store may be down: try again later
+                for experiment in await self._run_in_thread(self._store.definitions):
+                    if experiment not in self._entries or self._entries[experiment].task is None:
+                        self._schedule(experiment)
 
-    async def _follow(self, experiment: str, shown: _Shown) -> None:
+    async def _evaluate_repeatedly(self, experiment: str, entry: _BoardEntry) -> None:
         assert self._loop is not None
         while True:
-            ended = shown.evaluation is not None and shown.evaluation.state == "ended"
+            ended = entry.evaluation is not None and entry.evaluation.state == "ended"
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(ENDED if ended else AT_LEAST):
-                    await shown.changed.wait()
-            shown.changed.clear()
-            began = self._loop.time()
-            found = await self._run(self._evaluated, experiment, shown)
-            if found is not None:
-                shown.evaluation = found
-                self._tell(shown)
-            took = self._loop.time() - began
-            await asyncio.sleep(max(self._every - took, took))
+                async with asyncio.timeout(ENDED_INTERVAL if ended else MAX_INTERVAL):
+                    await entry.change_event.wait()
+            # The event is cleared before the data is read, so that a change during this evaluation starts another one.
+            entry.change_event.clear()
+            start = self._loop.time()
+            evaluation = await self._run_in_thread(self._evaluate, experiment, entry)
+            if evaluation is not None:
+                entry.evaluation = evaluation
+                self._wake_subscribers(entry)
+            duration = self._loop.time() - start
+            await asyncio.sleep(max(self._every - duration, duration))
 
     @staticmethod
-    def _tell(shown: _Shown) -> None:
-        """Wake who waits; who comes later waits for the next."""
-        shown.news.set()
-        shown.news = asyncio.Event()
+    def _wake_subscribers(entry: _BoardEntry) -> None:
+        """Wake all waiting subscribers; those that subscribe later wait for the next evaluation."""
+        # Each subscriber holds the event of the evaluation that it waits for, so replacing it cannot lose a wake-up.
+        entry.next_evaluation.set()
+        entry.next_evaluation = asyncio.Event()
 
-    async def _run(self, call: Callable[..., Any], *args: Any) -> Any:
+    async def _run_in_thread(self, call: Callable[..., Any], *args: Any) -> Any:
         assert self._loop is not None
         return await self._loop.run_in_executor(self._worker, call, *args)
 
     # -- in the thread ------------------------------------------------------------------------------------------------
 
-    def _evaluated(self, experiment: str, shown: _Shown) -> Evaluation | None:
-        """Read it, keep it, tell of it; say so where it cannot be read."""
+    def _evaluate(self, experiment: str, entry: _BoardEntry) -> Evaluation | None:
+        """Evaluate an experiment, save the result and send alerts; on an error, withhold the verdict."""
         now = self._clock()
         try:
-            found, defined = self._reader.read(experiment, now)
-        except Exception as error:  # shown as its reason; the others go on
-            if not self._open:  # it is late, and nobody waits for it
+            evaluation, experiment_definition = self._reader.read(experiment, now)
+        except Exception as error:  # the page shows the error; other experiments go on
+            if not self._is_open:  # The error comes from stopping the server.
                 return None
             log.exception("%s cannot be evaluated", experiment)
-            return self._faulted(experiment, error)
-        shown.read = found
+            return self._build_withheld(experiment, error)
+        entry.last_valid = evaluation
         try:
-            self._keep(shown, found)
-            self._alerts.tell(found, () if defined is None else defined.webhooks)
-            if now - shown.tidied >= TIDIED:
-                shown.tidied = now
-                self._reader.tidy(experiment, now)
-        except Exception:  # it is tried again
-            log.exception("%s: its evaluation is shown, and could not be kept; it is tried again", experiment)
-        return found
+            self._save(entry, evaluation)
+            self._alerts.notify(evaluation, () if experiment_definition is None else experiment_definition.webhooks)
+            if now - entry.compacted_at >= COMPACT_INTERVAL:
+                entry.compacted_at = now
+                self._reader.compact(experiment, now)
+        except Exception:  # the next evaluation tries again
+            log.exception("%s: its evaluation is shown, but could not be saved; the next one tries again", experiment)
+        return evaluation
 
-    def _keep(self, shown: _Shown, found: Evaluation) -> None:
-        """Keep a look where the verdict or the hour is another, and the evaluation with it, or now and then."""
-        looks = looks_of(found)
-        if shown.looks is None:
-            kept = self._store.looks(found.experiment)
-            shown.looks = looks_of_json(kept[-1][1]) if kept else []
-        fresh = not same_look(looks, shown.looks)
-        if fresh:
-            self._store.add_look(found.experiment, found.at, looks_to_json(looks))
-            shown.looks = looks
-        if fresh or found.at - shown.kept >= KEPT:
-            self._store.keep_evaluation(found.experiment, found.to_json())
-            shown.kept = found.at
+    def _save(self, entry: _BoardEntry, evaluation: Evaluation) -> None:
+        """Save a look if the verdict or the hour has changed. Save the evaluation with it, and also every minute."""
+        looks = build_looks(evaluation)
+        if entry.last_looks is None:
+            saved = self._store.looks(evaluation.experiment)
+            entry.last_looks = decode_looks(saved[-1][1]) if saved else []
+        is_new = not is_same_look(looks, entry.last_looks)
+        if is_new:
+            self._store.add_look(evaluation.experiment, evaluation.at, encode_looks(looks))
+            entry.last_looks = looks
+        if is_new or evaluation.at - entry.saved_at >= SAVE_INTERVAL:
+            self._store.save_evaluation(evaluation.experiment, evaluation.to_json())
+            entry.saved_at = evaluation.at
 
-    def _keep_last(self, experiment: str, shown: _Shown) -> None:
-        """Keep what is shown, so that the first page of the next start is no older."""
-        if shown.read is not None and shown.read.at > shown.kept:
-            with contextlib.suppress(Exception):  # the store is away: what it has is older
-                self._store.keep_evaluation(experiment, shown.read.to_json())
+    def _save_last(self, experiment: str, entry: _BoardEntry) -> None:
+        """Save the last evaluation, which the first page after a restart shows."""
+        if entry.last_valid is not None and entry.last_valid.at > entry.saved_at:
+            with contextlib.suppress(Exception):  # If the store is down, it keeps an older evaluation.
+                self._store.save_evaluation(experiment, entry.last_valid.to_json())
 
-    def _faulted(self, experiment: str, error: Exception) -> Evaluation | None:
-        """The figures of before, without a verdict, and why."""
+    def _build_withheld(self, experiment: str, error: Exception) -> Evaluation | None:
+        """Return the last evaluation with all verdicts withheld because of an error; None if there is none."""
         try:
             last = self.evaluation(experiment)
-        except Exception:  # the others are shown
-            log.exception("%s: nothing is known of it", experiment)
+        except Exception:  # other experiments go on
+            log.exception("%s: no evaluation can be read", experiment)
             return None
         if last is None:
             return None
-        reason = f"it could not be read again since {hour_text(int(last.at) // HOUR)}: {error}"
-        told = [t._replace(decision="withheld", sentence=f"No verdict: {reason}") for t in last.verdicts]
-        at = last.at if last.withheld == reason else math.nextafter(last.at, math.inf)  # so that open pages take it
-        return replace(last, at=at, withheld=reason, verdicts=told)
+        reason = f"the data could not be read since {format_hour(int(last.at) // HOUR)}: {error}"
+        verdicts = [t._replace(decision="withheld", sentence=f"No verdict: {reason}") for t in last.verdicts]
+        # Open pages load an evaluation that is newer than theirs, if only by one bit.
+        at = last.at if last.withheld == reason else math.nextafter(last.at, math.inf)
+        return replace(last, at=at, withheld=reason, verdicts=verdicts)
 
-    def _blank(self, experiment: str) -> Evaluation | None:
-        """What is shown of an experiment that nothing was read of yet."""
-        if experiment not in (known := self._store.definitions()):
+    def _build_empty(self, experiment: str) -> Evaluation | None:
+        """Return an evaluation without data, for an experiment that was not evaluated yet; None without a definition."""
+        if experiment not in (definitions := self._store.definitions()):
             return None
-        title = json.loads(known[experiment].text).get("title") or experiment
-        return Evaluation(experiment, title, known[experiment].version, self._clock(), "no data")
+        title = json.loads(definitions[experiment].text).get("title") or experiment
+        return Evaluation(experiment, title, definitions[experiment].version, self._clock(), "no data")

@@ -1,4 +1,4 @@
-"""What is known of an experiment now: a function of its definition, what was counted, and the time."""
+"""Evaluate an experiment: compute its verdicts, figures and checks from its definition, its data and the time."""
 
 from __future__ import annotations
 
@@ -14,116 +14,128 @@ from ...errors import InvalidInputError, StreamMetricsError
 from ...inference.drift import population_stability_index
 from ...inference.sample_ratio import SampleRatio, sample_ratio_mismatch
 from ...inference.verdict import Progress
-from ..store.part_keys import HOUR, hour_text
-from .card import TreatmentSide, adjusted, number
-from .cells import Samples, by_arm, by_slice, in_phase, last_phase, left_out, narrowed, only, phases, positives
-from .evaluation import Arm, Evaluation, RatioCheck, Row, ScoreDrift, ShownLook, SourceStatus
-from .experiment import Experiment, shares_changed
-from .part_index import OfSource, Posted
-from .series import DAY, Series
+from ..store.part_keys import HOUR, format_hour
+from .arm_samples import (
+    ArmSamples,
+    collect_arm_samples,
+    collect_slice_samples,
+    count_dropped_rows,
+    count_positives,
+    find_last_phase,
+    find_phases,
+    roll_up,
+    select_metric,
+    select_phase,
+)
+from .evaluation import ArmRow, Evaluation, MetricRow, RatioCheck, ScoreDrift, ShownLook, SourceStatus
+from .experiment import Experiment, has_share_change
+from .part_index import PartIndex, SourceIndex
+from .treatment_comparison import TreatmentComparison, correct_slice_words, finite_or_none
+from .window_series import DAY, WindowSeries
 from .windows import ExperimentWindow
 
-__all__ = ["evaluate", "looks_of"]
+__all__ = ["build_looks", "evaluate"]
 
 
 @dataclass(frozen=True)
 class EvaluationInput:
-    """What is read of an experiment.
+    """The data of an experiment from which the verdicts on its treatments are computed.
 
     Parameters
     ----------
     experiment : Experiment
-        Its definition.
+        The definition.
     now : float
-        When.
-    arms : Samples
-        The numbers of each arm, of all rows.
-    final : Samples
-        The same of the rows that count for verdicts.
+        The time, in seconds since 1970.
+    arms : ArmSamples
+        The samples of each arm, over all rows.
+    final_arms : ArmSamples
+        The samples of each arm, over the final rows, which count for verdicts.
     ratio : SampleRatio or None
-        Whether users fell to arms as planned, of all rows.
+        The sample ratio check of all rows.
     users : dict
-        Users by arm, of the rows that count for verdicts; empty where nobody counts them.
+        The users by arm in the final rows; empty without a metric that counts users.
     counted_to : int
-        The hour after the last that counts for verdicts.
-    over : bool
-        Whether it has ended, and all rows count for verdicts.
-    since : int
-        The hour since which days are counted.
+        The hour after the last final hour, in hours since 1970. An hour is final once its outcomes are complete.
+    has_ended : bool
+        Whether the experiment has ended, and all rows are final.
+    first_hour : int
+        The hour from which the duration is counted.
     """
 
     experiment: Experiment
     now: float
-    arms: Samples
-    final: Samples
+    arms: ArmSamples
+    final_arms: ArmSamples
     ratio: SampleRatio | None
     users: dict[str, float]
     counted_to: int
-    over: bool
-    since: int
+    has_ended: bool
+    first_hour: int
 
     @property
     def days(self) -> float:
-        """Days of data that count for verdicts."""
-        return max(0.0, (self.counted_to - self.since) / DAY)
+        """The days of final data."""
+        return max(0.0, (self.counted_to - self.first_hour) / DAY)
 
-    def withheld(self, changes: Sequence[str]) -> str:
-        """Return why there is no verdict on any treatment; empty if there may be one."""
-        one = self.experiment
-        if shares_changed(changes) and one.phase is None:
+    def find_withhold_reason(self, changes: Sequence[str]) -> str:
+        """Return the reason why all verdicts are withheld; an empty string if they are not."""
+        experiment = self.experiment
+        if has_share_change(changes) and experiment.phase is None:
             return "planned shares were changed, and parts do not say in which phase users were first exposed"
         if self.ratio is not None and self.ratio.alarm:
             return self.ratio.sentence
-        if one.users is None:
-            return "the definition does not say the planned users, which intervals that hold at all looks are made for"
+        if experiment.users is None:
+            return "the definition has no planned users, which intervals that hold at all looks need"
         if not self.users:
-            return "nobody counts users, which intervals that hold at all looks need"
-        if self.days < one.min_days:
-            return f"{self.days:.1f} of at least {one.min_days:g} days are counted"
+            return "no metric counts users, which intervals that hold at all looks need"
+        if self.days < experiment.min_days:
+            return f"{self.days:.1f} of at least {experiment.min_days:g} days are counted"
         return ""
 
-    def progress(self, treatment: str) -> Progress | None:
-        """Return how far a treatment and the control are; None where nobody knows."""
-        one = self.experiment
-        both = treatment, one.control
-        if one.users is None or any(arm not in self.users for arm in both):
+    def compute_progress(self, treatment: str) -> Progress | None:
+        """Return the current and planned users of a treatment and the control; None if they are not known."""
+        experiment = self.experiment
+        arms = treatment, experiment.control
+        if experiment.users is None or any(arm not in self.users for arm in arms):
             return None
-        users = math.fsum(self.users[arm] for arm in both)
-        planned = one.users * math.fsum(one.arms[arm] for arm in both)
-        return Progress(users, planned, self.per_day(users), True, self.over)
+        users = math.fsum(self.users[arm] for arm in arms)
+        planned = experiment.users * math.fsum(experiment.arms[arm] for arm in arms)
+        return Progress(users, planned, self.compute_users_per_day(users), True, self.has_ended)
 
-    def per_day(self, users: float) -> float | None:
-        """Return new users a day, on average since the start."""
+    def compute_users_per_day(self, users: float) -> float | None:
+        """Return the average number of new users a day since the start."""
         return users / self.days if self.days else None
 
-    def sides(self) -> list[TreatmentSide]:
-        """Return each treatment beside the control."""
+    def build_comparisons(self) -> list[TreatmentComparison]:
+        """Return the comparison of each treatment with the control."""
         return [
-            TreatmentSide(self.experiment, arm, self.final, self.progress(arm), self.ratio)
+            TreatmentComparison(self.experiment, arm, self.final_arms, self.compute_progress(arm), self.ratio)
             for arm in self.experiment.treatments
         ]
 
 
-UNLISTED = 1.0
-"""Hours after its end at which an hour is expected of a source that the definition does not name."""
-SILENT = 3 * HOUR
-LISTED = 24
+DEFAULT_DELAY = 1.0
+"""The expected delay, in hours, of a source that the definition does not name."""
+SILENT_SECONDS = 3 * HOUR
+MAX_MISSING_HOURS = 24
 
 
-def sources_of(experiment: Experiment, posted: Posted, now: float) -> list[SourceStatus]:
-    """Return how every source does that is expected, or has posted, in the order of their names.
+def evaluate_sources(experiment: Experiment, index: PartIndex, now: float) -> list[SourceStatus]:
+    """Return the status of every source that the definition names or that has posted, in order of names.
 
-    An hour is due its source's delay after its end. A source is late from then on, silent three hours later.
+    The part of an hour is due the delay of its source after the end of the hour. From then on the source is late, and
+    three hours later it is silent.
     """
-    names = sorted({*experiment.sources, *posted.sources})
-    return [_source(experiment, name, posted.sources.get(name, OfSource()), now) for name in names]
+    names = sorted({*experiment.sources, *index.sources})
+    return [_evaluate_source(experiment, name, index.sources.get(name, SourceIndex()), now) for name in names]
 
 
-def _source(experiment: Experiment, name: str, mine: OfSource, now: float) -> SourceStatus:
-    delay = experiment.sources.get(name, UNLISTED)
-    span = mine.hours.span
+def _evaluate_source(experiment: Experiment, name: str, index: SourceIndex, now: float) -> SourceStatus:
+    delay = experiment.sources.get(name, DEFAULT_DELAY)
+    span = index.hours.span
     first = experiment.start if name in experiment.sources or span is None else span[0]
-    due = math.floor(now / HOUR - delay)  # hours before it have to be there
+    due = math.floor(now / HOUR - delay)  # Parts of all hours before this hour are due.
     if experiment.end is not None:
         due = min(due, experiment.end)
     awaited = first if span is None else max(span[1] + 1, first)
@@ -132,42 +144,42 @@ def _source(experiment: Experiment, name: str, mine: OfSource, now: float) -> So
         name,
         None if span is None else span[1],
         behind,
-        mine.parts,
-        mine.later_than(delay),
-        [hour_text(hour) for hour in islice(mine.hours.lacking(first, due), LISTED)][::-1],
-        mine.conflicts,
-        mine.rows,
-        dict(mine.dropped),
-        "fresh" if not behind else "late" if behind < SILENT else "silent",
+        index.parts,
+        index.count_late(delay),
+        [format_hour(hour) for hour in islice(index.hours.find_missing(first, due), MAX_MISSING_HOURS)][::-1],
+        index.conflicts,
+        index.rows,
+        dict(index.dropped),
+        "fresh" if not behind else "late" if behind < SILENT_SECONDS else "silent",
     )
 
 
-def drift_of(experiment: Experiment, arms: Any) -> list[ScoreDrift]:
-    """Return how far the scores of each treatment are from those of the control, of slices by arm.
+def compute_drift(experiment: Experiment, arms: Any) -> list[ScoreDrift]:
+    """Return how far the score distribution of each treatment has drifted from the control, from slices by arm.
 
-    Metrics of the same scores are told once, by the first of them.
+    Several metrics with the same scores give one entry, with the name of the first metric.
     """
     keys = {str(key): key for key in arms}
     if experiment.control not in keys:
         return []
-    found: dict[Any, ScoreDrift] = {}
+    drifts: dict[Any, ScoreDrift] = {}
     for metric in experiment.metrics:
         try:
-            scores = only(arms, metric)
+            scores = select_metric(arms, metric)
             reference = scores[keys[experiment.control]]
             for arm in experiment.treatments:
                 if arm in keys:
                     one = population_stability_index(scores[keys[arm]], reference)
-                    same = arm, one.shares, one.reference, one.edges
-                    found.setdefault(same, ScoreDrift(metric, arm, number(one.value), one.word))
-        except InvalidInputError:  # no metric of scores
+                    identity = arm, one.shares, one.reference, one.edges
+                    drifts.setdefault(identity, ScoreDrift(metric, arm, finite_or_none(one.value), one.word))
+        except InvalidInputError:  # the metric has no scores
             continue
-    return list(found.values())
+    return list(drifts.values())
 
 
-LOOKS = 240
-"""Earlier looks of a treatment that are shown."""
-LARGEST = sys.float_info.max
+MAX_LOOKS = 240
+"""The largest number of earlier looks of a treatment in an evaluation."""
+LARGEST_FLOAT = sys.float_info.max
 
 
 def evaluate(
@@ -178,237 +190,251 @@ def evaluate(
     now: float,
     hours: Mapping[int, ExperimentWindow],
     days: Mapping[int, ExperimentWindow],
-    posted: Posted,
+    index: PartIndex,
     looks: Sequence[ShownLook] = (),
     changes: Sequence[str] = (),
     shared_at: Sequence[float] = (),
-    series: Series | None = None,
+    series: WindowSeries | None = None,
 ) -> Evaluation:
-    """Return what is known of an experiment: verdicts, figures, windows, and whether the data can be trusted.
+    """Return the evaluation of an experiment: verdicts, figures, windows, and checks of the data.
 
     Parameters
     ----------
     experiment : Experiment
-        Its definition.
+        The definition.
     total : MetricLike or None
-        All that was counted: sliced by the arm in front, alone or with other columns. None before the first part.
+        The merged parts: slices by the arm, or by the arm and other columns. None before the first part.
     version : int
-        Of the definition.
+        The version of the definition.
     now : float
-        Seconds since 1970.
-    hours, days : mapping of int to Window
-        What was counted in each recent hour, and in each day (UTC), by their first hour.
-    posted : Posted
-        The parts.
-    looks : sequence of Look
-        What was shown before, oldest first.
+        The time, in seconds since 1970.
+    hours, days : mapping of int to ExperimentWindow
+        The recent hours and all days (UTC), by their first hour.
+    index : PartIndex
+        The posted parts.
+    looks : sequence of ShownLook
+        The earlier looks, oldest first.
     changes : sequence of str
-        How the definition was changed since the start, as `changes` says it.
+        The changes of the definition since the start, as sentences of `describe_changes`.
     shared_at : sequence of float
-        When planned shares were changed since the start: of each of these times there is to be a phase.
-    series : Series, optional
-        What to remember of windows until the next evaluation.
+        The times at which planned shares were changed since the start; each begins a new phase.
+    series : WindowSeries, optional
+        A cache of windows for the next evaluation.
 
     Returns
     -------
     Evaluation
-        Whatever is missing has a reason; nothing that was counted makes this raise.
+        The evaluation. Missing figures have a reason; no posted data makes this function raise.
 
     Notes
     -----
-    Verdicts read intervals that hold at all looks, made for the planned users of the two arms compared, at 5 % over all
-    treatments. With `mature_after`, verdicts, table and slices are of the hours that ended so long ago, from the folds of
-    days and hours; arms, sample ratio and drift are of all rows. Days since the start are counted up to the last hour
-    that counts. With phases all of it is of the last one, and days begin where shares were changed last.
+    Verdicts use always-valid intervals, tuned for the planned users of the two arms, at a 5 % error rate over all
+    treatments. With `mature_after`, verdicts, table and slices cover only the hours that ended so long ago, merged from
+    days and hours; arms, sample ratio and drift cover all rows. The duration counts up to the last final hour. With
+    phases, everything covers the last phase, and the duration begins at the last change of shares.
     """
-    series = Series() if series is None else series
-    span = posted.span or _span(hours, days)
-    made = Evaluation(
+    series = WindowSeries() if series is None else series
+    span = index.span or _find_span(hours, days)
+    evaluation = Evaluation(
         experiment.id,
         experiment.title,
         version,
         now,
         "no data",
-        parts=posted.parts,
+        parts=index.parts,
         hours=span,
         day=max(0.0, (now / HOUR - experiment.start) / DAY),
         changes=list(changes),
-        looks=thinned(looks),
-        sources=sources_of(experiment, posted, now),
+        looks=thin_looks(looks),
+        sources=evaluate_sources(experiment, index, now),
         planned=experiment.users,
     )
     if total is None or span is None:
-        return _without(made, experiment, "nothing was counted yet")
+        return _withhold_all(evaluation, experiment, "nothing was counted yet")
     try:
-        return _read(made, experiment, total, hours, days, changes, shared_at, series)
-    except StreamMetricsError as error:  # the page says it
-        return _without(replace(made, digest=total.digest(), state="running"), experiment, str(error))
+        return _evaluate_total(evaluation, experiment, total, hours, days, changes, shared_at, series)
+    except StreamMetricsError as error:  # the page shows the message
+        return _withhold_all(replace(evaluation, digest=total.digest(), state="running"), experiment, str(error))
 
 
-def _without(made: Evaluation, experiment: Experiment, reason: str) -> Evaluation:
-    """An evaluation of what cannot be read."""
-    told = [TreatmentSide(experiment, arm, {}, None).withheld(reason) for arm in experiment.treatments]
-    return replace(made, withheld=reason, verdicts=told)
+def _withhold_all(evaluation: Evaluation, experiment: Experiment, reason: str) -> Evaluation:
+    """Return an evaluation without figures, with all verdicts withheld."""
+    verdicts = [TreatmentComparison(experiment, arm, {}, None).withhold(reason) for arm in experiment.treatments]
+    return replace(evaluation, withheld=reason, verdicts=verdicts)
 
 
-def _read(
-    made: Evaluation,
+def _evaluate_total(
+    evaluation: Evaluation,
     experiment: Experiment,
     total: Any,
     hours: Mapping[int, ExperimentWindow],
     days: Mapping[int, ExperimentWindow],
     changes: Sequence[str],
     shared_at: Sequence[float],
-    series: Series,
+    series: WindowSeries,
 ) -> Evaluation:
-    assert made.hours is not None
-    phase = last_phase(total, experiment)
-    of_arms = narrowed(in_phase(total, experiment, phase), experiment)
-    arms = by_arm(of_arms, experiment)
-    if not any(_rows(some) for some in arms.values()):
-        return _without(made, experiment, "nothing was counted yet")
-    before = min(made.hours[1] + 1, math.floor(made.at / HOUR - experiment.mature_after))
-    whole = before > made.hours[1] or not experiment.mature_after
-    final = total if whole else series.final(hours, days, before)
-    if final is not None:
-        final = in_phase(final, experiment, phase)
-    counted = made.hours[1] + 1 if whole else before
-    notes = _notes(experiment, arms)
-    users, ratio = _users(experiment, of_arms, notes)
-    early = _early(experiment, total, shared_at)
-    ratio = None if early else ratio
-    decided = users if whole or final is None else _users(experiment, narrowed(final, experiment), [])[0]
-    over = _over(experiment, made.at, users)
-    closed = _over(experiment, made.at - experiment.mature_after * HOUR, decided)
-    samples = {} if final is None else arms if whole else by_arm(final, experiment)
-    begins = [math.floor(at / HOUR) for at in shared_at] if experiment.phase is not None else []
-    since = max([experiment.start, *begins])
-    seen = EvaluationInput(experiment, made.at, arms, samples, ratio, decided, counted, closed, since)
-    withheld = early or seen.withheld(changes) or ("" if samples else "no hour is final yet")
-    sides = seen.sides()
-    per_day = seen.per_day(math.fsum(decided.values()))
+    assert evaluation.hours is not None
+    phase = find_last_phase(total, experiment)
+    arm_slices = roll_up(select_phase(total, experiment, phase), experiment)
+    arms = collect_arm_samples(arm_slices, experiment)
+    if not any(_count_rows(some) for some in arms.values()):
+        return _withhold_all(evaluation, experiment, "nothing was counted yet")
+    # Verdicts use only hours whose outcomes are complete. If all hours are, the total is used as it is.
+    final_before = min(evaluation.hours[1] + 1, math.floor(evaluation.at / HOUR - experiment.mature_after))
+    all_final = final_before > evaluation.hours[1] or not experiment.mature_after
+    final_slices = total if all_final else series.merge_final(hours, days, final_before)
+    if final_slices is not None:
+        final_slices = select_phase(final_slices, experiment, phase)
+    counted_to = evaluation.hours[1] + 1 if all_final else final_before
+    notes = _describe_unexpected_arms(experiment, arms)
+    users, ratio = _count_users(experiment, arm_slices, notes)
+    # Before the first rows of a new phase, users still have the old shares, which would look like a mismatch.
+    missing_phase = _explain_missing_phase(experiment, total, shared_at)
+    ratio = None if missing_phase else ratio
+    final_users = (
+        users
+        if all_final or final_slices is None
+        else _count_users(experiment, roll_up(final_slices, experiment), [])[0]
+    )
+    has_ended = _has_ended(experiment, evaluation.at, users)
+    final_ended = _has_ended(experiment, evaluation.at - experiment.mature_after * HOUR, final_users)
+    samples = {} if final_slices is None else arms if all_final else collect_arm_samples(final_slices, experiment)
+    # With phases, the samples have only the last phase, which began at the last change of shares.
+    share_changes = [math.floor(at / HOUR) for at in shared_at] if experiment.phase is not None else []
+    first_hour = max([experiment.start, *share_changes])
+    data = EvaluationInput(
+        experiment, evaluation.at, arms, samples, ratio, final_users, counted_to, final_ended, first_hour
+    )
+    withheld = missing_phase or data.find_withhold_reason(changes) or ("" if samples else "no hour is final yet")
+    comparisons = data.build_comparisons()
+    per_day = data.compute_users_per_day(math.fsum(final_users.values()))
     return replace(
-        made,
-        state="ended" if over else "running",
+        evaluation,
+        state="ended" if has_ended else "running",
         digest=total.digest(),
-        rows=sum(_rows(some) for some in arms.values()),
+        rows=sum(_count_rows(some) for some in arms.values()),
         withheld=withheld,
-        verdicts=[side.withheld(withheld) if withheld else side.told() for side in sides],
-        table=[row for side in sides for row in side.rows()],
-        slices=[] if final is None else _slices(experiment, final, sides, notes),
-        arms=_arms(experiment, of_arms, arms, users),
-        ratio=None if ratio is None else _ratio(experiment, ratio),
-        series=series.points(experiment, phase, "hour", hours, before),
-        days=series.points(experiment, phase, "day", days, before),
-        drift=drift_of(experiment, of_arms),
+        verdicts=[
+            comparison.withhold(withheld) if withheld else comparison.build_verdict() for comparison in comparisons
+        ],
+        table=[row for comparison in comparisons for row in comparison.build_rows()],
+        slices=[] if final_slices is None else _build_slice_rows(experiment, final_slices, comparisons, notes),
+        arms=_build_arm_rows(experiment, arm_slices, arms, users),
+        ratio=None if ratio is None else _build_ratio_check(experiment, ratio),
+        series=series.build_points(experiment, phase, "hour", hours, final_before),
+        days=series.build_points(experiment, phase, "day", days, final_before),
+        drift=compute_drift(experiment, arm_slices),
         users=math.fsum(users.values()) if users else None,
         per_day=per_day,
-        final_to=counted - 1 if samples else None,
+        final_to=counted_to - 1 if samples else None,
         notes=notes,
-        power=[found for side in sides if (found := side.power()) is not None],
-        dropped=left_out(of_arms),
+        power=[power for comparison in comparisons if (power := comparison.compute_power()) is not None],
+        dropped=count_dropped_rows(arm_slices),
     )
 
 
-def _over(experiment: Experiment, now: float, users: dict[str, float]) -> bool:
-    """Whether the planned end, or as many users as were planned, is reached."""
+def _has_ended(experiment: Experiment, now: float, users: dict[str, float]) -> bool:
+    """Return whether the planned end or the planned number of users is reached."""
     ended = experiment.end is not None and now >= experiment.end * HOUR
     return ended or (experiment.users is not None and math.fsum(users.values()) >= experiment.users)
 
 
-def _early(experiment: Experiment, total: Any, shared_at: Sequence[float]) -> str:
-    """Why users are not those of the planned shares yet: these were changed more often than there are phases after one."""
-    if experiment.phase is None or not shared_at or len(phases(total, experiment)) > len(shared_at):
+def _explain_missing_phase(experiment: Experiment, total: Any, shared_at: Sequence[float]) -> str:
+    """Return the reason if the last change of the planned shares has no rows of its phase yet; otherwise ""."""
+    if experiment.phase is None or not shared_at or len(find_phases(total, experiment)) > len(shared_at):
         return ""
     return "planned shares were changed, and there are no rows yet of the phase that has them"
 
 
-def _span(hours: Mapping[int, ExperimentWindow], days: Mapping[int, ExperimentWindow]) -> tuple[int, int] | None:
-    """The first and the last hour of folds, where there is no ledger."""
+def _find_span(hours: Mapping[int, ExperimentWindow], days: Mapping[int, ExperimentWindow]) -> tuple[int, int] | None:
+    """Return the first and the last hour that windows cover; None without windows. Used if no parts are listed."""
     if not hours and not days:
         return None
     last = max(hours) if hours else max(days) + DAY - 1
     return min([*hours, *days]), last
 
 
-def _rows(samples: Sequence[Any]) -> int:
-    """Rows of an arm: of the metric that has most."""
+def _count_rows(samples: Sequence[Any]) -> int:
+    """Return the number of rows of an arm: the largest of its metrics, as metrics may drop or leave out rows."""
     return max((int(s.rows.sum()) for s in samples), default=0)
 
 
-def _notes(experiment: Experiment, arms: Samples) -> list[str]:
+def _describe_unexpected_arms(experiment: Experiment, arms: ArmSamples) -> list[str]:
     unknown = [arm for arm in arms if arm not in experiment.arms]
-    found = [f"{arm} is no arm of the definition: {_rows(arms[arm]):,} rows are left out" for arm in unknown]
-    return found + [f"{arm} has no rows" for arm in experiment.arms if arm not in arms]
+    notes = [f"{arm} is no arm of the definition: {_count_rows(arms[arm]):,} rows are left out" for arm in unknown]
+    return notes + [f"{arm} has no rows" for arm in experiment.arms if arm not in arms]
 
 
-def _users(experiment: Experiment, arms: Any, notes: list[str]) -> tuple[dict[str, float], SampleRatio | None]:
-    """Users by arm, and whether they fell as planned; what cannot be counted becomes a note."""
+def _count_users(experiment: Experiment, arms: Any, notes: list[str]) -> tuple[dict[str, float], SampleRatio | None]:
+    """Return the users by arm and their sample ratio check; a failure becomes a note on the page."""
     if not experiment.counts:
         return {}, None
     try:
-        counter = only(arms, experiment.counts)
+        counter = select_metric(arms, experiment.counts)
         names = {key: str(key) for key in counter if str(key) in experiment.arms}
         shares = {key: experiment.arms[name] for key, name in names.items()}
         absent = {arm: share for arm, share in experiment.arms.items() if arm not in names.values()}
-        found = sample_ratio_mismatch(counter.select(names), shares | absent)
-    except StreamMetricsError as error:  # the page says it
+        ratio = sample_ratio_mismatch(counter.select(names), shares | absent)
+    except StreamMetricsError as error:  # the page shows the message
         notes.append(f"users: {error}")
         return {}, None
-    return {str(arm): count for arm, count in found.users.items()}, found
+    return {str(arm): count for arm, count in ratio.users.items()}, ratio
 
 
-def _ratio(experiment: Experiment, found: SampleRatio) -> RatioCheck:
-    users = {str(arm): count for arm, count in found.users.items()}
-    return RatioCheck(min(found.e_value, LARGEST), found.alarm, found.sentence, users, dict(experiment.arms))
+def _build_ratio_check(experiment: Experiment, ratio: SampleRatio) -> RatioCheck:
+    users = {str(arm): count for arm, count in ratio.users.items()}
+    return RatioCheck(min(ratio.e_value, LARGEST_FLOAT), ratio.alarm, ratio.sentence, users, dict(experiment.arms))
 
 
-def _arms(experiment: Experiment, of_arms: Any, arms: Samples, users: dict[str, float]) -> list[Arm]:
+def _build_arm_rows(experiment: Experiment, of_arms: Any, arms: ArmSamples, users: dict[str, float]) -> list[ArmRow]:
     total = math.fsum(users.values())
     try:
-        known = positives(of_arms, experiment.primary)
-    except StreamMetricsError:  # a metric without positives
-        known = {}
-    found = []
+        positives = count_positives(of_arms, experiment.primary)
+    except StreamMetricsError:  # The primary metric does not count positive labels.
+        positives = {}
+    result = []
     for arm, planned in experiment.arms.items():
-        mine = next((s for s in arms.get(arm, ()) if s.name == experiment.primary), None)
-        value = None if mine is None or not math.isfinite(mine.values[0]) else float(mine.values[0])
+        sample = next((s for s in arms.get(arm, ()) if s.name == experiment.primary), None)
+        value = None if sample is None or not math.isfinite(sample.values[0]) else float(sample.values[0])
         count = users.get(arm)
         share = count / total if count is not None and total else None
-        found.append(Arm(arm, planned, count, share, _rows(arms.get(arm, ())), known.get(arm), value))
-    return found
+        result.append(ArmRow(arm, planned, count, share, _count_rows(arms.get(arm, ())), positives.get(arm), value))
+    return result
 
 
-def _slices(experiment: Experiment, final: Any, sides: Sequence[TreatmentSide], notes: list[str]) -> list[Row]:
-    """Every metric by the keys of each slice column; words hold for all rows of a treatment together."""
-    read: dict[str, Samples] = {}
+def _build_slice_rows(
+    experiment: Experiment, final: Any, comparisons: Sequence[TreatmentComparison], notes: list[str]
+) -> list[MetricRow]:
+    """Return a row for each metric and slice; conclusions are corrected for the number of slices of a treatment."""
+    samples: dict[str, ArmSamples] = {}
     for column in experiment.slices:
         try:
-            read[column] = by_slice(final, experiment, column)
-        except StreamMetricsError as error:  # the page says it
+            samples[column] = collect_slice_samples(final, experiment, column)
+        except StreamMetricsError as error:  # the page shows the message
             notes.append(f"slices by {column}: {error}")
-    found = []
-    for side in sides:
-        rows = [row for column, arms in read.items() for row in side.slices(column, arms)]
-        found += adjusted(rows, side.share)
-    return found
+    rows_of_slices = []
+    for comparison in comparisons:
+        rows = [row for column, arms in samples.items() for row in comparison.build_slice_rows(column, arms)]
+        rows_of_slices += correct_slice_words(rows, comparison.confidence)
+    return rows_of_slices
 
 
-def thinned(looks: Sequence[ShownLook]) -> list[ShownLook]:
-    """Return so many looks of each treatment at most, the last among them."""
-    of: dict[str, list[ShownLook]] = {}
+def thin_looks(looks: Sequence[ShownLook]) -> list[ShownLook]:
+    """Return at most MAX_LOOKS looks of each treatment, evenly spaced, with the last one."""
+    by_treatment: dict[str, list[ShownLook]] = {}
     for look in looks:
-        of.setdefault(look.treatment, []).append(look)
-    return [look for some in of.values() for look in some[:: -max(1, math.ceil(len(some) / LOOKS))][::-1]]
+        by_treatment.setdefault(look.treatment, []).append(look)
+    # The first step goes back from the last look, so that the last one is always included.
+    return [look for some in by_treatment.values() for look in some[:: -max(1, math.ceil(len(some) / MAX_LOOKS))][::-1]]
 
 
-def looks_of(found: Evaluation) -> list[ShownLook]:
-    """Return what an evaluation shows of the primary metric, and of who is in which arm, for the log of looks."""
-    rows = {row.treatment: row for row in found.table if row.role == "primary"}
-    shares = {arm.arm: arm.share for arm in found.arms if arm.share is not None} or None
-    made = []
-    for told in found.verdicts:
-        row = rows.get(told.treatment)
+def build_looks(evaluation: Evaluation) -> list[ShownLook]:
+    """Return the look of each treatment for the log: its verdict, primary metric, and the shares of users."""
+    rows = {row.treatment: row for row in evaluation.table if row.role == "primary"}
+    shares = {arm.arm: arm.share for arm in evaluation.arms if arm.share is not None} or None
+    looks = []
+    for verdict in evaluation.verdicts:
+        row = rows.get(verdict.treatment)
         figures = (None, None, None) if row is None else (row.change, row.low, row.high)
-        made.append(ShownLook(found.at, told.treatment, told.decision, *figures, found.users, shares))
-    return made
+        looks.append(ShownLook(evaluation.at, verdict.treatment, verdict.decision, *figures, evaluation.users, shares))
+    return looks

@@ -1,6 +1,6 @@
-"""What is known of an experiment at one look, as plain data: what pages, alerts and Prometheus show, and the store keeps.
+"""The evaluation of an experiment as plain data, for pages, alerts, Prometheus and the store.
 
-All of it goes through JSON unchanged; numbers that are not known are None.
+It can be written to JSON and read back unchanged; unknown numbers are None.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple, Self
 
 __all__ = [
-    "Arm",
+    "ArmRow",
     "Evaluation",
-    "Power",
+    "MetricRow",
+    "PowerEstimate",
     "RatioCheck",
-    "Row",
     "ScoreDrift",
     "ShownLook",
     "SourceStatus",
-    "Told",
+    "TreatmentVerdict",
     "WindowPoint",
 ]
 
 
-class Told(NamedTuple):
+class TreatmentVerdict(NamedTuple):
     """The verdict of one treatment.
 
-    The decision is "ship", "do not", "keep running", "nothing shown" or "withheld"; then the sentence, and what is missing
-    until what is open is decided.
+    The decision is "ship", "do not", "keep running", "nothing shown" or "withheld". `more_users` and `more_days` estimate
+    what is needed until open questions are decided.
     """
 
     treatment: str
@@ -37,11 +37,11 @@ class Told(NamedTuple):
     more_days: float | None = None
 
 
-class Power(NamedTuple):
-    """What a treatment can show of the primary metric, in 80 of 100 experiments that have it.
+class PowerEstimate(NamedTuple):
+    """The statistical power (80 %) of the primary metric of a treatment.
 
-    The users of both arms, and the days until then, that show a relative difference (0.01 is 1 %); and the smallest that
-    the planned end shows.
+    A `relative` difference (0.01 is 1 %) is detected with `users` users in both arms together, who are reached in
+    `more_days` days. `at_end` is the smallest relative difference that the planned number of users detects.
     """
 
     treatment: str
@@ -51,37 +51,38 @@ class Power(NamedTuple):
     at_end: float | None
 
 
-class Row(NamedTuple):
-    """One metric of a treatment beside the control, of all rows or of a slice.
+class MetricRow(NamedTuple):
+    """A metric of a treatment compared with the control, over all rows or in a slice.
 
     Parameters
     ----------
     treatment, metric : str
-        What is read.
+        The names of the arm and the metric.
     role : str
-        "primary", "guardrail", "secondary", or "model": of each arm's own traffic, and so no effect of the treatment.
+        "primary", "guardrail", "secondary", or "model" for a metric of each arm's own traffic, which is no effect of the
+        treatment.
     better : str
-        "high", "low" or "one".
+        The good direction: "high", "low" or "one".
     margin : float or None
-        Of a guardrail.
+        The margin of a guardrail.
     control_value, value : float or None
-        Of the arms.
+        The values of the control and the treatment.
     change, low, high : float or None
-        The relative difference with its interval, which holds at all looks.
+        The relative difference with its always-valid interval.
     once_low, once_high : float or None
-        The interval of one look, which must not be looked at twice.
+        The interval of a single look, which is valid only if the experiment is looked at once.
     bound : float or None
-        By how much the change may be off by what was counted alone.
+        The error bound of `change` that comes from the approximation of the state, without sampling error.
     word, reason : str
-        What it says; and why it does not.
+        The conclusion, such as "better"; and the reason if there is no conclusion.
     rows : int
-        Of both arms.
+        The rows of both arms.
     slice : dict
-        Column and key of the slice; empty for all rows.
+        The column and key of the slice; empty for all rows.
     share : float or None
-        Of all rows.
+        The share of all rows that are in the slice.
     tag : str
-        Of the metric, which says whether values are read in percent; if empty, its name does.
+        The tag of the metric, by which pages choose percent or plain numbers; if empty, the name is used.
     """
 
     treatment: str
@@ -106,7 +107,7 @@ class Row(NamedTuple):
 
 
 class RatioCheck(NamedTuple):
-    """Whether users fell to arms as planned: the e-value, whether it alarms, the sentence, users and shares by arm."""
+    """The check for a sample ratio mismatch: e-value, alarm, a sentence, and users and planned shares by arm."""
 
     e_value: float
     alarm: bool
@@ -115,8 +116,8 @@ class RatioCheck(NamedTuple):
     planned: dict[str, float]
 
 
-class Arm(NamedTuple):
-    """An arm so far: planned share, users, their share, rows, positives of the primary metric and its value."""
+class ArmRow(NamedTuple):
+    """The figures of an arm: planned share, users, their share, rows, positives and value of the primary metric."""
 
     arm: str
     planned: float
@@ -128,7 +129,7 @@ class Arm(NamedTuple):
 
 
 class ShownLook(NamedTuple):
-    """What was shown at an earlier evaluation of the primary metric of a treatment, and the shares of users by arm."""
+    """An earlier look at a treatment: decision, primary metric with its interval, users, and their shares by arm."""
 
     at: float
     treatment: str
@@ -141,10 +142,10 @@ class ShownLook(NamedTuple):
 
 
 class WindowPoint(NamedTuple):
-    """A metric in one window, an hour or a day, which begins at `hour`.
+    """A metric of an arm in one window, an hour or a day, which begins at `hour`.
 
-    The value of an arm, and, of a treatment beside the control, the relative difference of this window alone, with the
-    interval of one look.
+    For a treatment it also has the relative difference from the control in this window, with its interval of a single
+    look.
     """
 
     hour: int
@@ -159,10 +160,10 @@ class WindowPoint(NamedTuple):
 
 
 class SourceStatus(NamedTuple):
-    """A source, whose state is "fresh", "late" or "silent".
+    """The status of a source, whose state is "fresh", "late" or "silent".
 
-    The last hour counted, seconds behind what was expected, parts, late ones, hours missing (written as in a key, the last
-    24), conflicts; rows, and rows dropped by reason.
+    `counted_to` is its last hour with a part, `behind` how many seconds its next part is overdue, and `late` the number of
+    late parts. `missing` lists the latest hours without a part, at most 24, as strings.
     """
 
     source: str
@@ -178,7 +179,7 @@ class SourceStatus(NamedTuple):
 
 
 class ScoreDrift(NamedTuple):
-    """How far the scores of an arm are from those of the control: the population stability index, and its word."""
+    """The drift of the scores of an arm from the control: the population stability index, and a word for it."""
 
     metric: str
     arm: str
@@ -188,40 +189,40 @@ class ScoreDrift(NamedTuple):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Everything shown of an experiment.
+    """All data that the dashboard shows of an experiment.
 
     Parameters
     ----------
     experiment, title : str
-        Which one.
+        The ID and the title.
     version : int
-        Of its definition.
+        The version of the definition.
     at : float
-        When it was read: seconds since 1970.
+        The time of the evaluation, in seconds since 1970.
     state : str
         "no data", "running" or "ended".
     digest : str
-        Of the total that was read.
+        The digest of the total.
     parts, rows : int
-        What it is of.
+        The number of parts and rows in the total.
     hours : (int, int) or None
-        The first and the last hour counted.
+        The first and the last hour with a part.
     day : float
-        Since the start.
+        The days since the start.
     withheld : str
-        Why there is no verdict yet; empty if there is one.
+        The reason why all verdicts are withheld; empty if they are not.
     verdicts, table, slices, arms, series, days, sources, drift
-        See the classes. `series` is by hour, `days` by day; `table` is of all rows.
+        See their classes. `series` is by hour, `days` by day; `table` covers all rows.
     users, planned, per_day : float or None
-        So far, at the planned end, and new ones a day.
+        The current users, those at the planned end, and new users a day.
     final_to : int or None
-        The last hour that is final: verdicts, table and slices are of the rows up to it, arms and sources of all.
+        The last final hour: verdicts, table and slices cover the rows up to it, arms and sources cover all rows.
     changes, notes : list of str
-        How the definition was changed since the start; what else there is to know.
+        The changes of the definition since the start; other remarks.
     power, looks : list
-        See the classes. `looks` are earlier ones, thinned.
+        See their classes. `looks` are a selection of the earlier ones.
     dropped : dict
-        Rows left out by reason, those of the metric that left out most.
+        The dropped rows by reason; in each arm, of the metric that dropped most.
     """
 
     experiment: str
@@ -235,10 +236,10 @@ class Evaluation:
     hours: tuple[int, int] | None = None
     day: float = 0.0
     withheld: str = ""
-    verdicts: list[Told] = field(default_factory=list)
-    table: list[Row] = field(default_factory=list)
-    slices: list[Row] = field(default_factory=list)
-    arms: list[Arm] = field(default_factory=list)
+    verdicts: list[TreatmentVerdict] = field(default_factory=list)
+    table: list[MetricRow] = field(default_factory=list)
+    slices: list[MetricRow] = field(default_factory=list)
+    arms: list[ArmRow] = field(default_factory=list)
     ratio: RatioCheck | None = None
     series: list[WindowPoint] = field(default_factory=list)
     days: list[WindowPoint] = field(default_factory=list)
@@ -250,36 +251,37 @@ class Evaluation:
     final_to: int | None = None
     changes: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    power: list[Power] = field(default_factory=list)
+    power: list[PowerEstimate] = field(default_factory=list)
     looks: list[ShownLook] = field(default_factory=list)
     dropped: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """Return it as text."""
-        lists = {name: [row._asdict() for row in getattr(self, name)] for name in LISTS}
+        """Return the evaluation as JSON."""
+        # `asdict` would keep named tuples, which JSON writes as arrays without names.
+        lists = {name: [row._asdict() for row in getattr(self, name)] for name in ROW_CLASSES}
         ratio = None if self.ratio is None else self.ratio._asdict()
         return json.dumps(asdict(self) | lists | {"ratio": ratio}, allow_nan=False, separators=(",", ":"))
 
     @classmethod
-    def of_json(cls, text: str) -> Self:
-        """Return what `to_json` wrote."""
-        given: dict[str, Any] = json.loads(text)
-        for name, kind in LISTS.items():
-            given[name] = [kind(**row) for row in given[name]]
-        given["ratio"] = None if given["ratio"] is None else RatioCheck(**given["ratio"])
-        given["hours"] = None if given["hours"] is None else tuple(given["hours"])
-        return cls(**given)
+    def from_json(cls, text: str) -> Self:
+        """Read an evaluation from the JSON that `to_json` returned."""
+        fields: dict[str, Any] = json.loads(text)
+        for name, kind in ROW_CLASSES.items():
+            fields[name] = [kind(**row) for row in fields[name]]
+        fields["ratio"] = None if fields["ratio"] is None else RatioCheck(**fields["ratio"])
+        fields["hours"] = None if fields["hours"] is None else tuple(fields["hours"])
+        return cls(**fields)
 
 
-LISTS: dict[str, Any] = {
-    "verdicts": Told,
-    "table": Row,
-    "slices": Row,
-    "arms": Arm,
+ROW_CLASSES: dict[str, Any] = {
+    "verdicts": TreatmentVerdict,
+    "table": MetricRow,
+    "slices": MetricRow,
+    "arms": ArmRow,
     "series": WindowPoint,
     "days": WindowPoint,
     "sources": SourceStatus,
     "drift": ScoreDrift,
-    "power": Power,
+    "power": PowerEstimate,
     "looks": ShownLook,
 }

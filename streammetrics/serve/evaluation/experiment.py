@@ -1,4 +1,4 @@
-"""The definition of an experiment: arms and their shares, metrics and their roles, sources, beginning and end."""
+"""The definition of an experiment: arms and shares, metrics and roles, sources, start and end."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any, Self
 
 from ...errors import InvalidInputError
-from ..store.part_keys import HOUR, NAME, hour_of, hour_text
+from ..store.part_keys import HOUR, NAME, format_hour, parse_hour
 
-__all__ = ["HIDDEN", "Experiment", "changes", "shares_changed"]
+__all__ = ["HIDDEN_FIELDS", "Experiment", "describe_changes", "has_share_change"]
 
-FIRST, LAST = 0, 2_500_000
-"""Hours since 1970 that have a name of four digits of a year."""
+FIRST_HOUR, LAST_HOUR = 0, 2_500_000
+"""The range of hours since 1970 whose year has four digits."""
 
 
-def amount(key: str, value: Any) -> float:
-    """Return a finite number, 0 or more."""
+def check_amount(key: str, value: Any) -> float:
+    """Return a value as a finite number of 0 or more; raise InvalidInputError for any other value."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= sys.float_info.max:
         raise InvalidInputError(f"{key}: a number, 0 or more, not {value!r}")
     return float(value)
 
 
-def named_amounts(key: str, value: Any) -> dict[str, float]:
-    """Return names with such numbers."""
+def check_named_amounts(key: str, value: Any) -> dict[str, float]:
+    """Return a dict of names to finite numbers of 0 or more; raise InvalidInputError for any other value."""
     if not isinstance(value, Mapping) or not all(isinstance(name, str) and name for name in value):
         raise InvalidInputError(f"{key}: names with numbers, such as {{a = 0.5, b = 0.5}}, not {value!r}")
-    return {name: amount(f"{key}.{name}", v) for name, v in value.items()}
+    return {name: check_amount(f"{key}.{name}", v) for name, v in value.items()}
 
 
-def listed(key: str, value: Any) -> tuple[str, ...]:
-    """Return a list of texts, each once."""
+def check_names(key: str, value: Any) -> tuple[str, ...]:
+    """Return a list of distinct strings as a tuple; raise InvalidInputError for any other value."""
     if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) and v for v in value):
         raise InvalidInputError(f'{key}: a list of texts, such as ["a", "b"], not {value!r}')
     if len(set(value)) != len(value):
@@ -43,88 +43,88 @@ def listed(key: str, value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-def given_hour(key: str, value: Any) -> int:
-    """Return hours since 1970 of a number, a text such as 2026-06-01T09, or a date or time of TOML, in UTC."""
+def convert_hour(key: str, value: Any) -> int:
+    """Convert a number of hours, a string such as 2026-06-01T09, or a TOML date or time (UTC) to hours since 1970."""
     if isinstance(value, datetime.datetime):
-        when = value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
-        value = int(when.timestamp()) // HOUR
+        time = value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
+        value = int(time.timestamp()) // HOUR
     elif isinstance(value, datetime.date):
         value = f"{value.isoformat()}T00"
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise InvalidInputError(f"{key}: an hour, written as 2026-06-01T09, not {value!r}")
     try:
-        hour = hour_of(value)
+        hour = parse_hour(value)
     except InvalidInputError as error:
         raise InvalidInputError(f"{key}: {error}") from None
-    if not FIRST <= hour <= LAST:
-        raise InvalidInputError(f"{key}: hours since 1970 are a number from {FIRST} to {LAST:,}, not {hour}")
+    if not FIRST_HOUR <= hour <= LAST_HOUR:
+        raise InvalidInputError(f"{key}: hours since 1970 are a number from {FIRST_HOUR} to {LAST_HOUR:,}, not {hour}")
     return hour
 
 
-SHARE = "planned share of"
-TEXTS = ("id", "control", "primary", "title", "arm", "unit", "counts")
-HOURS = ("start", "end")
-CLOSE = 1e-12
-HIDDEN = ("webhooks",)
-"""What only owners see: such addresses are as good as passwords."""
-AHEAD = 1
-"""Hours that a sender's clock may be ahead of this one."""
+SHARE_PREFIX = "planned share of"
+TEXT_FIELDS = ("id", "control", "primary", "title", "arm", "unit", "counts")
+HOUR_FIELDS = ("start", "end")
+SHARE_TOLERANCE = 1e-12
+HIDDEN_FIELDS = ("webhooks",)
+"""The fields that only owners see: URLs of webhooks often contain secrets."""
+MAX_CLOCK_LEAD = 1
+"""The hours that the clock of a sender may be ahead of the server's."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is compared, by what, and until when.
+    """The definition of an experiment.
 
     Parameters
     ----------
     id : str
-        What it is called in URLs.
+        The ID, which is part of URLs.
     arms : dict of str to float
-        The planned share of users of each arm, in any unit; kept as parts of 1.
+        The planned share of users of each arm, in any unit; the shares are scaled to a sum of 1.
     control : str
-        The arm that the others, the treatments, are compared with.
+        The arm that all other arms, the treatments, are compared with.
     primary : str
         The metric that decides.
     start : int or str
-        The first hour: hours since 1970, or a text such as 2026-06-01T09, in UTC.
+        The first hour: hours since 1970, or a string such as 2026-06-01T09, in UTC.
     title : str
-        What it is called on pages; the id by default.
+        The title on pages; by default the ID.
     arm : str
         The slice column of the arms.
     unit : str
-        What falls to arms, in words.
+        The unit of randomisation, such as "user", in words.
     guardrails : dict of str to float
-        Metrics that must not become worse by more than a margin: 0.02 is 2 % of the control.
+        Metrics that must not become worse by more than a relative margin: 0.02 is 2 % of the control.
     secondary : sequence of str
-        Metrics that are shown, and decide nothing.
+        Metrics that are shown, but do not affect the verdict.
     model : sequence of str
-        Metrics such as AUC, which each arm has of its own traffic: shown, and no effect of a treatment.
+        Metrics such as AUC that describe the model on the traffic of each arm, and are no effect of a treatment.
     better : dict of str to {"high", "low"}
-        Which values are good, of metrics that do not say it.
+        The good direction of metrics that do not define it.
     slices : sequence of str
-        Slice columns that are known before treatment.
+        Slice columns; their values must be known before treatment.
     sources : dict of str to float
-        Who is expected to post every hour, and how many hours after its end.
+        The sources that post every hour, with the expected delay after the end of the hour, in hours.
     end : int or str, optional
-        The hour at which it is planned to end.
+        The planned end.
     users : float, optional
-        Users at the planned end, of all arms together. Without it there is no verdict: intervals that hold at all looks
-        are made for it.
+        The planned number of users of all arms together. Always-valid intervals are tuned for it, so there is no verdict
+        without it.
     counts : str
-        The metric that counts users: `PerUnit`, by its exposures, or `DistinctSample`. Without it there is no verdict.
+        The metric that counts users, such as `PerUnit` or `DistinctSample`. There is no verdict without it.
     phase : str, optional
-        The slice column that says in which phase of the experiment, numbered, a user was first exposed: then shares may
-        change, and the last phase decides.
+        The slice column with the number of the phase in which a user was first exposed. It allows changes of the planned
+        shares: each begins a phase, and the last phase decides.
     min_days : float
-        No verdict before.
+        The days of data before the first verdict.
     mature_after : float
-        Hours until an hour is final, as outcomes come late: younger ones are in no verdict.
+        The hours until the outcomes of an hour are complete; verdicts leave younger hours out.
     correct_within_days, retention_days : float
-        How long parts are kept as they came; how long the experiment is kept after its end, None for ever.
+        The days that single parts are kept, and the days that all data is kept after the end; None means for ever.
     public : bool
-        Whether anybody may read it.
+        Whether anybody may read the experiment.
     webhooks : sequence of str
-        URLs that are told of alerts.
+        The URLs to which alerts are posted.
 
     Examples
     --------
@@ -159,32 +159,32 @@ class Experiment:
     webhooks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in TEXTS:
+        for name in TEXT_FIELDS:
             if not isinstance(getattr(self, name), str):
                 raise InvalidInputError(f"{name}: a text, not {getattr(self, name)!r}")
-        for name, value in self._read().items():
+        for name, value in self._convert_fields().items():
             object.__setattr__(self, name, value)
         self._check_arms()
         self._check_metrics()
         self._check_rest()
 
-    def _read(self) -> dict[str, Any]:
-        """Every field that is not a text, as it is kept."""
-        lists = {n: listed(n, getattr(self, n)) for n in ("secondary", "model", "slices", "webhooks")}
-        amounts = {n: named_amounts(n, getattr(self, n)) for n in ("arms", "guardrails", "sources")}
+    def _convert_fields(self) -> dict[str, Any]:
+        """Check and convert all fields that are not strings; return them by name."""
+        lists = {n: check_names(n, getattr(self, n)) for n in ("secondary", "model", "slices", "webhooks")}
+        amounts = {n: check_named_amounts(n, getattr(self, n)) for n in ("arms", "guardrails", "sources")}
         numbers = {
-            n: amount(n, v)
+            n: check_amount(n, v)
             for n in ("users", "min_days", "mature_after", "retention_days", "correct_within_days")
             if (v := getattr(self, n)) is not None
         }
-        hours = {n: given_hour(n, v) for n in HOURS if (v := getattr(self, n)) is not None}
+        hours = {n: convert_hour(n, v) for n in HOUR_FIELDS if (v := getattr(self, n)) is not None}
         return lists | amounts | numbers | hours | {"title": self.title or self.id}
 
     def _check_arms(self) -> None:
         if len(self.arms) < 2 or any(not share for share in self.arms.values()):
             raise InvalidInputError(f"arms: two or more, each with a planned share above 0, not {self.arms!r}")
         total = math.fsum(self.arms.values())
-        if abs(total - 1.0) > CLOSE:
+        if abs(total - 1.0) > SHARE_TOLERANCE:
             object.__setattr__(self, "arms", {arm: share / total for arm, share in self.arms.items()})
         if self.control not in self.arms:
             raise InvalidInputError(f"control: one of the arms {', '.join(self.arms)}, not {self.control!r}")
@@ -196,20 +196,20 @@ class Experiment:
             "secondary": self.secondary,
             "model": self.model,
         }
-        seen: dict[str, str] = {}
+        role_of: dict[str, str] = {}
         for role, names in roles.items():
             for name in names:
-                if name in seen:
-                    raise InvalidInputError(f"{role}: {name!r} is in {seen[name]} too; each metric has one role")
-                seen[name] = role
+                if name in role_of:
+                    raise InvalidInputError(f"{role}: {name!r} is in {role_of[name]} too; each metric has one role")
+                role_of[name] = role
         for name, margin in self.guardrails.items():
             if margin >= 1.0:
                 raise InvalidInputError(f"guardrails: a margin of {margin:g} of {name} is {margin:.0%}; 0.02 is 2 %")
         if not isinstance(self.better, Mapping):
             raise InvalidInputError(f'better: metrics with "high" or "low", not {self.better!r}')
         for name, side in self.better.items():
-            if name not in seen:
-                raise InvalidInputError(f"better: {name!r} has no role; there are {', '.join(seen)}")
+            if name not in role_of:
+                raise InvalidInputError(f"better: {name!r} has no role; there are {', '.join(role_of)}")
             if side not in ("high", "low"):
                 raise InvalidInputError(f'better: "high" or "low" for {name}, not {side!r}')
 
@@ -229,7 +229,7 @@ class Experiment:
         if twice := [name for name in columns if columns.count(name) > 1]:
             raise InvalidInputError(f"slices: {twice[0]!r} is named twice among arm, phase and slices")
         if self.end is not None and self.end <= self.start:
-            raise InvalidInputError(f"end: after the start, {hour_text(self.start)}, not {hour_text(self.end)}")
+            raise InvalidInputError(f"end: after the start, {format_hour(self.start)}, not {format_hour(self.end)}")
         if self.users is not None and not self.users:
             raise InvalidInputError("users: those at the planned end, of all arms together, more than 0")
         if not isinstance(self.public, bool):
@@ -239,7 +239,7 @@ class Experiment:
                 raise InvalidInputError(f"webhooks: URLs that begin with http:// or https://, not {url!r}")
 
     @classmethod
-    def of_toml(cls, text: str, id: str = "") -> Self:  # noqa: A002 - as the parameter is called
+    def from_toml(cls, text: str, id: str = "") -> Self:  # noqa: A002 - as the parameter is called
         """Read a definition file.
 
         Parameters
@@ -247,91 +247,99 @@ class Experiment:
         text : str
             TOML; its keys are the parameters.
         id : str
-            Of the experiment, if the file does not say it: usually the name of the file.
+            The ID if the file has none: usually the name of the file.
 
         Raises
         ------
         InvalidInputError
-            It is no TOML, a key is missing or unknown, or a value is wrong; the message names the key.
+            The text is no TOML, a key is missing or unknown, or a value is invalid; the message names the key.
         """
         try:
-            given = tomllib.loads(text)
+            definition = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise InvalidInputError(f"the definition is no TOML: {error}") from None
-        return cls.of_dict(({"id": id} if id else {}) | given)
+        return cls.from_dict(({"id": id} if id else {}) | definition)
 
     @classmethod
-    def of_dict(cls, given: Mapping[str, Any]) -> Self:
-        """Return the experiment that `to_dict` wrote, or somebody posted; raise as `of_toml` does."""
-        if not isinstance(given, Mapping):
-            raise InvalidInputError(f"a definition is an object of keys and values, not {given!r}")
-        known = {f.name: f for f in fields(cls)}
-        if unknown := [key for key in given if key not in known]:
-            raise InvalidInputError(f"{unknown[0]}: there is no such key; there are {', '.join(known)}")
-        needed = [n for n, f in known.items() if f.default is MISSING and f.default_factory is MISSING]
-        if missing := [name for name in needed if name not in given]:
-            raise InvalidInputError(f"{missing[0]}: the definition does not say it")
-        return cls(**given)
+    def from_dict(cls, definition: Mapping[str, Any]) -> Self:
+        """Return the experiment of a mapping such as `to_dict` returns; raise as `from_toml` does."""
+        if not isinstance(definition, Mapping):
+            raise InvalidInputError(f"a definition is an object of keys and values, not {definition!r}")
+        keys = {f.name: f for f in fields(cls)}
+        if unknown := [key for key in definition if key not in keys]:
+            raise InvalidInputError(f"{unknown[0]}: there is no such key; there are {', '.join(keys)}")
+        required = [n for n, f in keys.items() if f.default is MISSING and f.default_factory is MISSING]
+        if missing := [name for name in required if name not in definition]:
+            raise InvalidInputError(f"{missing[0]}: the definition lacks this key")
+        return cls(**definition)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the definition as JSON has it, hours as texts."""
-        given: dict[str, Any] = {n: list(v) if isinstance(v, tuple) else v for n, v in asdict(self).items()}
-        return given | {name: hour_text(given[name]) for name in HOURS if given[name] is not None}
+        """Return the definition as JSON values, with hours as strings such as 2026-06-01T09."""
+        definition: dict[str, Any] = {n: list(v) if isinstance(v, tuple) else v for n, v in asdict(self).items()}
+        return definition | {
+            name: format_hour(definition[name]) for name in HOUR_FIELDS if definition[name] is not None
+        }
 
     @property
     def treatments(self) -> list[str]:
-        """The arms but the control."""
+        """The names of all arms except the control."""
         return [arm for arm in self.arms if arm != self.control]
 
     def check_hour(self, hour: int, now: float) -> None:
-        """Raise InvalidInputError unless an hour may have been counted by now, in seconds since 1970."""
+        """Raise InvalidInputError if an hour is before the start, or in the future of `now` (seconds since 1970)."""
         current = int(now // HOUR)
-        if hour > current + AHEAD:
-            raise InvalidInputError(f"hour {hour_text(hour)} is in the future; here it is {hour_text(current)}, UTC")
+        if hour > current + MAX_CLOCK_LEAD:
+            raise InvalidInputError(
+                f"hour {format_hour(hour)} is in the future; here it is {format_hour(current)}, UTC"
+            )
         if hour < self.start:
-            raise InvalidInputError(f"hour {hour_text(hour)} is before the experiment begins, {hour_text(self.start)}")
+            raise InvalidInputError(
+                f"hour {format_hour(hour)} is before the experiment begins, {format_hour(self.start)}"
+            )
 
     @property
     def metrics(self) -> dict[str, str]:
-        """The role of every metric that is compared, by name."""
+        """The role of every compared metric, by name."""
         roles = {self.primary: "primary"} | dict.fromkeys(self.guardrails, "guardrail")
         return roles | dict.fromkeys(self.secondary, "secondary") | dict.fromkeys(self.model, "model")
 
 
-def changes(old: Experiment, new: Experiment) -> list[str]:
-    """Return what a new definition changes, in sentences.
+def describe_changes(old: Experiment, new: Experiment) -> list[str]:
+    """Return the changes from one definition to another as sentences.
 
     Examples
     --------
     >>> one = Experiment("e", {"old": 50, "new": 50}, "old", "ctr", 494529)
-    >>> changes(one, Experiment("e", {"old": 80, "new": 20}, "old", "ctr", 494529, users=1e6))
+    >>> describe_changes(one, Experiment("e", {"old": 80, "new": 20}, "old", "ctr", 494529, users=1e6))
     ['planned share of old: 50 % is now 80 %', 'planned share of new: 50 % is now 20 %', 'users: nothing is now 1e+06']
     """
-    found = []
+    sentences = []
     for arm in dict.fromkeys([*old.arms, *new.arms]):
         before, after = old.arms.get(arm), new.arms.get(arm)
         if before != after:
-            found.append(f"{SHARE} {arm}: {_percent(before)} is now {_percent(after)}")
+            sentences.append(f"{SHARE_PREFIX} {arm}: {_format_share(before)} is now {_format_share(after)}")
     a, b = old.to_dict(), new.to_dict()
     other = [key for key in a if key != "arms" and a[key] != b[key]]
-    return found + [
-        f"{key}: others than before" if key in HIDDEN else f"{key}: {_said(a[key])} is now {_said(b[key])}"
+    return sentences + [
+        f"{key}: others than before"
+        if key in HIDDEN_FIELDS
+        else f"{key}: {_format_value(a[key])} is now {_format_value(b[key])}"
         for key in other
     ]
 
 
-def shares_changed(sentences: Sequence[str]) -> bool:
-    """Return whether planned shares are among `changes`."""
-    return any(sentence.startswith(SHARE) for sentence in sentences)
+def has_share_change(sentences: Sequence[str]) -> bool:
+    """Return whether sentences of `describe_changes` have a change of planned shares."""
+    return any(sentence.startswith(SHARE_PREFIX) for sentence in sentences)
 
 
-def _percent(share: float | None) -> str:
+def _format_share(share: float | None) -> str:
     return "nothing" if share is None else f"{100.0 * share:.4g} %"
 
 
-def _said(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_said(v)}" for name, v in value.items()) or "nothing"
+        return ", ".join(f"{name} {_format_value(v)}" for name, v in value.items()) or "nothing"
     if isinstance(value, list):
         return ", ".join(value) or "nothing"
     if value is None or value == "":

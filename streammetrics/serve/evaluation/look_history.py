@@ -1,4 +1,7 @@
-"""What was shown at each look, as the store keeps it: the band over time is the log of these, never computed anew."""
+"""Encode the log of looks: each look records the verdict and the interval at one time, as people saw them.
+
+The chart of looks shows this log and is never computed again from the data.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +11,27 @@ from collections.abc import Iterable
 from ..store.part_keys import HOUR
 from .evaluation import ShownLook
 
-__all__ = ["looks_of_json", "looks_to_json", "same_look"]
+__all__ = ["decode_looks", "encode_looks", "is_same_look"]
 
 
-def looks_to_json(looks: Iterable[ShownLook]) -> str:
-    """Return looks as text."""
+def encode_looks(looks: Iterable[ShownLook]) -> str:
+    """Return looks as JSON."""
     return json.dumps([look._asdict() for look in looks], allow_nan=False)
 
 
-def looks_of_json(text: str) -> list[ShownLook]:
-    """Return what `looks_to_json` wrote.
+def decode_looks(text: str) -> list[ShownLook]:
+    """Read looks from the JSON that `encode_looks` returned.
 
     Examples
     --------
     >>> look = ShownLook(3600.0, "new", "ship", 0.1, 0.05, 0.15, 1000.0)
-    >>> looks_of_json(looks_to_json([look])) == [look]
+    >>> decode_looks(encode_looks([look])) == [look]
     True
     """
     return [ShownLook(**look) for look in json.loads(text)]
 
 
-def same_look(one: Iterable[ShownLook], other: Iterable[ShownLook]) -> bool:
-    """Whether both are of the same hour, and decide the same."""
+def is_same_look(one: Iterable[ShownLook], other: Iterable[ShownLook]) -> bool:
+    """Return whether two looks are of the same hour and have the same decisions."""
     first, second = ([(look.at // HOUR, look.treatment, look.decision) for look in looks] for looks in (one, other))
     return first == second

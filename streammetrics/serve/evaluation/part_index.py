@@ -1,4 +1,7 @@
-"""What was posted, by source: which hours are there, how late they came, what is in conflict; added to as parts come."""
+"""An index of the posted parts of each source: hours, delays, conflicts and rows. New parts are added to it.
+
+A part counts if the total includes its rows; a conflict or a refused part does not.
+"""
 
 from __future__ import annotations
 
@@ -12,43 +15,44 @@ import numpy as np
 
 from ..store.part_keys import HOUR, PartKey, RowCounts
 
-__all__ = ["IndexedPart", "OfSource", "Posted"]
+__all__ = ["IndexedPart", "PartIndex", "SourceIndex"]
 
 COUNTED = ("current", "folded", "forgotten")
 
 
 class IndexedPart(Protocol):
-    """A part as the ledger has it; its state is "current", "folded", "forgotten", "conflict" or "refused"."""
+    """A row of the ledger, the list of all received parts; see `StoredPart`."""
 
     @property
     def key(self) -> PartKey:
-        """What it is called."""
+        """The key of the part."""
 
     @property
-    def received(self) -> float:
-        """When it came."""
+    def received_at(self) -> float:
+        """The time of the post, in seconds since 1970."""
 
     @property
     def state(self) -> str:
-        """What became of it."""
+        """The state, as `StoredPart` explains: "current", "folded", "forgotten", "conflict" or "refused"."""
 
     @property
-    def seen(self) -> RowCounts:
-        """The rows in it."""
+    def row_counts(self) -> RowCounts:
+        """The counted and dropped rows."""
 
 
-class Hours:
-    """A set of hours, as the few stretches that they make."""
+class HourSet:
+    """A set of hours, stored as sorted intervals of consecutive hours."""
 
     def __init__(self) -> None:
         self._begins: list[int] = []
         self._ends: list[int] = []
 
     def add(self, hour: int) -> None:
-        """Add one."""
+        """Add an hour, and join intervals that now touch."""
         i = bisect_right(self._begins, hour)
         if i and hour < self._ends[i - 1]:
             return
+        # `behind`: the hour extends the interval before it. `before`: it extends the interval after it.
         behind, before = i > 0 and self._ends[i - 1] == hour, self._begins[i : i + 1] == [hour + 1]
         if behind and before:
             self._ends[i - 1] = self._ends.pop(i)
@@ -63,11 +67,11 @@ class Hours:
 
     @property
     def span(self) -> tuple[int, int] | None:
-        """The first and the last; None without any."""
+        """The first and the last hour; None if the set is empty."""
         return (self._begins[0], self._ends[-1] - 1) if self._begins else None
 
-    def lacking(self, first: int, end: int) -> Iterator[int]:
-        """Yield the hours from `first` on, before `end`, that are not there; the last first."""
+    def find_missing(self, first: int, end: int) -> Iterator[int]:
+        """Yield the hours from `first` up to `end` (exclusive) that are not in the set, latest first."""
         i = bisect_left(self._begins, end)
         while end > first:
             reached = max(first, self._ends[i - 1]) if i else first
@@ -75,60 +79,60 @@ class Hours:
             end, i = (self._begins[i - 1], i - 1) if i else (first, 0)
 
 
-class OfSource:
-    """What one source has posted."""
+class SourceIndex:
+    """The parts of one source: their hours and delays, and the numbers of conflicts, rows and dropped rows."""
 
     def __init__(self) -> None:
-        self.hours = Hours()
+        self.hours = HourSet()
         self.conflicts = self.rows = 0
         self.dropped: dict[str, int] = {}
-        self._after = array("d")  # hours from the end of the hour of a part until it came
+        self._delays = array("d")  # for each part, the hours between the end of its hour and its arrival
 
     @property
     def parts(self) -> int:
-        """How many count."""
-        return len(self._after)
+        """The number of parts that count."""
+        return len(self._delays)
 
-    def later_than(self, delay: float) -> int:
-        """How many of those that count came so many hours after the end of theirs, or later."""
-        return int((np.frombuffer(self._after) > delay).sum()) if self._after else 0
+    def count_late(self, delay: float) -> int:
+        """Return how many parts that count were posted more than `delay` hours after the end of their hour."""
+        return int((np.frombuffer(self._delays) > delay).sum()) if self._delays else 0
 
     def add(self, entry: IndexedPart) -> None:
-        """Add one."""
+        """Add one part of this source, as the ledger lists it."""
         if entry.state in COUNTED:
             self.hours.add(entry.key.hour)
-            self._after.append(entry.received / HOUR - entry.key.hour - 1)
-            self.rows += entry.seen.rows
-            for reason, count in json.loads(entry.seen.dropped).items():
+            self._delays.append(entry.received_at / HOUR - entry.key.hour - 1)
+            self.rows += entry.row_counts.rows
+            for reason, count in json.loads(entry.row_counts.dropped).items():
                 self.dropped[reason] = self.dropped.get(reason, 0) + count
         self.conflicts += entry.state == "conflict"
 
 
-class Posted:
-    """What was posted, by source.
+class PartIndex:
+    """The posted parts of an experiment by source.
 
     Examples
     --------
     >>> from streammetrics.serve.store import StoredPart
     >>> key = PartKey("checkout", "eu", 494529)
     >>> parts = StoredPart(1, key, "", 494530.5 * HOUR, "current"), StoredPart(2, key, "", 0.0, "conflict")
-    >>> posted = Posted().add(parts)
-    >>> posted.parts, posted.span, posted.sources["eu"].conflicts, posted.sources["eu"].later_than(0.25)
+    >>> index = PartIndex().add(parts)
+    >>> index.parts, index.span, index.sources["eu"].conflicts, index.sources["eu"].count_late(0.25)
     (1, (494529, 494529), 1, 1)
     """
 
     def __init__(self) -> None:
-        self.sources: dict[str, OfSource] = {}
+        self.sources: dict[str, SourceIndex] = {}
 
     def add(self, entries: Iterable[IndexedPart]) -> Self:
-        """Add what has come."""
+        """Add parts of any source, as the ledger lists them; return this object."""
         for entry in entries:
-            self.sources.setdefault(entry.key.source, OfSource()).add(entry)
+            self.sources.setdefault(entry.key.source, SourceIndex()).add(entry)
         return self
 
     @property
     def parts(self) -> int:
-        """How many parts count."""
+        """The number of parts that count."""
         return sum(source.parts for source in self.sources.values())
 
     @property

@@ -1,4 +1,4 @@
-"""The total of every experiment, added to as parts arrive, and its hours and days."""
+"""Merge the parts of every experiment: all parts into its total, and the parts of each hour and day into windows."""
 
 from __future__ import annotations
 
@@ -14,213 +14,221 @@ from ...collect.metric_like import nbytes
 from ...collect.serialization import from_bytes
 from ..store import Store, StoreDownError, StoreFullError
 from ..store.part_keys import HOUR, PostedPart
-from .merge_parts import added_up, added_up_by
-from .windows import ExperimentWindow, MovedError, Windows, asked
+from .merge_parts import merge_parts, merge_parts_by_group
+from .windows import ExperimentWindow, MovedError, Windows, retry_when_moved
 
 __all__ = ["Totals"]
 
-ROOM = 1 << 28
-KEEP, OFTEN = 60.0, 100
-"""A total is kept, so that a start adds up only what came after it: at most once in so many seconds, and so many times as
-long apart as it takes."""
+MAX_BYTES = 1 << 28
+SAVE_INTERVAL, SAVE_RATIO = 60.0, 100
+"""A saved total lets a restart read only the parts after it. Two saves are at least SAVE_INTERVAL seconds apart, and at
+least SAVE_RATIO times as long as a save takes."""
 
 
-class _Total:
-    """The total of one experiment, and up to where it counts."""
+class _CachedTotal:
+    """The total of one experiment in memory, and its position."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.at: tuple[int, int] | None = None
-        self.made: Any = None
+        self.position: tuple[int, int] | None = None
+        self.metrics: Any = None
         self.size = 0
         self.digest: str | None = None
-        self.kept: tuple[int, int] | None = None
-        self.next_kept = float("-inf")
+        self.saved_position: tuple[int, int] | None = None
+        self.next_save = float("-inf")
 
     @property
-    def number(self) -> int:
-        """Of the last part in it."""
-        return 0 if self.at is None else self.at[0]
+    def part_number(self) -> int:
+        """The number of the last part in the total."""
+        return 0 if self.position is None else self.position[0]
 
-    def take(self, at: tuple[int, int], made: Any) -> None:
-        self.at, self.made, self.digest = at, made, None
-        self.size = 0 if made is None else nbytes(made)
+    def replace(self, position: tuple[int, int], metrics: Any) -> None:
+        self.position, self.metrics, self.digest = position, metrics, None
+        self.size = 0 if metrics is None else nbytes(metrics)
 
 
 class Totals:
-    """What the parts of experiments add up to, whoever put them into the store.
+    """The totals of experiments, that is their merged parts, cached in memory.
 
-    What is returned is not to be changed: others read it too. Every call looks first whether something has come, whoever
-    put it there: each part is read once, for the total as for its hour and its day.
+    Callers must not change the returned objects, which are shared. Every call first adds the parts that arrived since the
+    last one, from this server or another. Each part is read once, for the total, its hour and its day.
 
     Parameters
     ----------
     store : Store
-        Where parts are.
-    room : int
-        The most bytes that totals may take in memory, and as many for folds of hours and days.
+        The store of the parts.
+    max_bytes : int
+        The largest size of all totals in memory; merged hours and days may take as much again.
     clock : callable
-        Seconds, never going back.
+        Returns seconds from a monotonic clock.
 
     Examples
     --------
     >>> import os, tempfile
     >>> import streammetrics as sm
-    >>> from streammetrics.serve.store.part_keys import PostedPart, key_of
+    >>> from streammetrics.serve.store.part_keys import PostedPart, parse_key
     >>> from streammetrics.serve.store import open_store
     >>> frame = sm.CTR().update([0, 1])
     >>> with tempfile.TemporaryDirectory() as folder, open_store(os.path.join(folder, "a.db")) as store:
-    ...     put = store.put([PostedPart(key_of("checkout", "eu", 494529), frame.to_bytes(), frame.digest(), 0.0)])
+    ...     put = store.put([PostedPart(parse_key("checkout", "eu", 494529), frame.to_bytes(), frame.digest(), 0.0)])
     ...     Totals(store).total("checkout").compute()
     0.5
     """
 
-    def __init__(self, store: Store, *, room: int = ROOM, clock: Callable[[], float] = time.monotonic) -> None:
-        self.store, self.room, self._clock = store, room, clock
-        self._windows = Windows(store, room)
-        self._totals: OrderedDict[str, _Total] = OrderedDict()
+    def __init__(
+        self, store: Store, *, max_bytes: int = MAX_BYTES, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.store, self.max_bytes, self._clock = store, max_bytes, clock
+        self._windows = Windows(store, max_bytes)
+        self._totals: OrderedDict[str, _CachedTotal] = OrderedDict()
 
-    # -- what is asked ------------------------------------------------------------------------------------------------
+    # -- reading ------------------------------------------------------------------------------------------------------
 
     def total(self, experiment: str) -> Any:
-        """The total; None where there is nothing yet."""
-        held = self._held(experiment)
-        with held.lock:
-            self._refresh(experiment, held)
-        self._make_room()
-        return held.made
+        """Return the total: the merged metrics of all parts that count; None without parts."""
+        entry = self._find_entry(experiment)
+        with entry.lock:
+            self._refresh(experiment, entry)
+        self._evict()
+        return entry.metrics
 
     def digest(self, experiment: str) -> str:
-        """The digest of the total; empty where there is nothing yet."""
-        held = self._held(experiment)
-        with held.lock:
-            self._refresh(experiment, held)
-            if held.digest is None and held.made is not None:
-                held.digest = held.made.digest()
-            return held.digest or ""
+        """Return the digest of the total; an empty string without parts."""
+        entry = self._find_entry(experiment)
+        with entry.lock:
+            self._refresh(experiment, entry)
+            if entry.digest is None and entry.metrics is not None:
+                entry.digest = entry.metrics.digest()
+            return entry.digest or ""
 
-    def whole(self, experiment: str) -> tuple[Any, dict[int, ExperimentWindow], dict[int, ExperimentWindow]]:
-        """The total, and the windows of the parts that are in it, without those that came meanwhile.
+    def load_snapshot(self, experiment: str) -> tuple[Any, dict[int, ExperimentWindow], dict[int, ExperimentWindow]]:
+        """Return the total, and the hours and days of exactly the parts that are in it.
 
         Raises
         ------
         MovedError
-            What counts was changed meanwhile.
+            A part that counts was replaced meanwhile.
         """
-        held = self._held(experiment)
-        with held.lock:
-            self._refresh(experiment, held)
-            at, made = held.at, held.made
-        self._make_room()
+        entry = self._find_entry(experiment)
+        with entry.lock:
+            self._refresh(experiment, entry)
+            position, metrics = entry.position, entry.metrics
+        self._evict()
         outline = self.store.outline(experiment)
-        if at is None or outline.at[1] != at[1]:
-            raise MovedError(f"what counts of {experiment} was changed while it was read")
-        outline = outline.until(at[0])
-        return made, self._windows.hours(experiment, outline), self._windows.days(experiment, outline)
+        # With the same epoch, the outline differs from the total only by later parts, which are left out.
+        if position is None or outline.position[1] != position[1]:
+            raise MovedError(f"the parts of {experiment} were changed while they were read")
+        outline = outline.limit_to(position[0])
+        return metrics, self._windows.hours(experiment, outline), self._windows.days(experiment, outline)
 
     def windows(self, experiment: str) -> tuple[dict[int, ExperimentWindow], dict[int, ExperimentWindow]]:
-        """What counts of each hour, of days whose parts are kept, and of each day (UTC), by its first hour."""
+        """Return the windows of hours (only of days that are not merged in the store) and of all days, by first hour."""
         outline = self.store.outline(experiment)
         return self._windows.hours(experiment, outline), self._windows.days(experiment, outline)
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 
     def compact(self, experiment: str, *, now: float, correct_within_days: float = 3.0) -> int:
-        """Fold parts into days where all is older than may be corrected; return how many parts that were.
+        """Merge the parts of each day that can no longer be corrected into one state; return the number of merged parts.
 
-        The total and the days stay as they are, to the last bit.
+        The total and the days stay bit-identical.
 
         Parameters
         ----------
         experiment : str
-            Which one.
+            The ID of the experiment.
         now : float
-            Seconds since 1970.
+            The time, in seconds since 1970.
         correct_within_days : float
-            How long parts are kept after the end of their day, and after they were received.
+            The days that parts are kept after the end of their day, and after they were received.
         """
 
-        def fold() -> int:
+        def merge_days() -> int:
             count, outline = 0, self.store.outline(experiment)
-            for new in self._windows.settled(experiment, outline, now - correct_within_days * 24 * HOUR):
-                if self.store.compact(experiment, outline.at[1], new):
-                    self._windows.was_settled(experiment, new.day)
-                    count += len(new.numbers)
+            for new in self._windows.merge_days(experiment, outline, now - correct_within_days * 24 * HOUR):
+                if self.store.replace_parts(experiment, outline.position[1], new):
+                    self._windows.forget_day(experiment, new.day)
+                    count += len(new.part_numbers)
             return count
 
-        self.store.sweep(experiment)  # where the last time was interrupted
-        return asked(fold)
+        # An interrupted call may have left frames of parts that are merged already.
+        self.store.delete_obsolete_frames(experiment)
+        return retry_when_moved(merge_days)
 
-    def keep(self, experiment: str) -> None:
-        """Keep the total as it is, so that the next start need not add it up."""
-        held = self._held(experiment)
-        with held.lock:
-            self._keep(experiment, held)
+    def save(self, experiment: str) -> None:
+        """Save the total, so that the next start does not merge it again."""
+        entry = self._find_entry(experiment)
+        with entry.lock:
+            self._save_entry(experiment, entry)
 
     def close(self) -> None:
-        """Keep all totals."""
+        """Save all totals."""
         for experiment in list(self._totals):
-            self.keep(experiment)
+            self.save(experiment)
 
-    # -- how ----------------------------------------------------------------------------------------------------------
+    # -- cache --------------------------------------------------------------------------------------------------------
 
-    def _held(self, experiment: str) -> _Total:
-        held = self._totals.setdefault(experiment, _Total())
+    def _find_entry(self, experiment: str) -> _CachedTotal:
+        entry = self._totals.setdefault(experiment, _CachedTotal())
         self._totals.move_to_end(experiment)
-        return held
+        return entry
 
-    def _make_room(self) -> None:
-        """Forget totals not asked for longest: they are kept, and what came since is added up when they are asked for."""
-        while len(self._totals) > 1 and sum(held.size for held in list(self._totals.values())) > self.room:
-            experiment, held = self._totals.popitem(last=False)
-            with held.lock, suppress(StoreFullError, StoreDownError):
-                self._keep(experiment, held)
+    def _evict(self) -> None:
+        """Save and remove the least recently used totals until the others fit into `max_bytes`; always keep one."""
+        while len(self._totals) > 1 and sum(entry.size for entry in list(self._totals.values())) > self.max_bytes:
+            experiment, entry = self._totals.popitem(last=False)
+            with entry.lock, suppress(StoreFullError, StoreDownError):
+                self._save_entry(experiment, entry)
 
-    def _refresh(self, experiment: str, held: _Total) -> None:
-        """Add what has come; add up anew where what was counted has changed."""
-        if held.at is None:
-            kept = self.store.total(experiment)
-            held.take(*((0, 0), None) if kept is None else (kept[0], from_bytes(kept[1])))
-            held.kept = None if kept is None else kept[0]
-        until = self._read_on(experiment, held)
-        while held.number < until:  # what comes meanwhile is for the next time: else it may go on for ever
-            self._read_on(experiment, held)
-        if self._clock() >= held.next_kept:
-            with suppress(StoreFullError, StoreDownError):  # it is a help, no more: it is tried again
-                self._keep(experiment, held)
+    def _refresh(self, experiment: str, entry: _CachedTotal) -> None:
+        """Add new parts to the total; if a part that it includes has been replaced, compute it again from the days."""
+        if entry.position is None:
+            saved = self.store.total(experiment)
+            entry.replace(*((0, 0), None) if saved is None else (saved[0], from_bytes(saved[1])))
+            entry.saved_position = None if saved is None else saved[0]
+        # Parts that arrive meanwhile are left to the next call: otherwise the loop might never end.
+        last = self._add_page(experiment, entry)
+        while entry.part_number < last:
+            self._add_page(experiment, entry)
+        if self._clock() >= entry.next_save:
+            # A saved total only speeds up a restart, so an error does no harm; the next call tries again.
+            with suppress(StoreFullError, StoreDownError):
+                self._save_entry(experiment, entry)
 
-    def _read_on(self, experiment: str, held: _Total) -> int:
-        """Add some of what has come; return up to where there is something."""
-        (last, epoch), parts, whole = self.store.since(experiment, held.number)
-        if held.at is None or epoch != held.at[1] or not whole:
-            held.take(*asked(partial(self._anew, experiment)))
+    def _add_page(self, experiment: str, entry: _CachedTotal) -> int:
+        """Add the next new parts, at most 256, to the total; return the number of the last part in the store."""
+        (last, epoch), parts, is_complete = self.store.load_parts_since(experiment, entry.part_number)
+        # A new epoch means that a part that counted was replaced or deleted. Missing frames mean that new parts were
+        # merged into their day before they were read here. In both cases the total is computed again from the days.
+        if entry.position is None or epoch != entry.position[1] or not is_complete:
+            entry.replace(*retry_when_moved(partial(self._rebuild, experiment)))
         elif parts:
-            held.take((parts[-1][0], epoch), self._with(experiment, held.made, parts))
+            entry.replace((parts[-1][0], epoch), self._add_parts(experiment, entry.metrics, parts))
         else:
-            held.at = last, epoch
+            entry.position = last, epoch
         return last
 
-    def _with(self, experiment: str, made: Any, parts: Sequence[tuple[int, PostedPart]]) -> Any:
-        """The total with some parts; their hours and days have them, too."""
-        came = added_up_by([part.key.hour for _, part in parts], [part.data for _, part in parts])
-        numbers: dict[int, list[int]] = {hour: [] for hour in came}
+    def _add_parts(self, experiment: str, metrics: Any, parts: Sequence[tuple[int, PostedPart]]) -> Any:
+        """Return the total with new parts merged into it; also merge them into the windows of their hours and days."""
+        by_hour = merge_parts_by_group([part.key.hour for _, part in parts], [part.data for _, part in parts])
+        numbers: dict[int, list[int]] = {hour: [] for hour in by_hour}
         for number, part in parts:
             numbers[part.key.hour].append(number)
-        more = self._windows.add(experiment, {hour: (numbers[hour], one) for hour, one in came.items()})
-        return more if made is None else added_up([made, more])
+        added = self._windows.add_parts(experiment, {hour: (numbers[hour], one) for hour, one in by_hour.items()})
+        return added if metrics is None else merge_parts([metrics, added])
 
-    def _anew(self, experiment: str) -> tuple[tuple[int, int], Any]:
+    def _rebuild(self, experiment: str) -> tuple[tuple[int, int], Any]:
         outline = self.store.outline(experiment)
         days = self._windows.days(experiment, outline)
-        return outline.at, added_up(day.made() for day in days.values()) if days else None
+        return outline.position, merge_parts(day.load() for day in days.values()) if days else None
 
-    def _keep(self, experiment: str, held: _Total) -> None:
-        if held.at is None or held.made is None or held.at == held.kept:
+    def _save_entry(self, experiment: str, entry: _CachedTotal) -> None:
+        if entry.position is None or entry.metrics is None or entry.position == entry.saved_position:
             return
         began = self._clock()
         try:
-            self.store.keep_total(experiment, held.at, held.made.to_bytes())
-            held.kept = held.at
+            self.store.save_total(experiment, entry.position, entry.metrics.to_bytes())
+            entry.saved_position = entry.position
         finally:
             now = self._clock()
-            held.next_kept = now + max(KEEP, OFTEN * (now - began))
+            entry.next_save = now + max(SAVE_INTERVAL, SAVE_RATIO * (now - began))

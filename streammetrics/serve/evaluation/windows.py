@@ -1,4 +1,4 @@
-"""Folds of hours and days, kept in memory as long as there is room."""
+"""The windows of experiments, in a cache of limited size. A window is the merged metrics of an hour or a day."""
 
 from __future__ import annotations
 
@@ -14,259 +14,280 @@ from ...collect.metric_like import nbytes
 from ...collect.serialization import from_bytes
 from ...errors import StateFormatError, StreamMetricsError
 from ..store import Store
-from ..store.parts import DAY, Outline, Settled, StoredPart
-from .merge_parts import added_up
+from ..store.parts import DAY, MergedDay, PartOutline, StoredPart
+from .merge_parts import merge_parts
 
-__all__ = ["ExperimentWindow", "MovedError", "Names", "Windows", "asked"]
+__all__ = ["ExperimentWindow", "MovedError", "PartIds", "Windows", "retry_when_moved"]
 
-IDLE = 4
-"""Folds as they are may take this part of the room, and frames the rest: one takes a tenth, and 10 ms to read."""
-Place = tuple[str, str, int]
-"""Experiment, "hour" or "day", and where it begins."""
-Names = frozenset[Hashable]
+READY_FRACTION = 4
+"""Objects get 1 / READY_FRACTION of the cache, and frames the rest. A frame takes a tenth of the memory of its object,
+and 10 ms to read."""
+WindowKey = tuple[str, str, int]
+"""The ID of an experiment, "hour" or "day", and the first hour of the window."""
+PartIds = frozenset[Hashable]
 
 
 class WindowTotal(NamedTuple):
-    """What was counted in a window, and what it is of."""
+    """The merged metrics of a window (an hour or a day), and the IDs of the parts that they include."""
 
-    names: Names
-    made: Any
+    part_ids: PartIds
+    metrics: Any
 
 
-class Folds:
-    """Folds by their place; those not asked for longest are packed, then forgotten.
+class MergeCache:
+    """A cache of merged windows: the least recently used ones are packed into frames, and later removed.
 
     Parameters
     ----------
-    room : int
-        The most bytes that they may take, but for the last one.
+    max_bytes : int
+        The largest size of the cache; the last window stays even if it is larger.
 
     Examples
     --------
     >>> import streammetrics as sm
-    >>> folds, place = Folds(1 << 20), ("checkout", "hour", 494529)
-    >>> folds.hold(place, WindowTotal(frozenset([1]), sm.CTR().update([0, 1])))
-    >>> folds.take(place).made.compute()
+    >>> cache, key = MergeCache(1 << 20), ("checkout", "hour", 494529)
+    >>> cache.put(key, WindowTotal(frozenset([1]), sm.CTR().update([0, 1])))
+    >>> cache.pop(key).metrics.compute()
     0.5
-    >>> folds.take(place) is None
+    >>> cache.pop(key) is None
     True
     """
 
-    def __init__(self, room: int) -> None:
-        self._ready, self._packed = _Kept(room // IDLE, least=1), _Kept(room - room // IDLE)
+    def __init__(self, max_bytes: int) -> None:
+        self._ready, self._packed = (
+            _LruCache(max_bytes // READY_FRACTION, min_entries=1),
+            _LruCache(max_bytes - max_bytes // READY_FRACTION),
+        )
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._ready) + len(self._packed)
 
-    def take(self, place: Place) -> WindowTotal | None:
-        """Take a fold away, where it is kept."""
+    def pop(self, key: WindowKey) -> WindowTotal | None:
+        """Remove and return a window; None if it is not in the cache."""
         with self._lock:
-            packed, ready = self._packed.take(place), self._ready.take(place)
-        return WindowTotal(packed.names, from_bytes(packed.made)) if packed and not ready else ready
+            packed, ready = self._packed.pop(key), self._ready.pop(key)
+        return WindowTotal(packed.part_ids, from_bytes(packed.metrics)) if packed and not ready else ready
 
-    def hold(self, place: Place, fold: WindowTotal) -> None:
-        """Keep a fold, in place of those not asked for longest."""
+    def put(self, key: WindowKey, total: WindowTotal) -> None:
+        """Add a window, and make room by packing and removing the least recently used ones."""
+        # Packing takes long, so it happens without the lock. Meanwhile no other thread needs the window: callers hold the
+        # lock of their experiment, and a missing window is only computed again.
         with self._lock:
-            idle = self._ready.hold(place, fold, nbytes(fold.made))
-        for there, (names, made) in idle:
-            packed = bytes(made.to_bytes())
+            evicted = self._ready.put(key, total, nbytes(total.metrics))
+        for evicted_key, (part_ids, metrics) in evicted:
+            packed = bytes(metrics.to_bytes())
             with self._lock:
-                self._packed.hold(there, WindowTotal(names, packed), len(packed))
+                self._packed.put(evicted_key, WindowTotal(part_ids, packed), len(packed))
 
 
-class _Kept:
-    """Folds, and the bytes that they take: so many at most, unless a few take more."""
+class _LruCache:
+    """Windows in the order of their last use, limited to `max_bytes`, unless fewer than `min_entries` would be left."""
 
-    def __init__(self, room: int, least: int = 0) -> None:
-        self._room, self._least, self._size = room, least, 0
-        self._folds: OrderedDict[Place, tuple[WindowTotal, int]] = OrderedDict()
+    def __init__(self, max_bytes: int, min_entries: int = 0) -> None:
+        self._max_bytes, self._min_entries, self._size = max_bytes, min_entries, 0
+        self._entries: OrderedDict[WindowKey, tuple[WindowTotal, int]] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._folds)
+        return len(self._entries)
 
-    def take(self, place: Place) -> WindowTotal | None:
-        fold, size = self._folds.pop(place, (None, 0))
+    def pop(self, key: WindowKey) -> WindowTotal | None:
+        total, size = self._entries.pop(key, (None, 0))
         self._size -= size
-        return fold
+        return total
 
-    def hold(self, place: Place, fold: WindowTotal, size: int) -> list[tuple[Place, WindowTotal]]:
-        """Keep one; return those that have no room any more, the oldest first."""
-        self.take(place)
-        self._folds[place] = fold, size
+    def put(self, key: WindowKey, total: WindowTotal, size: int) -> list[tuple[WindowKey, WindowTotal]]:
+        """Add a window; return those that were removed to make room, oldest first."""
+        self.pop(key)
+        self._entries[key] = total, size
         self._size += size
-        gone = []
-        while self._size > self._room and len(self._folds) > self._least:
-            there, (old, freed) = self._folds.popitem(last=False)
-            self._size -= freed
-            gone.append((there, old))
-        return gone
+        evicted = []
+        while self._size > self._max_bytes and len(self._entries) > self._min_entries:
+            old_key, (old, old_size) = self._entries.popitem(last=False)
+            self._size -= old_size
+            evicted.append((old_key, old))
+        return evicted
 
 
 HOUR = 3600.0
-TRIES = 5
-TOGETHER = 256
-"""Parts that are held at once: in bytes they take little, and while they are added up much."""
+MAX_TRIES = 5
+READ_BATCH = 256
+"""The frames that are read and merged at a time; frames are small, but need much memory while they are merged."""
 T = TypeVar("T")
 
 
 class MovedError(StreamMetricsError):
-    """A part was folded by somebody else between asking what there is and reading it."""
+    """Raised if another thread or server merged or replaced a part after the list of parts was read."""
 
 
-def asked(ask: Callable[[], T]) -> T:
-    """Ask, and again where somebody else folds meanwhile: it may be that once, not always."""
-    for _ in range(TRIES):
+def retry_when_moved(read: Callable[[], T]) -> T:
+    """Call a function, and repeat it if it raises MovedError. Merges of days are rare, so a few tries are enough."""
+    for _ in range(MAX_TRIES):
         with suppress(MovedError):
-            return ask()
-    return ask()
+            return read()
+    return read()
 
 
 class ExperimentWindow(NamedTuple):
-    """An hour or a day of an experiment.
+    """A window of an experiment: an hour or a day, whose merged metrics are loaded on demand.
 
     Parameters
     ----------
-    names : frozenset
-        What it is of: numbers of parts, and the digest of the fold of a day. The same names are the same content.
-    made : callable
-        Returns what was counted in it; raises MovedError where that is elsewhere now.
+    part_ids : frozenset
+        The IDs of its parts: their numbers, and for a merged day its digest. Equal IDs mean equal content.
+    load : callable
+        Returns the merged metrics; raises MovedError if the parts are not stored any more.
     """
 
-    names: Names
-    made: Callable[[], Any]
+    part_ids: PartIds
+    load: Callable[[], Any]
 
     @classmethod
-    def of(cls, counted: Any) -> ExperimentWindow:
-        """Return the window of metrics that are in memory already."""
+    def from_metrics(cls, counted: Any) -> ExperimentWindow:
+        """Return a window of metrics that are in memory."""
         return cls(frozenset([counted.digest()]), lambda: counted)
 
 
 class Windows:
-    """Hours and days of experiments.
+    """The hours and days of experiments.
 
-    A fold is made anew where what it is of has changed, and added to where something has come; a part never changes under
-    its number.
+    The content of a part number never changes. So a cached window with the same part IDs is still right, one whose IDs
+    are a subset only needs the new parts, and any other window is computed again.
 
     Parameters
     ----------
     store : Store
-        Where parts are.
-    room : int
-        The most bytes that folds may take. Those of days as the store has them are not kept: it is one row to read.
+        The store of the parts.
+    max_bytes : int
+        The largest size of the cache. Days that the store has merged completely are not cached: they are one row to read.
     """
 
-    def __init__(self, store: Store, room: int) -> None:
+    def __init__(self, store: Store, max_bytes: int) -> None:
         self.store = store
-        self._folds = Folds(room)
-        self._busy: dict[str, threading.RLock] = {}
+        self._cache = MergeCache(max_bytes)
+        self._locks: dict[str, threading.RLock] = {}
 
-    def hours(self, experiment: str, outline: Outline) -> dict[int, ExperimentWindow]:
-        """Every hour of the days that are not folded: of a day that is, late parts are no whole hour."""
-        found: dict[int, list[int]] = {}
-        for entry in outline.current:
-            if day_of(entry) not in outline.days:
-                found.setdefault(entry.key.hour, []).append(entry.number)
-        return {hour: self._window((experiment, "hour", hour), frozenset(found[hour])) for hour in sorted(found)}
+    def hours(self, experiment: str, outline: PartOutline) -> dict[int, ExperimentWindow]:
+        """Return the hours of all days whose parts the store has not merged into one state yet.
 
-    def days(self, experiment: str, outline: Outline) -> dict[int, ExperimentWindow]:
-        """Every day, by the hour that it begins with."""
-        found: dict[int, set[Hashable]] = {day: {digest} for day, digest in outline.days.items()}
-        for entry in outline.current:
-            found.setdefault(day_of(entry), set()).add(entry.number)
+        Merged days are left out: their parts are no longer stored one by one, so their hours cannot be computed.
+        """
+        numbers: dict[int, list[int]] = {}
+        for entry in outline.current_parts:
+            if find_day(entry) not in outline.day_digests:
+                numbers.setdefault(entry.key.hour, []).append(entry.number)
+        return {
+            hour: self._build_window((experiment, "hour", hour), frozenset(numbers[hour])) for hour in sorted(numbers)
+        }
+
+    def days(self, experiment: str, outline: PartOutline) -> dict[int, ExperimentWindow]:
+        """Return all days (UTC), merged in the store or not, by their first hour."""
+        part_ids: dict[int, set[Hashable]] = {day: {digest} for day, digest in outline.day_digests.items()}
+        for entry in outline.current_parts:
+            part_ids.setdefault(find_day(entry), set()).add(entry.number)
         hours: dict[int, list[ExperimentWindow]] = {}
         for hour, window in self.hours(experiment, outline).items():
             hours.setdefault(hour // DAY * DAY, []).append(window)
         return {
-            day: self._window((experiment, "day", day), frozenset(found[day]), hours.get(day, ()))
-            for day in sorted(found)
+            day: self._build_window((experiment, "day", day), frozenset(part_ids[day]), hours.get(day, ()))
+            for day in sorted(part_ids)
         }
 
-    def add(self, experiment: str, came: Mapping[int, tuple[Sequence[int], Any]]) -> Any:
-        """Add what has come: of each hour the numbers of parts, and their sum; return the sum of it all."""
-        with self._alone(experiment):
-            for hour, (numbers, made) in came.items():
-                self._add((experiment, "hour", hour), frozenset(numbers), made)
+    def add_parts(self, experiment: str, hour_totals: Mapping[int, tuple[Sequence[int], Any]]) -> Any:
+        """Add new parts, merged by hour, to the cached hours and days; return the merge of all new parts."""
+        with self._lock_of(experiment):
+            for hour, (numbers, metrics) in hour_totals.items():
+                self._add_to_window((experiment, "hour", hour), frozenset(numbers), metrics)
             days = []
-            for day in sorted({hour // DAY * DAY for hour in came}):
-                mine = [came[hour] for hour in came if hour // DAY * DAY == day]
-                days.append(added_up([made for _, made in mine]))
-                self._add((experiment, "day", day), frozenset(chain(*(numbers for numbers, _ in mine))), days[-1])
-        return added_up(days)
+            for day in sorted({hour // DAY * DAY for hour in hour_totals}):
+                day_totals = [hour_totals[hour] for hour in hour_totals if hour // DAY * DAY == day]
+                days.append(merge_parts([metrics for _, metrics in day_totals]))
+                self._add_to_window(
+                    (experiment, "day", day), frozenset(chain(*(numbers for numbers, _ in day_totals))), days[-1]
+                )
+        return merge_parts(days)
 
-    def _add(self, place: Place, names: Names, made: Any) -> None:
-        known = self._folds.take(place)
-        if known is not None and not known.names & names:
-            known = WindowTotal(known.names | names, added_up([known.made, made]))
-        self._folds.hold(place, known or WindowTotal(names, made))  # if it has them, somebody asked for it meanwhile
+    def _add_to_window(self, key: WindowKey, part_ids: PartIds, metrics: Any) -> None:
+        cached = self._cache.pop(key)
+        if cached is not None and not cached.part_ids & part_ids:
+            cached = WindowTotal(cached.part_ids | part_ids, merge_parts([cached.metrics, metrics]))
+        # If the cached window has these parts already, another thread has loaded them meanwhile.
+        self._cache.put(key, cached or WindowTotal(part_ids, metrics))
 
-    def settled(self, experiment: str, outline: Outline, before: float) -> Iterator[Settled]:
-        """Yield the folds of days that were over, of all parts of them that had been received, at a time."""
+    def merge_days(self, experiment: str, outline: PartOutline, before: float) -> Iterator[MergedDay]:
+        """Yield each day that ended by the time `before`, merged from all of its parts that were received by then."""
         due: dict[int, list[int]] = {}
-        for entry in outline.current:
-            if (day_of(entry) + DAY) * HOUR <= before and entry.received <= before:
-                due.setdefault(day_of(entry), []).append(entry.number)
+        for entry in outline.current_parts:
+            if (find_day(entry) + DAY) * HOUR <= before and entry.received_at <= before:
+                due.setdefault(find_day(entry), []).append(entry.number)
         for day in sorted(due):
-            held = outline.days.get(day)
-            made = self._made((experiment, "day", day), frozenset([*due[day], *([held] if held else [])]))
-            new = Settled(day, held, due[day], made.digest(), made.to_bytes())
-            if from_bytes(new.data).digest() != new.digest:  # the parts will be gone
-                raise StateFormatError(f"the fold of day {day} of {experiment} does not come back as it was written")
-            yield new
+            previous_digest = outline.day_digests.get(day)
+            metrics = self._load_window(
+                (experiment, "day", day), frozenset([*due[day], *([previous_digest] if previous_digest else [])])
+            )
+            merged = MergedDay(day, previous_digest, due[day], metrics.digest(), metrics.to_bytes())
+            # The parts will be deleted, so the merged day is read back and compared first.
+            if from_bytes(merged.data).digest() != merged.digest:
+                raise StateFormatError(
+                    f"the merged day {day} of {experiment} is not the same after it was written and read"
+                )
+            yield merged
 
-    def was_settled(self, experiment: str, day: int) -> None:
-        """Forget the folds of a day that the store has now."""
-        with self._alone(experiment):
-            self._folds.take((experiment, "day", day))
+    def forget_day(self, experiment: str, day: int) -> None:
+        """Remove a day and its hours from the cache after the store has merged it."""
+        with self._lock_of(experiment):
+            self._cache.pop((experiment, "day", day))
             for hour in range(day, day + DAY):
-                self._folds.take((experiment, "hour", hour))
+                self._cache.pop((experiment, "hour", hour))
 
-    # -- folds --------------------------------------------------------------------------------------------------------
+    # -- cache --------------------------------------------------------------------------------------------------------
 
-    def _window(self, place: Place, names: Names, whole: Sequence[ExperimentWindow] = ()) -> ExperimentWindow:
-        return ExperimentWindow(names, partial(self._made, place, names, whole))
+    def _build_window(
+        self, key: WindowKey, part_ids: PartIds, hours: Sequence[ExperimentWindow] = ()
+    ) -> ExperimentWindow:
+        return ExperimentWindow(part_ids, partial(self._load_window, key, part_ids, hours))
 
-    def _made(self, place: Place, names: Names, whole: Sequence[ExperimentWindow] = ()) -> Any:
-        """The fold that is of these; `whole` adds up to it, if it is all of it."""
-        with self._alone(place[0]):
-            known = self._folds.take(place)
-            if known is not None and known.names == names:
-                made = known.made
-            elif known is not None and known.names < names:
-                made = self._with(known.made, place, names - known.names)
-            elif whole:
-                made = added_up([window.made() for window in whole])
+    def _load_window(self, key: WindowKey, part_ids: PartIds, hours: Sequence[ExperimentWindow] = ()) -> Any:
+        """Return the merged metrics of the parts with these IDs. If `hours` have these parts, they are merged instead."""
+        with self._lock_of(key[0]):
+            cached = self._cache.pop(key)
+            if cached is not None and cached.part_ids == part_ids:
+                metrics = cached.metrics
+            elif cached is not None and cached.part_ids < part_ids:
+                metrics = self._add_stored_parts(cached.metrics, key, part_ids - cached.part_ids)
+            elif hours:
+                metrics = merge_parts([window.load() for window in hours])
             else:
-                made = self._with(None, place, names)
-            if not all(isinstance(name, str) for name in names):
-                self._folds.hold(place, WindowTotal(names, made))
-        return made
+                metrics = self._add_stored_parts(None, key, part_ids)
+            if not all(isinstance(name, str) for name in part_ids):
+                self._cache.put(key, WindowTotal(part_ids, metrics))
+        return metrics
 
-    def _alone(self, experiment: str) -> threading.RLock:
-        """Held while folds of an experiment are made, so that no two threads make the same."""
-        return self._busy.setdefault(experiment, threading.RLock())
+    def _lock_of(self, experiment: str) -> threading.RLock:
+        """Return the lock of an experiment, so that two threads do not compute the same window."""
+        return self._locks.setdefault(experiment, threading.RLock())
 
-    def _with(self, made: Any, place: Place, names: Names) -> Any:
-        """A fold, or nothing, and what there is under these names, of which some is held at a time."""
+    def _add_stored_parts(self, metrics: Any, key: WindowKey, part_ids: PartIds) -> Any:
+        """Return metrics, or None, merged with the stored parts of some IDs, reading a batch at a time."""
         count = 0
-        for some in self._read(place, names):
-            count += len(some)
-            made = added_up([*([] if made is None else [made]), *some])
-        if count != len(names):
-            raise MovedError(f"parts of {place[0]} are not where the ledger says")
-        return made
+        for frames in self._read_frames(key, part_ids):
+            count += len(frames)
+            metrics = merge_parts([*([] if metrics is None else [metrics]), *frames])
+        if count != len(part_ids):
+            raise MovedError(f"some parts of {key[0]} are not stored any more")
+        return metrics
 
-    def _read(self, place: Place, names: Names) -> Iterator[list[bytes]]:
-        experiment, _, start = place
-        for digest in names:
-            if isinstance(digest, str) and (fold := self.store.fold(experiment, start, digest)) is not None:
-                yield [fold]
-        numbers = sorted(n for n in names if isinstance(n, int))
-        for i in range(0, len(numbers), TOGETHER):
-            if found := self.store.frames(experiment, numbers[i : i + TOGETHER]):
-                yield found
+    def _read_frames(self, key: WindowKey, part_ids: PartIds) -> Iterator[list[bytes]]:
+        experiment, _, start = key
+        for digest in part_ids:
+            if isinstance(digest, str) and (frame := self.store.load_merged_day(experiment, start, digest)) is not None:
+                yield [frame]
+        numbers = sorted(n for n in part_ids if isinstance(n, int))
+        for i in range(0, len(numbers), READ_BATCH):
+            if frames := self.store.frames(experiment, numbers[i : i + READ_BATCH]):
+                yield frames
 
 
-def day_of(entry: StoredPart) -> int:
-    """The hour with which the UTC day of a part begins."""
+def find_day(entry: StoredPart) -> int:
+    """Return the first hour of the UTC day of a part, in hours since 1970."""
     return entry.key.hour // DAY * DAY

@@ -1,1 +1,1 @@
-"""The page of the dashboard: drawn from evaluations by the rules of the report."""
+"""The web pages of the dashboard, which show evaluations with the charts and tables of the reports."""

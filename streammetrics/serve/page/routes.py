@@ -1,4 +1,4 @@
-"""The routes of the pages."""
+"""The routes of the pages, live streams, downloads and static files."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from starlette.routing import Route
 
 from ... import __version__
 from ...errors import StreamMetricsError
-from ...reports.page.templates import environment, read
+from ...reports.page.templates import build_environment, read_template
 from ..evaluation.evaluation import Evaluation
-from .downloads import PICTURES, TABLES, csv_of, png_of
-from .known import known_of
-from .scene import Scene, arms_table, glance_of, scene_of, source_rows
+from .downloads import PICTURES, TABLES, render_csv, render_png
+from .history import load_history
+from .page_data import PageData, build_arms_table, build_glance, build_page, build_source_rows
 from .view import View
 
-__all__ = ["PageReader", "page_routes"]
+__all__ = ["PageReader", "build_page_routes"]
 
 HERE = "streammetrics.serve.page.static"
 KINDS = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
@@ -36,61 +36,64 @@ FOREVER = "public, max-age=31536000, immutable"
 DIGITS = 12
 
 
-class SentFile(NamedTuple):
-    """What is sent, as what."""
+class StaticFile(NamedTuple):
+    """The text of a static file, and its content type."""
 
     text: str
     kind: str
 
 
 @cache
-def files() -> dict[str, SentFile]:
-    """Return every file by the name that it has in addresses."""
-    found = {}
+def load_static_files() -> dict[str, StaticFile]:
+    """Return all static files by their names in URLs, which contain a digest of the content."""
+    files = {}
     for name, package in FILES.items():
-        text = read(name, package) if package else read(name)
+        text = read_template(name, package) if package else read_template(name)
         stem, _, ending = name.partition(".")
         digest = hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
-        found[f"{stem}-{digest}.{ending}"] = SentFile(text, KINDS[ending])
-    return found
+        files[f"{stem}-{digest}.{ending}"] = StaticFile(text, KINDS[ending])
+    return files
 
 
-def address_of(name: str) -> str:
-    """Return where a file is, below the root.
+def find_static_path(name: str) -> str:
+    """Return the path of a static file, below the root path.
 
     Examples
     --------
-    >>> address_of("page.css").startswith("/static/page-"), address_of("page.css").endswith(".css")
+    >>> find_static_path("page.css").startswith("/static/page-"), find_static_path("page.css").endswith(".css")
     (True, True)
     """
     stem, _, ending = name.partition(".")
-    return "/static/" + next(n for n in files() if n.startswith(f"{stem}-") and n.endswith(f".{ending}"))
+    return "/static/" + next(n for n in load_static_files() if n.startswith(f"{stem}-") and n.endswith(f".{ending}"))
 
 
 def serve_file(request: Request) -> Response:
-    """Answer with a file, for ever; of another content than it has, with nothing."""
-    found = files().get(request.path_params["name"])
-    if found is None:
+    """Answer with a static file, which browsers may cache for ever, because changed content gets a new name."""
+    file = load_static_files().get(request.path_params["name"])
+    if file is None:
         return PlainTextResponse("there is no such file", 404)
-    return Response(found.text, media_type=found.kind, headers={"cache-control": FOREVER})
+    return Response(file.text, media_type=file.kind, headers={"cache-control": FOREVER})
 
 
-BEAT = 15.0  # seconds; proxies close what is silent for a minute
-RETRY = 3000  # milliseconds until a browser asks again
+# Seconds between heartbeats. Proxies close connections that are silent for a minute.
+HEARTBEAT = 15.0
+# Milliseconds until a browser connects again.
+RETRY_MS = 3000
 
 
-def stream(sources: Sequence[AsyncIterator[Evaluation]], now: str, beat: float = BEAT) -> StreamingResponse:
-    """Answer with events: what is shown now, then each new evaluation of any source, until the page goes or all end."""
+def stream_events(sources: Sequence[AsyncIterator[Evaluation]], now: str, beat: float = HEARTBEAT) -> StreamingResponse:
+    """Answer with server-sent events: the current time stamp, then one event for each new evaluation of any source."""
     return StreamingResponse(
-        _events(sources, now, beat),
+        _iterate_events(sources, now, beat),
         media_type="text/event-stream",
         headers={"cache-control": "no-store", "x-accel-buffering": "no"},
     )
 
 
-async def _events(sources: Sequence[AsyncIterator[Evaluation]], now: str, beat: float) -> AsyncIterator[str]:
-    yield f"retry: {RETRY}\nevent: look\ndata: {now}\n\n"
-    waiting: dict[asyncio.Future[Evaluation], AsyncIterator[Evaluation]] = {_next(s): s for s in sources}
+async def _iterate_events(sources: Sequence[AsyncIterator[Evaluation]], now: str, beat: float) -> AsyncIterator[str]:
+    yield f"retry: {RETRY_MS}\nevent: look\ndata: {now}\n\n"
+    # One pending `anext` for each source; a finished one yields an event and is started again.
+    waiting: dict[asyncio.Future[Evaluation], AsyncIterator[Evaluation]] = {_start_next(s): s for s in sources}
     try:
         while waiting:
             done, _ = await asyncio.wait(waiting, timeout=beat, return_when=asyncio.FIRST_COMPLETED)
@@ -99,9 +102,9 @@ async def _events(sources: Sequence[AsyncIterator[Evaluation]], now: str, beat: 
             for one in done:
                 source = waiting.pop(one)
                 with contextlib.suppress(StopAsyncIteration):
-                    found = one.result()
-                    yield f"event: look\ndata: {found.at!r}\n\n"
-                    waiting[_next(source)] = source
+                    evaluation = one.result()
+                    yield f"event: look\ndata: {evaluation.at!r}\n\n"
+                    waiting[_start_next(source)] = source
     finally:
         for one in waiting:
             one.cancel()
@@ -110,7 +113,7 @@ async def _events(sources: Sequence[AsyncIterator[Evaluation]], now: str, beat: 
             await _close(source)
 
 
-def _next(source: AsyncIterator[Evaluation]) -> asyncio.Future[Evaluation]:
+def _start_next(source: AsyncIterator[Evaluation]) -> asyncio.Future[Evaluation]:
     return asyncio.ensure_future(anext(source))
 
 
@@ -120,60 +123,61 @@ async def _close(source: Any) -> None:
 
 
 HERE = "streammetrics.serve.page.templates"
-OWNER, PART = "owner", "fragment"
-FRAGMENTS = 64  # that are kept, while many pages ask for the same
+OWNER, FRAGMENT = "owner", "fragment"
+MAX_FRAGMENTS = 64  # the largest number of page fragments in the cache
 Handler = Callable[[Request, Any], Response]
 
 
 class PageReader(Protocol):
-    """Who reads: a name, "reader" or "owner", and what forms of this session carry (empty: it may send none)."""
+    """The user who sent a request; the CSRF token is empty if the user may not send forms."""
 
     @property
     def name(self) -> str:
-        """Who."""
+        """The name of the user."""
         ...
 
     @property
     def role(self) -> str:
-        """What it may do."""
+        """The role: "reader" or "owner"."""
         ...
 
     @property
-    def form(self) -> str:
-        """What other sites cannot know."""
+    def csrf_token(self) -> str:
+        """The token in the forms of this session, which other sites cannot know."""
         ...
 
 
-def page_routes(
+def build_page_routes(
     board: Any,
     store: Any,
     reader: Callable[[Request, str], PageReader | Response],
     *,
     total: Callable[[str], bytes | None],
     accept: Callable[[str, int, str], None],
-    changes: Callable[[str, str], list[str]],
-    beat: float = BEAT,
+    describe_changes: Callable[[str, str], list[str]],
+    beat: float = HEARTBEAT,
 ) -> list[Route]:
     """Return the routes of the pages.
 
     Parameters
     ----------
     board : Board
-        `evaluation(id)`, and `subscribe(id, since)`, which yields when there is one newer than that.
+        The evaluations; its methods `evaluation` and `subscribe` are called.
     store : Store
-        `definitions()`, `history(id)`, `looks(id)`, `conflicts(id)`.
+        The store of definitions, looks and conflicts.
     reader : callable
-        Says who reads an experiment ("" for the list of all) by a request, or what is answered to who may not.
+        Returns the user who sent a request, if this user may read an experiment ("" is the list of experiments); otherwise
+        an error response.
     total : callable
-        The merged state of an experiment as a frame, or None; what is downloaded.
+        Returns the merged metrics of an experiment as bytes (a frame) for download; None if there is no data.
     accept : callable
-        Takes a conflict of an experiment, by its number, for what counts; and who says so.
-    changes : callable
-        Says what is other in the second of two definitions, each as JSON.
+        Accepts a conflict: takes the experiment, the number of the conflict and the name of the user who accepts it.
+    describe_changes : callable
+        Takes two definitions as JSON; returns the changes from the first to the second as sentences.
     beat : float
-        Seconds of silence after which a stream says that it is there.
+        The seconds of silence after which a stream sends a comment, so that proxies do not close it.
     """
-    pages = _Pages(board, store, reader, total, accept, changes, beat)
+    pages = _Pages(board, store, reader, total, accept, describe_changes, beat)
     one = "/experiments/{id}"
     return [
         Route("/", pages.glance),
@@ -189,156 +193,173 @@ def page_routes(
 
 
 class _Pages:
-    """What routes share."""
+    """The request handlers of the pages, with the objects that they share."""
 
     def __init__(self, board: Any, store: Any, reader: Any, total: Any, accept: Any, changes: Any, beat: float):
         self._board, self._store, self._reader = board, store, reader
         self._total, self._accept, self._changes, self._beat = total, accept, changes, beat
-        self._made: OrderedDict[tuple[Any, ...], str] = OrderedDict()
-        self._making = threading.Lock()
-        self._templates = environment(HERE)
+        self._fragments: OrderedDict[tuple[Any, ...], str] = OrderedDict()
+        self._render_lock = threading.Lock()
+        self._templates = build_environment(HERE)
         self._templates.globals |= {
-            "file": address_of,
+            "file": find_static_path,
             "version": __version__,
-            "arms_table": arms_table,
-            "source_rows": source_rows,
+            "build_arms_table": build_arms_table,
+            "build_source_rows": build_source_rows,
         }
 
     # -- pages --------------------------------------------------------------------------------------------------------
 
     def glance(self, request: Request) -> Response:
-        """Answer with all experiments."""
+        """Answer with the list of experiments."""
         who = self._reader(request, "")
         if isinstance(who, Response):
             return who
-        rows = [glance_of(e, len(self._store.conflicts(e.experiment))) for e in self._readable(request)]
-        name = "glance-main.html" if PART in request.query_params else "glance.html"
-        return _page(self._text(name, request, who, max((r.at for r in rows), default=0.0), rows=rows))
+        rows = [build_glance(e, len(self._store.conflicts(e.experiment))) for e in self._list_readable(request)]
+        name = "glance-main.html" if FRAGMENT in request.query_params else "glance.html"
+        return _html_response(self._render(name, request, who, max((r.at for r in rows), default=0.0), rows=rows))
 
     def experiment(self, request: Request) -> Response:
-        """Answer with one experiment; of many pages that are open, and ask for the same sections at once, one is made."""
-        who, found = self._found(request)
+        """Answer with the page of an experiment, or with its sections as a fragment.
+
+        Many open pages ask for the same fragment at the same time, so fragments are rendered once and cached. The key
+        has everything that a fragment depends on: the evaluation, the view, and the CSRF token of an owner's forms.
+        """
+        who, evaluation = self._find_evaluation(request)
         if isinstance(who, Response):
             return who
-        if PART not in request.query_params:
-            return _page(self._text("experiment.html", request, who, found.at, scene=self._scene(request, found)))
-        key = found.experiment, found.at, str(request.query_params), who.form if who.role == OWNER else ""
-        with self._making:
-            if key not in self._made:
-                scene = self._scene(request, found)
-                self._made[key] = self._text("experiment-main.html", request, who, found.at, scene=scene)
-            while len(self._made) > FRAGMENTS:
-                self._made.popitem(last=False)
-            return _page(self._made[key])
+        if FRAGMENT not in request.query_params:
+            page = self._build_page(request, evaluation)
+            return _html_response(self._render("experiment.html", request, who, evaluation.at, page=page))
+        key = (
+            evaluation.experiment,
+            evaluation.at,
+            str(request.query_params),
+            who.csrf_token if who.role == OWNER else "",
+        )
+        # The lock also covers rendering: other requests for the same fragment wait, and find it in the cache.
+        with self._render_lock:
+            if key not in self._fragments:
+                page = self._build_page(request, evaluation)
+                self._fragments[key] = self._render("experiment-main.html", request, who, evaluation.at, page=page)
+            while len(self._fragments) > MAX_FRAGMENTS:
+                self._fragments.popitem(last=False)
+            return _html_response(self._fragments[key])
 
-    def _text(self, name: str, request: Request, who: PageReader, at: float, **given: Any) -> str:
-        owner, root = who.role == OWNER and bool(who.form), request.scope.get("root_path", "")
-        made: str = self._templates.get_template(name).render(root=root, who=who, owner=owner, at=repr(at), **given)
-        return made
+    def _render(self, name: str, request: Request, who: PageReader, at: float, **values: Any) -> str:
+        owner, root = who.role == OWNER and bool(who.csrf_token), request.scope.get("root_path", "")
+        text: str = self._templates.get_template(name).render(root=root, who=who, owner=owner, at=repr(at), **values)
+        return text
 
-    # -- what changes -------------------------------------------------------------------------------------------------
+    # -- live updates -------------------------------------------------------------------------------------------------
 
     async def live(self, request: Request) -> Response:
-        """Answer with a stream of one experiment."""
-        who, found = await run_in_threadpool(self._found, request)
+        """Answer with the live stream of an experiment."""
+        who, evaluation = await run_in_threadpool(self._find_evaluation, request)
         if isinstance(who, Response):
             return who
-        return stream([self._board.subscribe(found.experiment, found.at)], repr(found.at), self._beat)
+        return stream_events(
+            [self._board.subscribe(evaluation.experiment, evaluation.at)], repr(evaluation.at), self._beat
+        )
 
     async def live_of_all(self, request: Request) -> Response:
-        """Answer with a stream of all experiments."""
+        """Answer with the live stream of all experiments."""
         who = await run_in_threadpool(self._reader, request, "")
         if isinstance(who, Response):
             return who
-        known = await run_in_threadpool(self._readable, request)
-        at = max((e.at for e in known), default=0.0)
-        return stream([self._board.subscribe(e.experiment, e.at) for e in known], repr(at), self._beat)
+        evaluations = await run_in_threadpool(self._list_readable, request)
+        at = max((e.at for e in evaluations), default=0.0)
+        return stream_events([self._board.subscribe(e.experiment, e.at) for e in evaluations], repr(at), self._beat)
 
     async def accept(self, request: Request) -> Response:
-        """Take a conflict for what counts, if the owner says so on a page of ours."""
-        who, found = await run_in_threadpool(self._found, request)
+        """Accept a conflict, if an owner sends the form of this session."""
+        who, evaluation = await run_in_threadpool(self._find_evaluation, request)
         if isinstance(who, Response):
             return who
         async with request.form() as form:
             token = str(form.get("form", ""))
-        if who.role != OWNER or not who.form or not hmac.compare_digest(token.encode(), who.form.encode()):
+        if who.role != OWNER or not who.csrf_token or not hmac.compare_digest(token.encode(), who.csrf_token.encode()):
             return PlainTextResponse(
                 "only an owner accepts a conflict, on the page of the experiment; load it again", 403
             )
         try:
-            await run_in_threadpool(self._accept, found.experiment, request.path_params["number"], who.name)
-        except StreamMetricsError as error:  # the owner is told
+            await run_in_threadpool(self._accept, evaluation.experiment, request.path_params["number"], who.name)
+        except StreamMetricsError as error:  # the owner sees the message
             return PlainTextResponse(str(error), 409)
-        return RedirectResponse(f"{request.scope.get('root_path', '')}/experiments/{quote(found.experiment)}#data", 303)
+        return RedirectResponse(
+            f"{request.scope.get('root_path', '')}/experiments/{quote(evaluation.experiment)}#data", 303
+        )
 
     # -- files --------------------------------------------------------------------------------------------------------
 
     def table(self, request: Request) -> Response:
-        """Answer with a table as CSV."""
-        who, found = self._found(request)
+        """Answer with a table of the page as CSV; 404 if there is no such table."""
+        who, evaluation = self._find_evaluation(request)
         name = request.path_params["name"]
         if isinstance(who, Response) or name not in TABLES:
-            return who if isinstance(who, Response) else _missing(name, TABLES)
-        return _file(csv_of(found, name), "text/csv; charset=utf-8", f"{found.experiment}-{name}.csv")
+            return who if isinstance(who, Response) else _not_found(name, TABLES)
+        return _file_response(
+            render_csv(evaluation, name), "text/csv; charset=utf-8", f"{evaluation.experiment}-{name}.csv"
+        )
 
     def picture(self, request: Request) -> Response:
-        """Answer with a picture as PNG."""
-        who, found = self._found(request)
+        """Answer with a chart of the page as PNG."""
+        who, evaluation = self._find_evaluation(request)
         name = request.path_params["name"]
         if isinstance(who, Response) or name not in PICTURES:
-            return who if isinstance(who, Response) else _missing(name, PICTURES)
+            return who if isinstance(who, Response) else _not_found(name, PICTURES)
         try:
-            drawn = png_of(self._scene(request, found), name)
-        except ImportError:  # an extra that may not be there
+            picture = render_png(self._build_page(request, evaluation), name)
+        except ImportError:  # matplotlib is an optional dependency
             return PlainTextResponse("pictures need matplotlib on the server: pip install 'streammetrics[plot]'", 404)
-        if drawn is None:
+        if picture is None:
             return PlainTextResponse(f"there is nothing to draw yet: {name}", 404)
-        return _file(drawn, "image/png", f"{found.experiment}-{name}.png")
+        return _file_response(picture, "image/png", f"{evaluation.experiment}-{name}.png")
 
     def total(self, request: Request) -> Response:
-        """Answer with the merged state."""
-        who, found = self._found(request)
+        """Answer with the merged metrics of an experiment as a file of a saved state, for download."""
+        who, evaluation = self._find_evaluation(request)
         if isinstance(who, Response):
             return who
-        held = self._total(found.experiment)
-        if held is None:
+        state = self._total(evaluation.experiment)
+        if state is None:
             return PlainTextResponse("there is no data yet", 404)
-        return _file(held, "application/octet-stream", f"{found.experiment}.smet")
+        return _file_response(state, "application/octet-stream", f"{evaluation.experiment}.smet")
 
-    # -- what is read -------------------------------------------------------------------------------------------------
+    # -- reading ------------------------------------------------------------------------------------------------------
 
-    def _readable(self, request: Request) -> list[Evaluation]:
-        """The evaluations that one may see."""
-        known = [e for e in sorted(self._store.definitions()) if not isinstance(self._reader(request, e), Response)]
-        found = [self._board.evaluation(e) for e in known]
-        return [one for one in found if one is not None]
+    def _list_readable(self, request: Request) -> list[Evaluation]:
+        """Return the evaluations that the user who sent a request may see."""
+        ids = [e for e in sorted(self._store.definitions()) if not isinstance(self._reader(request, e), Response)]
+        evaluations = [self._board.evaluation(e) for e in ids]
+        return [one for one in evaluations if one is not None]
 
-    def _found(self, request: Request) -> tuple[PageReader | Response, Any]:
-        """Who reads, and the evaluation; or what is answered."""
+    def _find_evaluation(self, request: Request) -> tuple[PageReader | Response, Any]:
+        """Return the user and the evaluation of a request; or an error response and None."""
         experiment = request.path_params["id"]
         who = self._reader(request, experiment)
         if isinstance(who, Response):
             return who, None
-        known = experiment in self._store.definitions()
-        found = self._board.evaluation(experiment) if known else None
-        if found is None:
+        is_defined = experiment in self._store.definitions()
+        evaluation = self._board.evaluation(experiment) if is_defined else None
+        if evaluation is None:
             return PlainTextResponse("there is no such experiment", 404), None
-        return who, found
+        return who, evaluation
 
-    def _scene(self, request: Request, found: Evaluation) -> Scene:
-        known = known_of(self._store, found.experiment, self._changes)
-        return scene_of(found, known, View.of(request.query_params))
+    def _build_page(self, request: Request, evaluation: Evaluation) -> PageData:
+        history = load_history(self._store, evaluation.experiment, self._changes)
+        return build_page(evaluation, history, View.from_query(request.query_params))
 
 
-def _page(text: str) -> Response:
+def _html_response(text: str) -> Response:
     return HTMLResponse(text, headers={"cache-control": "private, no-store"})
 
 
-def _missing(name: str, known: Any) -> Response:
-    return PlainTextResponse(f"there is {', '.join(known)}, and no {name[:40]}", 404)
+def _not_found(name: str, names: Any) -> Response:
+    return PlainTextResponse(f"there is {', '.join(names)}, and no {name[:40]}", 404)
 
 
-def _file(content: str | bytes, kind: str, name: str) -> Response:
+def _file_response(content: str | bytes, kind: str, name: str) -> Response:
     disposition = f'attachment; filename="{name}"'
     return Response(
         content, media_type=kind, headers={"content-disposition": disposition, "cache-control": "private, no-store"}

@@ -1,12 +1,12 @@
-"""Where a dashboard keeps what is posted to it: one file of SQLite, or PostgreSQL."""
+"""The store of a dashboard: an SQLite file or a PostgreSQL database."""
 
 from .failures import StoreDownError, StoreFullError
 from .open import Store, open_store
 from .parts import StoredPart
-from .records import Audit, DefinitionVersion, Token
+from .records import AuditEntry, DefinitionVersion, Token
 
 __all__ = [
-    "Audit",
+    "AuditEntry",
     "DefinitionVersion",
     "Store",
     "StoreDownError",

@@ -1,4 +1,4 @@
-"""What a store may be unable to do."""
+"""The errors of a store."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ __all__ = ["StoreDownError", "StoreFullError"]
 
 
 class StoreFullError(StreamMetricsError):
-    """There is no room left: nothing was written, and it goes on once there is."""
+    """Raised if the disk is full. Nothing was written; the store works again once there is space."""
 
 
 class StoreDownError(StreamMetricsError):
-    """The database does not answer. What was asked for is to be asked again: it may or may not have been done."""
+    """Raised if the database does not answer. A write may or may not have happened, so the caller repeats it."""

@@ -1,4 +1,4 @@
-"""Parts that are dropped into a folder as files: experiment/hour/source-seq.smet, for jobs that do not speak HTTP."""
+"""Read parts from files in a folder, experiment/hour/source-seq.smet, for jobs that cannot send HTTP requests."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ..api.ingest import Ingest, NoRoomError
 from ..evaluation.definitions import Definitions
 from ..settings import ServerSettings
 from . import StoreDownError, StoreFullError
-from .part_keys import PartKey, key_of
+from .part_keys import PartKey, parse_key
 
-__all__ = ["Watch", "key_of_path"]
+__all__ = ["FolderWatcher", "parse_path"]
 
 log = logging.getLogger(__name__)
 SUFFIX = ".smet"
@@ -25,52 +25,53 @@ DEPTH = 3
 
 
 class DroppedFile(NamedTuple):
-    """A file: its path within the folder, its size, and what is other when it is written again."""
+    """A file: its path within the folder, its size, and a stamp that changes when the file is written again."""
 
     path: str
     size: int
     stamp: str
 
 
-class Folder(Protocol):
-    """Where files are dropped. Calls block."""
+class WatchedFolder(Protocol):
+    """A folder of dropped files. Its methods block."""
 
-    def files(self) -> Iterator[DroppedFile]:
-        """List those that are three deep, and no links."""
+    def list_files(self) -> Iterator[DroppedFile]:
+        """Yield the regular files three levels deep; links are left out."""
         ...
 
     def read(self, file: DroppedFile) -> bytes:
-        """Read one."""
+        """Return the content of a file."""
         ...
 
 
-def open_folder(url: str) -> Folder:
-    """Return the folder of a path, or of a URL such as s3://bucket/parts, which fsspec opens."""
-    return Elsewhere(url) if "://" in url else Here(url)
+def open_folder(url: str) -> WatchedFolder:
+    """Return the folder at a local path, or at a URL of fsspec such as s3://bucket/parts."""
+    return RemoteFolder(url) if "://" in url else LocalFolder(url)
 
 
-class Here:
-    """A folder on a disk: what leads out of it, or is no plain file, is not there."""
+class LocalFolder:
+    """A folder on a local disk; links, pipes and other special files are ignored."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         if not os.path.isdir(path):
             raise InvalidInputError(f"there is no folder {path!r} to be watched")
 
-    def files(self) -> Iterator[DroppedFile]:
-        yield from _within(self.path, "", DEPTH)
+    def list_files(self) -> Iterator[DroppedFile]:
+        yield from _list_files(self.path, "", DEPTH)
 
     def read(self, file: DroppedFile) -> bytes:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # it may have become a link, or a pipe, since it was listed
+        # Since the listing, somebody may have replaced the file by a link, or by a pipe that would block.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
         handle = os.open(os.path.join(self.path, file.path), flags)
         with open(handle, "rb") as opened:
-            found = os.fstat(handle)
-            if not stat.S_ISREG(found.st_mode):
-                raise InvalidInputError("it is no plain file")
+            info = os.fstat(handle)
+            if not stat.S_ISREG(info.st_mode):
+                raise InvalidInputError("it is not a regular file")
             return opened.read(file.size + 1)
 
 
-def _within(folder: str, above: str, depth: int) -> Iterator[DroppedFile]:
+def _list_files(folder: str, above: str, depth: int) -> Iterator[DroppedFile]:
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda e: e.name):
             name = f"{above}{entry.name}"
@@ -78,16 +79,16 @@ def _within(folder: str, above: str, depth: int) -> Iterator[DroppedFile]:
                 continue
             if depth > 1 and entry.is_dir(follow_symlinks=False):
                 try:
-                    yield from _within(entry.path, f"{name}/", depth - 1)
-                except OSError as error:  # of one folder: the others are looked at
-                    log.warning("%s cannot be looked at: %s", entry.path, error)
+                    yield from _list_files(entry.path, f"{name}/", depth - 1)
+                except OSError as error:  # the other folders are still read
+                    log.warning("%s cannot be read: %s", entry.path, error)
             elif depth == 1 and entry.name.endswith(SUFFIX) and entry.is_file(follow_symlinks=False):
-                found = entry.stat(follow_symlinks=False)
-                yield DroppedFile(name, found.st_size, f"{found.st_mtime_ns} {found.st_ino}")
+                info = entry.stat(follow_symlinks=False)
+                yield DroppedFile(name, info.st_size, f"{info.st_mtime_ns} {info.st_ino}")
 
 
-class Elsewhere:
-    """A folder that fsspec opens."""
+class RemoteFolder:
+    """A folder that fsspec opens, such as a bucket."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -98,7 +99,7 @@ class Elsewhere:
         self.system, path = url_to_fs(url)
         self.path = path.rstrip("/")
 
-    def files(self) -> Iterator[DroppedFile]:
+    def list_files(self) -> Iterator[DroppedFile]:
         self.system.invalidate_cache()
         for name, info in sorted(self.system.find(self.path, maxdepth=DEPTH, detail=True).items()):
             path = name.removeprefix(self.path).lstrip("/")
@@ -112,61 +113,61 @@ class Elsewhere:
 
     def read(self, file: DroppedFile) -> bytes:
         with self.system.open(f"{self.path}/{file.path}", "rb") as opened:
-            found: bytes = opened.read(file.size + 1)
-        return found
+            data: bytes = opened.read(file.size + 1)
+        return data
 
 
 log = logging.getLogger(__name__)
-LATER = (NoRoomError, StoreDownError, StoreFullError)
-"""What passes by itself: then the file is taken at the next look."""
+TEMPORARY_ERRORS = (NoRoomError, StoreDownError, StoreFullError)
+"""Errors that pass by themselves; the next scan submits the file again."""
 
 
 @dataclass
 class FileStatus:
-    """What is known of a file: as it was at the last look, whether nothing is left to do, and what is wrong with it."""
+    """The status of a file after the last scan: its size and stamp, whether it is processed, and its problem if any."""
 
     file: DroppedFile
-    done: bool = False
-    wrong: str = ""
+    is_done: bool = False
+    problem: str = ""
 
 
-def key_of_path(path: str) -> PartKey:
-    """Return the key of a file within the folder.
+def parse_path(path: str) -> PartKey:
+    """Parse the path of a file within the folder, experiment/hour/source-seq.smet, as a part key.
 
     Examples
     --------
-    >>> key_of_path("new-rank/2026-06-01T09/job-7-0.smet")
+    >>> parse_path("new-rank/2026-06-01T09/job-7-0.smet")
     PartKey(experiment='new-rank', source='job-7', hour=494529, seq=0)
     """
     experiment, hour, name = path.split("/")
     source, dash, seq = name.removesuffix(SUFFIX).rpartition("-")
     if not dash:
         raise InvalidInputError(f"{path}: a file is named source-seq.smet, such as spark-0.smet")
-    return key_of(experiment, source, hour, seq)
+    return parse_key(experiment, source, hour, seq)
 
 
-class Watch:
-    """Look at a folder again and again, and take what is new.
+class FolderWatcher:
+    """Scans a folder again and again, and submits new files as parts.
 
     Parameters
     ----------
     url : str
-        A folder, or a URL that fsspec opens.
+        A local folder, or a URL of fsspec.
     ingest : Ingest
-        Where parts go: as posted ones.
+        The queue of posted parts.
     definitions : Definitions
-        Experiments; files of others wait until there is one.
+        The experiments; files of an unknown experiment wait until it is defined.
     store : Store
-        Whose audit says what was refused.
-    settings : Settings
-        How often, and how large a file may be.
+        The store whose audit log gets the refused files.
+    settings : ServerSettings
+        The interval of scans and the largest file.
 
     Notes
     -----
-    A file that does not decode may be half written: it is tried again until its size and time rest from one look to the
-    next, and then it is refused, once, in the audit of its experiment. One that is written again is taken again, and is
-    then the same or a conflict, as a post is. Files are never changed or removed. After a restart all are read again,
-    which changes nothing.
+    A file that does not decode may be half written. It is tried again until its size and time are the same in two scans,
+    and is then refused once, in the audit log of its experiment. A file that is written again is submitted again, and
+    counts as the same part or as a conflict, as a repeated post does. The watcher never changes or removes files. After
+    a restart it reads all files again, which changes nothing.
     """
 
     def __init__(
@@ -174,65 +175,63 @@ class Watch:
     ) -> None:
         self.folder = open_folder(url)
         self.url, self.ingest, self.definitions, self.store, self.settings = url, ingest, definitions, store, settings
-        self.seen: dict[str, FileStatus] = {}
+        self.statuses: dict[str, FileStatus] = {}
 
     async def run(self) -> None:
-        """Look until it is cancelled."""
+        """Scan until the task is cancelled."""
         while True:
             try:
-                await self.look()
-            except Exception:  # of a network, of which there are many kinds: the next look may find it well again
-                log.exception("%s could not be looked at", self.url)
+                await self.scan()
+            except Exception:  # network errors have many classes; the next scan may succeed
+                log.exception("%s could not be scanned", self.url)
             await asyncio.sleep(self.settings.watch_seconds)
 
-    async def look(self) -> None:
-        """Look once."""
-        files = await asyncio.to_thread(lambda: list(self.folder.files()))
-        here = {file.path for file in files}
-        self.seen = {path: seen for path, seen in self.seen.items() if path in here}
+    async def scan(self) -> None:
+        """Scan the folder once."""
+        files = await asyncio.to_thread(lambda: list(self.folder.list_files()))
+        paths = {file.path for file in files}
+        self.statuses = {path: status for path, status in self.statuses.items() if path in paths}
         for file in files:
-            seen = self.seen.get(file.path)
-            if seen is None or seen.file != file:
-                self.seen[file.path] = seen = FileStatus(file)
-                rests = False
+            status = self.statuses.get(file.path)
+            if status is None or status.file != file:
+                self.statuses[file.path] = status = FileStatus(file)
+                is_stable = False
             else:
-                rests = True
-            if not seen.done:
-                await self._take(seen, rests)
+                is_stable = True
+            if not status.is_done:
+                await self._submit_file(status, is_stable)
 
-    async def _take(self, seen: FileStatus, rests: bool) -> None:
-        """Take a file; leave it for the next look where that may help."""
+    async def _submit_file(self, status: FileStatus, is_stable: bool) -> None:
+        """Submit a file as a part. After an error that may be temporary, the next scan submits it again."""
         try:
-            key = key_of_path(seen.file.path)
-        except InvalidInputError as error:  # it is logged, once
-            self._refuse_quietly(seen, str(error))
+            key = parse_path(status.file.path)
+        except InvalidInputError as error:  # without a valid key there is no audit log to write to
+            self._refuse_file(status, str(error))
             return
         try:
             experiment = await asyncio.to_thread(self.definitions.get, key.experiment)
             if experiment is None:
-                self._warn(seen, f"there is no experiment {key.experiment!r}")
+                self._warn_once(status, f"there is no experiment {key.experiment!r}")
                 return
             experiment.check_hour(key.hour, self.settings.clock())
-            data = await asyncio.to_thread(self._read, seen.file)
-            word = await self.ingest.take(key, data, experiment)
-        except LATER as error:  # it passes: the next look takes it
-            self._warn(seen, str(error))
-        except (StateFormatError, OSError) as error:  # it may be half written: at rest it is refused
-            if rests:
-                await self._refuse(seen, key, error)
-        except StreamMetricsError as error:  # it is whole, and does not fit: said in the audit
-            await self._refuse(seen, key, error)
+            data = await asyncio.to_thread(self._read_file, status.file)
+            outcome = await self.ingest.submit(key, data, experiment)
+        except TEMPORARY_ERRORS as error:  # the next scan submits it again
+            self._warn_once(status, str(error))
+        except (StateFormatError, OSError) as error:  # the file may be half written
+            if is_stable:
+                await self._refuse_with_audit(status, key, error)
+        except StreamMetricsError as error:  # the file is complete, and does not fit
+            await self._refuse_with_audit(status, key, error)
         else:
-            seen.done = True
-            if word == "conflict":
-                log.warning("%s was there before with other content; it is kept aside", seen.file.path)
+            status.is_done = True
+            if outcome == "conflict":
+                log.warning("%s was posted before with other content; it is kept as a conflict", status.file.path)
 
-    def _read(self, file: DroppedFile) -> bytes:
-        most = self.settings.max_bytes
-        if file.size > most:
-            raise InvalidInputError(
-                f"the file has {file.size:,} bytes, more than {most:,}, the most that is taken here"
-            )
+    def _read_file(self, file: DroppedFile) -> bytes:
+        max_bytes = self.settings.max_bytes
+        if file.size > max_bytes:
+            raise InvalidInputError(f"the file has {file.size:,} bytes, more than the limit of {max_bytes:,}")
         data = self.folder.read(file)
         if len(data) != file.size:
             raise StateFormatError(
@@ -240,17 +239,17 @@ class Watch:
             )
         return data
 
-    async def _refuse(self, seen: FileStatus, key: PartKey, error: Exception) -> None:
-        """Say it where people look, once."""
-        self._refuse_quietly(seen, str(error))
+    async def _refuse_with_audit(self, status: FileStatus, key: PartKey, error: Exception) -> None:
+        """Refuse a file, and note that once in the audit log of its experiment."""
+        self._refuse_file(status, str(error))
         what = f"refused the file {key.text}{SUFFIX}: {error}"
-        await asyncio.to_thread(self.store.audit, key.experiment, what, by="watch", at=self.settings.clock())
+        await asyncio.to_thread(self.store.add_audit, key.experiment, what, by="watch", at=self.settings.clock())
 
-    def _refuse_quietly(self, seen: FileStatus, wrong: str) -> None:
-        self._warn(seen, wrong)
-        seen.done = True
+    def _refuse_file(self, status: FileStatus, wrong: str) -> None:
+        self._warn_once(status, wrong)
+        status.is_done = True
 
-    def _warn(self, seen: FileStatus, wrong: str) -> None:
-        if seen.wrong != wrong:
-            log.warning("%s: %s", seen.file.path, wrong)
-        seen.wrong = wrong
+    def _warn_once(self, status: FileStatus, wrong: str) -> None:
+        if status.problem != wrong:
+            log.warning("%s: %s", status.file.path, wrong)
+        status.problem = wrong

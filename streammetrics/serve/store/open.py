@@ -1,4 +1,4 @@
-"""Opening a store."""
+"""Open a store by its path or URL."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import os
 from typing import Self
 
 from .database import Database
-from .parts import Parts
+from .parts import PartStore
 from .postgres import PostgreSQL
-from .records import Records
-from .schema import create
+from .records import RecordStore
+from .schema import create_tables
 from .sqlite import SQLite
 
 __all__ = ["Store", "open_store"]
 
 
-class Store(Parts, Records):
-    """All that a dashboard keeps: parts and their folds, and what is noted of experiments.
+class Store(PartStore, RecordStore):
+    """All data of a dashboard: parts, merged days and totals, and the records of experiments.
 
-    Calls block, for as long as a disk takes, and may come from any thread. What a call that writes has written is on disk
-    when it returns, all of it or, where it raises, nothing.
+    Methods block during disk access, and may be called from any thread. A method that writes is one transaction: when it
+    returns, all of its data is on disk; when it raises, none is.
     """
 
     def __init__(self, database: Database) -> None:
-        create(database)
+        create_tables(database)
         self.database = database
 
     def close(self) -> None:
-        """Let the database go."""
+        """Close the connections to the database."""
         self.database.close()
 
     def __enter__(self) -> Self:
@@ -38,7 +38,7 @@ class Store(Parts, Records):
 
 
 def open_store(url: str | os.PathLike[str]) -> Store:
-    """Open a store, and make it where there is none.
+    """Open a store; create it if there is none.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def open_store(url: str | os.PathLike[str]) -> Store:
     Raises
     ------
     StoreDownError
-        It cannot be opened, or does not answer.
+        The store cannot be opened, or does not answer.
 
     Examples
     --------
@@ -58,10 +58,10 @@ def open_store(url: str | os.PathLike[str]) -> Store:
     ...     store.define("checkout", "{}", by="ann", at=0.0), store.definitions()["checkout"].version
     (1, 1)
     """
-    given = os.fspath(url)
-    if given.startswith(("postgresql://", "postgres://")):
-        return Store(Database(PostgreSQL(given)))
-    scheme, found, path = given.partition(":///")
-    if scheme != "sqlite" if found else "://" in given:
-        raise ValueError(f"a store is a path, sqlite:///path or postgresql://..., not {given!r}")
-    return Store(Database(SQLite(path if found else given)))
+    text = os.fspath(url)
+    if text.startswith(("postgresql://", "postgres://")):
+        return Store(Database(PostgreSQL(text)))
+    scheme, separator, path = text.partition(":///")
+    if scheme != "sqlite" if separator else "://" in text:
+        raise ValueError(f"a store is a path, sqlite:///path or postgresql://..., not {text!r}")
+    return Store(Database(SQLite(path if separator else text)))

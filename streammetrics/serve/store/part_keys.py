@@ -1,4 +1,4 @@
-"""What a part of an experiment is called, and its time."""
+"""The key of a part (the metrics of one source in one hour), its parsing, and the text format of hours."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import NamedTuple
 
 from ...errors import InvalidInputError
 
-__all__ = ["HOUR", "PartKey", "PostedPart", "RowCounts", "hour_of", "hour_text", "key_of"]
+__all__ = ["HOUR", "PartKey", "PostedPart", "RowCounts", "format_hour", "parse_hour", "parse_key"]
 
 HOUR = 3600
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-"""Of experiments and sources: what is safe in a path, a URL and a label of Prometheus."""
+"""IDs of experiments and names of sources: texts that are safe in paths, URLs and Prometheus labels."""
 
 
 class PartKey(NamedTuple):
-    """What a source posts once: retries have the same key.
+    """The identity of a part. A retry has the same key, so that a part counts once.
 
     Parameters
     ----------
     experiment, source : str
-        Whose it is, and who counted it.
+        The ID of the experiment, and the name of the worker that counted the rows.
     hour : int
-        Of the rows, by the clock of the sender: hours since 1970, UTC.
+        The hour of the rows by the clock of the sender: hours since 1970, UTC.
     seq : int
-        Parts of one hour are numbered.
+        The number of the part, if a source posts several parts an hour.
     """
 
     experiment: str
@@ -35,43 +35,43 @@ class PartKey(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As it is written in messages and as a path."""
-        return f"{self.experiment}/{hour_text(self.hour)}/{self.source}-{self.seq}"
+        """The key as messages and paths show it."""
+        return f"{self.experiment}/{format_hour(self.hour)}/{self.source}-{self.seq}"
 
 
 class RowCounts(NamedTuple):
-    """Rows that were counted, and those that were left out, by reason, as JSON."""
+    """The number of counted rows, and the dropped rows by reason, as JSON."""
 
     rows: int = 0
     dropped: str = "{}"
 
 
 class PostedPart(NamedTuple):
-    """What was posted under a key.
+    """A posted part.
 
     Parameters
     ----------
-    key : Key
-        What it is called.
+    key : PartKey
+        The key.
     data : bytes
-        The frame.
+        The frame: the serialized metrics.
     digest : str
-        Of its content, in hexadecimal digits.
-    received : float
-        When, in seconds since 1970, by the clock of the server.
-    seen : Seen
-        The rows in it.
+        The digest of the content, in hexadecimal digits.
+    received_at : float
+        The time of the post by the clock of the server, in seconds since 1970.
+    row_counts : RowCounts
+        The counted and dropped rows.
     """
 
     key: PartKey
     data: bytes
     digest: str
-    received: float
-    seen: RowCounts = RowCounts()
+    received_at: float
+    row_counts: RowCounts = RowCounts()
 
 
-def key_of(experiment: str, source: str, hour: str | int, seq: str | int = 0) -> PartKey:
-    """Return the key of what a sender says; raise where it says it wrongly."""
+def parse_key(experiment: str, source: str, hour: str | int, seq: str | int = 0) -> PartKey:
+    """Return a part key from its fields, as texts or numbers; raise InvalidInputError if a field is invalid."""
     for what, name in (("experiment", experiment), ("source", source)):
         if not NAME.fullmatch(name):
             raise InvalidInputError(
@@ -80,26 +80,26 @@ def key_of(experiment: str, source: str, hour: str | int, seq: str | int = 0) ->
     number = str(seq)
     if not re.fullmatch(r"[0-9]{1,9}", number):
         raise InvalidInputError(f"seq must be a number from 0 to 999999999, not {seq!r}")
-    return PartKey(experiment, source, hour_of(hour), int(number))
+    return PartKey(experiment, source, parse_hour(hour), int(number))
 
 
-def hour_of(given: str | int) -> int:
-    """Return hours since 1970 of a text such as 2026-06-01T09, or of such a number.
+def parse_hour(value: str | int) -> int:
+    """Convert a string such as 2026-06-01T09 (UTC), or a number of hours, to hours since 1970.
 
     Examples
     --------
-    >>> hour_of("2026-06-01T09"), hour_text(494529)
+    >>> parse_hour("2026-06-01T09"), format_hour(494529)
     (494529, '2026-06-01T09')
     """
-    if isinstance(given, int):
-        return given
+    if isinstance(value, int):
+        return value
     try:
-        when = datetime.datetime.strptime(given.removesuffix("Z"), "%Y-%m-%dT%H")
+        when = datetime.datetime.strptime(value.removesuffix("Z"), "%Y-%m-%dT%H")
     except ValueError:
-        raise InvalidInputError(f"hour must be written as 2026-06-01T09, in UTC, not {given!r}") from None
+        raise InvalidInputError(f"hour must be written as 2026-06-01T09, in UTC, not {value!r}") from None
     return int(when.replace(tzinfo=datetime.UTC).timestamp()) // HOUR
 
 
-def hour_text(hour: int) -> str:
-    """Return how an hour is written."""
+def format_hour(hour: int) -> str:
+    """Format an hour, given in hours since 1970, as a string such as 2026-06-01T09, in UTC."""
     return datetime.datetime.fromtimestamp(hour * HOUR, datetime.UTC).strftime("%Y-%m-%dT%H")

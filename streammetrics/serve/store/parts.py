@@ -1,4 +1,8 @@
-"""Parts as they were posted: each key counts once, and what it is remembered by outlives what was posted."""
+"""The tables of parts, merged days and totals. Each key counts once; its digest stays after its frame is deleted.
+
+The ledger lists every part that was received, and a frame is a serialized state. The position of an experiment consists
+of the number of its last part and an epoch, which increases whenever an older part changes.
+"""
 
 from __future__ import annotations
 
@@ -7,101 +11,103 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...errors import InvalidInputError
-from .database import Database, Run
+from .database import Database, RunStatement
 from .part_keys import PartKey, PostedPart, RowCounts
-from .streams import Position, lock, note, position
+from .streams import StreamPosition, add_audit_entry, lock_experiment, read_position
 
-__all__ = ["DAY", "News", "Outline", "Parts", "Settled", "StoredPart"]
+__all__ = ["DAY", "MergedDay", "NewParts", "PartOutline", "PartStore", "StoredPart"]
 
 DAY = 24
 COUNTED = ("current", "folded", "forgotten")
-ASIDE = 8
-"""Other contents of one key that are kept: who does not count the same twice would fill the disk."""
+MAX_CONFLICTS = 8
+"""The number of conflicts that are stored for a key; a source whose counts change with each retry would fill the disk."""
 PAGE = 256
-SWEPT, PAUSE, SWEEPING = 64, 0.01, 5.0
-"""Frames that are deleted at once, and seconds in between: who posts waits, and SQLite has them ask, not queue. And after
-how many seconds the rest is left for later."""
+DELETE_BATCH, DELETE_PAUSE, DELETE_SECONDS = 64, 0.01, 5.0
+"""The frames deleted in a transaction, the seconds between transactions, and the seconds after which deletion stops.
+SQLite does not queue writers of other processes, they try again: short transactions with pauses let them in."""
 
 
 class StoredPart(NamedTuple):
-    """A part as the ledger has it.
+    """A row of the ledger of parts.
 
-    The state is "current" (counted, and kept), "folded" (counted, in the fold of its day), "forgotten" (no longer
-    counted), "conflict" (its key was there with another digest) or "refused" (another content of its key was accepted).
+    The state is "current" (counts, its frame is stored), "folded" (counts, as part of its merged day), "forgotten" (no
+    longer counts), "conflict" (the key was posted before with another digest) or "refused" (another content of the key
+    was accepted in its place).
     """
 
     number: int
     key: PartKey
     digest: str
-    received: float
+    received_at: float
     state: str
-    seen: RowCounts = RowCounts()
+    row_counts: RowCounts = RowCounts()
 
 
-class News(NamedTuple):
-    """Where an experiment is, and the parts since a number: `whole` unless some of them are not there any more."""
+class NewParts(NamedTuple):
+    """The position of an experiment and its parts after a number; `is_complete` is false if some frames were deleted."""
 
-    at: Position
+    position: StreamPosition
     parts: list[tuple[int, PostedPart]]
-    whole: bool
+    is_complete: bool
 
 
-class Outline(NamedTuple):
-    """What an experiment consists of: the digests of the folds of days, and the parts that are current."""
+class PartOutline(NamedTuple):
+    """What the total of an experiment consists of: the digests of its merged days, and its parts that are not merged."""
 
-    at: Position
-    days: dict[int, str]
-    current: list[StoredPart]
+    position: StreamPosition
+    day_digests: dict[int, str]
+    current_parts: list[StoredPart]
 
-    def until(self, number: int) -> Outline:
-        """The same without parts that came behind a number."""
-        return self._replace(current=[entry for entry in self.current if entry.number <= number])
+    def limit_to(self, number: int) -> PartOutline:
+        """Return the outline without the parts after a number."""
+        return self._replace(current_parts=[entry for entry in self.current_parts if entry.number <= number])
 
 
-class Settled(NamedTuple):
-    """The fold of a day: what it is of (the fold that there was, and parts), and what it is."""
+class MergedDay(NamedTuple):
+    """A new merged day: what it replaces (the digest of an earlier merge, part numbers), and its digest and frame."""
 
     day: int
-    before: str | None
-    numbers: Sequence[int]
+    previous_digest: str | None
+    part_numbers: Sequence[int]
     digest: str
     data: bytes
 
 
-class Parts:
-    """The part of a store that keeps states."""
+class PartStore:
+    """The methods of a store that read and write parts, merged days and totals."""
 
     database: Database
 
     def put(self, parts: Sequence[PostedPart]) -> list[str]:
-        """Keep parts, on disk when this returns.
+        """Store parts in one transaction.
 
         Returns
         -------
         list of str
-            For each "stored", "same" (it is there) or "conflict" (its key is there with another digest; it is kept aside).
+            For each part "stored", "same" (already stored) or "conflict" (its key is stored with another digest).
 
         Raises
         ------
         StoreFullError, StoreDownError
-            None of them was kept; or, when the database went down, that is not known: put them again.
+            No part was stored. If the database went down, the outcome is unknown: put the parts again.
         """
-        with self.database.writing() as run:
-            # in order, so that two servers never wait for each other
-            last = {name: lock(run, name)[0] for name in sorted({p.key.experiment for p in parts})}
-            answers = [_put(run, part, last) for part in parts]
+        with self.database.write_transaction() as run:
+            # Locks are taken in alphabetical order, so that two servers cannot deadlock.
+            last = {name: lock_experiment(run, name)[0] for name in sorted({p.key.experiment for p in parts})}
+            answers = [_put_part(run, part, last) for part in parts]
             for name, number in last.items():
                 run("UPDATE streams SET last = ? WHERE experiment = ?", number, name)
         return answers
 
     def parts(self, experiment: str, after: int = 0) -> list[tuple[int, PostedPart]]:
-        """At most 256 parts that are current, after a number, in order of their numbers."""
-        return self.since(experiment, after).parts
+        """Return the next current parts (at most 256) whose number is larger than `after`, in order of their numbers."""
+        return self.load_parts_since(experiment, after).parts
 
-    def since(self, experiment: str, after: int) -> News:
-        """What has come after a number, at most 256 parts of it."""
-        with self.database.reading() as run:
-            at = position(run, experiment)
+    def load_parts_since(self, experiment: str, after: int) -> NewParts:
+        """Return the position of an experiment, and its next parts (at most 256) whose number is larger than `after`."""
+        with self.database.read_transaction() as run:
+            stream_position = read_position(run, experiment)
+            # The left join also returns parts without a frame, so that the caller sees if some are missing.
             rows = run(
                 "SELECT p.number, hour, source, seq, digest, received, state, data FROM parts p LEFT JOIN frames f "
                 "ON f.experiment = p.experiment AND f.number = p.number "
@@ -109,122 +115,133 @@ class Parts:
                 experiment,
                 after,
             )
-        found = [
+        current = [
             (number, PostedPart(PartKey(experiment, source, hour, seq), data, digest, received))
             for number, hour, source, seq, digest, received, state, data in rows
             if state == "current"
         ]
-        return News(at, found, len(found) == len(rows))
+        return NewParts(stream_position, current, len(current) == len(rows))
 
     # -- what there is ------------------------------------------------------------------------------------------------
 
     def ledger(self, experiment: str) -> list[StoredPart]:
-        """Everything that was posted, in order."""
-        return self.posted(experiment, 0)[1]
+        """Return all rows of the ledger, in order of their numbers."""
+        return self.load_ledger_since(experiment, 0)[1]
 
-    def posted(self, experiment: str, after: int) -> tuple[Position, list[StoredPart]]:
-        """Where an experiment is, and what was posted since a number; of another epoch if older ones changed."""
-        with self.database.reading() as run:
-            return position(run, experiment), _entries(run, experiment, " AND number > ?", after)
+    def load_ledger_since(self, experiment: str, after: int) -> tuple[StreamPosition, list[StoredPart]]:
+        """Return the position of an experiment, and the rows of its ledger after a number.
+
+        The epoch of the position differs from an earlier one if older rows have changed since.
+        """
+        with self.database.read_transaction() as run:
+            return read_position(run, experiment), _load_entries(run, experiment, " AND number > ?", after)
 
     def conflicts(self, experiment: str) -> list[StoredPart]:
-        """What is kept aside, in order."""
-        with self.database.reading() as run:
-            return _entries(run, experiment, " AND state = 'conflict'")
+        """Return the conflicts (parts whose key was posted before with other content), in order of their numbers."""
+        with self.database.read_transaction() as run:
+            return _load_entries(run, experiment, " AND state = 'conflict'")
 
-    def outline(self, experiment: str) -> Outline:
-        """What the total consists of."""
-        with self.database.reading() as run:
+    def outline(self, experiment: str) -> PartOutline:
+        """Return what the total consists of, read in one transaction."""
+        with self.database.read_transaction() as run:
             days = dict(run("SELECT day, digest FROM folds WHERE experiment = ?", experiment))
-            return Outline(position(run, experiment), days, _entries(run, experiment, " AND state = 'current'"))
+            return PartOutline(
+                read_position(run, experiment), days, _load_entries(run, experiment, " AND state = 'current'")
+            )
 
     def frames(self, experiment: str, numbers: Sequence[int]) -> list[bytes]:
-        """What was posted under these numbers, of those that are kept."""
-        with self.database.reading() as run:
-            found = []
+        """Return the frames of the parts with these numbers; deleted frames are left out."""
+        with self.database.read_transaction() as run:
+            rows = []
             for i in range(0, len(numbers), PAGE):
-                some = numbers[i : i + PAGE]
-                found += run(
-                    f"SELECT data FROM frames WHERE experiment = ? AND number IN ({', '.join('?' * len(some))})",
+                batch = numbers[i : i + PAGE]
+                rows += run(
+                    f"SELECT data FROM frames WHERE experiment = ? AND number IN ({', '.join('?' * len(batch))})",
                     experiment,
-                    *some,
+                    *batch,
                 )
-        return [data for (data,) in found]
+        return [data for (data,) in rows]
 
-    def fold(self, experiment: str, day: int, digest: str) -> bytes | None:
-        """The fold of a day, if it is the one that has this digest."""
-        with self.database.reading() as run:
-            found = run(
+    def load_merged_day(self, experiment: str, day: int, digest: str) -> bytes | None:
+        """Return the frame of a merged day; None if the store has none with this digest, as it was merged again."""
+        with self.database.read_transaction() as run:
+            rows = run(
                 "SELECT data FROM folds WHERE experiment = ? AND day = ? AND digest = ?", experiment, day, digest
             )
-        return found[0][0] if found else None
+        return rows[0][0] if rows else None
 
     # -- what is changed ----------------------------------------------------------------------------------------------
 
     def accept(self, experiment: str, number: int, *, by: str, at: float) -> PartKey:
-        """Count what was kept aside in place of what is counted under its key, whose turn it is to be kept aside.
+        """Count a conflict in place of the part that counts under its key, whose state becomes "refused".
 
         Raises
         ------
         InvalidInputError
-            There is no such conflict, or it is too late: the parts of its hour were folded into their day.
+            There is no such conflict, or it is too late: the parts of its hour were merged into their day.
         """
-        with self.database.writing() as run:
-            _, epoch = lock(run, experiment)
-            found = _entries(run, experiment, " AND number = ? AND state IN ('conflict', 'refused')", number)
-            if not found:
+        with self.database.write_transaction() as run:
+            _, epoch = lock_experiment(run, experiment)
+            conflicts = _load_entries(run, experiment, " AND number = ? AND state IN ('conflict', 'refused')", number)
+            if not conflicts:
                 raise InvalidInputError(f"experiment {experiment!r} has no conflict {number}")
-            key = found[0].key
+            key = conflicts[0].key
             where = f" AND hour = ? AND source = ? AND seq = ? AND state IN {COUNTED}"
-            (held,) = _entries(run, experiment, where, key.hour, key.source, key.seq)
-            if held.state != "current":
+            (counted,) = _load_entries(run, experiment, where, key.hour, key.source, key.seq)
+            if counted.state != "current":
                 raise InvalidInputError(
-                    f"the conflict of {key.text} cannot be accepted any more: parts are kept for correct_within, and that "
-                    f"of this key is {held.state}, so that its hour cannot be folded anew"
+                    f"the conflict of {key.text} cannot be accepted any more: parts are kept for correct_within_days, and "
+                    f"the part of this key is {counted.state}, so its hour cannot be merged again"
                 )
-            run("UPDATE parts SET state = 'refused' WHERE experiment = ? AND number = ?", experiment, held.number)
+            run("UPDATE parts SET state = 'refused' WHERE experiment = ? AND number = ?", experiment, counted.number)
             run("UPDATE parts SET state = 'current' WHERE experiment = ? AND number = ?", experiment, number)
             run("UPDATE streams SET epoch = ? WHERE experiment = ?", epoch + 1, experiment)
-            what = f"accepted {found[0].digest[:12]} for {key.text}, in place of {held.digest[:12]}"
-            note(run, experiment, what, by=by, at=at)
+            change = f"accepted {conflicts[0].digest[:12]} for {key.text}, in place of {counted.digest[:12]}"
+            add_audit_entry(run, experiment, change, by=by, at=at)
         return key
 
-    def compact(self, experiment: str, epoch: int, new: Settled) -> bool:
-        """Keep the fold of a day in place of its parts; return False, and change nothing, if these are not there.
+    def replace_parts(self, experiment: str, epoch: int, merged: MergedDay) -> bool:
+        """Replace the parts of a day by its merged day; return False if the day has changed meanwhile.
 
-        What was posted is deleted behind it; where that raises, the fold is kept, and `sweep` goes on.
+        The frames of the parts are deleted in later transactions. If that fails, `delete_obsolete_frames` continues.
         """
-        days = experiment, new.day, new.day + DAY
-        with self.database.writing() as run:
-            _, now = lock(run, experiment)
-            before = run("SELECT digest FROM folds WHERE experiment = ? AND day = ?", experiment, new.day)
+        days = experiment, merged.day, merged.day + DAY
+        with self.database.write_transaction() as run:
+            _, current_epoch = lock_experiment(run, experiment)
+            rows = run("SELECT digest FROM folds WHERE experiment = ? AND day = ?", experiment, merged.day)
             current = run(
                 "SELECT number FROM parts WHERE experiment = ? AND hour >= ? AND hour < ? AND state = 'current'", *days
             )
-            held = before[0][0] if before else None
-            if now != epoch or held != new.before or not set(new.numbers) <= {number for (number,) in current}:
+            # The merged day is right only if it replaces exactly the state from which it was computed: the same epoch, the
+            # same earlier merged day, and parts that still count. Parts that arrived later stay beside it.
+            previous_digest = rows[0][0] if rows else None
+            if (
+                current_epoch != epoch
+                or previous_digest != merged.previous_digest
+                or not set(merged.part_numbers) <= {number for (number,) in current}
+            ):
                 return False
-            for number in new.numbers:
+            for number in merged.part_numbers:
                 run("UPDATE parts SET state = 'folded' WHERE experiment = ? AND number = ?", experiment, number)
             run(
                 "INSERT INTO folds VALUES (?, ?, ?, ?) "
                 "ON CONFLICT (experiment, day) DO UPDATE SET digest = excluded.digest, data = excluded.data",
                 experiment,
-                new.day,
-                new.digest,
-                new.data,
+                merged.day,
+                merged.digest,
+                merged.data,
             )
-        self.sweep(experiment)
+        self.delete_obsolete_frames(experiment)
         return True
 
     def forget(self, experiment: str, before: int) -> int:
-        """Count no longer, and delete, what is of days that ended before an hour; return how many parts that were.
+        """Delete the days that ended before an hour, and return the number of their parts.
 
-        Their keys and digests stay, so that a late duplicate is known.
+        Their keys and digests stay in the ledger, so that a late duplicate does not count again.
         """
         end = before // DAY * DAY
-        with self.database.writing() as run:
-            lock(run, experiment)
+        with self.database.write_transaction() as run:
+            lock_experiment(run, experiment)
             where = "experiment = ? AND hour < ? AND state IN ('current', 'folded')"
             ((count,),) = run(f"SELECT COUNT(*) FROM parts WHERE {where}", experiment, end)
             if count:
@@ -232,38 +249,39 @@ class Parts:
                 run("DELETE FROM folds WHERE experiment = ? AND day < ?", experiment, end)
                 run("DELETE FROM totals WHERE experiment = ?", experiment)
                 run("UPDATE streams SET epoch = epoch + 1 WHERE experiment = ?", experiment)
-        self.sweep(experiment)
+        self.delete_obsolete_frames(experiment)
         return int(count)
 
-    def sweep(self, experiment: str) -> None:
-        """Delete what was posted of keys that are no longer current: some at a time, as others wait to write.
+    def delete_obsolete_frames(self, experiment: str) -> None:
+        """Delete the frames of keys without a current part, in short transactions that let other writers in.
 
-        Folding and forgetting do it; it is for what they left, as it stops after some seconds: others wait to be read.
+        It stops after some seconds, as the caller has other experiments to read; a later call deletes the rest.
         """
-        end = time.monotonic() + SWEEPING
-        while time.monotonic() < end and (gone := self._swept(experiment)):
-            with self.database.writing() as run:
-                for number in gone:
+        end = time.monotonic() + DELETE_SECONDS
+        while time.monotonic() < end and (numbers := self._find_obsolete_frames(experiment)):
+            with self.database.write_transaction() as run:
+                for number in numbers:
                     run("DELETE FROM frames WHERE experiment = ? AND number = ?", experiment, number)
-            time.sleep(PAUSE)
+            time.sleep(DELETE_PAUSE)
 
-    def _swept(self, experiment: str) -> list[int]:
-        """What is to be deleted next."""
-        with self.database.reading() as run:
-            found = run(
+    def _find_obsolete_frames(self, experiment: str) -> list[int]:
+        """Return the numbers of the next frames to delete."""
+        # Frames of conflicts stay as long as a current part has their key: an owner may still accept them.
+        with self.database.read_transaction() as run:
+            rows = run(
                 "SELECT f.number FROM frames f JOIN parts p ON p.experiment = f.experiment AND p.number = f.number "
                 "WHERE f.experiment = ? AND NOT EXISTS (SELECT 1 FROM parts c WHERE c.experiment = p.experiment "
                 "AND c.hour = p.hour AND c.source = p.source AND c.seq = p.seq AND c.state = 'current') "
-                f"ORDER BY f.number LIMIT {SWEPT}",
+                f"ORDER BY f.number LIMIT {DELETE_BATCH}",
                 experiment,
             )
-        return [number for (number,) in found]
+        return [number for (number,) in rows]
 
     # -- the total ----------------------------------------------------------------------------------------------------
 
-    def keep_total(self, experiment: str, at: Position, data: bytes) -> None:
-        """Keep the total of all parts up to a position, unless a later one is kept."""
-        with self.database.writing() as run:
+    def save_total(self, experiment: str, at: StreamPosition, data: bytes) -> None:
+        """Save the total of all parts up to a position, unless the store has a total of a later position."""
+        with self.database.write_transaction() as run:
             run(
                 "INSERT INTO totals VALUES (?, ?, ?, ?) ON CONFLICT (experiment) DO UPDATE SET "
                 "upto = excluded.upto, epoch = excluded.epoch, data = excluded.data "
@@ -273,44 +291,47 @@ class Parts:
                 data,
             )
 
-    def total(self, experiment: str) -> tuple[Position, bytes] | None:
-        """The total that was kept, and up to where it counts."""
-        with self.database.reading() as run:
-            found = run("SELECT upto, epoch, data FROM totals WHERE experiment = ?", experiment)
-        return ((found[0][0], found[0][1]), found[0][2]) if found else None
+    def total(self, experiment: str) -> tuple[StreamPosition, bytes] | None:
+        """Return the stored total and its position; None if there is none."""
+        with self.database.read_transaction() as run:
+            rows = run("SELECT upto, epoch, data FROM totals WHERE experiment = ?", experiment)
+        return ((rows[0][0], rows[0][1]), rows[0][2]) if rows else None
 
 
-def _put(run: Run, part: PostedPart, last: dict[str, int]) -> str:
+def _put_part(run: RunStatement, part: PostedPart, last: dict[str, int]) -> str:
     key = part.key
-    known = run(
+    rows = run(
         "SELECT digest, state FROM parts WHERE experiment = ? AND hour = ? AND source = ? AND seq = ?",
         key.experiment,
         key.hour,
         key.source,
         key.seq,
     )
-    counted, state = next((row for row in known if row[1] in COUNTED), (None, "current"))
+    # `counted` is the digest that counts under this key; the unique index allows only one.
+    counted, state = next((row for row in rows if row[1] in COUNTED), (None, "current"))
     if counted == part.digest:
         return "same"
-    if counted is not None and (len(known) > ASIDE or any(digest == part.digest for digest, _ in known)):
+    if counted is not None and (len(rows) > MAX_CONFLICTS or any(digest == part.digest for digest, _ in rows)):
         return "conflict"
     last[key.experiment] = number = last[key.experiment] + 1
-    as_what = "current" if counted is None else "conflict"
+    new_state = "current" if counted is None else "conflict"
     run(
         "INSERT INTO parts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        key.experiment, number, key.hour, key.source, key.seq, part.digest, part.received, as_what, *part.seen,
+        key.experiment, number, key.hour, key.source, key.seq, part.digest, part.received_at, new_state, *part.row_counts,
     )  # fmt: skip
-    if state == "current":  # what cannot be accepted any more is only remembered
+    # A conflict can be accepted only until the parts of its day are merged. After that, its row in the ledger is kept as a
+    # record, but its frame is not stored.
+    if state == "current":
         run("INSERT INTO frames VALUES (?, ?, ?)", key.experiment, number, part.data)
     return "stored" if counted is None else "conflict"
 
 
-def _entries(run: Run, experiment: str, where: str, *given: object) -> list[StoredPart]:
+def _load_entries(run: RunStatement, experiment: str, where: str, *args: object) -> list[StoredPart]:
     rows = run(
         "SELECT number, hour, source, seq, digest, received, state, rows, dropped FROM parts "
         f"WHERE experiment = ?{where} ORDER BY number",
         experiment,
-        *given,
+        *args,
     )
     return [
         StoredPart(number, PartKey(experiment, source, hour, seq), digest, received, state, RowCounts(counted, dropped))

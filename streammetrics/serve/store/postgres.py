@@ -1,4 +1,4 @@
-"""PostgreSQL: many servers on one store."""
+"""The PostgreSQL driver of the store: one database, which several servers can share."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ from contextlib import nullcontext
 from typing import Any
 
 from ...errors import StreamMetricsError
-from .database import Run
+from .database import RunStatement
 from .failures import StoreDownError, StoreFullError
 
 __all__ = ["PostgreSQL"]
 
 SETTINGS = (
     "SET search_path TO streammetrics",
-    "SET statement_timeout TO '60s'",  # a server that hangs is one that is away
-    "SET idle_in_transaction_session_timeout TO '60s'",  # and one of ours that hangs must not keep others waiting
+    # A database that hangs raises an error after a minute, and a dashboard that hangs loses its locks.
+    "SET statement_timeout TO '60s'",
+    "SET idle_in_transaction_session_timeout TO '60s'",
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
 )
 LOCK = 0x736D6574
-"""Of whoever makes the tables."""
+"""The advisory lock of the process that creates the tables."""
 
 
 class PostgreSQL:
-    """A database by its URL; tables are in a schema of their own, `streammetrics`."""
+    """A PostgreSQL database at a URL, with its tables in the schema `streammetrics`."""
 
-    numbered = "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
-    read, write = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "BEGIN"
+    identity_column = "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
+    begin_read, begin_write = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "BEGIN"
 
     def __init__(self, url: str) -> None:
         try:
@@ -35,7 +36,7 @@ class PostgreSQL:
         self.psycopg: Any = psycopg
         self.url = url
         self.errors: tuple[type[Exception], ...] = (psycopg.Error,)
-        self.alone = nullcontext()
+        self.write_lock = nullcontext()
 
     def connect(self) -> Any:
         connection = self.psycopg.connect(self.url, autocommit=True, connect_timeout=5)
@@ -47,17 +48,17 @@ class PostgreSQL:
             raise
         return connection
 
-    def run(self, connection: Any, sql: str, *given: Any) -> list[Any]:
-        cursor = connection.execute(sql.replace("?", "%s"), given, binary=True)
+    def run(self, connection: Any, sql: str, *args: Any) -> list[Any]:
+        cursor = connection.execute(sql.replace("?", "%s"), args, binary=True)
         rows: list[Any] = cursor.fetchall() if cursor.description else []
         return rows
 
-    def prepare(self, run: Run) -> None:
+    def prepare(self, run: RunStatement) -> None:
         run("SELECT pg_advisory_xact_lock(?)", LOCK)
         if run("SELECT to_regnamespace('streammetrics') IS NULL")[0][0]:
             run("CREATE SCHEMA streammetrics")
 
-    def said(self, error: Exception) -> StreamMetricsError | None:
+    def translate_error(self, error: Exception) -> StreamMetricsError | None:
         errors = self.psycopg.errors
         if isinstance(error, errors.DiskFull):
             return StoreFullError("PostgreSQL: its disk is full; nothing was written")

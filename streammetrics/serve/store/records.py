@@ -1,19 +1,19 @@
-"""What is noted of experiments: definitions, looks, alerts, tokens, and who changed what."""
+"""The tables of definitions, looks, evaluations, alerts, tokens and the audit log."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from .database import Database
-from .streams import lock, note
+from .streams import add_audit_entry, lock_experiment
 
-__all__ = ["Audit", "DefinitionVersion", "Records", "Token"]
+__all__ = ["AuditEntry", "DefinitionVersion", "RecordStore", "Token"]
 
 DEFINED = "SELECT version, definition, author, at FROM definitions"
 
 
 class DefinitionVersion(NamedTuple):
-    """A version of what an experiment is, as JSON, and who made it so."""
+    """A version of the definition of an experiment as JSON, with its author and time."""
 
     version: int
     text: str
@@ -21,8 +21,8 @@ class DefinitionVersion(NamedTuple):
     at: float
 
 
-class Audit(NamedTuple):
-    """Who changed what, and when."""
+class AuditEntry(NamedTuple):
+    """An entry of the audit log: who changed what, and when."""
 
     at: float
     by: str
@@ -30,34 +30,34 @@ class Audit(NamedTuple):
 
 
 class Token(NamedTuple):
-    """The name of a writer, and the hash of its token."""
+    """The name of a token, and its hash."""
 
     name: str
     hashed: str
 
 
-class Records:
-    """The part of a store that knows no states."""
+class RecordStore:
+    """The methods of a store for everything but metric states: definitions, looks, evaluations, tokens, audit log."""
 
     database: Database
 
     # -- definitions --------------------------------------------------------------------------------------------------
 
     def define(self, experiment: str, text: str, *, by: str, at: float) -> int:
-        """Keep a definition, unless it is the one there is; return its version."""
-        with self.database.writing() as run:
-            lock(run, experiment)
-            found = run(f"{DEFINED} WHERE experiment = ? ORDER BY version DESC LIMIT 1", experiment)
-            last = DefinitionVersion(*found[0]) if found else DefinitionVersion(0, "", "", 0.0)
+        """Save a definition, unless it equals the last one; return its version."""
+        with self.database.write_transaction() as run:
+            lock_experiment(run, experiment)
+            rows = run(f"{DEFINED} WHERE experiment = ? ORDER BY version DESC LIMIT 1", experiment)
+            last = DefinitionVersion(*rows[0]) if rows else DefinitionVersion(0, "", "", 0.0)
             if last.text == text:
                 return last.version
             run("INSERT INTO definitions VALUES (?, ?, ?, ?, ?)", experiment, last.version + 1, text, by, at)
-            note(run, experiment, f"defined version {last.version + 1}", by=by, at=at)
+            add_audit_entry(run, experiment, f"defined version {last.version + 1}", by=by, at=at)
         return last.version + 1
 
     def definitions(self) -> dict[str, DefinitionVersion]:
-        """The last definition of every experiment, by id."""
-        with self.database.reading() as run:
+        """Return the last definition of every experiment, by ID."""
+        with self.database.read_transaction() as run:
             rows = run(
                 f"SELECT experiment, {DEFINED.removeprefix('SELECT ')} d WHERE version = "
                 "(SELECT MAX(version) FROM definitions WHERE experiment = d.experiment) ORDER BY experiment"
@@ -65,36 +65,36 @@ class Records:
         return {experiment: DefinitionVersion(*rest) for experiment, *rest in rows}
 
     def history(self, experiment: str) -> list[DefinitionVersion]:
-        """All definitions of an experiment, the first one first."""
-        with self.database.reading() as run:
+        """Return all versions of the definition of an experiment, oldest first."""
+        with self.database.read_transaction() as run:
             return [
                 DefinitionVersion(*row) for row in run(f"{DEFINED} WHERE experiment = ? ORDER BY version", experiment)
             ]
 
-    # -- what was shown -----------------------------------------------------------------------------------------------
+    # -- looks and evaluations ----------------------------------------------------------------------------------------
 
     def add_look(self, experiment: str, at: float, look: str) -> None:
-        """Log what was shown."""
-        with self.database.writing() as run:
+        """Add a look to the log of an experiment."""
+        with self.database.write_transaction() as run:
             run("INSERT INTO looks (experiment, at, look) VALUES (?, ?, ?)", experiment, at, look)
 
     def looks(self, experiment: str) -> list[tuple[float, str]]:
-        """What was shown, and when, in the order in which it was logged."""
+        """Return the time and content of all looks of an experiment, in order."""
         return [(at, look) for _, at, look in self.looks_since(experiment, 0)]
 
     def looks_since(self, experiment: str, after: int) -> list[tuple[int, float, str]]:
-        """What was shown after a look, each with its number."""
-        with self.database.reading() as run:
-            found = run(
+        """Return the number, time and content of the looks whose number is larger than `after`."""
+        with self.database.read_transaction() as run:
+            rows = run(
                 "SELECT number, at, look FROM looks WHERE experiment = ? AND number > ? ORDER BY number",
                 experiment,
                 after,
             )
-        return list(map(tuple, found))
+        return list(map(tuple, rows))
 
-    def keep_evaluation(self, experiment: str, evaluation: str) -> None:
-        """Keep the last evaluation."""
-        with self.database.writing() as run:
+    def save_evaluation(self, experiment: str, evaluation: str) -> None:
+        """Save the last evaluation of an experiment."""
+        with self.database.write_transaction() as run:
             run(
                 "INSERT INTO evaluations VALUES (?, ?) "
                 "ON CONFLICT (experiment) DO UPDATE SET evaluation = excluded.evaluation",
@@ -103,24 +103,24 @@ class Records:
             )
 
     def evaluation(self, experiment: str) -> str | None:
-        """The last evaluation that was kept."""
-        with self.database.reading() as run:
-            found = run("SELECT evaluation FROM evaluations WHERE experiment = ?", experiment)
-        return found[0][0] if found else None
+        """Return the saved evaluation of an experiment; None if there is none."""
+        with self.database.read_transaction() as run:
+            rows = run("SELECT evaluation FROM evaluations WHERE experiment = ?", experiment)
+        return rows[0][0] if rows else None
 
     # -- alerts -------------------------------------------------------------------------------------------------------
 
     def alert_state(self, experiment: str) -> dict[str, str]:
-        """The state of every alert that has one, by its name."""
-        with self.database.reading() as run:
+        """Return the saved state of every alert of an experiment, by name."""
+        with self.database.read_transaction() as run:
             return dict(run("SELECT name, state FROM alerts WHERE experiment = ?", experiment))
 
     def set_alert_state(self, experiment: str, name: str, state: str) -> bool:
-        """Set the state of an alert; return whether it was another: of many servers one is told so."""
-        with self.database.writing() as run:
-            lock(run, experiment)
-            found = run("SELECT state FROM alerts WHERE experiment = ? AND name = ?", experiment, name)
-            if found and found[0][0] == state:
+        """Save the state of an alert; return whether it changed. If several servers save a state, one gets True."""
+        with self.database.write_transaction() as run:
+            lock_experiment(run, experiment)
+            rows = run("SELECT state FROM alerts WHERE experiment = ? AND name = ?", experiment, name)
+            if rows and rows[0][0] == state:
                 return False
             run(
                 "INSERT INTO alerts VALUES (?, ?, ?) ON CONFLICT (experiment, name) DO UPDATE SET state = excluded.state",
@@ -133,40 +133,40 @@ class Records:
     # -- access -------------------------------------------------------------------------------------------------------
 
     def add_token(self, experiment: str, hashed: str, name: str, *, by: str, at: float) -> None:
-        """Let a writer in; a token of that name is no longer good."""
-        with self.database.writing() as run:
+        """Save the hash of a token; it replaces a token of the same name."""
+        with self.database.write_transaction() as run:
             run(
                 "INSERT INTO tokens VALUES (?, ?, ?) ON CONFLICT (experiment, name) DO UPDATE SET hash = excluded.hash",
                 experiment,
                 name,
                 hashed,
             )
-            note(run, experiment, f"made token {name!r}", by=by, at=at)
+            add_audit_entry(run, experiment, f"made token {name!r}", by=by, at=at)
 
     def tokens(self, experiment: str) -> list[Token]:
-        """Those who may write, by name."""
-        with self.database.reading() as run:
+        """Return the tokens of a scope (an experiment ID, or the owners or readers of the server), sorted by name."""
+        with self.database.read_transaction() as run:
             return [
                 Token(*row)
                 for row in run("SELECT name, hash FROM tokens WHERE experiment = ? ORDER BY name", experiment)
             ]
 
     def revoke(self, experiment: str, name: str, *, by: str, at: float) -> bool:
-        """Let a writer in no longer; return whether there was one of that name."""
-        with self.database.writing() as run:
+        """Delete a token; return whether there was one of this name."""
+        with self.database.write_transaction() as run:
             if not run("SELECT 1 FROM tokens WHERE experiment = ? AND name = ?", experiment, name):
                 return False
             run("DELETE FROM tokens WHERE experiment = ? AND name = ?", experiment, name)
-            note(run, experiment, f"revoked token {name!r}", by=by, at=at)
+            add_audit_entry(run, experiment, f"revoked token {name!r}", by=by, at=at)
         return True
 
-    def audit(self, experiment: str, what: str, *, by: str, at: float) -> None:
-        """Note a change that is not one of the store."""
-        with self.database.writing() as run:
-            note(run, experiment, what, by=by, at=at)
+    def add_audit(self, experiment: str, change: str, *, by: str, at: float) -> None:
+        """Add an entry to the audit log for an event that changes nothing else in the store, such as a refused file."""
+        with self.database.write_transaction() as run:
+            add_audit_entry(run, experiment, change, by=by, at=at)
 
-    def audits(self, experiment: str) -> list[Audit]:
-        """Every change that was noted, in order."""
-        with self.database.reading() as run:
+    def audits(self, experiment: str) -> list[AuditEntry]:
+        """Return the audit log of an experiment, in order."""
+        with self.database.read_transaction() as run:
             rows = run("SELECT at, author, what FROM audits WHERE experiment = ? ORDER BY number", experiment)
-        return [Audit(*row) for row in rows]
+        return [AuditEntry(*row) for row in rows]

@@ -1,16 +1,17 @@
-"""The tables. Types are those of PostgreSQL, which SQLite takes as they are meant."""
+"""The tables and indexes of a store. Column types have their PostgreSQL names; SQLite maps them to its own types."""
 
 from __future__ import annotations
 
 from ...errors import StreamMetricsError
 from .database import Database
 
-__all__ = ["create"]
+__all__ = ["create_tables"]
 
 VERSION = 1
 
 TABLES = (
-    # parts of an experiment are numbered in the order in which they are committed
+    # The parts of an experiment are numbered in the order of their commits: a reader that has read up to a number never
+    # misses a part with a smaller number that is committed later. `epoch` counts changes to parts that counted already.
     "streams (experiment TEXT PRIMARY KEY, last BIGINT NOT NULL, epoch BIGINT NOT NULL)",
     """parts (experiment TEXT NOT NULL, number BIGINT NOT NULL, hour BIGINT NOT NULL, source TEXT NOT NULL,
         seq BIGINT NOT NULL, digest TEXT NOT NULL, received DOUBLE PRECISION NOT NULL, state TEXT NOT NULL,
@@ -30,7 +31,7 @@ TABLES = (
 )
 INDEXES = (
     "UNIQUE INDEX IF NOT EXISTS parts_contents ON parts (experiment, hour, source, seq, digest)",
-    # the promise that every part counts once, kept by the database itself
+    # This index guarantees that each key counts once.
     """UNIQUE INDEX IF NOT EXISTS parts_counted ON parts (experiment, hour, source, seq)
         WHERE state IN ('current', 'folded', 'forgotten')""",
     "INDEX IF NOT EXISTS parts_states ON parts (experiment, state, hour)",
@@ -39,25 +40,25 @@ INDEXES = (
 )
 
 
-def create(database: Database) -> None:
-    """Make the tables that are missing.
+def create_tables(database: Database) -> None:
+    """Create the tables that are missing.
 
     Raises
     ------
     StreamMetricsError
-        They are of a later release.
+        The tables were created by a later release.
     """
-    with database.writing() as run:
+    with database.write_transaction() as run:
         database.driver.prepare(run)
         run("CREATE TABLE IF NOT EXISTS layout (version BIGINT NOT NULL)")
-        found = run("SELECT version FROM layout")
-        if not found:
+        rows = run("SELECT version FROM layout")
+        if not rows:
             run("INSERT INTO layout VALUES (?)", VERSION)
-        elif found[0][0] != VERSION:
+        elif rows[0][0] != VERSION:
             raise StreamMetricsError(
-                f"the store has layout {found[0][0]}, this release knows {VERSION}: it was made by a later release"
+                f"the store has layout {rows[0][0]}, this release knows {VERSION}: it was made by a later release"
             )
         for table in TABLES:
-            run(f"CREATE TABLE IF NOT EXISTS {table.format(numbered=database.driver.numbered)}")
+            run(f"CREATE TABLE IF NOT EXISTS {table.format(numbered=database.driver.identity_column)}")
         for index in INDEXES:
             run(f"CREATE {index}")

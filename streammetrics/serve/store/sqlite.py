@@ -1,4 +1,4 @@
-"""SQLite: one file, one machine."""
+"""The SQLite driver of the store: one file, which only one server may use."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import StreamMetricsError
-from .database import Run
+from .database import RunStatement
 from .failures import StoreDownError, StoreFullError
 
 __all__ = ["SQLite"]
 
 BUSY = 10.0
-"""Seconds for which another process may write."""
+"""Seconds to wait for a write transaction of another process."""
 SETTINGS = (
-    "PRAGMA synchronous = FULL",  # in WAL mode: what was committed outlives a power cut
+    # In WAL mode, committed data survives a power cut only with FULL.
+    "PRAGMA synchronous = FULL",
     "PRAGMA journal_size_limit = 67108864",
 )
 AWAY = {
@@ -34,15 +35,16 @@ AWAY = {
 
 
 class SQLite:
-    """A file, and what is written beside it (-wal, -shm) while it is open."""
+    """An SQLite file; while it is open, SQLite writes two more files beside it (-wal and -shm)."""
 
     errors: tuple[type[Exception], ...] = (sqlite3.Error,)
-    numbered = "INTEGER PRIMARY KEY AUTOINCREMENT"
-    read, write = "BEGIN", "BEGIN IMMEDIATE"
+    identity_column = "INTEGER PRIMARY KEY AUTOINCREMENT"
+    begin_read, begin_write = "BEGIN", "BEGIN IMMEDIATE"
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.alone = threading.Lock()  # threads queue; SQLite itself would have them ask again and again
+        # With a lock, threads of this process wait in line; SQLite would make them retry.
+        self.write_lock = threading.Lock()
 
     def connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=BUSY, isolation_level=None, check_same_thread=False)
@@ -57,14 +59,14 @@ class SQLite:
             raise
         return connection
 
-    def run(self, connection: Any, sql: str, *given: Any) -> list[Any]:
-        rows: list[Any] = connection.execute(sql, given).fetchall()
+    def run(self, connection: Any, sql: str, *args: Any) -> list[Any]:
+        rows: list[Any] = connection.execute(sql, args).fetchall()
         return rows
 
-    def prepare(self, run: Run) -> None:
-        """A transaction that writes is the only one."""
+    def prepare(self, run: RunStatement) -> None:
+        """Do nothing: SQLite has one write transaction at a time."""
 
-    def said(self, error: Exception) -> StreamMetricsError | None:
+    def translate_error(self, error: Exception) -> StreamMetricsError | None:
         code = getattr(error, "sqlite_errorcode", 0)
         if code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE:
             return StoreFullError(f"{self.path}: the disk is full; nothing was written")

@@ -1,1 +1,1 @@
-"""Rows by group: open, waiting for their groups to be complete; or closed, as sums over groups."""
+"""Rows by group: open groups, to which rows may still be added, and closed groups, as sums over groups."""

@@ -1,4 +1,8 @@
-"""What every group holds and wins, from entries sorted by group, score and label: compiled, or in numpy, to the bit."""
+"""The class weights and concordant pairs of every group, from entries sorted by group, score and label.
+
+A positive and a negative are concordant if the positive has the higher score; a tie counts one half. A kernel and numpy
+give the same bits.
+"""
 
 from __future__ import annotations
 
@@ -7,34 +11,35 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...numerics import kernel_registry as compiled
+from ...numerics import kernel_registry
 from ...numerics.exact import carry_fixed
 from ...state.tally import Entries
-from .closed import Groups
+from .closed_sums import Groups
 
-__all__ = ["Sorted", "compared", "fixed_weights", "of_entries", "scanned"]
+__all__ = ["SortedGroupRows", "compare_rows", "fixed_weights", "scan_groups", "sorted_entries"]
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
-FEW = 1 << 31  # rows, of which the pairs fit an int64
+# With fewer rows than this, the number of pairs fits an int64.
+FEW = 1 << 31
 DIGIT, MASK = 26, (1 << 26) - 1
 
 
-class Sorted(NamedTuple):
+class SortedGroupRows(NamedTuple):
     """Entries, or rows, sorted by group, score and label.
 
     Parameters
     ----------
     numbers : integers
-        The group of each, from 0 on, each of which there is.
+        The group of each entry, from 0 without gaps.
     keys : uint64
-        The score, as a number in its order.
+        The score, as an integer in the order of scores.
     labels : uint8
         The label.
     counts : integers
-        How many rows they are.
+        The number of rows of each entry.
     weights : (int64, int64), optional
-        What they weigh, in limbs.
+        The weights, in two limbs.
     """
 
     numbers: Array
@@ -44,21 +49,27 @@ class Sorted(NamedTuple):
     weights: tuple[Ints, Ints] | None = None
 
 
-def compared(keys: NDArray[np.uint64], starts: Ints) -> Groups:
-    """Return the groups of rows without weights, each a score and a label in one; those of a group lie side by side."""
-    made = Groups.none(len(starts) - 1)
-    compiled.kernel("groups:compare_rows")(keys, starts, *made[:3])
-    many = np.flatnonzero(made.wins < 0)
+def compare_rows(keys: NDArray[np.uint64], starts: Ints) -> Groups:
+    """Return the groups of rows without weights, whose keys pack score and label; the rows of a group are adjacent.
+
+    The kernel compares all pairs of a group if one of its labels is rare. It marks the other groups by -1 in `wins`; these
+    groups are sorted here and then scanned.
+    """
+    groups = Groups.zeros(len(starts) - 1)
+    kernel_registry.find_kernel("groups:compare_rows")(keys, starts, *groups[:3])
+    many = np.flatnonzero(groups.wins < 0)
     for group in many.tolist():
         keys[starts[group] : starts[group + 1]].sort()
     if len(many):
-        compiled.kernel("groups:scan_rows")(keys, starts, many, made.wins)
-    np.multiply(made.negatives, made.positives, out=made.pairs)
-    return made
+        kernel_registry.find_kernel("groups:scan_sorted_rows")(keys, starts, many, groups.wins)
+    np.multiply(groups.negatives, groups.positives, out=groups.pairs)
+    return groups
 
 
 def fixed_weights(weights: NDArray[np.float64]) -> Ints:
-    """Return weights as fixed numbers: w = high * 2**-20 + low * 2**-60, rounded once, as kernels do."""
+    """Return weights as fixed-point numbers: w = high * 2**-20 + low * 2**-60, rounded once, as kernels do."""
+    # Adding 1.5 * 2**32 rounds a float64 to a multiple of 2**-20, which are then the last bits of the sum; subtracting the
+    # bits of the constant gives the integer. The rest is rounded to 2**-60 in the same way.
     high = weights + 1.5 * 2.0**32
     low = (weights - (high - 1.5 * 2.0**32)) + 1.5 * 2.0**-8
     pair = np.stack([high.view(np.int64) - 0x41F8000000000000, low.view(np.int64) - 0x3F78000000000000], axis=-1)
@@ -66,38 +77,43 @@ def fixed_weights(weights: NDArray[np.float64]) -> Ints:
     return pair
 
 
-def of_entries(entries: Entries) -> Sorted:
-    """Entries of a tally of exact scores."""
+def sorted_entries(entries: Entries) -> SortedGroupRows:
+    """Return the entries of a tally of exact scores as `SortedGroupRows`."""
     keys = entries.codes >> np.uint64(1)
-    if entries.high is not None and entries.top:
+    if entries.high is not None and entries.high_place_bits:
         keys |= (entries.high & np.uint32(1)).astype(np.uint64) << np.uint64(63)
     weights = None
     if entries.excess is not None:
-        weights = entries.excess[:, 0] + (entries.mass << 20), np.ascontiguousarray(entries.excess[:, 1])
-    return Sorted(entries.cells, keys, (entries.codes & np.uint64(1)).astype(np.uint8), entries.counts, weights)
+        weights = entries.excess[:, 0] + (entries.int64_counts << 20), np.ascontiguousarray(entries.excess[:, 1])
+    return SortedGroupRows(
+        entries.cells, keys, (entries.codes & np.uint64(1)).astype(np.uint8), entries.counts, weights
+    )
 
 
-def scanned(rows: Sorted, count: int) -> Groups:
-    """Return what each of `count` groups holds and wins."""
+def scan_groups(rows: SortedGroupRows, count: int) -> Groups:
+    """Return the class weights and the concordant pairs of each of `count` groups."""
     if not count:
-        return Groups.none()
-    if not compiled.loaded():  # by whoever counts; not to be loaded for a merge
-        out = _scanned(rows)
+        return Groups.zeros()
+    # If rows were counted, the kernels are loaded. A merge alone must not load them, because that is slow.
+    if not kernel_registry.has_kernels():
+        out = _scan_in_numpy(rows)
     else:
         first = rows.numbers, rows.keys, rows.labels
         if rows.weights is None:
-            out = Groups.of_rows(count, compiled.kernel("group_rows:scan_counted"), *first, rows.counts)
+            out = Groups.from_rows(
+                count, kernel_registry.find_kernel("group_sums:count_group_wins"), *first, rows.counts
+            )
         else:
-            out = Groups.none(count)
-            compiled.kernel("group_rows:scan_weighted")(*first, *rows.weights, *out)
+            out = Groups.zeros(count)
+            kernel_registry.find_kernel("group_sums:sum_group_wins")(*first, *rows.weights, *out)
     if rows.weights is None and int(rows.counts.sum(dtype=np.int64)) >= FEW:
         for group in np.flatnonzero(out.negatives + out.positives >= FEW).tolist():
-            out.wins[group] = _wins(rows, *np.searchsorted(rows.numbers, [group, group + 1]).tolist())
+            out.wins[group] = _count_wins(rows, *np.searchsorted(rows.numbers, [group, group + 1]).tolist())
     return out
 
 
-def _wins(rows: Sorted, first: int, end: int) -> float:
-    """Pairs won in a group of so many rows that they outgrow an int64."""
+def _count_wins(rows: SortedGroupRows, first: int, end: int) -> float:
+    """Count the concordant pairs of a group with Python integers, because their number may exceed an int64."""
     below = tied = twice = 0
     key = None
     part = slice(first, end)
@@ -114,15 +130,17 @@ def _wins(rows: Sorted, first: int, end: int) -> float:
 # -- in numpy --------------------------------------------------------------------------------------------------------
 
 
-def _scanned(rows: Sorted) -> Groups:
-    """Scan where no kernels are."""
+def _scan_in_numpy(rows: SortedGroupRows) -> Groups:
+    """Do what `scan_groups` does in numpy, without kernels."""
     numbers, labels = rows.numbers, rows.labels != 0
     starts = np.flatnonzero(np.concatenate([[True], numbers[1:] != numbers[:-1]]))
     each = np.diff(starts, append=len(numbers))
-    tied = np.zeros(len(numbers), bool)  # behind negatives of the same score
+    # A positive is tied if the entry before it has negatives of the same score and group.
+    tied = np.zeros(len(numbers), bool)
     tied[1:] = labels[1:] & ~labels[:-1] & (rows.keys[1:] == rows.keys[:-1]) & (numbers[1:] == numbers[:-1])
-    mass = rows.counts.astype(np.int64)[:, None] if rows.weights is None else _digits(*rows.weights)
+    mass = rows.counts.astype(np.int64)[:, None] if rows.weights is None else _split_digits(*rows.weights)
     negative, positive = np.where(labels[:, None], 0, mass), np.where(labels[:, None], mass, 0)
+    # Twice the number of negatives in the group with a lower score than the entry; tied negatives count one half.
     run = np.cumsum(negative, axis=0)
     before = run - np.repeat((run - negative)[starts], each, axis=0)
     twice = 2 * before
@@ -130,35 +148,36 @@ def _scanned(rows: Sorted) -> Groups:
     if rows.weights is None:
         found = [np.add.reduceat(x[:, 0], starts).astype(float) for x in (negative, positive, positive * twice)]
         return Groups(found[0], found[1], found[2] * 0.5, found[0] * found[1])
-    won = _product(positive, _carried(twice))
-    neg, pos, won = (_carried(np.add.reduceat(x, starts)) for x in (negative, positive, won))
-    sums = neg, pos, won, _product(pos, neg)
-    return Groups(*(_rounded(x, unit) for x, unit in zip(sums, (-60, -60, -121, -120), strict=True)))
+    won = _multiply_digits(positive, _carry_digits(twice))
+    neg, pos, won = (_carry_digits(np.add.reduceat(x, starts)) for x in (negative, positive, won))
+    sums = neg, pos, won, _multiply_digits(pos, neg)
+    return Groups(*(_digits_to_floats(x, unit) for x, unit in zip(sums, (-60, -60, -121, -120), strict=True)))
 
 
-def _product(a: Ints, b: Ints) -> Ints:
-    """Products of numbers of four digits."""
+def _multiply_digits(a: Ints, b: Ints) -> Ints:
+    """Return the products of numbers of four digits each."""
     out = np.zeros((len(a), 8), np.int64)
     for k in range(4):
         out[:, k : k + 4] += a[:, k : k + 1] * b
-    return _carried(out)
+    return _carry_digits(out)
 
 
-def _digits(high: Ints, low: Ints) -> Ints:
-    """Weights as four digits of 26 bits."""
+def _split_digits(high: Ints, low: Ints) -> Ints:
+    """Return weights as four 26-bit digits. Products of digits fit an int64, with room to add several."""
     return np.stack([low & MASK, (low >> DIGIT) | ((high & 0xFFF) << 14), (high >> 12) & MASK, high >> 38], axis=-1)
 
 
-def _carried(numbers: Ints) -> Ints:
-    """Bring digits to canonical form, in place."""
+def _carry_digits(numbers: Ints) -> Ints:
+    """Carry digits in place, so that each has 26 bits."""
     for k in range(numbers.shape[1] - 1):
         numbers[:, k + 1] += numbers[:, k] >> DIGIT
         numbers[:, k] &= MASK
     return numbers
 
 
-def _rounded(numbers: Ints, units: int) -> NDArray[np.float64]:
-    """Digits, in units of 2**units, as the nearest float64."""
+def _digits_to_floats(numbers: Ints, units: int) -> NDArray[np.float64]:
+    """Return numbers of digits, in units of 2**units, as the nearest float64."""
     out = [sum(d << (DIGIT * k) for k, d in enumerate(row)) for row in numbers.tolist()]
     scale = 1 << -units
-    return np.array([n / scale for n in out], np.float64)  # of integers, which Python rounds once
+    # Division of Python integers rounds once.
+    return np.array([n / scale for n in out], np.float64)

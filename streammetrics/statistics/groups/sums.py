@@ -1,4 +1,4 @@
-"""Exact sums by group: log-loss and predicted positives of every user, in memory that grows with users, not with rows."""
+"""Exact sums by group, such as the log loss of every user, in memory that grows with groups, not with rows."""
 
 from __future__ import annotations
 
@@ -28,36 +28,36 @@ class GroupSums(KeyKinds, TermSums, tag="group_sums"):
     Parameters
     ----------
     missing, missing_values
-        As `sm.extend.group` takes them.
+        As for `sm.extend.group`.
     memory_limit : int
-        Bytes that groups may take; MemoryLimitError beyond, and nothing was counted.
+        The bytes that groups may take. A batch that needs more raises MemoryLimitError and is not counted.
 
     Notes
     -----
-    A group takes 40 bytes, and 56 a term; with weights 64, and 32 a term, more.
+    A group takes 40 bytes, and 56 per term; with weights another 64 bytes, and 32 per term.
     """
 
     missing: str = setting(default="raise", choices=("raise", "skip"))
     missing_values: tuple[int | str | bytes, ...] = setting(default=(), unordered=True)
     memory_limit: int = setting(default=1 << 32, low=0, operational=True)
 
-    keyed = "group"
-    behind = Axis(("group",), "group")
+    key_role = "group"
+    inner_axis = Axis(("group",), "group")
 
     def needs(self) -> tuple[Need, ...]:
         label, *others = super().needs()
         return label, *others[:-1], group("group", self.missing, self.missing_values), others[-1]
 
     def steps(self, like: Like) -> Iterable[Step]:
-        return [*super().steps(like), self.note_kind(like)]
+        return [*super().steps(like), self.kind_step(like)]
 
     def merge(self, *others: Self) -> Self:
-        made = super().merge(*others)
-        if made.nbytes > self.memory_limit:
+        state = super().merge(*others)
+        if state.nbytes > self.memory_limit:
             raise MemoryLimitError(
-                f"GroupSums would need {made.nbytes:,} bytes; its memory_limit is {self.memory_limit:,}"
+                f"GroupSums would need {state.nbytes:,} bytes; its memory_limit is {self.memory_limit:,}"
             )
-        return made
+        return state
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -65,15 +65,16 @@ class GroupSums(KeyKinds, TermSums, tag="group_sums"):
         return {"rows": int(self.rows.sum()), "positives": int(self.rows[:, 1].sum()), "groups": len(self.rows)}
 
     def weights(self) -> NDArray[np.float64]:
-        """The weight of negatives and positives of every group."""
+        """Return the weights of the negatives and positives of every group."""
         if self.excess is None:
             return np.asarray(self.rows, np.float64)
         whole = self.excess.copy()
-        whole[..., 0] += self.rows << 20  # here, not as floats: beside 1 the smallest weight has few bits
+        # Rows and excess weights are added as integers. As floats, a tiny weight would lose its bits next to 1.
+        whole[..., 0] += self.rows << 20
         return np.asarray(_floats(whole))
 
     def totals(self, term: str) -> NDArray[np.float64]:
-        """The weighted sum of a term, of every group."""
+        """Return the weighted sum of a term for every group."""
         i = self.terms.index(term)
         both = self.sums[:, i].sum(axis=1)
         carry_fixed(both)
@@ -86,5 +87,5 @@ class GroupSums(KeyKinds, TermSums, tag="group_sums"):
 
 
 def _floats(fixed: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Fixed numbers as floats; each of the two parts is one, and their sum is rounded once."""
+    """Return fixed-point numbers as floats, rounded once; each of the two integers is exact as a float64."""
     return np.asarray(np.ldexp(fixed[..., 0].astype(np.float64), -20) + np.ldexp(fixed[..., 1].astype(np.float64), -60))

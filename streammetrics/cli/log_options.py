@@ -1,0 +1,69 @@
+"""Convert the command-line options for reading a log to arguments of `Log`."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from streammetrics.cli.messages import UsageError
+
+__all__ = ["build_log_arguments", "split_columns"]
+
+
+def split_columns(text: str, columns: Collection[str] = ()) -> tuple[str, ...]:
+    """Split `country,device` into two names, unless a column has this name. A name with a comma may be quoted."""
+    if text in columns:
+        return (text,)
+    return tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True), []))
+
+
+def build_log_arguments(
+    *,
+    types: Sequence[str] = (),
+    delimiter: str | None = None,
+    nulls: Sequence[str] = (),
+    quotes: bool = True,
+    columns: str | None = None,
+    missing_columns: str | None = None,
+) -> dict[str, Any]:
+    """Return the arguments of `Log` for the options that are set.
+
+    Other arguments are omitted, so that the log can refuse options that do not fit its format.
+
+    Raises
+    ------
+    UsageError
+        The value of an option is malformed.
+    """
+    arguments: dict[str, Any] = {}
+    if types:
+        arguments["types"] = _parse_types(types)
+    if delimiter is not None:
+        arguments["delimiter"] = {"\\t": "\t", "tab": "\t"}.get(delimiter, delimiter)
+    if nulls:
+        from streammetrics.io.text import DEFAULT_NULLS  # loads pyarrow
+
+        arguments["nulls"] = [*DEFAULT_NULLS, *_split_all(nulls)]
+    if not quotes:
+        arguments["quotes"] = False
+    if columns is not None:
+        arguments["names"] = _split_all([columns])
+    if missing_columns is not None:
+        arguments["missing_columns"] = missing_columns
+    return arguments
+
+
+def _parse_types(texts: Sequence[str]) -> dict[str, str]:
+    types: dict[str, str] = {}
+    for one in texts:
+        name, equals, kind = one.rpartition("=")
+        if not (equals and name and kind):
+            raise UsageError(f"--type is NAME=TYPE, such as user_id=int or zip=string, not {one!r}")
+        if types.setdefault(name, kind) != kind:
+            raise UsageError(f"--type {name}: expected one type, found {types[name]} and {kind}")
+    return types
+
+
+def _split_all(texts: Sequence[str]) -> list[str]:
+    return [word for one in texts for word in split_columns(one)]

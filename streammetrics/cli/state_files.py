@@ -1,0 +1,225 @@
+"""`streammetrics merge`, `show`, `compare` and `power`: work with files of saved states, without numba."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from streammetrics.cli.comparison import (
+    ComparisonOptions,
+    SideComparison,
+    check_metric_names,
+    check_same_shards,
+    expand_metric_names,
+    select_slices,
+)
+from streammetrics.cli.display_options import DisplayOptions
+from streammetrics.cli.messages import UsageError, unknown_name_error
+from streammetrics.cli.records import check_sort, roll_up, select_results
+from streammetrics.cli.score import (
+    check_not_input,
+    check_report,
+    check_writable,
+    parse_column_sets,
+    print_comparisons,
+    print_results,
+    write_report,
+)
+from streammetrics.collect.accumulator import definition_of
+from streammetrics.collect.files import file_identity
+from streammetrics.collect.metric_like import states_of
+from streammetrics.collect.serialization import load, merge, save
+from streammetrics.compose.axis_wrapper import AxisWrapper
+from streammetrics.compose.checkpoint import Checkpoint
+from streammetrics.compose.ledger import Ledger
+from streammetrics.compose.sliced import Sliced
+from streammetrics.errors import IncompatibleStateError, InvalidInputError
+from streammetrics.inference.power import power
+from streammetrics.io.sources import find_files
+from streammetrics.reports.records import collect_entries, find_sharded, merge_cells, split_pieces
+from streammetrics.reports.tables import format_confidence
+from streammetrics.reports.text_table import Cell, Grid, print_grid
+
+__all__ = ["compare_files", "merge_files", "show_file", "show_power"]
+
+# Largest size of a decompressed file in bytes: enough for thousands of slices, but it stops decompression bombs.
+MAX_BYTES = 8 << 30
+
+
+def merge_files(paths: Sequence[str], output: str) -> None:
+    """Merge all files that paths, folders and patterns name into one file."""
+    check_writable(output)
+    files = _list_files(paths, output)
+    try:
+        total = merge(files, max_bytes=MAX_BYTES)
+    except IncompatibleStateError:
+        kinds = {file: type(load(file, max_bytes=MAX_BYTES)) for file in files}
+        other_kind = next((file for file in files if kinds[file] is not kinds[files[0]]), None)
+        if other_kind is None:
+            raise
+        raise UsageError(
+            f"{other_kind}: was counted with other options than {files[0]} (--by, --unit, --window)"
+        ) from None
+    if isinstance(total, Checkpoint):
+        raise UsageError(
+            f"{files[0]}: is a checkpoint of an unfinished pass: finish the pass, and merge the file of --save"
+        )
+    save(total, output)
+    count = f"{len(files):,} file{'s' if len(files) > 1 else ''} merged"
+    print(f"{output}: {count}, {_format_rows(total)}digest {total.digest()[:16]}")
+
+
+def _list_files(paths: Sequence[str], output: str) -> list[str]:
+    """Return all files that paths, folders and patterns name.
+
+    Raise UsageError for a duplicate, or if a folder or pattern includes the output.
+    """
+    files: dict[tuple[int, int], str] = {}
+    # An output within an input folder would be merged, and count twice, at the next run.
+    target = file_identity(output) if os.path.exists(output) else None
+    for path in paths:
+        for file in find_files(path):
+            file_id = file_identity(file)
+            if file_id in files:
+                raise UsageError(f"{file}: named twice, and its rows would count twice")
+            if file_id == target and file != path:
+                raise UsageError(f"{output}: is among the files of {path}, and would count again; write it elsewhere")
+            files[file_id] = file
+    return list(files.values())
+
+
+def show_file(
+    file: str,
+    display: DisplayOptions,
+    report: str | None = None,
+    *,
+    metrics: Sequence[str] | None = None,
+    by: Sequence[str] = (),
+) -> None:
+    """Print the results in a file, or a selection of them; with intervals if the file has shards of units."""
+    if report is not None:
+        check_report(report)
+        check_writable(report)
+        check_not_input({"report": report}, [file], "the file that is shown")
+    sets = parse_column_sets(by)
+    content = load(file, max_bytes=MAX_BYTES)
+    title = f"{file}, {_describe_progress(content)}{_format_rows(content)}digest {content.digest()[:16]}"
+    selected = select_results(content, metrics, sets) if metrics is not None or sets else content
+    selected_pieces = [piece for _, piece in split_pieces(selected)]
+    check_slice_options(display, slices := [piece for piece in selected_pieces if isinstance(piece, Sliced)])
+    for piece in slices:
+        check_sort(piece, display.sort)
+    by_unit = any(find_sharded(piece) for piece in selected_pieces)
+    print_results(selected, title, replace(display, confidence=display.confidence if by_unit else None))
+    if report is not None:
+        write_report(selected, report, f"{file}, {_format_rows(content).rstrip(', ')}", display.sort, display.min_rows)
+
+
+def check_slice_options(display: DisplayOptions, slices: Sequence[Any]) -> None:
+    """Raise UsageError if options for slices are set, but there are no slices."""
+    is_set = {"--sort": display.sort is not None, "--min-rows": display.min_rows > 0}
+    if not slices and (unused := [name for name, some in is_set.items() if some]):
+        raise UsageError(f"{', '.join(unused)}: only for slices, and none are shown; windows are always sorted by time")
+
+
+def compare_files(
+    files: Sequence[str],
+    options: ComparisonOptions,
+    display: DisplayOptions,
+    *,
+    metrics: Sequence[str] | None = None,
+    by: Sequence[str] = (),
+) -> int:
+    """Compare the states in files with those in the first; return the exit code: 3 if a guardrail is broken."""
+    sets = parse_column_sets(by)
+    check_slice_options(display, sets)
+    names = _name_sides(files)
+    if options.control is not None and options.control not in names:
+        raise unknown_name_error("file", options.control, names)
+    things = {name: load(file, max_bytes=MAX_BYTES) for name, file in zip(names, files, strict=True)}
+    options = replace(options, control=options.control or names[0])
+    pieces_by_side = {name: split_pieces(select_results(content, metrics, sets)) for name, content in things.items()}
+    overall = {name: _find_overall(name, named_pieces) for name, named_pieces in pieces_by_side.items()}
+    options = expand_metric_names(options, collect_entries(overall[str(options.control)]))
+    for name, side in overall.items():
+        check_metric_names(options, {n: one.metric for n, one in collect_entries(side).items()}, name)
+    check_same_shards(overall, options)
+    comparisons = [SideComparison(overall, str(options.control), options)]
+    for names_of in sets:
+        sides = {
+            name: roll_up([p for _, p in named_pieces if isinstance(p, AxisWrapper)], names_of)
+            for name, named_pieces in pieces_by_side.items()
+        }
+        order = select_slices(sides[str(options.control)], display.top, sort=display.sort, min_rows=display.min_rows)
+        comparisons.append(
+            SideComparison(sides, str(options.control), options, f"by {', '.join(names_of)}", order, comparisons[0])
+        )
+    title = "; ".join(
+        f"{name}: {_format_rows(content)}digest {content.digest()[:16]}" for name, content in things.items()
+    )
+    print_comparisons(title, replace(display, comparisons=comparisons))
+    return comparisons[0].exit_code
+
+
+def show_power(file: str, metric: str | None, relative: float, options: dict[str, Any]) -> None:
+    """Print the number of users that can detect a difference in each metric, or the difference that they can detect."""
+    named_pieces = split_pieces(load(file, max_bytes=MAX_BYTES))
+    side = _find_overall(file, named_pieces)
+    names = [s.name for s in definition_of(side).samples(states_of(side))]
+    if metric is not None and metric not in names:
+        raise unknown_name_error("metric", metric, names)
+    rows: list[list[Cell] | None] = []
+    refused = []
+    for name in names if metric is None else [metric]:
+        try:
+            plan = power(side, name, relative=relative, **options)
+        # A metric without a standard error is listed below the table.
+        except InvalidInputError as error:
+            refused.append(f"{name}: {error}")
+            continue
+        mean = [Cell(f"{math.ceil(plan.mean_users):,}")] if options["sequential"] else []
+        rows.append([Cell(name), Cell(f"{100 * plan.relative:+.3g} %"), Cell(f"{math.ceil(plan.users):,}"), *mean])
+    heads = ["metric", "difference", "users", *(["on average"] if options["sequential"] else [])]
+    looks = " at all looks" if options["sequential"] else ", one look"
+    explanation = f"80 % power, {format_confidence(options['confidence'])} intervals{looks}"
+    print_grid(Grid("", heads, rows, remarks=[f"users of both arms together, half in each: {explanation}", *refused]))
+
+
+def _name_sides(files: Sequence[str]) -> list[str]:
+    """Return the names of the sides: file names without folders and suffixes, if these are unique."""
+    if len(files) < 2:
+        raise UsageError("compare takes two files or more: first the control, then what is compared with it")
+    for form in ("stem", "name"):
+        names = [str(getattr(Path(file), form)) for file in files]
+        if len(set(names)) == len(names):
+            return names
+    if len(set(files)) < len(files):
+        raise UsageError(f"{next(f for f in files if files.count(f) > 1)}: named twice; it does not differ from itself")
+    return list(files)
+
+
+def _find_overall(name: str, named_pieces: Sequence[tuple[str, Any]]) -> Any:
+    """Return the metrics of all rows in a file."""
+    collections = [piece for _, piece in named_pieces if not isinstance(piece, AxisWrapper)]
+    if len(collections) > 1:
+        raise UsageError(f"{name}: has several collections; compare files with one each")
+    return collections[0] if collections else merge_cells(named_pieces[0][1])
+
+
+def _describe_progress(content: Any) -> str:
+    """Return a prefix of the title: how many parts a checkpoint has counted, or how many partitions a ledger has."""
+    if isinstance(content, Checkpoint):
+        return f"{content.count:,} of {content.parts:,} parts, "
+    return f"{len(content):,} partition{'s' if len(content) != 1 else ''}, " if isinstance(content, Ledger) else ""
+
+
+def _format_rows(content: Any) -> str:
+    piece = split_pieces(content)[0][1]
+    # Every state knows the number of rows, and the smallest one is read fastest.
+    state = min(states_of(piece), key=lambda s: s.nbytes)
+    rows = state.without_axes.facts().get("rows")
+    return "" if rows is None else f"{rows:,} rows, "

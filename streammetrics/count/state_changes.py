@@ -1,0 +1,59 @@
+"""Changes of the states of several updaters: all of them are made, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple, Protocol
+
+from ..numerics.signal_safety import run_with_locks, run_without_interrupt
+from ..state.state import State
+
+__all__ = ["StateChange", "apply_changes", "replace_states"]
+
+
+class LockedStates(Protocol):
+    """What a change needs from an updater: its lock, its reads and its states."""
+
+    lock: Any
+    reads: Any
+
+    def _read_states(self) -> tuple[State, ...]: ...
+
+
+class StateChange(NamedTuple):
+    """An updater, and the function that computes its new states from its current ones."""
+
+    updater: LockedStates
+    how: Callable[[tuple[State, ...]], Sequence[State]]
+
+
+def apply_changes(changes: Sequence[StateChange]) -> None:
+    """Apply changes to different updaters: all of them, or none if one raises an error.
+
+    All updaters are locked meanwhile, so no row of another thread is lost, and no thread reads half of the changes.
+    """
+    updaters = [one.updater for one in changes]
+    _replace_under_locks(updaters, lambda: [tuple(one.how(one.updater._read_states())) for one in changes])
+
+
+def replace_states(updaters: Sequence[LockedStates], states: Iterable[State]) -> None:
+    """Replace the states of several updaters at once; `states` lists all states, one updater after another."""
+    rest = iter(states)
+    by_updater = [tuple(islice(rest, len(updater.reads))) for updater in updaters]
+    _replace_under_locks(updaters, lambda: by_updater)
+
+
+def _replace_under_locks(updaters: Sequence[LockedStates], make: Callable[[], Sequence[tuple[State, ...]]]) -> None:
+    """Make and set the states of updaters while all of them are locked."""
+    # All threads lock updaters in the same order. Otherwise two threads could each wait for a lock that the other holds.
+    in_order = sorted(updaters, key=id)
+    run_with_locks([updater.lock for updater in in_order], lambda: _set_states(updaters, make()))
+
+
+def _set_states(updaters: Sequence[LockedStates], states: Sequence[tuple[State, ...]]) -> None:
+    pairs = zip(updaters, states, strict=True)
+    run_without_interrupt(
+        [partial(updater.__dict__.__setitem__, "_content", (own_states, None)) for updater, own_states in pairs]
+    )

@@ -1,0 +1,364 @@
+"""Sums of a block of scored rows by class, as integers, and fixed-point sums of squares that saturate.
+
+A square is rounded once, to a multiple of 2**-52 (score, squared error) or 2**-41 (log-loss), by adding a magic number.
+The bits of the squares of a block sum up in one int64, and only the sum of the block is added to two limbs. Sums of
+squares cover rows of both labels, because no interval needs them by label. A sum of squares saturates at CEILING, whatever
+the order of rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._jit import inline, outline
+from .exact_sums import add_exact, carry
+from .score_terms import HIGH, HIGH_BITS, LARGE, LOW, LOW_BITS, add_fixed, may_clip, score_extremes, split_limbs
+
+f8, i8, u8 = np.float64, np.int64, np.uint64
+
+CHUNKS = u8(68)
+# The first limb of a saturated sum of squares. Such a sum is 2**41 or more, and its value is unknown.
+CEILING = i8(1 << 61)
+# Adding these magic numbers rounds squares below 1 to a multiple of 2**-52, and squares below 2**11 to one of 2**-41.
+ONE, LOSS = 1.0, 2.0**11
+ONE_BITS, LOSS_BITS = i8(0x3FF0000000000000), i8(0x40A0000000000000)
+# A mask of the bits of a multiple of 2**-52 that are below 2**-20, the last bit of the first limb.
+UNITS = i8((1 << 32) - 1)
+# Adding these magic numbers rounds the positive or negative remainder of the first limb to the same multiples.
+FINE, FINE_LOSS = 1.5, 1.5 * 2.0**11
+FINE_BITS, FINE_LOSS_BITS = i8(0x3FF8000000000000), i8(0x40A8000000000000)
+
+
+@inline
+def add_saturating(numbers: Any, at: Any, high: Any, low: Any) -> None:
+    """Add to a fixed-point number of a flat array, which saturates at CEILING."""
+    add_fixed(numbers, at, high, low)
+    if numbers[at] >= CEILING:
+        numbers[at], numbers[at + u8(1)] = CEILING, 0
+
+
+@inline
+def add_units(numbers: Any, at: Any, units: Any, loss: Any) -> None:
+    """Add multiples of 2**-41 for log-loss, or of 2**-52 for other terms, to a saturating sum."""
+    if loss:
+        add_saturating(numbers, at, units >> i8(21), (units & i8((1 << 21) - 1)) << i8(19))
+    else:
+        add_saturating(numbers, at, units >> i8(32), (units & i8((1 << 32) - 1)) << i8(8))
+
+
+@inline
+def large_limb(q: Any) -> Any:
+    """Return the first limb of a number of 2**31 or more; its second limb is 0."""
+    return i8(q * 2.0**20) if q < 2.0**41 else CEILING
+
+
+@inline
+def add_number(numbers: Any, at: Any, v: Any) -> None:
+    """Add a non-negative number of any size to a saturating sum."""
+    if v >= LARGE:
+        add_saturating(numbers, at, large_limb(v), i8(0))
+    else:
+        high, low = split_limbs(v)
+        add_saturating(numbers, at, high, low)
+
+
+@inline
+def add_square(numbers: Any, at: Any, q: Any, loss: Any) -> None:
+    """Add one square of any size, rounded to 2**-41 (`loss`) or 2**-52, to a saturating sum."""
+    if q >= LARGE:
+        add_saturating(numbers, at, large_limb(q), i8(0))
+    else:
+        t = q + HIGH
+        # t is q rounded to 2**-20, and the rest is exact. A second magic number rounds the rest to 2**-41 or 2**-52.
+        rest = q - (t - HIGH)
+        fine = f8(rest + FINE_LOSS).view(i8) - FINE_LOSS_BITS if loss else f8(rest + FINE).view(i8) - FINE_BITS
+        add_saturating(numbers, at, f8(t).view(i8) - HIGH_BITS, fine << (i8(19) if loss else i8(8)))
+
+
+@outline
+def is_any_from(v: Any, least: Any) -> Any:
+    """Whether any number of a block is at least `least`."""
+    found = i8(0)
+    for j in range(v.shape[0]):
+        found |= i8(v[j] >= least)
+    return found != 0
+
+
+@inline
+def add_bits(x: Any, positive: Any, h: Any, l: Any, h1: Any, l1: Any) -> Any:  # noqa: E741 - first and second limbs
+    """Add the bits of both limbs of a number to sums over all rows and over positives, modulo 2**64.
+
+    The bits of the magic numbers are included; `subtract_magic` removes them once per block.
+    """
+    t = x + HIGH
+    high, low = f8(t).view(i8), f8((x - (t - HIGH)) + LOW).view(i8)
+    return h + high, l + low, h1 + (high if positive else i8(0)), l1 + (low if positive else i8(0))
+
+
+@inline
+def subtract_magic(n: Any, positives: Any, h: Any, l: Any, h1: Any, l1: Any) -> Any:  # noqa: E741
+    """Subtract the bits that the magic numbers added; return both limbs of the sum over negatives, then over positives."""
+    h1 -= positives * HIGH_BITS
+    l1 -= positives * LOW_BITS
+    return h - i8(n) * HIGH_BITS - h1, l - i8(n) * LOW_BITS - l1, h1, l1
+
+
+@outline
+def sum_by_class(y: Any, v: Any, positives: Any) -> Any:
+    """Return the sums of a block over negatives and over positives, in two limbs each, without carries."""
+    h, l, h1, l1 = i8(0), i8(0), i8(0), i8(0)  # noqa: E741
+    for j in range(v.shape[0]):
+        h, l, h1, l1 = add_bits(v[j], y[j] != 0, h, l, h1, l1)  # noqa: E741
+    return subtract_magic(v.shape[0], positives, h, l, h1, l1)
+
+
+@outline
+def sum_with_squares(y: Any, v: Any, magic: Any, magic_bits: Any, positives: Any) -> Any:
+    """Return what `sum_by_class` returns, followed by the sum of all squares in units of the last bit of `magic`."""
+    h, l, h1, l1, q = i8(0), i8(0), i8(0), i8(0), i8(0)  # noqa: E741
+    for j in range(v.shape[0]):
+        h, l, h1, l1 = add_bits(v[j], y[j] != 0, h, l, h1, l1)  # noqa: E741
+        q += f8(v[j] * v[j] + magic).view(i8)
+    h0, l0, h1, l1 = subtract_magic(v.shape[0], positives, h, l, h1, l1)
+    return h0, l0, h1, l1, q - i8(v.shape[0]) * magic_bits
+
+
+@outline
+def sum_coarse_scores(y: Any, s: Any, positives: Any) -> Any:
+    """Return what `sum_with_squares` returns for scores that are multiples of 2**-52.
+
+    For such scores, one magic number extracts all bits, so there is no split into two limbs.
+    """
+    # A multiple of 2**-52 in [0, 1], added to 1.0, leaves its units in the fraction bits, without any rounding.
+    h, h1, q = i8(0), i8(0), i8(0)
+    for j in range(s.shape[0]):
+        x = f8(s[j])
+        units = f8(x + ONE).view(i8)
+        h, h1 = h + units, h1 + (units if y[j] != 0 else i8(0))
+        q += f8(x * x + ONE).view(i8)
+    n = i8(s.shape[0])
+    h1 -= positives * ONE_BITS
+    h -= n * ONE_BITS + h1
+    # Units of 2**-52 become limbs of 2**-20 and 2**-60.
+    return h >> i8(32), (h & UNITS) << i8(8), h1 >> i8(32), (h1 & UNITS) << i8(8), q - n * ONE_BITS
+
+
+@outline
+def sum_squares(v: Any, magic: Any, magic_bits: Any) -> Any:
+    """Return the sum of squares below 2**31: the first limb, and the rest in units of the last bit of `magic`."""
+    h, l = i8(0), i8(0)  # noqa: E741
+    for j in range(v.shape[0]):
+        t = v[j] + HIGH
+        h += f8(t).view(i8)
+        l += f8((v[j] - (t - HIGH)) + magic).view(i8)  # noqa: E741
+    n = i8(v.shape[0])
+    return h - n * HIGH_BITS, l - n * magic_bits
+
+
+@outline
+def sum_weights(y: Any, w: Any, positives: Any, out: Any) -> Any:
+    """Write the sums of a block of weights, and of their squares, by class.
+
+    Squares of 2**31 or more are left out; the result is True if there are any.
+    """
+    h, l, h1, l1, g, k, g1, k1, large = i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0)  # noqa: E741
+    for j in range(w.shape[0]):
+        q, positive = w[j] * w[j], y[j] != 0
+        # A square of 2**31 or more would lose its low bits in HIGH, so it is left out here, and `add_weights` adds it.
+        wide = q >= LARGE
+        h, l, h1, l1 = add_bits(w[j], positive, h, l, h1, l1)  # noqa: E741
+        g, k, g1, k1 = add_bits(0.0 if wide else q, positive, g, k, g1, k1)
+        large |= i8(wide)
+    out[0], out[1], out[2], out[3] = subtract_magic(w.shape[0], positives, h, l, h1, l1)
+    out[4], out[5], out[6], out[7] = subtract_magic(w.shape[0], positives, g, k, g1, k1)
+    return large != 0
+
+
+@outline
+def sum_products(y: Any, v: Any, w: Any, positives: Any, magic: Any, magic_bits: Any, out: Any) -> Any:
+    """Write the sums of x = v w and of x w by class, and the sum of x^2; return whether any product is 2**31 or more."""
+    h, l, h1, l1, g, k, g1, k1, large = i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0)  # noqa: E741
+    a, b = i8(0), i8(0)
+    for j in range(w.shape[0]):
+        x, positive = v[j] * w[j], y[j] != 0
+        z, q = x * w[j], x * x
+        h, l, h1, l1 = add_bits(x, positive, h, l, h1, l1)  # noqa: E741
+        g, k, g1, k1 = add_bits(z, positive, g, k, g1, k1)
+        r = q + HIGH
+        a += f8(r).view(i8)
+        b += f8((q - (r - HIGH)) + magic).view(i8)
+        large |= i8(x >= LARGE) | i8(z >= LARGE) | i8(q >= LARGE)
+    n = i8(w.shape[0])
+    out[0], out[1], out[2], out[3] = subtract_magic(n, positives, h, l, h1, l1)
+    out[4], out[5], out[6], out[7] = subtract_magic(n, positives, g, k, g1, k1)
+    out[8], out[9] = a - n * HIGH_BITS, b - n * magic_bits
+    return large != 0
+
+
+@outline
+def move_large(v: Any, large: Any, at: Any, squares: Any, square: Any) -> None:
+    """Add terms of 2**31 and more to a superaccumulator, saturate the sum of squares, and set the terms to 0."""
+    for j in range(v.shape[0]):
+        if v[j] >= LARGE:
+            add_exact(large, at, v[j])
+            v[j] = 0.0
+    carry(large, at)
+    add_saturating(squares, square, CEILING, i8(0))
+
+
+@outline
+def add_squares(v: Any, loss: Any, numbers: Any, at: Any) -> None:
+    """Add a block of squares of any size to one saturating sum; squares of 2**31 and more are set to 0."""
+    if is_any_from(v, LARGE):
+        for j in range(v.shape[0]):
+            if v[j] >= LARGE:
+                add_saturating(numbers, at, large_limb(v[j]), i8(0))
+                v[j] = 0.0
+    if loss:
+        high, low = sum_squares(v, FINE_LOSS, FINE_LOSS_BITS)
+        add_saturating(numbers, at, high, low << i8(19))
+    else:
+        high, low = sum_squares(v, FINE, FINE_BITS)
+        add_saturating(numbers, at, high, low << i8(8))
+
+
+@outline
+def add_term(y: Any, x: Any, positives: Any, loss: Any, v: Any, t: Any, sums: Any, large: Any, squares: Any) -> None:
+    """Add the values of one term (such as log-loss), of any size, over a block of rows; `v` is scratch."""
+    if is_any_from(x, LARGE):
+        move_large(x, large, t * CHUNKS, squares, u8(2) * t)
+    h0, l0, h1, l1 = sum_by_class(y, x, positives)
+    add_fixed(sums, u8(4) * t, h0, l0)
+    add_fixed(sums, u8(4) * t + u8(2), h1, l1)
+    for j in range(x.shape[0]):
+        v[j] = x[j] * x[j]
+    add_squares(v, loss, squares, u8(2) * t)
+
+
+@outline
+def add_weights(y: Any, w: Any, positives: Any, parts: Any, excess: Any, w2: Any) -> None:
+    """Add the sums of w - 1 and of w^2 over a block of rows, by class."""
+    large = sum_weights(y, w, positives, parts)
+    add_fixed(excess, u8(0), parts[0] - ((i8(w.shape[0]) - positives) << i8(20)), parts[1])
+    add_fixed(excess, u8(2), parts[2] - (positives << i8(20)), parts[3])
+    add_saturating(w2, u8(0), parts[4], parts[5])
+    add_saturating(w2, u8(2), parts[6], parts[7])
+    # In rare cases there are large weights, whose squares `sum_weights` has left out.
+    for j in range(w.shape[0] if large else 0):
+        if w[j] * w[j] >= LARGE:
+            add_saturating(w2, u8(2) * u8(y[j]), large_limb(w[j] * w[j]), i8(0))
+
+
+@outline
+def add_weighted_term(
+    y: Any, v: Any, w: Any, positives: Any, loss: Any, t: Any,
+    parts: Any, sums: Any, large: Any, squares: Any, w2x: Any,
+) -> None:  # fmt: skip
+    """Add the weighted values of one term (such as log-loss) over a block of rows, and their second moments, by class."""
+    magic, magic_bits = (FINE_LOSS, FINE_LOSS_BITS) if loss else (FINE, FINE_BITS)
+    # In the rare case of large products, their rows are added one by one, and the rest of the block is summed again.
+    if sum_products(y, v, w, positives, magic, magic_bits, parts):
+        move_large_products(y, v, w, loss, t, sums, large, squares, w2x)
+        sum_products(y, v, w, positives, magic, magic_bits, parts)
+    add_fixed(sums, u8(4) * t, parts[0], parts[1])
+    add_fixed(sums, u8(4) * t + u8(2), parts[2], parts[3])
+    add_saturating(w2x, u8(4) * t, parts[4], parts[5])
+    add_saturating(w2x, u8(4) * t + u8(2), parts[6], parts[7])
+    add_saturating(squares, u8(2) * t, parts[8], parts[9] << (i8(19) if loss else i8(8)))
+
+
+@outline
+def move_large_products(
+    y: Any, v: Any, w: Any, loss: Any, t: Any, sums: Any, large: Any, squares: Any, w2x: Any
+) -> None:  # fmt: skip
+    """Add the rows with a product of 2**31 or more one by one, and set their terms to 0."""
+    for j in range(v.shape[0]):
+        x, to = v[j] * w[j], u8(4) * t + u8(2) * u8(y[j])
+        z, q = x * w[j], x * x
+        if not (x >= LARGE or z >= LARGE or q >= LARGE):
+            continue
+        v[j] = 0.0
+        if x >= LARGE:
+            add_exact(large, t * CHUNKS, x)
+            add_saturating(squares, u8(2) * t, CEILING, i8(0))
+        else:
+            high, low = split_limbs(x)
+            add_fixed(sums, to, high, low)
+            add_number(w2x, to, z)
+            add_square(squares, u8(2) * t, q, loss)
+    carry(large, t * CHUNKS)
+
+
+@inline
+def may_clip_block(eps: Any, s: Any) -> Any:
+    """Whether log-loss could clip the probability of a row of the block to [eps, 1 - eps]."""
+    # Only probabilities close to 0 or 1 are clipped, so it is enough to check the lowest and the highest score.
+    least, most = score_extremes(s)
+    return may_clip(eps, least, most)
+
+
+@outline
+def split_block(v: Any, high: Any, low: Any) -> None:
+    """Write the two limbs of each number, which must be below 2**31; this separate loop vectorises."""
+    for j in range(v.shape[0]):
+        high[j], low[j] = split_limbs(v[j])
+
+
+@outline
+def split_squares(q: Any, loss: Any, high: Any, low: Any) -> None:
+    """Write the two limbs of each square below 2**31, rounded to 2**-41 (`loss`) or 2**-52."""
+    for j in range(q.shape[0]):
+        t = q[j] + HIGH
+        rest = q[j] - (t - HIGH)
+        high[j] = f8(t).view(i8) - HIGH_BITS
+        if loss:
+            low[j] = (f8(rest + FINE_LOSS).view(i8) - FINE_LOSS_BITS) << i8(19)
+        else:
+            low[j] = (f8(rest + FINE).view(i8) - FINE_BITS) << i8(8)
+
+
+@outline
+def count_square_units(v: Any, loss: Any, units: Any) -> None:
+    """Write the square of each term as an integer, in units of 2**-41 for log-loss or 2**-52 for other terms.
+
+    Squares must be below 2**11 for log-loss, and at most 1 for other terms.
+    """
+    if loss:
+        for j in range(v.shape[0]):
+            units[j] = f8(v[j] * v[j] + LOSS).view(i8) - LOSS_BITS
+    else:
+        for j in range(v.shape[0]):
+            units[j] = f8(v[j] * v[j] + ONE).view(i8) - ONE_BITS
+
+
+@outline
+def move_wild_squares(v: Any, here: Any, n_terms: Any, t: Any, squares: Any, units: Any) -> None:
+    """Add squares of log-losses of 2**11 and more to their sums one by one, and set their entries in `units` to 0."""
+    for j in range(v.shape[0]):
+        q = v[j] * v[j]
+        if q >= LOSS:
+            add_square(squares, u8(2) * (u8(here[j]) * u8(n_terms) + u8(t)), q, True)
+            units[j] = 0
+
+
+@outline
+def move_large_rows(v: Any, here: Any, n_terms: Any, t: Any, large: Any, squares: Any) -> None:
+    """Add terms of 2**31 and more to the superaccumulators of their cells, and set them to 0."""
+    for j in range(v.shape[0]):
+        if v[j] >= LARGE:
+            to = u8(here[j]) * u8(n_terms) + u8(t)
+            add_exact(large, to * CHUNKS, v[j])
+            carry(large, to * CHUNKS)
+            add_saturating(squares, u8(2) * to, CEILING, i8(0))
+            v[j] = 0.0
+
+
+@outline
+def move_heavy_rows(v: Any, to: Any, numbers: Any) -> None:
+    """Add products of 2**31 and more to their saturating sums one by one, and set them to 0."""
+    for j in range(v.shape[0]):
+        if v[j] >= LARGE:
+            add_saturating(numbers, u8(2) * to[j], large_limb(v[j]), i8(0))
+            v[j] = 0.0

@@ -1,0 +1,111 @@
+"""Measures that compare a ranked query with its ideal order: trec_eval's variants of NDCG and average precision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..numerics.elementary import LN2
+from ._jit import outline
+from .elementary import log
+
+f8, i8 = np.float64, np.int64
+
+
+@outline
+def gain_over_cost(worth: Any, n: Any, best: Any, n_best: Any) -> Any:
+    """Return the sum of gains, each discounted by the log of the total ideal gain minus actual gain so far.
+
+    An ideal gain below 1 at a rank position counts as 1.
+    """
+    total, missed = 0.0, 2.0
+    for i in range(n):
+        missed += (max(best[i], 1.0) if i < n_best else 1.0) - worth[i]
+        total += worth[i] / (log(missed) / LN2) if worth[i] > 0 else 0.0
+    return total
+
+
+@outline
+def hits_by_misses(worth: Any, level: Any, n: Any, discount: Any) -> Any:
+    """Return the sum over relevant documents of 1 / log2(2 + irrelevant documents above)."""
+    total, missed = 0.0, i8(0)
+    for i in range(n):
+        if worth[i] >= level:
+            total += discount[missed]
+        else:
+            missed += 1
+    return total
+
+
+@outline
+def ndcg_of_hits(worth: Any, n: Any, best: Any, n_best: Any, discount: Any) -> Any:
+    """Return the mean of NDCG@k over the rank positions k of the documents with a gain.
+
+    A document that was not returned counts with the NDCG at the end of the ranking.
+    """
+    total, found, ideal, hits = 0.0, 0.0, 0.0, i8(0)
+    for i in range(max(n, n_best)):
+        if i < n_best:
+            ideal += best[i] * discount[i]
+        if i < n and worth[i] > 0:
+            found += worth[i] * discount[i]
+            total += found / ideal
+            hits += 1
+    # Documents with a gain that were not returned count with the NDCG at the end of the ranking.
+    return (total + (n_best - hits) * (found / ideal)) / n_best
+
+
+@outline
+def ndcg_of_levels(worth: Any, n: Any, best: Any, n_best: Any, discount: Any) -> Any:
+    """Return the mean of NDCG@k over the rank positions k where the ideal order changes to a lower grade.
+
+    NDCG at the end of the ranking is included if the ranking is longer.
+    """
+    total, found, ideal, levels = 0.0, 0.0, 0.0, i8(0)
+    for i in range(max(n, n_best)):
+        found += worth[i] * discount[i] if i < n else 0.0
+        if i < n_best:
+            ideal += best[i] * discount[i]
+            if i + 1 == n_best or best[i + 1] < best[i]:
+                total += found / ideal
+                levels += 1
+    if n > n_best + 1:
+        total += found / ideal
+        levels += 1
+    return total / levels
+
+
+@outline
+def late_gain(sums: Any, end: Any, m: Any, discount: Any) -> Any:
+    """Return the sum of gains at the first m ranks, discounted by log2(rank) from rank 2 on.
+
+    Tied documents all count with the mean gain of their group.
+    """
+    total, a = 0.0, i8(0)
+    while a < m:
+        b = end[a]
+        for i in range(a, min(b, m)):
+            total += (sums[a] / (b - a)) * discount[max(i - 1, 0)]
+        a = b
+    return total
+
+
+@outline
+def late_ideal(best: Any, m: Any, discount: Any) -> Any:
+    """Return the sum of gains at the first m ranks of the ideal order, discounted as in `late_gain`."""
+    total = 0.0
+    for i in range(m):
+        total += best[i] * discount[max(i - 1, 0)]
+    return total
+
+
+@outline
+def smoothed_precision(worth: Any, level: Any, n: Any, R: Any) -> Any:
+    """Return log((1 + P) / (1 + max(R - P, 0))), where P is the sum of the precisions at relevant ranks."""
+    total, hits = 0.0, 0.0
+    for i in range(n):
+        if worth[i] >= level:
+            hits += 1.0
+            total += hits / (i + 1.0)
+    return log((1.0 + total) / (1.0 + max(R - total, 0.0)))

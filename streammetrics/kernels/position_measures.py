@@ -1,0 +1,95 @@
+"""Measures of a ranked query that depend on unjudged documents, or on the rank at which a recall is reached."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._jit import outline
+
+f8, i8 = np.float64, np.int64
+
+EPSILON = 0.00001  # trec_eval adds this number to avoid 0/0 in the share of relevant documents
+
+
+@outline
+def q_measure(hit: Any, sums: Any, end: Any, n: Any, m: Any, beta: Any, best: Any, n_best: Any) -> Any:
+    """Return the sum of blended ratios (Q-measure) at the ranks of relevant documents among the first m.
+
+    The sum is averaged over all orders of tied documents. In a tie group of s documents with r relevant ones and total
+    gain G, the document at a rank is relevant with probability r / s. If it is, the document at any other rank of the
+    group is relevant with probability (r - 1) / (s - 1).
+    """
+    total, hits, gained, ideal, a = 0.0, i8(0), 0.0, 0.0, i8(0)
+    while a < m:
+        b, r, G = end[a], hit[a], sums[a]
+        s, before = f8(b - a), (hit[a] - 1.0) / (end[a] - a - 1.0) if end[a] - a > 1 else 0.0
+        for i in range(a, min(b, m)):
+            if i < n_best:
+                ideal += best[i]
+            if r > 0:
+                so_far = 1.0 + (i - a) * before
+                # The expected blended ratio at this rank: the numerator is relevant documents so far plus beta times their
+                # gains.
+                found = (r / s) * (hits + so_far + beta * gained) + beta * (G / s) * so_far
+                total += found / (i + 1.0 + beta * ideal)
+        hits += r
+        gained += G
+        a = b
+    return total
+
+
+@outline
+def interpolated_precision(worth: Any, level: Any, n: Any, need: Any) -> Any:
+    """Return the highest precision at any rank with at least `need` relevant documents up to it, or 0 if there is none."""
+    hits, best = 0, 0.0
+    for i in range(n):
+        hits += 1 if worth[i] >= level else 0
+        if hits >= need:
+            best = max(best, hits / (i + 1.0))
+    return best
+
+
+@outline
+def eleven_points(worth: Any, level: Any, n: Any, R: Any) -> Any:
+    """Return the mean of the interpolated precision at recall 0, 0.1, ..., 1."""
+    total = 0.0
+    for j in range(11):
+        total += interpolated_precision(worth, level, n, i8(np.floor((j / 10.0) * R + 0.9)))
+    return total / 11.0
+
+
+@outline
+def bpref(worth: Any, level: Any, un: Any, n: Any, R: Any, N: Any) -> Any:
+    """Return the sum over relevant documents of 1 - (judged irrelevant documents above, at most R) / min(N, R)."""
+    total, above = 0.0, i8(0)
+    for i in range(n):
+        if worth[i] >= level:
+            total += 1.0 - min(above, R) / f8(min(N, R)) if above > 0 else 1.0
+        elif un[i] == 0:
+            above += 1
+    return total
+
+
+@outline
+def inferred_precision(worth: Any, level: Any, un: Any, n: Any) -> Any:
+    """Return the sum over relevant documents of the inferred precision at their ranks.
+
+    The relevance of unjudged documents of the pool is estimated from the judged documents above the same rank.
+    """
+    total, rel, non, blank = 0.0, i8(0), i8(0), i8(0)
+    for i in range(n):
+        if worth[i] >= level:
+            total += 1.0 / (i + 1.0)
+            if i > 0:
+                known = rel + non
+                # The share of relevant documents among the judged documents above this rank, smoothed as in trec_eval.
+                share = (rel + EPSILON) / (known + 2 * EPSILON)
+                total += (i / (i + 1.0)) * ((known + blank) / f8(i)) * share
+            rel += 1
+        elif un[i] == 1:
+            blank += 1
+        elif un[i] == 0:
+            non += 1
+    return total

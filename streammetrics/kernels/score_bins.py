@@ -1,0 +1,95 @@
+"""Counting scores in bins of equal width, with exact bin edges.
+
+Bin i of n holds the scores with i/n <= p < (i + 1)/n; the last bin holds 1 as well.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._jit import inline, kernel, outline
+from ._memory import scratch
+from .elementary import sigmoid
+from .multilabel import slice_label, slice_label_weights
+from .score_terms import add_fixed, has_bad_value, split_limbs
+
+f8, i8, u8 = np.float64, np.int64, np.uint64
+
+BLOCK = 1024
+# The upper half of a float64 has 24 significant bits, so its product with n <= 2**24 is exact.
+HIGH_HALF = i8(-(1 << 29))
+
+
+@inline
+def find_bin(p: Any, n: Any) -> Any:
+    """Return the bin of p in [0, 1], as a float64; n, the number of bins, is a float64 as well."""
+    high = i8(f8(p).view(i8) & HIGH_HALF).view(f8)
+    # The product may round up to k although p lies below k/n. Then the true bin is k - 1. To decide this exactly, p is
+    # split into two halves whose products with n are exact. The difference high * n - k is exact, too, because both are
+    # close.
+    k = f8(i8(p * n))
+    below = (high * n - k) < -((p - high) * n)
+    return min(k - f8(below), n - f8(1))
+
+
+@outline
+def add_to_bins(
+    y: Any, s: Any, w: Any, at: Any, logit: Any, n_bins: Any, rows: Any, excess: Any, sums: Any
+) -> Any:  # fmt: skip
+    """Do what `count_bins` does; `count_bins_multilabel` also calls this function for each label."""
+    n, width = f8(n_bins), u8(n_bins)
+    weighted, apart, summed = w.shape[0] != 0, at.shape[0] != 0, sums.shape[0] != 0
+    if (not apart) and (not weighted) and has_bad_value(logit, y, s):
+        return 1
+    probabilities = scratch(BLOCK, f8)
+    for a in range(0, s.shape[0], BLOCK):
+        m = min(BLOCK, s.shape[0] - a)
+        ss = s[a : a + m]
+        for j in range(m):
+            probabilities[j] = f8(ss[j])
+        # Apply the sigmoid in a separate loop, which vectorises.
+        for j in range(m if logit else 0):
+            probabilities[j] = sigmoid(probabilities[j])
+        yy, ww, here = y[a : a + m], w[a : a + m], at[a : a + m]
+        for j in range(m):
+            p = probabilities[j]
+            k = u8(find_bin(p, n))
+            place = u8(here[j]) if apart else u8(0)
+            cell = (u8(2) * place + u8(yy[j])) * width + k
+            rows[cell] += 1
+            term = p
+            if weighted:
+                high, low = split_limbs(ww[j])
+                add_fixed(excess, u8(2) * cell, high - i8(1 << 20), low)
+                term = p * ww[j]
+            if summed:
+                high, low = split_limbs(term)
+                add_fixed(sums, u8(2) * (place * width + k), high, low)
+    return 0
+
+
+@kernel(out=("rows", "excess", "sums"))
+def count_bins(
+    y: Any, s: Any, w: Any, at: Any, logit: Any, n_bins: Any, rows: Any, excess: Any, sums: Any
+) -> Any:  # fmt: skip
+    """Count each row in its bin, and add its score to the sum of the bin.
+
+    `rows` and `excess` (sums of w - 1) are flat arrays of cell, label, bin. `sums` is cell, bin, or empty if no sums are
+    needed. Without weights, `w` is empty; with one cell, `at` is empty. With one cell and no weights, rows are checked
+    here: if a label or score is invalid, return 1 and count nothing.
+    """
+    return add_to_bins(y, s, w, at, logit, n_bins, rows, excess, sums)
+
+
+@kernel(out=("rows", "excess", "sums"))
+def count_bins_multilabel(
+    width: Any, y: Any, s: Any, w: Any, at: Any, logit: Any, n_bins: Any, rows: Any, excess: Any, sums: Any
+) -> Any:  # fmt: skip
+    """Count the rows of one label after the other (see `kernels.multilabel`)."""
+    for i in range(width):
+        counts, extra, scores = slice_label(rows, i, width), slice_label(excess, i, width), slice_label(sums, i, width)
+        yy, ss = slice_label(y, i, width), slice_label(s, i, width)
+        add_to_bins(yy, ss, slice_label_weights(w, i, yy.shape[0]), at, logit, n_bins, counts, extra, scores)
+    return 0

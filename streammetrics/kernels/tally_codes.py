@@ -1,0 +1,240 @@
+"""Kernels for tallies: from rows to codes, from codes to sorted entries, and merging of sorted sets.
+
+A tally that takes rows is passed to a kernel as seven arguments (`count.tallies.HotTally.target`): the number of bits of a
+place, and of places in a cell; a byte counter for each place of each cell, or none; the sums of w - 1; and a buffer of
+codes, their weights, and the length of the buffer. When a byte overflows, its code is appended to the buffer once for 256
+rows, instead of once for each row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._jit import inline, kernel
+from .score_terms import add_fixed, split_limbs
+
+i8, u1, u4, u8 = np.int64, np.uint8, np.uint32, np.uint64
+
+
+@inline
+def add_rows(
+    place: Any, a: Any, n: Any, at: Any, w: Any,
+    shift: Any, stride: Any, low: Any, excess: Any, codes: Any, weights: Any, waiting: Any,
+) -> None:  # fmt: skip
+    """Add n rows, given by cell and place, to the byte counters of a tally, or to its buffer of codes if it has none."""
+    lone, m = at.shape[0] == 0, u8(waiting[0])
+    if low.shape[0]:
+        for j in range(n):
+            here = u8(place[j]) if lone else u8(at[a + j]) * u8(stride) + u8(place[j])
+            # A byte that overflows becomes 0, and its 256 rows are represented by one code in the buffer.
+            rows = u1(low[here] + u1(1))
+            low[here] = rows
+            if rows == u1(0):
+                codes[m] = u8(place[j]) if lone else (u8(at[a + j]) << u8(shift)) | u8(place[j])
+                m += u8(1)
+        for j in range(n if w.shape[0] else 0):
+            here = u8(place[j]) if lone else u8(at[a + j]) * u8(stride) + u8(place[j])
+            high, part = split_limbs(w[a + j])
+            add_fixed(excess, u8(2) * here, high - i8(1 << 20), part)
+    else:
+        out = codes[m : m + u8(n)]
+        for j in range(n if lone else 0):
+            out[j] = place[j]
+        for j in range(0 if lone else n):
+            out[j] = (u8(at[a + j]) << u8(shift)) | u8(place[j])
+        for j in range(n if weights.shape[0] else 0):
+            weights[m + u8(j)] = w[a + j] if w.shape[0] else 1.0
+        m += u8(n)
+    waiting[0] = i8(m)
+
+
+@kernel(out=("codes", "counts"))
+def collect_bytes(low: Any, stride: Any, shift: Any, cells: Any, codes: Any, counts: Any) -> Any:
+    """Write code and count of each nonzero byte counter, and return their number; if `codes` is empty, only count them."""
+    m = u8(0)
+    write = codes.shape[0] > 0
+    for cell in range(cells):
+        for place in range(min(stride, low.shape[0] - cell * stride)):
+            rows = low[u8(cell) * u8(stride) + u8(place)]
+            if rows:
+                if write:
+                    codes[m], counts[m] = (u8(cell) << u8(shift)) | u8(place), rows
+                m += u8(1)
+    return i8(m)
+
+
+@kernel(out=("codes", "counts"))
+def collect_counters(rows: Any, codes: Any, counts: Any) -> Any:
+    """Write index and count of each nonzero counter; return how many there are, or -1 if a count exceeds 32 bits."""
+    m, most = u8(0), i8(0)
+    # Write every place; if its counter is 0, the next place overwrites it. A branch would often be mispredicted.
+    for i in range(rows.shape[0]):
+        x = rows[i]
+        codes[m], counts[m] = i, x
+        most |= x
+        m += u8(x != 0)
+    return -1 if most >> i8(32) else i8(m)
+
+
+@kernel(out=("codes", "counts"))
+def count_runs(fresh: Any, codes: Any, counts: Any) -> Any:
+    """Count equal codes in a sorted array with at least one code; return the number of distinct codes."""
+    m, first = u8(0), 0
+    last = fresh[0]
+    for i in range(fresh.shape[0]):
+        c = fresh[i]
+        new = c != last
+        # Write the count for every code, without a branch; the last write of a run is the final one.
+        counts[m] = i - first
+        first = i if new else first
+        m += u8(new)
+        codes[m] = c
+        last = c
+    counts[m] = fresh.shape[0] - first
+    return i8(m) + 1
+
+
+@kernel(out=("codes", "counts"))
+def add_sorted(old: Any, rows: Any, fresh: Any, codes: Any, counts: Any) -> Any:
+    """Merge at least one sorted entry with sorted codes, each of one row; return the number of merged entries."""
+    i, j, m, na, nb = u8(0), u8(0), u8(0), u8(old.shape[0]), u8(fresh.shape[0])
+    last, run = min(old[0], fresh[0]), u4(0)
+    # Compute both candidates and select the smaller one, without a branch.
+    while i < na and j < nb:
+        x, y = old[i], fresh[j]
+        code, ours = min(x, y), u4(x <= y)
+        m += u8(code != last)
+        run = run * u4(code == last) + ours * rows[i] + (u4(1) - ours)
+        codes[m], counts[m], last = code, run, code
+        i += u8(ours)
+        j += u8(u4(1) - ours)
+    while i < na:
+        m += u8(old[i] != last)
+        run = run * u4(old[i] == last) + rows[i]
+        codes[m], counts[m], last = old[i], run, old[i]
+        i += u8(1)
+    while j < nb:
+        m += u8(fresh[j] != last)
+        run = run * u4(fresh[j] == last) + u4(1)
+        codes[m], counts[m], last = fresh[j], run, fresh[j]
+        j += u8(1)
+    return i8(m) + 1
+
+
+@kernel(out=("out", "in_a", "in_b"))
+def merge_codes(a: Any, b: Any, out: Any, in_a: Any, in_b: Any) -> Any:
+    """Write the union of two sorted arrays of distinct codes, and each code's index in the union; return its length."""
+    i, j, m, na, nb = u8(0), u8(0), u8(0), u8(a.shape[0]), u8(b.shape[0])
+    while i < na and j < nb:
+        x, y = a[i], b[j]
+        # Write positions for both codes. The position of the code that is not taken now is overwritten later.
+        in_a[i], in_b[j] = m, m
+        out[m] = min(x, y)
+        i += u8(x <= y)
+        j += u8(y <= x)
+        m += u8(1)
+    while i < na:
+        out[m], in_a[i] = a[i], m
+        i += u8(1)
+        m += u8(1)
+    while j < nb:
+        out[m], in_b[j] = b[j], m
+        j += u8(1)
+        m += u8(1)
+    return i8(m)
+
+
+@kernel(out=("high", "low", "in_a", "in_b"))
+def merge_two_word_codes(ha: Any, la: Any, hb: Any, lb: Any, high: Any, low: Any, in_a: Any, in_b: Any) -> Any:
+    """Do what `merge_codes` does, for codes of two words."""
+    i, j, m, na, nb = u8(0), u8(0), u8(0), u8(la.shape[0]), u8(lb.shape[0])
+    while i < na and j < nb:
+        p, q, x, y = ha[i], hb[j], la[i], lb[j]
+        ours = u8(p < q) | (u8(p == q) & u8(x <= y))
+        theirs = u8(q < p) | (u8(p == q) & u8(y <= x))
+        in_a[i], in_b[j] = m, m
+        # `0 - ours` has all bits set or none, which selects x or y without a branch.
+        high[m], low[m] = min(p, q), y ^ ((x ^ y) & (u8(0) - ours))
+        i += ours
+        j += theirs
+        m += u8(1)
+    while i < na:
+        high[m], low[m], in_a[i] = ha[i], la[i], m
+        i += u8(1)
+        m += u8(1)
+    while j < nb:
+        high[m], low[m], in_b[j] = hb[j], lb[j], m
+        j += u8(1)
+        m += u8(1)
+    return i8(m)
+
+
+@kernel(out=("out",))
+def scatter_add(at: Any, values: Any, out: Any) -> Any:
+    """Add each value to the element of `out` at its index; indices may repeat."""
+    for i in range(at.shape[0]):
+        out[at[i]] += values[i]
+    return 0
+
+
+@kernel(out=("out",))
+def gather_runs(source: Any, starts: Any, order: Any, shift: Any, out: Any) -> Any:
+    """Copy the entries of each cell, in a new order of cells.
+
+    With a `shift`, the entries are codes, and the number of the new cell replaces that of the old one.
+    """
+    k = u8(0)
+    for cell in range(order.shape[0]):
+        for i in range(starts[order[cell]], starts[order[cell] + 1]):
+            # The upper bits of a code are its old cell, and are replaced by the new one.
+            out[k] = (source[i] & ((u8(1) << u8(shift)) - u8(1))) | (u8(cell) << u8(shift)) if shift else source[i]
+            k += u8(1)
+    return 0
+
+
+@inline
+def sort_by_digit(source: Any, to: Any, counts: Any, shift: Any) -> None:
+    """Copy codes sorted by one digit of 11 bits; codes with equal digits keep their order."""
+    for k in range(2048):
+        counts[k] = 0
+    for i in range(source.shape[0]):
+        counts[(u8(source[i]) >> shift) & u8(2047)] += 1
+    run = i8(0)
+    for k in range(2048):
+        here = i8(counts[k])
+        counts[k] = run
+        run += here
+    for i in range(source.shape[0]):
+        x = source[i]
+        k = (u8(x) >> shift) & u8(2047)
+        at = u8(counts[k])
+        to[at] = x
+        counts[k] = i8(at + u8(1))
+
+
+@kernel(out=("codes", "other", "counts"))
+def sort_codes(codes: Any, other: Any, counts: Any) -> Any:
+    """Sort codes in place by a radix sort with digits of 11 bits, which skips bits that are equal in all codes.
+
+    `other` is scratch of the same length, `counts` has room for 2048. No branch depends on the codes.
+    """
+    n, differ, first = codes.shape[0], u8(0), u8(codes[0])
+    for i in range(n):
+        differ |= u8(codes[i]) ^ first
+    shift, turned = u8(0), False
+    # Each pass moves the codes to the other array. After an odd number of passes, copy them back.
+    while shift < u8(64) and differ >> shift:
+        if not (differ >> shift) & u8(1):
+            shift += u8(1)
+            continue
+        if turned:
+            sort_by_digit(other, codes, counts, shift)
+        else:
+            sort_by_digit(codes, other, counts, shift)
+        turned = not turned
+        shift += u8(11)
+    for i in range(n if turned else 0):
+        codes[i] = other[i]
+    return n

@@ -1,0 +1,198 @@
+"""Metrics that add or divide rates of one class against the rest, such as informedness and the odds ratio."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ...numerics.exact import Limits
+from ...reading.about import About, about_of
+from ...reading.interval import Estimate
+from ...reading.reading import Quotient
+from ...statistics.classes import ClassTable
+from .base_decisions import DecisionRatio
+
+__all__ = [
+    "DiagnosticOddsRatio",
+    "Informedness",
+    "Markedness",
+    "NegativeLikelihoodRatio",
+    "PositiveLikelihoodRatio",
+]
+
+
+class CombinedRates(DecisionRatio):
+    """A function of rates whose standard error is computed by the delta method."""
+
+    about = About(interval_methods=("delta",))
+
+    def _error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
+        """Return the standard error from counts of rows; an array if there are several cells (such as slices)."""
+        raise NotImplementedError
+
+    def estimate(self, reading: Any, method: str) -> Estimate:
+        cells = [np.asarray(n, np.float64) for n in reading.view]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            error = self._error(np.asarray(reading.value, np.float64), *cells)
+        return Estimate(reading.value, error, about_of(self).interval_scale)
+
+
+class SumOfShares(CombinedRates):
+    """The sum of two shares minus 1: (TP TN - FP FN) over the product of their divisors."""
+
+    about = About(value_range=(-1, 1), interval_scale="fisher")
+
+    def slack(self, cells: ClassTable, limits: Limits, rounding: Fraction) -> Fraction:
+        # Each of the two products, over the divisors, is at most 1, so its absolute error is at most its relative error.
+        return 16 * rounding
+
+
+class Informedness(SumOfShares, tag="informedness"):
+    """Informedness, or Youden's J: recall plus specificity minus 1, from -1 to 1; 0 is chance.
+
+    Formula: TP / (TP + FN) + TN / (TN + FP) - 1 = (TP TN - FP FN) / ((TP + FN)(TN + FP)).
+
+    Notes
+    -----
+    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
+    takes under 1 ns. For all of several classes together, use `BalancedAccuracy(adjusted=True)`. The value is undefined
+    without positives or without negatives.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> sm.Informedness().update([0, 0, 1, 1], [0.1, 0.6, 0.7, 0.8]).compute()
+    0.5
+    """
+
+    about = About(formula="TP / (TP + FN) + TN / (TN + FP) - 1")
+
+    def of(self, cells: ClassTable) -> Quotient:
+        return Quotient(cells.tp * cells.tn - cells.fp * cells.fn, (cells.tp + cells.fn) * (cells.tn + cells.fp))
+
+    def _error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
+        return np.sqrt(_variance(tp, fn) + _variance(tn, fp))
+
+
+class Markedness(SumOfShares, tag="markedness"):
+    """Markedness: precision plus negative predictive value minus 1, from -1 to 1; 0 is chance.
+
+    Formula: TP / (TP + FP) + TN / (TN + FN) - 1 = (TP TN - FP FN) / ((TP + FP)(TN + FN)).
+
+    Notes
+    -----
+    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
+    takes under 1 ns. The value is undefined if all decisions are the same.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> sm.Markedness().update([0, 0, 1, 1], [0.1, 0.2, 0.3, 0.8]).compute()
+    0.6666666666666666
+    """
+
+    about = About(formula="TP / (TP + FP) + TN / (TN + FN) - 1")
+
+    def of(self, cells: ClassTable) -> Quotient:
+        return Quotient(cells.tp * cells.tn - cells.fp * cells.fn, (cells.tp + cells.fp) * (cells.tn + cells.fn))
+
+    def _error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
+        return np.sqrt(_variance(tp, fp) + _variance(tn, fn))
+
+
+def _variance(x: Any, y: Any) -> Any:
+    """Return the variance of the share x / (x + y), without numpy's power, whose bits differ between processors."""
+    n = x + y
+    return x * y / (n * n * n)
+
+
+class Odds(CombinedRates):
+    """A quotient of rates, which is at least 0."""
+
+    about = About(value_range=(0, None), interval_scale="log")
+
+
+class PositiveLikelihoodRatio(Odds, tag="positive_likelihood_ratio"):
+    """Positive likelihood ratio: the true positive rate over the false positive rate.
+
+    Formula: recall / false positive rate = TP (FP + TN) / (FP (TP + FN)).
+
+    Parameters
+    ----------
+    zero_division : {nan, 0.0, 1.0}
+        The value if there are no positives or no false positives, so that the divisor is 0.
+
+    Notes
+    -----
+    The value is the first one of scikit-learn's `class_likelihood_ratios`, whose `replace_undefined_by` is `zero_division`
+    here. The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a
+    row takes under 1 ns.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> sm.PositiveLikelihoodRatio().update([0, 0, 1, 1], [0.1, 0.6, 0.7, 0.8]).compute()
+    2.0
+    """
+
+    about = About(formula="recall / false positive rate")
+
+    def of(self, cells: ClassTable) -> Quotient:
+        return Quotient(cells.tp * (cells.fp + cells.tn), cells.fp * (cells.tp + cells.fn))
+
+    def _error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
+        return value * np.sqrt(fn / tp / (tp + fn) + tn / fp / (fp + tn))
+
+
+class NegativeLikelihoodRatio(Odds, tag="negative_likelihood_ratio"):
+    """Negative likelihood ratio: the false negative rate over the true negative rate.
+
+    Formula: false negative rate / specificity = FN (FP + TN) / (TN (TP + FN)).
+
+    Notes
+    -----
+    The value is the second one of scikit-learn's `class_likelihood_ratios`. The value is exact: integer counts are divided
+    once. The state takes 64 bytes, or 8 bytes per pair of classes; a row takes under 1 ns.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> sm.NegativeLikelihoodRatio().update([0, 0, 1, 1], [0.1, 0.2, 0.3, 0.8]).compute()
+    0.5
+    """
+
+    about = About(best="low", formula="false negative rate / specificity")
+
+    def of(self, cells: ClassTable) -> Quotient:
+        return Quotient(cells.fn * (cells.fp + cells.tn), cells.tn * (cells.tp + cells.fn))
+
+    def _error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
+        return value * np.sqrt(tp / fn / (tp + fn) + fp / tn / (fp + tn))
+
+
+class DiagnosticOddsRatio(Odds, tag="diagnostic_odds_ratio"):
+    """Diagnostic odds ratio: the odds of a positive decision for positives over the odds for negatives.
+
+    Formula: TP TN / (FP FN), the positive likelihood ratio over the negative one.
+
+    Notes
+    -----
+    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
+    takes under 1 ns. The value is undefined without false positives or without false negatives.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> sm.DiagnosticOddsRatio().update([0, 0, 0, 1, 1, 1], [0.1, 0.2, 0.6, 0.3, 0.7, 0.8]).compute()
+    4.0
+    """
+
+    about = About(formula="TP TN / (FP FN)")
+
+    def of(self, cells: ClassTable) -> Quotient:
+        return Quotient(cells.tp * cells.tn, cells.fp * cells.fn)
+
+    def _error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
+        return value * np.sqrt(1 / tn + 1 / fp + 1 / fn + 1 / tp)

@@ -1,0 +1,111 @@
+"""Ranking metrics for documents of which some were not judged: their grade is null, or NaN."""
+
+from __future__ import annotations
+
+from ...numerics.settings import setting
+from ...reading.about import About
+from .gains import ORDERS, RankingMetric
+from .relevance import RelevanceMetric
+
+__all__ = ["BPref", "InferredAP", "JudgedAtK"]
+
+
+class JudgedAtK(RankingMetric, tag="judged_at_k"):
+    """Judged at k: the share of the first k documents that have a relevance judgement, averaged over queries.
+
+    Formula: judged@k / min(k, returned).
+
+    Parameters
+    ----------
+    missing : {"unjudged", "raise"}
+        What a null or NaN grade means: a document that nobody judged, or an error.
+
+    Notes
+    -----
+    The time is that of CumulativeGain, and the state takes 120 bytes. The definition is that of `Judged` of ir_measures.
+    The value is undefined without queries.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> sm.JudgedAtK(2).update([1, None, 0], [3, 2, 1], query=[1, 1, 1]).compute()
+    0.5
+    """
+
+    about = About(best=None, formula="mean over queries of judged@k / min(k, returned)")
+
+    missing: str = setting(default="unjudged", choices=("unjudged", "raise"))
+
+    measure = "judged"
+
+
+class OneOrder(RelevanceMetric):
+    """A metric that needs one order of tied documents, because its mean over all their orders has no closed form."""
+
+    k: int | None = setting(default=None, choices=(None,))
+    ties: str = setting(default="pessimistic", choices=ORDERS)
+
+
+class BPref(OneOrder, tag="bpref"):
+    """Binary preference: how rarely a document judged irrelevant is ranked above a relevant one, averaged over queries.
+
+    Formula: (1/R) sum over relevant documents of 1 - min(n, R) / min(N, R), where R is the number of relevant documents,
+    n the number of documents judged irrelevant above this one, and N the number of all documents judged irrelevant.
+
+    Parameters
+    ----------
+    ties : {"pessimistic", "optimistic", "order", "document"}
+        How documents of equal score are ranked: the lowest grade first, the highest grade first, in the order of their
+        rows, or by the column `document`, descending, as in trec_eval.
+
+    Notes
+    -----
+    Documents without a judgement do not count. The time is that of CumulativeGain, and the state takes 120 bytes. With
+    `ties="document"` the definition is that of trec_eval's `bpref`. The value is undefined without queries. Source:
+    Buckley and Voorhees, "Retrieval evaluation with incomplete information" (2004).
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> sm.BPref().update([0, 1, None, 1, 0], [5, 4, 3, 2, 1], query=[1] * 5).compute()
+    0.5
+    """
+
+    about = About(formula="mean over queries of (1/R) sum of 1 - min(n, R) / min(N, R)")
+
+    missing: str = setting(default="unjudged", choices=("unjudged", "raise"))
+
+    measure = "bpref"
+
+
+class InferredAP(OneOrder, tag="inferred_ap"):
+    """Inferred average precision: an estimate of average precision from a sample of judgements, averaged over queries.
+
+    Formula: (1/R) sum over ranks i of relevant documents of 1/i + ((i-1)/i) (pooled above / (i-1)) (r + e) / (r + n + 2
+    e), where R is the number of relevant documents, r and n are the numbers of documents above rank i judged relevant
+    and irrelevant, and e = 0.00001.
+
+    Parameters
+    ----------
+    missing : {"unjudged", "raise"}
+        What a null grade means: a document of the pool that was not sampled, or, where the column `pooled` is 0, a
+        document outside the pool; or an error.
+
+    Notes
+    -----
+    The time is that of CumulativeGain, and the state takes 120 bytes. With `ties="document"` the definition is that of
+    trec_eval's `infAP`, whose grade -1 is null here. The value is undefined without queries. Source: Yilmaz and Aslam,
+    "Estimating average precision with incomplete and imperfect judgments" (2006).
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> round(sm.InferredAP().update([1, None, 1, 0], [4, 3, 2, 1], query=[1] * 4).compute(), 4)
+    1.0
+    """
+
+    about = About(formula="mean over queries of (1/R) sum of the inferred precision at relevant i")
+
+    missing: str = setting(default="unjudged", choices=("unjudged", "raise"))
+
+    measure = "inf_ap"

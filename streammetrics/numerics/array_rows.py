@@ -1,0 +1,47 @@
+"""Copying and summing rows of arrays.
+
+Each row is moved as one item: indexing an array of several axes takes ten times as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["put_rows", "row_sums", "sum_columns"]
+
+Array = NDArray[Any]
+
+
+def put_rows(array: Array, at: NDArray[Any], rows: Array) -> None:
+    """Write rows to distinct indices along the first axis of a contiguous array.
+
+    Parameters
+    ----------
+    array : ndarray of shape (n, ...)
+        The array to write to.
+    at : ints of shape (m,)
+        The indices. (To read rows, `array.take(at, axis=0)` is fast.)
+    rows : ndarray of shape (m, ...)
+        The rows, of the same dtype.
+    """
+    if len(at) and array.size and array.ndim > 1:
+        # A whole row becomes one item of an opaque dtype, so indexing copies rows and not single elements.
+        item = np.dtype((np.void, array[0].nbytes))
+        whole = np.ascontiguousarray(rows, array.dtype).reshape(len(at), -1)
+        array.reshape(len(array), -1).view(item)[:, 0][at] = whole.view(item)[:, 0]
+    else:
+        array[at] = rows
+
+
+def row_sums(values: Array) -> Array:
+    """Return the sum of each row, that is, over all axes but the first."""
+    return np.asarray(values.sum(axis=tuple(range(1, values.ndim))))
+
+
+def sum_columns(columns: Sequence[Array]) -> Array:
+    """Return the sum of columns, added from first to last, so that the result is the same on every machine."""
+    return np.asarray(sum(columns[1:], columns[0]))

@@ -1,0 +1,265 @@
+"""Student's t and the normal distribution: tails, quantiles, and the conversion between t and normal deviates.
+
+Functions take single numbers or arrays. Vectorised: each element equals its scalar result bit for bit, because an element
+that has converged does not change while the others continue. As in `elementary`, only operations that every machine
+rounds in the same way are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .elementary import exp, log, log1p
+
+__all__ = ["NORMAL", "normal_of_t", "normal_quantile", "normal_tail", "t_of_normal", "t_quantile", "t_tail"]
+
+Numbers = Any
+"""A float64 of numpy, or an array of them with one axis."""
+
+GAMMA1 = 1.0 / 64.0  # Gamma(w + 3/4) / Gamma(w + 1/4) = sqrt(w) (1 + GAMMA1 / w^2 + GAMMA2 / w^4 + ...)
+GAMMA2 = -19.0 / 8192.0
+GAMMA3 = 631.0 / 524288.0
+GAMMA4 = -174317.0 / 134217728.0
+PI = 3.14159265358979323846
+# With this many degrees of freedom, Student's t equals the normal distribution to the last bit of a float64.
+NORMAL = 2.0**80
+# The maximum number of Newton steps; 4 to 10 are usual.
+STEPS = 100
+# The largest t, whose square does not overflow.
+MOST_T = 1e150
+# log(MOST_T).
+MOST_LOG = 345.0
+
+
+def _apply_elementwise(function: Callable[[Numbers, Numbers], Numbers], x: Any, df: Any) -> Any:
+    """Apply a function of flat arrays to numbers or arrays of any shape, after broadcasting.
+
+    Returns a float for numbers.
+    """
+    first, second = np.broadcast_arrays(np.asarray(x, np.float64), np.asarray(df, np.float64))
+    with np.errstate(all="ignore"):  # elements that have converged are still computed, and may overflow
+        if first.ndim:
+            return function(first.reshape(-1), np.minimum(second.reshape(-1), NORMAL)).reshape(first.shape)
+        # Operations on numpy scalars are ten times as fast as on arrays of one element.
+        return float(function(first[()], np.minimum(second[()], NORMAL)))
+
+
+def _select(condition: Any, here: Any, there: Any) -> Any:
+    """Do what np.where does, but without its overhead for a single number."""
+    return np.where(condition, here, there) if condition.ndim else here if condition else there
+
+
+def _is_any(condition: Any) -> bool:
+    """Whether any element of an array, or the single value, is true."""
+    return bool(condition.any() if condition.ndim else condition)
+
+
+def _apply_piecewise(
+    near: Any, near_function: Callable[..., Numbers], far_function: Callable[..., Numbers], *arguments: Numbers
+) -> Numbers:
+    """Apply one function to the elements where `near` is true, and another one to the rest."""
+    if not _is_any(near):
+        return far_function(*arguments)
+    if not _is_any(~near):
+        return near_function(*arguments)
+    out = np.zeros(near.shape)
+    out[near] = near_function(*(g[near] for g in arguments))
+    out[~near] = far_function(*(g[~near] for g in arguments))
+    return out
+
+
+def _gamma_ratio(a: Numbers) -> Numbers:
+    """Return Gamma(a + 1/2) / Gamma(a) for a > 0: the series of Tricomi and Erdelyi (1951) in (a - 1/4)^-2."""
+    factor = 1.0 + 0.0 * a
+    while _is_any(low := a < 32.0):
+        factor = _select(low, factor * (a / (a + 0.5)), factor)
+        a = _select(low, a + 1.0, a)
+    z = 1.0 / ((a - 0.25) * (a - 0.25))
+    return factor * np.sqrt(a - 0.25) * (1.0 + z * (GAMMA1 + z * (GAMMA2 + z * (GAMMA3 + z * GAMMA4))))
+
+
+def _peak(df: Numbers) -> Numbers:
+    """Return the density of Student's t at 0."""
+    return _gamma_ratio(0.5 * df) / np.sqrt(PI * df)
+
+
+def _density(t: Numbers, df: Numbers, peak: Numbers) -> Numbers:
+    """Return the density of Student's t."""
+    return peak * exp(-0.5 * (df + 1.0) * log1p(t * t / df))
+
+
+def _centre(t: Numbers, df: Numbers) -> Numbers:
+    """Return P(0 < T < t) / (t density), from the hypergeometric series, whose terms are all positive (DLMF 8.17.8).
+
+    The terms increase, then decrease. The series stops when a term is below 1e-17 of the sum.
+    """
+    y = t * t / (df + t * t)
+    half = 0.5 * (df + 1.0)
+    total = term = 1.0 + 0.0 * t
+    n = 0.0
+    while _is_any(term > 1e-17 * total):
+        term = term * (y * (half + n) / (1.5 + n))
+        total = total + term
+        n += 1.0
+    return total
+
+
+def _fraction(t: Numbers, df: Numbers) -> Numbers:
+    """Return P(T > t) / (t density) for t > 0, from an even continued fraction (DLMF 8.17.22), by Lentz's method.
+
+    The usual fraction loses digits for small df. In this one 1 - x appears only as a whole, without cancellation. It
+    converges slowly near 0.
+    """
+    a = 0.5 * df
+    x = df / (df + t * t)
+    slope = a * (t * t / (df + t * t)) - 0.5 * x + 1.0
+    value = c = a * slope / (a + 1.0)
+    d: Any = 0.0
+    m = 1.0
+    going = t > 0.0
+    while _is_any(going) and m < 1e4:
+        odd = a + 2.0 * m - 1.0
+        numerator = (m * (a + m - 1.0) / odd) * ((a + m - 0.5) / odd) * ((0.5 - m) * x * x)
+        denominator = m + m * (0.5 - m) * x / odd + (a + m) * (slope + m * (2.0 - x)) / (odd + 2.0)
+        d = 1.0 / (denominator + numerator * d)
+        c = denominator + numerator / c
+        change = c * d
+        value = _select(going, value * change, value)
+        going = going & (abs(change - 1.0) > 4e-16)
+        m += 1.0
+    return 0.5 / value
+
+
+def _mills(t: Numbers, df: Numbers, peak: Numbers) -> Numbers:
+    """Return P(T > t) / (t density) for t > 0."""
+
+    def near(t: Numbers, df: Numbers, peak: Numbers) -> Numbers:
+        return 0.5 / (t * _density(t, df, peak)) - _centre(t, df)
+
+    return _apply_piecewise((t < 2.0) & (t * t < 4.0 * df), near, lambda t, df, _: _fraction(t, df), t, df, peak)
+
+
+def _tail(t: Numbers, df: Numbers) -> Numbers:
+    size = abs(t)
+    peak = _peak(df)
+    tail = size * _density(size, df, peak) * _mills(size, df, peak)
+    return _select(t == 0.0, 0.5, _select(t > 0.0, tail, 1.0 - tail))
+
+
+def t_tail(t: Any, df: Any) -> Any:
+    """Return P(T > t) of Student's t for df >= 1; relative error below 1e-13 for P > 1e-100."""
+    return _apply_elementwise(_tail, t, df)
+
+
+def _solve_centre(d: Numbers, df: Numbers) -> Numbers:
+    """Return t with P(0 < T < t) = d, by Newton's method from the left, where the tangent never overshoots."""
+    peak = _peak(df)
+    t = d / peak
+    going = d > 0.0
+    for _ in range(STEPS):
+        if not _is_any(going):
+            break
+        step = d / _density(t, df, peak) - t * _centre(t, df)
+        t = _select(going, t + step, t)
+        going = going & ~(abs(step) < 1e-15 * t)
+    return t
+
+
+def _solve_tail(log_q: Numbers, df: Numbers, t: Numbers) -> Numbers:
+    """Return t with log P(T > t) = log_q, by Newton's method in log t from a starting point t.
+
+    The curve is concave, and nearly straight for heavy tails. Returns inf where t exceeds MOST_T.
+    """
+    peak = _peak(df)
+    going = t > 0.0
+    for _ in range(STEPS):
+        if not _is_any(going):
+            break
+        mills = _mills(t, df, peak)
+        step = mills * (_log_tail(t, df, peak, mills) - log_q)
+        beyond = going & (step + log(t) > MOST_LOG)
+        t = _select(beyond, np.inf, _select(going, t * exp(step), t))
+        # Convergence is quadratic: the next step would be about the square of this one.
+        going = going & ~beyond & ~(abs(step) < 1e-9)
+    return t
+
+
+def _log_tail(t: Numbers, df: Numbers, peak: Numbers, mills: Numbers) -> Numbers:
+    """Return log P(T > t) for t > 0, computed from the log-density, so that it is accurate where P itself underflows."""
+    return log(t * peak * mills) - 0.5 * (df + 1.0) * _log1p_square(t, df)
+
+
+def _log1p_square(t: Numbers, df: Numbers) -> Numbers:
+    """Return log(1 + t^2 / df), even where t^2 overflows."""
+    root = t / np.sqrt(df)
+    near = root < 1e100
+    return _select(near, log1p(_select(near, root * root, 0.0)), 2.0 * log(_select(near, 1.0, root)))
+
+
+def _quantile(p: Numbers, df: Numbers) -> Numbers:
+    q = np.minimum(p, 1.0 - p)
+
+    def far(q: Numbers, df: Numbers) -> Numbers:
+        log_q = log(q)
+        return _solve_tail(log_q, df, np.sqrt(-2.0 * log_q))
+
+    t = _apply_piecewise(q > 0.2, lambda q, df: _solve_centre(0.5 - q, df), far, q, df)
+    return _select(p >= 0.5, t, -t)
+
+
+def t_quantile(p: Any, df: Any) -> Any:
+    """Return the p-quantile of Student's t for df >= 1 and p, 1 - p > 1e-100; relative error below 1e-13."""
+    return _apply_elementwise(_quantile, p, df)
+
+
+def normal_quantile(p: Any) -> Any:
+    """Return the p-quantile of the standard normal, as the limit of Student's t; relative error below 1e-14."""
+    return t_quantile(p, NORMAL)
+
+
+def normal_tail(x: Any) -> Any:
+    """Return P(X > x) of the standard normal; relative error below 1e-13 for P > 1e-100."""
+    return t_tail(x, NORMAL)
+
+
+def _same_tail(x: Numbers, df: Numbers, other: Numbers) -> Numbers:
+    """Return y with P(T_other > y) = P(T_df > x); matches P(0 < T < t) for x near 0, and logarithms of tails otherwise."""
+    size = np.minimum(abs(x), MOST_T)
+
+    def near(size: Numbers, df: Numbers, other: Numbers) -> Numbers:
+        return _solve_centre(size * _density(size, df, _peak(df)) * _centre(size, df), other)
+
+    def far(size: Numbers, df: Numbers, other: Numbers) -> Numbers:
+        peak = _peak(df)
+        log_q = _log_tail(size, df, peak, _mills(size, df, peak))
+        return _solve_tail(log_q, other, _start(size, df, other, log_q))
+
+    y = _apply_piecewise(size < 0.5, near, far, size, df, other)
+    return _select((size == 0.0) | (df == other), x, _select(x > 0.0, y, -y))
+
+
+def _start(x: Numbers, df: Numbers, other: Numbers, log_q: Numbers) -> Numbers:
+    """Return an approximation of `_same_tail`, after Wallace (1959): z is about c sqrt(df log(1 + t^2 / df))."""
+    z = np.sqrt(df * _log1p_square(x, df)) * (8.0 * df + 1.0) / (8.0 * df + 3.0)
+    z_other = z * (8.0 * other + 3.0) / (8.0 * other + 1.0)
+    power = z_other * z_other / other
+    known = _select(power > 1e-9, np.sqrt(other * (exp(np.minimum(power, 600.0)) - 1.0)), z)
+    return _select(power > 600.0, np.sqrt(-2.0 * log_q), known)
+
+
+def normal_of_t(t: Any, df: Any) -> Any:
+    """Return the normal deviate with the same tail as Student's t; relative error below 1e-13; |t| is capped at 1e150."""
+    return _apply_elementwise(lambda t, df: _same_tail(t, df, np.full(t.shape, NORMAL)[()]), t, df)
+
+
+def t_of_normal(z: Any, df: Any) -> Any:
+    """Return the t with the same tail as the normal deviate z, for df >= 1.
+
+    The relative error is below 1e-12, even where the tail underflows.
+
+    Returns inf where t is too large.
+    """
+    return _apply_elementwise(lambda z, df: _same_tail(z, np.full(z.shape, NORMAL)[()], df), z, df)

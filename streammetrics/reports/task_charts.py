@@ -1,0 +1,209 @@
+"""Charts of ranking, regression and multiclass tasks. All numbers come from metrics of the counted states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from ..collect.collection import MetricCollection, contents_of
+from ..metrics.decisions.agreement import ConfusionMatrix
+from ..metrics.probabilities.calibration import CalibrationCurve
+from ..metrics.ranking.gains import NDCG
+from ..statistics.by_label import TopBins, TopLabel
+from ..statistics.classes import PairCounts
+from ..statistics.query_sums import parse_term
+from ..statistics.ranking import RankingSums
+from ..statistics.values import ValueHistogram
+from .charts import Area, Chart, ChartLine, ColourKey, Rule, linear_axis
+from .numbers import format_fixed, format_share
+
+__all__ = ["COLOURS", "MAX_CLASSES", "MatrixChart", "build_matrices", "build_task_charts"]
+
+COLOURS = 6  # colours for models on a page
+MAX_CLASSES = 30  # more classes have no full confusion matrix
+SHADES = 48  # bars of a histogram
+S = TypeVar("S")
+
+
+class MatrixChart(NamedTuple):
+    """A confusion matrix for a heat map.
+
+    Parameters
+    ----------
+    title, note : str
+        Title, and a remark below it.
+    names : list of str
+        The classes.
+    counts, shares : ndarray
+        Weights of rows by true class (rows) and predicted class (columns), and their share of the true class.
+    """
+
+    title: str
+    note: str
+    names: list[str]
+    counts: Any
+    shares: Any
+
+
+def build_task_charts(collection: MetricCollection) -> list[Chart]:
+    """Return the charts of ranking, regression and multiclass tasks."""
+    return [
+        *_build_cutoff_chart(collection),
+        *_build_residual_chart(collection),
+        *_build_error_chart(collection),
+        *_build_top_label_chart(collection),
+    ]
+
+
+def find_states(
+    collection: MetricCollection, kind: type[S], fits: Any = lambda state: True
+) -> list[tuple[str, int, S]]:
+    """Return name, colour and state of each task: its first state of class `kind` that has rows and satisfies `fits`."""
+    states: dict[str, S] = {}
+    for name, _, (state, *_), *_ in contents_of(collection):
+        facts = state.facts() if isinstance(state, kind) else {}
+        if isinstance(state, kind) and fits(state) and facts["rows"] and facts.get("weight", 1):
+            states.setdefault(name.rpartition("/")[0] or "all rows", state)
+    return [(name, i % COLOURS, state) for i, (name, state) in enumerate(states.items())]
+
+
+def _build_cutoff_chart(collection: MetricCollection) -> Iterator[Chart]:
+    """Yield the chart of NDCG by cut-off, for the cut-offs of the state."""
+    curves: list[Any] = []
+    empty: dict[str, Any] = {}
+    for full, metric, *_ in contents_of(collection):
+        if isinstance(metric, NDCG):  # count queries without a relevant document as in tables
+            empty.setdefault(full.rpartition("/")[0] or "all rows", metric.empty)
+    for name, number, state in find_states(collection, RankingSums):
+        ks = sorted(k for measure, k, _ in map(parse_term, state.terms) if measure == "ndcg" and k < 1000)
+        if len(ks) > 1:
+            curves.append((name, number, ks, [NDCG(k, empty=empty.get(name, 0.0)).reading(state).value for k in ks]))
+    if not curves:
+        return
+    every = [v for _, _, _, values in curves for v in values if v == v] or [0.0]
+    low, high = min(every), max(every)
+    room = max(0.02, (high - low) * 0.15)
+    most = max(max(ks) for _, _, ks, _ in curves)
+    at = sorted({k for _, _, ks, _ in curves for k in ks})
+    readings = [
+        (
+            float(k),
+            f"first {k}: " + ", ".join(f"{n} {format_fixed(v[ks.index(k)], 4)}" for n, _, ks, v in curves if k in ks),
+        )
+        for k in at
+    ]
+    ends = "; ".join(
+        f"{n} {format_fixed(v[0], 4)} at {ks[0]}, {format_fixed(v[-1], 4)} at {ks[-1]}" for n, _, ks, v in curves
+    )
+    yield Chart(
+        "NDCG by cut-off",
+        "Mean over queries of the gain of the first k documents, relative to the ideal order.",
+        f"{ends}.",
+        linear_axis(0.0, most * 1.02), linear_axis(max(0.0, low - room), min(1.0, high + room)), "cut-off k", "NDCG@k",
+        [ChartLine(ks, values, number, range(len(ks))) for _, number, ks, values in curves],
+        [ColourKey(number, f"{name} (at {ks[-1]}: {format_fixed(values[-1], 4)})") for name, number, ks, values in curves],
+        readings=readings,
+    )  # fmt: skip
+
+
+def _has_one_output(state: ValueHistogram) -> bool:
+    return len(state.columns) == 2 and state.outputs == 1
+
+
+def _build_residual_chart(collection: MetricCollection) -> Iterator[Chart]:
+    """Yield a histogram of the signed errors between the 0.5 % and 99.5 % quantiles."""
+    histograms = find_states(collection, ValueHistogram, lambda s: _has_one_output(s) and s.signed)
+    if not histograms:
+        return
+    shares = [_read_value_shares(state) for _, _, state in histograms]
+    low, high = min(v[0] for v, _ in shares), max(v[-1] for v, _ in shares)
+    # Outliers would squeeze the histogram: the range covers 99 % of the rows of every model.
+    cuts = [np.interp([0.005, 0.5, 0.995], np.cumsum(w), v) for v, w in shares]
+    low, high = max(low, min(c[0] for c in cuts)), min(high, max(c[2] for c in cuts))
+    edges = np.linspace(low, high if high > low else low + 1.0, SHADES + 1)
+    layers: list[Any] = []
+    top = 0.0
+    for (_, number, _), (v, w) in zip(histograms, shares, strict=True):
+        place = np.clip(np.searchsorted(edges, v, side="right") - 1, 0, SHADES - 1)
+        heights = np.bincount(place, w, SHADES)
+        steps = np.r_[heights, heights[-1]]
+        layers += [Area(edges, steps, number), ChartLine(edges, steps, number, steps=True)]
+        top = max(top, float(heights.max()))
+    middles = ", ".join(f"{name} {c[1]:.4g}" for (name, _, _), c in zip(histograms, cuts, strict=True))
+    yield Chart(
+        "Errors",
+        "Share of rows by prediction minus target; the first and last step include the outermost 0.5 %.",
+        f"Medians: {middles}.",
+        linear_axis(float(edges[0]), float(edges[-1])), linear_axis(0.0, top * 1.05 or 1.0, percent=True),
+        "prediction minus target", "share of rows", layers, [ColourKey(number, name) for name, number, _ in histograms],
+    )  # fmt: skip
+
+
+def _build_error_chart(collection: MetricCollection) -> Iterator[Chart]:
+    """Yield the quantile function of the absolute error."""
+    histograms = find_states(collection, ValueHistogram, lambda s: _has_one_output(s) and not s.signed)
+    if not histograms:
+        return
+    layers: list[Any] = []
+    top, quantiles = 0.0, []
+    for name, number, state in histograms:
+        v, w = _read_value_shares(state)
+        upto = np.cumsum(w)
+        points = np.unique(np.searchsorted(upto, np.linspace(0, 1, 200)).clip(max=len(v) - 1))
+        layers.append(ChartLine(upto[points], v[points], number))
+        top = max(top, float(np.interp(0.98, upto, v)))
+        quantiles.append(f"{name} {float(np.interp(0.9, upto, v)):.4g}")
+    yield Chart(
+        "Error quantiles",
+        "Quantiles of the absolute error: lower is better.",
+        f"The absolute error of 90\u202f% of the rows is at most: {', '.join(quantiles)}.",
+        linear_axis(0, 1, percent=True), linear_axis(0.0, top * 1.05 or 1.0), "share of rows", "absolute error", layers,
+        [ColourKey(number, name) for name, number, _ in histograms],
+    )  # fmt: skip
+
+
+def _read_value_shares(state: ValueHistogram) -> tuple[Any, Any]:
+    """Return the bucket midpoints of a histogram, and the share of rows in each."""
+    mass = state.mass(0).to_floats()
+    some = np.flatnonzero(mass)
+    low, high = state.value_bounds()
+    return (low[some] + high[some]) / 2, mass[some] / mass.sum()
+
+
+def _build_top_label_chart(collection: MetricCollection) -> Iterator[Chart]:
+    """Yield a reliability diagram of the class with the highest probability."""
+    states: list[tuple[str, int, TopLabel]] = find_states(collection, TopLabel)
+    if not states:
+        return
+    layers: list[Any] = [Rule([0, 1], [0, 1], "calibrated")]
+    readings = []
+    for name, number, state in states:
+        strategy = "uniform" if isinstance(state, TopBins) else "quantile"
+        n = state.n_bins if isinstance(state, TopBins) else SHADES // 3
+        c = CalibrationCurve(n_bins=n, strategy=strategy).reading(state).value  # type: ignore[arg-type]
+        some = c.weight > 0
+        p, y = c.prob_pred[some], c.prob_true[some]
+        layers.append(ChartLine(p, y, number, range(len(p))))
+        readings += [(a, f"{name}: predicted {format_share(a)}, correct {format_share(b)}, {w:,.0f} rows")
+                     for a, b, w in zip(p.tolist(), y.tolist(), c.weight[some].tolist(), strict=True)]  # fmt: skip
+    yield Chart(
+        "Reliability of the class with the highest probability",
+        "Points on the dotted line are calibrated; below it, probabilities are too high.",
+        "Each point is a bin of rows with similar probability.",
+        linear_axis(0, 1, percent=True), linear_axis(0, 1, percent=True), "mean predicted probability", "accuracy",
+        layers, [ColourKey(number, name) for name, number, _ in states], readings=sorted(readings),
+    )  # fmt: skip
+
+
+def build_matrices(collection: MetricCollection) -> Iterator[MatrixChart]:
+    """Yield the confusion matrices with at most MAX_CLASSES classes."""
+    for name, _, state in find_states(collection, PairCounts):
+        names = list(map(str, state.class_names()))
+        if 2 <= len(names) <= MAX_CLASSES:
+            matrix = ConfusionMatrix(num_classes=len(names))
+            shares = ConfusionMatrix(num_classes=len(names), normalize="true").reading(state).value
+            title = "Confusion matrix" if name == "all rows" else f"Confusion matrix of {name}"
+            note = "Rows by true class (down) and predicted class (across); the shade is the share of the true class."
+            yield MatrixChart(title, note, names, matrix.reading(state).value, shares)

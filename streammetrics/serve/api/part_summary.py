@@ -1,0 +1,157 @@
+"""Summaries of posted parts. Frames with equal headers are read in one pass, without a metric object for each frame."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...collect.accumulator import accumulate, definition_of
+from ...collect.definition import parse_definition, wrap_format_errors
+from ...compose.sliced import Sliced
+from ...errors import StateFormatError
+from ...format.frame import Frame, FrameKind, read_frames
+from ...format.unpack import Sections
+from ...state.axes import OTHER, Vocabulary
+
+__all__ = ["PartSummary", "summarize_parts"]
+
+Ints = NDArray[np.int64]
+
+
+class PartSummary(NamedTuple):
+    """The content of a part that `PartChecker` needs.
+
+    Parameters
+    ----------
+    metrics : MetricLike
+        The metrics and their settings, without rows; one object for all parts that were read together.
+    keys : set
+        The keys of the first slice column.
+    key_kinds : dict
+        The type of the keys of each column that has a key.
+    rows : int
+        The number of rows: the largest of all states, as metrics may leave out rows.
+    weight : float
+        The weight of the rows, in the state where it is largest.
+    dropped : dict
+        The dropped rows by reason, of the state that dropped most.
+    other_share : float
+        The share of rows in the slice `other` of slices with a limit.
+    """
+
+    metrics: Any
+    keys: set[Any]
+    key_kinds: dict[str, str]
+    rows: int
+    weight: float
+    dropped: dict[str, int]
+    other_share: float
+
+
+def summarize_parts(frames: Sequence[Frame]) -> Iterator[PartSummary]:
+    """Yield the summary of each of some frames with one header, after reading and checking all their content.
+
+    Raises
+    ------
+    StateFormatError, IncompatibleStateError
+        A frame is damaged. The caller reads each frame alone to find out which.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> part = sm.Sliced(sm.CTR(), by="arm").update(y_true=[0, 1, 1], arm=["a", "b", "b"])
+    >>> [found] = summarize_parts([Frame(part.to_bytes())])
+    >>> sorted(found.keys), found.key_kinds, found.rows, found.dropped
+    (['a', 'b'], {'arm': 'string'}, 3, {})
+    """
+    thing = _build_metrics(frames[0].kind)
+    for sections in read_frames(frames):
+        with wrap_format_errors():
+            definition_of(thing).check_states([one.with_section_axis() for one in sections])
+        yield from _summarize_sections(thing, sections)
+
+
+_known: WeakKeyDictionary[FrameKind, Any] = WeakKeyDictionary()
+
+
+def _build_metrics(kind: FrameKind) -> Any:
+    """Return empty metrics for a header. They are cached, as building them takes as long as reading a frame."""
+    if kind not in _known:
+        about = json.loads(kind.about)
+        if about == {"kind": "state"}:
+            raise StateFormatError("this is one state; post the metrics that it is of: to_bytes() of a Sliced")
+        definition = parse_definition(about, [schema.like for schema in kind.sections])
+        _known[kind] = definition.wrap(accumulate(definition))
+    return _known[kind]
+
+
+def _summarize_sections(metrics: Any, sections: Sequence[Sections]) -> list[PartSummary]:
+    sliced, many = isinstance(metrics, Sliced), len(sections[0])
+    summaries = [
+        PartSummary(metrics, set(), {}, 0, 0.0, {}, left) for left in _compute_other_shares(metrics, sections[0])
+    ]
+    rows, weight = np.zeros(many, np.int64), np.zeros(many)
+    for one in sections:
+        rows = np.maximum(rows, one.sum_by_section(one.joined.row_counts))
+        weight = np.maximum(weight, one.sum_by_section(one.joined.row_weights))
+        for part, reason, count in _count_dropped_rows(one):
+            dropped = summaries[part].dropped
+            dropped[reason] = max(dropped.get(reason, 0), count)
+        for part, column, kind in _find_key_kinds(one):
+            summaries[part].key_kinds[column] = kind
+        for part, key in _find_first_keys(one) if sliced else ():
+            summaries[part].keys.add(key)
+    return [
+        summary._replace(rows=count, weight=heavy)
+        for summary, count, heavy in zip(summaries, rows.tolist(), weight.tolist(), strict=True)
+    ]
+
+
+def _compute_other_shares(metrics: Any, one: Sections) -> list[float]:
+    if not isinstance(metrics, Sliced):
+        return [0.0] * len(one)
+    rows = one.joined.row_counts
+    other = one.sum_by_section(np.where(one.joined.cells.keys[:, 0] == OTHER, rows, 0))
+    shares: list[float] = (other / np.maximum(one.sum_by_section(rows), 1)).tolist()
+    return shares
+
+
+def _count_dropped_rows(one: Sections) -> Iterator[tuple[int, str, int]]:
+    """Yield the index of a part, a reason, and the number of rows that it dropped for this reason."""
+    dropped = one.joined.cells.flats.get("dropped")
+    if dropped is not None:
+        counts = one.sum_by_section(dropped)
+        for part, reason in zip(*np.nonzero(counts), strict=True):
+            yield int(part), one.joined.reasons[reason], int(counts[part, reason])
+
+
+def _find_key_kinds(one: Sections) -> Iterator[tuple[int, str, str]]:
+    """Yield the index of a part, a column in which it has a key that is not null, and the type of the keys."""
+    cells = one.joined.cells
+    for i, (column, words) in enumerate(
+        zip((n for a in cells.axes for n in a.names), cells.vocabularies, strict=False)
+    ):
+        if words.kind:
+            for part in np.flatnonzero(one.sum_by_section((cells.keys[:, i] >= 0).astype(np.int64))).tolist():
+                yield part, column, words.kind
+
+
+def _find_first_keys(one: Sections) -> Iterator[tuple[int, Any]]:
+    """Yield the index of a part and a key of its first column, each once."""
+    # Cells are sorted by part and key, so a key is new where it differs from the one before it.
+    cells = one.joined.cells
+    ranks, words = cells.keys[:, 0], cells.vocabularies[0]
+    parts = np.repeat(np.arange(len(one)), np.diff(one.fronts))
+    new = (np.diff(ranks, prepend=OTHER) != 0) | (np.diff(parts, prepend=-1) != 0)
+    begins = np.flatnonzero(new & (ranks != OTHER))
+    yield from zip(parts[begins].tolist(), _decode_keys(words, ranks[begins]), strict=True)
+
+
+def _decode_keys(words: Vocabulary, ranks: Ints) -> list[Any]:
+    keys = {rank: words.read_key(rank) for rank in set(ranks.tolist())}
+    return [keys[rank] for rank in ranks.tolist()]

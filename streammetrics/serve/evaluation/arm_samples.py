@@ -1,0 +1,134 @@
+"""Select metrics, phases and slices of the total of an experiment, and collect the samples that inference reads.
+
+A sample has the values of one metric for all slices of an arm, with the values of its shards for standard errors.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...collect.accumulator import definition_of
+from ...collect.metric_like import answer_of
+from ...compose.sliced import Sliced
+from ...errors import InvalidInputError
+from ...inference.compare import collect_samples, collect_slice_columns
+from ...inference.pairs import select_cells
+from ...numerics.slice_keys import sort_key
+from ...reading.replicates import Sample
+from .experiment import Experiment
+
+__all__ = [
+    "ArmSamples",
+    "collect_arm_samples",
+    "collect_slice_samples",
+    "count_dropped_rows",
+    "count_positives",
+    "find_last_phase",
+    "find_phases",
+    "roll_up",
+    "select_metric",
+    "select_phase",
+    "split_by_arm",
+]
+
+ArmSamples = dict[str, list[Sample]]
+"""The samples of each arm; a sample has the outputs of one metric for all cells of the arm."""
+
+
+def find_last_phase(total: Any, experiment: Experiment) -> Any:
+    """Return the key of the last phase; None if the experiment has no phases."""
+    return max(find_phases(total, experiment), key=lambda key: sort_key((key,)), default=None)
+
+
+def find_phases(total: Any, experiment: Experiment) -> set[Any]:
+    """Return the keys of all phases that have rows."""
+    if experiment.phase is None:
+        return set()
+    at = _find_column(total, experiment, experiment.phase)
+    return {key[at] for key in total.keys if key[at] is not None}
+
+
+def select_phase(slices: Any, experiment: Experiment, phase: Any) -> Any:
+    """Return the slices of a phase; all slices if the experiment has no phases."""
+    if experiment.phase is None:
+        return slices
+    at = _find_column(slices, experiment, experiment.phase)
+    return slices.select(lambda key: key[at] == phase)
+
+
+def _find_column(slices: Any, experiment: Experiment, column: str) -> int:
+    """Return the position of a column among the outer slice columns; raise if it or the arm column is missing."""
+    by = slices.by if isinstance(slices, Sliced) else ()
+    for name in (experiment.arm, column):
+        if name not in by:
+            raise InvalidInputError(f"parts are not sliced by {name!r} in front, but by {', '.join(by) or 'nothing'}")
+    return by.index(column)
+
+
+def roll_up(slices: Any, experiment: Experiment, *columns: str) -> Any:
+    """Return slices by the arm and the given columns only, merged over all other columns."""
+    _find_column(slices, experiment, experiment.arm)
+    if missing := [name for name in columns if name not in collect_slice_columns(slices)]:
+        raise InvalidInputError(f"parts are not sliced by {missing[0]!r}")
+    names = (experiment.arm, *columns)
+    outer = tuple(name for name in names if name in slices.by)
+    slices_by_names = slices if outer == slices.by else slices.rollup(outer)
+    other_columns = [name for name in collect_slice_columns(slices_by_names.inner) if name not in names]
+    return slices_by_names.across(*other_columns) if other_columns else slices_by_names
+
+
+def collect_arm_samples(slices: Any, experiment: Experiment) -> ArmSamples:
+    """Return the samples of each arm over all its rows."""
+    return split_by_arm(collect_samples(roll_up(slices, experiment)))
+
+
+def collect_slice_samples(slices: Any, experiment: Experiment, column: str) -> ArmSamples:
+    """Return the samples of each arm by the keys of a slice column."""
+    return split_by_arm(collect_samples(roll_up(slices, experiment, column)))
+
+
+def split_by_arm(samples: Sequence[Sample]) -> ArmSamples:
+    """Group samples by arm, the first column of their keys; the other columns remain the keys within an arm."""
+    result: ArmSamples = {}
+    for sample in samples:
+        positions: dict[str, list[int]] = {}
+        for i, key in enumerate(sample.keys):
+            positions.setdefault(str(key[0]), []).append(i)
+        for arm, at in positions.items():
+            arm_sample = select_cells(sample, np.array(at, np.int64))
+            result.setdefault(arm, []).append(replace(arm_sample, keys=[key[1:] for key in arm_sample.keys]))
+    return result
+
+
+def select_metric(slices: Any, metric: str) -> Any:
+    """Return slices by arm with only one metric; raise if there is none of this name."""
+    inner = definition_of(slices).inner
+    if metric not in inner.names:
+        raise InvalidInputError(f"there is no metric {metric!r}; there are {', '.join(inner.names)}")
+    return slices if inner.is_single else slices.only([metric])
+
+
+def count_positives(arms: Any, metric: str) -> dict[str, int | None]:
+    """Return the number of positive labels of a metric in each arm; None if the metric does not count them."""
+    (column,) = arms.by
+    records = answer_of(select_metric(arms, metric)).records(None)
+    return {str(row[column]): row["positives"] for row in records}
+
+
+def count_dropped_rows(arms: Any) -> dict[str, int]:
+    """Return the number of dropped rows by reason, summed over arms; each arm counts the metric that dropped most rows."""
+    (column,) = arms.by
+    largest: dict[tuple[str, str], int] = {}
+    for row in answer_of(arms).records(None):
+        for reason, count in row["dropped"].items():
+            key = reason, str(row[column])
+            largest[key] = max(largest.get(key, 0), count)
+    dropped: Counter[str] = Counter()
+    for (reason, _), count in largest.items():
+        dropped[reason] += count
+    return dict(dropped)

@@ -1,0 +1,270 @@
+"""Compare a treatment with the control: verdict, scorecard, slices and power, with always-valid intervals."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from ...errors import InvalidInputError, StreamMetricsError
+from ...inference.differences import compute_differences
+from ...inference.multiple import benjamini_hochberg
+from ...inference.pairs import pair_samples
+from ...inference.power import days_to_go, smallest_effect, users_needed
+from ...inference.sample_ratio import SampleRatio
+from ...inference.scorecard import Question, Scorecard, ScorecardOptions, build_question
+from ...inference.verdict import Progress
+from ...reading.replicates import Sample
+from .arm_samples import ArmSamples
+from .evaluation import MetricRow, PowerEstimate, TreatmentVerdict
+from .experiment import Experiment
+
+__all__ = ["ALPHA", "TreatmentComparison", "confidence_of_one", "correct_slice_words", "finite_or_none"]
+
+ALPHA = 0.05
+"""The error rate over all treatments."""
+SINGLE_LOOK = Progress()
+RELATIVE = 0.01
+LOOKS = 100
+DECIDING = ("primary", "guardrail")
+Figures = Mapping[str, Any]
+UNCORRECTED_WORDS = {"better": "unclear", "worse": "unclear", "breached": "undecided"}
+
+
+def finite_or_none(value: float | None) -> float | None:
+    """Return a number, or None if it is missing or not finite, as JSON has no NaN."""
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def confidence_of_one(experiment: Experiment) -> float:
+    """Return the confidence level of one treatment: the treatments share ALPHA equally (Bonferroni)."""
+    return 1.0 - ALPHA / len(experiment.treatments)
+
+
+class MissingMetric(NamedTuple):
+    """A metric that cannot be compared, and the reason why."""
+
+    metric: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class TreatmentComparison:
+    """The comparison of a treatment with the control.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        The definition.
+    treatment : str
+        The name of the treatment arm.
+    arms : dict
+        The samples of each arm, over all its rows.
+    progress : Progress or None
+        The current and planned users of both arms; if None, only intervals of a single look can be computed.
+    ratio : SampleRatio or None
+        The sample ratio check.
+    """
+
+    experiment: Experiment
+    treatment: str
+    arms: ArmSamples
+    progress: Progress | None
+    ratio: SampleRatio | None = None
+
+    @property
+    def confidence(self) -> float:
+        """The confidence level of one treatment."""
+        return confidence_of_one(self.experiment)
+
+    def build_verdict(self) -> TreatmentVerdict:
+        """Return the verdict; it is withheld if the primary metric or a guardrail is missing."""
+        questions, missing = self.questions
+        roles = self.experiment.metrics
+        if missing_deciding := [m for m in missing if roles[m.metric] in DECIDING]:
+            return self.withhold(f"{missing_deciding[0].metric}: {missing_deciding[0].reason}")
+        assert self.progress is not None
+        try:
+            verdict = self._build_scorecard(questions, self.progress).verdicts[self.treatment]
+        except StreamMetricsError as error:  # the message becomes the reason
+            return self.withhold(str(error))
+        return TreatmentVerdict(
+            self.treatment,
+            verdict.decision,
+            verdict.sentence,
+            finite_or_none(verdict.more_users),
+            finite_or_none(verdict.more_days),
+        )
+
+    def withhold(self, reason: str) -> TreatmentVerdict:
+        """Return a withheld verdict with its reason."""
+        return TreatmentVerdict(self.treatment, "withheld", f"No verdict on {self.treatment}: {reason}.")
+
+    def build_rows(self) -> list[MetricRow]:
+        """Return the row of every metric over all rows."""
+        return [row for row, _ in self._build_table((), self.arms, {})]
+
+    def build_slice_rows(self, column: str, arms: ArmSamples) -> list[tuple[MetricRow, float]]:
+        """Return the rows of every metric by the keys of a slice column, each with its p-value."""
+        all_rows = Counter(dict.fromkeys(self.experiment.metrics, 0))
+        for arm in self._compared_arms():
+            all_rows.update({s.name: int(s.rows.sum()) for s in self._samples_of(arm)})
+        return self._build_table((column,), arms, all_rows)
+
+    def compute_power(self) -> PowerEstimate | None:
+        """Return the power of the primary metric; None if users or differences are not known."""
+        questions, _ = self.questions
+        progress, name = self.progress, self.experiment.primary
+        if progress is None or not progress.users or name not in [q.name for q in questions if q.better != "one"]:
+            return None
+        try:
+            ((pair,), _) = pair_samples(
+                *([s for s in self._samples_of(arm) if s.name == name] for arm in self._compared_arms())
+            )
+            change: Any = next(compute_differences(pair).relative.split_cells())
+            planned = [self.experiment.arms[arm] for arm in self._compared_arms()]
+            shares = planned[0] / sum(planned), planned[1] / sum(planned)
+            how: dict[str, Any] = {"confidence": self.confidence, "shares": shares, "looks": LOOKS}
+            needed = users_needed(change, progress.users, relative=RELATIVE, **how).users
+            end = None if progress.planned is None else smallest_effect(change, progress.users, progress.planned, **how)
+        except StreamMetricsError:  # There is too little data for a standard error.
+            return None
+        days = None if progress.per_day is None else days_to_go(progress.users, needed, progress.per_day)
+        return PowerEstimate(
+            self.treatment,
+            RELATIVE,
+            needed,
+            finite_or_none(days),
+            None if end is None else finite_or_none(end.relative),
+        )
+
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def questions(self) -> tuple[tuple[Question, ...], list[MissingMetric]]:
+        """The metrics that can be compared, each as a `Question`, and the metrics that cannot be compared."""
+        metrics_of_arms = [{s.name: s.metric for s in self._samples_of(arm) if s.keys} for arm in self._compared_arms()]
+        questions, missing = [], []
+        for name, role in self.experiment.metrics.items():
+            lacking = [
+                arm for arm, metrics in zip(self._compared_arms(), metrics_of_arms, strict=True) if name not in metrics
+            ]
+            if lacking:
+                missing.append(MissingMetric(name, f"there are no rows of it in {' and '.join(reversed(lacking))}"))
+                continue
+            try:
+                margin = self.experiment.guardrails.get(name)
+                questions.append(build_question(name, role, metrics_of_arms[0], self.experiment.better, margin))
+            except InvalidInputError as error:  # the row of the metric shows the message
+                missing.append(MissingMetric(name, str(error)))
+        return tuple(questions), missing
+
+    def _compared_arms(self) -> tuple[str, str]:
+        return self.treatment, self.experiment.control
+
+    def _samples_of(self, arm: str) -> Sequence[Sample]:
+        return self.arms.get(arm, ())
+
+    def _build_scorecard(self, questions: tuple[Question, ...], progress: Progress) -> Scorecard:
+        totals = {arm: [s for s in self._samples_of(arm) if s.keys] for arm in self._compared_arms()}
+        # The multiplicity correction counts all guardrails of the definition, including guardrails without data, so that
+        # intervals do not depend on which metrics have arrived.
+        options = ScorecardOptions(questions, self.confidence, True, False, len(self.experiment.guardrails))
+        return Scorecard({}, self.experiment.control, options, {self.treatment: progress}, self.ratio, totals)
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def _build_table(
+        self, by: tuple[str, ...], arms: ArmSamples, all_rows: Mapping[str, int]
+    ) -> list[tuple[MetricRow, float]]:
+        questions, missing = self.questions
+        samples = {arm: arms.get(arm, []) for arm in self._compared_arms()}
+        result: list[tuple[MetricRow, float]] = []
+        try:
+            single_look = all_looks = list(self._build_scorecard(questions, SINGLE_LOOK).build_table(by, samples))
+            if self.progress is not None:
+                all_looks = list(self._build_scorecard(questions, self.progress).build_table(by, samples))
+            result = [
+                (self._build_row(by, a, b, all_rows), b["p_word"]) for a, b in zip(single_look, all_looks, strict=True)
+            ]
+        except StreamMetricsError as error:  # the rows of all metrics show the message
+            missing = [MissingMetric(name, str(error)) for name in self.experiment.metrics]
+        missing_rows = (self._build_missing_rows(metric, by, samples, all_rows) for metric in missing)
+        return [*result, *((row, math.nan) for rows in missing_rows for row in rows)]
+
+    def _build_row(
+        self, by: tuple[str, ...], single_look: Figures, all_looks: Figures, all_rows: Mapping[str, int]
+    ) -> MetricRow:
+        """Return a row from two tables: one with intervals of a single look, one with always-valid intervals."""
+        has_progress = self.progress is not None
+        reason = all_looks["reason"] or ("" if has_progress else "users so far, or planned, are not known")
+        return self._build_empty_row(all_looks["metric"], by, all_looks, all_rows)._replace(
+            control_value=finite_or_none(all_looks["control_value"]),
+            value=finite_or_none(all_looks["value"]),
+            change=finite_or_none(all_looks["change"]),
+            low=finite_or_none(all_looks["low"]) if has_progress else None,
+            high=finite_or_none(all_looks["high"]) if has_progress else None,
+            once_low=finite_or_none(single_look["low"]),
+            once_high=finite_or_none(single_look["high"]),
+            bound=finite_or_none(all_looks["bound"]),
+            word=all_looks["word"] if has_progress else "",
+            reason=self._name_arms(reason),
+        )
+
+    def _build_missing_rows(
+        self, missing: MissingMetric, by: tuple[str, ...], samples: ArmSamples, all_rows: Mapping[str, int]
+    ) -> list[MetricRow]:
+        """Return the rows of a metric that cannot be compared: values and a reason, without a difference."""
+        sides = [{k: i for s in samples[a] if s.name == missing.metric for i, k in enumerate(s.keys)} for a in samples]
+        named = [next((s for s in samples[a] if s.name == missing.metric), None) for a in samples]
+        rows_of_metric = []
+        for key in dict.fromkeys([*sides[0], *sides[1]]) or ([] if by else [()]):
+            at = [
+                None if s is None or key not in side else (s, side[key]) for s, side in zip(named, sides, strict=True)
+            ]
+            value, control = (None if one is None else finite_or_none(float(one[0].values[one[1]])) for one in at)
+            rows = sum(0 if one is None else int(one[0].rows[one[1]]) for one in at)
+            row = self._build_empty_row(missing.metric, by, dict(zip(by, key, strict=True)) | {"rows": rows}, all_rows)
+            rows_of_metric.append(row._replace(value=value, control_value=control, reason=missing.reason))
+        return rows_of_metric
+
+    def _build_empty_row(
+        self, metric: str, by: tuple[str, ...], figures: Figures, all_rows: Mapping[str, int]
+    ) -> MetricRow:
+        """Return a row without estimates and without a conclusion; the caller fills in what is known."""
+        better = {q.name: q.better for q in self.questions[0]}
+        role, rows = self.experiment.metrics[metric], int(figures["rows"])
+        key = {column: str(figures[column]) for column in by}
+        share = rows / all_rows[metric] if by and all_rows.get(metric) else None
+        margin = self.experiment.guardrails.get(metric)
+        numbers = (None,) * 8
+        return MetricRow(
+            self.treatment, metric, role, better.get(metric, ""), margin, *numbers, "", "", rows, key, share
+        )
+
+    def _name_arms(self, reason: str) -> str:
+        """Return a reason with the names of the arms in place of the words for the two sides."""
+        sides = ("the first side", self.treatment), ("the second side", self.experiment.control)
+        for side, arm in sides:
+            reason = reason.replace(side, arm)
+        return reason
+
+
+def correct_slice_words(rows: Sequence[tuple[MetricRow, float]], confidence: float) -> list[MetricRow]:
+    """Return the rows of many slices; conclusions ("better") that do not survive the multiplicity correction are removed.
+
+    The correction is e-BH: the p-values are 1 / e for the e-values of always-valid intervals, so the Benjamini-Hochberg
+    procedure holds under any dependence. Model metrics form their own family, as they are no effects of the treatment.
+    """
+    # A p-value of a sequential test stays valid at every look, so the remaining conclusions hold at all looks, too.
+    result: list[MetricRow] = [row for row, _ in rows]
+    for model in (False, True):
+        positions = [i for i, (row, _) in enumerate(rows) if (row.role == "model") == model]
+        rejected = benjamini_hochberg([rows[i][1] for i in positions]) <= 1.0 - confidence
+        for i, is_rejected in zip(positions, rejected.tolist(), strict=True):
+            if not is_rejected:
+                result[i] = result[i]._replace(word=UNCORRECTED_WORDS.get(result[i].word, result[i].word))
+    return result

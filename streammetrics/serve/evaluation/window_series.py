@@ -1,0 +1,175 @@
+"""The chart points of each hour and day of an experiment, and the merged final hours; cached between evaluations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from ...collect.metric_like import MetricLike
+from ...compose.concat_slices import concat_slices
+from ...errors import StreamMetricsError
+from ...inference.compare import collect_samples
+from ...inference.differences import compute_differences
+from ...inference.estimates import split_intervals
+from ...inference.interpretation import ComparisonSettings, interpret
+from ...inference.pairs import pair_samples
+from .arm_samples import ArmSamples, roll_up, select_phase, split_by_arm
+from .evaluation import WindowPoint
+from .experiment import Experiment
+from .merge_parts import merge_parts
+from .treatment_comparison import confidence_of_one, finite_or_none
+from .windows import ExperimentWindow, PartIds
+
+__all__ = ["WindowSeries"]
+
+DAY = 24
+BATCH = 8
+"""The windows that are read together; a larger batch is not faster, and needs more memory."""
+RelativeChange = tuple[float | None, float | None, float | None]
+
+
+class CachedPoints(NamedTuple):
+    """The cached chart points of a window, and the IDs of the parts from which they were computed."""
+
+    part_ids: PartIds
+    points: list[WindowPoint]
+
+
+class WindowSeries:
+    """The windows of one experiment; windows without new parts are not read again.
+
+    A caller that evaluates an experiment repeatedly passes the same object to `evaluate`. It is not thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._cache_key: Any = None
+        self._cached_points: dict[tuple[str, int], CachedPoints] = {}
+        self._days, self._hours = GrowingMerge(), GrowingMerge()
+
+    def build_points(
+        self, experiment: Experiment, phase: Any, kind: str, windows: Mapping[int, ExperimentWindow], final_before: int
+    ) -> list[WindowPoint]:
+        """Return the points of all windows, in order of time.
+
+        Parameters
+        ----------
+        experiment : Experiment
+            The definition.
+        phase : key
+            The key of the last phase, if there are phases.
+        kind : {"hour", "day"}
+            The length of the windows.
+        windows : mapping
+            The windows by their first hour.
+        final_before : int
+            Windows that end after this hour are provisional.
+        """
+        # Points depend on the definition, the phase and the parts of their window, and on nothing else. A change of the
+        # first two empties the cache; windows with other part IDs are read again.
+        if self._cache_key != (definition_and_phase := (experiment, phase)):
+            self._cache_key, self._cached_points = definition_and_phase, {}
+        for hour in [h for k, h in self._cached_points if k == kind and h not in windows]:
+            del self._cached_points[kind, hour]
+        stale = {
+            hour: window
+            for hour, window in sorted(windows.items())
+            if (kind, hour) not in self._cached_points or self._cached_points[kind, hour].part_ids != window.part_ids
+        }
+        for some in split_batches(stale):
+            counted = {hour: stale[hour].load() for hour in some}
+            for hour, points in compute_points(experiment, phase, counted).items():
+                self._cached_points[kind, hour] = CachedPoints(stale[hour].part_ids, points)
+        length = 1 if kind == "hour" else DAY
+        cached_points = (point for hour in sorted(windows) for point in self._cached_points[kind, hour].points)
+        return [point._replace(provisional=point.hour + length > final_before) for point in cached_points]
+
+    def merge_final(
+        self, hours: Mapping[int, ExperimentWindow], days: Mapping[int, ExperimentWindow], before: int
+    ) -> Any:
+        """Return the merged windows before an hour: whole days, and the hours of the last day; None without any."""
+        day = before - before % DAY
+        whole_days = self._days.merge_windows([days[h] for h in sorted(days) if h + DAY <= day])
+        last_hours = [hours[h] for h in sorted(hours) if day <= h < before]
+        merged = self._hours.merge_windows(([] if whole_days is None else [whole_days]) + last_hours)
+        return None if merged is None else merged.load()
+
+
+class GrowingMerge:
+    """A cached merge of consecutive windows, which is reused when only new windows at the end are added."""
+
+    def __init__(self) -> None:
+        self._parts: list[PartIds] = []
+        self._total: Any = None
+
+    def merge_windows(self, windows: Sequence[ExperimentWindow]) -> ExperimentWindow | None:
+        """Return the merged windows; None without windows."""
+        # The merged prefix is right as long as the part IDs of its windows are the same.
+        if self._parts != [window.part_ids for window in windows[: len(self._parts)]]:
+            self._parts, self._total = [], None
+        for window in windows[len(self._parts) :]:
+            self._total = window.load() if self._total is None else merge_parts([self._total, window.load()])
+            self._parts.append(window.part_ids)
+        total = self._total
+        return ExperimentWindow(frozenset(self._parts), lambda: total) if self._parts else None
+
+
+def split_batches(hours: Iterable[int]) -> Iterator[list[int]]:
+    """Split hours into batches, which are read and merged one at a time."""
+    rest = iter(hours)
+    while some := list(islice(rest, BATCH)):
+        yield some
+
+
+def compute_points(
+    experiment: Experiment, phase: Any, windows: Mapping[int, MetricLike]
+) -> dict[int, list[WindowPoint]]:
+    """Return the points of windows, with intervals of a single look; a window that cannot be read has no points."""
+    points: dict[int, list[WindowPoint]] = {hour: [] for hour in windows}
+    for arms in _group_by_metrics(experiment, phase, windows):
+        for arm in experiment.arms:
+            changes = {} if arm == experiment.control else compute_changes(experiment, arms, arm)
+            for sample in arms.get(arm, ()):
+                if sample.name in experiment.metrics:
+                    cells = zip(sample.keys, sample.values.tolist(), sample.rows.tolist(), strict=True)
+                    for (hour,), value, rows in cells:
+                        change, low, high = changes.get((sample.name, hour), (None, None, None))
+                        points[hour].append(
+                            WindowPoint(hour, sample.name, arm, finite_or_none(value), rows, change, low, high)
+                        )
+    return points
+
+
+def _group_by_metrics(experiment: Experiment, phase: Any, windows: Mapping[int, MetricLike]) -> Iterator[ArmSamples]:
+    """Yield the samples of each arm by window, for windows with the same metrics together; metrics may be added later."""
+    groups: dict[tuple[str, ...], dict[int, Any]] = {}
+    for hour, counted in windows.items():
+        try:
+            one = roll_up(select_phase(counted, experiment, phase), experiment)
+        except StreamMetricsError:  # The window has parts that were posted before the definition had these slices.
+            continue
+        names = sorted(n for n in one.names if any(m == n or m.startswith(f"{n}/") for m in experiment.metrics))
+        if names:
+            groups.setdefault(tuple(names), {})[hour] = one if one.names == names else one.ordered(names)
+    for some in groups.values():
+        yield split_by_arm(collect_samples(concat_slices(some, "window")))
+
+
+def compute_changes(experiment: Experiment, arms: ArmSamples, treatment: str) -> dict[tuple[str, int], RelativeChange]:
+    """Return the relative difference of each metric in each window, with its interval of a single look."""
+    pairs, _ = pair_samples(*(arms.get(arm, []) for arm in (treatment, experiment.control)))
+    settings = ComparisonSettings(confidence_of_one(experiment), relative=True)
+    changes: dict[tuple[str, int], RelativeChange] = {}
+    for pair in pairs:
+        if pair.name in experiment.metrics:
+            try:
+                intervals = split_intervals(interpret(compute_differences(pair), settings).relative)
+            except StreamMetricsError:  # a metric without shards has no interval
+                continue
+            for (hour,), one in zip(pair.keys, intervals, strict=True):
+                changes[pair.name, hour] = (
+                    finite_or_none(one.estimate),
+                    finite_or_none(one.low),
+                    finite_or_none(one.high),
+                )
+    return changes

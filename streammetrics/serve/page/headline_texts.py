@@ -1,0 +1,202 @@
+"""Build the texts at the top of a page: the verdict, at most four facts, and warnings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ...reports.headline import colour_names, describe_bounds, describe_guardrails, describe_next_step
+from ...reports.numbers import choose_decimals, format_count, format_fixed, format_share, typeset
+from ...reports.page_model import Fact, Headline, MeasureRow
+from ..evaluation.evaluation import Evaluation, MetricRow, ShownLook, TreatmentVerdict
+from .table_rows import Arms
+from .time_format import format_hour_end, format_span, format_time
+
+__all__ = [
+    "build_headline",
+    "describe_final_hours",
+    "describe_power",
+    "describe_staleness",
+    "describe_users",
+    "find_primary",
+    "split_sentence",
+]
+
+SENTENCE_WITH_INTERVAL = re.compile(r"^(?P<head>.+?) \((?P<between>[\d.]+ % (?:always )?[^()]*)\)(?P<tail>.*)$")
+UNSAFE_NOTE = "The numbers are shown to help find the fault. Do not base decisions on them."
+
+
+def build_headline(
+    evaluation: Evaluation,
+    verdict: TreatmentVerdict | None,
+    rows: Sequence[MeasureRow],
+    arms: Arms,
+    looks: Sequence[ShownLook],
+    badge: str,
+) -> Headline:
+    """Return the headline of a treatment: verdict, lead and facts."""
+    ratio = evaluation.ratio
+    if ratio is not None and ratio.alarm:
+        health = Fact("but", "health", f"{_describe_ratio(evaluation)} {_describe_sources(evaluation)}".strip())
+        alert = typeset(ratio.sentence[:1].upper() + ratio.sentence[1:]).rstrip(".") + "."
+        return Headline(
+            [("No verdict: the arms are not comparable.", None)], UNSAFE_NOTE, [health, *describe_next_step()], alert
+        )
+    if evaluation.state == "no data":
+        return Headline(
+            [("No data yet.", None)],
+            "No part was posted yet. Workers post one an hour; this page updates by itself.",
+            [],
+        )
+    facts = [
+        *_describe_interval(evaluation, verdict, looks, badge),
+        *describe_bounds(rows),
+        *describe_guardrails({"": rows}),
+        *_describe_health(evaluation),
+    ]
+    if evaluation.withheld or verdict is None:
+        reason = typeset(evaluation.withheld)
+        return Headline(
+            [("No verdict yet.", None)], reason[:1].upper() + reason[1:].rstrip(".") + "." if reason else "", facts
+        )
+    head, lead = split_sentence(typeset(verdict.sentence))
+    lead = " ".join(part for part in (lead, _describe_levels(rows)) if part)
+    return Headline(colour_names(head, {name: one.number for name, one in arms.items()}), lead, facts)
+
+
+def split_sentence(sentence: str) -> tuple[str, str]:
+    """Split the sentence of a verdict into a headline, and a second line with the interval and the rest.
+
+    Examples
+    --------
+    >>> head, lead = split_sentence("Ship b: ctr +5.7 % (95 % always +3.8 % to +7.6 %), and the guardrail is held.")
+    >>> head.replace("\u202f", " ")
+    'Ship b: ctr +5.7 %.'
+    >>> lead.replace("\u202f", " ")
+    '95 % always +3.8 % to +7.6 %, and the guardrail is held.'
+    """
+    match = SENTENCE_WITH_INTERVAL.match(sentence.replace("\u202f", " "))
+    if match is None:
+        return sentence, ""
+    head, between, tail = (typeset(part) for part in match.groups())
+    return f"{head}.", f"{between}{tail}"
+
+
+def _describe_levels(rows: Sequence[MeasureRow]) -> str:
+    """Return the values of the primary metric in control and treatment as a sentence."""
+    if not rows or "–" in (rows[0].a, rows[0].b):
+        return ""
+    return f"{rows[0].name} went from {rows[0].b} to {rows[0].a}, {rows[0].change}."
+
+
+def _describe_interval(
+    evaluation: Evaluation, verdict: TreatmentVerdict | None, looks: Sequence[ShownLook], badge: str
+) -> list[Fact]:
+    """Return the fact about the interval: what it guarantees, and since when it excludes zero."""
+    row = next(
+        (r for r in evaluation.table if verdict and r.treatment == verdict.treatment and r.role == "primary"), None
+    )
+    if row is None or row.low is None or row.high is None:
+        return []
+    parts = ["Valid at every look, so the experiment may stop at any time."]
+    since = find_exclusion_time([look for look in looks if look.treatment == row.treatment])
+    if since is not None and not row.low <= 0.0 <= row.high:
+        parts.append(f"Zero has been excluded since {format_time(since)}.")
+    if (once := _format_half_width(row.once_low, row.once_high)) is not None:
+        always = _format_half_width(row.low, row.high)
+        parts.append(f"Looked at only once it would be {once} instead of {always}.")
+    return [Fact("ci", badge, " ".join(parts))]
+
+
+def find_exclusion_time(looks: Sequence[ShownLook]) -> float | None:
+    """Return the time since which the intervals of all looks exclude zero; None if the last one does not."""
+    since = None
+    for look in looks:
+        beyond = look.low is not None and look.high is not None and not look.low <= 0.0 <= look.high
+        since = (since if since is not None else look.at) if beyond else None
+    return since
+
+
+def _format_half_width(low: float | None, high: float | None) -> str | None:
+    if low is None or high is None:
+        return None
+    half = (high - low) / 2
+    decimals = choose_decimals(half * 100)
+    return f"±{format_fixed(half, 1 if decimals is None else decimals, True)}"
+
+
+def _describe_health(evaluation: Evaluation) -> list[Fact]:
+    text = f"{_describe_ratio(evaluation)} {_describe_sources(evaluation)}".strip()
+    return [Fact("tag", "health", text)] if text else []
+
+
+def _describe_ratio(evaluation: Evaluation) -> str:
+    ratio = evaluation.ratio
+    total = sum(ratio.users.values()) if ratio else 0.0
+    if ratio is None or not total:
+        return ""
+    parts = ", ".join(f"{arm} {format_share(n / total, 2)}" for arm, n in ratio.users.items())
+    planned = ", ".join(format_share(p, 2) for p in ratio.planned.values())
+    word = "not as" if ratio.alarm else "as"
+    return f"Sample ratio {word} planned: {parts} of users ({planned} planned; e = {ratio.e_value:.2g})."
+
+
+def _describe_sources(evaluation: Evaluation) -> str:
+    behind = [s for s in evaluation.sources if s.state != "fresh"]
+    if not evaluation.sources:
+        return ""
+    if not behind:
+        return "All sources fresh."
+    named = ", ".join(f"{s.source} {s.state}{f' by {format_span(s.behind)}' if s.behind else ''}" for s in behind)
+    return f"Sources fresh but {named}." if len(behind) < len(evaluation.sources) else f"No source is fresh: {named}."
+
+
+def describe_staleness(evaluation: Evaluation) -> tuple[str, str] | None:
+    """Return the head and text of the warning about silent sources; None if there are none."""
+    silent = [s for s in evaluation.sources if s.state == "silent"]
+    if not silent:
+        return None
+    worst = max(silent, key=lambda s: s.behind or 0.0)
+    names = " and ".join(f"“{s.source}”" for s in silent)
+    last = "" if worst.counted_to is None else f" Counted to {format_hour_end(worst.counted_to)}."
+    nothing = f"{names} {'has' if len(silent) == 1 else 'have'} sent nothing since."
+    head = f"Data is {format_span(worst.behind)} behind what was expected." if worst.behind else "A source is silent."
+    return head, f"{last} {nothing} What is shown was right then.".strip()
+
+
+def describe_users(evaluation: Evaluation, verdict: TreatmentVerdict | None) -> list[tuple[str, str]]:
+    """Return pairs of a label and a number: users so far, planned, new a day, and more users and days until a decision."""
+    terms = [("so far", format_count(evaluation.users)), ("planned", format_count(evaluation.planned))]
+    terms.append(("new a day", format_count(evaluation.per_day)))
+    if verdict is not None:
+        terms.append(("more until decided", format_count(verdict.more_users)))
+        days = verdict.more_days
+        terms.append(
+            ("days until decided", "" if days is None else f"about {format_fixed(days, 0 if days >= 3 else 1)}")
+        )
+    return [(term, text) for term, text in terms if text]
+
+
+def describe_power(evaluation: Evaluation, treatment: str) -> str:
+    """Return a sentence about the power of the primary metric; empty if it is not known."""
+    one = next((p for p in evaluation.power if p.treatment == treatment), None)
+    if one is None:
+        return ""
+    more = f", in about {format_fixed(one.more_days, 0)} more days" if one.more_days else ""
+    shown = f"A difference of {format_fixed(one.relative, 0, True)} shows with {format_count(one.users)} users{more}"
+    end = "" if one.at_end is None else f"; at the planned end one of {format_fixed(one.at_end, 1, True)} does"
+    return f"{shown}{end} (in 80 of 100 such experiments)."
+
+
+def describe_final_hours(evaluation: Evaluation) -> str:
+    """Return a sentence with the last final hour; empty if all hours are final."""
+    if evaluation.final_to is None or evaluation.hours is None or evaluation.final_to >= evaluation.hours[1]:
+        return ""
+    return (
+        f"Verdict and figures are of hours to {format_hour_end(evaluation.final_to)}: outcomes of later ones may come."
+    )
+
+
+def find_primary(evaluation: Evaluation, treatment: str) -> MetricRow | None:
+    """Return the row of the primary metric of a treatment; None if there is none."""
+    return next((r for r in evaluation.table if r.treatment == treatment and r.role == "primary"), None)

@@ -1,0 +1,100 @@
+"""The history of an experiment on its page: versions of the definition, earlier looks, and conflicts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ..evaluation.evaluation import ShownLook
+from ..evaluation.experiment import HIDDEN_FIELDS
+from ..store.part_keys import HOUR, format_hour
+from .time_format import format_day, format_hour_end, format_time
+
+__all__ = ["Conflict", "DefinitionChange", "ExperimentHistory", "load_history"]
+
+EMPTY_VALUES: tuple[Any, ...] = (None, "", [], {}, False)
+SHORT_DIGITS = 16  # digits of a digest
+
+
+class DefinitionChange(NamedTuple):
+    """A version of the definition: its time, author, and changes as sentences."""
+
+    version: int
+    time: str
+    by: str
+    sentences: list[str]
+
+
+class Conflict(NamedTuple):
+    """A part whose key was posted before with other content, until an owner decides which one counts."""
+
+    number: int
+    key: str
+    digest: str
+    time: str
+
+
+@dataclass(frozen=True)
+class ExperimentHistory:
+    """The data of an experiment in the store besides its evaluation."""
+
+    definition: Mapping[str, Any] = field(default_factory=dict)
+    changes: Sequence[DefinitionChange] = ()
+    looks: Sequence[ShownLook] = ()
+    conflicts: Sequence[Conflict] = ()
+
+    def list_settings(self) -> list[tuple[str, str]]:
+        """Return the name and value of each setting of the definition, as strings, without empty and secret settings."""
+        return [
+            (name, _format_setting(name, value))
+            for name, value in self.definition.items()
+            if value not in EMPTY_VALUES and name not in HIDDEN_FIELDS
+        ]
+
+
+def load_history(store: Any, experiment: str, describe_changes: Callable[[str, str], list[str]]) -> ExperimentHistory:
+    """Return the history of an experiment.
+
+    Parameters
+    ----------
+    store : Store
+        The store.
+    experiment : str
+        The ID of the experiment.
+    describe_changes : callable
+        Takes two definitions as JSON; returns the changes from the first to the second as sentences.
+    """
+    versions = store.history(experiment)
+    changes = [
+        DefinitionChange(
+            new.version, format_time(new.at), new.by, describe_changes(old.text, new.text) if old else ["defined"]
+        )
+        for old, new in zip([None, *versions], versions, strict=False)
+    ]
+    looks = [ShownLook(**one) for _, text in store.looks(experiment) for one in json.loads(text)]
+    conflicts = [
+        Conflict(
+            e.number,
+            f"{format_hour(e.key.hour)} {e.key.source}-{e.key.seq}",
+            e.digest[:SHORT_DIGITS],
+            format_time(e.received_at),
+        )
+        for e in store.conflicts(experiment)
+    ]
+    return ExperimentHistory(json.loads(versions[-1].text) if versions else {}, changes[::-1], looks, conflicts)
+
+
+def _format_setting(name: str, value: Any) -> str:
+    if name in ("start", "end") and isinstance(value, int):
+        return (
+            format_hour_end(value - 1)
+            if name == "end"
+            else f"{format_day(value)}, {format_time(value * float(HOUR))[-9:]}"
+        )
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_format_setting('', inner)}" for key, inner in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(str(inner) for inner in value)
+    return f"{value:,.10g}" if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)

@@ -1,0 +1,223 @@
+"""Build the charts over time: looks, single windows, the level of each arm, and the sample ratio."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from ...inference.sample_ratio import ALARM, sample_ratio_mismatch
+from ...reports.charts import Band, Chart, ChartAxis, ChartLine, ColourKey, Rule, Whiskers, category_axis, linear_axis
+from ...reports.numbers import choose_decimals, format_count, format_fixed, format_share, format_signed
+from ...reports.page_model import NamedSide
+from ...reports.window_charts import DOTS, format_time_unit, format_times
+from ..evaluation.evaluation import ShownLook, WindowPoint
+from ..store.part_keys import HOUR
+from .table_rows import Arms
+from .time_format import format_time, to_datetime
+from .view import View
+
+__all__ = ["build_arm_chart", "build_look_chart", "build_ratio_chart", "build_window_chart"]
+
+MAX_LOOKS = 240  # the number of looks in a chart
+MAX_READINGS = 120  # the largest number of points with a tooltip in a chart
+DAY = 24
+MAX_LETTERS = 28  # the longest name above a chart, in characters
+
+
+def build_look_chart(looks: Sequence[ShownLook], metric: str, view: View) -> Chart | None:
+    """Return the chart of the difference over all rows, with its interval, at every look."""
+    visible = [one for one in looks if one.change is not None and view.contains(int(one.at // HOUR))]
+    if len(visible) < 2:
+        return None
+    drawn_looks = _thin_looks(visible, MAX_LOOKS)
+    x = [one.at / HOUR for one in drawn_looks]
+    value, low, high = ([_nan_if_none(getattr(one, name)) for one in drawn_looks] for name in ("change", "low", "high"))
+    extremes = [v for v in [*low[len(low) // 3 :], *high[len(high) // 3 :]] if math.isfinite(v)] or value
+    room = (max(*extremes, 0.0) - min(*extremes, 0.0)) * 0.15 or 0.01
+    y = linear_axis(min(*extremes, 0.0) - room, max(*extremes, 0.0) + room, percent=True, sign=True)
+    ends = x[0], x[-1]
+    layers: list[Any] = [Band(x, low, high), Rule(ends, (0.0, 0.0), "no difference", solid=True), ChartLine(x, value)]
+    readings = [
+        (one.at / HOUR, f"{format_time(one.at)}: {_describe_difference(one)}")
+        for one in _thin_looks(drawn_looks, MAX_READINGS)
+    ]
+    says = f"{format_count(len(visible))} looks so far. The band is right at all of them together."
+    last = [v for v in (value[-1], low[-1], high[-1]) if math.isfinite(v) and y.low <= v <= y.high]
+    right = tuple((v, format_signed(v, 1, True)) for v in _drop_close_values(last, (y.high - y.low) / 14))
+    return Chart(f"{metric} at every look", "", says, _build_time_axis(*ends), y, "",
+                 f"difference in {_shorten(metric)}, with its band", layers, right=right, readings=readings)  # fmt: skip
+
+
+def build_window_chart(
+    points: Sequence[WindowPoint], total_change: float | None, metric: str, side: NamedSide, by: str
+) -> Chart | None:
+    """Return the chart of the difference in each window, with its interval of a single look."""
+    points_by_hour = {p.hour: p for p in points if p.arm == side.name and p.change is not None}
+    if not points_by_hour:
+        return None
+    hours, names, unit = _fill_windows(points_by_hour, by)
+    rows = [points_by_hour.get(h) for h in hours]
+    x = [float(i) for i in range(len(hours))]
+    value, low, high = ([_nan_if_none(getattr(p, n, None)) for p in rows] for n in ("change", "low", "high"))
+    finite = [
+        0.0,
+        *(v for v in (*value, *low, *high) if math.isfinite(v)),
+        *([total_change] if total_change is not None else []),
+    ]
+    room = (max(finite) - min(finite)) * 0.06 or 0.01
+    ends = (-0.5, len(hours) - 0.5)
+    layers: list[Any] = [Rule(ends, (0.0, 0.0), "no difference", solid=True)]
+    if total_change is not None:
+        layers.append(Rule(ends, (total_change, total_change), "all rows"))
+    provisional = [p is not None and p.provisional for p in rows]
+    data_layers = (
+        [Whiskers(x, value, low, high, None, provisional)]
+        if len(x) <= DOTS
+        else [Band(x, low, high), ChartLine(x, value)]
+    )
+    readings = [
+        (x[i], f"{names[i]}: {_describe_difference(p)}{PROVISIONAL if p.provisional else ''}")
+        for i, p in enumerate(rows)
+        if p is not None and i % _reading_step(rows) == 0
+    ]
+    pale_note = " Pale: provisional, outcomes may still come." if any(provisional) else ""
+    return Chart(f"Each {by} alone", f"The interval of one look; dotted: all rows.{pale_note}",
+                 f"A {by} alone proves little; the interval of all looks decides.", category_axis(names),
+                 linear_axis(min(finite) - room, max(finite) + room, percent=True, sign=True), unit,
+                 f"difference in {_shorten(metric)}", [*layers, *data_layers], readings=readings)  # fmt: skip
+
+
+def build_arm_chart(points: Sequence[WindowPoint], metric: str, arms: Arms, by: str, *, percent: bool) -> Chart | None:
+    """Return the chart of the value of each arm in each window."""
+    points_by_arm: dict[str, dict[int, WindowPoint]] = {}
+    for p in points:
+        if p.arm in arms and p.value is not None:
+            points_by_arm.setdefault(p.arm, {})[p.hour] = p
+    if not points_by_arm:
+        return None
+    hours, names, unit = _fill_windows({h for one in points_by_arm.values() for h in one}, by)
+    lines = {
+        arm: [_nan_if_none(getattr(points_by_arm[arm].get(h), "value", None)) for h in hours]
+        for arm in arms
+        if arm in points_by_arm
+    }
+    finite = [v for line in lines.values() for v in line if math.isfinite(v)]
+    room = (max(finite) - min(finite)) * 0.12 or abs(max(finite)) * 0.1 or 1.0
+    decimals = choose_decimals(room * (100 if percent else 1)) or 0
+    x = [float(i) for i in range(len(hours))]
+    marks = range(len(x)) if len(x) <= DOTS else range(len(x) // 8, len(x), max(len(x) // 4, 1))
+    layers = [ChartLine(x, line, arms[arm].number, [*marks]) for arm, line in lines.items()]
+    values = [
+        ", ".join(f"{arm} {format_fixed(line[i], decimals, percent)}" for arm, line in lines.items())
+        for i in range(len(x))
+    ]
+    return Chart("By arm", "The level of each arm.", f"Lowest {format_fixed(min(finite), decimals, percent)}, highest "
+                 f"{format_fixed(max(finite), decimals, percent)}, in {len(hours)} {by}s.", category_axis(names),
+                 linear_axis(min(finite) - room, max(finite) + room, percent=percent), unit,
+                 f"{_shorten(metric)}, by {by}", layers, [ColourKey(arms[arm].number, arm) for arm in lines],
+                 readings=[(x[i], f"{names[i]}: {values[i]}") for i in range(0, len(x), _reading_step(x))])  # fmt: skip
+
+
+def build_ratio_chart(looks: Sequence[ShownLook], side: NamedSide, planned: float, arms: int) -> Chart | None:
+    """Return the chart of the share of users in an arm; with two arms, it shades the shares without an alarm."""
+    visible = [one for one in looks if one.shares and side.name in one.shares and one.users]
+    if len(visible) < 2:
+        return None
+    drawn_looks = _thin_looks(visible, MAX_READINGS)
+    x, value = [one.at / HOUR for one in drawn_looks], [one.shares[side.name] for one in drawn_looks if one.shares]
+    widths = [_find_alarm_distance(one.users or 0.0, planned) if arms == 2 else math.nan for one in drawn_looks]
+    half = max([abs(v - planned) for v in value[-len(value) // 2 :]] + [w for w in widths[-1:] if w == w]) * 1.6 or 0.01
+    ends = x[0], x[-1]
+    band = [Band(x, [planned - w for w in widths], [planned + w for w in widths])] if arms == 2 else []
+    layers = [*band, Rule(ends, (planned, planned), "planned", solid=True), ChartLine(x, value)]
+    readings = [
+        (at, f"{format_time(at * HOUR)}: {format_share(v, 2)} in {side.name}") for at, v in zip(x, value, strict=True)
+    ]
+    shaded = " Shaded: no alarm." if band else ""
+    return Chart("Sample ratio", f"Share of users so far.{shaded}", f"An alarm needs e = {ALARM:g}, at any look.",
+                 _build_time_axis(*ends), linear_axis(planned - half, planned + half, percent=True), "",
+                 f"users in {_shorten(side.name)}, planned {format_share(planned, 1)}", layers,
+                 readings=readings)  # fmt: skip
+
+
+PROVISIONAL = ", provisional"
+
+
+@lru_cache(4096)
+def _find_alarm_distance(users: float, planned: float) -> float:
+    """Return the largest deviation from the planned share without an alarm, by bisection."""
+    low, high = 0.0, min(planned, 1.0 - planned)
+    for _ in range(20):
+        middle = (low + high) / 2
+        counts = {"a": users * (planned + middle), "b": users * (1.0 - planned - middle)}
+        alarm = sample_ratio_mismatch(counts, {"a": planned, "b": 1.0 - planned}).alarm
+        low, high = (low, middle) if alarm else (middle, high)
+    return low
+
+
+def _reading_step(windows: Sequence[Any]) -> int:
+    """Return the step between windows that get a tooltip, so that a chart has at most `MAX_READINGS` of them."""
+    return math.ceil(len(windows) / MAX_READINGS)
+
+
+def _fill_windows(hours: Iterable[int], by: str) -> tuple[list[int], list[str], str]:
+    """Return all windows from the first to the last, including windows without data; their names; and the time unit."""
+    sorted_hours = sorted(hours)
+    every = [*range(sorted_hours[0], sorted_hours[-1] + 1, DAY if by == "day" else 1)]
+    times: list[datetime.date] = [to_datetime(h) if by == "hour" else to_datetime(h).date() for h in every]
+    return every, format_times(times), format_time_unit(times)
+
+
+def _build_time_axis(first: float, last: float) -> ChartAxis:
+    """Return an axis of time, in hours since 1970, with ticks at days."""
+    midnights = [h for h in range(int(first // DAY) * DAY, int(last) + 1, DAY) if h >= first]
+    every = max(1, math.ceil(len(midnights) / 6))
+    chosen = [(float(h), to_datetime(h)) for h in midnights[::every]] or [(first, to_datetime(int(first)))]
+    return ChartAxis(first, max(last, first + 1e-3), False, tuple((h, f"{t.day} {t:%b}") for h, t in chosen))
+
+
+def _describe_difference(point: ShownLook | WindowPoint) -> str:
+    """Format a difference with its interval, and the number of users or rows; "" without a difference."""
+    if point.change is None:
+        return ""
+    has_interval = point.low is not None and point.high is not None
+    decimals = choose_decimals((_nan_if_none(point.high) - _nan_if_none(point.low)) * 50) if has_interval else None
+    decimals = 1 if decimals is None else decimals
+    ends = (
+        f", {format_signed(point.low, decimals, True)} to {format_signed(point.high, decimals, True)}"
+        if has_interval
+        else ""
+    )
+    many = f"; {format_count(point.users)} users" if isinstance(point, ShownLook) and point.users else ""
+    many = f"; {format_count(point.rows)} rows" if isinstance(point, WindowPoint) else many
+    return f"{format_signed(point.change, decimals, True)}{ends}{many}"
+
+
+def _thin_looks(looks: Sequence[ShownLook], max_looks: int) -> list[ShownLook]:
+    """Return at most `max_looks` looks, evenly spaced, with the last one.
+
+    The step is a power of two, so that one more look rarely changes which ones are drawn.
+    """
+    every = 1 << max(0, math.ceil(math.log2(max(len(looks), 1) / max_looks)))
+    return [*looks[:-1:every], looks[-1]]
+
+
+def _drop_close_values(values: Sequence[float], min_distance: float) -> list[float]:
+    """Drop values that are too close to an earlier value, so that labels do not overlap."""
+    distant: list[float] = []
+    for v in values:
+        if all(abs(v - other) >= min_distance for other in distant):
+            distant.append(v)
+    return distant
+
+
+def _shorten(name: str) -> str:
+    """Return a name shortened to fit over a chart."""
+    return name if len(name) <= MAX_LETTERS else f"{name[: MAX_LETTERS - 1]}…"
+
+
+def _nan_if_none(value: float | None) -> float:
+    return math.nan if value is None else value

@@ -1,0 +1,199 @@
+"""The confusion matrix of classes that are discovered in the data, without a declared list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..batch.classes import KINDS, LONGEST, DiscoveredClasses, DiscoveredColumn
+from ..batch.kinds import Need, weight
+from ..errors import InvalidInputError, MemoryLimitError, StateFormatError
+from ..numerics.exact import UNIT, weights_in_units
+from ..numerics.settings import setting
+from ..state.axes import Axis, Vocabulary
+from ..state.declare import Flat
+from ..state.state import State
+from .classes import PairCounts
+from .step import NOTHING, Like, Step
+
+__all__ = ["Contingency", "DiscoveredNames", "DiscoveredPairs", "number_classes"]
+
+Ints = NDArray[np.int64]
+ROLES = ("y_true", "y_pred")
+MOST = 1 << 15
+"""The upper limit of `max_labels`."""
+
+
+class Contingency(NamedTuple):
+    """A sparse contingency table of true and predicted classes, in Python integers: rows, or weights in units of 2**-60.
+
+    Parameters
+    ----------
+    joint : object array
+        The weight of each pair of classes with rows.
+    true, predicted : object arrays
+        The weights of each true and of each predicted class.
+    row, column : int64 arrays
+        The index of each pair in `true` and in `predicted`.
+    unit : int
+        The integer that stands for a weight of 1.
+    weight_rounding : Fraction
+        The largest relative error of a weight by rounding.
+    """
+
+    joint: NDArray[Any]
+    true: NDArray[Any]
+    predicted: NDArray[Any]
+    row: Ints
+    column: Ints
+    unit: int
+    weight_rounding: Fraction
+
+    @property
+    def total(self) -> int:
+        """The sum of the table."""
+        return int(self.joint.sum())
+
+
+class DiscoveredNames(State):
+    """A state whose classes, or groups, are discovered in the data instead of declared.
+
+    Parameters
+    ----------
+    max_labels : int
+        The largest number of distinct classes. A batch with more raises MemoryLimitError and is not counted.
+    """
+
+    max_labels: int = setting(default=1000, low=2, high=MOST, operational=True)
+
+    item_noun: ClassVar[str] = "classes"
+    """The noun for classes in error messages, and the setting of a metric that limits their number."""
+    limit_setting: ClassVar[str] = "max_labels"
+
+    @classmethod
+    def roles(cls) -> tuple[str, ...]:
+        """Return the names of the columns that contain the classes."""
+        assert cls.inner_axis is not None
+        return cls.inner_axis.names
+
+    def class_codes(self, columns: Mapping[str, Any], numbers: Any) -> tuple[Ints, ...]:
+        return tuple(number_classes(role, columns[role], numbers) for role in self.roles())
+
+    def check_class_count(self, count: int) -> None:
+        if count > self.max_labels:
+            raise MemoryLimitError(
+                f"there are {count:,} different {self.item_noun}, {self.limit_setting} is {self.max_labels:,}; "
+                f"nothing was counted"
+            )
+
+    def merge(self, *others: Self) -> Self:
+        state = super().merge(*others)
+        state.check_class_count(len(state.cells.class_vocabulary or ()))
+        return state
+
+    def check(self) -> None:
+        super().check()
+        classes = self.cells.class_vocabulary or Vocabulary()
+        if classes.is_text:
+            good = max(map(len, classes.values)) <= LONGEST
+        else:
+            good = not len(classes) or classes.values.dtype != object
+        if classes.kind not in ("", *KINDS) or not good:
+            raise StateFormatError(
+                f"{type(self).__name__} holds an invalid class: classes are integers or strings of limited length"
+            )
+
+
+class DiscoveredPairs(DiscoveredNames, PairCounts, tag="found_pairs"):
+    """Rows by pair of true and predicted class, with classes discovered in the data.
+
+    Parameters
+    ----------
+    max_labels : int
+        The largest number of distinct classes. A batch with more raises MemoryLimitError and is not counted.
+    ignore_class : int or str, optional
+        Rows of this true class are dropped and counted.
+
+    Notes
+    -----
+    Each pair that occurs is a cell of 40 bytes, 56 with weights. Each class is stored once.
+    """
+
+    ignore_class: int | str | bytes | None = setting(default=None)
+
+    counts = Flat()
+    excess = Flat(form="fixed", excess_of="counts")
+
+    inner_axis = Axis(ROLES, "class")
+
+    def needs(self) -> tuple[Need, ...]:
+        return Need(ROLES[0], DiscoveredClasses(self.ignore_class)), Need(ROLES[1], DiscoveredClasses()), weight()
+
+    def steps(self, like: Like) -> Iterable[Step]:
+        own = type(self)
+        excess = own.excess if like.has_weights else NOTHING
+        return [Step("class_counts:count_cells", "at", "sample_weight", own.counts, excess)]
+
+    def _mask_weighty_pairs(self) -> NDArray[np.bool_]:
+        """Return a mask of the pairs with positive weight; results do not list classes without such a pair."""
+        if self.excess is None:
+            return np.ones(len(self.counts), bool)
+        return np.asarray((self.excess[:, 0] != -(self.counts << 20)) | (self.excess[:, 1] != 0))
+
+    def _class_ranks(self) -> tuple[Ints, Ints]:
+        """Return the ranks of the classes, and the true and the predicted rank of each pair, of positive weight."""
+        inner = self.cells.inner_keys
+        assert inner is not None
+        pairs = inner[self._mask_weighty_pairs(), 1:]
+        return np.unique(pairs), pairs
+
+    def class_names(self) -> list[Any]:
+        classes = self.cells.class_vocabulary or Vocabulary()
+        return [classes.read_key(rank) for rank in self._class_ranks()[0].tolist()]
+
+    def contingency(self) -> Contingency:
+        """Return the pairs with positive weight, and the weights of true and predicted classes."""
+        kept, (_, pairs) = self._mask_weighty_pairs(), self._class_ranks()
+        joint = weights_in_units(self.counts[kept], None if self.excess is None else self.excess[kept])
+        row, column = (np.unique(pairs[:, i], return_inverse=True)[1].reshape(-1).astype(np.int64) for i in (0, 1))
+        true, predicted = (np.zeros(int(at.max(initial=-1)) + 1, object) for at in (row, column))
+        np.add.at(true, row, joint)
+        np.add.at(predicted, column, joint)
+        return Contingency(
+            joint, true, predicted, row, column, 1 if self.excess is None else UNIT, self.weight_rounding
+        )
+
+    def confusion_matrix(self) -> tuple[Ints, Ints | None]:
+        kept, (classes, pairs) = self._mask_weighty_pairs(), self._class_ranks()
+        n, (true, predicted) = len(classes), np.searchsorted(classes, pairs).T
+        if n > MOST:
+            raise MemoryLimitError(f"a matrix of {n:,} classes does not fit; max_labels is {MOST:,} at most")
+        counts, excess = np.zeros((n, n), np.int64), None if self.excess is None else np.zeros((n, n, 2), np.int64)
+        counts[true, predicted] = self.counts[kept]
+        if excess is not None and self.excess is not None:
+            excess[true, predicted] = self.excess[kept]
+        return counts, excess
+
+
+def number_classes(role: str, column: Any, numbers: Any, noun: str = "classes") -> Ints:
+    """Return the number of the class of each row; only classes with rows get a number."""
+    assert isinstance(column, DiscoveredColumn)
+    # A categorical column may list classes that no row of the batch has.
+    used = np.flatnonzero(np.bincount(column.values, minlength=len(column.keys)))
+    if not len(used):
+        return np.zeros(0, np.int64)
+    if numbers.kind not in ("", column.source):
+        raise InvalidInputError(
+            f"{role}: {noun} are of one kind, not {' and '.join(sorted({numbers.kind, column.source}))}; convert one "
+            f"of them",
+            column=role,
+        )
+    listed = isinstance(column.keys, list)
+    keys: Any = [column.keys[i] for i in used.tolist()] if listed else column.keys[used]
+    to = np.zeros(len(column.keys), np.int64)
+    to[used] = numbers.add_vocabulary(Vocabulary(column.source, keys))
+    return to[column.values]

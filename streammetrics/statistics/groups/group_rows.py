@@ -1,0 +1,578 @@
+"""Rows by group: the number and weight of rows of each score and label in every group."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import IncompatibleStateError, MemoryLimitError, StateFormatError
+from ...numerics.exact import carry_fixed
+from ...numerics.score_buckets import count_exact_bits, decode_scores, encode_scores
+from ...numerics.settings import is_partition, setting
+from ...state.axes import Axis, Vocabulary
+from ...state.cells import Cells
+from ...state.declare import Flat
+from ...state.fold import check_capacity, fold
+from ...state.tally import Entries, canonicalize
+from ..key_kinds import KINDS, KeyKinds, check_key_kinds, seen_kinds_of
+from .closed_sums import GROUP_WEIGHTS, Groups, SealedGroups, Sums, add_sums, sum_groups
+from .partitions import (
+    SHARE,
+    RawRows,
+    collect_groups,
+    count_processors,
+    hashes_of,
+    map_in_threads,
+    split_words,
+    weights_of,
+    widen_ids,
+)
+from .scan import SortedGroupRows, fixed_weights, scan_groups, sorted_entries
+from .scored_groups import ScoredGroups
+from .spill import Spill, partition_reader, spill_rows
+
+__all__ = ["ADVICE", "GROUP_WEIGHTS", "SAMPLE", "GroupRows", "WaitingRows", "entries_of", "sample_level"]
+
+Ints = NDArray[np.int64]
+
+HASHED = [KINDS.index(kind) for kind in ("string", "bytes", "several", "decimal")]
+# At most this many bytes of unsorted rows are sorted into entries at once, for example for a state file.
+SAVED = 1 << 28
+# Entries may always be expanded to this many rows.
+SPREAD_ROWS = 1 << 22
+# Sums are taken over this many groups at a time, because all groups of a spill together could take gigabytes.
+MANY = 1 << 20
+# The hash salt of group samples. It is part of saved states and must never change.
+SAMPLE = 0x53414D504C450001
+ADVICE = (
+    'give spill_dir= (rows go to disk), sort the log by group (grouped="sorted"), give n workers a partition=(i, n) '
+    "each, or take a sample=True (an estimate)"
+)
+
+
+@dataclass(frozen=True)
+class WaitingRows:
+    """Rows that were counted, but are not yet sorted into entries (one entry for each group, score and label).
+
+    Parameters
+    ----------
+    raws : tuple of dict
+        Columns of rows in memory, one dict for each layout.
+    kinds : uint8 of shape (8,)
+        A mask of the kinds of keys.
+    dropped : int64, optional
+        The number of dropped rows by reason.
+    rounded : bool
+        Whether a weight was rounded to a multiple of 2**-60.
+    level : int
+        For a sample of groups: the number of zero bits with which the hash of a group must begin.
+    spilled : tuple of Spill
+        Rows on disk.
+    settled : tuple of GroupRows
+        States whose rows are already sorted into entries.
+    """
+
+    raws: tuple[RawRows, ...]
+    kinds: NDArray[np.uint8]
+    dropped: Ints | None = None
+    rounded: bool = False
+    level: int = 0
+    spilled: tuple[Spill, ...] = ()
+    settled: tuple[GroupRows, ...] = ()
+
+    @cached_property
+    def nbytes(self) -> int:
+        """The bytes of memory that the rows take."""
+        return sum(a.nbytes for r in self.raws for a in r.values()) + sum(s.nbytes for s in self.settled)
+
+    @cached_property
+    def rows(self) -> int:
+        """The number of rows."""
+        rows = sum(len(r["labels"]) for r in self.raws) + sum(s.rows for s in self.spilled)
+        return rows + sum(int(s.facts()["rows"]) for s in self.settled)
+
+    @cached_property
+    def weight_excess_bound(self) -> float:
+        """An upper limit of the difference between the weight of all rows and their number."""
+        waiting = sum(float(np.abs(r["weights"] - 1).sum()) for r in self.raws if "weights" in r)
+        return (
+            waiting
+            + sum(s.weight_excess_bound for s in self.settled)
+            + sum(abs(s.weight - s.rows) for s in self.spilled)
+        )
+
+    @cached_property
+    def positives(self) -> int:
+        """The number of rows with a positive label."""
+        positives = sum(int(np.count_nonzero(r["labels"])) for r in self.raws)
+        positives += sum(s.positives for s in self.spilled)
+        return positives + sum(int(s.facts()["positives"]) for s in self.settled)
+
+    def merge_rows(self, other: WaitingRows) -> WaitingRows:
+        """Return the rows of both together."""
+        dropped = [d for d in (self.dropped, other.dropped) if d is not None]
+        return WaitingRows(
+            self.raws + other.raws,
+            np.maximum(self.kinds, other.kinds),
+            np.sum(dropped, axis=0, dtype=np.int64) if dropped else None,
+            self.rounded or other.rounded,
+            max(self.level, other.level),
+            self.spilled + other.spilled,
+            self.settled + other.settled,
+        )
+
+
+class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
+    """The rows of every group: the number and weight of rows of each score and label.
+
+    Parameters
+    ----------
+    scale : {"probability", "real", "logit"}
+        The scale of the scores.
+    missing, missing_values
+        As for `sm.extend.group`.
+    partition : (i, n), optional
+        This worker counts only the groups whose hash is i modulo n.
+    sample_rows : int
+        The largest number of rows of a random sample of whole groups (those of smallest hash); 0 keeps all groups.
+    memory_limit : int
+        The largest size of the rows in memory, in bytes.
+    spill_dir : str, optional
+        A folder to which rows beyond `memory_limit` are written.
+
+    Notes
+    -----
+    While rows are counted they are kept unsorted: 13 bytes a row (int64 group, float32 score), up to 33 (string, float64,
+    weight), and 4 more in slices. Sums over groups are computed from them partition by partition. Sorted entries are made
+    only for state files and comparisons, and take 24 bytes each, 40 with weights, and 24 per group.
+    """
+
+    partition: tuple[int, ...] = setting(default=())
+    sample_rows: int = setting(default=0, low=0)
+    memory_limit: int = setting(default=1 << 32, low=0, operational=True)
+    spill_dir: str | None = setting(default=None, operational=True)
+
+    key_role = "group"
+    level = Flat(form="register", front=True, optional=True)
+
+    row_parts = ("scores",)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        return (*super().reasons, *(("sample",) if self.sample_rows else ()))
+
+    # -- rows that wait -----------------------------------------------------------------------------------------------
+
+    def from_waiting(self, waiting: WaitingRows) -> Self:
+        """Return a state of unsorted rows; its `cells` sorts them into entries when first read."""
+        # Without `cells` in its dict, the state computes them when they are first read (see the cached property).
+        new = super().with_cells(self.make_empty_cells(()))
+        del new.__dict__["cells"]
+        new.__dict__["waiting"] = waiting
+        return new
+
+    @property
+    def waiting(self) -> WaitingRows | None:
+        """The unsorted rows; None if the state already has entries."""
+        return self.__dict__.get("waiting")
+
+    @cached_property
+    def cells(self) -> Cells:
+        waiting = self.waiting
+        if waiting is None:
+            return self.make_empty_cells(())
+        if waiting.nbytes > SAVED or waiting.spilled:
+            raise MemoryLimitError(
+                f"{waiting.nbytes:,} bytes of open groups{' and a spill' if waiting.spilled else ''} are not written "
+                f"as they are: give each worker whole groups, partition=(i, n), and save seal(); or sort the log by group "
+                f'(grouped="sorted"), or take a sample=True'
+            )
+        inner, entries = entries_of(waiting.raws, self.real)
+        state = self._from_entries(inner, entries, waiting)
+        return (fold([state, *waiting.settled]) if waiting.settled else state).cells
+
+    def _from_entries(self, inner: Ints, entries: Entries, waiting: WaitingRows) -> Self:
+        """Return a state without axes from sorted entries and the other content of unsorted rows, such as dropped rows."""
+        flats: dict[str, Any] = {"kinds": waiting.kinds[None]}
+        if waiting.level:
+            flats["level"] = np.array([waiting.level], np.uint8)
+        if waiting.dropped is not None:
+            flats["dropped"] = waiting.dropped[None]
+        if waiting.rounded:
+            flats["rounded"] = np.ones(1, np.uint8)
+        return self.with_cells(
+            Cells((), np.zeros((1, 0), np.int64), (), inner, None, flats, {"scores": entries})
+        ).canonicalize()
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        return () if self.waiting is not None else super().axes
+
+    def __len__(self) -> int:
+        waiting = self.waiting
+        return super().__len__() if waiting is None else int(waiting.rows > 0 or waiting.dropped is not None)
+
+    @property
+    def nbytes(self) -> int:
+        waiting = self.waiting
+        return super().nbytes if waiting is None else waiting.nbytes
+
+    def empty_copy(self, axes: tuple[Axis, ...] | None = None) -> Self:
+        return super().empty_copy(self.axes if axes is None else axes)
+
+    def read_part(self, flat: Flat) -> Any:
+        waiting = self.waiting
+        if waiting is None or "cells" in self.__dict__:
+            return super().read_part(flat)
+        if flat.name == "level":
+            return np.uint8(waiting.level) if waiting.level else None
+        if flat.name == "rounded":
+            return np.uint8(1) if waiting.rounded else None
+        return {"kinds": waiting.kinds, "dropped": waiting.dropped}.get(flat.name)
+
+    def weight_bound(self) -> float:
+        waiting = self.waiting
+        if waiting is None:
+            return super().weight_bound()
+        settled = sum(s.weight_bound() for s in waiting.settled) + sum(s.weight for s in waiting.spilled)
+        return settled + sum(float(weights_of(r).sum()) for r in waiting.raws)
+
+    # -- merging, and samples -----------------------------------------------------------------------------------------
+
+    def merge(self, *others: Self) -> Self:
+        if self.axes or self.sample_rows or all(s.waiting is None for s in (self, *others)):
+            return super().merge(*others)
+        waiting = self.to_waiting()
+        for other in others:
+            self._check_mergeable(other)
+            check_key_kinds(self, other)
+            waiting = waiting.merge_rows(other.to_waiting())
+        check_capacity(self, waiting.rows, waiting.weight_excess_bound)
+        if waiting.nbytes > self.memory_limit:
+            if self.spill_dir is None:
+                raise MemoryLimitError(
+                    f"GroupRows would need {waiting.nbytes:,} bytes; its memory_limit is {self.memory_limit:,}: {ADVICE}"
+                )
+            waiting = replace(waiting, raws=(), spilled=spill_rows(self.spill_dir, waiting.raws, waiting.spilled))
+        return self.from_waiting(waiting)
+
+    @property
+    def can_subtract(self) -> bool:
+        return not self.sample_rows and super().can_subtract
+
+    def subtract(self, other: Self) -> Self:
+        if self.sample_rows:
+            raise IncompatibleStateError(
+                "rows cannot be subtracted from a sample: which groups it keeps depends on all rows"
+            )
+        return super().subtract(other)
+
+    def to_waiting(self) -> WaitingRows:
+        """Return the content of a state without axes in the form of unsorted rows."""
+        if self.waiting is not None:
+            return self.waiting
+        flats = self.cells.flats
+        if not len(self):
+            return WaitingRows((), np.zeros(len(KINDS), np.uint8))
+        dropped = flats["dropped"][0] if "dropped" in flats else None
+        level = int(flats["level"][0]) if "level" in flats else 0
+        return WaitingRows((), flats["kinds"][0], dropped, "rounded" in flats, level, (), (self.without_front_parts(),))
+
+    def without_front_parts(self) -> Self:
+        """Return the groups and the kind of keys only, without counts such as dropped rows."""
+        return self.with_cells(replace(self.cells, flats={"kinds": self.cells.flats["kinds"]}))
+
+    def canonicalize(self, parts: Mapping[str, Any] | None = None) -> Self:
+        state = super().canonicalize(parts)
+        return state._fit_sample(self.sample_rows) if self.sample_rows and len(state) else state
+
+    def _fit_sample(self, most: int) -> Self:
+        """Drop the rows of groups outside the sample, and count them as dropped."""
+        # The sample depends only on the set of rows: it is the lowest level at which all rows of its groups fit the limit.
+        rows_by_zeros = np.zeros(65, np.int64)
+        np.add.at(rows_by_zeros, self.leading_zeros, self.inner_row_counts)
+        level = int(self.read_cells(type(self).level).max(initial=0))
+        return self.drop_beyond(sample_level(rows_by_zeros, level, most))
+
+    def drop_beyond(self, level: int) -> Self:
+        """Drop the rows of groups whose hash has fewer leading zeros than `level`, and count them as dropped."""
+        is_dropped = self.leading_zeros < level
+        if level == int(self.read_cells(type(self).level).max(initial=0)) and not is_dropped.any():
+            return self
+        dropped = self.read_cells(type(self).dropped).copy()
+        dropped[:, self.reasons.index("sample")] += int(self.inner_row_counts[is_dropped].sum())
+        flats = {**self.cells.flats, "level": np.full(len(self), level, np.uint8), "dropped": dropped}
+        kept = self.with_cells(replace(self.cells, flats=flats))
+        return super(GroupRows, kept.take_inner(np.flatnonzero(~is_dropped))).canonicalize()
+
+    @cached_property
+    def leading_zeros(self) -> Ints:
+        """The number of leading zeros of the hash of each group, which decides whether a sample keeps the group."""
+        return count_leading_zeros(hashes_of(self.ids, SAMPLE))
+
+    @property
+    def ids(self) -> Ints:
+        """The ID of each group, as one or two 64-bit words, as in columns of IDs."""
+        inner = self.cells.inner_keys
+        assert inner is not None
+        return inner[:, 1:] if inner[:, 2].any() else np.ascontiguousarray(inner[:, 1])
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def groups(self) -> Groups:
+        """Return all groups of a state of one cell."""
+        return Groups.concat(self._iter_groups())
+
+    def _iter_groups(self) -> Iterator[Groups]:
+        """Yield all groups, by partition if rows were spilled; one thread per processor sorts rows."""
+        waiting = self.waiting
+        if waiting is None or not all(s.can_expand_rows() for s in waiting.settled):
+            self._check_one_cell()
+            yield scan_groups(sorted_entries(self.cells.tallies["scores"]), len(self.cells))
+            return
+        raws = [*waiting.raws, *(expand_entries(s) for s in waiting.settled)]
+        if not waiting.spilled:
+            yield collect_groups(raws, count_processors())
+            return
+        readers = [partition_reader(r) for r in raws]
+
+        def collect_partition(p: int) -> Groups:
+            return collect_groups(
+                [*(part(p) for part in readers), *(r for s in waiting.spilled for r in s.read(p))], workers=1
+            )
+
+        yield from map_in_threads(collect_partition, Spill.PARTS, count_processors())
+
+    def sorted_rows(self) -> Iterator[SortedGroupRows]:
+        """Yield the entries of a state of one cell, whole groups at a time; by partition if there are many rows."""
+        waiting = self.waiting
+        if waiting is None or not all(s.can_expand_rows() for s in waiting.settled):
+            self._check_one_cell()
+            yield sorted_entries(self.cells.tallies["scores"])
+            return
+        raws = [*waiting.raws, *(expand_entries(s) for s in waiting.settled)]
+        if not waiting.spilled and waiting.nbytes <= SAVED:
+            yield sorted_entries(entries_of(raws, self.real)[1])
+            return
+        readers = [partition_reader(r) for r in raws]
+        for p in range(Spill.PARTS):
+            rows = [*(part(p) for part in readers), *(r for s in waiting.spilled for r in s.read(p))]
+            yield sorted_entries(entries_of(rows, self.real)[1])
+
+    def can_expand_rows(self) -> bool:
+        """Return whether entries may be expanded to rows: they have no weights, and do not stand for many more rows."""
+        entries = self.cells.tallies["scores"]
+        return entries.excess is None and int(entries.int64_counts.sum()) <= max(SPREAD_ROWS, 4 * len(entries))
+
+    def close_groups(self) -> SealedGroups:
+        """Return a state of exact sums over the groups of each slice."""
+        closed: SealedGroups | None = self.__dict__.get("closed")
+        if closed is None:
+            closed = self.__dict__["closed"] = (
+                self._close_waiting() if self.waiting is not None else self._close_cells()
+            )
+        return closed
+
+    def _close_waiting(self) -> SealedGroups:
+        total, pending = sum_groups(Groups.zeros()), list[Groups]()
+        for groups in self._iter_groups():
+            pending.append(groups)
+            if sum(len(g.wins) for g in pending) > MANY:
+                total, pending = add_sums(total, sum_groups(Groups.concat(pending))), []
+        total = add_sums(total, sum_groups(Groups.concat(pending)))
+        facts = self.facts()
+        rows = np.array([[facts["rows"] - facts["positives"], facts["positives"]]])
+        return self._make_sealed({n: a[None] for n, a in total.items()} | {"rows": rows}, 1)
+
+    def _close_cells(self) -> SealedGroups:
+        cells, entries = self.cells, self.cells.tallies["scores"]
+        assert cells.inner_keys is not None
+        # A worker without rows seals its partition, too.
+        fronts = len(self) if self.axes else 1
+        groups = scan_groups(sorted_entries(entries), len(cells))
+        bounds = np.searchsorted(cells.inner_keys[:, 0], np.arange(fronts + 1))
+        each = [sum_groups(Groups(*(g[a:b] for g in groups))) for a, b in itertools.pairwise(bounds)]
+        none = sum_groups(Groups.zeros())
+        sums: Sums = {n: np.stack([e[n] for e in each]) if each else a[None][:0] for n, a in none.items()}
+        rows = np.zeros((fronts, 2), np.int64)
+        np.add.at(
+            rows,
+            (cells.inner_keys[entries.cells, 0], (entries.codes & np.uint64(1)).astype(np.int64)),
+            entries.int64_counts,
+        )
+        return self._make_sealed(sums | {"rows": rows}, fronts)
+
+    def _make_sealed(self, sums: Sums, cells: int) -> SealedGroups:
+        part, parts = self.partition or (0, 1)
+        keys, words = np.zeros((cells, 0), np.int64), tuple[Vocabulary, ...]()
+        if self.axes:
+            keys, words = self.cells.keys, self.cells.vocabularies
+        flats = sums | {"sealed": np.zeros((cells, parts), np.int64)}
+        flats["sealed"][:, part] = 1
+        waiting, closed = self.waiting, SealedGroups(partitions=parts)
+        if waiting is None:
+            flats |= {n: a for n, a in self.cells.flats.items() if n == "rounded"}
+        elif waiting.rounded:
+            flats["rounded"] = np.ones(1, np.uint8)
+        dropped = (
+            self.cells.flats.get("dropped")
+            if waiting is None
+            else None
+            if waiting.dropped is None
+            else waiting.dropped[None]
+        )
+        if dropped is not None:
+            flats["dropped"] = np.zeros((cells, len(closed.reasons)), np.int64)
+            flats["dropped"][:, [closed.reasons.index(r) for r in self.reasons]] = dropped
+        return closed.with_cells(Cells(self.axes, keys, words, None, None, flats, {}))
+
+    @property
+    def share(self) -> float:
+        """The expected share of all groups that the sample keeps."""
+        waiting = self.waiting
+        level = waiting.level if waiting is not None else int(self.read_cells(type(self).level).max(initial=0))
+        return 0.5**level
+
+    def describe_storage(self) -> dict[str, Any]:
+        """Return the memory, the rows on disk, and the probability that two groups share an ID, for `explain`."""
+        groups, waiting = int(self.close_groups().groups.sum()), self.waiting
+        hashed = bool(seen_kinds_of(self)[HASHED].any())
+        return {
+            "memory": self.nbytes,
+            "spilled_rows": sum(s.rows for s in waiting.spilled) if waiting is not None else 0,
+            "collision_probability": math.ldexp(groups * (groups - 1) / 2, -128) if hashed else 0.0,
+        }
+
+    @property
+    def positive_counts(self) -> Ints:
+        if self.waiting is not None:
+            return np.array([self.waiting.positives])
+        entries, inner, out = self.cells.tallies["scores"], self.cells.inner_keys, np.zeros(len(self), np.int64)
+        assert inner is not None
+        positive = (entries.codes & np.uint64(1)) == 1
+        np.add.at(out, inner[entries.cells[positive], 0], entries.int64_counts[positive])
+        return out
+
+    def facts(self) -> dict[str, Any]:
+        waiting = self.waiting
+        if waiting is not None:
+            return {"rows": waiting.rows, "positives": waiting.positives}
+        entries = self.cells.tallies["scores"]
+        positive = (entries.codes & np.uint64(1)) == 1
+        return {"rows": int(entries.int64_counts.sum()), "positives": int(entries.int64_counts[positive].sum())}
+
+    def check(self) -> None:
+        super().check()
+        kinds = self.read_cells_named("kinds")
+        if len(kinds) and (kinds.sum(axis=1).max() > 1 or (~kinds.any(axis=1) & (self.row_counts > 0)).any()):
+            raise StateFormatError("GroupRows.kinds does not say of which kind keys are")
+        levels, inner = self.read_cells_named("level"), self.cells.inner_keys
+        assert inner is not None
+        if levels.any() and (
+            not self.sample_rows or levels.max() > 64 or (self.leading_zeros < levels[inner[:, 0]]).any()
+        ):
+            raise StateFormatError("GroupRows.level is not the level of a sample, or a group is beyond it")
+        if self.partition and not is_partition(self.partition):
+            raise StateFormatError(f"GroupRows has partition {self.partition}, which is not a valid (i, n)")
+        if self.partition and (hashes_of(self.ids, SHARE) % np.uint64(self.partition[1]) != self.partition[0]).any():
+            raise StateFormatError("GroupRows has groups of another partition")
+
+    def close(self) -> None:
+        """Close the files of rows on disk, which frees the disk space and loses these rows."""
+        for spilled in self.waiting.spilled if self.waiting is not None else ():
+            spilled.close()
+
+
+# -- entries ---------------------------------------------------------------------------------------------------------
+
+
+def entries_of(raws: Sequence[RawRows], real: bool, fronts: Ints | None = None) -> tuple[Ints, Entries]:
+    """Return the groups of some rows, sorted, and the entries of each; `fronts` is the slice of each row."""
+    # The code of an entry is [group | score | label]. With real scores it is one bit too wide for the low word, so `top`
+    # bits of the score are in the high word, beside the number of the group.
+    top = max(count_exact_bits(real) - 64, 0)
+    shift = 64 + top
+    raws = [r for r in raws if len(r["labels"])]
+    if not raws:
+        return np.zeros((0, 3), np.int64), Entries.empty(shift, wide=True)
+    has_two_words = any(r["ids"].ndim == 2 for r in raws)
+    first_words = np.concatenate([split_words(r["ids"])[0] for r in raws])
+    second_words = np.concatenate([split_words(widen_ids(r["ids"]))[1] for r in raws]) if has_two_words else None
+    keys = encode_scores(np.concatenate([r["scores"].astype(np.float64) for r in raws]), real)
+    low = (keys << np.uint64(1)) | np.concatenate([r["labels"] for r in raws])
+    # lexsort takes the most significant key last. The order is by slice, both words of the ID, score, and label.
+    columns = [
+        low,
+        *([keys >> np.uint64(63)] if top else []),
+        *([second_words] if second_words is not None else []),
+        first_words,
+    ]
+    order = np.lexsort([*columns, *([fronts] if fronts is not None else [])])
+    columns = [c[order] for c in columns]
+    front = np.zeros(len(order), np.int64) if fronts is None else fronts[order]
+    starts_group = np.ones(len(order), bool)
+    starts_group[1:] = (columns[-1][1:] != columns[-1][:-1]) | (front[1:] != front[:-1])
+    if second_words is not None:
+        starts_group[1:] |= columns[-2][1:] != columns[-2][:-1]
+    starts_entry = starts_group.copy()
+    starts_entry[1:] |= columns[0][1:] != columns[0][:-1]
+    if top:
+        starts_entry[1:] |= columns[1][1:] != columns[1][:-1]
+    begins, firsts = np.flatnonzero(starts_group), np.flatnonzero(starts_entry)
+    second = columns[-2][begins] if second_words is not None else np.zeros(len(begins), np.int64)
+    inner = np.column_stack([front[begins], columns[-1][begins], second])
+    if len(inner) << top >= 1 << 32:
+        raise MemoryLimitError(f"{len(inner):,} groups are more than a state can hold: {ADVICE}")
+    high = (np.cumsum(starts_group)[firsts] - 1).astype(np.uint32) << np.uint32(top)
+    if top:
+        high |= columns[1][firsts].astype(np.uint32)
+    excess = None
+    if any("weights" in r for r in raws):
+        # The excess is the sum of w - 1; subtract 1, which is 2**20 in the first limb, from each weight.
+        pair = fixed_weights(np.concatenate([weights_of(r) for r in raws])[order])
+        pair[:, 0] -= 1 << 20
+        excess = np.add.reduceat(pair, firsts)
+        carry_fixed(excess)
+    counts = np.diff(firsts, append=len(order))
+    return inner, canonicalize(Entries(shift, columns[0][firsts], counts, excess, high))
+
+
+def expand_entries(state: GroupRows) -> RawRows:
+    """Expand entries without weights to rows."""
+    entries = state.cells.tallies["scores"]
+    rows: SortedGroupRows = sorted_entries(entries)
+    scores = decode_scores(rows.keys, state.real)
+    with np.errstate(over="ignore"):
+        narrow = scores.astype(np.float32)
+    scores = narrow if np.array_equal(narrow, scores) else scores  # type: ignore[assignment]
+    columns = {"ids": state.ids[rows.numbers], "scores": scores, "labels": rows.labels}
+    return {n: np.repeat(c, entries.int64_counts, axis=0) for n, c in columns.items()}
+
+
+# -- samples ------------------------------------------------------------------------------------------
+
+
+def count_leading_zeros(hashes: NDArray[np.uint64]) -> Ints:
+    """Return the number of leading zero bits of each hash, by binary search."""
+    out = np.full(len(hashes), 64, np.int64)
+    rest = hashes.copy()
+    for step in (32, 16, 8, 4, 2, 1):
+        high = rest >> np.uint64(64 - step) != 0
+        out_step = np.where(high, 0, step)
+        rest = np.where(high, rest, rest << np.uint64(step))
+        out += out_step
+    return np.where(hashes == 0, 64, out - 64)
+
+
+def sample_level(rows_by_zeros: Ints, level: int, most: int) -> int:
+    """Return the lowest level, at least `level`, at which the groups in the sample have at most `most` rows."""
+    beyond = np.cumsum(rows_by_zeros[::-1])[::-1]
+    enough = np.flatnonzero(beyond <= most)
+    return max(level, int(enough[0]) if len(enough) else 64)

@@ -1,0 +1,242 @@
+"""Count unsorted rows by group: rows are partitioned by a hash of the group; threads number, sort and scan partitions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...batch.columns import Batch
+from ...batch.ids import Ids
+from ...numerics import kernel_registry
+from ...numerics.score_buckets import encode_scores
+from .closed_sums import Groups
+from .scan import SortedGroupRows, compare_rows, fixed_weights, scan_groups
+
+__all__ = [
+    "RawRows",
+    "collect_groups",
+    "count_processors",
+    "hashes_of",
+    "map_in_threads",
+    "partition_of",
+    "partition_rows",
+    "scan_sorted",
+    "split_words",
+]
+
+Array = NDArray[Any]
+RawRows = dict[str, Array]
+"""Columns of unsorted rows: ids, scores, labels and, optionally, weights."""
+
+T = TypeVar("T")
+# The target number of rows of a partition.
+PART_ROWS = 1 << 15
+# The first number of slots of the hash table of a partition.
+TABLE = 1 << 14
+# The hash salt of partitions. It must never change, because workers share it.
+SHARE = 0x5348415245000001
+SPREAD = np.uint64(0x9E3779B97F4A7C15)
+NOTHING = np.zeros(0, np.int64)
+
+
+# -- ids -------------------------------------------------------------------------------------------------------------
+
+
+def split_words(ids: Array) -> tuple[Array, Array]:
+    """Return both 64-bit words of ids; the second array is empty if ids have one word."""
+    if ids.ndim == 1:
+        return ids, NOTHING
+    return np.ascontiguousarray(ids[:, 0]), np.ascontiguousarray(ids[:, 1])
+
+
+def hashes_of(ids: Array, salt: int) -> NDArray[np.uint64]:
+    """Return the salted hash of each ID."""
+    a, b = split_words(ids)
+    if kernel_registry.has_kernels():
+        out = np.empty(len(ids), np.uint64)
+        kernel_registry.find_kernel("groups:hash_ids")(a, b, np.uint64(salt), out)
+        return out
+    low = _mix_bits(b.view(np.uint64)) if len(b) else np.uint64(0)
+    return _mix_bits(a.view(np.uint64) ^ np.uint64(salt) ^ SPREAD ^ low)
+
+
+def _mix_bits(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        x = (x ^ (x >> np.uint64(33))) * np.uint64(factor)
+    return x ^ (x >> np.uint64(33))
+
+
+def partition_of(ids: Any, parts: int) -> NDArray[np.int64]:
+    """Return the partition of every group: its hash modulo `parts`."""
+    column = Batch({"group": ids}).column("group", Ids())
+    return np.asarray(hashes_of(column.values, SHARE) % np.uint64(parts), np.int64)
+
+
+def partition_rows(
+    columns: Mapping[str, Array], hashes: NDArray[np.uint64], bits: int
+) -> tuple[dict[str, Array], NDArray[np.int64]]:
+    """Return columns whose rows are ordered by partition, and the index at which each partition begins.
+
+    Rows are read in order and written to their place, because each partition then writes to one advancing cache line.
+    Reading rows in the order of partitions would jump in memory for every row.
+    """
+    places, starts = np.empty(len(hashes), np.int64), np.zeros((1 << bits) + 1, np.int64)
+    kernel_registry.find_kernel("groups:partition_rows")(hashes, bits, places, starts)
+    ordered = {name: np.empty_like(column) for name, column in columns.items()}
+    for name, column in columns.items():
+        if len(column):
+            ordered[name][places] = column
+    return ordered, starts
+
+
+# -- from rows to groups ---------------------------------------------------------------------------------------------
+
+
+def collect_groups(raws: Sequence[RawRows], workers: int) -> Groups:
+    """Return the groups of some rows, computed in `workers` threads."""
+    raws = [r for r in raws if len(r["ids"])]
+    if not raws:
+        return Groups.zeros()
+    if all(r["ids"].ndim == 1 and r["scores"].dtype == np.float32 and "weights" not in r for r in raws):
+        return _collect_plain(raws, workers)
+    return _collect_any(_concat_rows(raws), workers)
+
+
+def _concat_rows(raws: Sequence[RawRows]) -> RawRows:
+    """Concatenate rows of several layouts, with ids of two words, float64 scores and weights if any of them has these."""
+    if len(raws) == 1:
+        return raws[0]
+    two, weighted = any(r["ids"].ndim == 2 for r in raws), any("weights" in r for r in raws)
+    columns = {
+        "ids": np.concatenate([r["ids"] if not two else widen_ids(r["ids"]) for r in raws]),
+        "scores": np.concatenate([r["scores"] for r in raws]),
+        "labels": np.concatenate([r["labels"] for r in raws]),
+    }
+    return columns | ({"weights": np.concatenate([weights_of(r) for r in raws])} if weighted else {})
+
+
+def widen_ids(ids: Array) -> Array:
+    """Return ids as two 64-bit words."""
+    return ids if ids.ndim == 2 else np.column_stack([ids, np.zeros(len(ids), np.int64)])
+
+
+def weights_of(raw: RawRows) -> Array:
+    """Return the weight of each row; 1 if rows have no weights."""
+    return raw["weights"] if "weights" in raw else np.ones(len(raw["labels"]))
+
+
+def _partition_bits(n: int) -> int:
+    # Return at least one bit, because a shift by all 64 bits is undefined.
+    return max(1, min(12, (n // PART_ROWS).bit_length()))
+
+
+def scan_sorted(raws: Sequence[RawRows]) -> Groups:
+    """Return the groups of rows that are already sorted by group and have integer ids."""
+    raws = [r for r in raws if len(r["ids"])]
+    if not raws:
+        return Groups.zeros()
+    raw = _concat_rows(raws)
+    ids, scores, labels = raw["ids"], raw["scores"], raw["labels"]
+    begins = np.concatenate([[True], ids[1:] != ids[:-1]])
+    with np.errstate(over="ignore"):
+        narrow = scores.astype(np.float32, copy=False)
+    fits = scores.dtype == np.float32 or np.array_equal(narrow, scores)
+    if not fits or "weights" in raw:
+        numbers = np.cumsum(begins, dtype=np.int32) - np.int32(1)
+        return _scan_rows(numbers, int(numbers[-1]) + 1, scores, labels, raw.get("weights"))
+    keys = np.empty(len(ids), np.uint64)
+    kernel_registry.find_kernel("groups:pack_scores")(narrow, labels, keys)
+    return compare_rows(keys, np.append(np.flatnonzero(begins), len(ids)))
+
+
+def _scan_rows(numbers: Array, count: int, scores: Array, labels: Array, weights: Array | None) -> Groups:
+    keys = encode_scores(scores, True)
+    by = np.lexsort([labels, keys, numbers])
+    pair = None if weights is None else fixed_weights(weights[by])
+    limbs = None if pair is None else tuple(np.ascontiguousarray(pair[:, i]) for i in range(2))
+    ones = np.broadcast_to(np.uint32(1), len(by)) if limbs is not None else np.ones(len(by), np.uint32)
+    return scan_groups(SortedGroupRows(numbers[by], keys[by], labels[by], ones, limbs), count)  # type: ignore[arg-type]
+
+
+def _collect_plain(raws: Sequence[RawRows], workers: int) -> Groups:
+    """Return the groups of rows with integer ids, float32 scores and no weights, which sort as one integer each."""
+    # Two passes over the rows: the first finds the partition of each row and counts rows by partition, the second writes
+    # ID and packed key of each row to its partition. Then every partition fits the cache.
+    sizes = [len(raw["ids"]) for raw in raws]
+    n, bits = sum(sizes), _partition_bits(sum(sizes))
+    ids, keys, starts = np.empty(n, np.int64), np.empty(n, np.uint64), np.zeros((1 << bits) + 1, np.int64)
+    partitions_of_rows = np.split(np.empty(n, np.uint16), np.cumsum(sizes[:-1]))
+    find, scatter = (
+        kernel_registry.find_kernel("groups:find_partitions"),
+        kernel_registry.find_kernel("groups:scatter_rows"),
+    )
+    for raw, row_partitions in zip(raws, partitions_of_rows, strict=True):
+        find(raw["ids"], bits, row_partitions, starts)
+    np.cumsum(starts, out=starts)
+    for raw, row_partitions in zip(raws, partitions_of_rows, strict=True):
+        scatter(row_partitions, raw["ids"], raw["scores"], raw["labels"], starts, ids, keys)
+    sort_by_group = kernel_registry.find_kernel("groups:sort_by_group")
+
+    def collect_partition(p: int) -> Groups:
+        part = slice(starts[p], starts[p + 1])
+        numbers, count = number_groups(ids[part], NOTHING, bits)
+        begins, ordered = np.zeros(count + 1, np.int64), np.empty(len(numbers), np.uint64)
+        sort_by_group(numbers, keys[part], begins, ordered)
+        return compare_rows(ordered, begins)
+
+    return Groups.concat(map_in_threads(collect_partition, 1 << bits, workers))
+
+
+def _collect_any(raw: RawRows, workers: int) -> Groups:
+    bits = _partition_bits(len(raw["ids"]))
+    ordered, starts = partition_rows(raw, hashes_of(raw["ids"], 0), bits)
+
+    def collect_partition(p: int) -> Groups:
+        part = {name: column[starts[p] : starts[p + 1]] for name, column in ordered.items()}
+        numbers, count = number_groups(*split_words(part["ids"]), bits)
+        return _scan_rows(numbers, count, part["scores"], part["labels"], part.get("weights"))
+
+    return Groups.concat(map_in_threads(collect_partition, 1 << bits, workers))
+
+
+def number_groups(a: Array, b: Array, bits: int) -> tuple[NDArray[np.int32], int]:
+    """Return the number of the group of each row, in order of first appearance, and the number of groups."""
+    n, count, size = len(a), -1, TABLE
+    numbers, number = np.empty(n, np.int32), kernel_registry.find_kernel("groups:number_groups")
+    # A small hash table stays in the nearest cache. If it fills up, numbering starts again with a larger one.
+    while count < 0:
+        slots, known = np.full(size, -1, np.int32), np.empty(size, np.int64)
+        count = int(number(a, b, bits, 0, slots, known, numbers))
+        size *= 8
+    return numbers, count
+
+
+def map_in_threads(function: Callable[[int], T], parts: int, workers: int) -> Iterator[T]:
+    """Yield the result of each partition, computed in threads; only a few results wait for the caller at a time."""
+    if min(parts, workers) < 2:
+        yield from map(function, range(parts))
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        apply = pool.map if _can_start_threads(pool) else map
+        for start in range(0, parts, 8 * workers):
+            yield from apply(function, range(start, min(start + 8 * workers, parts)))
+
+
+def _can_start_threads(pool: ThreadPoolExecutor) -> bool:
+    """Return whether threads can start: they cannot while the interpreter exits and runs `atexit` functions."""
+    try:
+        pool.submit(int)
+    except RuntimeError:
+        # The interpreter exits.
+        return False
+    return True
+
+
+def count_processors() -> int:
+    """Return the number of processors."""
+    return os.cpu_count() or 1

@@ -1,0 +1,74 @@
+"""The base of statistics of open groups, which keep the exact scores of each group."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ...batch.ids import group
+from ...batch.kinds import label, score, weight
+from ...errors import StateFormatError
+from ...numerics.score_buckets import are_score_keys, count_exact_bits
+from ...numerics.settings import setting
+from ...state.axes import Axis
+from ...state.declare import Tally
+from ...state.state import State
+from .closed_sums import SealedGroups, SubtractableSums
+from .scan import sorted_entries
+
+__all__ = ["ScoredGroups"]
+
+BLOCK = 1 << 16
+
+
+class ScoredGroups(State):
+    """A state that keeps all scores of each open group.
+
+    Parameters
+    ----------
+    scale : {"probability", "real", "logit"}
+        The scale of the scores.
+    missing, missing_values
+        As for `sm.extend.group`.
+    """
+
+    scale: str = setting(default="probability", choices=("probability", "real", "logit"))
+    missing: str = setting(default="raise", choices=("raise", "skip"))
+    missing_values: tuple[int | str | bytes, ...] = setting(default=(), unordered=True)
+
+    scores = Tally("exact_places")
+
+    inner_axis = Axis(("group",), "group")
+    counter: ClassVar[str] = "groups"
+
+    def needs(self) -> tuple[Any, ...]:
+        return label(), score(scale=self.scale), group("group", self.missing, self.missing_values), weight()
+
+    def absorb(self, into: dict[str, Any], at: Any, **columns: Any) -> None:
+        raise NotImplementedError("rows by group are counted by `count.group_rows`")
+
+    def close_groups(self) -> SealedGroups:
+        """Return a state of exact sums over the groups."""
+        raise NotImplementedError
+
+    def to_subtractable(self) -> SubtractableSums:
+        return self.close_groups().to_subtractable()
+
+    def seal(self, partition: tuple[int, int] | None = None) -> SealedGroups:
+        return self.close_groups().seal(partition)
+
+    @property
+    def real(self) -> bool:
+        """Whether scores may be negative."""
+        return self.scale != "probability"
+
+    @property
+    def exact_places(self) -> int:
+        """The number of places of a tally: all possible scores, with either label."""
+        return 1 << count_exact_bits(self.real)
+
+    def check(self) -> None:
+        super().check()
+        entries = self.cells.tallies["scores"]
+        blocks = (entries.select(slice(i, i + BLOCK)) for i in range(0, len(entries), BLOCK))
+        if not all(are_score_keys(sorted_entries(e).keys, self.real) for e in blocks):
+            raise StateFormatError(f"{type(self).__name__}.scores holds an invalid score")

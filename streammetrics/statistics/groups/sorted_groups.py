@@ -1,0 +1,130 @@
+"""Groups of a log that is sorted by group: each group is completed at its last row, so memory is constant."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import IncompatibleStateError, StateFormatError
+from ...state.cells import Cells
+from ...state.declare import Flat
+from .closed_sums import ClosedSums, SealedGroups, add_sums, sum_groups
+from .scan import scan_groups, sorted_entries
+from .scored_groups import ScoredGroups
+
+__all__ = ["SUMS", "SortedGroups"]
+
+Ints = NDArray[np.int64]
+SUMS = ("groups", "sums", "weights", "lone", "moments")
+
+
+class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
+    """Sums over all groups except the first and the last of each range of rows, whose scores are kept.
+
+    Parameters
+    ----------
+    scale, missing, missing_values
+        As for `GroupRows`.
+
+    Notes
+    -----
+    Each range (one state that counted rows, before merges) keeps the scores of its first and last group, which may
+    continue in another range. Their keys are the key range; ranges that overlap do not merge. So the cuts of a log change
+    the bytes of a state, but never a result.
+    """
+
+    begins = Flat()
+    ends = Flat()
+
+    row_parts = ("rows", "scores")
+    counter: ClassVar[str] = "sorted_groups"
+
+    @cached_property
+    def inner_row_counts(self) -> Ints:
+        return self.rows_by_cell("scores")
+
+    @cached_property
+    def row_counts(self) -> Ints:
+        assert self.cells.inner_keys is not None
+        out = self.cells.flats["rows"].sum(axis=1)
+        np.add.at(out, self.cells.inner_keys[:, 0], self.inner_row_counts)
+        return np.asarray(out, np.int64)
+
+    @property
+    def key_ranges(self) -> list[tuple[int, int]]:
+        """The first and last group of each range, in ascending order; ranges of the same single group are listed once."""
+        # Groups are in order of their keys. A range extends from a group with `begins` to the next group with `ends`. A
+        # group that has both, and lies in no range, is a range of a single group.
+        out, first = [], None
+        assert self.cells.inner_keys is not None
+        columns = self.cells.inner_keys[:, 1], self.cells.flats["begins"], self.cells.flats["ends"]
+        for key, begins, ends in zip(*(c.tolist() for c in columns), strict=True):
+            if first is not None and ends:
+                out.append((first, key))
+                first, ends = None, ends - 1
+            out += [(key, key)] * min(ends, 1)
+            first = key if begins > ends else first
+        return out
+
+    def unify_parts(self, states: Sequence[Self]) -> Sequence[Self]:
+        both = sorted(r for s in states for r in s.key_ranges)
+        for a, b in itertools.pairwise(both):
+            if b[0] < a[1]:
+                raise IncompatibleStateError(
+                    f"cannot merge parts whose keys overlap: {a[0]} to {a[1]} and {b[0]} to {b[1]}; cut the log by key"
+                )
+        return states
+
+    @property
+    def can_subtract(self) -> bool:
+        return False
+
+    def subtract(self, other: Self) -> Self:
+        raise IncompatibleStateError("rows cannot be subtracted from closed groups")
+
+    def close_groups(self) -> SealedGroups:
+        """Return a state of exact sums over all groups, including those at the ends of ranges."""
+        closed: SealedGroups | None = self.__dict__.get("closed")
+        if closed is None:
+            cells, entries = self.cells, self.cells.tallies["scores"]
+            total = sum_groups(scan_groups(sorted_entries(entries), len(cells)))
+            rows = np.zeros(2, np.int64)
+            np.add.at(rows, (entries.codes & np.uint64(1)).astype(np.int64), entries.int64_counts)
+            if len(self):
+                total = add_sums(total, {n: cells.flats[n][0] for n in SUMS})
+                rows += cells.flats["rows"][0]
+            flats = {n: a[None] for n, a in total.items()} | {"rows": rows[None], "sealed": np.ones((1, 1), np.int64)}
+            flats |= {n: a for n, a in cells.flats.items() if n == "rounded"}
+            empty = SealedGroups()
+            closed = empty.with_cells(Cells((), np.zeros((1, 0), np.int64), (), None, None, flats, {}))
+            self.__dict__["closed"] = closed
+        return closed
+
+    def facts(self) -> dict[str, Any]:
+        rows = self.close_groups().rows
+        return {"rows": int(rows.sum()), "positives": int(rows[1])}
+
+    def describe_storage(self) -> dict[str, Any]:
+        """Return the memory and the number of ranges, for `explain`."""
+        return {"memory": self.nbytes, "parts": int(self.cells.flats["ends"].sum())}
+
+    def check(self) -> None:
+        super().check()
+        cells = self.cells
+        assert cells.inner_keys is not None
+        begins, ends = cells.flats["begins"], cells.flats["ends"]
+        # The number of open ranges after each group must be 0 or 1, as ranges do not overlap.
+        open_ = np.cumsum(begins - ends)
+        before = np.concatenate([[0], open_[:-1]]) if len(open_) else open_
+        wrong = (open_ < 0) | (open_ > 1) | (ends > before + begins) | (begins + ends == 0)
+        # Each range has at least one row in its first and in its last group.
+        wrong |= np.maximum(begins, ends) > self.inner_row_counts
+        # These are the last groups of slices; after them no range may be open.
+        last = np.diff(cells.inner_keys[:, 0], append=-1) != 0
+        if wrong.any() or open_[last].any() or cells.inner_keys[:, 2].any() or (self.axes and len(self)):
+            raise StateFormatError("SortedGroups.begins and ends do not form ranges")
