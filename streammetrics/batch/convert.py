@@ -92,7 +92,7 @@ def shape_error(name: str, values: Array, expected: str = "one dimension") -> In
     hint = ""
     if values.ndim == 0:
         inside = values.item()
-        # numpy converts an iterator, a set or a view of a dictionary to an array of 0 dimensions.
+        # numpy converts an iterator, a set or a dict view to a 0-dimensional array.
         is_iterable = values.dtype == object and hasattr(inside, "__iter__")
         hint = (
             f"; a {type(inside).__name__} is no column: pass a list"

@@ -102,11 +102,11 @@ class LiveCounters(NamedTuple):
     index : Index
         The cells, shared by all counters.
     mass : float64 array
-        Two numbers: an upper limit of the total weight, and 1.0 if a row may have both a small and a large weight.
+        Two numbers: an upper limit on the total weight, and 1.0 if a weight may have bits below 2**-60, otherwise 0.0.
     drafts : dict
         Drafts by layout, bound to the arrays of these counters.
     recent : dict
-        For states of queries, the ids of the queries of the last batch.
+        For states that count by query, the ids of the queries in the last batch.
     free_rows : list of one int
         The number of rows for which the counters have room; negative while arrays are being replaced.
     last : list of one LastBatch or None

@@ -54,7 +54,7 @@ WAIT = 3 << 20
 
 
 def pad_zeros(array: Array, size: int) -> Array:
-    """Return the array, extended by zeros to `size` items; the array itself if it is long enough."""
+    """Return the array, padded with zeros to `size` items; the array itself if it is long enough."""
     if size <= len(array):
         return array
     new = np.zeros((size, *array.shape[1:]), array.dtype)
@@ -300,7 +300,7 @@ class LiveTally:
         return entries
 
     def _find_occupied_places(self) -> tuple[Array, Array]:
-        """Return the places (possible values) of the only cell that have rows, and the number of rows in each."""
+        """Return the places (possible values) that have rows, and the number of rows in each; there is only one cell."""
         n = -1
         if len(self.rows) <= MANY_PLACES:
             codes, counts = np.empty(len(self.rows), U4), np.empty(len(self.rows), U4)

@@ -1,4 +1,4 @@
-"""Read prediction logs of any size in batches: Parquet, ORC, Avro, CSV, JSON lines and Arrow IPC files, and tables."""
+"""Read prediction logs of any size in batches: Parquet, ORC, Avro, CSV, JSON lines, Arrow IPC, or tables in memory."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class QuoteCheck:
 
     def _find_well_formed_cells(self, values: NDArray[np.uint8], last: bool) -> _QuotedCells | None:
         """Return the cells if every quotation mark opens, closes or is doubled, which is quick to check; else None."""
-        # In well-formed data, marks alternate between opening and closing, if a doubled mark counts as both.
+        # In well-formed data, quotation marks open and close in turn, where a doubled mark closes and opens.
         marks = np.flatnonzero(values == _QUOTE)
         padded = np.concatenate([[_NEWLINE], values, [_NEWLINE]]).astype(np.uint8)
         complete = len(marks) // 2 * 2

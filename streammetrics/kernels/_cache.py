@@ -26,7 +26,7 @@ from numba.core.serialize import dumps
 DAY = 24 * 3600.0
 UNUSED_DAYS = 60
 SUFFIX = ".kernel"
-# A SHA-256 checksum stands before the content of each file.
+# Each file begins with a SHA-256 checksum of its content.
 CHECKSUM_BYTES = 32
 
 

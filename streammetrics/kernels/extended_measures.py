@@ -167,7 +167,7 @@ def ideal_measure(
     code: Any, k: Any, n: Any, R: Any, worth: Any, level: Any, sums: Any, end: Any, best: Any, n_best: Any,
     discount: Any,
 ) -> Any:  # fmt: skip
-    """Return a measure of module `ideal_measures`, which compares the ranking with the ideal order."""
+    """Return the measure with this code, which compares the ranking with the ideal order (see `ideal_measures`)."""
     if R == 0 or n_best == 0:
         return 0.0
     if code == GAIN_OVER_COST:

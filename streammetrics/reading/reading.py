@@ -73,11 +73,11 @@ class Reading:
     reason : callable, optional
         Returns why the value is undefined, or None if it is defined.
     bounds : callable, optional
-        Returns the certified bounds. By default they follow from `Limits`; other values are exact.
+        Returns the certified bounds. By default they follow from `Limits`; a value of another type is exact.
     slack : callable, optional
         Takes the limits and the relative rounding of each weight; returns by how much the limits have to be widened.
     quantization : callable, optional
-        Takes the limits; returns by how much they have to be widened if terms were rounded, but no weights.
+        Takes the limits; returns by how much they have to be widened if terms, but not weights, were rounded.
     value_range : pair, optional
         The smallest and the largest possible value; None for no limit.
     estimate : callable, optional
@@ -85,7 +85,7 @@ class Reading:
     details : callable, optional
         Returns additional entries for `explain`.
     is_number : bool
-        Whether a float is treated as exact `Limits`, which `slack` widens if weights were rounded.
+        Whether a float is treated as `Limits` of zero width, which `slack` widens if weights were rounded.
     """
 
     def __init__(

@@ -82,7 +82,7 @@ class PairCounts(State):
         return 1 if self.confusion_matrix()[1] is None else UNIT
 
     def margins(self) -> Margins:
-        """Return the margins: the weights of correct rows, of each true class and of each predicted class."""
+        """Return by class the weight of correct rows, of rows of the true class, and of rows of the predicted class."""
         rows, excess = self.confusion_matrix()
         every = np.arange(len(rows))
         return Margins(

@@ -49,19 +49,20 @@ class JointHistogram(State, tag="joint_buckets"):
     columns : tuple of str
         The roles of x and y.
     bits : int
-        A bucket of x or of y alone is at most 2**-bits of its numbers wide; a joint bucket is at most 2**(3 - bits) wide
-        and high. There are up to 2**(bits + 6) buckets of x and of y alone, and 2**(bits + 3) of either in the joint
-        table.
+        The relative width of a bucket of x or of y alone is at most 2**-bits, and that of a joint bucket at most
+        2**(3 - bits) in either direction. There are up to 2**(bits + 6) buckets of x and of y alone, and 2**(bits + 3)
+        of either in the joint table.
     limit : int
         The number of rows that a cell keeps exactly; all rows of a larger cell go to buckets.
     memory_limit : int
-        The bytes that entries may take; MemoryLimitError beyond.
+        The largest number of bytes for entries; more raises MemoryLimitError.
 
     Notes
     -----
-    A tally counts a row in four views. An exact row is counted by the 64 bits of x, by those of y, and twice by a pair of
-    32-bit hashes. As the first two views have all values, hashes only link the x and y of a row; values with equal hashes
-    are told apart by the second hash. For buckets see `state.pair_levels`.
+    A tally counts each row four times, in four views. While rows are exact, the views are the 64 bits of x, the 64 bits of
+    y, a pair of 32-bit hashes of x and y, and a second such pair from another hash function. The first two views have all
+    values, so the hashes only tell which x belongs to which y: if two values have the same first hash, the second one
+    tells them apart. For buckets see `state.pair_levels`.
 
     An exact row takes 64 bytes. A bucket with rows takes 16 bytes; there are at most 2**(2 bits + 6), and fewer the more x
     and y are correlated.

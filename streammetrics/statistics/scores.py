@@ -173,7 +173,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         if self.bits is None and self.limit is not None:
             raise ValueError(f"{type(self).__name__}: bits=None keeps every row exactly; limit= is for a histogram")
         if self.limit is not None and self.limit == default_exact_limit(self.bits):
-            # Equal settings must have equal state headers.
+            # This limit is the default: clear it, so that equal settings have equal state headers.
             object.__setattr__(self, "limit", None)
 
     @property

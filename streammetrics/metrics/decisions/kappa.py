@@ -52,7 +52,7 @@ class ClassSteps(NamedTuple):
         return cls(cells, apart, int(off), int(by_chance))
 
     def gradient(self) -> NDArray[np.float64]:
-        """Return the derivative of kappa by the count of each cell, times the number of rows."""
+        """Return the derivative of kappa with respect to the count of each cell, times the number of rows."""
         total, apart = self.cells.sum(), self.apart.astype(np.float64)
         shares = to_float(self.cells, np.full(self.cells.shape, total, object))
         true, predicted = (to_float(n, np.full(n.shape, total, object)) for n in (self.cells.sum(1), self.cells.sum(0)))

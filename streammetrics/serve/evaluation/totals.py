@@ -26,7 +26,7 @@ least SAVE_RATIO times as long as a save takes."""
 
 
 class _CachedTotal:
-    """The total of one experiment in memory, and its position."""
+    """The total of one experiment, kept in memory, and the position of the last part that it includes."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
