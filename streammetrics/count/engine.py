@@ -10,6 +10,5 @@ from .counter_registry import make_counter as make_counter
 from .fused_call import ColumnArgument as ColumnArgument
 from .fused_call import build_commit as build_commit
 from .fused_call import build_deferred_calls as build_deferred_calls
-from .fused_call import find_kernel as find_kernel
 from .fused_call import specialize_kernel as specialize_kernel
 from .index import Index as Index

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from ..kernels._jit import Kernel
 from ..numerics import kernel_registry
 
-__all__ = ["ColumnArgument", "build_commit", "build_deferred_calls", "find_kernel", "specialize_kernel"]
+__all__ = ["ColumnArgument", "build_commit", "build_deferred_calls", "import_kernel", "specialize_kernel"]
 
 
 class ColumnArgument(NamedTuple):
@@ -30,8 +30,11 @@ class ColumnArgument(NamedTuple):
 
 
 @functools.cache
-def find_kernel(name: str) -> Callable[..., Any]:
-    """Return a kernel by its name: "score_sums:sum_scores" in this package, "acme.kernels:count" in another."""
+def import_kernel(name: str) -> Callable[..., Any]:
+    """Import the module of a kernel, and return the kernel.
+
+    Its name is "score_sums:sum_scores" in this package, and "acme.kernels:count" in another one.
+    """
     module, _, function_name = name.partition(":")
     path = module if "." in module else f"streammetrics.kernels.{module}"
     kernel: Callable[..., Any] = getattr(importlib.import_module(path), function_name)
@@ -40,7 +43,7 @@ def find_kernel(name: str) -> Callable[..., Any]:
 
 def specialize_kernel(name: str, arguments: Sequence[Any], columns: Sequence[Any]) -> Callable[..., Any]:
     """Return the machine code of a kernel for the types of its arguments; `columns` stand for each `ColumnArgument`."""
-    kernel = find_kernel(name)
+    kernel = import_kernel(name)
     if not isinstance(kernel, Kernel):
         return kernel
     return kernel.find_entry_point(*(columns[a.position] if isinstance(a, ColumnArgument) else a for a in arguments))
@@ -109,4 +112,4 @@ def build_deferred_calls(
     return calls
 
 
-kernel_registry.set_kernel_finder(find_kernel)
+kernel_registry.set_kernel_finder(import_kernel)

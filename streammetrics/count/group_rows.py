@@ -285,9 +285,6 @@ class GroupCounter(Counter):
         self.__dict__.update(before=merged, kept=KeptRows(), flats=none)
         return merged
 
-    def reset(self) -> Counter:
-        return GroupCounter(self.statistic.empty_copy(), Index())
-
 
 def select_sample(raw: RawRows, level: int) -> tuple[RawRows, int]:
     """Return the rows whose group is in the sample of a level, and the number of all other rows."""

@@ -196,9 +196,6 @@ class SortedCounter(Counter):
         ).canonicalize()
         return fold([self.before, fresh]) if len(self.before) else fresh
 
-    def reset(self) -> Counter:
-        return SortedCounter(self.statistic.empty_copy(), Index())
-
 
 def copy_rows(rows: RawRows, first: int, end: int) -> RawRows:
     """Return a copy of some rows, because the user may reuse the arrays of the batch."""

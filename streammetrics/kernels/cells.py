@@ -12,6 +12,7 @@ import numpy as np
 
 from ._jit import inline, kernel
 from ._memory import prefetch, scratch
+from .keys import mix_bits
 
 i4, i8, u8 = np.int32, np.int64, np.uint64
 
@@ -21,14 +22,6 @@ BLOCK = 128
 AHEAD = 1024
 # A table of at most this length stays in the cache and needs no prefetching.
 CACHED_SLOTS = 1 << 17
-
-
-@inline
-def mix_bits(x: Any) -> Any:
-    """Scramble 64 bits with the finaliser of SplitMix64, a bijection."""
-    x = (x ^ (x >> u8(30))) * u8(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> u8(27))) * u8(0x94D049BB133111EB)
-    return x ^ (x >> u8(31))
 
 
 @kernel(out=("table", "parents", "codes", "out"))

@@ -22,7 +22,7 @@ from .ideal_measures import (
     ndcg_of_levels,
     smoothed_precision,
 )
-from .measures import sum_first
+from .measures import bounded_ratio, sum_first
 from .position_measures import bpref, eleven_points, inferred_precision, interpolated_precision, q_measure
 from .ranking import ABSENT, PLACE, build_ideal_order, find_gains, is_tied, sort_descending
 
@@ -45,12 +45,6 @@ ALL = 1 << 40  # this cut-off means that there is none
 def read_worth(key: Any, a: Any, small: Any, values: Any) -> Any:
     """Return the gain of a document: looked up by its grade if grades are small integers, else by its row number."""
     return values[key & u8(255)] if small else values[u8(a) + ((key >> u8(8)) & PLACE)]
-
-
-@inline
-def bounded_ratio(a: Any, b: Any) -> Any:
-    """Return a / b, at most 1; 0 where b is 0."""
-    return min(a / b, 1.0) if b > 0 else 0.0
 
 
 @outline

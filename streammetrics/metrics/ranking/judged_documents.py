@@ -40,7 +40,14 @@ class JudgedAtK(RankingMetric, tag="judged_at_k"):
 
 
 class OneOrder(RelevanceMetric):
-    """A metric that needs one order of tied documents, because its mean over all their orders has no closed form."""
+    """A metric that needs one order of tied documents, because its mean over all their orders has no closed form.
+
+    Parameters
+    ----------
+    ties : {"pessimistic", "optimistic", "order", "document"}
+        How documents of equal score are ranked: the lowest grade first, the highest grade first, in the order of their
+        rows, or by the column `document`, descending, as in trec_eval.
+    """
 
     k: int | None = setting(default=None, choices=(None,))
     ties: str = setting(default="pessimistic", choices=ORDERS)
@@ -51,12 +58,6 @@ class BPref(OneOrder, tag="bpref"):
 
     Formula: (1/R) sum over relevant documents of 1 - min(n, R) / min(N, R), where R is the number of relevant documents,
     n the number of documents judged irrelevant above this one, and N the number of all documents judged irrelevant.
-
-    Parameters
-    ----------
-    ties : {"pessimistic", "optimistic", "order", "document"}
-        How documents of equal score are ranked: the lowest grade first, the highest grade first, in the order of their
-        rows, or by the column `document`, descending, as in trec_eval.
 
     Notes
     -----

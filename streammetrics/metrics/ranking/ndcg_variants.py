@@ -48,7 +48,16 @@ class OriginalNDCG(RankingMetric, tag="original_ndcg"):
 
 
 class BesideIdeal(RankingMetric):
-    """A metric that compares the order of all documents of a query with their ideal order."""
+    """A metric that compares the order of all documents of a query with their ideal order.
+
+    Parameters
+    ----------
+    ties : {"pessimistic", "optimistic", "order", "document"}
+        How documents of equal score are ranked: the lowest grade first, the highest grade first, in the order of their
+        rows, or by the column `document`, descending, as in trec_eval.
+    empty : {0, "skip", 1}
+        The value of a query without a relevant document: 0 or 1; "skip" leaves the query out.
+    """
 
     k: int | None = setting(default=None, choices=(None,))
     ties: str = setting(default="pessimistic", choices=ORDERS)
@@ -60,11 +69,6 @@ class NDCGAtRelevant(BesideIdeal, tag="ndcg_at_relevant"):
 
     Formula: mean over documents with g > 0 of DCG@i / IDCG@i, where i is the rank of the document. For a document that
     was not returned, i is the end of the ranking.
-
-    Parameters
-    ----------
-    empty : {0, "skip", 1}
-        The value of a query without a relevant document: 0 or 1; "skip" leaves the query out.
 
     Notes
     -----
@@ -89,11 +93,6 @@ class NDCGAtLevels(BesideIdeal, tag="ndcg_at_levels"):
     Formula: mean of DCG@i / IDCG@i over the ranks i at which a grade above 0 ends in the ideal ranking. The end of the
     ranking also counts if it is more than one rank beyond the last of these.
 
-    Parameters
-    ----------
-    empty : {0, "skip", 1}
-        The value of a query without a relevant document: 0 or 1; "skip" leaves the query out.
-
     Notes
     -----
     The time is that of CumulativeGain, and the state takes 120 bytes. The definition is that of trec_eval's `Rndcg`,
@@ -116,11 +115,6 @@ class NormalizedGain(BesideIdeal, tag="normalized_gain"):
 
     Formula: sum of g_i / log2(2 + C_i - G_i) over the sum of all gains, where G_i is the sum of gains up to rank i, and
     C_i that of the ideal ranking, in which each rank counts at least 1.
-
-    Parameters
-    ----------
-    empty : {0, "skip", 1}
-        The value of a query without a relevant document: 0 or 1; "skip" leaves the query out.
 
     Notes
     -----

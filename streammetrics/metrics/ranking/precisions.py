@@ -46,9 +46,6 @@ class InterpolatedPrecision(OneOrder, tag="interpolated_precision"):
     ----------
     recall : float
         The level of recall, in [0, 1].
-    ties : {"pessimistic", "optimistic", "order", "document"}
-        How documents of equal score are ranked: the lowest grade first, the highest grade first, in the order of their
-        rows, or by the column `document`, descending, as in trec_eval.
 
     Notes
     -----
