@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
+import sys
 import types
 
 import pytest
@@ -10,12 +12,20 @@ import pytest
 import streammetrics as sm
 from streammetrics.collect.accumulator import Accumulator
 from streammetrics.extend import METRICS, Axis, AxisDefinition, AxisWrapper, Definition, Metric, MetricLike, accumulate
+from streammetrics.state.state import State
 
 
 def members(cls: type) -> set[str]:
     """The names of a class and of its bases, private ones too, without those with two underscores."""
     own = [base for base in cls.__mro__ if base.__module__.startswith("streammetrics")]
     return {name for base in own for name in vars(base) if not (name.startswith("__") and name.endswith("__"))}
+
+
+def loaded_classes() -> set[type]:
+    """All classes of the package's modules that are loaded."""
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith("streammetrics.")]
+    classes = {cls for module in modules for _, cls in inspect.getmembers_static(module, inspect.isclass)}
+    return {cls for cls in classes if cls.__module__.startswith("streammetrics.")}
 
 
 def shown(thing: object) -> set[str]:
@@ -30,6 +40,16 @@ def shown(thing: object) -> set[str]:
 )
 def test_bases_are_small(cls: type, most: int) -> None:
     assert len(members(cls)) <= most, sorted(members(cls))
+
+
+@pytest.mark.parametrize(("kind", "most"), [("metrics", 55), ("states", 155), ("others", 80)])
+def test_no_member_has_only_moved(kind: str, most: int) -> None:
+    """The largest classes: a member that leaves a base must not make another class larger than any was before."""
+    groups: dict[str, list[type]] = {"metrics": [], "states": [], "others": []}
+    for cls in loaded_classes():
+        groups["metrics" if issubclass(cls, Metric) else "states" if issubclass(cls, State) else "others"].append(cls)
+    ten = sorted(((len(members(cls)), cls.__qualname__) for cls in groups[kind]), reverse=True)[:10]
+    assert ten[0][0] <= most, ten
 
 
 @pytest.mark.parametrize(
