@@ -107,12 +107,12 @@ def test_reading_takes_twice_the_state(name: str, saved: Callable[[str], bytes])
 
 @pytest.mark.parametrize("name", LARGE_NAMES)
 def test_max_bytes_is_what_reading_takes_at_most(name: str, saved: Callable[[str], bytes]) -> None:
-    most, read = 1 << 16, False
+    data, most, read = saved(name), 1 << 16, False
     while not read:
 
         def tried(limit: int = most) -> bool:
             try:
-                return bool(sm.from_bytes(saved(name), max_bytes=limit))
+                return bool(sm.from_bytes(data, max_bytes=limit))
             except sm.StateFormatError as error:
                 if "max_bytes" in str(error):
                     return False
