@@ -1,4 +1,8 @@
-"""Counter of rows by group: rows are buffered in blocks, which readers share because written rows never change."""
+"""The counter of rows by group, such as the impressions of each user.
+
+Rows are appended to blocks of memory. Rows never change once they are written, so states can refer to the blocks
+without a copy.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +21,9 @@ from ..state import retention as policy
 from ..state.cells import Cells
 from ..state.fold import find_sort_order, fold
 from ..state.state import State
-from ..statistics.groups.group_rows import ADVICE, SAMPLE, GroupRows, WaitingRows, entries_of, sample_level
+from ..statistics.groups.group_rows import SAMPLE, GroupRows, WaitingRows, sample_level
 from ..statistics.groups.partitions import SHARE, RawRows, hashes_of, split_words
+from ..statistics.groups.row_entries import ADVICE, entries_of
 from ..statistics.groups.spill import concat_by_layout, row_layout, spill_rows
 from ..statistics.key_kinds import KINDS, kind_number, seen_kinds_of
 from .counter import Counter, path_of
@@ -28,12 +33,13 @@ __all__ = ["GroupCounter"]
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
-# A new block has room for as many rows as all blocks before it, but no fewer than FIRST and no more than LARGEST.
+# The smallest and the largest number of rows in a new block. Within these limits, it has space for as many rows as all
+# earlier blocks together.
 FIRST, LARGEST = 1 << 8, 1 << 20
 
 
 class Block:
-    """A buffer of rows of one layout. Only the rows before `used` are valid, and these never change."""
+    """A block of memory for rows of one layout. Only the rows before `used` are valid; they never change."""
 
     def __init__(self, like: Mapping[str, Array], size: int) -> None:
         self.columns = {n: np.empty((size, *a.shape[1:]), a.dtype) for n, a in like.items()}
@@ -41,11 +47,11 @@ class Block:
         self.width = sum(a[:1].nbytes for a in self.columns.values())
 
     def count_free_rows(self) -> int:
-        """Return the number of rows that still fit the block."""
+        """Return the number of rows that can still be added to this block."""
         return len(self.columns["labels"]) - int(self.used[0])
 
     def stage_rows(self, rows: Mapping[str, Array]) -> Callable[[], Any]:
-        """Write rows after the used ones; return the call that adds them to the used rows."""
+        """Write rows after the valid ones; return the call that makes them valid as well."""
         first = int(self.used[0])
         end = first + len(rows["labels"])
         for name, column in rows.items():
@@ -53,15 +59,15 @@ class Block:
         return partial(self.used.__setitem__, 0, end)
 
     def rows(self) -> RawRows:
-        """Return the used rows."""
+        """Return the valid rows."""
         return {n: a[: int(self.used[0])] for n, a in self.columns.items()}
 
 
 class KeptRows:
-    """All rows of a counter: rows in memory, finished states, and rows on disk.
+    """All rows of a counter: rows in memory, states whose rows are already sorted by group, and rows on disk.
 
-    Rows are only added. To drop rows or write them to disk, a counter makes another `KeptRows` and replaces this one at
-    once, so an interrupt leaves either the old or the new rows.
+    Rows can be added, but not removed. To drop rows or to write them to disk, the counter makes another `KeptRows`
+    object and replaces this one in a single step, so an interrupt leaves either the old rows or the new ones.
     """
 
     def __init__(
@@ -72,21 +78,21 @@ class KeptRows:
         self.old_bytes = sum(a.nbytes for r in old for a in r.values()) + sum(s.nbytes for s in settled)
 
     def raws(self) -> tuple[RawRows, ...]:
-        """Return the rows in memory that are not part of a finished state."""
+        """Return the rows in memory that are not sorted by group yet."""
         return (*self.old, *(b.rows() for b in itertools.chain(*self.blocks.values()) if b.used[0]))
 
     @property
     def nbytes(self) -> int:
-        """The memory of the rows that are in memory, in bytes."""
+        """The memory of the rows in bytes; rows on disk take none."""
         return self.old_bytes + sum(int(b.used[0]) * b.width for blocks in self.blocks.values() for b in blocks)
 
     @property
     def rows(self) -> int:
-        """The number of rows in memory."""
+        """The number of rows that are in memory."""
         return sum(len(r["labels"]) for r in self.raws()) + sum(int(s.row_counts.sum()) for s in self.settled)
 
     def stage_rows(self, rows: Mapping[str, Array]) -> Callable[[], Any]:
-        """Write rows to a block; return the call that adds them to the used rows."""
+        """Write rows to a block; return the call that makes them valid."""
         blocks, n = self.blocks.setdefault(row_layout(rows), []), len(rows["labels"])
         if not blocks or blocks[-1].count_free_rows() < n:
             before = sum(int(b.used[0]) for b in blocks)
@@ -95,14 +101,14 @@ class KeptRows:
 
 
 class GroupCounter(Counter):
-    """Counts the rows of each group, such as the impressions of a user, by score and label.
+    """Stores the score and the label of each row, with the id of its group, such as the user.
 
     Parameters
     ----------
     state : GroupRows
         The state with which the counter starts.
     index : Index
-        The numbers of the cells by the axes of the state.
+        Finds the slice of each row.
     """
 
     statistic: GroupRows
@@ -148,14 +154,15 @@ class GroupCounter(Counter):
     # -- adding rows --------------------------------------------------------------------------------------------------
 
     def stage_rows(self, columns: Mapping[str, Column], at: Ints, rows: int) -> list[Callable[[], Any]]:
-        """Write rows to a block; return the calls that add them to the counted rows.
+        """Write rows to a block; return the calls that make them part of the counted rows.
 
         Raises
         ------
         InvalidInputError
-            The keys are of another kind than earlier keys, or belong to another worker.
+            The keys of the groups are of a different kind from earlier keys, or belong to the partition of another
+            worker.
         MemoryLimitError
-            The rows exceed the memory limit, and there is no folder to spill rows to.
+            The rows exceed the memory limit, and the setting `spill_dir` does not name a folder to write rows to.
         """
         if not rows:
             return []
@@ -198,7 +205,7 @@ class GroupCounter(Counter):
                 )
 
     def _reserve_bytes(self, size: int) -> None:
-        """Make room for `nbytes` bytes in memory, if necessary by writing earlier rows to disk."""
+        """Check that `size` more bytes fit into the memory limit; if they do not, write the earlier rows to disk."""
         limit, used = self.statistic.memory_limit, self.kept.nbytes + (0 if self.lone else self.before.nbytes)
         if used + size <= limit or self.statistic.sample_rows:
             return
@@ -222,11 +229,14 @@ class GroupCounter(Counter):
         return self.flats["dropped"]
 
     def _thin(self) -> None:
-        """Raise the sampling level until the rows fit `sample_rows`; each level halves the sample of groups."""
+        """Drop groups from the sample until it has at most `sample_rows` rows.
+
+        Raising the level of the sample by one drops about half of its groups.
+        """
         kept, most = self.kept, self.statistic.sample_rows
         if kept.rows <= most:
             return
-        # A group is in the sample of a level if the hash of its ID begins with at least `level` zero bits.
+        # A group is in the sample of a level if its hash begins with at least `level` zero bits.
         raws, rows_by_zeros = concat_by_layout(kept.raws()), np.zeros(65, np.int64)
         for raw in raws:
             find_kernel("group_sums:count_leading_zeros")(*split_words(raw["ids"]), np.uint64(SAMPLE), rows_by_zeros)
@@ -239,13 +249,16 @@ class GroupCounter(Counter):
             tuple(select_sample(r, level)[0] for r in raws),
             tuple(s.drop_beyond(level).without_front_parts() for s in kept.settled),
         )
-        # One call into C, so an interrupt leaves either the old rows or the thinned ones.
+        # This is one call into C, so an interrupt leaves either the old rows or the new ones.
         self.__dict__.update(level=level, kept=fresh, flats=self.flats | {"dropped": dropped})
 
     # -- making a state -----------------------------------------------------------------------------------------------
 
     def state(self) -> State:
-        """Return the counted rows as a state. If it has one cell, rows stay unsorted until a result needs sorted rows."""
+        """Return the counted rows as a state.
+
+        Without slices the rows stay unsorted until a result needs them in order.
+        """
         if not self.lone:
             return self._build_sliced_state()
         if self.statistic.sample_rows:
@@ -266,7 +279,7 @@ class GroupCounter(Counter):
         )
 
     def _build_sliced_state(self) -> State:
-        """Return the state of several cells: the entries of the buffered rows, merged with the earlier entries."""
+        """Return a state with slices: the rows of this counter, sorted and merged with the state of all earlier rows."""
         index, statistic = self.index, self.statistic
         count = index.count(self.front)
         words, keys = rank_keys(index, self.front, index.codes(self.front)[:, : len(self.front)])
@@ -287,7 +300,7 @@ class GroupCounter(Counter):
 
 
 def select_sample(raw: RawRows, level: int) -> tuple[RawRows, int]:
-    """Return the rows whose group is in the sample of a level, and the number of all other rows."""
+    """Return the rows whose group is in the sample of a level, and the number of other rows."""
     if not level:
         return raw, 0
     keep = hashes_of(raw["ids"], SAMPLE) >> np.uint64(64 - level) == 0

@@ -1,7 +1,8 @@
-"""The counter of groups of a sorted log: a group is closed when the next begins; the first and the last stay open.
+"""The counter of groups in a log that is sorted by group.
 
-The rows of the first and of the last group may continue in another part of the log, so both are kept as rows. All
-groups between them are complete: their rows become sums, and are no longer needed.
+A group is closed when the next group begins. The rows of a closed group are added to sums, and are then no longer
+needed. The first and the last group of a part of the log may continue in other parts, so the rows of these two groups
+are kept.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from ..state.cells import Cells
 from ..state.fold import fold
 from ..state.state import State
 from ..statistics.groups.closed_sums import Groups, add_sums, sum_groups
-from ..statistics.groups.group_rows import entries_of
 from ..statistics.groups.partitions import RawRows, scan_sorted
+from ..statistics.groups.row_entries import entries_of
 from ..statistics.groups.sorted_groups import SortedGroups
 from .counter import Counter, path_of
 from .index import Index
@@ -29,27 +30,27 @@ __all__ = ["SortedCounter"]
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
-# Exact sums of a few groups cost as much as sums of many. Therefore closed groups are summed only when there are this
-# many groups, or this many batches of groups.
+# Computing the exact sums of a few groups takes as long as computing those of many. So closed groups are added to the
+# sums only if there are more than this many groups, or more than this many batches of groups.
 MAX_WAITING_GROUPS, MAX_WAITING_BATCHES = 1 << 17, 1 << 10
 Call = Callable[[], Any]
 
 
 class SortedContent(NamedTuple):
-    """The counted rows of one contiguous part of a log.
+    """The rows of a contiguous part of a log.
 
     Parameters
     ----------
     first, last : int
-        The keys of the first and of the last group.
+        The keys of the first and the last group.
     head, tail : tuple of dict
-        The rows of the first and of the last group; the tail is empty while there is only one group.
+        The rows of the first and the last group. The tail is empty while there is only one group.
     wait : tuple of Groups
-        Closed groups that are not yet part of the sums.
+        Closed groups that have not been added to the sums yet.
     sums : dict, optional
-        Sums over all other closed groups.
+        The sums over all other closed groups; None if there are none.
     rows : (int, int)
-        The number of negatives and positives in closed groups.
+        The numbers of negative and positive rows in closed groups.
     """
 
     first: int
@@ -61,7 +62,7 @@ class SortedContent(NamedTuple):
     rows: tuple[int, int] = (0, 0)
 
     def close_groups(self, parts: tuple[RawRows, ...]) -> SortedContent:
-        """Return the content after closing the groups of these rows, which are sorted by group."""
+        """Return this content plus the groups of these rows, which are sorted by group and complete."""
         n = sum(len(p["labels"]) for p in parts)
         if not n:
             return self
@@ -74,20 +75,23 @@ class SortedContent(NamedTuple):
         return content.sum_waiting_groups() if too_many else content
 
     def sum_waiting_groups(self) -> SortedContent:
-        """Return the content after adding all waiting closed groups to its sums."""
+        """Return this content after adding all waiting groups to the sums."""
         fresh = sum_groups(Groups.concat(self.wait))
         return self._replace(wait=(), sums=fresh if self.sums is None else add_sums(self.sums, fresh))
 
 
 class SortedCounter(Counter):
-    """Counts groups of a sorted log. New rows are a part of their own, which `state` merges with the earlier parts.
+    """Counts the groups of a sorted log.
+
+    New rows are collected as a separate part of the log. The method `state` merges this part with the parts that the
+    initial state contains.
 
     Parameters
     ----------
     state : SortedGroups
         The state with which the counter starts.
     index : Index
-        The numbers of cells.
+        Finds the slice of each row. This counter refuses slices.
     """
 
     statistic: SortedGroups
@@ -118,7 +122,7 @@ class SortedCounter(Counter):
     # -- adding rows --------------------------------------------------------------------------------------------------
 
     def stage_rows(self, columns: Mapping[str, Column], at: Ints, rows: int) -> list[Call]:
-        """Close groups in a copy of the content; return the call that replaces the content by the copy.
+        """Add the rows to a copy of the content, and return the call that replaces the content with the copy.
 
         Raises
         ------
@@ -140,7 +144,7 @@ class SortedCounter(Counter):
         content, last = self.content, int(ids[-1])
         if content is None:
             content = SortedContent(int(ids[0]), int(ids[0]), (), ())
-        # The end of the rows of the group that is still open.
+        # The position of the first row that does not continue the last group of the earlier batches.
         open_end = int(np.searchsorted(ids, content.last, "right"))
         if open_end:
             open_rows = copy_rows(fresh, 0, open_end)
@@ -150,7 +154,7 @@ class SortedCounter(Counter):
                 content = content._replace(tail=(*content.tail, open_rows))
         if last == content.last:
             return content
-        # The beginning of the group that is open after this batch.
+        # The position where the last group of this batch, which stays open, begins.
         last_begin = int(np.searchsorted(ids, last, "left"))
         between = {n: c[open_end:last_begin] for n, c in fresh.items()}
         return content.close_groups((*content.tail, between))._replace(
@@ -189,7 +193,7 @@ class SortedCounter(Counter):
         flats["begins"], flats["ends"] = np.zeros((2, len(inner)), np.int64)
         if len(inner):
             flats["begins"][0] = flats["ends"][-1] = 1
-        # These are the arrays `dropped` and `rounded`, if present.
+        # `self.flats` contains only the arrays `dropped` and `rounded`, if they exist.
         flats |= {n: a.copy() for n, a in self.flats.items()}
         fresh = statistic.with_cells(
             Cells((), np.zeros((1, 0), np.int64), (), inner, None, flats, {"scores": entries})
@@ -198,5 +202,5 @@ class SortedCounter(Counter):
 
 
 def copy_rows(rows: RawRows, first: int, end: int) -> RawRows:
-    """Return a copy of some rows, because the user may reuse the arrays of the batch."""
+    """Return a copy of some rows. A view would change if the user reused the arrays of the batch."""
     return {n: c[first:end].copy() for n, c in rows.items()}

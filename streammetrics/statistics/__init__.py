@@ -1,1 +1,1 @@
-"""Sufficient statistics that metrics share, one module each."""
+"""Sufficient statistics: the sums and histograms from which metrics are computed. Several metrics can share one."""

@@ -1,4 +1,7 @@
-"""Bins of equal width with rows by label and sums of scores, for reliability diagrams and calibration errors."""
+"""Statistics of equal-width score bins: the number of rows of each label and the sum of the scores in every bin.
+
+Reliability diagrams and calibration errors are computed from these statistics.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,8 @@ class ScoreBins(State, tag="score_bins"):
     Parameters
     ----------
     n_bins : int
-        Bin i has i/n <= p < (i + 1)/n, and the last bin also p = 1. The comparison is exact, without rounding of i/n.
+        Bin i contains the rows with i/n <= p < (i + 1)/n, where p is the score; the last bin also contains p = 1. The
+        comparison is exact, without rounding of i/n.
     scale : {"probability", "logit"}
         The scale of the score; a logit is first converted to a probability (within 3 ulp).
     sums : bool
@@ -36,7 +40,8 @@ class ScoreBins(State, tag="score_bins"):
 
     Notes
     -----
-    Each w p is rounded to a multiple of 2**-60, and sums are integers. A bin takes 32 bytes, 16 without sums.
+    The product of weight and score of each row is rounded to a multiple of 2**-60. The sums of these products are
+    therefore exact integers. A bin takes 32 bytes, or 16 bytes if the state keeps no sums of scores.
     """
 
     n_bins: int = setting(default=15, low=1, high=1 << 24)
@@ -97,11 +102,11 @@ class ScoreBins(State, tag="score_bins"):
         return 1 if self.excess is None else UNIT
 
     def masses(self, bins: NDArray[np.int64]) -> tuple[list[int], list[int]]:
-        """Return the weights of negatives and of positives in these bins, as multiples of 1 / `unit`."""
+        """Return the weights of the negatives and those of the positives in these bins, in units of 1 / `unit`."""
         rows = self.rows[:, bins].tolist()
         if self.excess is not None:
             extra = self.excess[:, bins].tolist()
-            # The excess has two limbs: multiples of 2**-20, and multiples of 2**-60.
+            # `excess` is the sum of (weight - 1), stored as two integers: high * 2**-20 + low * 2**-60.
             rows = [
                 [r * UNIT + (high << LOW_BITS) + low for r, (high, low) in zip(*pair, strict=True)]
                 for pair in zip(rows, extra, strict=True)
@@ -109,9 +114,9 @@ class ScoreBins(State, tag="score_bins"):
         return rows[0], rows[1]
 
     def predicted_units(self) -> list[int]:
-        """Return the weighted sum of p in each bin, in units of 2**-60."""
+        """Return the weighted sum of the scores in each bin, as integers in units of 2**-60."""
         return [(high << LOW_BITS) + low for high, low in self.scores.tolist()]
 
     def predicted_sum(self, i: int) -> Any:
-        """Return the weighted sum of p in a bin: the exact sum of terms that were rounded to 2**-60."""
+        """Return the weighted sum of the scores in bin `i`, exact apart from the rounding of each term to 2**-60."""
         return units_to_fraction(fixed_to_int(self.scores[i]))

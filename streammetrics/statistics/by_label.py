@@ -1,7 +1,7 @@
 """Binary statistics for each label, or for each class against the rest, in one state.
 
-The arrays of a binary statistic get one more axis, of labels. To read a label, `split_classes` makes a binary state of
-its slice of the arrays, so every binary metric also works for labels and classes.
+Each array of the binary statistic gets an additional axis, with one entry for each label. `split_classes` turns the
+entry of a label back into a binary state. Every binary metric therefore also works for labels and classes.
 """
 
 from __future__ import annotations
@@ -42,11 +42,14 @@ __all__ = [
 ]
 
 OWN_SETTINGS = ("num_labels", "num_classes", "labels", "ignore_class", "top_k", "above", "softmax")
-"""The settings that a binary statistic does not have."""
+"""Settings of a per-label statistic that must not be passed to the binary statistic of one label."""
 
 
 def count_distinct_states(parts: Sequence[Any]) -> list[tuple[Any, int]]:
-    """Return the distinct objects among some states, each with its count, so that equal labels are read once."""
+    """Return each distinct object of `parts` with the number of times that it occurs there.
+
+    Labels with equal counts share one state object (see `ByLabel.split_classes`), so callers evaluate it only once.
+    """
     times = Counter(map(id, parts))
     return [(part, times[i]) for i, part in {id(part): part for part in parts}.items()]
 
@@ -63,14 +66,18 @@ class ByLabel(KnownClasses):
 
     Notes
     -----
-    In a state with slices, kernels treat each label of a row as a row of its own cell. A state of one cell counts the
-    labels one after the other with a faster kernel, such as `count_bins_multilabel` for `count_bins` (see
-    `kernels.multilabel`). Its columns are then laid out label by label.
+    In a state with slices, kernels treat each label of a row as a separate row in a cell of its own. A state of one cell
+    counts the labels one after the other with a faster kernel, such as `count_bins_multilabel` for `count_bins` (see
+    `kernels.multilabel`). This kernel reads columns with all values of the first label, then those of the second, and so
+    on.
     """
 
     binary: ClassVar[type[State]]
     by_binary: ClassVar[dict[str, type[ByLabel]]] = {}
-    """The subclass for each binary statistic, by the tag of that statistic."""
+    """Maps the tag of a binary statistic to the subclass that keeps this statistic for every label.
+
+    For example, "score_bins" maps to `LabelBins`.
+    """
 
     num_labels: int | None = setting(default=None, low=1, high=1 << 16)
 
@@ -88,7 +95,8 @@ class ByLabel(KnownClasses):
                 wide.__set_name__(cls, name)
                 setattr(cls, name, wide)
                 cls.declared_parts[name] = wide
-        # The first subclass for a binary statistic is its general version; later ones derive their own labels.
+        # Several subclasses may have the same binary statistic. `make_label_statistic` uses the one defined first; the
+        # others compute their labels from other columns.
         ByLabel.by_binary.setdefault(cls.binary.tag, cls)
 
     @property
@@ -97,7 +105,10 @@ class ByLabel(KnownClasses):
 
     @property
     def in_turn(self) -> bool:
-        """Whether labels are counted one after the other, as in every state of one cell, instead of row by row."""
+        """Whether kernels count all rows of one label before the next label.
+
+        If False, kernels count all labels of one row before the next row, as they must if the state has slices.
+        """
         return not self.axes
 
     @property
@@ -110,12 +121,12 @@ class ByLabel(KnownClasses):
 
     @property
     def can_vectorize(self) -> bool:
-        # Binary metrics compute one label at a time, so they cannot compute all cells at once.
+        # `split_classes` works for one cell only, so metrics cannot compute the values of all cells in one call.
         return False
 
     @property
     def empty_binary(self) -> State:
-        """An empty state of the binary statistic."""
+        """An empty state of the binary statistic, with the settings that both statistics share."""
         ours = {f: v for f, v in self.settings.items() if f not in OWN_SETTINGS}
         return self.binary(**ours)
 
@@ -135,7 +146,10 @@ class ByLabel(KnownClasses):
         )
 
     def _flatten(self, role: str, values: Array) -> Array:
-        """Return a column as a flat array of one value per row and label; row by row, or label by label if `in_turn`."""
+        """Return a column as a flat array with one value for each row and label.
+
+        If `in_turn`, all values of the first label come first. Otherwise all values of the first row come first.
+        """
         if role == "sample_weight" and values.ndim == 1:
             return values if self.in_turn else np.repeat(values, self.width)
         table = values.T if self.in_turn else values
@@ -152,14 +166,14 @@ class ByLabel(KnownClasses):
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def split_classes(self) -> list[State]:
-        """Return a binary state for each label; labels with equal counts share one object."""
+        """Return a binary state for each label. Labels with equal counts share one object."""
         one, flats = self.empty_binary, self._class_parts()
         part_bytes = [
             np.ascontiguousarray(a).reshape(len(a) * self.width, -1).view(np.uint8) for a in flats.values() if a.size
         ]
         if not part_bytes:
             return [self._binary_state(one, {n: a[:, 0] for n, a in flats.items()})] * self.width
-        # Labels with the same bytes in all parts share one state. `np.unique` over rows of bytes finds them.
+        # Concatenate the bytes of all arrays of a label, so that `np.unique` finds labels with equal counts.
         rows = np.concatenate(part_bytes, axis=1)
         _, firsts, to = np.unique(rows.view(f"V{rows.shape[1]}").ravel(), return_index=True, return_inverse=True)
         states = [self._binary_state(one, {n: a[:, i] for n, a in flats.items()}) for i in firsts.tolist()]
@@ -220,8 +234,8 @@ class LabelDecisions(ByLabel, DecisionCounts, tag="label_decisions"):
     Parameters
     ----------
     top_k : int, optional
-        At the threshold 0.5, the labels with the `top_k` highest scores of a row are predicted; the first of equal scores
-        win.
+        At the threshold 0.5, the labels with the `top_k` highest scores of a row are predicted. Of labels with equal
+        scores, the first are chosen. By default every label whose score reaches the threshold is predicted.
     above : bool
         With `top_k`: whether the score of a predicted label must also reach the threshold.
     """
@@ -235,8 +249,8 @@ class LabelDecisions(ByLabel, DecisionCounts, tag="label_decisions"):
         if self.top_k is not None:
             scores = columns["y_score"]
             decisions = mark_top_k(scores.values, self.top_k)
-            # The k highest scores are replaced by the number of thresholds that they reach, the others by 0, and the
-            # thresholds by 1, 2, ...: see `rounded_thresholds`.
+            # Replace each of the k highest scores by the number of thresholds that it reaches, and all other scores by
+            # 0. The kernel then compares these numbers with the thresholds 1, 2, ... from `rounded_thresholds`.
             if self.above:
                 cuts = super().rounded_thresholds(scores.source, scores.values.dtype)
                 decisions *= np.searchsorted(cuts, scores.values, side="right").astype(np.float32)
@@ -252,19 +266,24 @@ class LabelDecisions(ByLabel, DecisionCounts, tag="label_decisions"):
 
 
 def make_label_statistic(state: State, **which: Any) -> ByLabel:
-    """Return the statistic that keeps a binary statistic for each label, given `num_labels`, `num_classes` or `labels`."""
+    """Return an empty statistic that keeps the binary statistic `state` for every label or class.
+
+    The keyword arguments are settings of the returned statistic, such as `num_labels=5` or `labels=("cat", "dog")`.
+    """
     of_logits = state.settings.get("scale") == "logit" and which.get("num_labels") is None
     softmax: dict[str, Any] = {"softmax": True} if of_logits and state.tag == "scores" else {}
     return ByLabel.by_binary[state.tag](**state.settings, **softmax, **which)
 
 
 class TopLabel(KnownClasses):
-    """A binary statistic of the class with the highest score: whether this class is correct, and its probability.
+    """The base of binary statistics of the predicted class, the class with the highest score.
+
+    The label of a row is 1 if the predicted class is correct, else 0. The score is the probability of this class.
 
     Parameters
     ----------
     num_classes, labels
-        As for `KnownClasses`.
+        The number of classes, or the list of classes, as in `KnownClasses`.
     logits : bool
         Whether scores are logits, whose softmax is the probability.
     """

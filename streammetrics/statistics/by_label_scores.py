@@ -18,7 +18,8 @@ from ..state.declare import Array, Tally
 from ..state.state import State
 from ..state.tally import WIDEST, Entries, has_weight, sort_entries
 from .by_label import OWN_SETTINGS, ByLabel, TopLabel, count_distinct_states
-from .scores import ScoreHistogram, has_negative_weight
+from .score_entries import has_negative_weight
+from .scores import ScoreHistogram
 from .step import Like, Step
 
 __all__ = ["LabelScores", "TopScores"]
@@ -28,9 +29,9 @@ U4 = np.uint32
 
 NO_FOLDS = np.zeros(0, np.uint8)
 NO_EXACT = (np.zeros(0, np.uint32), np.zeros(0, np.uint64), np.zeros(0), np.zeros(0, np.int64))
-"""The arguments of an exact tally for a kernel if the state keeps no exact rows."""
+"""Empty arrays that are passed to a kernel in place of exact scores if the state keeps none."""
 
-# With at most this many places, a state of one cell has a dense counter for each place (see `count.tallies`).
+# A state of one cell with at most this many counters (buckets x labels) uses one dense array for all of them.
 LONE = (1 << 25) + 2
 
 
@@ -42,16 +43,16 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
     bits : int or None
         As for `ScoreHistogram`: None keeps all rows exactly.
     limit : int, optional
-        The number of rows that a cell keeps exactly, with the scores of all labels; the rows of a larger cell go to
-        buckets. By default as for `ScoreHistogram`. With 0 there are only buckets, and no part for exact rows.
+        A cell with at most this many rows keeps the exact scores of all labels. The scores of a larger cell are counted
+        in buckets. The default is that of `ScoreHistogram`. With 0 all scores are counted in buckets.
     softmax : bool
         With classes and `scale="logit"`: whether the scores of a row are logits of the classes. The histogram is then of
         the logit of the softmax, the log-odds of each class against the rest.
 
     Notes
     -----
-    A tally has the places of `ScoreHistogram` once for each label. An exact score takes 16 bytes. All labels of a
-    cell have the same rows, so either all of them are exact or none.
+    The state has the counters of a `ScoreHistogram` for each label. An exact score takes 16 bytes. All labels of a cell
+    have the same rows, so either all labels keep exact scores or all are counted in buckets.
     """
 
     binary: ClassVar[type[State]] = ScoreHistogram
@@ -70,7 +71,7 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
 
     @property
     def keeps_exact_rows(self) -> bool:
-        """Whether cells may keep exact rows."""
+        """Whether small cells keep exact scores; if False, all scores are counted in buckets."""
         return self.exact_limit != 0
 
     def parts(self) -> Mapping[str, Any]:
@@ -94,12 +95,12 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
 
     @property
     def folds_by_rows(self) -> bool:
-        # All labels of a cell are exact, or none.
+        # The labels of a cell are converted to buckets together, so only the number of rows decides.
         return True
 
     @property
     def exact_places(self) -> int:
-        """The number of places for exact rows: those of `ScoreHistogram`, repeated for each label."""
+        """The number of possible codes of an exact score; a code combines label, score and 0/1 outcome."""
         return self.width * WIDEST
 
     @property
@@ -109,12 +110,12 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
 
     @property
     def places(self) -> int:
-        """The number of places for buckets: those of `ScoreHistogram`, repeated for each label."""
+        """The number of counters of a cell: one for each label, bucket and 0/1 outcome."""
         return self.width * self.places_per_label
 
     @property
     def places_per_label(self) -> int:
-        """The number of places for the buckets of one label."""
+        """The number of counters of one label: one for each bucket and 0/1 outcome."""
         return 2 * self.buckets
 
     @property
@@ -152,7 +153,7 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
 
     @property
     def _entries(self) -> Entries:
-        """The entries of a state of one cell, exact or in buckets."""
+        """The row counts of a state of one cell, either by exact score or by bucket."""
         self._check_one_cell()
         entries: Entries = self.rows if self.has_buckets or not self.keeps_exact_rows else self.exact
         return entries
@@ -161,7 +162,7 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
         entries, off_grid = self._entries, self.cells.flats["off_grid"]
         ends = np.searchsorted(self._labels_of(entries), np.arange(self.width + 1))
         within = self._strip_labels(entries)
-        # Labels with equal entries share one state, so metrics compute its result once.
+        # Labels with equal counts share one state, so metrics compute its result once.
         has_rows = (np.diff(ends) > 0) | off_grid.any(axis=0)
         none = self._binary_histogram(within.select(slice(0)), np.zeros_like(off_grid[:, 0]))
         states, state_of_content = [none] * self.width, dict[tuple[bytes, ...], State]()
@@ -174,15 +175,15 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
         return states
 
     def _strip_labels(self, entries: Entries) -> Entries:
-        """Return entries whose places are relative to their label."""
-        # In the code of an exact entry the label is above the top bit of the score, in the high word.
+        """Return entries with the label removed from each code, as in a `ScoreHistogram` of one label."""
+        # The last bit of the high word of an exact code is the top bit of the score; the bits above it are the label.
         if entries.high is not None:
             one = self.empty_binary
             return replace(entries, shift=type(one).exact.shift(one), high=entries.high & U4(1))
         return replace(entries, codes=entries.places.astype(np.int64) % self.places_per_label)
 
     def _labels_of(self, entries: Entries) -> Ints:
-        """Return the label of each entry."""
+        """Return the index of the label of each entry."""
         return exact_labels(entries) if entries.is_wide else entries.places.astype(np.int64) // self.places_per_label
 
     @property
@@ -201,7 +202,7 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
         )
 
     def _binary_histogram(self, within: Entries, off_grid: Array) -> State:
-        """Return a binary state with these entries of one or several labels, which are summed."""
+        """Return a binary state with the sum of these entries, which may belong to one or to several labels."""
         one = self.empty_binary
         empty = one.make_empty_cells(())
         tallies = (
@@ -230,7 +231,7 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
 
 
 def exact_labels(exact: Entries) -> Ints:
-    """Return the label of each exact entry."""
+    """Return the index of the label of each exact entry."""
     assert exact.high is not None
     return ((exact.high & U4((1 << exact.high_place_bits) - 1)) >> U4(1)).astype(np.int64)
 

@@ -1,4 +1,4 @@
-"""Counts of rows by true and predicted class: the confusion matrix of declared classes or of classes from the data."""
+"""Counts of rows by true and predicted class: the confusion matrix of declared classes or of classes found in the data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ Ints = NDArray[np.int64]
 
 
 class Margins(NamedTuple):
-    """The diagonal and the marginal sums of a confusion matrix: numbers of rows, or weights in units of 2**-60."""
+    """The diagonal, the row sums and the column sums of a confusion matrix.
+
+    The numbers are row counts, or integers in units of 2**-60 if rows have weights.
+    """
 
     correct: list[int]
     true: list[int]
@@ -37,7 +40,10 @@ class Margins(NamedTuple):
 
 
 class ClassTable(NamedTuple):
-    """True and false positives and negatives of one class against the rest: rows, or weights in units of 2**-60."""
+    """The 2 x 2 confusion matrix of one class against the rest.
+
+    The numbers are row counts, or integers in units of 2**-60 if rows have weights.
+    """
 
     tn: int
     fp: int
@@ -45,7 +51,7 @@ class ClassTable(NamedTuple):
     tp: int
 
     def cells_at(self, threshold: float) -> ClassTable:
-        """Return the table itself, because the decisions do not depend on a threshold."""
+        """Return this table for any threshold, because predicted classes do not depend on a threshold."""
         return self
 
     def support(self) -> int:
@@ -53,23 +59,29 @@ class ClassTable(NamedTuple):
         return self.fn + self.tp
 
     def margins(self) -> Margins:
-        """Return the margins of the 2 x 2 matrix."""
+        """Return the diagonal and the marginal sums of the 2 x 2 matrix, with the rest as class 0."""
         return Margins(
             [self.tn, self.tp], [self.tn + self.fp, self.fn + self.tp], [self.tn + self.fn, self.fp + self.tp]
         )
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts, as `State.facts` does."""
+        """Return a summary of the counted rows, as `State.facts` does; here only their total."""
         return {"rows": sum(self)}
 
 
 class PairCounts(State):
-    """A state of rows by true and predicted class, and of their excess weights (weight minus 1)."""
+    """The base of states that count rows by true and predicted class.
+
+    Subclasses return the confusion matrix; margins and one-vs-rest tables are derived from it here.
+    """
 
     row_parts = ("counts",)
 
     def confusion_matrix(self) -> tuple[Ints, Ints | None]:
-        """Return the number of rows by true and predicted class, and their excess weights (weight minus 1)."""
+        """Return the matrix of row counts (true x predicted class), and the matrix of sums of (weight - 1).
+
+        The second matrix is None if rows have no weights.
+        """
         raise NotImplementedError
 
     def class_names(self) -> list[Any]:
@@ -82,7 +94,7 @@ class PairCounts(State):
         return 1 if self.confusion_matrix()[1] is None else UNIT
 
     def margins(self) -> Margins:
-        """Return by class the weight of correct rows, of rows of the true class, and of rows of the predicted class."""
+        """Return, for each class, the weights of its correctly predicted rows, its true rows and its predicted rows."""
         rows, excess = self.confusion_matrix()
         every = np.arange(len(rows))
         return Margins(
@@ -92,7 +104,7 @@ class PairCounts(State):
         )
 
     def split_classes(self) -> list[ClassTable]:
-        """Return the table of each class against the rest."""
+        """Return, for each class, the 2 x 2 table of this class against the rest."""
         right, true, predicted = self.margins()
         total = sum(true)
         return [ClassTable(total - t - p + r, p - r, t - r, r) for r, t, p in zip(right, true, predicted, strict=True)]
@@ -112,10 +124,10 @@ class ClassCounts(KnownClasses, PairCounts, tag="class_counts"):
     Parameters
     ----------
     num_classes, labels
-        As for `KnownClasses`.
+        The number of classes, or the list of classes, as in `KnownClasses`.
     column : {"y_score", "y_pred"}
-        `y_score` takes the predicted class, or a score of each class; the class with the highest score (the first of equal
-        ones) is then the prediction. `y_pred` takes the predicted class.
+        The column of predictions. `y_pred` contains the predicted class. `y_score` contains either the predicted class or
+        a score for each class; the class with the highest score is then the prediction (the first one, if scores tie).
     """
 
     column: str = setting(default="y_score", choices=("y_score", "y_pred"))

@@ -22,9 +22,9 @@ from .weighted_rows import RESERVED_ROLES, WeightedRows
 
 __all__ = ["ColumnProducts"]
 
-# The code by which the kernel sums the product of its two columns.
+# Tells the kernel which products to sum: here column 0 times column 1, added to sum 0.
 PRODUCT = np.array([[0, 1, 0]], np.int64)
-# Any product of two numbers that pass the column check is smaller than this.
+# An upper bound on the product of any two valid numbers; input checks reject larger numbers.
 LARGEST = 2.0**832
 
 
@@ -34,11 +34,12 @@ class ColumnProducts(WeightedRows, tag="column_products"):
     Parameters
     ----------
     columns : tuple of str
-        The roles of the columns, at least two.
+        The names of the columns, at least two.
 
     Notes
     -----
-    c columns have c (c + 3) / 2 sums of 544 bytes each, as in `Moments`.
+    A state of c columns keeps c (c + 3) / 2 sums: one for each column and one for each pair, including the pair of a
+    column with itself. A sum takes 544 bytes, as in `Moments`.
     """
 
     columns: tuple[str, ...] = setting(default=("x", "y"))
@@ -52,7 +53,11 @@ class ColumnProducts(WeightedRows, tag="column_products"):
 
     @property
     def factors(self) -> list[tuple[int, int]]:
-        """The two columns of each product: first each column and the constant 1, whose index is the number of columns."""
+        """The indices of the two columns of each product.
+
+        The first products are each column times the constant 1, which has the index `len(columns)`. All pairs of columns
+        follow.
+        """
         count = len(self.columns)
         return [(i, count) for i in range(count)] + list(combinations_with_replacement(range(count), 2))
 
@@ -87,7 +92,10 @@ class ColumnProducts(WeightedRows, tag="column_products"):
             raise StateFormatError("ColumnProducts.sums holds a sum that rows of this weight cannot have")
 
     def covariances(self) -> list[list[Fraction]]:
-        """Return the exact weighted sum of (a - mean a)(b - mean b) for every pair of columns; 0 if there is no weight."""
+        """Return the matrix of the exact weighted sums of (a - mean a)(b - mean b) for every pair of columns.
+
+        The sums are not divided by the weight. They are 0 if the total weight is 0.
+        """
         count, weight = len(self.columns), self.weight()
         totals = [exact_to_fraction(s) for s in self.sums]
         matrix = [[Fraction(0)] * count for _ in range(count)]

@@ -12,7 +12,7 @@ from ..numerics.exact import to_float
 __all__ = ["MeanEstimates", "estimate_means"]
 
 Number = Any
-"""An integer or a fraction; an object array of integers for several cells at once."""
+"""An integer or a fraction; an object array of integers if several cells are computed together."""
 
 NAN = float("nan")
 ONE = "1"
@@ -24,7 +24,7 @@ class MeanEstimates(NamedTuple):
     Parameters
     ----------
     means : list of float
-        Weighted means of the terms; arrays for several cells at once.
+        Weighted means of the terms; arrays if several cells are computed together.
     covariance : list of lists of float
         The estimated covariance of the means: NaN if there are fewer than two units or a sum of squares overflowed.
     effective_size : float
@@ -61,10 +61,10 @@ def estimate_means(
     sums : sequence of numbers
         The sums of w x.
     products : mapping of pairs to numbers
-        The sums of w^2 x_i x_j, i <= j. The index -1 stands for the constant 1: (-1, -1) is the sum of w^2, and (-1, j)
+        The sums of w^2 x_i x_j, i <= j. The index -1 stands for the constant 1: (-1, -1) is the sum of w^2, and (-1, j) is
         the sum of w^2 x_j.
     overflowed : bool
-        Whether a sum of squares overflowed: then the covariance is NaN.
+        Whether a sum of squares overflowed, in which case the covariance is NaN.
     unit : int
         The integer that stands for 1 in all of these numbers: 2**60 for fixed-point numbers.
     """

@@ -23,7 +23,10 @@ from .step import NOTHING, Like, Step
 __all__ = ["MIN_EPS", "DecisionCounts", "eps_of", "mark_top_k", "round_thresholds"]
 
 MIN_EPS = 2.0**-1022
-"""The smallest base rate or `eps`, the smallest normal float64: logarithms here take normal numbers alone."""
+"""The smallest base rate or `eps` that is allowed.
+
+This is the smallest normal float64. The logarithms of this library do not handle subnormal numbers.
+"""
 
 
 class DecisionCounts(State, tag="decisions"):
@@ -35,7 +38,8 @@ class DecisionCounts(State, tag="decisions"):
         A row is predicted positive if `score >= threshold`, where the threshold is rounded to the dtype of the scores, as
         numpy does. A collection keeps the union of the thresholds that its metrics need.
     column : {"y_score", "y_pred"}
-        `y_score` takes any finite numbers, `y_pred` decisions, which must be 0 or 1.
+        The column that is compared with the thresholds: `y_score` may contain any finite numbers; `y_pred` contains
+        decisions, which must be 0 or 1.
 
     Notes
     -----
@@ -71,7 +75,15 @@ class DecisionCounts(State, tag="decisions"):
         ]
 
     def rounded_thresholds(self, source: str, dtype: np.dtype[Any]) -> NDArray[np.floating]:
-        """Return thresholds rounded to the user's dtype `source`, as the kernel compares them with scores."""
+        """Return the thresholds that the kernel compares with scores.
+
+        Parameters
+        ----------
+        source : str
+            The name of the dtype of the scores that the user passed; thresholds are rounded to this dtype.
+        dtype : dtype
+            The dtype in which the kernel reads scores, which is also the dtype of the returned array.
+        """
         return round_thresholds(self.thresholds, source, dtype)
 
     def check(self) -> None:
@@ -105,12 +117,15 @@ class DecisionCounts(State, tag="decisions"):
         return Fraction(fn + tp, self.unit)
 
     def counts_at(self, threshold: float) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
-        """Return the rows by true label and decision at a threshold, and their excess weights (weight minus 1), if any."""
+        """Return the 2 x 2 matrix of row counts (label x decision) at a threshold, and that of sums of (weight - 1).
+
+        The second matrix is None if rows have no weights.
+        """
         i = self.thresholds.index(threshold)
         return self.counts[i], None if self.excess is None else self.excess[i]
 
     def cells_at(self, threshold: float) -> tuple[int, int, int, int]:
-        """Return TN, FP, FN and TP at a threshold: numbers of rows, or weights in units of 2**-60."""
+        """Return TN, FP, FN and TP at a threshold: row counts, or integers in units of 2**-60 if rows have weights."""
         rows, excess = self.counts_at(threshold)
         counts = [to_python_int(rows[i]) for i in np.ndindex(2, 2)]
         if excess is not None:
@@ -122,21 +137,27 @@ class DecisionCounts(State, tag="decisions"):
 def round_thresholds(thresholds: tuple[float, ...], source: str, dtype: np.dtype[np.floating]) -> NDArray[np.floating]:
     """Round thresholds to the dtype `source` of the user's scores, and return them in the dtype that kernels read."""
     exact = np.array(thresholds)
-    # numpy has no bfloat16, so the float32 bits are rounded to the upper 16 bits, half to even.
+    # numpy has no bfloat16, so the float32 bits are rounded to the upper 16 bits, with ties to even.
     if source == "bfloat16":
         bits = exact.astype(np.float32).view(np.uint32).astype(np.uint64)
         bits = (bits + 0x7FFF + ((bits >> np.uint64(16)) & np.uint64(1))) & np.uint64(0xFFFF0000)
         return np.asarray(bits.astype(np.uint32).view(np.float32).astype(dtype))
     own = source if source in ("float16", "float32") else "float64"
-    # A threshold beyond all scores of that dtype becomes infinite, which gives the same decisions.
+    # A threshold that is too large for the dtype becomes infinite. No score of this dtype reaches it either way.
     with np.errstate(over="ignore"):
         return np.asarray(exact.astype(own).astype(dtype))
 
 
 def eps_of(source: str, eps: float | None = None) -> float:
-    """Return the `eps` for which probabilities of a dtype are clipped to [eps, 1 - eps].
+    """Return the number e such that the log loss clips probabilities to [e, 1 - e].
 
-    This is `eps`, but at least MIN_EPS; by default the machine epsilon of the dtype, as in scikit-learn.
+    Parameters
+    ----------
+    source : str
+        The name of the dtype of the probabilities.
+    eps : float, optional
+        The user's setting, which is raised to MIN_EPS if it is smaller. The default depends on the dtype, as in
+        scikit-learn: 2**-52 for float64, and 2**-23 for float32 and half precision.
     """
     if eps is not None:
         return max(eps, MIN_EPS)
@@ -144,7 +165,10 @@ def eps_of(source: str, eps: float | None = None) -> float:
 
 
 def mark_top_k(scores: NDArray[np.floating], k: int) -> NDArray[np.float32]:
-    """Return 1 for the k highest scores of each row and 0 for the others; among equal scores the first win."""
+    """Return a matrix with 1 for the k highest scores of each row and 0 for all others.
+
+    Of equal scores, the first ones in the row are chosen.
+    """
     decided = np.zeros(scores.shape, np.float32)
     np.put_along_axis(decided, np.argsort(-scores, axis=1, kind="stable")[:, :k], np.float32(1), axis=1)
     return decided

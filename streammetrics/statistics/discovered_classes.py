@@ -25,16 +25,18 @@ __all__ = ["Contingency", "DiscoveredNames", "DiscoveredPairs", "number_classes"
 Ints = NDArray[np.int64]
 ROLES = ("y_true", "y_pred")
 MOST = 1 << 15
-"""The upper limit of `max_labels`."""
+"""The largest allowed value of `max_labels`."""
 
 
 class Contingency(NamedTuple):
-    """A sparse contingency table of true and predicted classes, in Python integers: rows, or weights in units of 2**-60.
+    """A sparse contingency table of true and predicted classes.
+
+    All weights are Python integers in units of 1 / `unit`. They are row counts if rows have no weights.
 
     Parameters
     ----------
     joint : object array
-        The weight of each pair of classes with rows.
+        The weight of each pair (true class, predicted class) that occurs.
     true, predicted : object arrays
         The weights of each true and of each predicted class.
     row, column : int64 arrays
@@ -42,7 +44,7 @@ class Contingency(NamedTuple):
     unit : int
         The integer that stands for a weight of 1.
     weight_rounding : Fraction
-        The largest relative error of a weight by rounding.
+        The largest relative error of a weight, because weights are rounded to multiples of 2**-60.
     """
 
     joint: NDArray[Any]
@@ -55,24 +57,25 @@ class Contingency(NamedTuple):
 
     @property
     def total(self) -> int:
-        """The sum of the table."""
+        """The total weight, in units of 1 / `unit`."""
         return int(self.joint.sum())
 
 
 class DiscoveredNames(State):
-    """A state whose classes, or groups, are discovered in the data instead of declared.
+    """A state whose classes, or groups, are discovered in the data rather than declared.
 
     Parameters
     ----------
     max_labels : int
-        The largest number of distinct classes. A batch with more raises MemoryLimitError and is not counted.
+        The largest number of distinct classes. A batch that exceeds it raises MemoryLimitError and is not counted.
     """
 
     max_labels: int = setting(default=1000, low=2, high=MOST, operational=True)
 
     item_noun: ClassVar[str] = "classes"
-    """The noun for classes in error messages, and the setting of a metric that limits their number."""
+    """The word for the classes in error messages, such as "groups"."""
     limit_setting: ClassVar[str] = "max_labels"
+    """The name of the metric setting that limits the number of classes, for error messages."""
 
     @classmethod
     def roles(cls) -> tuple[str, ...]:
@@ -114,13 +117,13 @@ class DiscoveredPairs(DiscoveredNames, PairCounts, tag="found_pairs"):
     Parameters
     ----------
     max_labels : int
-        The largest number of distinct classes. A batch with more raises MemoryLimitError and is not counted.
+        The largest number of distinct classes. A batch that exceeds it raises MemoryLimitError and is not counted.
     ignore_class : int or str, optional
-        Rows of this true class are dropped and counted.
+        Rows of this true class are dropped, and the number of dropped rows is recorded.
 
     Notes
     -----
-    Each pair that occurs is a cell of 40 bytes, 56 with weights. Each class is stored once.
+    Each pair that occurs takes a cell of 40 bytes, or 56 bytes with weights. Each class is stored once.
     """
 
     ignore_class: int | str | bytes | None = setting(default=None)
@@ -139,13 +142,19 @@ class DiscoveredPairs(DiscoveredNames, PairCounts, tag="found_pairs"):
         return [Step("class_counts:count_cells", "at", "sample_weight", own.counts, excess)]
 
     def _mask_weighty_pairs(self) -> NDArray[np.bool_]:
-        """Return a mask of the pairs with positive weight; results do not list classes without such a pair."""
+        """Return a mask of the pairs with positive weight.
+
+        A class whose rows all have weight 0 does not appear in results.
+        """
         if self.excess is None:
             return np.ones(len(self.counts), bool)
         return np.asarray((self.excess[:, 0] != -(self.counts << 20)) | (self.excess[:, 1] != 0))
 
     def _class_ranks(self) -> tuple[Ints, Ints]:
-        """Return the ranks of the classes, and the true and the predicted rank of each pair, of positive weight."""
+        """Return the ranks of the classes that occur, and an array of shape (pairs, 2) of true and predicted ranks.
+
+        The rank of a class is its position among all classes in ascending order. Pairs of weight 0 are left out.
+        """
         inner = self.cells.inner_keys
         assert inner is not None
         pairs = inner[self._mask_weighty_pairs(), 1:]
@@ -156,7 +165,7 @@ class DiscoveredPairs(DiscoveredNames, PairCounts, tag="found_pairs"):
         return [classes.read_key(rank) for rank in self._class_ranks()[0].tolist()]
 
     def contingency(self) -> Contingency:
-        """Return the pairs with positive weight, and the weights of true and predicted classes."""
+        """Return the sparse contingency table of the pairs with positive weight."""
         kept, (_, pairs) = self._mask_weighty_pairs(), self._class_ranks()
         joint = weights_in_units(self.counts[kept], None if self.excess is None else self.excess[kept])
         row, column = (np.unique(pairs[:, i], return_inverse=True)[1].reshape(-1).astype(np.int64) for i in (0, 1))
@@ -180,9 +189,21 @@ class DiscoveredPairs(DiscoveredNames, PairCounts, tag="found_pairs"):
 
 
 def number_classes(role: str, column: Any, numbers: Any, noun: str = "classes") -> Ints:
-    """Return the number of the class of each row; only classes with rows get a number."""
+    """Return an integer for the class of each row, and add new classes to the vocabulary.
+
+    Parameters
+    ----------
+    role : str
+        The name of the column, for error messages.
+    column : DiscoveredColumn
+        The classes of the rows.
+    numbers : object
+        The vocabulary that assigns an integer to each class.
+    noun : str
+        The word for the classes in error messages.
+    """
     assert isinstance(column, DiscoveredColumn)
-    # A categorical column may list classes that no row of the batch has.
+    # A categorical column may list categories that no row of the batch has. They must not count as classes.
     used = np.flatnonzero(np.bincount(column.values, minlength=len(column.keys)))
     if not len(used):
         return np.zeros(0, np.int64)

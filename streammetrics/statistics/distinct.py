@@ -33,8 +33,9 @@ class DistinctKeys(KeyKinds, tag="distinct"):
 
     Notes
     -----
-    The first bits of the hash of a key select a register, which keeps the longest run of leading zeros in the other bits.
-    Registers merge by maximum, so a repeated key changes nothing. The hash function never changes. A register takes a
+    Each key is hashed. The first bits of the hash select a register, and the register stores the largest number of
+    leading zeros (plus 1) in the other bits of any key so far. Registers merge by maximum, so a repeated key changes
+    nothing. The hash function never changes, because the registers of saved states depend on it. A register takes one
     byte.
     """
 
@@ -75,25 +76,26 @@ class DistinctKeys(KeyKinds, tag="distinct"):
 
     @property
     def used_registers(self) -> int:
-        """The number of registers with a key: a lower bound of the number of distinct keys."""
+        """The number of registers with a key: a lower bound on the number of distinct keys."""
         return int((self.registers > 0).sum())
 
     def estimate(self) -> float:
-        """Return the estimated number of distinct keys: Ertl's improved raw estimator (2017), for 0 to 2**60 keys."""
-        # counts[k] is the number of registers with a run of k - 1 zeros; 0 stands for an unused register, and longest + 1
-        # for a full one. Both ends need the corrections sigma and tau of Ertl's paper.
+        """Return the estimated number of distinct keys by the improved raw estimator of Ertl (2017)."""
+        # counts[k] is the number of registers of value k, that is, with k - 1 leading zeros. The value 0 means that no key
+        # selected the register. The value longest + 1, the largest possible, means that a register is saturated. These
+        # two values need the corrections sigma and tau of Ertl's paper.
         m, longest = self.size, 64 - self.precision
         counts = np.bincount(self.registers, minlength=longest + 2).tolist()
         z = m * _tau(1.0 - counts[longest + 1] / m)
         for k in range(longest, 0, -1):
             z = 0.5 * (z + counts[k])
         z += m * _sigma(counts[0] / m)
-        # If all registers are full, z is 0 and the estimate is infinite.
+        # If all registers are saturated, z is 0 and the estimate is infinite.
         return ALPHA * m * m / z if z else math.inf
 
 
 def _sigma(x: float) -> float:
-    """Return Ertl's correction for unused registers: x + sum of 2**(k-1) x**(2**k), until it no longer changes."""
+    """Return Ertl's correction for unused registers, where `x` is their share: x + sum of 2**(k-1) x**(2**k)."""
     if x == 1.0:
         return math.inf
     y, z, before = 1.0, x, -1.0
@@ -105,7 +107,7 @@ def _sigma(x: float) -> float:
 
 
 def _tau(x: float) -> float:
-    """Return Ertl's correction for full registers."""
+    """Return Ertl's correction for saturated registers, where `x` is the share of the other registers."""
     if x in (0.0, 1.0):
         return 0.0
     y, z, before = 1.0, 1.0 - x, -1.0

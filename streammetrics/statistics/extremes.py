@@ -1,4 +1,4 @@
-"""The smallest and the largest value of a column."""
+"""The smallest and the largest value of a column, or of the absolute difference of two columns."""
 
 from __future__ import annotations
 
@@ -32,15 +32,16 @@ class Extremes(State, tag="extremes"):
     Parameters
     ----------
     columns : tuple of str
-        The role of the values, or two roles, whose absolute difference is taken.
+        The name of the column of values, or two names. With two names, the absolute difference of the two columns is used.
     num_outputs : int, optional
         The number of values that a row has in each column.
     relative : bool
-        Whether the difference is divided by the absolute value of the first column. Rows with 0 there are left out.
+        Whether the difference is divided by the absolute value of the first column. Rows in which the first column is 0
+        are left out.
 
     Notes
     -----
-    Extremes are stored as the bits of a float64, transformed so that integers have the order of the numbers.
+    An extreme is stored as an int64. The bits of its float64 are converted so that integers sort like the numbers.
     """
 
     columns: tuple[str, ...] = setting(default=("value",))
@@ -69,7 +70,10 @@ class Extremes(State, tag="extremes"):
         return (*columns, weight())
 
     def derive_columns(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Compute relative differences; rows without one, because the first column is 0, get weight 0."""
+        """Compute relative differences, if `relative` is set.
+
+        If the first column is 0, the relative difference is undefined, and the row gets weight 0.
+        """
         if not self.relative:
             return columns
         first, second = (np.asarray(columns[role].values, np.float64) for role in self.columns)
@@ -94,18 +98,29 @@ class Extremes(State, tag="extremes"):
         return {"rows": int(self.rows)}
 
     def least(self, output: int = 0) -> float:
-        """Return the smallest value; NaN without rows."""
+        """Return the smallest value of one output; NaN if there are no rows."""
         return value_of(self.low[output], "low")
 
     def largest(self, output: int = 0) -> float:
-        """Return the largest value; NaN without rows."""
+        """Return the largest value of one output; NaN if there are no rows."""
         return value_of(self.high[output], "high")
 
 
 def check_range(state: State, least: str = "low", largest: str = "high", max_size: float = FAR) -> None:
-    """Raise StateFormatError if the extremes of a cell cannot be those of numbers up to `max_size` in size."""
+    """Raise StateFormatError if a state read from bytes has impossible extremes.
+
+    Parameters
+    ----------
+    state : State
+        The state to check.
+    least, largest : str
+        The names of the parts with the smallest and the largest values.
+    max_size : float
+        The largest absolute value that an extreme may have.
+    """
     low, high = state.read_cells_named(least), state.read_cells_named(largest)
-    # Without values both extremes have the value of an empty cell. With values, subtraction may have made one unknown.
+    # A cell without values has the two initial extremes. In a cell with values, an extreme may also be marked as unknown
+    # after rows have been subtracted.
     has_values = high != NONE_HIGH
     for bits, form in ((low, least), (high, largest)):
         stored = bits[has_values & (bits != UNKNOWN_EXTREME.get(form, NONE_LOW))]
@@ -116,15 +131,28 @@ def check_range(state: State, least: str = "low", largest: str = "high", max_siz
 
 
 def _reorder_bits(bits: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Convert the bits of float64 to integers that sort like the numbers, or back.
+    """Convert the bits of float64 to integers that sort like the numbers, or such integers back to bits.
 
-    The bits of negative numbers, except the sign, are flipped, which is its own inverse.
+    If the number is negative, all bits except the sign are flipped. Flipping them again restores the bits.
     """
     return np.asarray(bits ^ ((bits >> 63) & SIZE_MASK))
 
 
 def value_of(bits: Any, form: str) -> float:
-    """Return the number for the bits of an extreme: infinite if the extreme is unknown, NaN without rows."""
+    """Convert a stored extreme to a float.
+
+    Parameters
+    ----------
+    bits : int
+        The stored integer.
+    form : str
+        The form of the part, such as "low" for smallest and "high" for largest values.
+
+    Returns
+    -------
+    float
+        NaN if there are no rows, and an infinity if the extreme is unknown after subtraction.
+    """
     if bits == UNKNOWN_EXTREME.get(form):
         return -math.inf if form == "least" else math.inf
     return (

@@ -1,6 +1,7 @@
-"""Terms of a row with a forecast: interval scores, quantile and ensemble CRPS, errors of the naive forecast.
+"""Functions that compute a score for every row from its forecast, such as the interval score or the CRPS.
 
-Sums over the members of a row go column by column, so that every machine adds in the same order.
+A forecast is a number, an interval, a set of quantiles or an ensemble. Sums over the quantiles or the ensemble members
+of a row are computed column by column, so that every machine adds the numbers in the same order.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def prediction_error(rows: Any) -> Floats:
 
 
 def naive_error(rows: Any) -> Floats:
-    """Return the absolute error of the naive forecast, an earlier value."""
+    """Return the absolute error of the naive forecast, which repeats an earlier value (the column `lag`)."""
     return np.asarray(np.abs(rows["lag"] - rows["y_true"]))
 
 
@@ -61,13 +62,16 @@ def quantile_crps(rows: Any, *quantiles: float) -> Floats:
 
 
 def ensemble_crps(rows: Any, fair: float) -> Floats:
-    """Return the CRPS of an ensemble: the mean distance of members from the target minus half their mean distance.
+    """Return the continuous ranked probability score (CRPS) of an ensemble forecast.
 
-    The mean distance between members is over all pairs, or (fair) over pairs of two different members.
+    The CRPS is the mean distance between a member and the target, minus half the mean distance between two members. If
+    `fair` is 1, the second mean is over pairs of different members. If `fair` is 0, pairs of a member with itself also
+    count.
     """
-    # The difference of the two mean distances would round to a negative number where it is small. Instead the CRPS is the
-    # integral of (F(x) - [x >= y])^2, summed gap by gap between sorted members, with no negative part: with k of M members
-    # below it, a gap below the target counts (k / M)^2 of its length, or k (k - 1) / (M (M - 1)) if fair.
+    # Rounding could make a small difference between the two means negative. The code therefore computes the equivalent
+    # integral of (F(x) - [x >= y])^2, whose parts are all nonnegative. It adds one part for each gap between two sorted
+    # members. With k of M members below it, a gap below the target contributes (k / M)^2 times its length. If `fair` is 1,
+    # the factor is k (k - 1) / (M (M - 1)) instead.
     members = np.sort(rows["y_pred"], axis=1).T
     m, y, less = len(members), rows["y_true"], int(fair)
     total, under, over = np.zeros(len(y)), np.minimum(members[0], y), np.maximum(members[0], y)
@@ -75,7 +79,7 @@ def ensemble_crps(rows: Any, fair: float) -> Floats:
     for k in range(1, m):
         below, above = under, over
         under, over = np.minimum(members[k], y), np.maximum(members[k], y)
-        # The difference is computed in place, because allocating memory takes longer than subtracting.
+        # Subtract in place, because allocating new arrays takes longer than the subtraction.
         np.subtract(under, below, out=below)
         np.subtract(over, above, out=above)
         below *= k * (k - less)

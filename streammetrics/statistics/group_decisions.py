@@ -1,4 +1,7 @@
-"""Confusion matrices by group, such as users by sex, for fairness metrics: few groups, named in the result."""
+"""Confusion matrices by group, for fairness metrics that compare groups of people, such as women and men.
+
+The number of groups is small, and results contain their names.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,11 @@ class GroupDecisions(DiscoveredNames, DecisionCounts, tag="group_decisions"):
     Parameters
     ----------
     max_labels : int
-        The largest number of distinct groups. A batch with more raises MemoryLimitError and is not counted.
+        The largest number of distinct groups. A batch that exceeds it raises MemoryLimitError and is not counted.
 
     Notes
     -----
-    A group takes about 60 bytes per threshold, 120 with weights.
+    A group takes about 60 bytes per threshold, or 120 bytes with weights.
     """
 
     inner_axis = Axis(("group",), "class")
@@ -34,7 +37,7 @@ class GroupDecisions(DiscoveredNames, DecisionCounts, tag="group_decisions"):
 
     @property
     def can_vectorize(self) -> bool:
-        # A fairness metric compares all groups of a slice, so it cannot be computed group by group.
+        # Vectorized computation treats every cell separately. A fairness metric needs all groups of a slice together.
         return False
 
     def needs(self) -> tuple[Need, ...]:
@@ -42,7 +45,10 @@ class GroupDecisions(DiscoveredNames, DecisionCounts, tag="group_decisions"):
         return *others, Need("group", DiscoveredClasses()), weighed
 
     def tables(self, threshold: float) -> dict[Any, ClassTable]:
-        """Return the confusion matrix of each group with positive weight, by name in ascending order."""
+        """Return a dict that maps the name of each group to its confusion matrix, in ascending order of the names.
+
+        Groups of weight 0 are left out.
+        """
         i, inner, words = (
             self.thresholds.index(threshold),
             self.cells.inner_keys,

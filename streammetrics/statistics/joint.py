@@ -20,19 +20,19 @@ from ..state.pair_levels import VIEWS, PairRows, add_rows
 from ..state.state import State
 from ..state.tally import WIDEST, Entries
 from .pairs import Pairs, concat_rows, read_bucket_pairs, read_exact_pairs, read_exact_rows
-from .scores import has_negative_weight
+from .score_entries import has_negative_weight
 from .step import Like, Step
 from .weighted_rows import check_columns
 
 __all__ = ["JointHistogram"]
 
 
-# The exact rows of at most this many cells are checked when a state is read from bytes.
+# When a state is read from bytes, its exact rows are checked only if it has at most this many cells.
 MAX_CHECKED_CELLS = 256
 
 
 def _rows_by_cell(exact: Entries) -> list[PairRows]:
-    """Return the exact rows of each cell that has exact rows."""
+    """Return, for each cell that keeps its rows exactly, the (x, y) pairs with their counts."""
     names, begins = np.unique(exact.cells, return_index=True)
     ends = [*begins[1:], len(exact)]
     return [
@@ -47,25 +47,26 @@ class JointHistogram(State, tag="joint_buckets"):
     Parameters
     ----------
     columns : tuple of str
-        The roles of x and y.
+        The names of the columns x and y.
     bits : int
-        The relative width of a bucket of x or of y alone is at most 2**-bits, and that of a joint bucket at most
-        2**(3 - bits) in either direction. There are up to 2**(bits + 6) buckets of x and of y alone, and 2**(bits + 3)
-        of either in the joint table.
+        Sets the width of the buckets. Relative to its values, a bucket of x alone, or of y alone, is at most 2**-bits
+        wide, and there are up to 2**(bits + 6) buckets for each. In the joint table of x and y, the relative width is at
+        most 2**(3 - bits) in either direction, and there are up to 2**(bits + 3) buckets in either direction.
     limit : int
-        The number of rows that a cell keeps exactly; all rows of a larger cell go to buckets.
+        A cell with at most this many rows keeps the exact pairs (x, y). All rows of a larger cell are counted in buckets.
     memory_limit : int
-        The largest number of bytes for entries; more raises MemoryLimitError.
+        The largest amount of memory that a state may take, in bytes. A state that needs more raises MemoryLimitError.
 
     Notes
     -----
-    A tally counts each row four times, in four views. While rows are exact, the views are the 64 bits of x, the 64 bits of
-    y, a pair of 32-bit hashes of x and y, and a second such pair from another hash function. The first two views have all
-    values, so the hashes only tell which x belongs to which y: if two values have the same first hash, the second one
-    tells them apart. For buckets see `state.pair_levels`.
+    A pair of float64 numbers does not fit in the 64-bit codes by which rows are counted. Each row is therefore counted
+    four times, in four views. If rows are kept exactly, the views are x, y, a pair of 32-bit hashes of x and y, and a
+    second such pair from another hash function. The first two views give all values. The hashes tell which x belongs to
+    which y. If two values have the same first hash, the second hash distinguishes them. `state.pair_levels` describes the
+    views of rows in buckets.
 
-    An exact row takes 64 bytes. A bucket with rows takes 16 bytes; there are at most 2**(2 bits + 6), and fewer the more x
-    and y are correlated.
+    An exact row takes 64 bytes. A bucket with rows takes 16 bytes. There are at most 2**(2 bits + 6) buckets with rows,
+    and fewer if x and y are correlated.
     """
 
     columns: tuple[str, ...] = setting(default=("y_true", "y_pred"))
@@ -99,7 +100,7 @@ class JointHistogram(State, tag="joint_buckets"):
 
     @property
     def places(self) -> int:
-        """The number of places (possible codes) of all views, one view after the other."""
+        """The number of possible codes of a row, summed over the four views."""
         return VIEWS * WIDEST
 
     def needs(self) -> tuple[Need, ...]:
@@ -122,7 +123,8 @@ class JointHistogram(State, tag="joint_buckets"):
     def check(self) -> None:
         if any(has_negative_weight(e) for e in self.cells.tallies.values()):
             raise StateFormatError("JointHistogram.excess makes a weight negative")
-        # With more cells the check takes too long. Reading an invalid cell raises the same error later.
+        # Checking more cells would take too long. In a larger state, invalid rows raise the same error when their cell is
+        # evaluated.
         if len(self.cells) <= MAX_CHECKED_CELLS:
             _rows_by_cell(self.cells.tallies["exact"])
 
@@ -134,7 +136,7 @@ class JointHistogram(State, tag="joint_buckets"):
 
     @cached_property
     def pairs(self) -> Pairs:
-        """The pairs of rows of a state that has one cell."""
+        """The counts of concordant, discordant and tied pairs of rows; the state must have only one cell."""
         if not len(self.rows):
             return read_exact_pairs(self.exact)
         return read_bucket_pairs(self.rows, self.read_cells_named("level")[:1], self.bits)

@@ -1,4 +1,7 @@
-"""Exact counts of rows by key, such as campaign, item or country, in memory that grows with keys up to a limit."""
+"""Exact counts of rows by key, such as campaign, item or country.
+
+Memory grows with the number of distinct keys, which a setting limits.
+"""
 
 from __future__ import annotations
 
@@ -38,19 +41,20 @@ class KeyCounts(State, tag="key_counts"):
     Parameters
     ----------
     column : str
-        The role of the keys.
+        The name of the column of keys.
     limit : int
-        The largest number of distinct keys in all slices together. A batch with more raises MemoryLimitError and is not
+        The largest number of distinct keys over all slices. A batch that exceeds it raises MemoryLimitError and is not
         counted.
     missing, missing_values
-        As for `sm.extend.group`.
+        How rows with missing keys are treated, and which values count as missing; see `sm.extend.group`.
     edges : tuple of float
-        If present, the column has numbers, and keys are their bins: 0 below the first edge, i for edges[i - 1] <= v <
-        edges[i], and one more above the last edge. The last edge itself belongs to the bin below it.
+        The edges of bins, if the column contains numbers. The keys are then the indices of bins. Bin 0 is below the first
+        edge, bin i contains the values v with edges[i - 1] <= v < edges[i], and the last bin is above the last edge. A
+        value equal to the last edge belongs to the bin below it.
 
     Notes
     -----
-    A key takes 40 bytes, 56 with weights, plus the key itself, once.
+    A key takes 40 bytes, or 56 bytes with weights, in each slice. The key itself is stored once.
     """
 
     column: str = setting(default="value")
@@ -85,7 +89,8 @@ class KeyCounts(State, tag="key_counts"):
         )
 
     def _assign_bins(self, values: NDArray[Any]) -> DiscoveredColumn:
-        """Return the bin of each number. Numbers become float64 first, so edges are not rounded to a narrower dtype."""
+        """Return the bin of each number."""
+        # Convert numbers to float64 first. Otherwise numpy could round the edges to a narrower dtype, such as float32.
         values = values.astype(np.float64)
         bins = np.searchsorted(self.edges, values, side="right")
         bins[values == self.edges[-1]] -= 1
@@ -114,7 +119,10 @@ class KeyCounts(State, tag="key_counts"):
 
     @cached_property
     def weight_by_key(self) -> dict[Any, int]:
-        """The weight of each key, in units of 1 / `unit`, by key in ascending order; keys of weight 0 are left out."""
+        """A dict that maps each key to its weight in units of 1 / `unit`, in ascending order of the keys.
+
+        Keys of weight 0 are left out.
+        """
         inner, keys = self.cells.inner_keys, self.cells.class_vocabulary or Vocabulary()
         assert inner is not None
         found = zip(inner[:, 1].tolist(), weights_in_units(self.counts, self.excess).tolist(), strict=True)
@@ -122,7 +130,10 @@ class KeyCounts(State, tag="key_counts"):
 
     @cached_property
     def masses(self) -> list[int]:
-        """The positive weights of the keys in ascending order, as Python integers in units of 1 / `unit`."""
+        """The weights of the keys from the smallest to the largest, as Python integers in units of 1 / `unit`.
+
+        Weights of 0 are left out.
+        """
         return sorted(mass for mass in weights_in_units(self.counts, self.excess).tolist() if mass)
 
     @property
@@ -139,29 +150,39 @@ class KeyCounts(State, tag="key_counts"):
         return self.weight_by_key.get(key, 0)
 
     def heaviest_keys(self, k: int) -> list[tuple[Any, int]]:
-        """Return the k keys of largest weight, with their weights in units of 1 / `unit`; the smaller key wins ties."""
+        """Return the k keys with the largest weights as pairs (key, weight in units of 1 / `unit`), heaviest first.
+
+        Of keys with equal weights, the smaller key comes first.
+        """
         return sorted(self.weight_by_key.items(), key=lambda pair: -pair[1])[:k]
 
     def entropy(self) -> float:
-        """Return the entropy of the shares of the keys in nats, within a few ulp; NaN without weight."""
+        """Return the entropy of the shares of the keys, in nats; NaN if the total weight is 0.
+
+        The error is at most a few units in the last place.
+        """
         total = self.total
         terms = (n * entropy_term(mass, total) for mass, n in Counter(self.masses).items())
         return math.fsum(terms) if total else math.nan
 
     def gini(self, keys: int | None = None) -> float:
-        """Return the Gini index of the weights, rounded once; NaN without weight.
+        """Return the Gini index of the weights of the keys; NaN if the total weight is 0.
 
-        If `keys` is more than the number of keys with rows, the missing keys have weight 0.
-        Formula: sum (2 i - n - 1) x_i / (n sum x), of weights x_1 <= ... <= x_n.
+        The formula is sum (2 i - n - 1) x_i / (n sum x), for weights x_1 <= ... <= x_n. The exact result is rounded once.
+
+        Parameters
+        ----------
+        keys : int, optional
+            The number n of possible keys. Keys without rows have weight 0. By default n is the number of keys with weight.
         """
         n = len(self.masses) if keys is None else max(keys, len(self.masses))
-        # The missing keys have weight 0 and take the first ranks. They add nothing to the sum.
+        # Keys without rows have weight 0 and therefore the first ranks. They add nothing to the sum.
         first = n - len(self.masses)
         above = sum((2 * i - n - 1) * mass for i, mass in enumerate(self.masses, first + 1))
         return to_float(above, n * self.total)
 
     def tail_share(self, k: int) -> float:
-        """Return the share of the weight outside the k heaviest keys, rounded once; NaN without weight."""
+        """Return the share of the total weight outside the k heaviest keys; NaN if the total weight is 0."""
         return to_float(sum(self.masses[: max(len(self.masses) - k, 0)]), self.total)
 
     def facts(self) -> dict[str, Any]:
@@ -175,6 +196,6 @@ def check_edges(edges: Any) -> None:
 
 
 def entropy_term(mass: int, total: int) -> float:
-    """Return -p log p of the share p = mass / total, accurate also for p close to 1."""
+    """Return -p log p for the share p = mass / total. The result is also accurate if p is close to 1."""
     rest = log1p(-to_float(total - mass, total)) if 2 * mass > total else log(to_float(mass, total))
     return float(-to_float(mass, total) * rest)

@@ -1,4 +1,7 @@
-"""The kind of keys of a statistic, such as integer or string. Hashes alone may not distinguish keys of two kinds."""
+"""The kind of key that a statistic counts, such as integer or string.
+
+Statistics of hashed keys record the kind, because the hashes of an integer key and of a string key could be equal.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,18 @@ KINDS = ("integer", "string", "bytes", "several", "bool", "date", "timestamp", "
 
 
 class KeyKinds(State):
-    """A statistic of hashed keys. It raises an error for keys of a second kind, in a batch or in a merged state."""
+    """The base of statistics of hashed keys, all of which must be of one kind, such as integer or string.
+
+    A batch or a merged state with keys of another kind raises an error.
+    """
 
     kinds = Flat(len(KINDS), form="flag", front=True)
 
     key_role: ClassVar[str] = "value"
-    """The role of the keys."""
+    """The name of the column that contains the keys."""
 
     def kind_step(self, like: Like) -> Step:
-        """Return the step that records the kind of the keys."""
+        """Return the kernel call that records the kind of the keys of a batch in the state."""
         kind = kind_number(like.source(self.key_role), np.zeros(0), self.key_role)
         return Step("cells:set_cell_flags", self.key_role, "front", len(KINDS), kind, type(self).kinds)
 
@@ -44,7 +50,7 @@ class KeyKinds(State):
 
 
 def check_key_kinds(ours: State, theirs: State) -> None:
-    """Raise IncompatibleStateError if the keys of two states are of different kinds."""
+    """Raise IncompatibleStateError if the keys of two states are of different kinds, such as integer and string."""
     a, b = seen_kinds_of(ours), seen_kinds_of(theirs)
     if a.any() and b.any() and not (a & b).any():
         x, y = (KINDS[int(k.argmax())] for k in (a, b))
@@ -53,8 +59,8 @@ def check_key_kinds(ours: State, theirs: State) -> None:
 
 
 def seen_kinds_of(state: State) -> NDArray[np.bool_]:
-    """Return a mask of the kinds of keys that a state contains."""
-    # Unsorted rows of groups record their kinds. Reading `cells` would sort them.
+    """Return, for each kind in KINDS, whether the state contains keys of this kind."""
+    # A state of unsorted rows by group records the kinds separately. Reading its attribute `cells` would sort the rows.
     waiting: Any = state.__dict__.get("waiting")
     if waiting is not None:
         return np.asarray(waiting.kinds > 0)
@@ -63,7 +69,22 @@ def seen_kinds_of(state: State) -> NDArray[np.bool_]:
 
 
 def kind_number(source: str, seen_kinds: NDArray[Any], name: str = "group") -> int:
-    """Return the number of a kind of keys; raise InvalidInputError if earlier keys are of another kind."""
+    """Return the index in KINDS of the kind of a key column.
+
+    Parameters
+    ----------
+    source : str
+        The kind, such as "integer". Any name outside KINDS stands for keys from several columns.
+    seen_kinds : bool array
+        For each kind, whether earlier keys are of this kind; may be empty.
+    name : str
+        The name of the column, for the error message.
+
+    Raises
+    ------
+    InvalidInputError
+        All earlier keys are of a different kind.
+    """
     kind = KINDS.index(source if source in KINDS else "several")
     if seen_kinds.any() and not seen_kinds[kind]:
         known = KINDS[int(seen_kinds.argmax())]

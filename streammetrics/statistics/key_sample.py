@@ -1,4 +1,7 @@
-"""A sample of distinct keys by hash, which estimates the number of distinct keys and of keys that two states share."""
+"""A random sample of the distinct keys of a column, selected by hash.
+
+The sample estimates the number of distinct keys, and the number of keys that two states have in common.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,11 @@ from .key_kinds import KeyKinds
 
 __all__ = ["SALT", "KeySample", "hashes_at_one_level", "thin_keys"]
 
-# This salt differs from those of shards, spills and samples of groups. It must never change.
+# The salt of the hash that selects keys. It must never change, because saved states contain hashes. It differs from all
+# other salts, so that a sample of keys is independent of other random choices by key, such as the choice of a shard.
 SALT = 0x44495354494E4354
 ALL = np.uint64((1 << 64) - 1)
-# The largest level: 16 of all 2**64 hashes begin with this many zeros.
+# The largest level (number of leading zeros of kept hashes). Only 16 of all 2**64 hashes have this many leading zeros.
 DEEPEST = 60
 Hashes = NDArray[np.uint64]
 
@@ -34,17 +38,17 @@ class KeySample(KeyKinds, tag="key_sample"):
     Parameters
     ----------
     limit : int
-        The largest number of keys in a cell. While there are more, the level rises by one, and keys whose hash has fewer
-        leading zeros than the level are dropped.
+        The largest number of keys in a cell. At level L a cell keeps only the keys whose hash has at least L leading
+        zeros. As long as a cell has more than `limit` keys, its level is raised by one.
     missing, missing_values
-        As for `sm.extend.group`.
+        How rows with missing keys are treated, and which values count as missing; see `sm.extend.group`.
 
     Notes
     -----
     This is Wegman's adaptive sampling (Flajolet 1990). The level and the kept keys depend only on the set of keys, not on
-    their order or on merges. Each level halves the expected number of keys, so a cell keeps about half the limit or more;
-    at level 0 it keeps all keys. A key is identified by 64 bits, exact for integers and a hash for others, and takes 12
-    bytes.
+    their order or on merges. At level 0 a cell keeps all keys. Each further level halves the expected number of keys, so
+    a cell that has exceeded the limit keeps about limit / 2 keys or more. A key takes 12 bytes. It is identified by 64
+    bits, which are exact for an integer and a hash for any other key.
     """
 
     limit: int = setting(default=1 << 16, low=16, high=float(1 << 24))
@@ -59,7 +63,7 @@ class KeySample(KeyKinds, tag="key_sample"):
 
     @property
     def hashes(self) -> int:
-        """The number of possible hash values."""
+        """The number of possible hash values, which are the codes in the part `keys`."""
         return 1 << 64
 
     def needs(self) -> tuple[Need, ...]:
@@ -73,7 +77,7 @@ class KeySample(KeyKinds, tag="key_sample"):
         return state.at_needed_level() if len(state) else state
 
     def at_needed_level(self) -> Self:
-        """Drop the keys that the level of their cell excludes, and raise the levels of cells with too many keys."""
+        """Raise the level of each cell that has more than `limit` keys, and drop the keys that its level excludes."""
         keys, levels = self.cells.tallies["keys"], self.cells.flats["level"]
         entries, raised = thin_keys(keys, levels, self.limit)
         if entries is keys:
@@ -97,25 +101,28 @@ class KeySample(KeyKinds, tag="key_sample"):
 
     @property
     def kept_keys(self) -> int:
-        """The number of keys that a state of one cell contains."""
+        """The number of keys in the sample; the state must have only one cell."""
         return len(self.keys)
 
     @property
     def share(self) -> float:
-        """The expected share of all keys that a state of one cell contains."""
+        """The expected share of all distinct keys that the sample contains; the state must have only one cell."""
         return float(np.ldexp(1.0, -int(self.level)))
 
 
 def thin_keys(entries: Entries, levels: NDArray[np.uint8], limit: int) -> tuple[Entries, NDArray[np.uint8]]:
-    """Drop the hashes that the level of their cell excludes, and raise the levels of cells with too many keys."""
+    """Raise the level of each cell that has more than `limit` hashes, and drop the hashes that its level excludes.
+
+    Returns the remaining entries and the new level of each cell.
+    """
     entries = _drop_beyond_level(entries, levels)
     starts = entries.cell_starts(len(levels))
     full_cells = np.flatnonzero(np.diff(starts) > limit)
     if not len(full_cells):
         return entries, levels
     raised = levels.copy()
-    # The hashes of a cell ascend, so the hash at index `limit` is the first that must go. The lowest level that
-    # excludes it is one more than its number of leading zeros.
+    # The hashes of a cell are in ascending order, so the hash at index `limit` is the smallest that must be dropped. The
+    # lowest level that excludes it is its number of leading zeros plus one.
     raised[full_cells] = count_leading_zeros(entries.codes[starts[full_cells] + limit]) + 1
     return _drop_beyond_level(entries, raised), raised
 
@@ -126,7 +133,20 @@ def _drop_beyond_level(entries: Entries, levels: NDArray[np.uint8]) -> Entries:
 
 
 def hashes_at_one_level(states: Sequence[KeySample]) -> tuple[float, list[Hashes]]:
-    """Bring states of one cell to their highest level; return the share of keys at that level, and the hashes of each."""
+    """Reduce several samples to the highest of their levels, so that they can be compared.
+
+    Parameters
+    ----------
+    states : sequence of KeySample
+        States of one cell each.
+
+    Returns
+    -------
+    share : float
+        The expected share of all keys that are sampled at this level.
+    hashes : list of uint64 arrays
+        The hashes of each state.
+    """
     level = max((int(s.level) for s in states), default=0)
     most = ALL >> np.uint64(level)
     return float(np.ldexp(1.0, -level)), [s.keys.codes[s.keys.codes <= most] for s in states]

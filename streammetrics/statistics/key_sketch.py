@@ -1,4 +1,4 @@
-"""Count-min sketch: the frequency of any key from a table of fixed size."""
+"""Count-min sketch: estimates of the frequency of any key, in memory that does not grow with the number of keys."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ class KeySketch(KeyKinds, tag="key_sketch"):
     depth : int
         The number of tables.
     missing, missing_values
-        As for `sm.extend.group`.
+        How rows with missing keys are treated, and which values count as missing; see `sm.extend.group`.
 
     Notes
     -----
-    Counters are sums, so the order of rows does not matter. Keys are not kept. The smallest counter of a key is an upper
-    bound of its weight. A counter in use takes 4 bytes, 12 with weights. The hash function never changes. Source: Cormode
-    and Muthukrishnan (2005).
+    A row adds its weight to one counter of each table. A counter may be shared by several keys, so the smallest counter of
+    a key is an upper bound on its weight. The order of rows does not matter. The state does not store the keys. A counter
+    in use takes 4 bytes, or 12 bytes with weights. The hash function never changes, because the counters of saved states
+    depend on it. Source: Cormode and Muthukrishnan (2005).
     """
 
     bits: int = setting(default=16, low=4, high=24)
@@ -73,9 +74,13 @@ class KeySketch(KeyKinds, tag="key_sketch"):
             into["rows"].append((at, row[codes.reshape(-1)], row_weights))
 
     def _counter_places(self, words: Words) -> NDArray[np.int64]:
-        """Return the index of the counter of each 64-bit word in each table."""
+        """Return the index of the counter of each key in each table, as an array of shape (tables, keys).
+
+        `words` contains the 64 bits that `hash_keys` returns for each key.
+        """
         tables = np.arange(self.depth, dtype=np.uint64)[:, None]
-        # A multiple of the golden ratio, different in each table, makes the hashes of the tables independent.
+        # Add a different multiple of the golden ratio for each table. Two keys that share a counter in one table are then
+        # unlikely to share one in another table.
         low = mix_bits(words[None, :] + GOLDEN * (tables + np.uint64(1))) >> np.uint64(64 - self.bits)
         return np.asarray((tables << np.uint64(self.bits)) | low).astype(np.int64)
 
@@ -90,7 +95,7 @@ class KeySketch(KeyKinds, tag="key_sketch"):
         return 1 if self.rows.excess is None else UNIT
 
     def max_weight_of(self, key: Any) -> int:
-        """Return an upper bound of the weight of a key, in units of 1 / `unit`: its smallest counter."""
+        """Return an upper bound on the weight of a key, in units of 1 / `unit`: its smallest counter."""
         counters = self.rows
         weight_at = dict(
             zip(

@@ -1,4 +1,4 @@
-"""The base of statistics of several classes that are declared before counting."""
+"""The base of statistics of several classes that the user declares before counting."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class KnownClasses(State):
     labels : tuple, optional
         The classes in order, integers or strings.
     ignore_class : int or str, optional
-        Rows of this true class are dropped and counted. The class need not be among `labels`.
+        Rows of this true class are dropped, and the number of dropped rows is recorded. The class need not be among
+        `labels`.
     """
 
     num_classes: int | None = setting(default=None, low=2, high=1 << 15)
@@ -42,7 +43,7 @@ class KnownClasses(State):
 
     @property
     def true_class(self) -> Need:
-        """The declaration of the column of the true class."""
+        """The requirements for the column of true classes: the allowed classes and the class to ignore."""
         return class_label(self.declared_classes, ignore=self.ignore_class)
 
     @property

@@ -1,4 +1,4 @@
-"""Counts of recommendation lists that contain an item among their first k, for exposure metrics."""
+"""For each item, the number of recommendation lists that show it among their first k items, for exposure metrics."""
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ class ListedKeys(KeyCounts, tag="listed_keys"):
     Parameters
     ----------
     column : str
-        The role of the items.
+        The name of the column of items.
     k : int
-        The number of items of a list that count, by descending score; equal scores are in ascending order of the items.
+        The number of items at the top of each list that are counted. A list is sorted by descending score; items with
+        equal scores are in ascending order.
     limit : int
-        The largest number of distinct items.
+        The largest number of distinct items. A batch that exceeds it raises MemoryLimitError and is not counted.
 
     Notes
     -----
-    An item among the first k of a list takes 100 bytes, plus the item itself, once.
+    Only items among the first k of a list take memory: 100 bytes each, plus the item itself.
     """
 
     column: str = setting(default="item")
@@ -62,7 +63,7 @@ class ListedKeys(KeyCounts, tag="listed_keys"):
         codes = np.unique(items, return_inverse=True)[1].reshape(-1)
         pairs = list(zip(columns["query"].tolist(), codes.tolist(), strict=True))
         again = np.array([pairs[:i].count(pair) for i, pair in enumerate(pairs)], np.int64)
-        # An item must not occur twice in a list.
+        # An item must not occur twice in a list, so append a number to repeated items.
         if items.dtype.kind == "U":
             plausible[self.column] = np.char.add(items, np.where(again > 0, again.astype("U2"), ""))
         return plausible
@@ -84,7 +85,10 @@ class ListedKeys(KeyCounts, tag="listed_keys"):
         )
 
     def _list_positions(self, columns: Mapping[str, Any]) -> tuple[Ints, Ints]:
-        """Return the position of each row in its list, from 0 (k if not retrieved), and the first row of that list."""
+        """Return the position of each row in its list, and the index of the row at the first position of that list.
+
+        Positions start at 0. A row that was not retrieved has position k, so it does not count.
+        """
         list_of_row, scores, codes = _list_numbers(columns), columns["y_score"].values, columns[self.column]
         is_listed = mask_retrieved(columns)
         order = np.lexsort([_rank_keys(codes)[codes.values], -scores, ~is_listed, list_of_row])
@@ -96,8 +100,8 @@ class ListedKeys(KeyCounts, tag="listed_keys"):
         return places, first
 
     def class_codes(self, columns: Mapping[str, Any], numbers: Any) -> tuple[Ints, ...]:
-        # Rows at positions beyond k are counted with weight 0 under the first item of their list, so their items need
-        # no memory.
+        # Rows beyond the first k positions have weight 0. Replace their items by the first item of their list, so that the
+        # state does not store them.
         items = columns[self.column]
         places, first = self._list_positions(columns)
         codes = np.where(places < self.k, items.values, items.values[first])
@@ -128,7 +132,15 @@ class ListedKeys(KeyCounts, tag="listed_keys"):
             raise StateFormatError(f"ListedKeys.counts holds more than lists of {self.k} different items have")
 
     def _weight_units(self, rows: str, excess: str) -> NDArray[Any]:
-        """Return the weight that a pair of parts (rows, excess) has in each cell, in units of 2**-60."""
+        """Return the weight of each item, in units of 2**-60, from two parts of the state.
+
+        Parameters
+        ----------
+        rows : {"counts", "firsts"}
+            The name of the part with the row counts.
+        excess : {"excess", "firsts_excess"}
+            The name of the part with the sums of (weight - 1).
+        """
         flats = self.cells.flats
         return (
             weights_in_units(flats[rows], flats[excess])
@@ -145,14 +157,14 @@ class ListedKeys(KeyCounts, tag="listed_keys"):
 
 
 def _list_numbers(columns: Mapping[str, Any]) -> Ints:
-    """Return, for each row, the number of its list."""
+    """Return, for each row, the index of its list in the batch."""
     keys = columns["query"]
     assert isinstance(keys, IdColumn)
     return query_numbers(keys.starts, len(keys.values))
 
 
 def _rank_keys(items: DiscoveredColumn) -> Ints:
-    """Return the rank of each distinct key of a column in ascending order of the keys."""
+    """Return, for each distinct key of a column, its rank among the keys in ascending order."""
     keys = items.keys
     if not isinstance(keys, list):
         return np.argsort(np.argsort(keys, kind="stable"), kind="stable")

@@ -1,4 +1,4 @@
-"""Exact sums of columns, of their powers and products, for means, variances, R2 and correlations."""
+"""Exact sums of columns and of their powers and products, for means, variances, R2 and correlations."""
 
 from __future__ import annotations
 
@@ -26,18 +26,25 @@ __all__ = ["Moments"]
 
 Ints = NDArray[np.int64]
 
-# Any number that passes the column check is smaller than this.
+# An upper bound on valid numbers; input checks reject larger numbers.
 LARGEST = 2.0**416
-# A relative difference above this is more than the rounding error of the float64 check.
+# A relative difference above this cannot be due to the rounding errors of the check in float64.
 CLOSE = 2.0**-30
 TERMS: Mapping[str, tuple[tuple[int, int], ...]] = {
     "x": ((0, -1),), "y": ((1, -1),), "xx": ((0, 0),), "xy": ((0, 1),), "yy": ((1, 1),),
     "xxx": ((2, 3), (2, 4)), "xxxx": ((3, 3), (3, 5), (4, 4)),
 }  # fmt: skip
-"""The pairs of kernel columns whose products add up to a term; -1 stands for no second column."""
+"""For each term, the pairs of kernel columns whose products are added.
+
+Column 0 is x and column 1 is y; -1 means that there is no second factor. The columns 2 to 5 are powers of x that the
+kernel derives, split into parts so that third and fourth powers are exact.
+"""
 POWER_SCALES = {"xxx": 2**75, "xxxx": 2**100}
-"""The factor of stored third and fourth powers, which are those of x times 2**25."""
-# Numbers whose third or fourth power is summed lie within 2**-200 and 2**200.
+"""The factor by which stored third and fourth powers are too large.
+
+The kernel computes them from x times 2**25.
+"""
+# Numbers whose third or fourth power is summed must lie between 2**-POWERS and 2**POWERS in absolute value.
 POWERS = 200
 
 
@@ -47,20 +54,20 @@ class Moments(WeightedRows, tag="moments"):
     Parameters
     ----------
     columns : tuple of str
-        The roles of x and, optionally, y.
+        The name of the column x and, optionally, of the column y.
     terms : tuple of {"x", "y", "xx", "xy", "yy", "xxx", "xxxx"}
         The terms that are summed; a collection keeps the union of the terms that its metrics need. Numbers whose third or
-        fourth power is summed must be 0 or between 2**-200 and 2**200 in size.
+        fourth power is summed must be 0 or between 2**-200 and 2**200 in absolute value.
     num_outputs : int, optional
         The number of values that a row has in each column.
     ranged : bool
-        Whether the smallest and largest x of rows with nonzero weight are kept, too.
+        Whether the state also keeps the smallest and the largest x of the rows with nonzero weight.
 
     Notes
     -----
-    Every product is split into two float64 whose sum is exact, or four with a weight; a fourth power into six or twelve.
-    All are added to a superaccumulator. A result is rounded once, however large the mean is beside the standard deviation.
-    A state takes 544 bytes per term and output.
+    Sums are exact. Every product is split into float64 numbers whose sum is exactly the product, and these are added to a
+    superaccumulator (a fixed-point number that is wide enough for every float64). A result is rounded once, so it is
+    accurate even if the mean is much larger than the standard deviation. A state takes 544 bytes per term and output.
     """
 
     columns: tuple[str, ...] = setting(default=("value",))
@@ -89,7 +96,7 @@ class Moments(WeightedRows, tag="moments"):
 
     @property
     def outputs(self) -> int:
-        """The number of values in each column of a row."""
+        """The number of values that a row has in each column."""
         return self.num_outputs or 1
 
     def needs(self) -> tuple[Need, ...]:
@@ -127,13 +134,13 @@ class Moments(WeightedRows, tag="moments"):
                 raise StateFormatError("Moments.sums holds squares that are less than those of the means")
 
     def _mask_uncertain_cells(self, cells: Ints) -> NDArray[np.bool_]:
-        """Return a mask of the cells whose sums of squares float64 cannot prove to be consistent with their sums.
+        """Return a mask of the cells that need an exact check of their sums of squares.
 
-        Only these cells need the exact check, which is slow.
+        The exact check is slow. A quick check in float64 clears most cells, and the mask marks the others.
         """
         # By the Cauchy-Schwarz inequality W sum w x^2 >= (sum w x)^2, and the square of the covariance is at most the
-        # product of both variances. Cells that satisfy this with a margin above the rounding of float64 need no exact
-        # check.
+        # product of the two variances. A cell that satisfies both inequalities by more than the rounding errors of float64
+        # needs no exact check.
         weight = to_approximate_floats(read_row_weight(self, "rows")[cells,].to_superaccumulators())[:, None]
         sums = {t: to_approximate_floats(self.read_cells_named("sums")[cells, i]) for i, t in enumerate(self.terms)}
         sure = np.ones((len(cells), self.outputs), bool)
@@ -148,7 +155,7 @@ class Moments(WeightedRows, tag="moments"):
         return np.asarray(~sure.all(axis=1))
 
     def _violates_inequalities(self, output: int) -> bool:
-        """Return whether the sums of a cell imply a negative variance, or a correlation beyond 1."""
+        """Return whether the sums of an output imply a negative variance, or a correlation above 1 or below -1."""
         spread = {t: self.covariance(t, t, output) for t in "xy" if {t, t + t} <= {*self.terms}}
         if min(spread.values(), default=Fraction(0)) < 0:
             return True
@@ -161,26 +168,35 @@ class Moments(WeightedRows, tag="moments"):
         return exact_to_fraction(self.sums[self.terms.index(term), output]) / POWER_SCALES.get(term, 1)
 
     def range(self, output: int = 0) -> Fraction | None:
-        """Return the largest x minus the smallest x; None without rows."""
+        """Return the largest x minus the smallest x; None if there are no rows."""
         low, high = (value_of(bits[output], form) for bits, form in ((self.low, "low"), (self.high, "high")))
         return None if math.isnan(low) else Fraction(high) - Fraction(low)
 
     def covariance(self, a: str, b: str, output: int = 0) -> Fraction:
-        """Return the exact weighted sum of (a - mean a)(b - mean b); 0 if there is no weight."""
+        """Return the exact weighted sum of (a - mean a)(b - mean b) for two columns, each "x" or "y".
+
+        The sum is not divided by the weight. It is 0 if the total weight is 0.
+        """
         total = self.weight()
         product = a + b if a + b in TERMS else b + a
         shift = self.total(a, output) * self.total(b, output) / total if total else 0
         return self.total(product, output) - shift
 
     def central_moment(self, power: int, output: int = 0) -> Fraction:
-        """Return the exact weighted sum of (x - mean)**power, power from 2 to 4; 0 if there is no weight."""
+        """Return the exact weighted sum of (x - mean)**power for a power from 2 to 4.
+
+        The sum is not divided by the weight. It is 0 if the total weight is 0.
+        """
         weight = self.weight()
         sums = [weight, *(self.total("x" * k, output) for k in range(1, power + 1))]
         mean = sums[1] / weight if weight else Fraction(0)
         return sum((math.comb(power, k) * sums[k] * (-mean) ** (power - k) for k in range(power + 1)), Fraction(0))
 
     def estimate_means(self, *names: str, output: int = 0) -> MeanEstimates | None:
-        """Estimate the means of columns and their covariances; None if rows have weights or a product is not a term."""
+        """Estimate the means of the columns `names` and the covariances of these means.
+
+        The result is None if rows have weights, or if the product of two of the columns is not a term of the state.
+        """
         pairs = {(i, j): a + b for i, a in enumerate(names) for j, b in enumerate(names) if i <= j}
         if self.excess is not None or not set(pairs.values()) <= set(self.terms):
             return None

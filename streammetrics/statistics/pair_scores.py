@@ -23,13 +23,17 @@ __all__ = ["PAIR_BITS", "PairScores", "default_pair_limit"]
 
 PAIR_BITS = 10
 EXACT_PLACES = 1 << 22
-"""The default limit of exact scores of a cell: 16 bytes each, 64 MiB."""
-# The largest number of classes.
+"""The default limit on the number of exact scores of a cell. They take 16 bytes each, 64 MiB in total."""
+# The largest number of classes. The number of histograms is its square.
 MOST = 256
 
 
 def default_pair_limit(classes: int) -> int:
-    """Return the default number of exact rows of a cell; a row has an exact score in every pair of classes."""
+    """Return the default number of rows that a cell keeps exactly.
+
+    A row has a score in the histogram of every pair of classes, so the number decreases with the square of the number of
+    classes.
+    """
     return min(EXACT, EXACT_PLACES // classes**2)
 
 
@@ -39,12 +43,13 @@ class PairScores(LabelScores, tag="pair_scores"):
     Parameters
     ----------
     num_classes, labels
-        As for `KnownClasses`, at most 256 classes.
+        The number of classes (at most 256), or the list of classes, as in `KnownClasses`.
 
     Notes
     -----
-    Histogram C i + j of C classes has every row by its score of class j; rows of class i are its positives. Only buckets
-    with rows take memory, 12 bytes each. Counting takes about 4 ns per row and pair.
+    With C classes, histogram C i + j counts all rows by their score of class j. Its positives are the rows whose true
+    class is i. Only buckets that contain rows take memory: 12 bytes each. Counting takes about 4 ns per row and pair of
+    classes.
     """
 
     def __post_init__(self) -> None:
@@ -77,10 +82,15 @@ class PairScores(LabelScores, tag="pair_scores"):
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def split_classes(self) -> list[State]:
-        """Return a binary state for each pair (i, j) of classes: the rows of both, which are its support, by score i."""
+        """Return a binary state for each pair (i, j) of different classes.
+
+        The state contains the rows of both classes with their scores for class i, and its positives are the rows of class
+        i. The support of the state is the total weight of both classes.
+        """
         entries, off_grid = self._entries, self.cells.flats["off_grid"]
         within = self._strip_labels(entries)
-        # The last bit of a code is the label, so the positives of histogram C i + j are the rows of class i.
+        # Keep only the positives of each histogram (the last bit of their code is 1). Those of histogram C i + j are the
+        # rows of class i.
         own = (within.codes & within.codes.dtype.type(1)) == 1
         ends = np.searchsorted(self._labels_of(entries), np.arange(self.width + 1))
         parts = [within.select(np.flatnonzero(own[a:b]) + a) for a, b in itertools.pairwise(ends)]

@@ -1,4 +1,4 @@
-"""Terms of a row with two columns or two vectors: losses, distances, and decisions that differ."""
+"""Functions that compute a value (term) for each row from two columns or two vectors, such as a loss or a distance."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ __all__ = ["POWERS", "TERMS", "TINY", "Term", "TermRows", "parse_term"]
 Floats = NDArray[np.float64]
 
 POWERS = 50
-"""The octaves of numbers for which the square of the tenth power does not overflow float64."""
+"""Numbers whose powers are summed must lie between 2**-POWERS and 2**POWERS.
+
+The square of their tenth power then does not overflow float64.
+"""
 TINY = 2.0**-1000
 """The smallest number whose logarithm is computed here."""
-# The constant log(2 pi) / 2.
+# log(2 pi) / 2
 HALF_LOG_TAU = 0.91893853320467274178
 
 
@@ -33,7 +36,7 @@ class TermRows:
     Parameters
     ----------
     columns : mapping of str to Column
-        The columns by role.
+        The columns by role, the name under which terms read them (such as "y_true").
     scale : {"probability", "logit", "real"}
         The scale of the scores.
     eps : float, optional
@@ -47,7 +50,7 @@ class TermRows:
         return np.asarray(self.columns[role].values, np.float64)
 
     def eps(self, role: str) -> float:
-        """Return the `eps` for which probabilities of a column are clipped to [eps, 1 - eps]."""
+        """Return the number e such that the probabilities of a column are clipped to [e, 1 - e]."""
         return eps_of(self.columns[role].source, self.given_eps)
 
     def probability(self, role: str = "y_score") -> Floats:
@@ -55,7 +58,7 @@ class TermRows:
         return np.asarray(elementary.sigmoid(self[role])) if self.scale == "logit" else self[role]
 
     def score_of_true_class(self, role: str) -> tuple[Floats, bool]:
-        """Return the probability or logit of the true class of each row, and whether it is a logit."""
+        """Return the predicted probability or logit of the true class of each row, and whether the values are logits."""
         s, positive = self[role], self["y_true"] == 1
         if self.scale == "logit":
             return np.where(positive, s, -s), True
@@ -113,7 +116,7 @@ def calibration_residual_variance(rows: TermRows) -> Floats:
 
 
 def score_difference(rows: TermRows) -> Floats:
-    """Return the score minus the score of the baseline."""
+    """Return the score of the model minus that of the baseline."""
     return rows["y_score"] - rows["baseline"]
 
 
@@ -159,8 +162,12 @@ def deviance(rows: TermRows, power: float) -> Floats:
 
 
 def half_deviance(y: Floats, p: Floats, power: float) -> Floats:
-    """Return half the Tweedie deviance of y from p, for a power of at least 1; accurate also where y is close to p."""
-    # Close to p the closed forms cancel to few digits, so a series in (y - p) / p replaces them within 1/32 of p.
+    """Return half the Tweedie deviance of the target y from the prediction p, for a power of at least 1.
+
+    The result is also accurate if y is close to p.
+    """
+    # If y is close to p, the terms of the usual formula nearly cancel and few digits remain. If |y - p| <= p / 32, a
+    # series in (y - p) / p is used instead.
     near, some, over = np.abs(y - p) * 32.0 <= p, np.maximum(y, TINY), np.where(p > 0, p, 1.0)
     if power == 1.0:
         far, size = y * elementary.log(some / over) - (y - p), p
@@ -175,7 +182,10 @@ def half_deviance(y: Floats, p: Floats, power: float) -> Floats:
 
 
 def constant_deviance_term(rows: TermRows, power: float) -> Floats:
-    """Return the term for the deviance from a constant: y^(2 - power), y log(y) for power 1, log(y) for power 2."""
+    """Return the function of the target whose mean gives the Tweedie deviance of a constant prediction.
+
+    This is y log(y) for power 1, log(y) for power 2, and y^(2 - power) for other powers.
+    """
     y = rows["y_true"]
     some = np.where(y > 0, y, 1.0)
     if power == 1.0:
@@ -184,21 +194,21 @@ def constant_deviance_term(rows: TermRows, power: float) -> Floats:
     return np.asarray(np.where(y > 0, found, 0.0))
 
 
-# -- two vectors: columns one after the other, so that every machine adds them in one order -------------------------
+# -- two vectors, summed column by column, so that every machine adds in the same order ------------------------------
 
 
 def normalized_columns(rows: TermRows, role: str) -> list[Floats]:
-    """Return the columns of vectors after scaling each row to a sum of 1."""
+    """Return the columns of the vectors, with each row scaled to a sum of 1."""
     columns = list(rows[role].T)
     total = sum_columns(columns)
     return [c / total for c in columns]
 
 
 def kl_divergence(rows: TermRows) -> Floats:
-    """Return the Kullback-Leibler divergence, the sum of p log(p / q), with q at least eps.
+    """Return the Kullback-Leibler divergence, the sum of p log(p / q), where q is raised to at least eps.
 
-    The summands are p log(p / q) - p + q, which are not negative, so no digits cancel: p and q have equal sums, except for
-    what eps adds to q.
+    The code adds p log(p / q) - p + q instead, which is never negative, so that no digits are lost by cancellation. The
+    two sums are equal, because p and q each sum to 1. The amount by which eps raises q is subtracted again.
     """
     eps, parts = rows.eps("y_pred"), []
     for p, q in zip(normalized_columns(rows, "y_true"), normalized_columns(rows, "y_pred"), strict=True):
@@ -208,7 +218,7 @@ def kl_divergence(rows: TermRows) -> Floats:
 
 
 def js_divergence(rows: TermRows) -> Floats:
-    """Return the Jensen-Shannon divergence: the mean KL divergence of both distributions from their average."""
+    """Return the Jensen-Shannon divergence: the mean KL divergence of the two distributions from their average."""
     parts = []
     for p, q in zip(normalized_columns(rows, "y_true"), normalized_columns(rows, "y_pred"), strict=True):
         m = 0.5 * (p + q)
@@ -237,7 +247,7 @@ def rater_count(rows: TermRows, k: float) -> Floats:
 
 
 def rater_pairs(rows: TermRows) -> Floats:
-    """Return the number of ordered pairs of raters of each row."""
+    """Return the number of ordered pairs of raters, for each row."""
     total = sum_columns(list(rows["ratings"].T))
     return total * (total - 1.0)
 
@@ -251,7 +261,19 @@ def agreeing_pairs(rows: TermRows) -> Floats:
 
 
 class Term(NamedTuple):
-    """How a term is computed: the kind of rows that it reads, its function, its upper limit, and whether it is signed."""
+    """How a term is computed for a row.
+
+    Parameters
+    ----------
+    row_kind : str
+        The columns that the term reads, such as "labels" for a label and a score (see `RowTerms.over`).
+    compute : callable
+        The function that computes the term from the rows and the parameters of the term.
+    max_value : float
+        An upper bound on the absolute value of the term.
+    signed : bool
+        Whether the term can be negative.
+    """
 
     row_kind: str
     compute: Callable[..., Floats]
@@ -287,7 +309,7 @@ TERMS = {
     "neither": Term("models", lambda rows, at: decision_change(rows, at, (False, False)), 1),
     "poisson": Term("rates", poisson_loss, signed=True),
     "poisson_of_log": Term("logs", poisson_loss_of_log, signed=True),
-    # Stirling's approximation is negative (down to -0.08) for y from 1 to 1.08.
+    # Stirling's approximation of log(y!) is slightly negative (down to -0.08) for y from 1 to 1.08.
     "stirling": Term("rates", stirling_term, signed=True),
     "target": Term("amounts", lambda rows: rows["y_true"], 2.0**POWERS),
     "unit": Term("amounts", constant_deviance_term, signed=True),
@@ -311,6 +333,6 @@ TERMS = {
 
 
 def parse_term(term: str) -> tuple[str, list[float]]:
-    """Return the name and the parameters of a term such as "focal@2.0:0.25"."""
+    """Split a term such as "focal@2.0:0.25" into its name "focal" and its parameters [2.0, 0.25]."""
     name, _, numbers = term.partition("@")
     return name, [float(n) for n in numbers.split(":")] if numbers else []

@@ -1,4 +1,7 @@
-"""Counts of pairs of rows of a joint histogram: concordant, discordant and tied pairs, and pairs of unknown order."""
+"""Counts of concordant, discordant and tied pairs of rows, from a joint histogram of two numbers x and y.
+
+If rows are in buckets, the order of some pairs is unknown. The counts of these pairs give certified bounds.
+"""
 
 from __future__ import annotations
 
@@ -28,31 +31,31 @@ HALF = U8(0xFFFFFFFF)
 NORMAL = NormalDist()
 
 X, Y, OTHER, HASH = range(VIEWS)
-"""The views that count an exact row: x, y, both by their second hashes, both by their hashes."""
+"""The four codes under which an exact row is counted: x, y, the second hashes of both, and the first hashes of both."""
 SECOND = U8(0x9E3779B97F4A7C15)
-"""The constant that changes keys for the second hash, the same as in the kernel."""
+"""The constant that is combined with a number before the second hash is computed. The kernel uses the same constant."""
 CONTRADICTION = "JointHistogram.exact does not count the same rows in each of its views"
 
 
 class Pairs:
-    """Weighted counts of pairs of rows from a table of (x, y) cells.
+    """Weighted counts of pairs of rows from a table that counts rows by x and y.
 
-    Every unordered pair counts twice, in units of `unit` squared.
+    The weight of a pair is the product of the weights of its rows, an integer in units of 1 / `unit` squared. The pairs
+    (a, b) and (b, a) are counted separately.
 
     Parameters
     ----------
     x, y : int64 arrays
-        The ranks of x and y of each cell, from 0. No two cells have both ranks in common.
-    mass : Mass
-        The weight of each cell.
+        The ranks of x and y of each table cell, from 0. No two cells have the same ranks.
+    entries : Entries
+        The number of rows of each table cell, and the sum of (weight - 1).
     fine : (Mass, Mass)
-        The weights of the distinct x and of the distinct y, or of finer buckets than those of the table.
+        The weight of each distinct x and of each distinct y. If rows are in buckets, these are the weights of the buckets
+        of x alone and of y alone, which are narrower than those of the table.
     sure : bools of shape (2,)
-        Whether all rows of a cell are known to have equal x, and equal y.
+        Whether all rows of a table cell are known to have the same x, and the same y.
     sharp : bools of shape (2,)
-        Whether each weight in `fine` belongs to a single value.
-    weighted : bool
-        Whether rows have weights other than 1.
+        Whether each weight in `fine` belongs to a single value, for x and for y.
     """
 
     def __init__(
@@ -88,33 +91,39 @@ class Pairs:
 
     @cached_property
     def tied_pairs(self) -> tuple[int, int, int]:
-        """Pairs with equal x, with equal y, and with both equal; each row paired with itself is included."""
+        """The weights of the pairs with equal x, with equal y, and with both equal.
+
+        Pairs of a row with itself are included.
+        """
         return _sum_squares(self.by_x), _sum_squares(self.by_y), self.mass.dot(self.mass)
 
     @cached_property
     def concordant(self) -> int:
-        """Pairs in which one row has both the larger x and the larger y."""
+        """The weight of the pairs in which one row has both the larger x and the larger y."""
         return 2 * self.mass.dot(dominated_mass(self.mass, self.x, self.y))
 
     @property
     def discordant(self) -> int:
-        """Pairs in which one row has the larger x and the other row has the larger y."""
+        """The weight of the pairs in which one row has the larger x and the other row has the larger y."""
         x, y, both = self.tied_pairs
         return self.total * self.total - x - y + both - self.concordant
 
     @property
     def self_pairs(self) -> int:
-        """Pairs of a row with itself, if a weight of w stands for w equal rows."""
+        """The weight of the pairs of a row with itself, if a row of weight w stands for w equal rows of weight 1."""
         return self.total * self.unit
 
     @property
     def min_self_pairs(self) -> int:
-        """A lower bound of the pairs of a row with itself: 0 if rows have weights."""
+        """A lower bound on the weight of the pairs of a row with itself, which is 0 if rows have weights."""
         return 0 if self.weighted else self.self_pairs
 
     @property
     def self_pairs_bound(self) -> int:
-        """A lower bound of `self_pairs`: n rows of total weight w have a sum of squared weights of at least w^2 / n."""
+        """A lower bound on the sum of the squared weights of all rows.
+
+        In a table cell of n rows and total weight w, this sum is at least w^2 / n.
+        """
         if not self.weighted:
             return self.self_pairs
         return sum(
@@ -123,27 +132,40 @@ class Pairs:
 
     @property
     def half_tied_pairs(self) -> int:
-        """Pairs of equal rank of x or of y, but not both. The bucket hides their order in one of the two numbers."""
+        """The weight of the pairs that share the bucket of x or the bucket of y, but not both.
+
+        The order of such a pair is unknown in one of the two numbers. If a bucket contains only one value, its pairs are
+        known to be tied and are not counted here.
+        """
         x, y, both = self.tied_pairs
         return (0 if self.sure[X] else x - both) + (0 if self.sure[Y] else y - both)
 
     @property
     def undetermined_pairs(self) -> int:
-        """An upper bound of the pairs that may be concordant, discordant or tied, because buckets hide their order."""
+        """An upper bound on the weight of the pairs of unknown order.
+
+        Both rows of such a pair are in the same bucket of x or of y, so the pair may be concordant, discordant or tied.
+        """
         return self.half_tied_pairs + (0 if self.sure.any() else self.tied_pairs[2] - self.min_self_pairs)
 
     def differing_pairs(self, side: int) -> tuple[int, int, int]:
-        """Return a lower bound, the count by ranks, and an upper bound of the pairs that differ in x (side 0) or y (1)."""
+        """Return the weight of the pairs that differ in x (`side` = 0) or in y (1).
+
+        Returns
+        -------
+        low, by_rank, high : int
+            A lower bound, the weight of the pairs whose buckets in the table differ, and an upper bound.
+        """
         least = self.total * self.total - _sum_squares(_integer_weights(self.fine[side]))
         table = self.total * self.total - self.tied_pairs[side]
         return least, table, least if self.sharp[side] else self.total * self.total - self.self_pairs_bound
 
     @cached_property
     def differing_share(self) -> tuple[Fraction, Fraction]:
-        """An estimate of the share of pairs with different x among the pairs of equal rank of x, and the same for y.
+        """Estimates of the share of pairs with different x among the pairs that share a bucket of x, and likewise for y.
 
-        The finer buckets of `fine` are eight per rank. They separate 7/8 of the pairs of distinct numbers, hence the
-        factor 8/7.
+        A bucket of the table has eight narrower buckets in `fine`. They separate about 7/8 of the pairs of different
+        numbers in the bucket. The estimate is therefore the share of separated pairs times 8/7.
         """
         return self._differing_share(X), self._differing_share(Y)
 
@@ -156,10 +178,11 @@ class Pairs:
 
     @cached_property
     def local_order(self) -> tuple[Fraction, Fraction]:
-        """An estimate of the concordance minus discordance of pairs of equal rank of x, and the same for y.
+        """Estimates of the correlation of x and y among pairs in the same bucket of x, and in the same bucket of y.
 
-        It is extrapolated from pairs of adjacent ranks, whose x are three times as far apart, under the assumption that y
-        is x plus normal noise.
+        An estimate is the share of concordant minus the share of discordant pairs. It is extrapolated from pairs in
+        adjacent buckets, whose x are three times as far apart on average, under the assumption that y is x plus normal
+        noise.
         """
         if self.sure.all():
             return Fraction(0), Fraction(0)
@@ -169,7 +192,7 @@ class Pairs:
         )
 
     def distinct_values(self) -> tuple[int, int]:
-        """Return lower bounds of the numbers of distinct x and distinct y."""
+        """Return lower bounds on the number of distinct values of x and of y."""
         return self.fine[X].digits.shape[1], self.fine[Y].digits.shape[1]
 
 
@@ -177,8 +200,8 @@ def _order_of_adjacent(x: Ints, y: Ints, mass: NDArray[np.float64]) -> float:
     """Return (concordant - discordant) / (concordant + discordant) for pairs of rows at adjacent ranks of x."""
     order = np.lexsort((y, x))
     x, y, mass = x[order], y[order], mass[order]
-    # A key x * width + y orders rows by x, then y. Binary searches in the cumulative weights then give, for each row, the
-    # weight at the next rank of x with a smaller and with a larger y.
+    # The key x * width + y sorts rows by x, then by y. Binary searches in the sorted keys give, for each row, the weight
+    # of the rows at the next rank of x that have a smaller y, and of those that have a larger y.
     width = int(y.max()) + 2
     keys, through = x * width + y, np.concatenate([[0.0], np.cumsum(mass)])
     begin, end = (through[np.searchsorted(keys, (x + k) * width)] for k in (1, 2))
@@ -188,9 +211,9 @@ def _order_of_adjacent(x: Ints, y: Ints, mass: NDArray[np.float64]) -> float:
 
 
 def _order_at_third(order: float) -> Fraction:
-    """Return the order (concordant minus discordant share) that pairs would have at a third of the distance in x."""
-    # Assume normal noise. The probability of concordance is then the normal CDF of distance / noise, so at a third of
-    # the distance its argument is a third.
+    """Extrapolate the share of concordant minus discordant pairs to pairs whose x are only a third as far apart."""
+    # If y is x plus normal noise, the probability of concordance is the normal CDF of distance / noise. At a third of the
+    # distance, the argument of the CDF is therefore also divided by three.
     if abs(order) >= 1.0:
         return Fraction(order)
     return Fraction(2.0 * NORMAL.cdf(NORMAL.inv_cdf((1.0 + order) / 2.0) / 3.0) - 1.0)
@@ -213,7 +236,17 @@ def _sum_squares(numbers: Array) -> int:
 
 
 def read_bucket_pairs(entries: Entries, levels: Ints, bits: int) -> Pairs:
-    """Return the pairs of rows of a cell in buckets, from its bucket entries and its levels (shape (1, 4))."""
+    """Return the pair counts of a cell whose rows are in buckets.
+
+    Parameters
+    ----------
+    entries : Entries
+        The number of rows in each bucket of x, of y and of both.
+    levels : int64 array of shape (1, 4)
+        The levels of the cell, which determine the widths of its buckets.
+    bits : int
+        The setting `bits` of the histogram.
+    """
     least = find_lowest_places(split_sides(entries)[0], levels, bits)
     entries = entries.select(has_weight(entries))
     views = [entries.select(read_views(entries) == view) for view in range(VIEWS)]
@@ -236,7 +269,7 @@ def _dense_ranks(values: Array) -> Ints:
 
 
 def read_exact_pairs(entries: Entries) -> Pairs:
-    """Return the pairs of rows of a cell that keeps its rows exactly."""
+    """Return the pair counts of a cell that keeps its rows exactly."""
     views = _exact_views(entries)
     x, y, cells = _match_rows(views)
     has_positive_weight = has_weight(cells)
@@ -253,7 +286,10 @@ def read_exact_pairs(entries: Entries) -> Pairs:
 
 
 def read_exact_rows(entries: Entries, cell: int) -> PairRows:
-    """Return the exact value pairs of one cell with their counts, as rows of the cell number `cell`."""
+    """Return the distinct (x, y) pairs of one cell and the number of rows of each pair.
+
+    `cell` is the number of the cell; the result repeats it for each pair.
+    """
     views = _exact_views(entries)
     x, y, cells = _match_rows(views)
     numbers = floats_of_keys(views[X].codes[x]), floats_of_keys(views[Y].codes[y])
@@ -261,7 +297,7 @@ def read_exact_rows(entries: Entries, cell: int) -> PairRows:
 
 
 def concat_rows(rows: Sequence[PairRows]) -> PairRows:
-    """Concatenate several sets of rows."""
+    """Concatenate the (x, y) pairs of several cells."""
     excess = None
     if any(r.excess is not None for r in rows):
         excess = np.concatenate([np.zeros((len(r.x), 2), np.int64) if r.excess is None else r.excess for r in rows])
@@ -270,7 +306,7 @@ def concat_rows(rows: Sequence[PairRows]) -> PairRows:
 
 
 def floats_of_keys(keys: Array) -> NDArray[np.float64]:
-    """Return the float64 numbers for uint64 keys, which sort like the numbers."""
+    """Convert uint64 keys, which sort like float64 numbers, back to these numbers."""
     return np.asarray(np.where(keys >> U8(63), keys & ~(U8(1) << U8(63)), ~keys).view(np.float64))
 
 
@@ -283,15 +319,22 @@ def _exact_views(entries: Entries) -> list[Entries]:
 
 
 def _match_rows(views: list[Entries]) -> tuple[Ints, Ints, Entries]:
-    """Match the x and the y of each distinct row: return the index of both, and the entries of the rows.
+    """Find out which x and which y belong together in each distinct row.
+
+    Returns
+    -------
+    x, y : int64 arrays
+        For each distinct row, the index of its x in the view X and of its y in the view Y.
+    entries : Entries
+        The number of rows with this x and this y.
 
     Raises
     ------
     StateFormatError
-        The views are not of the same rows, which only forged bytes can cause.
+        The four views do not contain the same rows, which only forged bytes can cause.
     """
-    # The views X and Y contain all values of x and of y. The view HASH has, for each row, a code of two 32-bit hashes.
-    # A hash that only one value has identifies this value.
+    # The views X and Y contain all values of x and of y. The view HASH contains, for each row, the 32-bit hashes of its x
+    # and its y. If only one value has a particular hash, that hash identifies the value.
     keys = [views[side].codes for side in (X, Y)]
     link = views[HASH]
     x, y = (_find_unique(_hash32(k), name) for k, name in zip(keys, _split_halves(link.codes), strict=True))
@@ -299,8 +342,8 @@ def _match_rows(views: list[Entries]) -> tuple[Ints, Ints, Entries]:
     x, y, matched = x[is_matched], y[is_matched], link.select(is_matched)
     if is_matched.all():
         return x, y, matched
-    # Where two values have the same hash, the view OTHER has the same rows by second hashes. Subtracting the rows that are
-    # already matched leaves the others, whose second hashes are unique among the values with unmatched rows.
+    # The remaining rows have a value whose hash is not unique. The view OTHER contains all rows by their second hashes.
+    # Subtract the rows that are already matched. Among the values of the remaining rows, second hashes are unique.
     second_hashes = [_hash32(k, second=True) for k in keys]
     matched_codes = (second_hashes[X][x] << U8(32)) | second_hashes[Y][y]
     try:
@@ -320,7 +363,10 @@ def _match_rows(views: list[Entries]) -> tuple[Ints, Ints, Entries]:
 
 
 def _find_unique(names: Array, wanted: Array, at: Ints | None = None) -> Ints:
-    """Return the position of each wanted name among `names`; -1 if it occurs there several times or not at all."""
+    """Return the index in `names` of each element of `wanted`; -1 if it occurs there several times or not at all.
+
+    If `at` is given, the result contains `at[i]` in place of each index i.
+    """
     order = np.argsort(names, kind="stable")
     names = names[order]
     first = np.searchsorted(names, wanted)
@@ -334,7 +380,7 @@ def _split_halves(words: Array) -> tuple[Array, Array]:
 
 
 def _hash32(x: Array, *, second: bool = False) -> Array:
-    """Return the first 32 bits of the 64-bit hash that the kernel computes."""
+    """Return the upper 32 bits of the first or second 64-bit hash of each number, as the kernel computes them."""
     x = x ^ SECOND if second else x
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
         x = (x ^ (x >> U8(33))) * U8(factor)

@@ -1,4 +1,4 @@
-"""Exact sums over queries of their ranking measures, with the sums of squares that standard errors need."""
+"""Exact sums of ranking measures over queries, and the sums of squares that their standard errors need."""
 
 from __future__ import annotations
 
@@ -33,30 +33,36 @@ __all__ = ["NO_CUTOFF", "QuerySums", "format_term", "mask_retrieved", "parse_ter
 
 Ints = NDArray[np.int64]
 
-# The cut-off that stands for the whole ranking.
+# The value of k that stands for no cut-off: the measure uses the whole ranking. No ranking is this long.
 NO_CUTOFF = 1 << 40
 
 
 def format_term(measure: str, k: int | None = None, parameter: float | None = None) -> str:
-    """Format a measure, its cut-off and its parameter as a term, such as "ndcg@10" or "rbp:0.8"."""
+    """Return the term of a measure with its cut-off and its parameter, such as "ndcg@10" or "rbp:0.8"."""
     return measure + (f"@{k}" if k is not None else "") + (f":{parameter!r}" if parameter is not None else "")
 
 
 @lru_cache(maxsize=1024)
 def parse_term(text: str) -> tuple[str, int, float]:
-    """Return the measure, the cut-off and the parameter of a term."""
+    """Split a term into measure, cut-off and parameter: "ndcg@10" becomes ("ndcg", 10, 0.0).
+
+    A term without a cut-off has the cut-off NO_CUTOFF.
+    """
     head, _, parameter = text.partition(":")
     measure, _, k = head.partition("@")
     return measure, int(k) if k else NO_CUTOFF, float(parameter) if parameter else 0.0
 
 
 def query_numbers(starts: Ints, n: int) -> Ints:
-    """Return, for each row, the number of its query."""
+    """Return, for each of `n` rows, the index of its query, from the index of the first row of each query."""
     return np.repeat(np.arange(len(starts)), np.diff(starts, append=n))
 
 
 def mask_retrieved(columns: Mapping[str, Any]) -> NDArray[np.bool_]:
-    """Return a mask of the rows whose document or item was retrieved and is not masked out."""
+    """Return a mask of the rows that count as retrieved.
+
+    If the columns `retrieved` and `mask` are present, both must be 1.
+    """
     there = np.ones(len(columns["y_score"].values), bool)
     for name in ("retrieved", "mask"):
         there &= columns[name].values == 1 if name in columns else True
@@ -64,25 +70,34 @@ def mask_retrieved(columns: Mapping[str, Any]) -> NDArray[np.bool_]:
 
 
 def with_full_mask(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return synthetic test columns in which no row is masked: bad values in masked rows would have no effect."""
+    """Return synthetic test columns with the column `mask` set to 1 in every row.
+
+    Tests insert invalid values and expect an error, but values in masked rows are not checked.
+    """
     return columns | ({"mask": np.ones_like(columns["mask"])} if "mask" in columns else {})
 
 
 class QuerySums(State):
-    """Exact sums over queries of their measures, and the weights of queries with and without a relevant document.
+    """The base of states with exact sums of measures over queries.
 
-    A subclass lists its measures in `measures`, and the measures that may exceed 1 in `unbounded`. Its `derive_columns`
-    computes three columns: "values", the measures of one query after the other; "facts", five integers for each query
-    (see `kernels.query_sums`); and "starts", the first row of each query.
+    The state also keeps the weights of the queries with and without a relevant document. A subclass lists its measures in
+    `measures`. Its `derive_columns` computes three columns: "values" contains the measures of the first query, then those
+    of the second query, and so on; "facts" contains five integers for each query; "starts" contains the index of the first
+    row of each query. The first four facts of a query are the numbers of documents that are returned and irrelevant,
+    returned and relevant, not returned and irrelevant, and not returned and relevant. The fifth is 1 if the query has no
+    relevant document, else 0.
     """
 
     measures: ClassVar[tuple[str, ...]] = ()
     unbounded: ClassVar[tuple[str, ...]] = ()
-    """Measures that may exceed 1, which are summed exactly in superaccumulators."""
+    """The measures that may exceed 1; they are summed exactly in superaccumulators."""
     signed: ClassVar[tuple[str, ...]] = ()
     """The unbounded measures that may be negative."""
     upper_measures: ClassVar[dict[str, str]] = {}
-    """For some measures another one, without a cut-off, that is never smaller in any query."""
+    """Maps a measure to another measure, without a cut-off, that is at least as large in every query.
+
+    For example, "hits" maps to "relevant". The sums of a state read from bytes are checked against these bounds.
+    """
 
     terms: tuple[str, ...] = union(default=())
 
@@ -116,7 +131,10 @@ class QuerySums(State):
 
     @staticmethod
     def _find_repeated_name(columns: Any, name: str) -> int | None:
-        """Return the first row whose name already occurs in the same query; None if there is none."""
+        """Return the index of the first row whose value in the column `name` already occurs in the same query.
+
+        The result is None if no value is repeated.
+        """
         query, names = columns["query"], columns[name].values
         assert isinstance(query, IdColumn)
         starts = query.starts
@@ -126,8 +144,8 @@ class QuerySums(State):
         return int(order[1:][is_repeated].min()) if is_repeated.any() else None
 
     def steps(self, like: Like) -> Iterable[Step]:
-        # The kernel takes empty arrays for parts that the batch does not need: sums of unbounded measures, and squares of
-        # weights until the first weight other than 1.
+        # The kernel receives empty arrays for parts that are not needed: sums of unbounded measures if no term is
+        # unbounded, and sums of squared weights until the first batch with weights.
         own = type(self)
         unbounded = np.array([parse_term(t)[0] in self.unbounded for t in self.terms], np.int64)
         exact, heavy = bool(unbounded.any()), like.has_weights or "w2" in like.present
@@ -156,14 +174,17 @@ class QuerySums(State):
         self._check_pairs()
 
     def _check_pairs(self) -> None:
-        """Raise an error if a sum exceeds that of a measure that bounds it, such as more hits than relevant documents."""
+        """Raise StateFormatError if a sum exceeds its upper bound, for example more hits than relevant documents.
+
+        The upper bound of a sum is the sum of another measure (see `upper_measures`).
+        """
         for i, (measure, _, parameter) in enumerate(map(parse_term, self.terms)):
             most = format_term(self.upper_measures.get(measure, ""), None, parameter or None)
             if most in self.terms and not self._is_within(measure, i, self.terms.index(most)):
                 raise StateFormatError(f"{type(self).__name__} holds more of {measure} than of {most}")
 
     def _is_within(self, measure: str, less: int, more: int) -> bool:
-        """Return whether, in all cells, the sum of one term is at most the sum of another."""
+        """Return whether, in all cells, the sum of the term with index `less` is at most that of the term `more`."""
         if measure in self.unbounded:
             large = self.cells.flats.get("large")
             return large is None or are_within(large[:, less], large[:, more])
@@ -190,29 +211,32 @@ class QuerySums(State):
         return not any(measure in self.unbounded for measure, _, _ in map(parse_term, self.terms))
 
     def weight(self, *, empty: bool = False) -> Fraction:
-        """Return the exact weight of the queries with a relevant document, or of the queries without one."""
+        """Return the exact weight of the queries with a relevant document or, with `empty`, of the other queries."""
         return units_to_fraction(self._weight_units(int(empty)))  # type: ignore[no-any-return]
 
     def total(self, measure: str, k: int | None = None, parameter: float | None = None) -> Fraction:
-        """Return the weighted sum of a measure over queries, exact over the rounded values of the queries."""
+        """Return the weighted sum of a measure over queries. Only the value of each query is rounded, not the sum."""
         i = self.terms.index(format_term(measure, k, parameter))
         if measure not in self.unbounded:
             return units_to_fraction(fixed_to_int(self.sums[i]))  # type: ignore[no-any-return]
         return exact_to_fraction(self.large[i]) if self.large is not None else Fraction(0)
 
     def square(self, measure: str, k: int | None = None, parameter: float | None = None) -> Fraction | None:
-        """Return the sum over queries of (w x)^2 of a measure; None if it overflowed."""
+        """Return the sum over queries of (w x)^2, for weight w and measure x; None if the sum overflowed."""
         i = self.terms.index(format_term(measure, k, parameter))
         if measure in self.unbounded:
             return exact_to_fraction(self.large_squares[i]) if self.large_squares is not None else Fraction(0)
         return read_square(self.squares[i])
 
     def weight_squared(self, *, empty: bool = False) -> Fraction | None:
-        """Return the sum of w^2 over the queries with (or without) a relevant document; None if it overflowed."""
+        """Return the sum of the squared weights of the queries with a relevant document; None if the sum overflowed.
+
+        With `empty`, the sum is over the queries without a relevant document instead.
+        """
         return read_square(self.w2[int(empty)]) if self.w2 is not None else Fraction(int(self.queries[int(empty)]))
 
     def product(self, measure: str, k: int | None = None, parameter: float | None = None) -> Fraction | None:
-        """Return the sum over queries of w^2 x of a measure; None if it overflowed."""
+        """Return the sum over queries of w^2 x, for weight w and measure x; None if the sum overflowed."""
         i = self.terms.index(format_term(measure, k, parameter))
         if measure in self.unbounded:
             more = exact_to_fraction(self.more_w2x[i]) if self.more_w2x is not None else 0
@@ -227,7 +251,7 @@ class QuerySums(State):
         Parameters
         ----------
         empty : float or None
-            The value of queries without a relevant document; None if they are left out.
+            The value assigned to queries without a relevant document; None leaves these queries out.
         measure, k, parameter
             As for `total`.
         """
@@ -236,7 +260,8 @@ class QuerySums(State):
         squared = weight if self.w2 is None else sum(fixed_to_int(self.w2[i]) for i in labels)
         overflowed: Any = False if self.w2 is None else is_saturated(self.w2[0]) | is_saturated(self.w2[1])
         more, more_squared = 0, 0
-        # The sums contain 0 for queries without a relevant document. If these count as 1, their weight is added.
+        # In the sums, queries without a relevant document have the value 0. To give them the value 1 instead, add their
+        # weight.
         if empty:
             more, more_squared = (
                 self._weight_units(1),
@@ -261,14 +286,16 @@ class QuerySums(State):
         return estimate_means(weight, [total + more], products, overflowed, UNIT)
 
     def estimate_means_within(self, empty: float | None, which: tuple[Any, ...], of: tuple[Any, ...]) -> MeanEstimates:
-        """Estimate the mean of a measure over the queries in which a second measure is 1, and its variance.
+        """Estimate the mean of a measure over selected queries, and the variance of this mean.
 
         Parameters
         ----------
         empty : float or None
-            The value of the other queries, in which both measures are 0; None if they are left out.
-        which, of : tuple
-            The second measure and the measure to average, each as the arguments of `total`.
+            The value assigned to queries that are not selected; None leaves these queries out.
+        which : tuple
+            A measure that is 1 for selected queries and 0 for others, given as the arguments of `total`.
+        of : tuple
+            The measure to average, given as the arguments of `total`. It must be 0 for queries that are not selected.
         """
         found = self.product(*which), self.product(*of), self.square(*of)
         squared = self.weight_squared(), self.weight_squared(empty=True)
@@ -282,11 +309,11 @@ class QuerySums(State):
         return estimate_means(weight, [total], {(-1, -1): inside, (-1, 0): x, (0, 0): xx}, overflowed)
 
     def _weight_units(self, i: int) -> Any:
-        """Return the weight of the queries with (0) or without (1) a relevant document, in units of 2**-60."""
+        """Return the weight, in units of 2**-60, of the queries with (i = 0) or without (i = 1) a relevant document."""
         units = to_python_int(self.queries[i]) << FRACTION_BITS
         return units if self.excess is None else units + fixed_to_int(self.excess[i])
 
 
 def read_square(number: Ints) -> Fraction | None:
-    """Return a sum of squares; None if it overflowed."""
+    """Convert a stored sum of squares to a fraction; None if the sum overflowed."""
     return None if is_saturated(number) else Fraction(fixed_to_int(number), UNIT)

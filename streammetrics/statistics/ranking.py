@@ -32,35 +32,36 @@ ORDERS = (
     "eleven_points", "bpref", "inf_ap", "r_precision_at", "gain_over_cost", "hits_by_misses", "ndcg_of_hits",
     "ndcg_of_levels", "late_ndcg", "smoothed_ap",
 )  # fmt: skip
-# Each of these measures is derived from another: the logarithm of the measure divided by the logarithm of a floor.
+# These measures are derived from another measure x and a parameter, the floor: log(max(x, floor)) / log(floor).
 DERIVED = {"log_ap": "ap_relevant", "log_bpref": "bpref"}
 # These measures may exceed 1, so they are summed exactly in superaccumulators.
 UNBOUNDED = ("cg", "dcg", "cg_exp", "dcg_exp", "hits", "relevant")
 MORE_UNBOUNDED = (
     "places", "mean_place", "first", "mean_gain", "surprise", "idcg", "idcg_exp", "pairs", "right_pairs", "smoothed_ap",
 )  # fmt: skip
-# These measures read 2^grade.
+# These measures use 2^grade.
 POWERS = ("cg_exp", "dcg_exp", "ndcg_exp", "err", "idcg_exp")
-# These measures read grades, not binary relevance.
+# These measures use the grade of a document, not merely whether the document is relevant. With `relevance_level=`, a query
+# without a relevant document may still have documents with positive grades.
 GRADED = ("ndcg", "ndcg_exp", "err", "any_gain", "opa", "any_pair")
-# These measures may be nonzero for a query without a relevant document.
+# These measures may be nonzero for a query without a relevant document, whatever `relevance_level=` is.
 UNFOUND = ("fall_out", "irrelevant", "judged")
 DISCOUNTED = (
     "dcg", "ndcg", "dcg_exp", "ndcg_exp", "idcg", "idcg_exp", "hits_by_misses", "ndcg_of_hits", "ndcg_of_levels",
     "late_ndcg",
 )  # fmt: skip
-# With "average" ties, the mean of these measures over all orders of tied documents has no closed form.
+# These measures do not support ties="average", because their mean over all orders of tied documents has no closed form.
 ONE_ORDER = (
     "iprec", "eleven_points", "bpref", "log_bpref", "inf_ap", "gain_over_cost", "hits_by_misses", "ndcg_of_hits",
     "ndcg_of_levels", "smoothed_ap",
 )  # fmt: skip
 # The largest number of documents per query.
 LONGEST = 1 << 24
-# The highest grade of which 2^grade is summed.
+# The highest grade that measures with 2^grade accept.
 STEEPEST = 1000.0
 # The smallest positive float64, which is the default level of relevance: any grade above 0 is relevant.
 MIN_POSITIVE = 5e-324
-# The number of keys that are sorted at a time: 120 kB, which stay in the cache and need no new pages from malloc.
+# The number of keys that are sorted at a time. They take 120 kB, which fits in the cache and which malloc can reuse.
 BLOCK = 15_000
 NO_INTS, NO_FLOATS, NO_FLAGS = np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.uint8)
 
@@ -71,24 +72,26 @@ class RankingSums(QuerySums, tag="ranking_sums"):
     Parameters
     ----------
     terms : tuple of str
-        The measures, each with its cut-off (see `format_term`); a collection keeps the union of the terms of its metrics.
+        The measures with their cut-offs, such as "ndcg@10" (see `format_term`). A collection keeps the union of the terms
+        that its metrics need.
     ties : {"average", "order", "document", "optimistic", "pessimistic"}
         The order of documents with equal scores. "average" takes the mean of a measure over all orders. "order" is the
         order of rows, or of the column `position` if present. "document" is the descending order of the column
-        `document`, as in trec_eval. "optimistic" and "pessimistic" put the highest and the lowest grade first.
+        `document`, as in trec_eval. "optimistic" puts the highest grade first, and "pessimistic" the lowest.
     relevance_level : float, optional
         The lowest grade that is relevant; by default any grade above 0.
     grades : {"y_true", "popularity"}
         The column of grades.
     missing : {"raise", "unjudged"}
-        A grade that is null or NaN is an error ("raise") or belongs to an unjudged document, with grade 0 ("unjudged").
+        Whether a grade that is null or NaN is an error ("raise") or marks an unjudged document, whose grade is 0
+        ("unjudged").
 
     Notes
     -----
-    Each query is ranked once for all measures and cut-offs. A measure of a query is computed in float64, rounded to a
-    multiple of 2**-60 (its square to 2**-52) and summed as an integer; unbounded measures are summed exactly. With weights
-    the state also keeps the sums of w^2 and w^2 x for standard errors. A state of one cell takes 100 bytes and 32 per
-    term.
+    The documents of a query are sorted once for all measures and cut-offs. The value of a measure for a query is computed
+    in float64, rounded to a multiple of 2**-60 (its square to a multiple of 2**-52) and summed as an integer. Values of
+    measures that may exceed 1 are summed exactly. With weights w, the state also keeps the sums of w^2 and of w^2 times
+    the value, for standard errors. A state of one cell takes 100 bytes plus 32 bytes per term.
     """
 
     measures = (*MEASURES, *ORDERS, *DERIVED)
@@ -158,7 +161,10 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         return min([STEEPEST if self._has_measure(*POWERS) else np.inf, *tops])
 
     def _mask_invalid_shares(self, columns: Mapping[str, Any]) -> NDArray[np.bool_]:
-        """Return a mask of the documents, except masked ones, whose grade is not a share in (0, 1]."""
+        """Return a mask of the rows whose grade is not a share in (0, 1].
+
+        Rows that the column `mask` excludes are never marked.
+        """
         grades = columns[self.grades].values
         odd = ~((grades > 0) & (grades <= 1))
         return np.asarray(odd & (columns["mask"].values == 1)) if "mask" in columns else odd
@@ -174,7 +180,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
             consistent[self.grades] = np.where((shares > 0) & (shares <= 1), shares, 1).astype(shares.dtype)
         if "relevant" in consistent and n:
             found = np.add.reduceat(consistent[self.grades] >= self._min_relevant_grade, starts)
-            # Sometimes a query has more relevant documents than rows.
+            # Some queries get more relevant documents than they have rows, because this is valid.
             more = np.where(consistent["relevant"] == 4, 40, 0)
             consistent["relevant"] = np.maximum(consistent["relevant"], found[of_row] + more).astype(
                 consistent["relevant"].dtype
@@ -197,7 +203,11 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         return derived | ({} if weights is None else {"sample_weight": weights})
 
     def _row_columns(self, columns: Mapping[str, Any]) -> list[Array]:
-        """Return the grades and scores of rows, and their flags "retrieved" and "unjudged", which may be empty arrays."""
+        """Return four columns: grades, scores, whether a document is retrieved, and whether it is unjudged.
+
+        The third column is empty if all documents are retrieved. The fourth column is empty if all are judged; otherwise 1
+        means unjudged, and 2 means unjudged and outside the pool of documents that were selected for judging.
+        """
         retrieved, mask = columns.get("retrieved"), columns.get("mask")
         kept = NO_FLAGS if retrieved is None else retrieved.values
         if mask is not None and not mask.values.all():
@@ -210,7 +220,10 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         return [grades, columns["y_score"].values, kept, blank]
 
     def _tie_keys(self, columns: Mapping[str, Any], rows: list[Array]) -> list[Array]:
-        """Return the sort keys for rows of equal score, for `numpy.lexsort`; empty if ties keep the order of rows."""
+        """Return the columns by which rows of equal score are sorted, in the order that `numpy.lexsort` expects.
+
+        The list is empty if rows of equal score keep their order.
+        """
         if self.ties in ("optimistic", "pessimistic"):
             sign = -1.0 if self.ties == "optimistic" else 1.0
             return [sign * column for column in (rows[3], rows[0]) if len(column)]
@@ -218,17 +231,36 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         return by + ([columns["position"].values] if "position" in columns else [])
 
     def _rank(self, starts: Ints, rows: list[Array], relevant: Ints) -> tuple[NDArray[np.float64], Ints]:
-        """Rank the documents of each query, and return the measures and facts of all queries.
+        """Rank the documents of each query, and compute all measures.
 
-        Queries of similar length form a table, and one call sorts the keys of each of its rows. A key packs score, row
-        number and grade into 64 bits, so kernels read sorted keys without a permutation.
+        Parameters
+        ----------
+        starts : int64 array
+            The index of the first row of each query.
+        rows : list of arrays
+            The columns from `_row_columns`.
+        relevant : int64 array
+            The number of relevant documents of each query, including documents without a row; empty if it is not known.
+
+        Returns
+        -------
+        values : float64 array
+            The measures of the first query, then those of the second query, and so on.
+        facts : int64 array
+            Five integers for each query, as in `QuerySums`.
+
+        Notes
+        -----
+        Queries of similar length form the rows of a table of keys, which one call of `sort` sorts. A key contains the
+        score, the row number and the grade of a document in 64 bits, so kernels need no other columns.
         """
         pack, rank = (
             kernel_registry.find_kernel("ranking:pack_keys"),
             kernel_registry.find_kernel("query_sums:compute_measures"),
         )
         grades, scores, retrieved, blank = rows
-        # Relevant documents without a row get this grade (see the column `relevant`).
+        # The column `relevant` may state more relevant documents than a query has rows. The documents without a row get
+        # this grade.
         lowest = 1.0 if self.relevance_level is None else self.relevance_level
         small = grades.dtype == np.uint8 and (not len(relevant) or (lowest.is_integer() and lowest < 256))
         values = np.arange(256.0) if small else grades.astype(np.float64)
@@ -248,7 +280,8 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         for which, width in group_by_length(lengths):
             deepest = int((lengths[which] + relevant[which]).max()) if len(relevant) else width
             discounts = self._discounts(deepest)
-            # The measure "gain_over_cost" divides by the gain of the whole ideal ranking.
+            # The measure "gain_over_cost" divides by the gain of the whole ideal ranking, so the arrays need room for all
+            # of its positions.
             whole = deepest if self._has_measure("gain_over_cost") else 0
             longest = max(width + 1, len(discounts), whole)
             how = (self._min_relevant_grade, average, relevant, lowest, top, discounts)
@@ -270,7 +303,15 @@ class RankingSums(QuerySums, tag="ranking_sums"):
     def _collect_terms(
         self, ranking_values: NDArray[np.float64], order_values: NDArray[np.float64], facts: Ints
     ) -> NDArray[np.float64]:
-        """Return the values of all terms for each query, from the values that the two kernels computed."""
+        """Return the values of all terms for each query.
+
+        Parameters
+        ----------
+        ranking_values, order_values : float64 arrays
+            The values of `_ranking_terms` and of `_order_terms`, which two kernels compute.
+        facts : int64 array
+            Five integers for each query, as in `QuerySums`.
+        """
         if self._ranking_terms == self.terms:
             return ranking_values
         n, values_by_term = len(facts) // 5, dict[str, Array]()
@@ -287,12 +328,15 @@ class RankingSums(QuerySums, tag="ranking_sums"):
 
     @property
     def _ranking_terms(self) -> tuple[str, ...]:
-        """The terms that the kernel `rank` computes, including those from which others are derived."""
+        """The terms whose measure is in MEASURES; one kernel computes them all.
+
+        Terms from which others are derived are included.
+        """
         return self._select_terms(MEASURES)
 
     @property
     def _order_terms(self) -> tuple[str, ...]:
-        """The terms that the kernel `order` computes."""
+        """The terms whose measure is in ORDERS; a second kernel computes them."""
         return self._select_terms(ORDERS)
 
     def _select_terms(self, measures: tuple[str, ...]) -> tuple[str, ...]:
@@ -300,7 +344,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         return tuple(dict.fromkeys(t for t in bases if parse_term(t)[0] in measures))
 
     def _encode_terms(self, terms: tuple[str, ...], names: tuple[str, ...]) -> tuple[Ints, Ints, NDArray[np.float64]]:
-        """Return terms as kernel arguments: the numbers of the measures, the cut-offs and the parameters."""
+        """Convert terms to three arrays for a kernel: the indices of the measures in `names`, cut-offs and parameters."""
         read = [parse_term(t) for t in terms]
         return (
             np.array([names.index(measure) for measure, _, _ in read], np.int64),
@@ -309,9 +353,13 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         )
 
     def _discounts(self, longest: int) -> NDArray[np.float64]:
-        """Return the discounts 1 / log2(1 + position) of the positions that the measures need in lists of this length."""
+        """Return the discounts 1 / log2(1 + position) of the positions that the terms need.
+
+        `longest` is the length of the longest list.
+        """
         ks = [k for measure, k, _ in map(parse_term, self.terms) if measure in DISCOUNTED]
-        # The length is rounded up to a power of two, so the cache holds few different tables.
+        # Compute the discounts for a power of two and truncate them. The cache of `log_discounts` then holds only a few
+        # arrays.
         n = min(longest, max(ks, default=0))
         return log_discounts(1 << max(n - 1, 0).bit_length())[:n]
 
@@ -320,13 +368,13 @@ class RankingSums(QuerySums, tag="ranking_sums"):
 
 
 def base_term(derived: str) -> str:
-    """Return the term from which this term is derived; a term that is not derived is returned as it is."""
+    """Return the term from which a term whose measure is in DERIVED is computed."""
     measure, k, _ = parse_term(derived)
     return format_term(DERIVED[measure], k if k < NO_CUTOFF else None)
 
 
 def group_by_length(lengths: Ints) -> Iterator[tuple[Ints, int]]:
-    """Yield groups of queries of similar length, each with the length of its longest query."""
+    """Yield, for each group of queries of similar length, the indices of the queries and the largest length."""
     if len(lengths) and (lengths == lengths[0]).all():
         yield np.arange(len(lengths)), int(lengths[0])
         return
@@ -339,7 +387,7 @@ def group_by_length(lengths: Ints) -> Iterator[tuple[Ints, int]]:
 
 
 def exponential_gains(grades: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the gains 2^grade - 1, exact for integer grades."""
+    """Return the gains 2^grade - 1, which are exact for integer grades."""
     whole = np.floor(grades)
     rest = grades - whole
     powers = np.ldexp(1.0, whole.astype(np.int64))
@@ -352,7 +400,7 @@ def self_information(shares: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return -log2 of shares in (0, 1], and 0 for other numbers."""
     good = (shares > 0) & (shares <= 1)
     mantissa, exponent = np.frexp(np.where(good, shares, 1.0))
-    # The split into mantissa and exponent makes the result exact for powers of two.
+    # Take the logarithm of the mantissa only and add the exponent, so that the result is exact for powers of two.
     return np.asarray(1.0 - exponent - elementary.log(2.0 * mantissa) / elementary.LN2)
 
 

@@ -28,19 +28,19 @@ TERMS = (
     "absolute", "squared", "target", "nonzero", "relative", "guarded", "symmetric", "log_squared", "pinball", "huber",
     "tweedie", "log_cosh", "signed_relative", "minkowski", "hit", "either", "below",
 )  # fmt: skip
-"""The terms in the order in which kernels number them."""
+"""The names of all terms. Kernels identify a term by its index here."""
 WITH_PARAMETER = ("pinball", "huber", "tweedie", "minkowski", "hit", "either")
 PLAIN = tuple(term for term in TERMS if term not in WITH_PARAMETER)
-# These terms are 0 or 1.
+# The value of these terms is 0 or 1 for every row.
 SHARES = ("nonzero", "hit", "either", "below")
 # These terms leave out rows with a target of 0.
 LEFT_OUT = ("relative", "signed_relative")
-# Any term of numbers that pass the column check is smaller than this.
+# An upper bound on any term of valid numbers; input checks reject larger numbers.
 LARGEST = 2.0**992
 SQUARE = "^2"
 # The kernel number of the square of a term is the number of the term plus OFFSET.
 OFFSET = 32
-# If numbers lie within 2**-240 and 2**240, squares of losses do not overflow float64.
+# If squares of losses are summed, numbers must lie between 2**-240 and 2**240, so that no square overflows float64.
 SQUARED = 240
 DOMAINS: dict[str, tuple[dict[str, float], dict[str, float]]] = {
     "real": ({}, {}),
@@ -49,7 +49,7 @@ DOMAINS: dict[str, tuple[dict[str, float], dict[str, float]]] = {
     "nonnegative": ({"low": 0.0}, {"above": 0.0}),
     "positive": ({"above": 0.0}, {"above": 0.0}),
 }
-"""The limits of target and prediction in each domain."""
+"""For each domain, the lower limits of the target and of the prediction: `above` is exclusive, `low` is inclusive."""
 
 
 class RegressionSums(WeightedRows, tag="regression_sums"):
@@ -58,22 +58,36 @@ class RegressionSums(WeightedRows, tag="regression_sums"):
     Parameters
     ----------
     terms : tuple of str
-        The terms whose weighted sums are kept, with d = p - y: "absolute" |d|, "squared" d^2, "target" |y|, "nonzero"
-        [y != 0], "relative" |d / y| for y != 0, "guarded" |d| / max(|y|, 2^-52), "symmetric" 2 |d| / (|y| + |p|),
-        "log_squared" (log(1 + p) - log(1 + y))^2, "log_cosh" log(cosh(d)), "signed_relative" d / |y| for y != 0, "below"
-        [y <= p]. With a parameter: "pinball@0.9", "huber@1.0", "tweedie@1.5", "minkowski@3.0" |d|^3, "hit@0.5" and
-        "either@0.5", whether both or at least one of y and p reach the threshold. The suffix "^2" stands for the square of
-        a term, for standard errors of rows without weights.
+        The terms whose weighted sums are kept. They are functions of the target y, the prediction p and d = p - y:
+
+        - "absolute": |d|
+        - "squared": d^2
+        - "target": |y|
+        - "nonzero": 1 if y is not 0, else 0
+        - "relative": |d / y|; rows with y = 0 are left out
+        - "signed_relative": d / |y|; rows with y = 0 are left out
+        - "guarded": |d| / max(|y|, 2^-52)
+        - "symmetric": 2 |d| / (|y| + |p|)
+        - "log_squared": (log(1 + p) - log(1 + y))^2
+        - "log_cosh": log(cosh(d))
+        - "below": 1 if y <= p, else 0
+        - "pinball@0.9", "huber@1.0", "tweedie@1.5": the losses of these names, with their parameter after "@"
+        - "minkowski@3.0": |d|^3
+        - "hit@0.5": 1 if both y and p are at least 0.5, else 0
+        - "either@0.5": 1 if y or p is at least 0.5, else 0
+
+        The suffix "^2" stands for the square of a term. Standard errors need squares if rows have no weights.
     domain : {"real", "log1p", "positive_pred", "nonnegative", "positive"}
-        The range of the columns: "real", any number; "log1p", above -1; for the others the prediction is above 0, and the
-        target is of any sign ("positive_pred"), at least 0 ("nonnegative") or above 0 ("positive").
+        The range of the columns. With "real" the columns contain any numbers, and with "log1p" numbers above -1. With the
+        other domains the prediction is above 0, and the target is any number ("positive_pred"), at least 0 ("nonnegative")
+        or above 0 ("positive").
     num_outputs : int, optional
         The number of targets and predictions of a row.
 
     Notes
     -----
-    d and each term are computed in float64. Sums are superaccumulators without rounding, so the order of rows does not
-    matter. A term takes 552 bytes per output.
+    The difference d and each term are computed in float64. They are summed in superaccumulators, which do not round, so
+    the order of rows does not matter. A term takes 552 bytes per output.
     """
 
     terms: tuple[str, ...] = union(default=("absolute",))
@@ -94,8 +108,7 @@ class RegressionSums(WeightedRows, tag="regression_sums"):
         return self.num_outputs or 1
 
     def needs(self) -> tuple[Need, ...]:
-        # The range of numbers is limited, so that no power, product or square in a term overflows or underflows a
-        # float64.
+        # Limit the range of the numbers so that no power, product or square in a term overflows or underflows float64.
         powers = [k for name, k in map(parse_loss, self.terms) if name == "tweedie"]
         squares = any(term.endswith(SQUARE) for term in self.terms)
         most, room = (SQUARED, 450) if squares else (OCTAVES, 900)
@@ -114,7 +127,17 @@ class RegressionSums(WeightedRows, tag="regression_sums"):
         return [self.loss_step(like, limits, *self.row_arguments(like), own.sums, own.skipped)]
 
     def loss_step(self, like: Like, limits: NDArray[np.float64], *into: Any) -> Step:
-        """Return the kernel step that adds the terms of rows to these parts: rows, weight, sums and skipped rows."""
+        """Return the kernel call that adds the terms of rows to sums.
+
+        Parameters
+        ----------
+        like : Like
+            The types of the columns.
+        limits : float64 array
+            The valid range of each column, if the kernel checks values (see `value_limits`).
+        *into
+            The parts to which the kernel adds: the row count, the sum of (weight - 1), the sums, and the skipped rows.
+        """
         named = [parse_loss(term) for term in self.terms]
         terms = np.array([TERMS.index(name) for name, _ in named], np.int64)
         terms[[term.endswith(SQUARE) for term in self.terms]] += OFFSET
@@ -138,25 +161,27 @@ class RegressionSums(WeightedRows, tag="regression_sums"):
 
     @property
     def skipped_rows(self) -> int:
-        """The number of rows with a target of 0, summed over all outputs."""
+        """The number of targets that are 0, summed over all outputs; relative errors leave these targets out."""
         return int(self.skipped[next(i for i, term in enumerate(self.terms) if term in LEFT_OUT)].sum())
 
     def total(self, term: str, output: int = 0) -> Fraction:
-        """Return the weighted sum of one term of one output, exact over the rounded terms."""
+        """Return the weighted sum of one term of one output. Only the term of each row is rounded, not the sum."""
         return exact_to_fraction(self.sums[self.terms.index(term), output])
 
     def estimate_means(self, term: str, output: int = 0, *, per: str | None = None) -> MeanEstimates | None:
-        """Estimate the mean of a term and its variance; None if rows have weights or the state has no squares of the term.
+        """Estimate the mean of a term and the variance of this mean.
+
+        The result is None if rows have weights, or if the state does not keep the sum of squares of the term.
 
         Parameters
         ----------
         term : str
             The term to average.
         output : int
-            The number of the output.
+            The index of the output.
         per : {"nonzero"}, optional
-            A second term with values 0 and 1, which is 1 in every row where the first term is not 0. Its mean is estimated
-            too, as the second of two.
+            A second term, which is 0 or 1, and is 1 in every row in which the first term is not 0. If given, the result
+            contains the means of both terms, from which a ratio can be computed.
         """
         if self.excess is not None or squared_term(term) not in self.terms:
             return None
@@ -169,7 +194,7 @@ class RegressionSums(WeightedRows, tag="regression_sums"):
 
 
 def check_losses(state: State, terms: tuple[str, ...], weight: RowWeight) -> None:
-    """Raise StateFormatError if rows of this weight cannot have the sums of losses of a cell."""
+    """Raise StateFormatError if a sum of losses is too large for the weight of its rows."""
     sums = state.read_cells_named("sums")
     for i, (name, _) in enumerate(map(parse_loss, terms)):
         most, signed = 1 if name in SHARES else LARGEST, name == "signed_relative"
@@ -180,7 +205,7 @@ def check_losses(state: State, terms: tuple[str, ...], weight: RowWeight) -> Non
 
 
 def round_threshold(threshold: float, like: Like) -> float:
-    """Round a threshold to the dtype of target and prediction; if their dtypes differ, to the narrower one."""
+    """Round a threshold to the dtype of target and prediction. If their dtypes differ, the narrower one is used."""
     role = min(("y_true", "y_pred"), key=lambda role: like.dtype(role).itemsize)
     return float(round_thresholds((threshold,), like.source(role), like.dtype(role))[0])
 
@@ -191,12 +216,15 @@ def squared_term(term: str) -> str:
 
 
 def parse_loss(term: str) -> tuple[str, float]:
-    """Return the name and the parameter of a term, or raise an error that lists the valid terms."""
+    """Split a term such as "huber@1.0" into its name and its parameter (0.0 if the term has none).
+
+    If the term does not exist, a ValueError lists the valid terms.
+    """
     name, _, parameter = term.removesuffix(SQUARE).partition("@")
     try:
         if (name in PLAIN and not parameter) or (name in WITH_PARAMETER and np.isfinite(float(parameter))):
             return name, float(parameter or 0.0)
-    # A ValueError means that the parameter is not a number.
+    # The parameter is not a number; the error below covers this case as well.
     except ValueError:
         pass
     known = ", ".join([*PLAIN, *(f"{n}@1.5" for n in WITH_PARAMETER)])

@@ -1,4 +1,7 @@
-"""Exact sums over rows of terms of several classes or labels: losses, hits, label ranking and set measures."""
+"""Exact sums over rows of a value (term) that is computed from the scores of several classes or labels.
+
+Examples are the multiclass log loss, top-k hits, label ranking measures, and the F-score of the labels of a row.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +37,12 @@ Floats = NDArray[np.float64]
 
 
 class ClassScores:
-    """The true class of each row, by number, and a score of each class.
+    """The true class of each row and its scores for all classes, from which terms are computed.
 
     Parameters
     ----------
     true : int array of shape (rows,)
-        The true classes.
+        The index of the true class of each row.
     scores : float array of shape (rows, classes)
         Probabilities or logits.
     logit : bool
@@ -54,11 +57,11 @@ class ClassScores:
         self.width = self.scores.shape[1]
 
     def at_true(self, values: Floats) -> Floats:
-        """Return, for each row, the value at its true class."""
+        """Return, for each row of `values` (rows x classes), the value of the true class."""
         return np.asarray(values[np.arange(len(values)), self.true])
 
     def losses(self) -> Floats:
-        """Return -log of the probability of each class, rows x classes."""
+        """Return -log(probability) of every class in every row, as an array of shape (rows, classes)."""
         if not self.logit:
             return np.asarray(-elementary.log(np.clip(self.scores, self.eps, 1.0 - self.eps)))
         below = self.scores - self.scores.max(axis=1, keepdims=True)
@@ -66,18 +69,24 @@ class ClassScores:
         return np.asarray(elementary.log(total)[:, None] - below)
 
     def margins(self) -> Floats:
-        """Return the hinge loss of each class against the rest: 1 - s for the true class, 1 + s for others, at least 0."""
+        """Return the hinge loss of each class against the rest, as an array of shape (rows, classes).
+
+        This is max(0, 1 - s) for the score s of the true class, and max(0, 1 + s) for the score of any other class.
+        """
         own = np.arange(self.width) == self.true[:, None]
         return np.asarray(np.maximum(1.0 - np.where(own, self.scores, -self.scores), 0.0))
 
     def hinge(self) -> Floats:
-        """Return the hinge loss of Crammer and Singer (2001): 1 + highest other score - true score, at least 0."""
+        """Return the hinge loss of Crammer and Singer (2001): 1 + highest other score - true score, or 0 if negative."""
         others = np.where(np.arange(self.width) == self.true[:, None], -np.inf, self.scores)
         return np.asarray(np.maximum(1.0 + (others.max(axis=1) - self.at_true(self.scores)), 0.0))
 
 
 def smoothed_log_loss(rows: ClassScores, smoothing: float) -> Floats:
-    """Return the log loss with label smoothing: 1 - smoothing on the true class, smoothing spread over all classes."""
+    """Return the log loss with label smoothing.
+
+    With C classes, the target probability is smoothing / C for every class, plus 1 - smoothing for the true class.
+    """
     losses = rows.losses()
     return np.asarray((1.0 - smoothing) * rows.at_true(losses) + smoothing * (sum_columns(list(losses.T)) / rows.width))
 
@@ -86,7 +95,7 @@ def focal_loss(rows: ClassScores, gamma: float) -> Floats:
     """Return -(1 - q)^gamma log(q), where q is the predicted probability of the true class."""
     losses = rows.losses()
     loss = rows.at_true(losses)
-    # If q is near 1, computing 1 - q loses digits. With logits, the probabilities of the other classes are summed
+    # If q is close to 1, the difference 1 - q loses digits. With logits, sum the probabilities of the other classes
     # instead.
     if rows.logit:
         shares = np.asarray(elementary.exp(-losses))
@@ -111,7 +120,10 @@ COLUMN_TERMS: dict[str, Callable[..., Floats]] = {
     "squared_margin": lambda rows, which: np.square(rows.margins()[:, int(which)]),
     "class": is_true_class,
 }
-"""The terms computed in numpy, by name; a function also takes the number after "@"."""
+"""The functions of the terms that are computed with numpy, by name.
+
+The number after "@" in a term such as "focal@2.0" is passed to the function as its second argument.
+"""
 
 
 CLASS_TERMS = ("log_loss", "brier", "top")
@@ -119,7 +131,10 @@ OUTPUT_TERMS = ("exact", "wrong")
 LABEL_TERMS = ("coverage", "precision", "ranking_loss", "average_precision", "relevant", "auc", "both")
 SET_TERMS = ("subset", "overlap", "contain", "belong", "row_f", "row_jaccard", "lack_f")
 DEFINING_TERMS = {"auc": "both", "average_precision": "relevant"}
-"""For each term that may be undefined in a row, and is then 0, the term that is 1 where it is defined."""
+"""Maps a term that may be undefined in a row to the term that is 1 in rows where it is defined, else 0.
+
+A term has the value 0 in rows where it is undefined.
+"""
 
 
 class RowMeans(WeightedRows):
@@ -132,8 +147,9 @@ class RowMeans(WeightedRows):
 
     Notes
     -----
-    For standard errors the state also sums (w x)^2 and, with weights, w^2 and w^2 x. The last two are kept as the excess
-    over their values at weight 1. Each summand is rounded to 26 bits.
+    For standard errors the state also keeps the sums of (w x)^2 and, with weights, of w^2 and w^2 x, for terms x and
+    weights w. The last two are stored as differences from their values for weights of 1. Each number in these three sums
+    is rounded to 26 bits.
     """
 
     terms: tuple[str, ...] = union(default=())
@@ -155,7 +171,7 @@ class RowMeans(WeightedRows):
         return derived | {"values": Column(self.compute_terms(columns).reshape(-1), "float64")}
 
     def compute_terms(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
-        """Return the terms of checked rows, as an array of shape (rows, terms)."""
+        """Compute all terms of each row, from columns that passed all checks, as an array of shape (rows, terms)."""
         raise NotImplementedError
 
     def steps(self, like: Like) -> Iterable[Step]:
@@ -173,7 +189,7 @@ class RowMeans(WeightedRows):
             raise StateFormatError(f"{name}.squares holds a negative sum of squares")
 
     def max_term(self, term: str) -> float:
-        """Return an upper limit of the value of a term in one row."""
+        """Return an upper bound on the value of a term in one row."""
         return 1
 
     def is_signed(self, term: str) -> bool:
@@ -181,27 +197,30 @@ class RowMeans(WeightedRows):
         return False
 
     def total(self, term: str) -> Fraction:
-        """Return the weighted sum of a term, exact over the float64 terms of rows."""
+        """Return the weighted sum of a term. Only the term of each row is rounded to float64, not the sum."""
         return exact_to_fraction(self.sums[self.terms.index(term)])
 
     def square(self, term: str) -> Fraction:
-        """Return the sum of (w x)^2 of a term."""
+        """Return the sum over rows of (w x)^2, for weight w and term x."""
         return exact_to_fraction(self.squares[self.terms.index(term)])
 
     def weight_squared(self, term: str | None = None) -> Fraction:
-        """Return the sum of w^2, or, for a term x, of w^2 x."""
+        """Return the sum over rows of w^2 or, if a term x is given, of w^2 x."""
         if term is None:
             return int(self.rows) + Fraction(0 if self.more_w2 is None else exact_to_fraction(self.more_w2))
         more = 0 if self.more_w2x is None else exact_to_fraction(self.more_w2x[self.terms.index(term)])
         return self.total(term) + more
 
     def estimate_means(self, term: str) -> MeanEstimates:
-        """Estimate the mean of a term over rows and its variance."""
+        """Estimate the mean of a term over rows and the variance of this mean."""
         products = {(-1, -1): self.weight_squared(), (-1, 0): self.weight_squared(term), (0, 0): self.square(term)}
         return estimate_means(self.weight(), [self.total(term)], products)
 
     def estimate_defined_means(self, term: str, defined: str) -> MeanEstimates:
-        """Estimate the means of a term and of its indicator (1 where the term is defined), with their covariance."""
+        """Estimate the means of a term and of `defined`, the term that is 1 in rows where the first is defined, else 0.
+
+        The ratio of the two means is the mean of the term over the rows in which it is defined.
+        """
         part, there = self.weight_squared(term), self.weight_squared(defined)
         products = {(-1, -1): self.weight_squared(), (-1, 0): part, (0, 0): self.square(term)}
         products |= {(-1, 1): there, (0, 1): part, (1, 1): there}
@@ -214,16 +233,23 @@ class ClassRows(KnownClasses, RowMeans, tag="class_rows"):
     Parameters
     ----------
     terms : tuple of str
-        "log_loss", "brier", "top@3" (whether the true class is among the 3 highest scores), "smoothed@0.1", "focal@2.0",
-        "hinge", "squared_hinge", "margin@0" and "squared_margin@0" (hinge losses of class 0 against the rest), "class@0"
-        (whether class 0 is the true one). With several outputs "exact" (whether all are correct) and "wrong" (the number
-        of wrong ones).
+        The terms whose weighted sums are kept:
+
+        - "log_loss", "brier", "hinge", "squared_hinge": the multiclass losses of these names
+        - "smoothed@0.1": the log loss with label smoothing 0.1
+        - "focal@2.0": the focal loss with gamma 2
+        - "top@3": 1 if the true class is among the 3 highest scores, else 0
+        - "margin@0", "squared_margin@0": the hinge loss of class 0 against the rest, and its square
+        - "class@0": 1 if class 0 is the true class, else 0
+
+        With `num_outputs`, the terms are "exact" (1 if all outputs are correct, else 0) and "wrong" (the number of wrong
+        outputs).
     num_classes, labels
-        As for `KnownClasses`.
+        The number of classes, or the list of classes, as in `KnownClasses`.
     scale : {"probability", "logit", "real"}
-        The scale of the scores; "real" has no log loss.
+        The scale of the scores. With "real", terms that need probabilities, such as "log_loss", are not available.
     eps : float, optional
-        Log loss clips probabilities to [eps, 1 - eps]; by default as in `ScoreSums`.
+        The log loss clips probabilities to [eps, 1 - eps]. The default is that of `ScoreSums`.
     num_outputs : int, optional
         The number of outputs of a row. Each output has a true and a predicted class in place of scores.
 
@@ -285,18 +311,20 @@ class LabelRows(RowMeans, tag="label_rows"):
     Parameters
     ----------
     terms : tuple of str
-        Label ranking: "coverage", "precision", "ranking_loss"; "average_precision" and "auc" of the labels of a row, 0
-        where undefined; "relevant" and "both", whether a row has a true label, and labels of both kinds.
+        The terms for label ranking are "coverage", "precision", "ranking_loss", and "average_precision" and "auc" of the
+        labels of a row (0 where undefined). "relevant" is 1 if the row has a true label. "both" is 1 if it has both true
+        and false labels.
 
-        Sets, of the true labels and of the labels that score at least 0.5: "subset@0.5" (equal sets), "overlap@0.5" (a
-        common label), "contain@0.5" (all true labels are predicted), "belong@0.5" (all predicted labels are true),
-        "row_f@2.0@0.5" (F-beta of the row; beta 0.0 is precision, inf is recall), "row_jaccard@0.5", and "lack_f@2.0@0.5"
-        (whether F-beta is 0/0, which counts as 0). "top3" in place of 0.5 predicts the labels of the three highest
-        scores, "top3:0.5" those of them that are at least 0.5.
+        Other terms compare the set of the true labels with the set of the predicted labels, here those that score at
+        least 0.5: "subset@0.5" (the sets are equal), "overlap@0.5" (they have a common label), "contain@0.5" (all true
+        labels are predicted), "belong@0.5" (all predicted labels are true), "row_f@2.0@0.5" (F-beta of the row; beta 0.0
+        is precision, inf is recall), "row_jaccard@0.5", and "lack_f@2.0@0.5" (1 if F-beta is 0/0, which counts as 0). With
+        "top3" in place of 0.5, the labels of the three highest scores are predicted. With "top3:0.5" they must also score
+        at least 0.5.
     num_labels : int
         The number of labels of a row.
     column : {"y_score", "y_pred"}
-        Scores, or 0/1 decisions.
+        The column of predictions: `y_score` contains scores; `y_pred` contains 0/1 decisions.
 
     Notes
     -----
@@ -322,7 +350,8 @@ class LabelRows(RowMeans, tag="label_rows"):
         for term, term_sums in sums.items():
             known, lacking = sums.get(DEFINING_TERMS.get(term, "")), sums.get(_undefined_term(term))
             wrong = known is not None and not are_within(term_sums, known)
-            # A row for which the term is undefined adds 0 to the term and 1 to `lacking`.
+            # `lacking` counts the rows in which the term is undefined. These rows add 0 to the sum of the term, so the two
+            # sums together are at most the weight of all rows.
             if lacking is not None:
                 both = term_sums + lacking
                 carry_exact(both)
@@ -359,13 +388,26 @@ class LabelRows(RowMeans, tag="label_rows"):
 
 
 def _undefined_term(term: str) -> str:
-    """Return the indicator term that is 1 in rows where a term is 0/0; an empty string if the term is always defined."""
+    """Return the name of the term that is 1 in rows where this term is 0/0, else 0.
+
+    The result is an empty string if the term is never 0/0.
+    """
     name, _, rest = term.partition("@")
     return {"row_f": f"lack_f@{rest}", "row_jaccard": f"lack_f@1.0@{rest}"}.get(name, "")
 
 
 def _select_labels(scores: Any, cut: str, source: str) -> NDArray[np.bool_]:
-    """Return a mask of the predicted labels of each row: by a threshold, by rank, or both."""
+    """Return a mask of the predicted labels of each row.
+
+    Parameters
+    ----------
+    scores : array of shape (rows, labels)
+        The scores of the labels.
+    cut : str
+        The rule, such as "0.5" (a threshold), "top3" (the three highest scores) or "top3:0.5" (both).
+    source : str
+        The name of the dtype of the scores that the user passed, to which the threshold is rounded.
+    """
     if not cut.startswith("top"):
         return np.asarray(scores >= round_thresholds((float(cut),), source, scores.dtype)[0])
     k, _, least = cut.removeprefix("top").partition(":")
@@ -374,7 +416,10 @@ def _select_labels(scores: Any, cut: str, source: str) -> NDArray[np.bool_]:
 
 
 def cut_term(threshold: float, top_k: int | None, *, above: bool) -> str:
-    """Format the rule that selects predicted labels: the k highest scores, the scores above a threshold, or both."""
+    """Return the rule that selects the predicted labels of a row, as it is written in terms.
+
+    The rule is a threshold ("0.5"), the k highest scores ("top3") or, with `above`, both ("top3:0.5").
+    """
     if top_k is None:
         return repr(threshold)
     return f"top{top_k}:{threshold!r}" if above else f"top{top_k}"
@@ -389,11 +434,11 @@ class LabelSets(NamedTuple):
 
     @classmethod
     def of(cls, true: NDArray[np.bool_], selected: NDArray[np.bool_]) -> LabelSets:
-        """Return the counts of true positives, true labels and predicted labels of each row, from two masks."""
+        """Count the labels of each row, from the masks of true and of predicted labels (rows x labels)."""
         return cls(*(np.count_nonzero(part, axis=1) for part in (true & selected, true, selected)))
 
     def term(self, name: str, beta: float = 1.0) -> NDArray[Any]:
-        """Return the value of a set measure for each row."""
+        """Return the value of a set measure, such as "subset" or "row_f", for each row."""
         correct, true, selected = self
         if name == "subset":
             return np.asarray((correct == true) & (correct == selected))
@@ -403,7 +448,7 @@ class LabelSets(NamedTuple):
             return np.asarray(correct == (true if name == "contain" else selected))
         if name == "row_jaccard":
             return np.asarray(correct / np.maximum(true + selected - correct, 1))
-        # F-beta is (1 + beta^2) correct / (beta^2 true + selected). For infinite beta the limit is recall.
+        # F-beta is (1 + beta^2) correct / (beta^2 true + selected). Its limit for infinite beta is recall, correct / true.
         whole = true * 1.0 if beta == math.inf else beta * beta * true + selected
         if name == "lack_f":
             return np.asarray(whole == 0)

@@ -1,4 +1,7 @@
-"""Exact sums over rows of terms of two columns or two vectors; `pair_terms` defines the terms."""
+"""Exact sums over rows of a value (term) that is computed from two columns or two vectors, such as a loss.
+
+The module `pair_terms` defines the terms.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,16 @@ from .row_means import RowMeans
 __all__ = ["RowTerms"]
 
 OCTAVES = 200
-"""The octaves of numbers for which squares of sums of products of any two do not overflow float64."""
+"""Numbers of some columns must lie between 2**-OCTAVES and 2**OCTAVES.
+
+The square of a sum of products of such numbers then does not overflow float64.
+"""
 WIDER = {"baselines": ("labels", "baselines"), "logs": ("logs", "rates"), "positive": ("amounts",)}
-"""The kinds of rows whose terms a kind of row also has."""
+"""Maps a value of `over` to the kinds of rows whose terms are available.
+
+For example, for rows with a label, a score and a baseline ("baselines"), the terms of rows with a label and a score
+("labels") are also available. A value of `over` that is missing here has only its own terms.
+"""
 
 
 OVER = ("labels", "baselines", "models", "rates", "logs", "amounts", "positive", "values", "lags", "intervals")
@@ -33,21 +43,32 @@ class RowTerms(RowMeans, tag="row_terms"):
     Parameters
     ----------
     terms : tuple of str
-        Keys of `TERMS`, with parameters after "@", such as "focal@2.0:0.25".
+        The terms whose weighted sums are kept, such as "brier" or "focal@2.0:0.25" (with two parameters). The dict
+        `pair_terms.TERMS` lists all terms.
     over : str
-        The columns of a row: "labels", a 0/1 label and a score; "baselines", also a second score, `baseline`; "models",
-        two scores; "rates", a target and a prediction of at least 0; "logs", the same with the logarithm of the
-        prediction; "amounts", a target of at least 0 and a prediction above 0; "positive", both above 0; "values", one
-        number above 0; "lags", a target, a prediction and an earlier value, `lag`; "intervals", a target, `lower` and
-        `upper`; "distributions", two vectors of probabilities; "vectors", two vectors of numbers; "forecasts", a target
-        and a vector of predictions; "ratings", the number of raters who chose each class.
+        The columns of a row, which all terms share:
+
+        - "labels": a 0/1 label and a score
+        - "baselines": a 0/1 label, a score, and the score of a baseline
+        - "models": the score of a model, and the score of a baseline
+        - "rates": a target and a prediction, both at least 0
+        - "logs": a target of at least 0, and the logarithm of the prediction
+        - "amounts": a target of at least 0, and a prediction above 0
+        - "positive": a target and a prediction, both above 0
+        - "values": one number above 0
+        - "lags": a target, a prediction, and an earlier value of the target
+        - "intervals": a target, and the lower and the upper bound of its prediction
+        - "distributions": two vectors of probabilities
+        - "vectors": two vectors of numbers
+        - "forecasts": a target and a vector of predictions
+        - "ratings": the number of raters who chose each class
     scale : {"probability", "logit", "real"}
         The scale of the scores.
     eps : float, optional
-        The distance from 0 and 1 to which probabilities are clipped, by default as in `ScoreSums`; for distributions the
-        smallest share.
+        Probabilities are clipped to [eps, 1 - eps], and the shares of a predicted distribution are raised to at least eps.
+        The default is that of `ScoreSums`.
     width : int, optional
-        The length of vectors.
+        The length of the vectors, if rows have vectors.
 
     Notes
     -----
@@ -65,7 +86,7 @@ class RowTerms(RowMeans, tag="row_terms"):
         "The differences between the targets are lost in the rounding of their terms: use R2, whose sums are exact and "
         "which is nearly equal where targets are far from 0 and close together."
     )
-    """The advice if the bounds of a metric of these terms are wide."""
+    """The advice that the user gets if rounding makes the certified bounds of such a metric wide."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,7 +1,7 @@
-"""Standard errors of AUC and average precision from score histograms, in integers while a cell has few rows.
+"""Standard errors of AUC and average precision, computed from score histograms.
 
-So the standard error of a cell does not depend on the other cells of its state. For many rows the terms are floats, and
-their sum is rounded once.
+For a cell with few rows, sums are computed with integers. For a cell with many rows, the terms are floats, and their sum
+is rounded once. The result for a cell therefore does not depend on the other cells that are computed in the same call.
 """
 
 from __future__ import annotations
@@ -22,22 +22,26 @@ __all__ = ["area_error", "area_errors", "average_precision_error", "average_prec
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# The sum of squared ranks of at most this many rows fits an int64.
+# With at most this many rows, the sums of squared ranks that DeLong's formula needs fit in an int64.
 FEW = 1 << 20
-# The number of scores in one padded block of cells.
+# The largest number of elements in a padded table of cells x scores, to limit memory.
 BLOCK = 1 << 18
 NAN = float("nan")
 
 
 def area_error(state: ScoresByLabel) -> float:
-    """Return DeLong's standard error of AUC (1988), ties counted one half; NaN with fewer than two rows of a class."""
+    """Return the standard error of the AUC of a state of one cell by the method of DeLong et al. (1988).
+
+    Ties count one half. The result is NaN if rows have weights, or if a class has fewer than two rows.
+    """
     if state.has_weights:
         return NAN
     negatives, positives = state.counts[:, state.counts.any(axis=0)]
     N, P = int(negatives.sum()), int(positives.sum())
     if P < 2 or N < 2:
         return NAN
-    # Twice the number of negatives below each score (ties count one half), and twice the number of positives above it.
+    # For each score, `below` is twice the number of negatives with a lower score, and `above` is twice the number of
+    # positives with a higher score. Ties count one half, and the factor 2 avoids fractions.
     below = 2 * np.cumsum(negatives) - negatives
     above = 2 * P - 2 * np.cumsum(positives) + positives
     if P + N <= FEW:
@@ -49,13 +53,24 @@ def area_error(state: ScoresByLabel) -> float:
 
 
 def _variance(N: Any, P: Any, wins: Any, below: Any, above: Any) -> Any:
-    """Return the variance of AUC from twice the concordant pairs and the sums of squares of twice the ranks (integers)."""
+    """Return the variance of the AUC by DeLong's formula, from integers.
+
+    Parameters
+    ----------
+    N, P : int
+        The numbers of negatives and positives.
+    wins : int
+        Twice the number of concordant pairs.
+    below, above : int
+        The sum over positives of the squares of twice the number of negatives below, and the sum over negatives of the
+        squares of twice the number of positives above.
+    """
     spread = (P * below - wins * wins) * (N - 1) + (N * above - wins * wins) * (P - 1)
     return to_float(spread, 4 * N * N * P * P * (P - 1) * (N - 1))
 
 
 def area_errors(state: ScoreHistogram) -> Floats:
-    """Return DeLong's standard error of AUC of every cell."""
+    """Return the standard error of the AUC of every cell, as `area_error` does for one cell."""
     out = np.full(len(state), NAN)
     for name in state.row_parts:
         e, starts = state.cells.tallies[name], state.entry_starts(name)
@@ -71,23 +86,26 @@ def area_errors(state: ScoreHistogram) -> Floats:
 def _area_errors_of_cells(at: LabelledEntries) -> Floats:
     N, P = at.sums(at.negatives), at.sums(at.positives)
     below = 2 * at.running_sums(at.negatives) - at.tied_negatives()
-    # The negatives of a score precede its positives, so the tied positives of an entry are in the next entry.
+    # The entry with the positives of a score follows the entry with its negatives. Therefore `same`, the number of
+    # positives that are tied with the negatives of an entry, is taken from the next entry.
     same = np.append(np.where(at.tied_negatives()[1:] > 0, at.positives[1:], 0), 0)
     above = 2 * np.repeat(P, at.entry_counts) - 2 * at.running_sums(at.positives) - same
     sums = (at.positives * below, at.positives * below * below, at.negatives * above * above)
     some = (P > 1) & (N > 1)
     integers = [x[some].astype(object) for x in (N, P, *map(at.sums, sums))]
     out = np.full(len(P), NAN)
-    # With too many rows, sums may wrap around to a negative variance. `area_errors` recomputes these cells.
+    # In a cell with too many rows, sums may overflow and yield a negative variance. `area_errors` recomputes such cells.
     out[some] = np.sqrt(np.maximum(_variance(*integers), 0.0))
     return out
 
 
 def average_precision_error(state: ScoresByLabel) -> float:
-    """Return the standard error of average precision by the infinitesimal jackknife; NaN with fewer than two of a class.
+    """Return the standard error of the average precision of a state of one cell by the infinitesimal jackknife.
 
-    One more positive, or negative, of score s changes the precision at all scores up to s. The changes are cumulative sums
-    from the lowest score up, so one pass gives the influence of every row.
+    The influence of a row is the rate at which the average precision changes as the weight of the row increases. More
+    weight for a row with score s changes the precision at all thresholds up to s. These changes are cumulative sums, so
+    one pass over the scores yields the influence of every row. The result is NaN if rows have weights, or if a class has
+    fewer than two rows.
     """
     if state.has_weights:
         return NAN
@@ -96,7 +114,7 @@ def average_precision_error(state: ScoresByLabel) -> float:
 
 
 def average_precision_errors(state: ScoreHistogram) -> Floats:
-    """Return the standard error of average precision of every cell."""
+    """Return the standard error of the average precision of every cell, as `average_precision_error` does for one cell."""
     out = np.full(len(state), NAN)
     for name in state.row_parts:
         e, starts = state.cells.tallies[name], state.entry_starts(name)
@@ -110,9 +128,10 @@ def average_precision_errors(state: ScoreHistogram) -> Floats:
 
 
 def _precision_errors_of_cells(at: LabelledEntries) -> Floats:
-    """Return the standard error of average precision of each cell.
+    """Return the standard error of the average precision of each cell.
 
-    Cells with similar numbers of distinct scores are computed together, in a table that is padded with empty scores.
+    Cells with similar numbers of distinct scores are computed together, as the rows of a table. Shorter rows are padded
+    with scores that have no rows.
     """
     scores = at.codes >> at.codes.dtype.type(1)
     first = np.ones(len(scores), bool)
@@ -139,15 +158,19 @@ def _precision_errors_of_cells(at: LabelledEntries) -> Floats:
 
 
 def _precision_errors(positives: Any, negatives: Any) -> Floats:
-    """Return the standard errors of some cells from their row counts by score (cells x scores), highest score first."""
+    """Return the standard error of the average precision of some cells.
+
+    `positives` and `negatives` are row counts of shape (cells, scores), with the highest score first.
+    """
     out = np.full(len(positives), NAN)
     if not positives.size:
         return out
     tp, fp = np.cumsum(positives, axis=1, dtype=np.float64), np.cumsum(negatives, axis=1, dtype=np.float64)
     defined_cells = np.flatnonzero((tp[:, -1] > 1) & (fp[:, -1] > 1))
     positives, negatives, tp, fp = (x[defined_cells] for x in (positives, negatives, tp, fp))
-    # The value is the mean precision over positives. The influence of a positive is its precision minus the value, plus
-    # its effect on the precision at its own and lower scores (`gains`). A negative has only such an effect (`losses`).
+    # The average precision (`value`) is the mean, over all positives, of the precision at their score. The influence of a
+    # positive is its own precision minus this mean, plus its effect on the precision at its score and all lower scores
+    # (`gains`). A negative affects only the precision at its score and all lower scores (`losses`).
     rows = tp + fp
     precision = tp / rows
     P, N = tp[:, -1:], fp[:, -1:]
@@ -160,5 +183,5 @@ def _precision_errors(positives: Any, negatives: Any) -> Floats:
 
 
 def _sum_rows(terms: Floats) -> Floats:
-    """Return the sum of each row, rounded once, so that the padding of a table does not change the sum."""
+    """Return the sum of each row as a column. Each sum is rounded only once, so padding with 0 does not change it."""
     return np.array([math.fsum(row) for row in terms.tolist()])[:, None]

@@ -1,7 +1,8 @@
-"""Results of score histograms for all cells at once: pure functions of a state, in integers until the last division.
+"""Functions that compute AUC, average precision and the Kolmogorov-Smirnov distance of all cells of a score histogram.
 
-A code is a score or a bucket, with the label as its last bit. Sorted entries of equal scores are therefore neighbours,
-and every result takes one pass over the sorted entries, whether cells are exact or in buckets.
+They count in integers and divide at the end. In a score histogram, the code of an entry is a score (or a bucket of
+scores), followed by the label as the last bit. In sorted entries, the negatives of a score are therefore directly
+followed by its positives, and one pass over the entries is enough for each result.
 """
 
 from __future__ import annotations
@@ -41,18 +42,21 @@ __all__ = [
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# Integers up to this one are exact as float64.
+# All integers up to this one can be represented exactly in float64.
 SURE = 1 << 53
 NAN = float("nan")
-# The relative error of a bound computed in float64 is smaller than ROUNDING, and of one in 106 bits than OFF.
+# Upper bounds on the relative error of a limit: ROUNDING if the limit is computed in float64, OFF if it is computed with
+# 106 bits (pairs of float64).
 ROUNDING = 2.0**-45
 OFF = 2.0**-92
 MANY_PLACES = 1 << 20
-# A dense pass is used if it visits at most this many places of all cells per entry of their shards.
+# Shards are counted in an array with a counter for every bucket if all cells together have at most MANY_PLACES counters,
+# or at most DENSE counters for each entry of the shards.
 DENSE = 16
-# The rounding error of a float64 difference of two shares is smaller than this.
+# An upper bound on the rounding error of a difference between two shares (numbers from 0 to 1) in float64.
 NEAR = 2.0**-48
-# Sums of at most this many terms are computed exactly if 106 bits do not suffice to round them correctly.
+# If 106 bits do not suffice to round a sum correctly, the sum is computed with fractions, but only if it has at most this
+# many terms.
 FEW_TERMS = 300
 
 
@@ -60,7 +64,10 @@ Read = Callable[[ScoresByLabel], Limits | None]
 
 
 def cache_readout(read: Read) -> Read:
-    """Cache the result of a function in its state: callers read first the value, then the bounds of the same result."""
+    """Decorate a function of a state so that the state caches the result.
+
+    Callers need the same result twice: first the value, and later its bounds.
+    """
 
     @functools.wraps(read)
     def read_cached(state: ScoresByLabel) -> Limits | None:
@@ -74,7 +81,7 @@ def cache_readout(read: Read) -> Read:
 
 
 class CellBounds(NamedTuple):
-    """A value for each cell, NaN where it is undefined, with certified lower and upper limits."""
+    """The value of a metric for each cell, with certified lower and upper bounds; NaN where the metric is undefined."""
 
     value: Floats
     low: Floats
@@ -82,7 +89,17 @@ class CellBounds(NamedTuple):
 
 
 class LabelledEntries(NamedTuple):
-    """The entries of all cells: the index at which each cell begins, and the rows of each label for every entry."""
+    """The row counts of all cells by score and label, in sorted entries.
+
+    Parameters
+    ----------
+    starts : int64 array
+        The index of the first entry of each cell, and the number of entries.
+    codes : uint64 array
+        The score or bucket of each entry, with the label as the last bit.
+    negatives, positives : int64 arrays
+        The number of rows of each entry in the array of its label; 0 in the other array.
+    """
 
     starts: Ints
     codes: NDArray[np.uint64]
@@ -95,7 +112,7 @@ class LabelledEntries(NamedTuple):
         return np.diff(self.starts)
 
     def sums(self, values: Ints) -> Ints:
-        """Return the sum of values over each cell."""
+        """Return, for each cell, the sum of `values` (one for each entry) over its entries."""
         out = np.zeros(len(self.entry_counts), values.dtype)
         has_entries = self.entry_counts > 0
         if has_entries.any():
@@ -103,24 +120,27 @@ class LabelledEntries(NamedTuple):
         return out
 
     def running_sums(self, values: Ints) -> Ints:
-        """Return the cumulative sum within each cell, up to and including each entry."""
+        """Return, for each entry, the sum of `values` over this entry and all earlier entries of its cell."""
         run: Ints = np.cumsum(values)
         upto: Ints = run - np.repeat(np.concatenate([[0], run])[self.starts[:-1]], self.entry_counts)
         return upto
 
     def tied_negatives(self) -> Ints:
-        """Return, for each entry of positives, the negatives of the same score, which are in the entry before."""
+        """Return, for each entry of positives, the number of negatives with the same score; 0 for other entries."""
         found = np.zeros(len(self.codes), np.int64)
         one = self.codes.dtype.type(1)
         same = (self.codes[1:] == self.codes[:-1] + one) & (self.codes[1:] & one == one)
         found[1:] = np.where(same, self.negatives[:-1], 0)
-        # The entry before the first entry of a cell belongs to another cell.
+        # The negatives of a score are in the entry before its positives. The first entry of a cell has none before it.
         found[self.starts[:-1][self.entry_counts > 0]] = 0
         return found
 
 
 def areas(state: ScoreHistogram) -> CellBounds:
-    """Return the area under the ROC curve of every cell (ties count one half) as a quotient of integers, rounded once."""
+    """Return the area under the ROC curve of every cell, where ties count one half.
+
+    A value is a quotient of integers, rounded once.
+    """
     N, P, twice, ties = _count_pairs(state).T
     both = 2.0 * (N.astype(np.float64) * P)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -138,7 +158,10 @@ def areas(state: ScoreHistogram) -> CellBounds:
 
 
 def _count_pairs(state: ScoreHistogram) -> Ints:
-    """Return negatives, positives, twice the pairs that positives win (ties half) and tied pairs of every cell."""
+    """Return, for each cell, the numbers of negatives, of positives, of concordant pairs and of tied pairs.
+
+    The third column is twice the number of concordant pairs, where ties count one half.
+    """
     out = np.zeros((len(state), 4), np.int64)
     for name in state.row_parts:
         e, starts = state.cells.tallies[name], state.entry_starts(name)
@@ -158,25 +181,33 @@ def _count_pairs(state: ScoreHistogram) -> Ints:
 
 
 def count_pairs_without(shards: ScoreHistogram, at: Ints, cells: int) -> tuple[Ints, Ints] | None:
-    """Count negatives, positives and twice the pairs won (ties one half) of each cell, whole and without each shard.
+    """Return the counts that determine the AUC of each cell, with all rows and with the rows of each shard left out.
+
+    A shard is a part of the rows of a cell. The jackknife leaves out one shard at a time.
 
     Parameters
     ----------
     shards : ScoreHistogram
         The shards of all cells; shards of one cell are adjacent.
     at : int64 array
-        The cell of each shard, ascending.
+        The cell of each shard, in ascending order.
     cells : int
         The number of cells.
 
     Returns
     -------
-    total : int64, shape (cells, 3)
-    rest : int64, shape (shards, 3)
-        None instead of both if there are weights, exact scores, or so many rows that pairs do not fit an int64.
+    total : int64 array of shape (cells, 3)
+        The negatives, the positives, and twice the concordant pairs (ties count one half) of each cell.
+    rest : int64 array of shape (shards, 3)
+        The same numbers for the cell of each shard, without the rows of that shard.
+
+    Notes
+    -----
+    The result is None if rows have weights, if scores may be exact, or if a cell has so many rows that the number of its
+    pairs does not fit in an int64.
     """
     e, starts = shards.cells.tallies["rows"], shards.entry_starts("rows")
-    # float64 sums are exact up to the limit to which they are compared.
+    # `bincount` adds in float64, which is exact for sums up to FEW. Larger cells are rejected below.
     rows = np.bincount(at, shards.row_counts, cells)
     if shards.exact_rows_limit != 0 or e.excess is not None or (rows >= FEW).any():
         return None
@@ -196,12 +227,12 @@ def count_pairs_without(shards: ScoreHistogram, at: Ints, cells: int) -> tuple[I
         ends, codes.view(np.uint64), np.where(positive, 0, all_rows), np.where(positive, all_rows, 0)
     )
     total[:, 0], total[:, 1] = both.sums(both.negatives), both.sums(both.positives)
-    # The concordant pairs of a cell without a shard are all its pairs, minus the pairs of a row of the shard with any row,
-    # plus the pairs within the shard, which were subtracted twice. `wins` is twice the number of concordant pairs of a
-    # positive at each code, and `above` is twice the number of concordant pairs of a negative.
+    # To get the concordant pairs without a shard, take those of the whole cell, subtract the pairs of each row of the
+    # shard with all rows of the cell, and add the pairs within the shard, which were subtracted twice. For each code,
+    # `wins` is twice the number of concordant pairs of one positive, and `above` is the same for one negative.
     wins = 2 * both.running_sums(both.negatives) - both.tied_negatives()
     total[:, 2] = both.sums(both.positives * wins)
-    # The positives with the same score as the negatives at a code are at the next code.
+    # Positives that are tied with the negatives of an entry are in the next entry.
     beside = np.zeros(len(codes), np.int64)
     beside[:-1] = np.where((codes[1:] == codes[:-1] + 1) & positive[1:], both.positives[1:], 0)
     above = 2 * (np.repeat(total[:, 1], both.entry_counts) - both.running_sums(both.positives)) - beside
@@ -214,7 +245,7 @@ def count_pairs_without(shards: ScoreHistogram, at: Ints, cells: int) -> tuple[I
 
 
 def divide_integers(above: Ints, below: Ints) -> Floats:
-    """Return quotients of integers, rounded once; NaN for 0/0."""
+    """Return the quotients of two integer arrays, each rounded correctly to float64; NaN for 0/0."""
     with np.errstate(invalid="ignore", divide="ignore"):
         out: Floats = above.astype(np.float64) / below
     for i in np.flatnonzero(below >= SURE):
@@ -223,16 +254,22 @@ def divide_integers(above: Ints, below: Ints) -> Floats:
 
 
 def _round_outward(quotient: Floats, divisor: Floats, dividend: Ints, way: int) -> Floats:
-    """Return the float `quotient` if it bounds the exact quotient, else the next float outward (`way` is -1 or 1)."""
+    """Return a bound on the exact quotient: the float `quotient`, or the next float if rounding was inward.
+
+    With `way` = -1 the result is a lower bound, with `way` = 1 an upper bound.
+    """
+    # `whole` + `rest` is exactly quotient x divisor (Dekker 1971). `off` is negative if `quotient` is above the exact
+    # quotient and a lower bound is needed, or below it and an upper bound is needed.
     whole, rest = two_product(quotient, divisor)
-    # The product of two float64 is exact as a sum of two (Dekker 1971). `off` is negative if the float is on the inner
-    # side of the exact quotient.
     off = ((whole - dividend) + rest) * way
     return np.where(off < 0, np.nextafter(quotient, way * np.inf), quotient)
 
 
 def heavy_cells(state: ScoreHistogram) -> NDArray[np.bool_]:
-    """Return a mask of the cells that have weights, or so many rows that the number of pairs does not fit an int64."""
+    """Return a mask of the cells that need arithmetic beyond int64.
+
+    These are cells with weights, and cells with so many rows that the number of pairs does not fit in an int64.
+    """
     heavy = np.asarray(state.row_counts >= FEW)
     for name in state.row_parts:
         e = state.cells.tallies[name]
@@ -242,7 +279,7 @@ def heavy_cells(state: ScoreHistogram) -> NDArray[np.bool_]:
 
 
 def one_cell(state: ScoreHistogram, cell: Any) -> ScoreHistogram:
-    """Return a state that has only this cell of a state."""
+    """Return a state with only the given cell."""
     return state.read_cell(int(cell)) if state.axes else state
 
 
@@ -253,17 +290,24 @@ def _round_limits(limits: Limits | None) -> tuple[float, float, float]:
 
 @cache_readout
 def area(state: ScoresByLabel) -> Limits | None:
-    """Return the area under the ROC curve of a state of one cell, in Python integers; None if a class has no rows."""
+    """Return the area under the ROC curve of a state of one cell, with its limits; None if a class has no rows.
+
+    Python integers are used, so weights and any number of rows are supported.
+    """
     N, P, twice, ties = state.pairs()
     if not P or not N:
         return None
     both, slack = 2 * P * N, 0 if state.is_exact else ties
-    # The tied pairs of a bucket, which count one half, may all be concordant or all be discordant in truth.
+    # Pairs within a bucket count one half, like ties. Their true scores may differ, so at one extreme all of them are
+    # concordant, and at the other extreme all are discordant.
     return Limits(*(Fraction(n, both) for n in (twice - slack, twice, twice + slack)))
 
 
 def split_by_label(e: Entries, starts: Ints) -> LabelledEntries:
-    """Return entries with the rows of each label in separate arrays."""
+    """Split the row counts of sorted entries into an array of negatives and an array of positives.
+
+    `starts` contains the index of the first entry of each cell.
+    """
     positive = (e.codes & e.codes.dtype.type(1)).astype(np.bool_)
     return LabelledEntries(
         starts, e.places, np.where(positive, 0, e.int64_counts), np.where(positive, e.int64_counts, 0)
@@ -271,7 +315,10 @@ def split_by_label(e: Entries, starts: Ints) -> LabelledEntries:
 
 
 def average_precisions(state: ScoreHistogram) -> CellBounds:
-    """Return the average precision of every cell; equal scores, or scores of one bucket, are one threshold."""
+    """Return the average precision of every cell.
+
+    Each distinct score, or each bucket if rows are in buckets, is a threshold.
+    """
     return _read_cells(state, _precisions_of_cells, average_precision)
 
 
@@ -285,7 +332,18 @@ def _read_cells(
     read: Callable[[LabelledEntries, Any], tuple[Floats, Floats, Floats]],
     alone: Read,
 ) -> CellBounds:
-    """Apply `read` to all exact cells at once and to all cells in buckets at once, and `alone` to each heavy cell."""
+    """Compute a metric with its limits for every cell.
+
+    Parameters
+    ----------
+    state : ScoreHistogram
+        The state.
+    read : callable
+        The function that computes the value and its lower and upper bounds for many cells in one call. It is called once
+        for the cells with exact scores and once for the cells in buckets.
+    alone : callable
+        The function that computes a single cell, for cells that need arithmetic beyond int64.
+    """
     bounds = CellBounds(*(np.full(len(state), np.nan) for _ in range(3)))
     inexact = state.read_cells_named("off_grid") != 0
     for name in state.row_parts:
@@ -301,18 +359,20 @@ def _read_cells(
 
 
 class PositiveScores(NamedTuple):
-    """The scores that positives have, in every cell: the input of average precision.
+    """The numbers from which average precision is computed: one entry for each score of each cell that has positives.
 
     Parameters
     ----------
-    a, c, tp, fp : DoubleDouble
-        Positives (a) and negatives (c) of a score, and positives (tp) and negatives (fp) above it.
-    starts : int64
-        The index at which each cell begins, and the end.
+    a, c : DoubleDouble
+        The weights of the positives (a) and of the negatives (c) of each score.
+    tp, fp : DoubleDouble
+        The weights of the positives (tp) and of the negatives (fp) with a higher score.
+    starts : int64 array
+        The index of the first entry of each cell, and the number of entries.
     P : DoubleDouble
-        The positives of each cell.
+        The weight of all positives of each cell.
     step : float
-        The offset, in rows, at which the integral over a bucket may start: half a row if rows have no weights, else 0.
+        The start, in rows, of the integral that bounds the worst order within a bucket: 0.5, or 0 if rows have weights.
     """
 
     a: DoubleDouble
@@ -324,7 +384,10 @@ class PositiveScores(NamedTuple):
     step: float
 
     def quotients(self) -> DoubleDouble:
-        """Return the sum of a (tp + a) / (S P) for each cell, S = tp + fp + a + c, with a relative error below `OFF`."""
+        """Return the average precision of each cell, with a relative error below `OFF`.
+
+        This is the sum of (a / P) (tp + a) / (tp + fp + a + c) over the scores of the cell.
+        """
         above = self.tp + self.a
         terms = self.a * above / (above + (self.fp + self.c))
         pairs = np.column_stack([terms.high, terms.low]).reshape(-1).tolist()
@@ -339,10 +402,11 @@ class PositiveScores(NamedTuple):
             return DoubleDouble(*np.array(sums).reshape(-1, 2).T) / self.P
 
     def limits(self) -> tuple[Floats, Floats]:
-        """Return certified limits of average precision: of the worst and the best order of rows within buckets.
+        """Return certified lower and upper bounds on the average precision of each cell.
 
-        The best order has positives first. The worst order has them last; it is bounded by an integral, which may start
-        half a row later since rows of weight 1 come in steps. A bucket with one positive is known exactly.
+        The order of the rows within a bucket is unknown. The average precision is highest if the positives of every bucket
+        come first, and lowest if they come last. An integral bounds the lowest value from below. Rows of weight 1 form
+        steps, so the integral may start half a row later. In a bucket with one positive, the lowest value is exact.
         """
         a, c, tp, fp = (x.high for x in self[:4])
         P = np.repeat(self.P.high, np.diff(self.starts))
@@ -358,7 +422,7 @@ class PositiveScores(NamedTuple):
         return np.array([math.fsum(terms[i:j]) for i, j in itertools.pairwise(self.starts.tolist())])
 
     def exact_value(self) -> Fraction:
-        """Return the exact sum of a single cell as a fraction; this is slow for many terms."""
+        """Return the exact average precision of a single cell as a fraction, which is slow if there are many scores."""
         sums = zip(*(map(_to_int, zip(x.high, x.low, strict=True)) for x in self[:4]), strict=True)
         total = sum((Fraction(a * (tp + a), a + c + tp + fp) for a, c, tp, fp in sums), Fraction(0))
         return total / _to_int((self.P.high[0], self.P.low[0]))
@@ -382,7 +446,7 @@ def _precisions_of_cells(at: LabelledEntries, inexact: Any) -> tuple[Floats, Flo
     if off.any():
         for array, found in zip((low, high), terms.limits(), strict=True):
             array[off] = found[off]
-    # Numbers of 106 bits almost always decide the rounding, so this loop is rare.
+    # `sure` tells whether 106 bits suffice to round a value correctly. They almost always do, so this loop is short.
     for i in np.flatnonzero(~sure & (P > 0)):
         part = slice(starts[i], starts[i + 1])
         a, c, tp, fp = (x.take(part) for x in terms[:4])
@@ -392,7 +456,10 @@ def _precisions_of_cells(at: LabelledEntries, inexact: Any) -> tuple[Floats, Flo
 
 
 def _term_limits(terms: PositiveScores, inexact: bool) -> Limits:
-    """Return the average precision of one cell and its limits, computed from its terms."""
+    """Return the average precision of one cell with its limits.
+
+    `inexact` tells whether a bucket may contain several scores.
+    """
     high, low = (Fraction(float(x[0])) for x in terms.quotients())
     value = high + low
     if inexact:
@@ -407,7 +474,7 @@ def _term_limits(terms: PositiveScores, inexact: bool) -> Limits:
 
 @cache_readout
 def average_precision(state: ScoresByLabel) -> Limits | None:
-    """Return the average precision of a state of one cell; None without positives."""
+    """Return the average precision of a state of one cell with its limits; None if there are no positives."""
     a_, c_ = (Mass(m.digits[:, ::-1]) for m in (state.positives, state.negatives))
     has_positives, P = a_.digits.any(axis=0), Mass.from_int(a_.total())
     if not a_.total():
@@ -426,8 +493,9 @@ def _ks_distances_of_cells(at: LabelledEntries, inexact: Any) -> tuple[Floats, F
         at.running_sums(at.negatives) - at.negatives - at.tied_negatives(),
     )
     has_entries, begins = at.entry_counts > 0, at.starts[:-1][at.entry_counts > 0]
-    # |TP / P - FP / N| times P N, in integers, below each entry (`edges`) and, within a bucket, also after either class
-    # alone (`corners`): the rows of a bucket may be in any order.
+    # Compute |TP / P - FP / N| times P N, with integers. `edges` contains the largest of these distances at the boundaries
+    # of buckets. The rows of a bucket may be in any order. The distance within a bucket is largest if all rows of one
+    # class come before those of the other, which `corners` also includes.
     below = tp * all_n - fp * all_p
     own = np.where(at.positives > 0, at.positives * all_n, -at.negatives * all_p)
     edges, corners = np.zeros(len(has_entries), np.int64), np.zeros(len(has_entries), np.int64)
@@ -446,7 +514,7 @@ def _ks_distances_of_cells(at: LabelledEntries, inexact: Any) -> tuple[Floats, F
 
 @cache_readout
 def ks_distance(state: ScoresByLabel) -> Limits | None:
-    """Return the Kolmogorov-Smirnov distance of a state of one cell; None if a class has no rows."""
+    """Return the Kolmogorov-Smirnov distance of a state of one cell with its limits; None if a class has no rows."""
     a, c = state.positives, state.negatives
     P, N = a.total(), c.total()
     if not P or not N:
@@ -458,7 +526,10 @@ def ks_distance(state: ScoresByLabel) -> Limits | None:
 
 
 def _largest_distance(tp: Mass, fp: Mass, P: int, N: int) -> Fraction:
-    """Return the exact largest |tp / P - fp / N|: floats select the candidates, integers decide among them."""
+    """Return the exact maximum of |tp / P - fp / N| over all scores.
+
+    The differences are first computed in floats. The few largest ones are then compared with integer arithmetic.
+    """
     rough = np.abs(tp.to_floats() / float(P) - fp.to_floats() / float(N))
     near = np.flatnonzero(rough >= rough.max() - NEAR)
     pairs = set(zip(tp.cells(near), fp.cells(near), strict=True))

@@ -1,6 +1,6 @@
-"""The score histogram: rows by label and score, exact for few rows, in buckets for many.
+"""The score histogram, from which every binary ranking metric can be computed.
 
-Every binary ranking metric can be computed from it.
+It counts rows by label and score. A small number of rows is counted by exact score, a large number by bucket of the score.
 """
 
 from __future__ import annotations
@@ -34,56 +34,66 @@ from ..numerics.settings import setting
 from ..state.declare import Array, Flat, Tally
 from ..state.state import State
 from ..state.tally import Entries, canonicalize, find_code_type, has_weight, sort_entries
+from .score_entries import add_next_buckets, concat_entries, count_distinct, has_negative_weight, high_bits, score_keys
 from .step import Like, ShardPart, Step
 
-__all__ = ["BITS", "EXACT", "ScoreHistogram", "ScoresByLabel", "has_negative_weight"]
+__all__ = ["BITS", "EXACT", "ScoreHistogram", "ScoresByLabel"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 U4, U8, I8 = np.uint32, np.uint64, np.int64
 
 EXACT = 1 << 16
-"""The default number of rows that a cell keeps exactly, from 16 bits on."""
+"""The default number of rows that a cell keeps exactly, if the histogram has 2**16 buckets or more."""
 
-# The number of entries that are checked at a time, which limits memory.
+# When a state is read from bytes, this many entries are checked at a time, to limit memory.
 BLOCK = 1 << 16
 BITS = {"probability": 16, "real": 19, "logit": 19}
-"""log2 of the buckets of a scale, by default: ten bits of the mantissa each, so that half-precision scores are exact."""
+"""The default value of `bits` (log2 of the number of buckets) for each scale.
 
-# With fewer rows than this, the number of pairs fits an int64.
+A bucket then keeps ten bits of the mantissa of a score, so half-precision scores are exact.
+"""
+
+# In a cell with fewer rows than this, the number of pairs fits in an int64.
 FEW = 1 << 31
 ENOUGH_LESS = 8
-"""A cell of real scores is folded only if these occupy at least 2**(bits - 8) buckets, two octaves at 19 bits."""
+"""A cell of real scores stays exact while its scores occupy fewer than 2**(bits - ENOUGH_LESS) buckets.
+
+With 19 bits, two octaves have this many buckets.
+"""
 MAX_EXACT_SCORES = 1 << 20
-"""A cell with more distinct scores than this goes to buckets, even if it occupies few."""
+"""A cell with more distinct scores than this does not stay exact, even if its scores occupy few buckets."""
 
 
 class ScoresByLabel(State):
-    """A state of negatives and positives by score in ascending order, which binary ranking metrics read."""
+    """The base of states with the numbers of negatives and positives by score, for binary ranking metrics."""
 
     @property
     def negatives(self) -> Mass:
-        """The weights of negatives by score, in ascending order."""
+        """The weight of the negatives at each score or bucket, in ascending order of the scores."""
         raise NotImplementedError
 
     @property
     def positives(self) -> Mass:
-        """The weights of positives by score, in ascending order."""
+        """The weight of the positives at each score or bucket, in ascending order of the scores."""
         raise NotImplementedError
 
     def pairs(self) -> tuple[int, int, int, int]:
-        """Return the weights of negatives, of positives, of concordant pairs (twice; ties half), and of tied pairs."""
+        """Return the weights of negatives, of positives, of concordant pairs and of tied pairs.
+
+        The third number is twice the weight of the concordant pairs, where ties count one half.
+        """
         positives, negatives = self.positives, self.negatives
         return negatives.total(), positives.total(), *positives.count_pairs_above(negatives)
 
     @property
     def is_exact(self) -> bool:
-        """Whether every bucket is known to have one score."""
+        """Whether no score was rounded, that is, every bucket contains only one score."""
         raise NotImplementedError
 
     @property
     def counts(self) -> Ints:
-        """The numbers of negatives and positives by score, of shape (2, scores)."""
+        """The number of negatives (row 0) and of positives (row 1) at each score, of shape (2, scores)."""
         raise NotImplementedError
 
     @property
@@ -92,7 +102,10 @@ class ScoresByLabel(State):
         raise NotImplementedError
 
     def thresholds(self, index: Ints) -> Floats:
-        """Return the smallest score of each bucket: `score >= threshold` selects the bucket and all higher buckets."""
+        """Return the threshold at each of the scores or buckets with these indices.
+
+        This is the smallest score of the bucket, so `score >= threshold` selects the bucket and all higher buckets.
+        """
         raise NotImplementedError
 
     def support(self) -> Fraction:
@@ -111,10 +124,21 @@ class ScoresByLabel(State):
 
 
 class DistinctScores(NamedTuple):
-    """The distinct scores of one cell, or its buckets with rows and the next bucket above each, in ascending order.
+    """The distinct scores of one cell in ascending order, with row counts by label.
 
-    The next bucket stands for a run of empty buckets, of which it is the first: a cumulative sum then crosses a limit at
-    the same bucket as if all empty buckets were there.
+    If rows are in buckets, these are the buckets that have rows and, above each of them, the next bucket. This next bucket
+    is often empty. It stands for a whole run of empty buckets, so that a cumulative sum reaches a limit at the same bucket
+    as in a complete list of buckets.
+
+    Parameters
+    ----------
+    values : array
+        The scores, encoded as integers, or the buckets.
+    rows : int64 array of shape (2, scores)
+        The number of rows of each label.
+    excess : int64 array of shape (2, scores, 2), optional
+        The sums of (weight - 1), as two integers (high, low) that stand for high * 2**-20 + low * 2**-60. None if rows
+        have no weights.
     """
 
     values: Array
@@ -129,31 +153,34 @@ class DistinctScores(NamedTuple):
 class ScoreHistogram(ScoresByLabel, tag="scores"):
     """Negatives and positives by score: exact while a cell has few rows, in buckets of the score beyond.
 
-    The bucket of a score is its leading bits, so buckets are in the order of scores.
+    The bucket of a score consists of the leading bits of the score, so buckets are in the order of the scores.
 
     Parameters
     ----------
     scale : {"probability", "real", "logit"}
-        `probability` has 32 octaves of p below 1/2, the same octaves of 1 - p above, and a bucket for 1/2: 2**bits + 1
-        buckets. `real` and `logit` take the leading bits of a float32: 2**bits buckets.
+        The scale of the scores, which defines the buckets. With `probability` there are 2**bits + 1 buckets: 32 octaves of
+        p below 1/2, the same octaves of 1 - p above 1/2, and a bucket for 1/2. With `real` and `logit` there are 2**bits
+        buckets, which are the leading bits of a float32.
     bits : int or None
-        log2 of the number of buckets. Buckets of more bits nest in those of fewer. None for no buckets: every cell keeps
-        all rows exactly.
+        log2 of the number of buckets. A bucket with more bits lies within one bucket with fewer bits. With None there are
+        no buckets, and every cell keeps all rows exactly.
     limit : int, optional
-        The number of rows that a cell keeps exactly. A cell with more rows is folded: all its rows go to buckets. By
-        default 2**16 from 16 bits on, and 0 below. Real scores in few buckets stay exact for longer: see
-        `select_folded_cells`.
+        The number of rows that a cell keeps exactly. If a cell has more rows, it is folded, that is, all of its rows are
+        counted in buckets. The default is 2**16 if `bits` is at least 16, else 0. Cells of real scores may keep more rows
+        exactly (see `select_folded_cells`).
     memory_limit : int
-        Without buckets: the bytes that scores may take; MemoryLimitError beyond.
+        The largest amount of memory that the scores may take, in bytes, if `bits` is None. A state that needs more raises
+        MemoryLimitError.
 
     Notes
     -----
-    An exact score takes 16 bytes, however many rows have it; while rows are counted, each takes 8 bytes until the next
-    read. Whether a cell is folded depends only on its set of rows (including rows of weight 0), not on their order.
-    Subtracting rows does not bring exact scores back.
+    An exact score takes 16 bytes, no matter how many rows have it. Newly counted rows take 8 bytes each until the state is
+    next read. Whether a cell is folded depends only on its set of rows (including rows of weight 0), not on their order.
+    Subtracting rows does not restore exact scores.
 
-    `off_grid` is 1 if a score was rounded by its bucket or lay beyond the last octave. While it is 0, every bucket has one
-    score and all results are exact: for small cells, and for float16 and bfloat16 scores.
+    The part `off_grid` is 1 if a score was rounded to its bucket or lay beyond the last octave. While it is 0, every
+    bucket contains only one score and all results are exact. This is the case for small cells, and for float16 and
+    bfloat16 scores.
     """
 
     scale: str = setting(default="probability", choices=("probability", "real", "logit"))
@@ -173,12 +200,13 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         if self.bits is None and self.limit is not None:
             raise ValueError(f"{type(self).__name__}: bits=None keeps every row exactly; limit= is for a histogram")
         if self.limit is not None and self.limit == default_exact_limit(self.bits):
-            # This limit is the default: clear it, so that equal settings have equal state headers.
+            # A limit that equals the default is replaced by None, so that states with either setting have the same
+            # settings and bytes.
             object.__setattr__(self, "limit", None)
 
     @property
     def real(self) -> bool:
-        """Whether scores are finite numbers of any sign, not probabilities."""
+        """Whether scores are any finite numbers; if False, they are probabilities."""
         return self.scale != "probability"
 
     @property
@@ -188,17 +216,17 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
 
     @property
     def places(self) -> int:
-        """The number of places for buckets; a place is twice the bucket plus the label."""
+        """The number of possible codes of a row in buckets. The code is twice the bucket, plus the label."""
         return 2 * self.buckets
 
     @property
     def exact_places(self) -> int:
-        """The number of places for exact scores; a place is twice the score, encoded as an integer, plus the label."""
+        """The number of possible codes of an exact row. The code is twice the score (as an integer), plus the label."""
         return 1 << count_exact_bits(self.real)
 
     @property
     def exact_limit(self) -> int | None:
-        """The number of rows that a cell keeps exactly; None for all."""
+        """The number of rows that a cell keeps exactly; None if it keeps all rows."""
         return default_exact_limit(self.bits) if self.limit is None else self.limit
 
     @property
@@ -246,21 +274,32 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         return not (self.real and self.exact_rows_limit)
 
     def select_folded_cells(self, exact: Entries, many: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return a mask of the cells that must go to buckets. Up to 2**20 distinct scores in few buckets stay exact.
+        """Return a mask of the cells whose rows must be converted to buckets.
 
-        Adding rows never unfolds a cell, so the result does not depend on splits and merges.
+        Parameters
+        ----------
+        exact : Entries
+            The exact rows of all cells.
+        many : bool array
+            A mask of the cells with more exact rows than the limit.
+
+        Notes
+        -----
+        A cell that must be converted must still be converted after more rows are added. The result therefore does not
+        depend on how rows are split and merged.
         """
-        # Real scores in a narrow range share few buckets, which would merge many scores. Such a cell stays exact until its
-        # scores occupy enough buckets, or until there are too many of them.
+        # Real scores in a narrow range, such as 0.70 to 0.72, fall into few buckets, so using buckets would lose much
+        # precision. Such a cell stays exact until its scores occupy enough buckets, or until it has too many distinct
+        # scores.
         if self.folds_by_rows or not many.any():
             return many
         assert self.bits is not None
         exact = exact.select(many[exact.cells])
-        cells, keys = exact.cells, _score_keys(exact, self.real)
+        cells, keys = exact.cells, score_keys(exact, self.real)
         place, _ = self._bucket_places(exact)
-        buckets = _count_distinct(cells, place >> U4(1), len(many))
+        buckets = count_distinct(cells, place >> U4(1), len(many))
         return many & (
-            (buckets >= 1 << (self.bits - ENOUGH_LESS)) | (_count_distinct(cells, keys, len(many)) > MAX_EXACT_SCORES)
+            (buckets >= 1 << (self.bits - ENOUGH_LESS)) | (count_distinct(cells, keys, len(many)) > MAX_EXACT_SCORES)
         )
 
     def sample_entries(self, columns: Mapping[str, Any], rows: int) -> Entries | None:
@@ -275,19 +314,29 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         return self._bucket_entries(exact.cells, place, exact), exact.find_cells_with(lost)
 
     def _bucket_places(self, exact: Entries) -> tuple[Array, Array]:
-        """Return the bucket place of each exact entry, and whether the bucket rounds its score."""
+        """Return the code in buckets of each exact entry (2 x bucket + label), and whether the bucket rounds its score."""
         assert self.bits is not None
         if kernel_registry.has_kernels():
             place, lost = np.empty(len(exact), U4), np.empty(len(exact), np.bool_)
             kernel = kernel_registry.find_kernel("histogram:find_buckets")
-            kernel(_high_bits(exact), exact.codes, self.real, self.bits, place, lost.view(np.uint8))
+            kernel(high_bits(exact), exact.codes, self.real, self.bits, place, lost.view(np.uint8))
         else:
-            bucket, lost = find_buckets(decode_scores(_score_keys(exact, self.real), self.real), self.real, self.bits)
+            bucket, lost = find_buckets(decode_scores(score_keys(exact, self.real), self.real), self.real, self.bits)
             place = (bucket.astype(U4) << U4(1)) | (exact.codes & U8(1)).astype(U4)
         return place, lost & has_weight(exact)
 
     def _bucket_entries(self, cells: Ints, place: Array, like: Entries) -> Entries:
-        """Return bucket entries at these cells and places, with the row counts and weights of the entries `like`."""
+        """Return sorted entries in buckets.
+
+        Parameters
+        ----------
+        cells : int64 array
+            The cell of each entry.
+        place : integer array
+            The code of each entry within its cell, 2 x bucket + label.
+        like : Entries
+            The entries whose row counts and weights are used.
+        """
         shift = type(self).rows.shift(self)
         last = int(cells.max(initial=0))
         kind = find_code_type((last + 1) << shift)
@@ -302,38 +351,38 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         if any(has_negative_weight(e) for e in (exact, rows)):
             raise StateFormatError(f"{name}.excess makes a weight negative")
         blocks = (exact.select(slice(i, i + BLOCK)) for i in range(0, len(exact), BLOCK))
-        if not all(are_score_keys(_score_keys(e, self.real), self.real) for e in blocks):
+        if not all(are_score_keys(score_keys(e, self.real), self.real) for e in blocks):
             raise StateFormatError(f"{name}.exact holds a score that is not of scale {self.scale}")
 
     # -- reading a state of one cell ----------------------------------------------------------------------------------
 
     @property
     def has_buckets(self) -> bool:
-        """Whether the rows of the cell are in buckets."""
+        """Whether the rows of a state of one cell are counted by bucket rather than by exact score."""
         return len(self.rows) > 0
 
     @property
     def _score_entries(self) -> Entries:
-        """The entries of the cell, exact or in buckets."""
+        """The row counts of a state of one cell, either by exact score or by bucket."""
         entries: Entries = self.rows if self.has_buckets else self.exact
         return entries
 
     @cached_property
     def distinct_scores(self) -> DistinctScores:
-        """The distinct scores, or the buckets, in ascending order, with the number of rows of each label."""
+        """The distinct scores or buckets of a state of one cell in ascending order, with row counts by label."""
         entries = self._score_entries
         places: Array
         if not self.has_buckets:
-            places = _score_keys(entries, self.real)
+            places = score_keys(entries, self.real)
         else:
             places = (entries.places >> entries.places.dtype.type(1)).astype(I8)
-        # Entries are sorted, so both labels of a score are neighbours.
+        # Entries are sorted by score, then by label. `first` marks the first entry of each distinct score.
         first = np.ones(len(places), bool)
         np.not_equal(places[1:], places[:-1], out=first[1:])
         at = np.cumsum(first) - 1
         values: Array = places[first]
         if self.has_buckets:
-            values, at = _add_next_buckets(values, at, self.buckets)
+            values, at = add_next_buckets(values, at, self.buckets)
         labels = (entries.codes & entries.codes.dtype.type(1)).astype(I8)
         rows = np.zeros((2, len(values)), I8)
         rows[labels, at] = entries.counts
@@ -353,7 +402,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
 
     @property
     def masses(self) -> Mass:
-        """The weight of both classes together, by score."""
+        """The total weight of both classes at each score, in ascending order of the scores."""
         _, rows, excess = self.distinct_scores
         if excess is None:
             return Mass.from_rows(rows.sum(axis=0))
@@ -377,7 +426,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         return negatives, positives, twice, ties
 
     def value_bounds(self) -> tuple[Floats, Floats, Floats]:
-        """Return, for each bucket, the lower bound of its scores, a representative score, and the upper bound."""
+        """Return, for each score or bucket, a lower bound on its scores, a representative score, and an upper bound."""
         values = self.distinct_scores.values
         if self.has_buckets:
             assert self.bits is not None
@@ -391,7 +440,10 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
 
     @property
     def is_saturated(self) -> bool:
-        """Whether most tied pairs lie in the first or last bucket, where more bits do not separate probabilities."""
+        """Whether most tied pairs are in the first or the last bucket.
+
+        The probabilities in these buckets are so close to 0 or 1 that more bits would not separate them.
+        """
         if self.real or not self.has_buckets or self.is_exact:
             return False
         at = np.flatnonzero((self.distinct_scores.values == 0) | (self.distinct_scores.values == self.buckets - 1))
@@ -431,7 +483,10 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
 
     @staticmethod
     def undo(scores: Floats) -> Floats:
-        """Return the scores unchanged; `with_sampling_correction` replaces this function by one that corrects them."""
+        """Correct scores for the sampling of negatives.
+
+        By default scores are returned unchanged. `with_sampling_correction` replaces this function.
+        """
         return scores
 
     # -- fewer bits ---------------------------------------------------------------------------------------------------
@@ -444,13 +499,13 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         bits : int
             The new number of bits.
         limit : int, optional
-            The number of rows that a cell then keeps exactly, not above the current limit. By default the smaller of the
-            current limit and the default of these bits.
+            The number of rows that a cell of the new histogram keeps exactly. It must not be above the current limit. The
+            default is the smaller of the current limit and the default for the new number of bits.
 
         Raises
         ------
         InvalidInputError
-            `bits` or `limit` is larger than in this state: neither bits nor exact rows can be restored.
+            `bits` or `limit` is larger than in this state, which no longer has the information that this requires.
         """
         if self.bits is not None and bits > self.bits:
             raise InvalidInputError(f"a histogram of {self.bits} bits cannot be refined to {bits}; coarsen() goes down")
@@ -466,7 +521,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         return self if new.settings == self.settings else self._convert_to(new)
 
     def _convert_to(self, new: Self) -> Self:
-        """Return a state of the same rows with other, coarser settings."""
+        """Return a state of the same rows with the settings of `new`, which has fewer bits or a lower limit."""
         assert new.bits is not None
         assert new.exact_rows_limit is not None
         cells, off_grid = self.cells, self.read_cells_named("off_grid").copy()
@@ -481,7 +536,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
             is_folded = many[exact.cells]
             buckets, lost = new.bucket_entries(exact.select(is_folded))
             off_grid[lost] = 1
-            rows = sort_entries(_concat_entries(rows, buckets)) if len(rows) else buckets
+            rows = sort_entries(concat_entries(rows, buckets)) if len(rows) else buckets
             exact = canonicalize(exact.select(~is_folded))
         rows = rows if len(rows) else Entries.empty(type(new).rows.shift(new))
         tallies = {n: e for n, e in (("exact", exact), ("rows", rows)) if n in new.parts()}
@@ -490,11 +545,14 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         ).canonicalize()
 
     def _exact_entries(self) -> Entries:
-        """Return the exact entries of all cells."""
+        """Return the row counts of all cells by exact score."""
         return self.cells.tallies["exact"]
 
     def _coarsen_buckets(self, rows: Entries, new: Self) -> tuple[Entries, Any]:
-        """Return bucket entries with fewer bits, and the cells in which a bucket rounds a score."""
+        """Convert entries in buckets to the wider buckets of `new`.
+
+        Returns the new entries, and the cells in which a wider bucket may contain several scores.
+        """
         assert self.bits is not None
         assert new.bits is not None
         bucket = (rows.places >> rows.places.dtype.type(1)).astype(I8)
@@ -504,57 +562,5 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
 
 
 def default_exact_limit(bits: int | None) -> int | None:
-    """Return the default number of rows that a cell keeps exactly."""
+    """Return the default number of rows that a cell keeps exactly; None, for all rows, if there are no buckets."""
     return None if bits is None else EXACT if bits >= 16 else 0
-
-
-def _count_distinct(cells: Ints, numbers: Array, count: int) -> Ints:
-    """Return the number of distinct numbers in each cell; cells and numbers ascend."""
-    first = np.ones(len(cells), bool)
-    first[1:] = (cells[1:] != cells[:-1]) | (numbers[1:] != numbers[:-1])
-    return np.bincount(cells[first], minlength=count)
-
-
-def _high_bits(exact: Entries) -> Array:
-    assert exact.high is not None
-    return exact.high
-
-
-def _score_keys(exact: Entries, real: bool) -> NDArray[np.uint64]:
-    """Return the scores of exact entries as integers that sort like the scores.
-
-    A code is 64 bits: 63 bits of the score and the label. The top bit of a real score is in the high word.
-    """
-    keys = exact.codes >> U8(1)
-    if real:
-        keys |= (_high_bits(exact) & U4(1)).astype(U8) << U8(63)
-    return keys
-
-
-def _add_next_buckets(occupied: Ints, at: Ints, count: int) -> tuple[Ints, Ints]:
-    """Insert the next bucket after each bucket with rows, unless it has rows, too; return also the new index of rows."""
-    lacks_next = np.ones(len(occupied), bool)
-    lacks_next[:-1] = occupied[1:] != occupied[:-1] + 1
-    lacks_next[-1:] &= occupied[-1:] + 1 < count
-    new_index = np.arange(len(occupied)) + np.cumsum(lacks_next) - lacks_next
-    out = np.empty(len(occupied) + int(lacks_next.sum()), I8)
-    out[new_index] = occupied
-    out[new_index[lacks_next] + 1] = occupied[lacks_next] + 1
-    return out, new_index[at]
-
-
-def _concat_entries(a: Entries, b: Entries) -> Entries:
-    """Return the entries of both arguments, which are of different cells, unsorted."""
-    kind = np.result_type(a.codes, b.codes)
-    excess = None
-    if a.excess is not None or b.excess is not None:
-        excess = np.concatenate([np.zeros((len(e), 2), I8) if e.excess is None else e.excess for e in (a, b)])
-    codes = np.concatenate([a.codes.astype(kind), b.codes.astype(kind)])
-    return Entries(a.shift, codes, np.concatenate([a.int64_counts, b.int64_counts]), excess)
-
-
-def has_negative_weight(entries: Entries) -> bool:
-    """Return whether the weight of any entry (row count + excess weight) is negative."""
-    if entries.excess is None:
-        return False
-    return bool((entries.excess[:, 0].astype(np.float64) / (1 << 20) + entries.int64_counts < -1e-6).any())

@@ -1,4 +1,4 @@
-"""Exact sums over scored rows with soft labels: targets in [0, 1]."""
+"""Exact sums over rows of a score and a soft label, that is, a target in [0, 1] in place of a 0/1 label."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ class SoftSums(ScoreTerms, tag="soft_sums"):
 
     Notes
     -----
-    The targets are one more term, "target". A row of target t and weight w counts as a positive of weight w t and a
-    negative of weight w (1 - t): its log loss is w (t L(1) + (1 - t) L(0)). With targets of 0 and 1 every term equals
-    that of `ScoreSums` bit for bit. Terms, large terms and second moments are rounded and kept as in `ScoreSums`. The part
-    `crossed` has the sums of w**2 x t, which the standard error of a ratio to the sum of targets needs.
+    A row of target t and weight w counts as a positive of weight w t and a negative of weight w (1 - t). Its log loss is
+    therefore w (t L(1) + (1 - t) L(0)), where L(y) is the log loss for the label y. With targets of 0 and 1 every term
+    equals that of `ScoreSums` bit for bit, and numbers are rounded and stored in the same way. The sum of the targets is
+    an additional term, "target". The part `crossed` contains the sums of w**2 x t for terms x. These sums are needed for
+    the standard error of the ratio of a term to the sum of the targets.
     """
 
     smoothing: float = setting(default=0.0, low=0.0, high=1.0)
@@ -68,7 +69,8 @@ class SoftSums(ScoreTerms, tag="soft_sums"):
 
     def steps(self, like: Like) -> Iterable[Step]:
         own, weighted = type(self), like.has_weights or "w2" in like.present
-        # Without score terms the kernel ignores the scores, so it gets any column in their place.
+        # If no term uses the scores, the batch has no column of scores. The kernel then receives another column in its
+        # place, which it ignores.
         scores = "y_score" if self._has_score_terms else "y_true"
         weights = "sample_weight" if like.has_weights else "ones" if weighted else "sample_weight"
         how = self.term_codes, self.scale == "logit", self.epsilon(like.source(scores))
@@ -90,14 +92,17 @@ class SoftSums(ScoreTerms, tag="soft_sums"):
         return "large" not in self.cells.flats
 
     def weight(self, label: int | None = None) -> Fraction:
-        """Return the exact total weight, or the weight that the targets assign to one label."""
+        """Return the exact total weight or, with `label`, the weight that the targets assign to this label.
+
+        A target t assigns the share t of the weight of its row to label 1, and the rest to label 0.
+        """
         if label is not None:
             positive = self.total("target")
             return positive if label else self.weight() - positive
         return units_to_fraction(self._weight_units())  # type: ignore[no-any-return]
 
     def _weight_units(self) -> Any:
-        """Return the weight of the rows in units of 2**-60; an array for several cells at once."""
+        """Return the weight of the rows in units of 2**-60: an integer, or an array with one per cell."""
         units = to_python_int(self.rows) << FRACTION_BITS
         return units if self.excess is None else units + fixed_to_int(self.excess)
 
@@ -106,13 +111,13 @@ class SoftSums(ScoreTerms, tag="soft_sums"):
         return self.weight(1)
 
     def total(self, term: str) -> Fraction:
-        """Return the weighted sum of one term, exact over the rounded terms."""
+        """Return the weighted sum of one term. Only the term of each row is rounded, not the sum."""
         i = self.terms.index(term)
         total: Fraction = units_to_fraction(fixed_to_int(self.sums[i]))
         return total if self.large is None else total + exact_to_fraction(self.large[i])
 
     def estimate_means(self, *names: str) -> MeanEstimates:
-        """Estimate the means over rows of one term, of the target ("label"), or of both, with their covariances."""
+        """Estimate the means over rows of a term, of the target (named "label"), or of both, with their covariances."""
         weight = self._weight_units()
         squared = weight if self.w2 is None else fixed_to_int(self.w2)
         sums, products, overflowed = [], {(-1, -1): squared}, False if self.w2 is None else is_saturated(self.w2)

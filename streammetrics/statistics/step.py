@@ -1,4 +1,7 @@
-"""Kernel calls of a statistic: the name of a kernel, its arguments, and what is known of the columns before counting."""
+"""Descriptions of the kernel calls with which a statistic counts a batch.
+
+A statistic returns the name and the arguments of each call. Before counting, it knows only the types of the columns.
+"""
 
 from __future__ import annotations
 
@@ -18,33 +21,47 @@ for _empty in (NOTHING, NO_WEIGHTS, NO_LIMITS):
 
 
 class ColumnType(NamedTuple):
-    """The type of a column: the dtype that kernels read, and the name of the dtype that the user passed."""
+    """The type of a column.
+
+    Parameters
+    ----------
+    dtype : dtype
+        The dtype in which kernels read the column.
+    source : str
+        The name of the dtype of the column that the user passed, such as "bfloat16".
+    """
 
     dtype: np.dtype[Any]
     source: str
 
 
 class ShardPart(NamedTuple):
-    """A kernel argument: a part of the statistic in the cells of shards, which the same kernel call updates."""
+    """A kernel argument that stands for a part of the state of the shards.
+
+    Users are divided into shards for jackknife intervals. One kernel call can update the state of all rows and the state
+    of the shards together.
+    """
 
     part: Any
 
 
 @dataclass(frozen=True)
 class Like:
-    """The columns and cells of the rows to count, without their values.
+    """What a statistic knows about a batch when it chooses its kernel calls: the types of the columns, but not the values.
 
     Parameters
     ----------
     columns : mapping of str to ColumnType
-        The columns by role, including those that the statistic derives.
+        The type of each column by its role, the name under which the statistic reads it (such as "y_true"). Columns that
+        the statistic derives are included.
     lone : bool
-        Whether all rows go to one cell; the column "at" is then empty.
+        Whether the state has only one cell, to which all rows belong. The column "at" (the cell of each row) is then
+        empty.
     dense : frozenset of str
-        The tallies that keep a counter for each place. A kernel receives the flat counters (cell, place) and the excess of
-        weights in place of the seven arguments of a tally (see `kernels.tally_codes`).
+        The names of the parts whose row counts are kept in an array with a counter for every possible code. For such a
+        part a kernel receives this array, flattened cell by cell, and the array of the sums of (weight - 1).
     present : frozenset of str
-        The optional parts that the state already has.
+        The names of the optional parts that the state already has.
     """
 
     columns: Mapping[str, ColumnType]
@@ -58,30 +75,31 @@ class Like:
         return "sample_weight" in self.columns
 
     def source(self, role: str) -> str:
-        """Return the name of the dtype in which the user passed the column of a role."""
+        """Return the name of the dtype of a column as the user passed it, such as "bfloat16"."""
         return self.columns[role].source
 
     def dtype(self, role: str) -> np.dtype[Any]:
-        """Return the dtype in which kernels read the column of a role."""
+        """Return the dtype in which kernels read a column."""
         return self.columns[role].dtype
 
 
 class Step:
-    """One kernel call: the name of a kernel and its arguments in order.
+    """A kernel call: the name of the kernel and its arguments in order.
 
     Parameters
     ----------
     kernel : str
-        Module in `streammetrics.kernels` and function, "checks:find_bad_label"; or with the full path,
-        "acme.kernels:count".
+        The module and the function, separated by a colon. The module is relative to `streammetrics.kernels`
+        ("checks:find_bad_label"), or has its full path ("acme.kernels:count").
     *arguments
-        A string means the column of this role. "sample_weight" is empty without weights. "at", the cell of each row, is
-        empty if the state has one cell. "ones" is a weight of 1 for each row, "front" the cell of each row by the axes of
-        the state. A part of the statistic (``type(self).rows``) means its flat array, cells first. All other arguments are
-        passed unchanged.
+        A string stands for the column of this role. There are four special columns: "sample_weight" is empty if rows have
+        no weights; "at" contains the cell of each row, and is empty if the state has only one cell; "ones" contains a
+        weight of 1 for each row; "front" contains the cell of each row along the axes of the state (such as slices). A
+        part of the statistic, such as ``type(self).rows``, stands for its array, flattened cell by cell. All other
+        arguments are passed unchanged.
     checks : bool
-        Whether the kernel checks label and score itself, if the state has one cell: on a bad value it then returns 1 and
-        leaves every array unchanged. All other kernels return 0 and cannot fail.
+        Whether, in a state with only one cell, the kernel itself checks labels and scores. If it finds a bad value, it
+        returns 1 and leaves every array unchanged. All other kernels return 0 and cannot fail.
     """
 
     __slots__ = ("arguments", "checks", "kernel")

@@ -30,16 +30,19 @@ class SubtopicSums(QuerySums, tag="subtopic_sums"):
     Parameters
     ----------
     terms : tuple of str
-        The measures, each with its cut-off; a collection keeps the union of the terms of its metrics.
+        The measures with their cut-offs, such as "alpha_ndcg@10". A collection keeps the union of the terms that its
+        metrics need.
     column : {"subtopic", "category"}
-        What documents cover: subtopics of a query, with a relevance grade of the document for each (`y_true`), or
-        categories of the document.
+        The column that says what a document covers. With "subtopic", a row contains a subtopic of the query and the
+        relevance grade of the document for this subtopic (`y_true`). With "category", a row contains a category of the
+        document.
     relevance_level : float, optional
         The lowest grade that is relevant; by default any grade above 0.
 
     Notes
     -----
-    Documents with equal scores are ordered by document ID, ascending, as in ndeval. Otherwise as in `RankingSums`.
+    Documents with equal scores are in ascending order of their IDs, as in ndeval. In all other respects the state works
+    like `RankingSums`.
     """
 
     measures = MEASURES
@@ -78,7 +81,17 @@ class SubtopicSums(QuerySums, tag="subtopic_sums"):
         return None
 
     def _sort_rows(self, columns: Mapping[str, Any]) -> tuple[Ints, NDArray[np.bool_], Ints]:
-        """Return the order of rows, a mask of the rows that begin a document in it, and the topic number of each row."""
+        """Sort the rows by query, rank, document and topic.
+
+        Returns
+        -------
+        order : int64 array
+            The indices of the rows in sorted order.
+        starts_document : bool array
+            For each row in sorted order, whether it is the first row of a document.
+        topic_ids : int64 array
+            A number for the topic of each row, in the original order.
+        """
         keys, documents = columns["query"], columns["document"].values
         assert isinstance(keys, IdColumn)
         n = len(documents)
@@ -107,14 +120,16 @@ class SubtopicSums(QuerySums, tag="subtopic_sums"):
         owner, shown = query_of_row[first], is_listed[first]
         useful = np.logical_or.reduceat(is_relevant, first) if n else is_relevant
         useful = useful if self.column == "subtopic" else np.zeros(len(first), bool)
-        # The facts of a query are the numbers of retrieved documents without and with relevance, the same for other
-        # documents, and whether the query counts as empty.
+        # A query has five facts. The first four are the numbers of documents that are retrieved and irrelevant, retrieved
+        # and relevant, not retrieved and irrelevant, and not retrieved and relevant. The fifth is 1 if the query counts as
+        # empty, else 0.
         facts = np.zeros((len(starts), 5), np.int64)
         np.add.at(facts, (owner, 2 * ~shown + useful), 1)
         returned = facts[:, 0] + facts[:, 1]
         facts[:, 4] = topics == 0 if self.column == "subtopic" else returned < 2
         of_documents = np.append(np.searchsorted(owner, np.arange(len(starts))), len(owner))
-        # The greedy ideal ranking of the kernel breaks ties by document ID in descending order.
+        # The kernel builds an ideal ranking step by step. It breaks ties by document ID in descending order, so it needs
+        # the documents of each query in that order.
         named = np.lexsort([-columns["document"].values[order][first], owner]) - of_documents[owner]
         out = np.empty(len(starts) * len(self.terms))
         read = [parse_term(t) for t in self.terms]
@@ -132,7 +147,15 @@ class SubtopicSums(QuerySums, tag="subtopic_sums"):
 def _number_subtopics(
     query_of_row: Ints, topic_ids: Ints, is_relevant: NDArray[np.bool_], queries: int
 ) -> tuple[Ints, Ints]:
-    """Number the topics of relevant rows within each query (-1 for other rows); return also the topic count per query."""
+    """Number the topics of each query from 0. Only topics of relevant rows get a number.
+
+    Returns
+    -------
+    topic : int64 array
+        The number of the topic of each row; -1 if the row is not relevant.
+    topics : int64 array
+        The number of topics of each query.
+    """
     topic, topics = np.full(len(query_of_row), -1, np.int64), np.zeros(queries, np.int64)
     pairs, code = np.unique(np.stack([query_of_row[is_relevant], topic_ids[is_relevant]]), axis=1, return_inverse=True)
     np.add.at(topics, pairs[0], 1)

@@ -1,4 +1,4 @@
-"""Exact sums over scored rows: log loss, squared error, scores, and the number and weight of rows by label."""
+"""Exact sums over rows of a label and a score: log loss, squared error, scores, and the weight of rows by label."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ from .step import NOTHING, Like, Step
 
 __all__ = ["ScoreSums", "ScoreTerms", "TermSums"]
 
-# The log loss of a probability is at most -log of the smallest positive float64, which is 745, so below this limit.
+# An upper bound on the log loss of a probability. The largest log loss is 745, which is -log of the smallest positive
+# float64.
 MAX_LOSS = 1024
-# With an epsilon of at least this, no squared log loss exceeds 2**11.
+# If probabilities are clipped to [eps, 1 - eps] with an eps of at least this, no squared log loss exceeds 2**11.
 SMALLEST_EPS = 2.0**-52
 
 
 class ScoreTerms(State):
-    """Settings of exact sums of terms over scored rows, and the limits of these sums.
+    """The base of states with exact sums of terms of scores: the settings, and checks of sums that are read from bytes.
 
     Parameters
     ----------
@@ -43,8 +44,8 @@ class ScoreTerms(State):
         The scale of the score. A logit is converted to a probability, except for the log loss, which is computed from the
         logit itself.
     eps : float, optional
-        Log loss clips probabilities to [eps, 1 - eps]. By default the machine epsilon of float32 for float32 and
-        half-precision scores, of float64 for other scores (as in scikit-learn).
+        The log loss clips probabilities to [eps, 1 - eps]. The default is the machine epsilon of float32 for float32 and
+        half-precision scores, and that of float64 for other scores, as in scikit-learn.
     """
 
     terms: tuple[str, ...] = union(default=())
@@ -61,15 +62,15 @@ class ScoreTerms(State):
 
     @property
     def term_codes(self) -> NDArray[np.int64]:
-        """The terms as the integers by which the kernel identifies them."""
+        """The integers by which the kernel identifies the terms."""
         return np.array([self.choices.index(t) for t in self.terms], np.int64)
 
     def epsilon(self, source: str) -> float:
-        """Return the `eps` for which probabilities of a dtype are clipped to [eps, 1 - eps]."""
+        """Return the number e such that the log loss clips probabilities of the dtype `source` to [e, 1 - e]."""
         return eps_of(source, self.eps)
 
     def total_row_weight(self) -> RowWeight:
-        """Return the total weight of the rows of each cell."""
+        """Return the row count and the weight of each cell, summed over both labels."""
         return read_row_weight(self, "rows")
 
     def check(self) -> None:
@@ -85,7 +86,7 @@ class ScoreTerms(State):
             raise StateFormatError(f"{name}.clipped counts more rows than there are")
 
     def _max_term(self, term: str) -> float:
-        """Return an upper limit of the value of a term in one row."""
+        """Return an upper bound on the value of a term for one row."""
         if term != "log_loss":
             return 1
         return MAX_LOSS if self.scale == "probability" else sys.float_info.max
@@ -96,13 +97,13 @@ class TermSums(ScoreTerms):
 
     Notes
     -----
-    Every term is rounded once, to a multiple of 2**-60, and sums are integers, so the order of rows does not matter. Terms
-    of 2**31 or more go to a superaccumulator.
+    The term of each row is rounded to a multiple of 2**-60. Sums are then exact integers, so the order of rows does not
+    matter. Terms of 2**31 or more are summed separately, in a superaccumulator that holds any float64.
 
-    For standard errors of means and of ratios of means the state also keeps the sums of squares (w x)**2 over all rows
-    and, from the first weight other than 1, the sums of w**2 and w**2 x by label. Squares are multiples of 2**-52 (log
-    loss: 2**-41). A sum of squares overflows at 2**41 and stays there; it also overflows if a term went to the
-    superaccumulator. A state of one cell and three terms takes 300 bytes.
+    For standard errors of means and of ratios of means, the state also keeps the sum of (w x)**2 over all rows, for weight
+    w and term x. After the first batch with weights it also keeps the sums of w**2 and w**2 x by label. Squares are
+    rounded to multiples of 2**-52, or of 2**-41 for the log loss. A sum of squares overflows at 2**41, and then stays at
+    this value. It also overflows if a term of 2**31 or more occurs. A state of one cell and three terms takes 300 bytes.
     """
 
     rows = Flat(2)
@@ -122,7 +123,8 @@ class TermSums(ScoreTerms):
         if not self.terms and not like.has_weights and "w2" not in like.present:
             return [Step("score_sums:count_labels", "y_true", "sample_weight", "at", own.rows, NOTHING, checks=True)]
         weights = "sample_weight" if like.has_weights else "ones"
-        # Without terms the kernel ignores the scores, so it gets any column in their place.
+        # Without terms the batch has no column of scores. The kernel receives another column in its place, which it
+        # ignores.
         scores = "y_score" if self.terms else weights
         eps = self.epsilon(like.source("y_score")) if self.terms else 0.0
         how = self.term_codes, self.scale == "logit", eps
@@ -152,7 +154,7 @@ class ScoreSums(TermSums, tag="score_sums"):
     Parameters
     ----------
     unlabelled : bool
-        Whether rows may come without a label, if no metric reads labels: such rows are counted as negatives.
+        Whether batches may lack a column of labels, because no metric uses labels. Their rows are counted as negatives.
     """
 
     unlabelled: bool = setting(default=False, operational=True)
@@ -163,7 +165,7 @@ class ScoreSums(TermSums, tag="score_sums"):
 
     @property
     def derives_columns(self) -> bool:
-        # Only a subclass that overrides `derive_columns` needs it for every batch. A missing label, handled here, is rare.
+        # `derive_columns` of this class only handles missing labels. If it is not overridden, most batches can skip it.
         return type(self).derive_columns is not ScoreSums.derive_columns
 
     def derive_columns(self, columns: Mapping[str, Column]) -> Mapping[str, Column]:
@@ -187,7 +189,7 @@ class ScoreSums(TermSums, tag="score_sums"):
         return "large" not in self.cells.flats
 
     def weight(self, label: int | None = None) -> Fraction:
-        """Return the exact weight of the rows of one label, or of both labels."""
+        """Return the exact weight of all rows or, with `label`, of the rows of this label."""
         labels = (0, 1) if label is None else (label,)
         return units_to_fraction(sum(map(self._weight_units, labels)))  # type: ignore[no-any-return]
 
@@ -196,12 +198,14 @@ class ScoreSums(TermSums, tag="score_sums"):
         return self.weight(1)
 
     def total(self, term: str, label: int | None = None) -> Fraction:
-        """Return the weighted sum of one term over both labels or one, exact over the rounded terms.
+        """Return the weighted sum of one term over all rows or, with `label`, over the rows of this label.
+
+        Only the term of each row is rounded, not the sum.
 
         Raises
         ------
         ValueError
-            `label` is not None, and the state has terms of 2**31 or more, which it sums over both labels together.
+            `label` is not None, and a term of 2**31 or more occurred. Such terms are summed over both labels together.
         """
         i = self.terms.index(term)
         if label is not None:
@@ -212,9 +216,9 @@ class ScoreSums(TermSums, tag="score_sums"):
         return total if self.large is None else total + exact_to_fraction(self.large[i])
 
     def estimate_means(self, *names: str) -> MeanEstimates:
-        """Estimate the means over rows of one term, of the "label", or of both, with their covariances.
+        """Estimate the means over rows of a term, of the label (named "label"), or of both, with their covariances.
 
-        The state has no products of two terms, so at most one name may be a term.
+        At most one of the names may be a term, because the state does not keep the products of two terms.
         """
         weight = [self._weight_units(label) for label in (0, 1)]
         squared = weight if self.w2 is None else [fixed_to_int(self.w2[label]) for label in (0, 1)]
@@ -238,6 +242,6 @@ class ScoreSums(TermSums, tag="score_sums"):
         return estimate_means(weight[0] + weight[1], sums, products, overflowed, UNIT)
 
     def _weight_units(self, label: int) -> Any:
-        """Return the weight of the rows of a label in units of 2**-60; an array for several cells at once."""
+        """Return the total weight of the rows of a label in units of 2**-60: an integer, or an array with one per cell."""
         units = to_python_int(self.rows[label]) << FRACTION_BITS
         return units if self.excess is None else units + fixed_to_int(self.excess[label])

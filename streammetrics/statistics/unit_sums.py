@@ -1,4 +1,7 @@
-"""Exact sums of outcomes and of exposures, which may come from two tables, for the mean per exposed unit."""
+"""Exact sums of outcomes and of exposures, for the mean outcome per exposed unit (such as revenue per exposed user).
+
+Outcomes and exposures may come from two tables.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,9 @@ from .weighted_rows import RESERVED_ROLES, WeightedRows
 
 __all__ = ["UnitSums"]
 
-# Any number that passes the column check is smaller than this.
+# An upper bound on valid numbers; input checks reject larger numbers.
 LARGEST = 2.0**416
-# The code by which the kernel sums each of its two columns separately.
+# Tells the kernel what to sum: column 0 alone (-1 means no second factor) into sum 0, and column 1 alone into sum 1.
 ALONE = np.array([[0, -1, 0], [1, -1, 1]], np.int64)
 
 
@@ -35,16 +38,17 @@ class UnitSums(WeightedRows, tag="unit_sums"):
     Parameters
     ----------
     outcome, exposed, unit : str
-        The names of three columns: the outcome, a number; `exposed`, 1 in a row that exposes its unit, else 0; and the
-        unit of the row. A batch may lack one of the first two columns, whose values are then 0.
+        The names of three columns. `outcome` contains numbers. `exposed` is 1 in a row that exposes its unit (such as a
+        user), else 0. `unit` contains the IDs of the units. A batch may lack the outcome or `exposed`; the missing values
+        count as 0.
     cap : float, optional
-        Larger outcomes count as `cap`.
+        Outcomes above `cap` count as `cap`. By default outcomes are not limited.
     missing, missing_values
-        As for `sm.extend.group`.
+        How rows with missing unit IDs are treated, and which values count as missing; see `sm.extend.group`.
 
     Notes
     -----
-    A state takes 1.1 kB, whatever the number of units, as it does not distinguish them.
+    A state takes 1.1 kB for any number of units, because it does not distinguish them.
     """
 
     outcome: str = setting(default="outcome")

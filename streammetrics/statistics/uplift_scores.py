@@ -22,7 +22,15 @@ Ints = NDArray[np.int64]
 
 
 class Arms(NamedTuple):
-    """The weights of treated and control rows, and of the positives in each of these arms, by descending score."""
+    """The weights of the rows of a treatment arm and of a control arm at each distinct score, in descending order.
+
+    Parameters
+    ----------
+    treated, control : Mass
+        The weight of all rows of each arm.
+    treated_positives, control_positives : Mass
+        The weight of the positives of each arm.
+    """
 
     treated: Mass
     control: Mass
@@ -35,8 +43,9 @@ class UpliftScores(LabelScores, tag="uplift_scores"):
 
     Notes
     -----
-    The state has three labels of the same rows: positive, treated, and both. Their histograms determine the weights of
-    the four combinations of outcome and treatment.
+    The state has a score histogram for each of three 0/1 labels of a row: whether it is positive, whether it is treated,
+    and whether it is both. The weights of the four combinations of outcome and treatment can be derived from these
+    histograms.
     """
 
     scale: str = setting(default="real", choices=("probability", "real", "logit"))
@@ -62,10 +71,10 @@ class UpliftScores(LabelScores, tag="uplift_scores"):
                 raise StateFormatError(f"UpliftScores.{name} holds three histograms that cannot be of the same rows")
 
     def arms(self) -> Arms:
-        """Return the weights of treated, control and positive rows by score, for scores with rows."""
+        """Return the weights of both arms, and of their positives, at each score that has rows."""
         each: list[Any] = self.split_classes()
         positive, treated, both = each
-        # Positive control rows are the positives that are not treated.
+        # The positives of the control arm are all positives except those that are treated.
         control = Mass.from_digits(_subtract_digits(positive.positives, both.positives))
         kinds = treated.positives, treated.negatives, both.positives, control
         occupied = np.flatnonzero(np.any([m.digits.any(axis=0) for m in kinds], axis=0))[::-1]
@@ -80,20 +89,31 @@ class UpliftScores(LabelScores, tag="uplift_scores"):
 
 
 def _subtract_digits(whole: Mass, part: Mass) -> Any:
-    """Return the difference of two weights in digits; it must not be negative."""
+    """Subtract weights digit by digit. No weight of `part` may exceed that of `whole`."""
     count = max(len(whole.digits), len(part.digits))
     return whole.pad_digits(count) - part.pad_digits(count)
 
 
 def _are_consistent(histogram: Ints, cells: Ints, within: Entries) -> bool:
-    """Return whether three histograms can be of the same rows: equal totals at each score, and no negative combination."""
+    """Return whether the three histograms of a state that was read from bytes can belong to the same rows.
+
+    The histograms must have equal totals at each score, and no combination of outcome and treatment may have a negative
+    weight.
+
+    Parameters
+    ----------
+    histogram, cells : int64 arrays
+        The index of the histogram (0 to 2) and the cell of each entry.
+    within : Entries
+        The entries, by score and label.
+    """
     labels = (within.codes & within.codes.dtype.type(1)).astype(np.int64)
     at = _number_scores(cells, within)
     counts = _weight_digits(within)
     table = np.zeros((len(counts), 3, 2, int(at.max()) + 1), np.int64)
     table[:, histogram, labels, at] = counts
-    # The combinations follow from the three histograms by inclusion and exclusion; every histogram must have the same
-    # total at each score.
+    # The weights of the combinations are differences between the histograms. `same` contains the differences between the
+    # totals of the histograms at each score, which must be 0.
     positive, treated, both = (table[:, i] for i in range(3))
     control_positives, treated_negatives = positive[:, 1] - both[:, 1], treated[:, 1] - both[:, 1]
     control_negatives = positive[:, 0] - treated_negatives
@@ -105,7 +125,10 @@ def _are_consistent(histogram: Ints, cells: Ints, within: Entries) -> bool:
 
 
 def _weight_digits(entries: Entries) -> Ints:
-    """Return the row count of each entry and, with weights, its weight: integer part, and fraction in units of 2**-60."""
+    """Return the row count of each entry and, if rows have weights, also its weight, as rows of one array.
+
+    The weight takes two rows: its integer part, and its fraction in units of 2**-60.
+    """
     if entries.excess is None:
         return entries.int64_counts[None]
     high, low = entries.excess.T
@@ -116,7 +139,7 @@ def _weight_digits(entries: Entries) -> Ints:
 
 
 def _carry_fractions(counts: Ints) -> Ints:
-    """Carry fractions into integer parts, so that fractions lie in [0, 1)."""
+    """Move whole units of the fractions of weights to the integer parts, so that fractions lie in [0, 1)."""
     out = counts.copy()
     if len(out) > 1:
         out[1] += out[2] >> FRACTION_BITS
@@ -125,7 +148,7 @@ def _carry_fractions(counts: Ints) -> Ints:
 
 
 def _number_scores(cells: Ints, within: Entries) -> Ints:
-    """Return a number for each entry; entries of equal cell and score get equal numbers."""
+    """Return an integer for each entry. Two entries have the same integer if they have the same cell and score."""
     keys = [within.codes >> within.codes.dtype.type(1), cells, *([] if within.high is None else [within.high])]
     order = np.lexsort(keys)
     new = np.any([np.diff(key[order], prepend=key[order[0]]) != 0 for key in keys], axis=0)

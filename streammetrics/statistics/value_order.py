@@ -1,4 +1,4 @@
-"""Quantiles and ranks of values from their histogram, with certified limits."""
+"""Quantiles and ranks of values, computed from their histogram, with certified bounds."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ NAN = float("nan")
 
 
 def quantile_of(state: ValueHistogram, q: float, output: int) -> Limits | None:
-    """Return a weighted quantile of one output with its certified limits; None without weight.
+    """Return a weighted quantile of one output with its certified bounds; None if the total weight is 0.
 
-    The value is interpolated within its bucket. The limits also hold for the weights before they were rounded to 2**-60.
+    The value is interpolated within its bucket. Weights are rounded to multiples of 2**-60, and the bounds also hold for
+    the unrounded weights.
     """
     mass = state.mass(output)
     total = mass.total()
@@ -29,7 +30,10 @@ def quantile_of(state: ValueHistogram, q: float, output: int) -> Limits | None:
     before, (low, high), target = mass.sums_before(), state.value_bounds(output), Fraction(repr(q)) * total
 
     def neighbours(slack: int) -> tuple[int, int]:
-        """Return the buckets of the two values whose mean is the quantile; sums of weights may be off by `slack` units."""
+        """Return the two buckets whose values are averaged to get the quantile.
+
+        They are usually the same bucket. Sums of weights may differ by up to `slack` units from the unrounded ones.
+        """
         here = _find_bucket(mass, before, target - slack, reach=True)
         return here, _find_bucket(mass, before, target + slack, reach=False)
 
@@ -48,9 +52,21 @@ def quantile_of(state: ValueHistogram, q: float, output: int) -> Limits | None:
 def weight_below(
     whole: ValueHistogram, shards: ValueHistogram, at: NDArray[np.int64], q: float
 ) -> NDArray[np.float64] | None:
-    """Return, for each shard, the weight at or below the quantile of its whole cell; None for several outputs.
+    """Return, for each shard, the weight of its values that are at or below a quantile of its whole cell.
 
-    Within the bucket of the quantile every shard counts the share of weight that the whole cell has below the quantile.
+    A shard is a part of the rows of a cell. In the bucket of the quantile, the share of weight below the quantile is
+    assumed to be the same for every shard as for the whole cell. The result is None if the histogram has several outputs.
+
+    Parameters
+    ----------
+    whole : ValueHistogram
+        The values of all cells.
+    shards : ValueHistogram
+        The values of all shards.
+    at : int64 array
+        The cell of each shard.
+    q : float
+        The quantile, from 0 to 1.
     """
     if whole.num_outputs is not None:
         return None
@@ -64,7 +80,7 @@ def weight_below(
             k = _find_bucket(mass, before, target, reach=True)
             bucket[i] = cell.occupied_buckets()[k]
             part[i] = to_float((target - before.cell(k)) / mass.cell(k))
-    # Shards may have finer buckets than their cell, so their buckets are merged to those of the cell first.
+    # The buckets of a shard may be narrower than those of its cell. Convert them to buckets of the same width first.
     old, common = shards.read_cells_named("level").reshape(-1), whole.read_cells_named("level").reshape(-1)
     entries = raise_levels(shards.cells.tallies["rows"], old, np.maximum(old, common[at]), shards.bits, 1)
     weight = entries.int64_counts + (0.0 if entries.excess is None else to_floats(entries.excess))
@@ -76,14 +92,17 @@ def weight_below(
 
 
 def value_below(state: ValueHistogram, share: float) -> float:
-    """Return the value that has this share of the weight below it, interpolated within its bucket; NaN without weight."""
+    """Return the value below which a share of the weight lies, interpolated within its bucket; NaN if the weight is 0."""
     mass = state.mass(0)
     total = mass.total()
     return value_at(state, mass, share * total, 0) if total else NAN
 
 
 def value_at(state: ValueHistogram, mass: Mass, rank: float, output: int) -> float:
-    """Return the value at a rank (a cumulative weight), interpolated within its bucket."""
+    """Return the value up to which the cumulative weight is `rank`, interpolated within its bucket.
+
+    `mass` is the weight of each bucket of the output.
+    """
     before = mass.sums_before()
     k = _find_bucket(mass, before, Fraction(rank), reach=True)
     low, high = (float(ends[k]) for ends in state.value_bounds(output))
@@ -91,9 +110,20 @@ def value_at(state: ValueHistogram, mass: Mass, rank: float, output: int) -> flo
 
 
 def _find_bucket(mass: Mass, before: Mass, target: Fraction, *, reach: bool) -> int:
-    """Return the first bucket at which the cumulative weight reaches the target (`reach`), or exceeds it.
+    """Return the index of the first bucket whose cumulative weight is large enough.
 
-    Buckets without weight are never returned. Binary search, as cumulative weights ascend.
+    Parameters
+    ----------
+    mass, before : Mass
+        The weight of each bucket, and the weight of all lower buckets.
+    target : Fraction
+        The cumulative weight to look for.
+    reach : bool
+        Whether a cumulative weight equal to `target` is enough; if False, it must be larger.
+
+    Notes
+    -----
+    A bucket of weight 0 is never returned.
     """
     low, high = 0, mass.digits.shape[1] - 1
     total = mass.total()

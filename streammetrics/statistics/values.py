@@ -35,32 +35,34 @@ Floats = NDArray[np.float64]
 Buckets = NDArray[np.uint64]
 
 LOSS_PARTS = ("sums", "skipped", "lossy", "lossy_excess")
-"""The parts that only a histogram with losses has."""
+"""The names of the parts that exist only if the setting `losses` is not empty."""
 
 
 class ValueHistogram(State, tag="value_buckets"):
     """Rows by bucket of a value, or of the difference of two columns, and the smallest and largest value.
 
-    All buckets of a cell have the same level, which sets their relative width and depends only on the values of the cell
-    (see `state.levels`).
+    The width of the buckets adapts to the values of a cell. It is set by an integer, the level of the cell: 0 for the
+    narrowest buckets, and one more for each doubling. The level depends only on the set of values (see `state.levels`).
 
     Parameters
     ----------
     columns : tuple of str
-        The role of the values, or two roles, whose difference is counted.
+        The name of the column of values, or two names. With two names, the histogram is of the difference between the
+        columns, second minus first.
     signed : bool
-        Whether the difference, second minus first, keeps its sign.
+        Whether the difference keeps its sign. By default its absolute value is counted.
     bits : int
         A bucket is at most 2**-bits of its value wide. A cell has up to 2**(bits + 6) buckets before they become wider.
     num_outputs : int, optional
         The number of values that a row has in each column.
     losses : tuple of str
-        Terms of `RegressionSums` whose exact sums the state also keeps. The histogram is then of the targets.
+        Terms of `RegressionSums`, such as "absolute", whose exact sums the state also keeps. The histogram is then of the
+        targets.
 
     Notes
     -----
-    Only buckets with rows are kept, 16 bytes each. At level 0 every bucket has one value, and quantiles are exact. The
-    extremes are those of rows with nonzero weight. The level does not fall when rows are subtracted.
+    Only buckets that contain rows are kept; each takes 16 bytes. At level 0 every bucket contains one value, and quantiles
+    are exact. The extremes are those of rows with nonzero weight. The level does not decrease when rows are subtracted.
     """
 
     columns: tuple[str, ...] = setting(default=("value",))
@@ -96,7 +98,7 @@ class ValueHistogram(State, tag="value_buckets"):
 
     @property
     def loss_statistic(self) -> RegressionSums:
-        """The statistic that sums the losses; its parts are parts of this state."""
+        """The statistic that defines how losses are summed; this state keeps the sums."""
         return RegressionSums(terms=self.losses, num_outputs=self.num_outputs)
 
     @property
@@ -110,7 +112,7 @@ class ValueHistogram(State, tag="value_buckets"):
 
     @property
     def places(self) -> int:
-        """The number of buckets of all outputs."""
+        """The number of possible buckets over all outputs."""
         return 2 * levels.ZERO if self.outputs == 1 else self.outputs * tally.WIDEST
 
     def needs(self) -> tuple[Need, ...]:
@@ -138,7 +140,7 @@ class ValueHistogram(State, tag="value_buckets"):
             check_losses(self, self.losses, read_row_weight(self, "lossy")[..., None])
 
     def loss(self, term: str, output: int = 0) -> Fraction:
-        """Return the weighted sum of a loss, exact over its rounded terms."""
+        """Return the weighted sum of a loss. Only the loss of each row is rounded, not the sum."""
         return exact_to_fraction(self.sums[self.losses.index(term), output])
 
     @property
@@ -152,7 +154,7 @@ class ValueHistogram(State, tag="value_buckets"):
 
     @cached_property
     def output_starts(self) -> Ints:
-        """The index at which the entries of each output begin, and the total number of entries."""
+        """The index of the first entry of each output in the row counts by bucket, and the number of entries."""
         return levels.find_group_starts(self.rows, self.outputs, self.outputs)
 
     def _output_entries(self, output: int) -> Entries:
@@ -173,23 +175,30 @@ class ValueHistogram(State, tag="value_buckets"):
         return self._output_entries(output).int64_counts
 
     def value_bounds(self, output: int = 0) -> tuple[Floats, Floats]:
-        """Return lower and upper bounds of the values in each occupied bucket of one output, in ascending order."""
+        """Return a lower and an upper bound on the values in each occupied bucket of one output."""
         near, far = levels.compute_edges(self.occupied_buckets(output), int(self.level[output]), self.bits)
         low, high = np.minimum(near, far), np.maximum(near, far)
         least, largest = self.extremes(output)
         if math.isnan(least):
             return low, high
-        # The extremes tighten the first and the last bucket. The outer minimum and maximum keep low <= high even for
-        # forged bytes, whose extremes may lie in no bucket.
+        # No value is outside the extremes, so they tighten the bounds of the first and the last bucket. In a state from
+        # forged bytes, an extreme may lie outside all buckets. The outer minimum and maximum then still ensure low <=
+        # high.
         low = np.minimum(np.maximum(low, least), high)
         return low, np.maximum(np.minimum(high, largest), low)
 
     def extremes(self, output: int = 0) -> tuple[float, float]:
-        """Return the smallest and largest value of one output: infinite if unknown after subtraction, NaN without rows."""
+        """Return the smallest and the largest value of one output.
+
+        Both are NaN if there are no rows. An extreme is infinite if it is unknown because rows were subtracted.
+        """
         return value_of(self.least[output], "least"), value_of(self.largest[output], "largest")
 
     def sample_entries(self, columns: Mapping[str, Column], rows: int) -> Entries:
-        """Return the first rows of some columns, except rows of weight 0, as entries at level 0 (one value per bucket)."""
+        """Return the values of the first `rows` rows of a batch as entries at level 0, with one value per bucket.
+
+        Rows of weight 0 are left out.
+        """
         weights = columns["sample_weight"].values[:rows] if "sample_weight" in columns else np.ones(1)
         some = slice(None) if weights.all() else weights != 0
         values = [np.asarray(columns[role].values)[:rows][some].astype(np.float64) for role in self.columns]
@@ -209,8 +218,8 @@ class ValueHistogram(State, tag="value_buckets"):
             raise InvalidInputError(f"a histogram of {self.bits} bits cannot be refined to {bits}; coarsen() goes down")
         if bits == self.bits:
             return self
-        # The edge of a bucket nearer to 0 lies in the coarser bucket that contains it. `canonicalize` raises the level if
-        # the values now occupy too many buckets.
+        # Of the two edges of a bucket, the one nearer to 0 lies in the wider bucket that contains the whole bucket.
+        # `canonicalize` raises the level of a cell if its values occupy too many buckets.
         new, entries = self.with_settings(bits=bits), self.cells.tallies["rows"]
         level = self.read_cells_named("level").reshape(-1)[levels.number_groups(entries, self.outputs)]
         buckets = levels.find_buckets(levels.compute_near_edges(entries.codes, level, self.bits), level, bits)

@@ -1,4 +1,4 @@
-"""The exact number and weight of rows: the base of statistics of exact sums."""
+"""The base of statistics that keep exact sums, and the exact number and weight of rows."""
 
 from __future__ import annotations
 
@@ -16,30 +16,35 @@ from .step import NOTHING, Like
 
 __all__ = ["WeightedRows", "check_columns"]
 
-# A kernel that checks rows while it sums them copies its sums first, to restore them. It is used for few sums only.
+# A kernel that checks values while it sums them first copies all sums, so that it can restore them after a bad value. It
+# is used only if a state has at most this many sums.
 MAX_CHECKED_SUMS = 16
 RESERVED_ROLES = ("sample_weight", "at", "front", "ones")
 
 
 class WeightedRows(State):
-    """The number of rows, and the sum of w - 1 without rounding.
+    """The base of states that keep the number of rows and the exact sum of (weight - 1).
 
-    All digits of the weights are kept, because a small variance beside large means (such as 1 beside 1e8) needs them.
+    The sum of weights is not rounded. If a variance is much smaller than the mean (for example, 1 and 1e8), it is computed
+    as the difference between two nearly equal numbers, and rounded weights would make it wrong.
     """
 
     rows = Flat()
     excess = Flat(form="exact", excess_of="rows")
 
     def row_arguments(self, like: Like) -> tuple[Any, Any]:
-        """Return the parts `rows` and `excess` as kernel arguments; without weights an empty array replaces `excess`."""
+        """Return the parts `rows` and `excess` as kernel arguments.
+
+        If rows have no weights, an empty array takes the place of `excess`.
+        """
         own = type(self)
         return own.rows, own.excess if like.has_weights else NOTHING
 
     def value_limits(self, like: Like, terms: int) -> NDArray[np.float64]:
-        """Return the range of each column of numbers for a kernel that checks what it sums; empty for other kernels.
+        """Return the valid range of each column of numbers, for a kernel that checks values while it sums them.
 
-        Such a kernel reads each column once. It copies the sums first, to restore them after a bad value, so there must
-        be few.
+        Checking and summing together is faster, because the kernel reads each column only once. The result is empty if the
+        check must be separate, that is, if the state has several cells, rows have weights, or there are too many sums.
         """
         kinds = [need.kind for need in self.needs() if isinstance(need.kind, Number)]
         if not like.lone or like.has_weights or not 0 < terms <= MAX_CHECKED_SUMS:
@@ -47,7 +52,7 @@ class WeightedRows(State):
         return np.array([(k.smallest, k.largest, k.low, k.above) for k in kinds], np.float64).reshape(-1, 4)
 
     def weight(self) -> Fraction:
-        """Return the exact total weight: the number of rows if they have no weights."""
+        """Return the exact total weight, which is the number of rows if they have no weights."""
         extra = exact_to_fraction(self.excess) if self.excess is not None else 0
         return int(self.rows) + Fraction(extra)
 
@@ -56,7 +61,7 @@ class WeightedRows(State):
 
 
 def check_columns(state: Any) -> None:
-    """Raise an error unless a statistic reads one column, or two different columns."""
+    """Raise ValueError unless the setting `columns` of a state contains one name or two different names."""
     columns = state.columns
     if len(columns) not in (1, 2) or len({*columns, *RESERVED_ROLES}) != len(columns) + len(RESERVED_ROLES):
         raise ValueError(f"{type(state).__name__} reads one column or two different ones, not {columns!r}")

@@ -1,4 +1,4 @@
-"""Paddle's bucket error: the calibration error of groups of neighbouring buckets with enough rows."""
+"""The bucket error of the Paddle library: a calibration error over groups of neighbouring buckets with enough rows."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ __all__ = ["BucketError"]
 class BucketError(ScoredLabels[ScoreBins, float], tag="bucket_error"):
     """Bucket error: the relative calibration error over groups of neighbouring buckets with enough rows.
 
-    Formula: sum over groups of W_g |CTR_g / p_g - 1| / sum of W_g. Buckets i/n are joined in ascending order until sqrt((1
-    - p_g) / (p_g W_g)) < 0.05, where p_g is the mean of i/n over the rows. A group that becomes wider than 0.01 before
-    that is left out.
+    Formula: sum over groups of W_g |CTR_g / p_g - 1| / sum of W_g. Of the n buckets, bucket i contains the scores from i/n
+    to (i + 1)/n. Buckets are added to a group, in ascending order, until sqrt((1 - p_g) / (p_g W_g)) < 0.05, where p_g is
+    the mean of i/n over the rows of the group, and W_g is their weight. A group that becomes wider than 0.01 before it
+    meets this condition is left out.
 
     Parameters
     ----------
@@ -36,11 +37,13 @@ class BucketError(ScoredLabels[ScoreBins, float], tag="bucket_error"):
 
     Notes
     -----
-    The definition is that of Paddle's `BasicAucCalculator::calculate_bucket_error`. Both limits are decided here in exact
-    integers; rounding in Paddle may close a group one bucket later. Counts are exact, and the value is rounded once.
+    The definition is that of Paddle's `BasicAucCalculator::calculate_bucket_error`. Here the conditions with 0.05 and 0.01
+    are tested with exact integers; in Paddle, a group may end one bucket later because of rounding. Counts are exact, and
+    the value is rounded once.
 
-    The state takes 16 bytes a bucket (16 MB, the same as in Paddle); a row takes 4 ns. `compute()` takes 1 to 2 seconds if
-    a million buckets have rows. The value is undefined if no group is large enough; Paddle returns 0.
+    The state takes 16 bytes per bucket (16 MB, the same as in Paddle); an update takes 4 ns per row. `compute()` takes 1
+    to 2 seconds if a million buckets contain rows. The value is undefined if no group is large enough, whereas Paddle
+    returns 0.
 
     Examples
     --------
@@ -86,9 +89,9 @@ class BucketError(ScoredLabels[ScoreBins, float], tag="bucket_error"):
 
 
 def _bounds_of_groups(state: ScoreBins, value: float) -> tuple[float, float]:
-    """Return the bounds of a value: 0 and infinity if the rounding of weights could have changed the groups of buckets."""
-    # The groups are formed again with the required size a little smaller and a little larger. If any group ends at
-    # another bucket, the rounding of weights could have changed the groups.
+    """Return the bounds of `value`; 0 and infinity if the rounding of weights could have changed the groups of buckets."""
+    # The groups are formed again with a slightly smaller and a slightly larger required size. If any group ends at a
+    # different bucket, the rounding of weights could have changed the groups.
     slip = 8 * state.weight_rounding
     if not slip or value != value:
         return value, value
@@ -100,9 +103,11 @@ def _bounds_of_groups(state: ScoreBins, value: float) -> tuple[float, float]:
 
 
 def _groups(state: ScoreBins, tilt: Fraction = Fraction(0)) -> Iterator[tuple[int, int, int, int]]:
-    """Yield weight, positives, sum of bucket numbers and last bucket of each large enough group, in ascending order.
+    """Form groups of neighbouring buckets, in ascending order, and yield the groups that have enough rows.
 
-    `tilt` changes the required size of a group by the factor 1 / (1 + `tilt`), to test how rounding affects groups.
+    Each item is a tuple: the weight of the group, its positives, the sum over its rows of their bucket indexes, and the
+    index of its last bucket. `tilt` divides the required weight by 1 + `tilt`, to test how rounded weights affect the
+    groups.
     """
     n, (more, of) = state.n_bins, (1 + tilt).as_integer_ratio()
     needed = 400 * state.unit * of
@@ -111,13 +116,14 @@ def _groups(state: ScoreBins, tilt: Fraction = Fraction(0)) -> Iterator[tuple[in
     filled = np.flatnonzero(state.rows.any(axis=0))
     start = weight = positives = places = 0
     for i, c, a in zip(filled.tolist(), *state.masses(filled), strict=True):
-        # A group that would be too wide is dropped. The next group starts at the first bucket behind it, even if that
+        # A group that would be too wide is dropped. The next group starts at the first bucket after it, even if that
         # bucket is empty, as in Paddle.
         if i - start > span:
             start += (i - start) // (span + 1) * (span + 1)
             weight = positives = places = 0
         weight, positives, places = weight + a + c, positives + a, places + i * (a + c)
-        # This tests (1 - p) / (p W) < 0.05**2 in integers, with p = places / (n weight) and W = weight / unit.
+        # The group has enough rows if (1 - p) / (p W) < 0.05**2, with p = places / (n weight) and W = weight / unit. Both
+        # sides are multiplied by the denominators, so that all numbers are integers.
         if needed * (n * weight - places) < places * weight * more:
             yield weight, positives, places, i
             start = i + 1

@@ -1,4 +1,4 @@
-"""Variants of normalized entropy and of class separation, which share the `ScoreSums` state of log-loss."""
+"""Variants of normalized entropy, and a measure of class separation (Tjur's coefficient of discrimination)."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class NEPositive(ScoredLabels[RowTerms, float], tag="ne_positive"):
     Notes
     -----
     The definition is that of torchrec's `NEPositiveMetric` (`eps=1e-12`): the denominator is the entropy of both classes,
-    as in NormalizedEntropy, not the part of positives. Each row is computed in float64, and sums are exact. The state
-    takes 2.2 kB; a row takes about 50 ns. The value is undefined without rows, and for rows of one class unless
-    `base_rate` is given.
+    as in NormalizedEntropy, not only its part for positives. Each row is computed in float64, and sums are exact. The
+    state takes 2.2 kB; an update takes about 50 ns per row. The value is undefined without rows, or for rows of one class
+    only, unless `base_rate` is given.
 
     Examples
     --------
@@ -79,7 +79,8 @@ class NEPositive(ScoredLabels[RowTerms, float], tag="ne_positive"):
             return math.nan
         b = positive / total if self.base_rate is None else Fraction(self.base_rate)
         uncertainty = entropy(np.asarray(to_float(b)), np.asarray(to_float(1 - b)))
-        # The quotient can overflow, as in NormalizedEntropy.
+        # The entropy of a rare class is tiny, so the quotient can overflow to infinity. That is correct, so numpy should
+        # not warn.
         with np.errstate(over="ignore"):
             return float(to_float(state.total("positive_log_loss"), total) / uncertainty)
 
@@ -93,7 +94,7 @@ class NEPositive(ScoredLabels[RowTerms, float], tag="ne_positive"):
 class CalibrationFreeNE(SummedMetric, tag="calibration_free_ne"):
     """Calibration-free normalized entropy: log-loss over the log-loss of always predicting the mean prediction.
 
-    Formula: log-loss / -(b log m + (1 - b) log(1 - m)), where b is the weighted share of positives, and m the mean
+    Formula: log-loss / -(b log m + (1 - b) log(1 - m)), where b is the weighted share of positives, and m is the mean
     prediction.
 
     Parameters
@@ -104,13 +105,12 @@ class CalibrationFreeNE(SummedMetric, tag="calibration_free_ne"):
 
     Notes
     -----
-    A model whose predictions are too high on average is compared with a constant that is equally too high. If the mean
-    prediction equals the share of positives (calibration in the large), the value equals NormalizedEntropy. torchrec's
-    `CaliFreeNEMetric` has the same aim, but divides NE by a sum over rows, so that its value falls with the number of
-    rows.
+    If the predictions of a model are too high on average, the constant with which it is compared is too high by the same
+    amount. If the mean prediction equals the share of positives (calibration in the large), the value equals
+    NormalizedEntropy. torchrec's `CaliFreeNEMetric` has the same aim, but divides NE by a sum over rows, so its value
+    falls as the number of rows grows.
 
-    The state is that of LogLoss and Calibration. The value is undefined without rows, and if the mean prediction is 0 or
-    1.
+    The state is that of LogLoss and Calibration. The value is undefined without rows, or if the mean prediction is 0 or 1.
 
     Examples
     --------
@@ -138,7 +138,7 @@ class CalibrationFreeNE(SummedMetric, tag="calibration_free_ne"):
         return Estimate(reading.value, reason=TOGETHER)
 
     def _reference(self, state: ScoreSums) -> Fraction:
-        """Return the loss of always predicting the mean prediction; 0 if the mean is 0 or 1."""
+        """Return the total log-loss of always predicting the mean prediction; 0 if this mean is 0 or 1."""
         total, positive, predicted = state.weight(), state.weight(1), state.total("score")
         if not 0 < predicted < total:
             return Fraction(0)
@@ -147,7 +147,8 @@ class CalibrationFreeNE(SummedMetric, tag="calibration_free_ne"):
 
     def slack(self, state: ScoreSums, limits: Limits, rounding: Fraction) -> Fraction:
         predicted, total, lost = state.total("score"), state.weight(), self._rounding_loss(state)
-        # `off` is the largest relative error of the mean prediction m and of 1 - m, and so the error of their logarithms.
+        # `off` is the largest relative error of the mean prediction m and of 1 - m. It is also, to first order, the
+        # largest absolute error of their logarithms.
         least = min(predicted, total - predicted)
         off = rounding + lost / least
         if 8 * off > 1:
@@ -159,30 +160,35 @@ class CalibrationFreeNE(SummedMetric, tag="calibration_free_ne"):
 
 
 def _read_differences(metric: TjurDiscrimination, state: Any) -> Reading | None:
-    """Return one `Reading` with arrays for all cells (such as slices); bounds are computed cell by cell."""
+    """Return one `Reading` whose values are arrays over cells (such as slices), but whose bounds are computed one by one.
+
+    Return None if the values also have to be computed one by one.
+    """
     found = read_side_by_side(metric, state)
     if found is None:
         return None
-    # A difference of means can be much smaller than the means, so its relative rounding error can be large.
+    # The value is a difference of means, which can be much smaller than the means. In that case its relative rounding
+    # error can be large, so no cell is treated as exact.
     return found.having(bounds=partial(bounds_of_some, metric, state, found.value, np.ones(len(state), bool)))
 
 
 class TjurDiscrimination(SummedMetric, tag="tjur_discrimination"):
     """Tjur's coefficient of discrimination: the mean prediction of positives minus the mean prediction of negatives.
 
-    Formula: mean of p over positives - mean of p over negatives, weighted. With `relative=True` it is the ratio of both
+    Formula: mean of p over positives - mean of p over negatives, weighted. With `relative=True` it is the ratio of the two
     means.
 
     Parameters
     ----------
     relative : bool
-        Whether the value is the ratio of both means, as in TFMA's `RelativeCoefficientOfDiscrimination`.
+        Whether the value is the ratio of the two means, as in TFMA's `RelativeCoefficientOfDiscrimination`.
 
     Notes
     -----
     The coefficient is a pseudo R2 of logistic regression (Tjur 2009), called the discrimination slope in medicine; 1 is
-    perfect. Sums are exact, and the value is rounded once. The state is that of Calibration and BrierScore, whose squares
-    give the interval. The value is undefined for rows of one class.
+    perfect. Sums are exact, and the value is rounded once. The state sums the predictions, as for Calibration, and their
+    squared errors, as for BrierScore. The squared errors are needed only for the interval. The value is undefined if all
+    rows are of one class.
 
     Examples
     --------
@@ -237,8 +243,9 @@ class TjurDiscrimination(SummedMetric, tag="tjur_discrimination"):
 def _error(state: ScoreSums) -> Any:
     """Return the standard error of the difference of the two class means; an array if there are several cells."""
     variance: Any = 0.0
-    # The sums of squares come from the Brier score: (p - y)**2 is p**2 for negatives and (1 - p)**2 for positives. So the
-    # variance is that of p for negatives and of 1 - p for positives, which equals that of p.
+    # The variance of p in each class needs a sum of squares. This is obtained from the Brier score (p - y)**2, which is
+    # p**2 for negatives and (1 - p)**2 for positives. For positives this gives the variance of 1 - p, which equals that of
+    # p.
     for label in (0, 1):
         n = np.asarray(state.weight(label), np.float64)
         own = np.asarray(state.total("score", label), np.float64)

@@ -15,7 +15,8 @@ from ...numerics.student_t import normal_tail
 from ...reading.about import About
 from ...reading.reading import Reading
 from ...statistics.row_terms import RowTerms
-from .calibration import Bin, Binned, CalibrationError
+from .calibration import CalibrationError
+from .calibration_bins import Bin, Binned
 
 __all__ = ["HosmerLemeshow", "SpiegelhalterZ"]
 
@@ -32,10 +33,10 @@ class SpiegelhalterZ(ScoredLabels[RowTerms, float], tag="spiegelhalter_z"):
 
     Notes
     -----
-    The value is a standard normal deviate if each label is positive with its predicted probability. `explain()` has the
-    two-sided p-value. A weight of 2 counts as two rows. Each row is computed in float64; sums are exact, and the value is
-    rounded once. The state takes 2.2 kB; a row takes 20 ns. Source: Spiegelhalter (1986). The value is undefined without
-    rows, and if all probabilities are 0, 1/2 or 1.
+    If each label is positive with exactly the predicted probability, the value has approximately a standard normal
+    distribution. `explain()` shows the two-sided p-value. A row of weight 2 counts as two rows. Each row is computed in
+    float64; sums are exact, and the value is rounded once. The state takes 2.2 kB; an update takes 20 ns per row. Source:
+    Spiegelhalter (1986). The value is undefined without rows, or if all probabilities are 0, 1/2 or 1.
 
     Examples
     --------
@@ -78,33 +79,34 @@ class SpiegelhalterZ(ScoredLabels[RowTerms, float], tag="spiegelhalter_z"):
 
 
 def _two_sided(z: float) -> float:
-    """Return the two-sided p-value of a standard normal number; NaN for NaN."""
+    """Return the two-sided p-value of a standard normal test statistic; NaN for NaN."""
     return 2 * normal_tail(abs(z)) if math.isfinite(z) else z
 
 
 class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - an error of calibration, not an exception
     """Hosmer-Lemeshow statistic: the squared gaps between predicted and observed positives over their variance, by bin.
 
-    Formula: sum over bins of (O - E)**2 / (E (1 - E / W_b)), where O is the number of positives of a bin, E the sum of its
-    p, and W_b its number of rows.
+    Formula: sum over bins of (O - E)**2 / (E (1 - E / W_b)), where O is the number of positives in a bin, E is the sum of
+    p over its rows, and W_b is the number of its rows.
 
     Parameters
     ----------
     n_bins : int
-        The number of bins; the default of 10 is usual.
+        The number of bins; the default, 10, is the usual choice.
     strategy : {"quantile", "uniform", "log"}
-        How bins are made. "quantile", the default: bins of equal weight (deciles of the scores), with edges at those of
+        How bins are made. "quantile", the default: bins of equal weight (deciles of the scores), whose edges are edges of
         histogram buckets. "uniform": bins of equal width. "log": each bin is twice as wide as the one before.
 
     Notes
     -----
-    For a fitted model the statistic is about chi-square distributed; the degrees of freedom are the number of bins that
-    have rows, minus 2. `explain()` has them and the p-value. A weight of 2 counts as two rows. The value is exact with
-    "uniform" and for small data; otherwise it is certified: E lies between the sums for the ends of histogram buckets.
+    For a fitted and well-calibrated model, the statistic has approximately a chi-squared distribution. Its degrees of
+    freedom are the number of bins with rows, minus 2. `explain()` shows them and the p-value. A row of weight 2 counts as
+    two rows. The value is exact with "uniform" and for small data. Otherwise its bounds are certified: E lies between the
+    sums for the lower and for the upper edges of histogram buckets.
 
-    Rows with equal scores stay in one bin, where some programs split them. With millions of rows any gap is significant:
-    use the reliability curve. The value is undefined without rows, and infinite if a bin has predictions of 0 alone but a
-    positive, or of 1 alone but a negative.
+    Rows with equal scores stay in one bin, whereas some programs split them. With millions of rows even a tiny gap is
+    significant, so use a reliability curve (CalibrationCurve) instead. The value is undefined without rows. It is infinite
+    if a bin contains a positive although all its predictions are 0, or a negative although all are 1.
 
     Examples
     --------
@@ -137,8 +139,9 @@ class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - a
     def slack(self, state: Binned, limits: Limits, rounding: Fraction) -> Fraction:
         if self.moves(state, rounding):
             return BEYOND
-        # The term of a bin is gap**2 w / (e (w - e)), for weight w and expected positives e. If sums are off by at most
-        # `off`, the term changes by at most the change of gap**2, plus gap**2 times the relative change of the divisor.
+        # The value is a sum over bins of gap**2 w / (e (w - e)), for weight w and expected positives e. If w, e and the
+        # gap have errors of at most `off`, each term changes by at most the change in gap**2 divided by the divisor, plus
+        # the term itself times the relative change in the divisor.
         total = 0.0
         for b in self._filled_bins(state):
             least = min(b.low, b.weight - b.high)
@@ -146,7 +149,7 @@ class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - a
                 return BEYOND
             w, e, gap, off = map(float, (b.weight, least, b.gaps()[1], 4 * rounding * b.weight))
             total += 4 * (off * (2 * gap + off) + gap * gap * 8 * off / e) * w / (e * (w - e))
-        # Terms are not negative, so float64 sums are off by far less than a thousandth.
+        # Adding a thousandth of the sum covers its rounding error in float64, because none of its terms are negative.
         return Fraction(total) * Fraction(1001, 1000)
 
     def _test(self, state: Binned) -> dict[str, Any]:
@@ -158,19 +161,23 @@ class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - a
 
 
 def _limits(b: Bin) -> tuple[Fraction, Fraction, Fraction]:
-    """Return the least, the estimated and the largest term of a bin.
+    """Return the smallest, the estimated and the largest contribution of a bin to the statistic.
 
-    As a function of the expected positives E, the term falls until E equals the observed positives O, and then rises.
+    The expected number of positives E is known only within limits. As a function of E, the contribution falls until E
+    equals the observed number O, and then rises.
     """
     if b.is_exact:
         return (_part(b, b.predicted),) * 3
-    # The least term is at the possible E that is closest to O.
+    # The contribution is smallest for the possible E that is closest to O.
     near = min(max(b.positives, b.low), b.high)
     return _part(b, near), _part(b, b.predicted), max(_part(b, b.low), _part(b, b.high))
 
 
 def _part(b: Bin, expected: Fraction) -> Fraction:
-    """Return W (O - E)**2 / (E (W - E)) of a bin with weight W, O observed and E expected positives."""
+    """Return the contribution of a bin to the statistic, if `expected` positives are expected.
+
+    It is W (O - E)**2 / (E (W - E)), for weight W, observed positives O and expected positives E.
+    """
     exact = (b.weight, b.positives, expected)
     unit = math.lcm(*(x.denominator for x in exact))
     w, o, e = (x.numerator * (unit // x.denominator) for x in exact)

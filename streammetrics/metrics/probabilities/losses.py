@@ -1,7 +1,7 @@
 """Metrics of the probability itself: log-loss, normalized entropy, Brier score, calibration, click rates.
 
-All are computed from one `ScoreSums` state: exact sums that are rounded once. Undefined values are NaN, and `explain()`
-gives the reason.
+All of them can be computed from one state (`ScoreSums`), which contains exact sums over rows. Only the result is rounded.
+Undefined values are NaN, and `explain()` gives the reason for them.
 """
 
 from __future__ import annotations
@@ -29,29 +29,34 @@ from ..standard_errors import delta
 
 __all__ = ["CTR", "BrierScore", "Calibration", "LogLoss", "NormalizedEntropy", "PredictedCTR"]
 
-# Rounding to 2**-60 can exceed 2 ulp only for terms below this limit.
+# The terms of rows are rounded to 2**-60. The rounding error can exceed 2 ulp of a term only if the term is below `SMALL`.
 SMALL = 2.0**-8
 LABEL = "label"
-"""The term for the share of positives, which every state knows without summing it."""
+"""The name of a term whose mean is the share of positives. It is not summed separately, because states count positives."""
 
 
 def _read_sums_side_by_side(metric: SummedMetric, state: Any) -> Reading | None:
-    """Return one `Reading` with arrays for all cells (such as slices); small values get bounds cell by cell."""
+    """Return one `Reading` with arrays for all cells (such as slices). Only cells with small values are read one by one.
+
+    Return None if all cells have to be read one by one.
+    """
     found = read_side_by_side(metric, state)
     return None if found is None else found.having(bounds=partial(metric._bounds_of_cells, state, found))
 
 
 class SummedMetric(Several[ScoreSums]):
-    """A metric that is computed from exact sums over rows of terms of the score and the label.
+    """Base class of metrics that are computed from exact sums over rows of terms, such as the log-loss of a row.
+
+    A term is a function of the score and the label.
 
     Parameters
     ----------
     scale : {"probability", "logit"}
-        Whether the scores are probabilities or logits. Metrics compute what they need from the logit itself, without a
-        sigmoid and without clipping.
+        Whether the scores are probabilities or logits. Losses of logits are computed from the logit directly, without
+        being rounded to a probability and without clipping.
     soft_labels : bool
-        Whether targets are numbers in [0, 1] instead of 0 or 1: the probability of a teacher model, a share of clicks,
-        a smoothed label. A row has one target, or one for each of `num_labels`.
+        Whether targets are numbers in [0, 1] rather than 0 or 1, such as the probability predicted by a teacher model, a
+        share of clicks or a smoothed label. A row has one target, or `num_labels` targets.
     """
 
     about = About(
@@ -61,7 +66,7 @@ class SummedMetric(Several[ScoreSums]):
     )
 
     terms: ClassVar[tuple[str, ...]] = ()
-    """The names of the row terms from whose means the value is computed; `LABEL` can be one of them."""
+    """The names of the terms (such as "log_loss") from whose means over rows the value is computed."""
 
     scale: str = setting(default="probability", choices=("probability", "logit"))
     soft_labels: bool = setting(default=False)
@@ -89,7 +94,7 @@ class SummedMetric(Several[ScoreSums]):
 
     @property
     def _summed_terms(self) -> tuple[str, ...]:
-        """The names of the terms that the state sums; they include the targets if labels are soft."""
+        """The names of the terms that the state sums: all `terms` except `LABEL`, and the targets if labels are soft."""
         summed = tuple(term for term in self.terms if term != LABEL)
         return (*summed, "target") if self.soft_labels else summed
 
@@ -109,24 +114,34 @@ class SummedMetric(Several[ScoreSums]):
         return self._slack_over(Fraction(self.of(state).denominator), state, limits, rounding)
 
     def gradient(self, *means: Any) -> tuple[Any, ...]:
-        """Return the derivatives of the value by the mean of each of `terms`; arrays if there are several cells."""
+        """Return the derivatives of the value with respect to the mean of each term, for the delta method.
+
+        The parameters are the means of `terms`, which are arrays if there are several cells (such as slices).
+        """
         return (1.0,)
 
     def _slack_over(self, divisor: Fraction, state: ScoreSums, limits: Limits, rounding: Fraction) -> Fraction:
-        """Return the largest change of a quotient (a sum of terms / `divisor`) that rounding can cause."""
+        """Return how much rounding can change the value, which is a sum of terms over `divisor`.
+
+        `limits` is the value with its limits, and `rounding` is the largest relative error of a weight.
+        """
         most, lost = max(abs(limits.low), abs(limits.high)), self._rounding_loss(state) / divisor
-        # With soft labels the divisor can be a sum of rounded targets: its error counts `most` times.
+        # With soft labels the divisor can be a sum of rounded targets. An error in the divisor changes the quotient by up
+        # to `most` times as much as the same error in the numerator.
         return 8 * (most * rounding + (lost * (1 + most) if self.soft_labels else lost))
 
     def _rounding_loss(self, state: ScoreSums) -> Fraction:
-        """Return the largest error of a sum of products w x (weight times term), each of which was rounded to 2**-60."""
+        """Return the largest error of a sum over rows that is due to rounding products of weight and term to 2**-60."""
         return Fraction(int(state.rows.sum()) if self._summed_terms else 0, UNIT)
 
     def _bounds_of_cells(self, state: ScoreSums, reading: Reading) -> tuple[Any, Any]:
-        """Return the bounds of all cells; a cell that rounding to 2**-60 can affect is computed by itself."""
+        """Return the bounds of all cells (such as slices), as two arrays.
+
+        The values of most cells are exact. A cell with values so small that rounding to 2**-60 matters is read by itself.
+        """
         side: Any = reading.state
         sizes = [to_float(side.total(term), side.weight()) for term in self._summed_terms]
-        # Without summed terms nothing was rounded to 2**-60, however small the value is.
+        # If the state sums no terms (as for CTR), nothing was rounded to 2**-60, so every value is exact.
         some = np.logical_or.reduce([size < SMALL for size in (np.abs(reading.value), *sizes)]) & bool(sizes)
         return bounds_of_some(self, state, reading.value, some)
 
@@ -136,16 +151,23 @@ class SummedMetric(Several[ScoreSums]):
 
 
 class OfSums(OwnNumber):
-    """Value and bounds of a function of sums; the bounds allow for the rounding of terms, even without weights."""
+    """The reading of a `SummedMetric`. Its bounds allow for the rounding of terms, which occurs even without weights."""
 
     def _quantization(self, limits: Limits) -> Fraction:
-        """Return the error bound from rounding terms to 2**-60 if it exceeds the error of 2 ulp of each term, else 0."""
+        """Return an upper bound on the error from rounding terms to 2**-60.
+
+        Return 0 if this error is less than the usual rounding errors of the terms, which are 2 ulp.
+        """
         off, value = self._slack(limits, Fraction(0)) / 8, limits.to_float()
         return off if off and math.isfinite(value) and off > 4 * Fraction(math.ulp(value)) else Fraction(0)
 
 
 class RowLoss(SummedMetric):
-    """A loss of each row. For several classes the value is one number, not an average over classes."""
+    """Base class of metrics that are the mean over rows of a loss.
+
+    For several classes the loss of a row depends on all class scores, and the value is one number, not an average over
+    classes.
+    """
 
     @property
     def _setting_conflict(self) -> str | None:
@@ -174,21 +196,23 @@ class LogLoss(RowLoss, tag="log_loss"):
         With "logit" the loss is computed from the logit itself, as log(1 + e^z) - y z, without a sigmoid and without
         clipping. For several classes, the loss is log(sum e^z) - z of the true class.
     average : {"macro", "micro", "weighted", None}
-        How the values of several labels become one: their mean, the value of all labels together, their mean weighted by
-        positives, or an array of one value each (None). Several classes have one value together.
+        How to combine the values of several labels. "macro": their mean. "micro": one value for all labels together.
+        "weighted": their mean, weighted by the number of positives of each. None: an array with one value for each. For
+        several classes there is a single value, and only "macro" is allowed.
     eps : float, optional
         Probabilities are clipped to [eps, 1 - eps]. The default is the machine epsilon of the scores: 2**-23 for float32
-        and half precision, 2**-52 for float64 (as in scikit-learn's `log_loss`). The least eps is 2**-1022, which is a
-        loss of 708.4; 0 means the same. `explain()` counts the clipped rows.
+        and half precision, 2**-52 for float64 (as in scikit-learn's `log_loss`). With the smallest eps, 2**-1022, the
+        largest loss of a row is 708.4; an eps of 0 has the same effect. `explain()` counts the clipped rows.
     label_smoothing : float
-        The share s of each label that is spread equally over all classes, as in Keras and PyTorch: y becomes
-        (1 - s) y + s/2. With C classes the true class gets 1 - s + s/C, and the others s/C.
+        The share s of each label that is spread equally over all classes, as in Keras and PyTorch. A 0/1 label y becomes
+        (1 - s) y + s/2. With C classes the true class gets the target 1 - s + s/C, and each of the others gets s/C.
 
     Notes
     -----
-    Each term is within 2 ulp (soft labels: 4) and is rounded to 2**-60; sums are exact, and the mean is rounded once. Soft
-    labels of 0 and 1 give the same value as hard labels, bit for bit. The state takes 100 bytes; a row takes 0.7 ns, 4 ns
-    from logits; soft labels take two to four times as long. The value is undefined without rows.
+    The loss of each row is computed with an error of at most 2 ulp (4 ulp with soft labels), and then rounded to 2**-60.
+    Sums are exact, and the mean is rounded once. Soft labels of 0 and 1 give the same value as hard labels, bit for bit.
+    The state takes 100 bytes. An update takes 0.7 ns per row for probabilities and 4 ns for logits; with soft labels it
+    takes two to four times as long. The value is undefined without rows.
 
     Examples
     --------
@@ -237,12 +261,12 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
     base_rate : float, optional
         A fixed base rate, so that the values of different days can be compared.
     soft_labels : bool
-        Whether targets are numbers in [0, 1] instead of 0 or 1; the base rate is then their mean.
+        Whether targets are numbers in [0, 1] rather than 0 or 1; the base rate is then their mean.
 
     Notes
     -----
-    The state and the cost are those of LogLoss. The value is undefined without rows, and for rows of one class unless
-    `base_rate` is given.
+    State, memory and time are the same as for LogLoss. The value is undefined without rows, or for rows of one class only,
+    unless `base_rate` is given.
 
     Examples
     --------
@@ -267,7 +291,8 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
         )
 
     def of(self, state: ScoreSums) -> Any:
-        # The loss of logits has no upper limit, and the entropy of a rare class is tiny: the quotient can overflow.
+        # The loss of logits has no upper limit, and the entropy of a rare class is tiny. The quotient can therefore
+        # overflow to infinity, and numpy need not warn about that.
         with np.errstate(over="ignore"):
             value = to_float(state.total("log_loss"), state.weight()) / self._uncertainty(state)
         return value if value.ndim else float(value)
@@ -303,9 +328,12 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
 
 
 def entropy(b: Any, rest: Any) -> Any:
-    """Return the entropy of rates b, where `rest` is 1 - b; NaN if either is 0."""
+    """Return the entropy of a binary variable with probability `b`, in nats; NaN if `b` is 0 or 1.
+
+    `rest` is 1 - `b`. It is a separate parameter so that no digits are lost. Both can be arrays.
+    """
     some = (b > 0) & (rest > 0)
-    # The logarithm accepts neither 0 nor NaN, so these elements become 1/2 first, and NaN in the result.
+    # The logarithm accepts neither 0 nor NaN. Such elements are therefore replaced by 1/2 here, and by NaN in the result.
     b, rest = np.where(some, b, 0.5), np.where(some, rest, 0.5)
     return np.where(some, -(b * elementary.log(b) + rest * elementary.log(rest)), float("nan"))
 
@@ -313,13 +341,14 @@ def entropy(b: Any, rest: Any) -> Any:
 class BrierScore(RowLoss, tag="brier_score"):
     """Brier score: the mean squared difference between the predicted probability and the label.
 
-    Formula: (1/W) sum w (p - y)**2, also for soft labels, as in scikit-learn's `brier_score_loss`. For several classes,
-    the squares are summed over all classes, from 0 to 2 (Brier 1950; scikit-learn's `scale_by_half=False`).
+    Formula: (1/W) sum w (p - y)**2, for soft labels as well, as in scikit-learn's `brier_score_loss`. For several classes,
+    the squares are summed over all classes, so the value lies between 0 and 2 (Brier 1950; scikit-learn's
+    `scale_by_half=False`).
 
     Notes
     -----
-    Each term is rounded to 2**-60, and the sum is exact. The state takes 100 bytes; a row takes about 1 ns. The value is
-    undefined without rows.
+    Each term is rounded to 2**-60, and the sum is exact. The state takes 100 bytes; an update takes about 1 ns per row.
+    The value is undefined without rows.
 
     Examples
     --------
@@ -342,12 +371,12 @@ class Calibration(SummedMetric, tag="calibration"):
     Parameters
     ----------
     inverse : bool
-        Whether the value is observed over predicted positives.
+        Whether the value is the number of observed positives divided by the predicted number.
 
     Notes
     -----
-    Sums are exact, and are divided once. The state takes 100 bytes; a row takes under 1 ns. The value is undefined without
-    positives, or, with `inverse=True`, if all predictions are 0.
+    Sums are exact and are divided once. The state takes 100 bytes; an update takes under 1 ns per row. The value is
+    undefined without positives, or, with `inverse=True`, if all predictions are 0.
 
     Examples
     --------
@@ -381,7 +410,8 @@ class Calibration(SummedMetric, tag="calibration"):
         predicted, lost = state.total("score"), self._rounding_loss(state)
         if predicted < 8 * lost:
             return BEYOND if limits.high or self.soft_labels else Fraction(0)
-        # The divisor is a sum of rounded terms, so its relative error counts; with soft labels the numerator is one, too.
+        # The divisor is a sum of rounded terms, so its relative error `off` also changes the quotient. With soft labels
+        # the numerator is also a sum of rounded terms.
         off = lost / predicted
         return 8 * (limits.high * (rounding + off) + (off if self.soft_labels else 0))
 
@@ -393,17 +423,17 @@ class Calibration(SummedMetric, tag="calibration"):
 class CTR(SummedMetric, tag="ctr"):
     """Click-through rate, or prevalence: the weighted share of positives.
 
-    Formula: sum w y / sum w. Only the label is read.
+    Formula: sum w y / sum w. Only labels are read.
 
     Parameters
     ----------
     soft_labels : bool
-        Whether targets are numbers in [0, 1] instead of 0 or 1; the value is then their mean.
+        Whether targets are numbers in [0, 1] rather than 0 or 1; the value is then their mean.
 
     Notes
     -----
-    Counts (or sums of soft labels) are exact, and are divided once. The state takes 100 bytes; a row takes under 1 ns. The
-    value is undefined without rows.
+    Counts (or sums of soft labels) are exact and are divided once. The state takes 100 bytes; an update takes under 1 ns
+    per row. The value is undefined without rows.
 
     Examples
     --------
@@ -433,9 +463,9 @@ class PredictedCTR(SummedMetric, tag="predicted_ctr"):
 
     Notes
     -----
-    The sum is exact, and is divided once. The state takes 100 bytes; a row takes under 1 ns. Together with Calibration,
-    which has the same state, the metric costs nothing more. With two classes it needs no labels: rows without a label are
-    counted as negatives. The value is undefined without rows.
+    The sum is exact and is divided once. The state takes 100 bytes; an update takes under 1 ns per row. Calibration has
+    the same state, so computing both takes no more memory or time than one alone. With two classes the metric needs no
+    labels; rows without a label are counted as negatives. The value is undefined without rows.
 
     Examples
     --------

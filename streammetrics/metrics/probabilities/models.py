@@ -1,4 +1,4 @@
-"""Metrics of two models that score the same rows: the difference of their scores, and how often decisions differ."""
+"""Metrics that compare two models on the same rows: the mean difference of scores, and how often decisions differ."""
 
 from __future__ import annotations
 
@@ -13,22 +13,21 @@ __all__ = ["FlipRate", "PredictionDifference"]
 class PredictionDifference(RowMean[float], tag="prediction_difference"):
     """Prediction difference: the mean distance between the scores of two models, row by row.
 
-    Formula: (1/W) sum w d, where d is a - b, |a - b|, or 2 |a - b| / (|a| + |b|), for the score a and the baseline score
-    b.
+    Formula: (1/W) sum w d, where d is a - b, |a - b|, or 2 |a - b| / (|a| + |b|), for score a and baseline score b.
 
     Parameters
     ----------
     kind : {"absolute", "signed", "symmetric"}
         The distance d. "absolute": |a - b|. "signed": a - b, so that the value is the change of the mean score.
-        "symmetric": relative to the mean size of both scores, from 0 to 2, where 0/0 counts as 0.
+        "symmetric": |a - b| divided by the mean of |a| and |b|, which lies between 0 and 2; 0/0 counts as 0.
     scale : {"probability", "real"}
         Whether both scores are probabilities, or any numbers up to 2**100 ("real").
 
     Notes
     -----
     The columns are `y_score` and `baseline`; labels are not needed. Each difference is rounded once, and their sum is
-    exact. The state takes 1.1 kB; a row takes 20 ns. "symmetric" is TFMA's `SymmetricPredictionDifference`. The value is
-    undefined without rows.
+    exact. The state takes 1.1 kB; an update takes 20 ns per row. "symmetric" is TFMA's `SymmetricPredictionDifference`.
+    The value is undefined without rows.
 
     Examples
     --------
@@ -59,24 +58,25 @@ class PredictionDifference(RowMean[float], tag="prediction_difference"):
 class FlipRate(RowMean[float], tag="flip_rate"):
     """Flip rate: the share of rows that two models decide differently at a threshold.
 
-    Formula: sum w [(a >= t) != (b >= t)] / sum w, for the score a and the baseline score b. With `direction` the numerator
-    counts other rows.
+    Formula: sum w [(a >= t) != (b >= t)] / sum w, for the score a, the baseline score b and the threshold t. `direction`
+    selects which rows the numerator counts.
 
     Parameters
     ----------
     threshold : float
-        A score is a positive decision if `score >= threshold`. The threshold is rounded to the dtype of the scores.
+        A decision is positive if `score >= threshold`. The threshold is rounded to the dtype of the scores.
     direction : {"any", "up", "down", "both", "neither"}
         Which rows the numerator counts: rows with different decisions ("any"), rows that only the new model ("up") or only
-        the baseline ("down") predicts to be positive, or rows that both models or neither predict to be positive.
+        the baseline ("down") predicts to be positive, or rows that both models ("both") or neither model ("neither")
+        predicts to be positive.
     scale : {"probability", "real"}
         Whether both scores are probabilities, or any numbers up to 2**100 ("real").
 
     Notes
     -----
-    The columns are `y_score` and `baseline`; labels are not needed. Counts are exact. The state takes 1.1 kB; a row takes
-    20 ns. TFMA's `BooleanFlipRates` has the same rates, all as shares of all rows, but predicts a positive only above the
-    threshold. The value is undefined without rows.
+    The columns are `y_score` and `baseline`; labels are not needed. Counts are exact. The state takes 1.1 kB; an update
+    takes 20 ns per row. TFMA's `BooleanFlipRates` are the same rates, also as shares of all rows, but there a score equal
+    to the threshold is a negative decision. The value is undefined without rows.
 
     Examples
     --------

@@ -1,7 +1,9 @@
 """Logistic recalibration, P(y = 1) = sigmoid(a + b logit(p)), fitted to the score histogram.
 
-The log-likelihood is concave, so its maximum is near any point with a small gradient. The bound divides the largest
-possible gradient at the fit by the least possible curvature around it, for all scores that the buckets allow.
+The histogram gives each score only to within the width of its bucket, so the exact coefficients are known only within
+bounds. The log-likelihood is concave, so its maximum is near every point with a small gradient. The bounds are computed
+from the largest gradient at the fit and the smallest curvature around it that are possible for any scores inside the
+buckets.
 """
 
 from __future__ import annotations
@@ -28,14 +30,22 @@ Floats = NDArray[np.float64]
 NAN = float("nan")
 EPS = 2.0**-23
 STEPS = 100
-# An upper limit of the relative rounding error of one float64 term, with a safety factor.
+# An upper bound on the relative rounding error of one term of the sums below, with a safety factor.
 ROUNDING = 2.0**-50
-# A logit x is off by less than PAD (1 + |x|).
+# The rounding error of a logit x is less than PAD (1 + |x|).
 PAD = 2.0**-48
 
 
 class ScoreRungs(NamedTuple):
-    """The occupied buckets of a score histogram: the weight of each label, and the limits and middle of the logits."""
+    """The buckets of a score histogram that contain rows.
+
+    Parameters
+    ----------
+    positives, negatives : float64 array
+        The weight of the rows with label 1, and of those with label 0, in each bucket.
+    low, middle, high : float64 array
+        The smallest, the middle and the largest logit of each bucket.
+    """
 
     positives: Floats
     negatives: Floats
@@ -50,7 +60,17 @@ class ScoreRungs(NamedTuple):
 
 
 class Coefficient(NamedTuple):
-    """A coefficient of the fit, its standard error, and its largest distance from the true maximum."""
+    """A coefficient of the logistic regression.
+
+    Parameters
+    ----------
+    value : float
+        The coefficient.
+    error : float
+        Its standard error.
+    radius : float
+        An upper bound on the distance between `value` and the coefficient for the exact scores.
+    """
 
     value: float
     error: float
@@ -58,7 +78,7 @@ class Coefficient(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """The fitted coefficients a and b of a + b x, with x = logit(p), at the maximum of the likelihood."""
+    """The coefficients a (intercept) and b (slope) of a + b logit(p), fitted by maximum likelihood."""
 
     a: Coefficient
     b: Coefficient
@@ -68,12 +88,18 @@ UNKNOWN = Coefficient(NAN, NAN, NAN)
 
 
 def total(values: Floats) -> float:
-    """Return the sum in a fixed order, which is the same on every machine."""
+    """Return the sum of an array.
+
+    Its elements are added in a fixed order, so that the result is the same on every machine, bit for bit.
+    """
     return float(np.cumsum(values)[-1]) if len(values) else 0.0
 
 
 def find_rungs(state: ScoreHistogram) -> ScoreRungs:
-    """Return the occupied buckets of a state of one cell; limits are a little wider than the rounding of logits."""
+    """Return the buckets that contain rows, from a state with one cell.
+
+    The limits of logits are widened slightly to allow for rounding errors.
+    """
     a, c = state.positives.to_floats(), state.negatives.to_floats()
     some = a + c > 0
     if state.scale == "logit":
@@ -88,7 +114,7 @@ def find_rungs(state: ScoreHistogram) -> ScoreRungs:
 
 
 def find_reason_without_fit(rows: ScoreRungs, free: bool) -> str | None:
-    """Return the reason why there is no finite fit; None if there is one. `free` says whether the slope is fitted."""
+    """Return the reason why there is no finite fit; None if there is one. If `free` is false, the slope is fixed at 1."""
     if not len(rows.weight):
         return "no rows"
     yes, no = rows.middle[rows.positives > 0], rows.middle[rows.negatives > 0]
@@ -105,7 +131,11 @@ def likelihood(rows: ScoreRungs, a: float, b: float) -> float:
 
 
 def derivatives(rows: ScoreRungs, a: float, b: float) -> tuple[Floats, Floats]:
-    """Return the gradient and the curvature of the log-likelihood: sums over rows for the powers x^0, x^1 (and x^2)."""
+    """Return the gradient and the curvature (negative second derivatives) of the log-likelihood at a and b.
+
+    The gradient consists of the derivatives with respect to a and b, and the curvature of the entries (a, a), (a, b) and
+    (b, b) of the matrix.
+    """
     t, x = a + b * rows.middle, rows.middle
     p, q = sigmoid(t), sigmoid(-t)
     slope, bend = rows.positives * q - rows.negatives * p, rows.weight * p * q
@@ -113,7 +143,10 @@ def derivatives(rows: ScoreRungs, a: float, b: float) -> tuple[Floats, Floats]:
 
 
 def solve_newton_step(g: Floats, h: Floats, free: bool) -> tuple[float, float]:
-    """Return the Newton step for a and b; NaN if the curvature is not positive."""
+    """Return the Newton step for a and b from gradient `g` and curvature `h` (see `derivatives`).
+
+    The step is NaN if the curvature is not positive. If `free` is false, the slope is fixed, and its step is 0.
+    """
     determinant = h[0] * h[2] - h[1] * h[1]
     if not (determinant if free else h[0]) > 0:
         return NAN, NAN
@@ -123,8 +156,12 @@ def solve_newton_step(g: Floats, h: Floats, free: bool) -> tuple[float, float]:
 
 
 def fit_logistic(rows: ScoreRungs, free: bool, slip: float) -> Fit:
-    """Fit a and b by Newton's method, where each step is halved until the likelihood does not fall."""
-    # The fit starts at a = 0, b = 1, so logits that are already calibrated need no step.
+    """Fit a and b by Newton's method, where each step is halved until it no longer reduces the likelihood.
+
+    If `free` is false, b is fixed at 1. `slip` is the relative error of weights, which the radius of the result allows
+    for.
+    """
+    # The fit starts at a = 0, b = 1, so no step is needed if the logits are already calibrated.
     a, b = 0.0, 1.0
     best = likelihood(rows, a, b)
     for _ in range(STEPS):
@@ -139,16 +176,18 @@ def fit_logistic(rows: ScoreRungs, free: bool, slip: float) -> Fit:
             break
         a, b, best = a + share * da, b + share * db, found
         if abs(da) + abs(db) <= 1e-9 * (1 + abs(a) + abs(b)):
-            # Newton's method converges quadratically: the next step would be about the square of this one.
+            # Newton's method converges quadratically. The next step would be about the square of this one, and thus too
+            # small to matter.
             break
     each = zip((a, b), errors(rows, a, b, free), radius(rows, a, b, free, slip), strict=True)
     return Fit(*(Coefficient(*one) for one in each))
 
 
 def errors(rows: ScoreRungs, a: float, b: float, free: bool) -> tuple[float, float]:
-    """Return the robust standard errors of both coefficients, which hold even if the model is wrong (White 1980).
+    """Return the robust (sandwich) standard errors of a and b, which are valid even if the model is wrong (White 1980).
 
-    Their squares are the diagonal of H^-1 (sum of squared gradients) H^-1.
+    Their squares are the diagonal of H^-1 S H^-1, where H is the curvature of the log-likelihood, and S is the sum over
+    rows of the outer product of the row's gradient with itself. If `free` is false, only a is fitted.
     """
     t, x = a + b * rows.middle, rows.middle
     squares = rows.positives * sigmoid(-t) ** 2 + rows.negatives * sigmoid(t) ** 2
@@ -162,11 +201,12 @@ def errors(rows: ScoreRungs, a: float, b: float, free: bool) -> tuple[float, flo
 
 
 def radius(rows: ScoreRungs, a: float, b: float, free: bool, slip: float) -> tuple[float, float]:
-    """Return the largest distance of a and b from the maximum for any scores inside the buckets; infinity if unknown.
+    """Return how far a and b can be from the coefficients for the exact scores, wherever these lie inside the buckets.
 
-    Logits z are scaled to mean 0 and standard deviation 1. If the gradient at the fit is smaller than the least curvature
-    inside a circle around it times the radius, the likelihood falls outward on the whole circle. A concave function then
-    has its maximum inside the circle.
+    The result is infinite if no bound is found. The proof uses a circle around the fit, after logits have been scaled to
+    mean 0 and standard deviation 1. If the gradient at the fit is smaller than the radius times the smallest curvature
+    inside the circle, the likelihood falls outward everywhere on the circle. As the likelihood is concave, its maximum
+    then lies inside the circle. The function therefore searches for a radius that meets this condition.
     """
     h = derivatives(rows, a, b)[1]
     if not h[0] > 0:
@@ -174,30 +214,34 @@ def radius(rows: ScoreRungs, a: float, b: float, free: bool, slip: float) -> tup
     centre = float(h[1] / h[0]) if free else 0.0
     spread = math.sqrt(max(float(h[2] / h[0]) - centre * centre, 1e-30)) if free else 1.0
     low, high = (rows.low - centre) / spread, (rows.high - centre) / spread
-    # The two rows of p and of q = 1 - p are their least and largest values for scores inside each bucket.
+    # p is the fitted probability and q is 1 - p. Both have two rows: the smallest and the largest value for scores inside
+    # each bucket.
     t = np.sort(np.stack([a + b * rows.low, a + b * rows.high]), axis=0)
     p, q = sigmoid(t), sigmoid(-t[::-1])
-    # `g` is the largest possible size of the gradient at the fit, with the rounding of its sums.
+    # `g` is the largest possible length of the gradient at the fit, including the rounding errors of its sums.
     size = rows.weight * (1 + np.abs(rows.middle))
     rounding = (slip + len(size) * ROUNDING) * total(size) / spread
     g = _reach(rows, p, q, np.ones_like(low), np.ones_like(low)) + rounding
     if free:
         g = math.hypot(g, _reach(rows, p, q, low, high) + rounding)
-    # `bend` is the least curvature w p q that each bucket can have at the fit, less the rounding. At a distance r, the
-    # linear predictor moves by at most r (1 + |z|), and p q falls by at most the factor exp(-r (1 + |z|)).
+    # `bend` is the smallest curvature w p q that each bucket can have at the fit, minus rounding errors. At a distance r
+    # from the fit, the linear predictor changes by at most r (1 + |z|), for the scaled logit z, so p q is at least its
+    # value at the fit times exp(-r (1 + |z|)).
     bend = rows.weight * np.minimum(p[0] * q[1], p[1] * q[0]) * (1 - slip - len(size) * ROUNDING)
     far = np.maximum(np.abs(low), np.abs(high)) if free else np.zeros_like(low)
     square = np.where((low < 0) & (high > 0), 0.0, np.minimum(low * low, high * high))
     r = 0.0
     for _ in range(STEPS):
-        # `least` is a lower limit of the smallest eigenvalue of the curvature (Gershgorin): diagonal minus off-diagonal.
+        # `least` is a lower bound on the smallest eigenvalue of the curvature matrix, by Gershgorin's theorem: the smaller
+        # diagonal element minus the absolute value of the off-diagonal element.
         near = bend * exp(-r * (1 + far))
         least = total(near)
         if free:
             least = min(least, total(near * square)) - max(abs(total(near * low)), abs(total(near * high)))
         if least <= 0 or r > 1:
             break
-        # The circle is large enough. Its radius is converted back from scaled to original coefficients.
+        # If the condition holds, the circle is large enough. Its radius is converted from scaled logits to the original
+        # ones.
         if g < 0.99 * least * r:
             return r * math.hypot(1.0, centre / spread), r / spread if free else 0.0
         r = max(1.05 * r, 1.02 * g / least)
@@ -205,10 +249,13 @@ def radius(rows: ScoreRungs, a: float, b: float, free: bool, slip: float) -> tup
 
 
 def _reach(rows: ScoreRungs, p: Floats, q: Floats, low: Floats, high: Floats) -> float:
-    """Return the largest possible absolute sum of z (y - p), for z and p between limits."""
+    """Return the largest possible absolute value of the sum over rows of z (y - p), one component of the gradient.
 
-    # The extremes of a product of two intervals are among the four products of their ends. A positive row adds z q, a
-    # negative row -z p.
+    y is the label, and z lies between `low` and `high`. `p` and `q` have two rows each: the limits of p and of 1 - p.
+    """
+
+    # A positive row adds z q to the sum, and a negative row adds -z p. The extremes of such a product of two intervals are
+    # among the four products of their ends.
     def product(of: Floats) -> Floats:
         return np.sort(np.stack([low * of[0], low * of[1], high * of[0], high * of[1]]), axis=0)
 
@@ -218,14 +265,14 @@ def _reach(rows: ScoreRungs, p: Floats, q: Floats, low: Floats, high: Floats) ->
 
 
 class RecalibrationMetric(ScoredLabels[ScoreHistogram, float]):
-    """A coefficient of the logistic recalibration.
+    """Base class of metrics that are a coefficient of the logistic recalibration: the intercept or the slope.
 
     Parameters
     ----------
     scale : {"probability", "logit"}
         Whether the scores are probabilities or logits.
     bits : int, optional
-        The logarithm, to base 2, of the number of histogram buckets.
+        The base-2 logarithm of the number of histogram buckets.
     """
 
     about = About(
@@ -258,11 +305,11 @@ class RecalibrationMetric(ScoredLabels[ScoreHistogram, float]):
 
 
 class OfFit(OwnReading):
-    """Value and bounds of one coefficient of a fit."""
+    """The reading of one coefficient: its value, and its certified bounds for any scores inside the buckets."""
 
     @property
     def coefficient(self) -> Coefficient:
-        """The fitted coefficient. The fit is cached in the state, because several metrics use it."""
+        """The fitted coefficient. The fit is cached in the state, because the slope and the intercept both need it."""
         state, free = self.state, self.metric.free
         fits = state.__dict__.setdefault("_recalibrated", {})
         if free not in fits:
@@ -279,7 +326,7 @@ class OfFit(OwnReading):
         return self.coefficient.value
 
     def _bounds(self) -> tuple[float, float]:
-        """Return bounds of the true maximum, rounded outward."""
+        """Return bounds on the coefficient for the exact scores, rounded outward."""
         value, _, off = self.coefficient
         return math.nextafter(value - off, -math.inf), math.nextafter(value + off, math.inf)
 
@@ -291,12 +338,13 @@ class CalibrationSlope(RecalibrationMetric, tag="calibration_slope"):
 
     Notes
     -----
-    This is Cox's recalibration (1958). Probabilities are clipped to [2**-23, 1 - 2**-23]. The fit uses the middle score of
-    each histogram bucket. The bound holds for any scores inside the buckets: it is some thousandths of the slope at 16
-    bits, as small as rounding for small data, and infinite if the buckets are too coarse.
+    This is Cox's recalibration (1958). Probabilities are clipped to [2**-23, 1 - 2**-23]. The fit uses the middle of each
+    histogram bucket, and the bounds hold for any scores inside the buckets. With 16 bits, the bounds differ from the value
+    by some thousandths of the slope; for small data, whose scores are exact, they differ only by rounding errors. The
+    bounds are infinite if the buckets are too coarse.
 
-    `interval()` uses the robust (sandwich) standard error. The value is undefined without rows, for rows of one class, and
-    if a threshold separates the classes.
+    `interval()` uses the robust (sandwich) standard error. The value is undefined without rows, for rows of one class
+    only, or if a threshold separates the classes.
 
     Examples
     --------
@@ -326,8 +374,8 @@ class CalibrationIntercept(RecalibrationMetric, tag="calibration_intercept"):
 
     Notes
     -----
-    The state, the cost and the bound are those of CalibrationSlope. The value is undefined without rows, for rows of one
-    class, and, with a fitted slope, if a threshold separates the classes.
+    The state, the memory, the time and the bounds are the same as for CalibrationSlope. The value is undefined without
+    rows and for rows of one class. With a fitted slope, it is also undefined if a threshold separates the classes.
 
     Examples
     --------

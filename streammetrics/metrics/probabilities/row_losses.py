@@ -1,6 +1,7 @@
-"""Losses that are means over rows of one term for each row: focal, hinge, Poisson.
+"""Losses that are a mean over rows: focal, hinge and Poisson loss.
 
-All are computed from `RowTerms`, or from `ClassRows` for several classes: exact sums that are rounded once.
+The state (`RowTerms`, or `ClassRows` for several classes) contains the exact sum of the losses of rows. Only the result is
+rounded.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ TWO_TERMS = "two terms of a row vary together: full=False has an interval"
 
 
 class RowMean(Metric[Any, T]):
-    """The mean over rows of a term of each row, or of the sum of several terms."""
+    """Base class of metrics that are the mean over rows of a quantity (a term), such as the hinge loss of a row."""
 
     about = About(
         cost="1.1 kB; about 50 ns a row", bound="exact: rows computed in float64, summed exactly, rounded once"
@@ -40,7 +41,7 @@ class RowMean(Metric[Any, T]):
 
     @property
     def term(self) -> str:
-        """The name of the row term that is averaged."""
+        """The name of the term that is averaged, such as "hinge"."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it averages")
 
     interval_within: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
@@ -60,14 +61,14 @@ class FocalLoss(RowMean[float], OfClasses[Any, float], tag="focal_loss"):
     """Focal loss: log-loss in which a row has less weight if the model gives its label a high probability.
 
     Formula: -(1/W) sum w a (1 - q)**gamma log(q), where q is the probability of the label. The factor a is `alpha` for
-    positives and 1 - `alpha` for negatives, `alpha` for each of several classes, and 1 without `alpha`.
+    positives and 1 - `alpha` for negatives; with several classes it is `alpha` for each, and without `alpha` it is 1.
 
     Parameters
     ----------
     gamma : float
         The exponent of 1 - q; 0 gives log-loss.
     alpha : float, optional
-        The factor of positives. Keras (with `apply_class_balancing=True`) and torchvision use 0.25.
+        The factor for positives. Keras (with `apply_class_balancing=True`) and torchvision use 0.25.
     scale : {"probability", "logit"}
         Whether the scores are probabilities or logits. From logits the loss is computed with log(1 + e^-z), without
         clipping.
@@ -77,9 +78,9 @@ class FocalLoss(RowMean[float], OfClasses[Any, float], tag="focal_loss"):
 
     Notes
     -----
-    The definition is that of Keras' `BinaryFocalCrossentropy` and `CategoricalFocalCrossentropy` with `eps=1e-7`. Each row
-    is within a few ulp, and the sum is exact. The state takes 1.1 kB; a row takes about 100 ns. Source: Lin et al. (2017).
-    The value is undefined without rows.
+    The definition is that of Keras' `BinaryFocalCrossentropy` and `CategoricalFocalCrossentropy` with `eps=1e-7`. The loss
+    of each row has an error of a few ulp, and the sum is exact. The state takes 1.1 kB; an update takes about 100 ns per
+    row. Source: Lin et al. (2017). The value is undefined without rows.
 
     Examples
     --------
@@ -115,7 +116,7 @@ class FocalLoss(RowMean[float], OfClasses[Any, float], tag="focal_loss"):
 
     def estimate(self, reading: Any, method: str) -> Estimate:
         estimate, times = super().estimate(reading, method), self._times
-        # With alpha=0 the error is 0, even if the unscaled error is infinite.
+        # With alpha=0 the standard error is 0. It is not computed as a product, because the other factor can be infinite.
         return estimate._replace(error=estimate.error * times if times else 0.0)
 
 
@@ -123,26 +124,30 @@ class HingeLoss(RowMean[Any], OfClasses[Any, Any], tag="hinge_loss"):
     """Hinge loss: the mean distance by which scores miss the right side of the margin of a support vector machine.
 
     Formula: (1/W) sum w max(0, 1 - t s), where t is 1 for positives and -1 for negatives. For several classes, the loss of
-    a row is max(0, 1 + max over other classes of s_j - s of the true class) (Crammer and Singer), or the loss of two
-    classes is computed for each class against the rest.
+    a row is max(0, 1 + max over other classes of s_j - s of the true class) (Crammer and Singer). Alternatively, the loss
+    for two classes is computed for each class against the rest.
 
     Parameters
     ----------
     squared : bool
         Whether each loss is squared.
     multiclass : {"crammer-singer", "one-vs-rest"}
-        Whether, for several classes, each row has one loss, or one loss for each class.
+        How several classes are treated. "crammer-singer": each row has one loss. "one-vs-rest": each row has a loss for
+        each class against the rest.
     average : {"macro", None}
-        With "one-vs-rest": whether the value is the mean over classes, or an array of one value for each class (None).
+        With "one-vs-rest": whether the value is the mean over classes ("macro"), or an array with one value for each class
+        (None).
 
     Notes
     -----
     Scores are any numbers up to 2**100 (decision values of a support vector machine, logits or probabilities), and are
-    used unchanged; torchmetrics applies the sigmoid (softmax) to a batch that has a score outside [0, 1]. Each row is
-    rounded once or twice, and the sum is exact. Cost: 1.1 kB ("one-vs-rest": for each class); 20 ns a score.
+    used unchanged; torchmetrics applies the sigmoid (or softmax) to any batch that contains a score outside [0, 1]. The
+    loss of each row is rounded once or twice, and the sum is exact. The state takes 1.1 kB (for each class, with
+    "one-vs-rest"); an update takes 20 ns per score.
 
     The definitions are those of scikit-learn's `hinge_loss`, torchmetrics' `HingeLoss` and Keras' `Hinge`. Keras'
-    `CategoricalHinge` differs: its largest score of the other classes is at least 0. The value is undefined without rows.
+    `CategoricalHinge` differs: it takes the largest score of the other classes as 0 if it is negative. The value is
+    undefined without rows.
 
     Examples
     --------
@@ -174,7 +179,7 @@ class HingeLoss(RowMean[Any], OfClasses[Any, Any], tag="hinge_loss"):
 
     @property
     def terms(self) -> tuple[str, ...]:
-        """The names of the row terms whose sum is averaged."""
+        """The names of the terms that the state sums: a single one, or one for each class with "one-vs-rest"."""
         if self.multiclass != "one-vs-rest":
             return (self.term,)
         classes = self.num_classes or len(self.labels or ())
@@ -231,22 +236,24 @@ class PoissonLogLoss(RowMean[float], tag="poisson_log_loss"):
     """Poisson log-loss: the mean negative log-likelihood of counts under Poisson distributions with the predicted rates.
 
     Formula: (1/W) sum w (p - y log(p + eps)). With `log_input=True` a prediction x is the logarithm of the rate, p = e**x.
-    With `full=True` y log(y) - y + log(2 pi y) / 2 is added for y > 1, which is Stirling's formula for log(y!).
+    With `full=True`, Stirling's formula for log(y!), which is y log(y) - y + log(2 pi y) / 2, is added for y > 1.
 
     Parameters
     ----------
     log_input : bool
-        Whether predictions are logarithms of rates, which is PyTorch's default. They have to be within 256 of 0.
+        Whether predictions are logarithms of rates, which is PyTorch's default. These logarithms have to lie between -256
+        and 256.
     full : bool
-        Whether the term that depends on the target alone is added.
+        Whether to add the term that depends only on the target.
     eps : float
         The number that is added to a rate, so that the logarithm of 0 is defined: 1e-8 in PyTorch, 1e-7 in Keras.
 
     Notes
     -----
-    The definition is that of PyTorch's `PoissonNLLLoss` and Keras' `Poisson`. PoissonDeviance is twice as steep, and its
-    best value is 0. Targets have to be at least 0. Each row is computed in float64, and the sum is exact. The state takes
-    1.1 kB a term; a row takes about 50 ns. The value is undefined without rows.
+    The definition is that of PyTorch's `PoissonNLLLoss` and Keras' `Poisson`. PoissonDeviance is twice this loss, minus
+    twice the loss of perfect predictions, so its best value is 0. Targets have to be at least 0. Each row is computed in
+    float64, and the sum is exact. The state takes 1.1 kB per term; an update takes about 50 ns per row. The value is
+    undefined without rows.
 
     Examples
     --------

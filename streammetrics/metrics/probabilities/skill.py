@@ -1,4 +1,4 @@
-"""Skill scores: the share by which a model reduces the loss of a reference, such as predicting the average."""
+"""Skill scores: by what share a model reduces the loss of a reference, such as a constant prediction."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ TOGETHER = "the state does not say how both losses vary together: Sharded(..., u
 
 
 class SkillMetric(SummedMetric):
-    """A skill score: 1 - loss / reference loss. The reference predicts the mean label by default, the best constant."""
+    """Base class of skill scores: 1 - loss / loss of a reference.
+
+    By default the reference always predicts the mean label, which is the best constant.
+    """
 
     about = About(best="high", value_range=(None, 1), read_cells=None)
 
@@ -34,7 +37,7 @@ class SkillMetric(SummedMetric):
 
     @property
     def _loss(self) -> str:
-        """The name of the row term for the loss."""
+        """The name of the term that is the loss of a row, such as "log_loss"."""
         return self.terms[0]
 
     @property
@@ -44,7 +47,7 @@ class SkillMetric(SummedMetric):
 
     @property
     def _baseline(self) -> bool:
-        """Whether the data have a column with the predictions of the reference."""
+        """Whether the reference is a column of predictions (the setting `baseline`)."""
         return getattr(self, "baseline", False)
 
     def make_state(self) -> Any:
@@ -55,7 +58,10 @@ class SkillMetric(SummedMetric):
         return ClassRows(terms=terms, eps=getattr(self, "eps", None), **self._class_settings)
 
     def _lost_by(self, weight: Fraction, rate: Fraction) -> Fraction:
-        """Return the total loss of the rows of a class (of this weight) if its predicted probability is `rate`."""
+        """Return the total loss of the rows of a class if `rate` is always predicted as the probability of this class.
+
+        `weight` is the total weight of these rows.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not say what a constant loses")
 
     def _reference(self, state: Any) -> Fraction:
@@ -93,15 +99,16 @@ class SkillMetric(SummedMetric):
 
 
 def gradient_of_share(loss: Any, reference: Any, slope: Any) -> tuple[Any, Any]:
-    """Return the derivatives of 1 - loss / reference by the loss, and by the rate that the reference predicts.
+    """Return the derivatives of a skill score, 1 - loss / reference, for the delta method.
 
-    `slope` is the derivative of the reference loss by that rate.
+    They are the derivatives with respect to the loss and with respect to the mean label. `slope` is the derivative of the
+    loss of the reference with respect to the mean label.
     """
     return -1 / reference, loss * slope / (reference * reference)
 
 
 class SkillOverReference(SkillMetric):
-    """A skill score whose reference the user can choose."""
+    """Base class of skill scores whose reference the user can set: a fixed rate (`base_rate`) or a column (`baseline`)."""
 
     base_rate: float | None = setting(default=None, low=MIN_EPS, high=0.9999999999999999)
     baseline: bool = setting(default=False)
@@ -136,14 +143,15 @@ class D2LogLoss(SkillMetric, tag="d2_log_loss"):
         Probabilities are clipped to [eps, 1 - eps]. The default is the machine epsilon of the scores: 2**-23 for float32
         and half precision, 2**-52 for float64 (as in scikit-learn's `log_loss`).
     average : {"macro", "micro", "weighted", None}
-        How the values of several labels become one: their mean, the value of all labels together, their mean weighted by
-        positives, or an array of one value each (None). Several classes have one value together, and cost 1.1 kB each.
+        How to combine the values of several labels. "macro": their mean. "micro": one value for all labels together.
+        "weighted": their mean, weighted by the number of positives of each. None: an array with one value for each. For
+        several classes there is a single value, and the state takes 1.1 kB for each class.
 
     Notes
     -----
-    The definition is that of scikit-learn's `d2_log_loss_score`. Logarithms of shares are within 1 ulp; everything else is
-    exact and rounded once. The state is that of LogLoss. Below 0 the model is worse than predicting the class shares. The
-    value is undefined without rows, and for rows of one class.
+    The definition is that of scikit-learn's `d2_log_loss_score`. Logarithms of shares have an error of at most 1 ulp. The
+    rest of the computation is exact and rounded once. The state is that of LogLoss. A negative value means that the model
+    is worse than predicting the class shares. The value is undefined without rows, or for rows of one class only.
 
     Examples
     --------
@@ -171,8 +179,8 @@ class D2LogLoss(SkillMetric, tag="d2_log_loss"):
 class LogLossSkillScore(SkillOverReference, D2LogLoss, tag="log_loss_skill_score"):
     """Log-loss skill score: the share by which the model reduces the log-loss of a reference; 1 is perfect.
 
-    Formula: 1 - log-loss / log-loss of the reference, which is the average of the data, a fixed rate, or a column of
-    scores.
+    Formula: 1 - log-loss / log-loss of the reference. The reference either predicts a constant (the mean label or a fixed
+    rate), or takes its predictions from a column of the data.
 
     Parameters
     ----------
@@ -184,8 +192,8 @@ class LogLossSkillScore(SkillOverReference, D2LogLoss, tag="log_loss_skill_score
     Notes
     -----
     Without a reference the value equals D2LogLoss. With a fixed rate the denominator is the log-loss of that rate on these
-    rows, whereas NormalizedEntropy divides by the entropy of the rate. With a column, the state takes 2.2 kB and a row
-    about 100 ns. The value is undefined without rows, and if the loss of the reference is 0.
+    rows, whereas NormalizedEntropy divides by the entropy of the rate. With a column, the state takes 2.2 kB, and an
+    update about 100 ns per row. The value is undefined without rows, or if the loss of the reference is 0.
 
     Examples
     --------
@@ -207,13 +215,14 @@ class D2Brier(SkillMetric, tag="d2_brier"):
     Parameters
     ----------
     average : {"macro", "micro", "weighted", None}
-        How the values of several labels become one: their mean, the value of all labels together, their mean weighted by
-        positives, or an array of one value each (None). Several classes have one value together, and cost 1.1 kB each.
+        How to combine the values of several labels. "macro": their mean. "micro": one value for all labels together.
+        "weighted": their mean, weighted by the number of positives of each. None: an array with one value for each. For
+        several classes there is a single value, and the state takes 1.1 kB for each class.
 
     Notes
     -----
-    The definition is that of scikit-learn's `d2_brier_score`. The value is exact and rounded once. The state is that of
-    BrierScore. The value is undefined without rows, and for rows of one class.
+    The definition is that of scikit-learn's `d2_brier_score`. The value is exact apart from one rounding. The state is
+    that of BrierScore. The value is undefined without rows, or for rows of one class only.
 
     Examples
     --------
@@ -232,8 +241,8 @@ class D2Brier(SkillMetric, tag="d2_brier"):
         return soft or super()._setting_conflict
 
     def _lost_by(self, weight: Fraction, rate: Fraction) -> Fraction:
-        # For several classes, the squared errors of all other classes count, too. The sum over classes with shares b_c is
-        # then the sum of b_c (1 - b_c).
+        # For several classes, the squared errors of a row are summed over all classes. If the class shares b_c are
+        # predicted, the mean of this sum is the sum of b_c (1 - b_c).
         rest = 1 - rate
         return weight * (rest if self._of_classes else rest * rest)
 
@@ -245,21 +254,21 @@ class D2Brier(SkillMetric, tag="d2_brier"):
 class BrierSkillScore(SkillOverReference, D2Brier, tag="brier_skill_score"):
     """Brier skill score: the share by which the model reduces the Brier score of a reference; 1 is perfect.
 
-    Formula: 1 - Brier score / Brier score of the reference, which is the average of the data, a fixed rate, or a column of
-    scores.
+    Formula: 1 - Brier score / Brier score of the reference. The reference either predicts a constant (the mean label or a
+    fixed rate), or takes its predictions from a column of the data.
 
     Parameters
     ----------
     base_rate : float, optional
-        A fixed rate that the reference predicts, which forecasters call climatology.
+        A fixed rate that the reference predicts; forecasters call such a reference climatology.
     baseline : bool
         Whether the reference is the column `baseline`: the scores of another model, on the scale of `y_score`.
 
     Notes
     -----
-    Without a reference the value equals D2Brier. The value is exact and rounded once. With a column, the state takes 2.2
-    kB and a row about 20 ns. Source: Murphy (1973). The value is undefined without rows, and if the loss of the reference
-    is 0.
+    Without a reference the value equals D2Brier. The value is exact apart from one rounding. With a column, the state
+    takes 2.2 kB, and an update about 20 ns per row. Source: Murphy (1973). The value is undefined without rows, or if the
+    loss of the reference is 0.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Means over rows of the similarity of two vectors: distributions over the same classes, or embeddings."""
+"""Metrics that compare two vectors in each row, such as probabilities of the same classes, or embeddings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["CosineSimilarity", "JensenShannonDivergence", "KLDivergence"]
 
 
 class VectorMetric(RowMean[float]):
-    """The mean over rows of a function of two vectors.
+    """Base class of metrics that are the mean over rows of a function of two vectors, such as their cosine.
 
     Parameters
     ----------
@@ -48,14 +48,14 @@ class KLDivergence(VectorMetric, tag="kl_divergence"):
     width : int
         The number of classes: both columns are matrices, rows x classes, of probabilities that sum to 1.
     eps : float, optional
-        Smaller q are replaced by this number. The default is the machine epsilon of the column: 2**-23 for float32 and
-        half precision, 2**-52 for float64. Keras has 1e-7.
+        Every q below this number is replaced by it, so that the logarithm is finite. The default is the machine epsilon of
+        the column: 2**-23 for float32 and half precision, 2**-52 for float64. Keras uses 1e-7.
 
     Notes
     -----
     The metric compares two distributions in each row. To compare the score distributions of two logs, use `drift`. Each
     row is computed in float64, and the sum is exact. The definition is that of torchmetrics' `KLDivergence`, where q = 0
-    gives infinity, and of Keras' `KLDivergence`, which clips p, too. The value is undefined without rows.
+    gives infinity, and of Keras' `KLDivergence`, which also clips p. The value is undefined without rows.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class JensenShannonDivergence(VectorMetric, tag="jensen_shannon_divergence"):
 
     Notes
     -----
-    The divergence is symmetric, and finite even if probabilities are 0. The definition is that of torchmetrics'
+    The divergence is symmetric, and is finite even if some probabilities are 0. The definition is that of torchmetrics'
     `JensenShannonDivergence`; scipy's `jensenshannon` is its square root. The value is undefined without rows.
 
     Examples
@@ -100,7 +100,7 @@ class CosineSimilarity(VectorMetric, tag="cosine_similarity"):
 
     Notes
     -----
-    Elements are 0, or have an absolute value between 2**-200 and 2**200. The definition is that of torchmetrics'
+    Elements have to be 0, or have an absolute value between 2**-200 and 2**200. The definition is that of torchmetrics'
     `CosineSimilarity(reduction="mean")` and of Keras' `CosineSimilarity`. The value is undefined without rows.
 
     Examples

@@ -1,1 +1,5 @@
-"""Rows by group: open groups, to which rows may still be added, and closed groups, as sums over groups."""
+"""Statistics of rows by group, for metrics such as the mean AUC of users.
+
+While a group is open, more of its rows may come, so the state keeps all of them. When all groups are complete, they are
+closed, and only sums over all groups remain.
+"""

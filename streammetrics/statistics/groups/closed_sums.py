@@ -1,4 +1,4 @@
-"""Exact sums over closed groups, to which no more rows may be added, in constant memory."""
+"""Exact sums over closed groups, in constant memory. A group is closed when all of its rows have been counted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ __all__ = ["GROUP_WEIGHTS", "ClosedSums", "Groups", "SealedGroups", "exact_sum",
 
 GROUP_WEIGHTS = ("impressions", "uniform", "positives", "pairs")
 UNIFORM = GROUP_WEIGHTS.index("uniform")
-# An upper limit of the weight of a group by its pairs: 2**62 rows of either class, each of a weight below 2**31.
+# An upper bound on the weight of a group. The largest group weight is the number of pairs. A group has fewer than 2**62
+# rows of either class, each of a weight below 2**31.
 HEAVIEST = 2.0**192
 MOMENTS = ("squares", "products", "weights", "lone")
 Floats = NDArray[np.float64]
@@ -34,9 +35,11 @@ Sums = dict[str, Ints]
 
 
 class Groups(NamedTuple):
-    """The weights of negatives, of positives, of concordant pairs (ties count one half) and of all pairs of every group.
+    """Arrays of four weights of every group: negatives, positives, concordant pairs and all pairs.
 
-    Each number is rounded once. So an AUC never exceeds 1, and is exactly 1 if all pairs are concordant.
+    A pair is a positive and a negative of the same group. It is concordant if the positive has the higher score; a tie
+    counts one half. Each number is the exact result, rounded once to float64. Therefore `wins` never exceeds `pairs`, and
+    the two are equal if all pairs are concordant.
     """
 
     negatives: Floats
@@ -51,7 +54,11 @@ class Groups(NamedTuple):
         return auc
 
     def weight(self, by: str) -> Floats:
-        """Return the weight of every group in an average over groups: its rows ("impressions"), positives, pairs, or 1."""
+        """Return the weight of every group in an average over groups.
+
+        The weight of a group is that of its rows (`by="impressions"`), its positives ("positives") or its pairs ("pairs"),
+        or 1 ("uniform").
+        """
         if by == "impressions":
             return self.negatives + self.positives
         if by == "positives":
@@ -60,13 +67,17 @@ class Groups(NamedTuple):
 
     @classmethod
     def concat(cls, parts: Iterable[Groups]) -> Groups:
-        """Return the groups of several partitions as one."""
+        """Concatenate the groups of several partitions."""
         chunks = [cls.zeros(), *parts]
         return cls(*(np.concatenate([p[i] for p in chunks]) for i in range(4)))
 
     @classmethod
     def from_rows(cls, count: int, scan: Callable[..., Any], *rows: Any) -> Groups:
-        """Return the groups that a kernel computes from unweighted rows, whose pairs are products of row counts."""
+        """Return the groups that the kernel `scan` computes from rows without weights.
+
+        The kernel fills in negatives, positives and concordant pairs. Without weights, the number of pairs of a group is
+        negatives times positives.
+        """
         out = cls.zeros(count)
         scan(*rows, *out[:3])
         np.multiply(out.negatives, out.positives, out=out.pairs)
@@ -74,12 +85,16 @@ class Groups(NamedTuple):
 
     @classmethod
     def zeros(cls, count: int = 0) -> Groups:
-        """Return the sums of `count` groups, all zero."""
+        """Return `count` groups whose four weights are 0."""
         return cls(*(np.zeros(count) for _ in range(4)))
 
 
 class ClosedSums(State):
-    """Exact sums over closed groups, for every way to weight groups, in constant memory."""
+    """The base of states that keep exact sums over closed groups, such as the weighted sum of their AUC.
+
+    There is a separate sum for each way of weighting groups (see GROUP_WEIGHTS). The memory does not depend on the number
+    of groups.
+    """
 
     groups = Flat(3, front=True)
     rows = Flat(2, front=True)
@@ -94,11 +109,11 @@ class ClosedSums(State):
         sums, weights, lone, moments = (self.read_cells_named(n) for n in ("sums", "weights", "lone", "moments"))
         both, one = (RowWeight(groups[:, i, None]) for i in (0, 1))
         squares, products, square_weights, square_lone = (moments[:, i] for i in range(4))
-        # In uint64, sums of counts below 2**62 do not wrap around.
+        # Every count is below 2**62. A sum of three counts fits in uint64, but may exceed int64.
         good = (groups.astype(np.uint64).sum(axis=1) <= rows.astype(np.uint64).sum(axis=1)).all()
         good &= not (both.is_exceeded_by(weights, HEAVIEST) or one.is_exceeded_by(lone, HEAVIEST))
         good &= not (both.is_exceeded_by(square_weights, HEAVIEST**2) or one.is_exceeded_by(square_lone, HEAVIEST**2))
-        # No AUC exceeds 1, so the first sum of each pair below is at most the second, term by term.
+        # An AUC is at most 1. In each pair below, the first sum is therefore at most the second one.
         ordered = (sums, weights), (squares, products), (products, square_weights)
         good &= all(are_within(*pair, rounded=False) for pair in ordered)
         for i, counted in ((0, (weights, square_weights)), (1, (lone, square_lone))):
@@ -108,7 +123,16 @@ class ClosedSums(State):
             raise StateFormatError(f"{type(self).__name__} holds sums that no groups have")
 
     def total(self, name: str, by: str) -> Fraction:
-        """Return the sum over groups in the part `name`, where each group has the weight `by`."""
+        """Return a sum over all groups.
+
+        Parameters
+        ----------
+        name : {"sums", "weights", "lone"}
+            The sum of w AUC, of w over groups with both classes, or of w over groups with only one class, where w is the
+            weight of a group.
+        by : str
+            The way to weight groups, one of GROUP_WEIGHTS.
+        """
         return exact_to_fraction(getattr(self, name)[GROUP_WEIGHTS.index(by)])
 
     def moment(self, name: str, by: str) -> Fraction:
@@ -117,21 +141,25 @@ class ClosedSums(State):
         Parameters
         ----------
         name : {"squares", "products", "weights", "lone"}
-            The sum of (w AUC)^2, of (w AUC) w, of w^2, or of w^2 over groups of one class, with w the weight of a group.
+            The sum of (w AUC)^2, of (w AUC) w, of w^2, or of w^2 over groups with only one class, where w is the weight of
+            a group.
         by : str
-            The weight of a group, one of GROUP_WEIGHTS.
+            The way to weight groups, one of GROUP_WEIGHTS.
         """
         return exact_to_fraction(self.moments[MOMENTS.index(name), GROUP_WEIGHTS.index(by)])
 
 
 class SubtractableSums(ClosedSums):
-    """Sums over closed groups that allow subtraction, because they do not record which groups they contain."""
+    """Sums over closed groups from which the sums over some of the groups can be subtracted.
+
+    Unlike `SealedGroups`, the state does not record which partitions of groups it contains.
+    """
 
     def needs(self) -> tuple[Any, ...]:
         return label(), score(), group()
 
     def close_groups(self) -> SubtractableSums:
-        """Return the state itself, because its groups are closed already."""
+        """Return this state unchanged, because its groups are already closed."""
         return self
 
 
@@ -141,7 +169,8 @@ class SealedGroups(ClosedSums, tag="sealed_groups"):
     Parameters
     ----------
     partitions : int
-        The number of partitions; each is sealed once.
+        The number of partitions into which all groups are divided. The state records which partitions it contains, so
+        merging raises an error if both states contain the same partition.
     """
 
     partitions: int = setting(default=1, low=1)
@@ -153,7 +182,7 @@ class SealedGroups(ClosedSums, tag="sealed_groups"):
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        # Rows were dropped while groups were open, so the reasons of that state are included.
+        # The counts of dropped rows come from states of open groups, which have two more reasons to drop rows.
         return (*super().reasons, "sample_weight", "sample")
 
     def check_rows(self, columns: Mapping[str, Any], at: Ints) -> None:
@@ -164,7 +193,7 @@ class SealedGroups(ClosedSums, tag="sealed_groups"):
 
     @cached_property
     def total_row_counts(self) -> Ints:
-        # A sealed partition counts as content even if it has no rows.
+        # A state with a sealed partition is not empty, even if the partition has no rows.
         return np.asarray(self.row_counts + self.read_cells_named("sealed").sum(axis=1))
 
     def unify_parts(self, states: Sequence[Self]) -> Sequence[Self]:
@@ -174,7 +203,7 @@ class SealedGroups(ClosedSums, tag="sealed_groups"):
         return states
 
     def close_groups(self) -> SealedGroups:
-        """Return the state itself, because its groups are closed already."""
+        """Return this state unchanged, because its groups are already closed."""
         return self
 
     def to_subtractable(self) -> SubtractableSums:
@@ -182,7 +211,14 @@ class SealedGroups(ClosedSums, tag="sealed_groups"):
         return SubtractableSums().with_cells(replace(self.cells, flats=flats))
 
     def seal(self, partition: tuple[int, int] | None = None) -> SealedGroups:
-        """Return the same sums, recorded as those of partition i of n; (0, 1) stands for all groups."""
+        """Return the same sums, marked as those of one partition.
+
+        Parameters
+        ----------
+        partition : (i, n), optional
+            The index of the partition and the number of partitions; (0, 1) stands for all groups. By default the state is
+            returned unchanged.
+        """
         if partition is None:
             return self
         i, parts = partition
@@ -203,11 +239,11 @@ class SealedGroups(ClosedSums, tag="sealed_groups"):
 
 
 def sum_groups(groups: Groups) -> Sums:
-    """Return the sums over some groups, by the name of the part of the state."""
+    """Return the arrays of a `ClosedSums` state for these groups, by name, such as "sums" and "weights"."""
     sums = {"groups": np.zeros(3, np.int64)}
     sums |= {n: np.zeros((*s, CHUNKS), np.int64) for n, s in (("sums", (4,)), ("weights", (4,)), ("lone", (4,)))}
     sums["moments"] = np.zeros((4, 4, CHUNKS), np.int64)
-    # If rows were counted, the kernels are loaded. A merge alone must not load them, because that is slow.
+    # Use the compiled kernel only if kernels are already loaded. Loading them just for a merge would be slow.
     if kernel_registry.has_kernels():
         kernel_registry.find_kernel("group_sums:add_groups")(*groups, *(a.reshape(-1) for a in sums.values()))
     else:
@@ -216,7 +252,7 @@ def sum_groups(groups: Groups) -> Sums:
 
 
 def add_sums(a: Sums, b: Sums) -> Sums:
-    """Return the sums over two disjoint sets of groups together."""
+    """Add the sums over two sets of groups that have no group in common."""
     out = {n: x + b[n] for n, x in a.items()}
     for name in ("sums", "weights", "lone", "moments"):
         carry_exact(out[name])
@@ -224,7 +260,7 @@ def add_sums(a: Sums, b: Sums) -> Sums:
 
 
 def _sum_in_numpy(groups: Groups, sums: Sums) -> None:
-    """Compute the sums in numpy, bit for bit as the kernel does."""
+    """Compute the sums with numpy. The result is bit for bit that of the kernel."""
     has_rows = [g > 0 for g in groups[:2]]
     two_classes, one_class = has_rows[0] & has_rows[1], has_rows[0] ^ has_rows[1]
     sums["groups"][:] = two_classes.sum(), one_class.sum(), len(two_classes) - two_classes.sum() - one_class.sum()
@@ -239,7 +275,11 @@ def _sum_in_numpy(groups: Groups, sums: Sums) -> None:
 
 
 def chunks_of(total: Fraction) -> Ints:
-    """Return an exact sum of float64 as a superaccumulator: 32-bit words of a fixed-point number, signed at the top."""
+    """Convert an exact sum of float64 numbers to a superaccumulator.
+
+    A superaccumulator is a fixed-point number that is wide enough for every float64. It is stored as 32-bit words in
+    int64, from the lowest to the highest word. Only the highest word has a sign.
+    """
     scaled = total * (1 << CHUNK_BASE)
     number = scaled.numerator
     assert scaled.denominator == 1
@@ -254,8 +294,8 @@ def exact_sum(values: Floats) -> Fraction:
     mantissas, exponents = np.frexp(values)
     whole = (mantissas * 2.0**53).astype(np.int64)
     least = int(exponents.min(initial=0))
-    # Mantissas of one exponent are summed by bincount, in halves of 27 bits: sums of up to 2**26 halves are exact in
-    # float64.
+    # Numbers of the same exponent are summed with `bincount`, which adds in float64. To keep its sums exact, each mantissa
+    # of 53 bits is split into two halves of at most 27 bits, and at most 2**26 halves are added at a time.
     total = Fraction(0)
     for start in range(0, len(values), 1 << 26):
         some = slice(start, start + (1 << 26))

@@ -1,10 +1,10 @@
-"""Rows by group: the number and weight of rows of each score and label in every group."""
+"""The rows of every group, for metrics that need all rows of a group together, such as the AUC of each user."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import IncompatibleStateError, MemoryLimitError, StateFormatError
-from ...numerics.exact import carry_fixed
-from ...numerics.score_buckets import count_exact_bits, decode_scores, encode_scores
+from ...numerics.score_buckets import decode_scores
 from ...numerics.settings import is_partition, setting
 from ...state.axes import Axis, Vocabulary
 from ...state.cells import Cells
 from ...state.declare import Flat
 from ...state.fold import check_capacity, fold
-from ...state.tally import Entries, canonicalize
+from ...state.tally import Entries
 from ..key_kinds import KINDS, KeyKinds, check_key_kinds, seen_kinds_of
 from .closed_sums import GROUP_WEIGHTS, Groups, SealedGroups, Sums, add_sums, sum_groups
 from .partitions import (
@@ -30,51 +29,49 @@ from .partitions import (
     count_processors,
     hashes_of,
     map_in_threads,
-    split_words,
     weights_of,
-    widen_ids,
 )
-from .scan import SortedGroupRows, fixed_weights, scan_groups, sorted_entries
+from .row_entries import ADVICE, entries_of
+from .scan import SortedGroupRows, scan_groups, sorted_entries
 from .scored_groups import ScoredGroups
 from .spill import Spill, partition_reader, spill_rows
 
-__all__ = ["ADVICE", "GROUP_WEIGHTS", "SAMPLE", "GroupRows", "WaitingRows", "entries_of", "sample_level"]
+__all__ = ["GROUP_WEIGHTS", "SAMPLE", "GroupRows", "WaitingRows", "sample_level"]
 
 Ints = NDArray[np.int64]
 
 HASHED = [KINDS.index(kind) for kind in ("string", "bytes", "several", "decimal")]
-# At most this many bytes of unsorted rows are sorted into entries at once, for example for a state file.
+# At most this many bytes of unsorted rows are sorted together. A state with more bytes cannot be written to a file, and
+# its rows are read one partition at a time.
 SAVED = 1 << 28
-# Entries may always be expanded to this many rows.
+# Entries that stand for at most this many rows may be expanded to single rows, even if there are only a few entries.
 SPREAD_ROWS = 1 << 22
-# Sums are taken over this many groups at a time, because all groups of a spill together could take gigabytes.
+# Groups are added to the sums in batches of about this many groups. All groups together could take gigabytes of memory.
 MANY = 1 << 20
 # The hash salt of group samples. It is part of saved states and must never change.
 SAMPLE = 0x53414D504C450001
-ADVICE = (
-    'give spill_dir= (rows go to disk), sort the log by group (grouped="sorted"), give n workers a partition=(i, n) '
-    "each, or take a sample=True (an estimate)"
-)
 
 
 @dataclass(frozen=True)
 class WaitingRows:
-    """Rows that were counted, but are not yet sorted into entries (one entry for each group, score and label).
+    """Counted rows that are not yet sorted by group.
+
+    Sorting turns rows into entries: one entry with a row count for each group, score and label.
 
     Parameters
     ----------
     raws : tuple of dict
-        Columns of rows in memory, one dict for each layout.
+        The rows in memory, as one dict of columns for each block of rows.
     kinds : uint8 of shape (8,)
-        A mask of the kinds of keys.
+        A mask of the kinds of group keys that occur, such as integer or string (see `key_kinds.KINDS`).
     dropped : int64, optional
-        The number of dropped rows by reason.
+        The number of dropped rows, by the reason for dropping them.
     rounded : bool
         Whether a weight was rounded to a multiple of 2**-60.
     level : int
-        For a sample of groups: the number of zero bits with which the hash of a group must begin.
+        The smallest number of leading zero bits in the hash of a kept group, if the state is a sample of groups.
     spilled : tuple of Spill
-        Rows on disk.
+        The rows on disk.
     settled : tuple of GroupRows
         States whose rows are already sorted into entries.
     """
@@ -89,7 +86,7 @@ class WaitingRows:
 
     @cached_property
     def nbytes(self) -> int:
-        """The bytes of memory that the rows take."""
+        """The memory of the rows, in bytes, excluding rows on disk."""
         return sum(a.nbytes for r in self.raws for a in r.values()) + sum(s.nbytes for s in self.settled)
 
     @cached_property
@@ -100,7 +97,7 @@ class WaitingRows:
 
     @cached_property
     def weight_excess_bound(self) -> float:
-        """An upper limit of the difference between the weight of all rows and their number."""
+        """An upper bound on the absolute difference between the total weight of the rows and their number."""
         waiting = sum(float(np.abs(r["weights"] - 1).sum()) for r in self.raws if "weights" in r)
         return (
             waiting
@@ -116,7 +113,7 @@ class WaitingRows:
         return positives + sum(int(s.facts()["positives"]) for s in self.settled)
 
     def merge_rows(self, other: WaitingRows) -> WaitingRows:
-        """Return the rows of both together."""
+        """Return an object with the rows of this one and of `other`."""
         dropped = [d for d in (self.dropped, other.dropped) if d is not None]
         return WaitingRows(
             self.raws + other.raws,
@@ -132,26 +129,32 @@ class WaitingRows:
 class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
     """The rows of every group: the number and weight of rows of each score and label.
 
+    Groups may come in any order, so the state keeps the rows of all groups until `close_groups`.
+
     Parameters
     ----------
     scale : {"probability", "real", "logit"}
         The scale of the scores.
     missing, missing_values
-        As for `sm.extend.group`.
+        How rows with missing group IDs are treated, and which values count as missing; see `sm.extend.group`.
     partition : (i, n), optional
-        This worker counts only the groups whose hash is i modulo n.
+        The index of this worker and the number of workers. The worker counts only groups whose hash is i modulo n. By
+        default all groups are counted.
     sample_rows : int
-        The largest number of rows of a random sample of whole groups (those of smallest hash); 0 keeps all groups.
+        The largest number of rows in a random sample of whole groups. The sample consists of the groups with the smallest
+        hashes. With 0 all groups are kept.
     memory_limit : int
-        The largest size of the rows in memory, in bytes.
+        The largest amount of memory that the rows may take, in bytes. Without `spill_dir`, rows beyond this limit raise
+        MemoryLimitError.
     spill_dir : str, optional
-        A folder to which rows beyond `memory_limit` are written.
+        A folder to which rows are written when they exceed `memory_limit`.
 
     Notes
     -----
-    While rows are counted they are kept unsorted: 13 bytes a row (int64 group, float32 score), up to 33 (string, float64,
-    weight), and 4 more in slices. Sums over groups are computed from them partition by partition. Sorted entries are made
-    only for state files and comparisons, and take 24 bytes each, 40 with weights, and 24 per group.
+    Counted rows are kept unsorted. A row takes 13 bytes with an int64 group and a float32 score, and up to 33 bytes with a
+    string group, a float64 score and a weight; slices add 4 bytes. Sums over groups are computed from these rows, one
+    partition of the groups at a time. The rows are sorted into entries (one for each group, score and label) only for
+    state files and comparisons. An entry takes 24 bytes, or 40 with weights, and a group another 24 bytes.
     """
 
     partition: tuple[int, ...] = setting(default=())
@@ -168,11 +171,11 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
     def reasons(self) -> tuple[str, ...]:
         return (*super().reasons, *(("sample",) if self.sample_rows else ()))
 
-    # -- rows that wait -----------------------------------------------------------------------------------------------
+    # -- unsorted rows ------------------------------------------------------------------------------------------------
 
     def from_waiting(self, waiting: WaitingRows) -> Self:
-        """Return a state of unsorted rows; its `cells` sorts them into entries when first read."""
-        # Without `cells` in its dict, the state computes them when they are first read (see the cached property).
+        """Return a state that keeps unsorted rows, and sorts them when its attribute `cells` is first read."""
+        # `cells` is a cached property. Removing its value makes the state compute it when it is next read.
         new = super().with_cells(self.make_empty_cells(()))
         del new.__dict__["cells"]
         new.__dict__["waiting"] = waiting
@@ -180,7 +183,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
 
     @property
     def waiting(self) -> WaitingRows | None:
-        """The unsorted rows; None if the state already has entries."""
+        """The unsorted rows; None if the rows of the state are already sorted."""
         return self.__dict__.get("waiting")
 
     @cached_property
@@ -199,7 +202,17 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         return (fold([state, *waiting.settled]) if waiting.settled else state).cells
 
     def _from_entries(self, inner: Ints, entries: Entries, waiting: WaitingRows) -> Self:
-        """Return a state without axes from sorted entries and the other content of unsorted rows, such as dropped rows."""
+        """Return a state without axes (slices, windows) from sorted rows.
+
+        Parameters
+        ----------
+        inner : int64 array
+            The key of each group.
+        entries : Entries
+            The number of rows of each group, score and label.
+        waiting : WaitingRows
+            The source of all other content, such as the number of dropped rows.
+        """
         flats: dict[str, Any] = {"kinds": waiting.kinds[None]}
         if waiting.level:
             flats["level"] = np.array([waiting.level], np.uint8)
@@ -275,7 +288,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         return super().subtract(other)
 
     def to_waiting(self) -> WaitingRows:
-        """Return the content of a state without axes in the form of unsorted rows."""
+        """Return the content of this state as `WaitingRows`; the state must not have axes."""
         if self.waiting is not None:
             return self.waiting
         flats = self.cells.flats
@@ -286,7 +299,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         return WaitingRows((), flats["kinds"][0], dropped, "rounded" in flats, level, (), (self.without_front_parts(),))
 
     def without_front_parts(self) -> Self:
-        """Return the groups and the kind of keys only, without counts such as dropped rows."""
+        """Return a state with the rows of the groups only, without other counts such as the number of dropped rows."""
         return self.with_cells(replace(self.cells, flats={"kinds": self.cells.flats["kinds"]}))
 
     def canonicalize(self, parts: Mapping[str, Any] | None = None) -> Self:
@@ -294,8 +307,9 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         return state._fit_sample(self.sample_rows) if self.sample_rows and len(state) else state
 
     def _fit_sample(self, most: int) -> Self:
-        """Drop the rows of groups outside the sample, and count them as dropped."""
-        # The sample depends only on the set of rows: it is the lowest level at which all rows of its groups fit the limit.
+        """Reduce the sample of groups to at most `most` rows, and count the other rows as dropped."""
+        # At level L, the sample contains the groups whose hash begins with at least L zero bits. The lowest level whose
+        # groups fit within the limit depends only on the set of rows, not on their order.
         rows_by_zeros = np.zeros(65, np.int64)
         np.add.at(rows_by_zeros, self.leading_zeros, self.inner_row_counts)
         level = int(self.read_cells(type(self).level).max(initial=0))
@@ -319,7 +333,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
 
     @property
     def ids(self) -> Ints:
-        """The ID of each group, as one or two 64-bit words, as in columns of IDs."""
+        """The ID of each group: a 1-dimensional array, or one of shape (groups, 2) if an ID has two 64-bit words."""
         inner = self.cells.inner_keys
         assert inner is not None
         return inner[:, 1:] if inner[:, 2].any() else np.ascontiguousarray(inner[:, 1])
@@ -327,11 +341,14 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def groups(self) -> Groups:
-        """Return all groups of a state of one cell."""
+        """Return the weights and concordant pairs of all groups; the state must have only one cell."""
         return Groups.concat(self._iter_groups())
 
     def _iter_groups(self) -> Iterator[Groups]:
-        """Yield all groups, by partition if rows were spilled; one thread per processor sorts rows."""
+        """Yield the weights and concordant pairs of all groups, in parts if rows are on disk.
+
+        One thread per processor sorts rows.
+        """
         waiting = self.waiting
         if waiting is None or not all(s.can_expand_rows() for s in waiting.settled):
             self._check_one_cell()
@@ -351,7 +368,10 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         yield from map_in_threads(collect_partition, Spill.PARTS, count_processors())
 
     def sorted_rows(self) -> Iterator[SortedGroupRows]:
-        """Yield the entries of a state of one cell, whole groups at a time; by partition if there are many rows."""
+        """Yield the sorted rows of a state of one cell: all together, or one partition at a time if there are many.
+
+        All rows of a group are in the same part.
+        """
         waiting = self.waiting
         if waiting is None or not all(s.can_expand_rows() for s in waiting.settled):
             self._check_one_cell()
@@ -367,12 +387,15 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
             yield sorted_entries(entries_of(rows, self.real)[1])
 
     def can_expand_rows(self) -> bool:
-        """Return whether entries may be expanded to rows: they have no weights, and do not stand for many more rows."""
+        """Return whether the sorted entries may be expanded to single rows.
+
+        They may if rows have no weights, and the expanded rows do not take much more memory than the entries.
+        """
         entries = self.cells.tallies["scores"]
         return entries.excess is None and int(entries.int64_counts.sum()) <= max(SPREAD_ROWS, 4 * len(entries))
 
     def close_groups(self) -> SealedGroups:
-        """Return a state of exact sums over the groups of each slice."""
+        """Close all groups: return a state that has only exact sums over the groups, for each slice."""
         closed: SealedGroups | None = self.__dict__.get("closed")
         if closed is None:
             closed = self.__dict__["closed"] = (
@@ -394,7 +417,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
     def _close_cells(self) -> SealedGroups:
         cells, entries = self.cells, self.cells.tallies["scores"]
         assert cells.inner_keys is not None
-        # A worker without rows seals its partition, too.
+        # A state without axes and without rows still has one cell, so that its partition is recorded as sealed.
         fronts = len(self) if self.axes else 1
         groups = scan_groups(sorted_entries(entries), len(cells))
         bounds = np.searchsorted(cells.inner_keys[:, 0], np.arange(fronts + 1))
@@ -441,7 +464,10 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         return 0.5**level
 
     def describe_storage(self) -> dict[str, Any]:
-        """Return the memory, the rows on disk, and the probability that two groups share an ID, for `explain`."""
+        """Return the memory, the number of rows on disk, and the probability of a hash collision, for `explain`.
+
+        IDs such as strings are hashed to 128 bits. Two groups with the same hash would be counted as one.
+        """
         groups, waiting = int(self.close_groups().groups.sum()), self.waiting
         hashed = bool(seen_kinds_of(self)[HASHED].any())
         return {
@@ -485,7 +511,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
             raise StateFormatError("GroupRows has groups of another partition")
 
     def close(self) -> None:
-        """Close the files of rows on disk, which frees the disk space and loses these rows."""
+        """Close the files on disk. This frees the disk space, and the rows in these files are lost."""
         for spilled in self.waiting.spilled if self.waiting is not None else ():
             spilled.close()
 
@@ -493,59 +519,8 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
 # -- entries ---------------------------------------------------------------------------------------------------------
 
 
-def entries_of(raws: Sequence[RawRows], real: bool, fronts: Ints | None = None) -> tuple[Ints, Entries]:
-    """Return the groups of some rows, sorted, and the entries of each; `fronts` is the slice of each row."""
-    # The code of an entry is [group | score | label]. With real scores it is one bit too wide for the low word, so `top`
-    # bits of the score are in the high word, beside the number of the group.
-    top = max(count_exact_bits(real) - 64, 0)
-    shift = 64 + top
-    raws = [r for r in raws if len(r["labels"])]
-    if not raws:
-        return np.zeros((0, 3), np.int64), Entries.empty(shift, wide=True)
-    has_two_words = any(r["ids"].ndim == 2 for r in raws)
-    first_words = np.concatenate([split_words(r["ids"])[0] for r in raws])
-    second_words = np.concatenate([split_words(widen_ids(r["ids"]))[1] for r in raws]) if has_two_words else None
-    keys = encode_scores(np.concatenate([r["scores"].astype(np.float64) for r in raws]), real)
-    low = (keys << np.uint64(1)) | np.concatenate([r["labels"] for r in raws])
-    # lexsort takes the most significant key last. The order is by slice, both words of the ID, score, and label.
-    columns = [
-        low,
-        *([keys >> np.uint64(63)] if top else []),
-        *([second_words] if second_words is not None else []),
-        first_words,
-    ]
-    order = np.lexsort([*columns, *([fronts] if fronts is not None else [])])
-    columns = [c[order] for c in columns]
-    front = np.zeros(len(order), np.int64) if fronts is None else fronts[order]
-    starts_group = np.ones(len(order), bool)
-    starts_group[1:] = (columns[-1][1:] != columns[-1][:-1]) | (front[1:] != front[:-1])
-    if second_words is not None:
-        starts_group[1:] |= columns[-2][1:] != columns[-2][:-1]
-    starts_entry = starts_group.copy()
-    starts_entry[1:] |= columns[0][1:] != columns[0][:-1]
-    if top:
-        starts_entry[1:] |= columns[1][1:] != columns[1][:-1]
-    begins, firsts = np.flatnonzero(starts_group), np.flatnonzero(starts_entry)
-    second = columns[-2][begins] if second_words is not None else np.zeros(len(begins), np.int64)
-    inner = np.column_stack([front[begins], columns[-1][begins], second])
-    if len(inner) << top >= 1 << 32:
-        raise MemoryLimitError(f"{len(inner):,} groups are more than a state can hold: {ADVICE}")
-    high = (np.cumsum(starts_group)[firsts] - 1).astype(np.uint32) << np.uint32(top)
-    if top:
-        high |= columns[1][firsts].astype(np.uint32)
-    excess = None
-    if any("weights" in r for r in raws):
-        # The excess is the sum of w - 1; subtract 1, which is 2**20 in the first limb, from each weight.
-        pair = fixed_weights(np.concatenate([weights_of(r) for r in raws])[order])
-        pair[:, 0] -= 1 << 20
-        excess = np.add.reduceat(pair, firsts)
-        carry_fixed(excess)
-    counts = np.diff(firsts, append=len(order))
-    return inner, canonicalize(Entries(shift, columns[0][firsts], counts, excess, high))
-
-
 def expand_entries(state: GroupRows) -> RawRows:
-    """Expand entries without weights to rows."""
+    """Expand the sorted entries of a state without weights to single rows, and return their columns."""
     entries = state.cells.tallies["scores"]
     rows: SortedGroupRows = sorted_entries(entries)
     scores = decode_scores(rows.keys, state.real)
@@ -560,7 +535,7 @@ def expand_entries(state: GroupRows) -> RawRows:
 
 
 def count_leading_zeros(hashes: NDArray[np.uint64]) -> Ints:
-    """Return the number of leading zero bits of each hash, by binary search."""
+    """Return the number of leading zero bits of each hash."""
     out = np.full(len(hashes), 64, np.int64)
     rest = hashes.copy()
     for step in (32, 16, 8, 4, 2, 1):
@@ -572,7 +547,19 @@ def count_leading_zeros(hashes: NDArray[np.uint64]) -> Ints:
 
 
 def sample_level(rows_by_zeros: Ints, level: int, most: int) -> int:
-    """Return the lowest level, at least `level`, at which the groups in the sample have at most `most` rows."""
+    """Return the lowest level at which the sampled groups have at most `most` rows.
+
+    At level L, the sample contains the groups whose hash begins with at least L zero bits.
+
+    Parameters
+    ----------
+    rows_by_zeros : int64 array
+        The number of rows of the groups with 0, 1, 2, ... leading zeros.
+    level : int
+        The current level; the result is never lower.
+    most : int
+        The largest number of rows.
+    """
     beyond = np.cumsum(rows_by_zeros[::-1])[::-1]
     enough = np.flatnonzero(beyond <= most)
     return max(level, int(enough[0]) if len(enough) else 64)

@@ -1,4 +1,8 @@
-"""Count unsorted rows by group: rows are partitioned by a hash of the group; threads number, sort and scan partitions."""
+"""Compute the concordant pairs of every group from unsorted rows, in parallel.
+
+Rows are first partitioned by a hash of their group, so that all rows of a group are in the same partition. Threads then
+process one partition at a time: they number its groups, sort its rows by group and count concordant pairs.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +35,15 @@ __all__ = [
 
 Array = NDArray[Any]
 RawRows = dict[str, Array]
-"""Columns of unsorted rows: ids, scores, labels and, optionally, weights."""
+"""The columns of unsorted rows by name: "ids" (the groups), "scores", "labels" and, optionally, "weights"."""
 
 T = TypeVar("T")
 # The target number of rows of a partition.
 PART_ROWS = 1 << 15
-# The first number of slots of the hash table of a partition.
+# The initial size of the hash table that numbers the groups of a partition.
 TABLE = 1 << 14
-# The hash salt of partitions. It must never change, because workers share it.
+# The hash salt that assigns groups to workers (`partition=(i, n)`). It must never change, because all workers of a job
+# must assign the groups in the same way.
 SHARE = 0x5348415245000001
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
 NOTHING = np.zeros(0, np.int64)
@@ -48,7 +53,7 @@ NOTHING = np.zeros(0, np.int64)
 
 
 def split_words(ids: Array) -> tuple[Array, Array]:
-    """Return both 64-bit words of ids; the second array is empty if ids have one word."""
+    """Return the first and the second 64-bit words of ids; the second array is empty if ids have only one word."""
     if ids.ndim == 1:
         return ids, NOTHING
     return np.ascontiguousarray(ids[:, 0]), np.ascontiguousarray(ids[:, 1])
@@ -82,8 +87,8 @@ def partition_rows(
 ) -> tuple[dict[str, Array], NDArray[np.int64]]:
     """Return columns whose rows are ordered by partition, and the index at which each partition begins.
 
-    Rows are read in order and written to their place, because each partition then writes to one advancing cache line.
-    Reading rows in the order of partitions would jump in memory for every row.
+    Rows are read in order and each is written to its place, because the writes to a partition are then sequential in
+    memory. Reading rows in the order of partitions would jump to another place in memory for every row.
     """
     places, starts = np.empty(len(hashes), np.int64), np.zeros((1 << bits) + 1, np.int64)
     kernel_registry.find_kernel("groups:partition_rows")(hashes, bits, places, starts)
@@ -98,7 +103,15 @@ def partition_rows(
 
 
 def collect_groups(raws: Sequence[RawRows], workers: int) -> Groups:
-    """Return the groups of some rows, computed in `workers` threads."""
+    """Return the class weights and concordant pairs of every group in these rows.
+
+    Parameters
+    ----------
+    raws : sequence of dict
+        The columns of the rows, one dict for each block of rows.
+    workers : int
+        The number of threads.
+    """
     raws = [r for r in raws if len(r["ids"])]
     if not raws:
         return Groups.zeros()
@@ -108,7 +121,10 @@ def collect_groups(raws: Sequence[RawRows], workers: int) -> Groups:
 
 
 def _concat_rows(raws: Sequence[RawRows]) -> RawRows:
-    """Concatenate rows of several layouts, with ids of two words, float64 scores and weights if any of them has these."""
+    """Concatenate blocks of rows whose columns have different types.
+
+    If any block has weights or ids of two words, the result has them for all rows.
+    """
     if len(raws) == 1:
         return raws[0]
     two, weighted = any(r["ids"].ndim == 2 for r in raws), any("weights" in r for r in raws)
@@ -131,12 +147,12 @@ def weights_of(raw: RawRows) -> Array:
 
 
 def _partition_bits(n: int) -> int:
-    # Return at least one bit, because a shift by all 64 bits is undefined.
+    # Kernels shift a hash right by 64 - bits. A shift by 64 is undefined, so return at least one bit.
     return max(1, min(12, (n // PART_ROWS).bit_length()))
 
 
 def scan_sorted(raws: Sequence[RawRows]) -> Groups:
-    """Return the groups of rows that are already sorted by group and have integer ids."""
+    """Return the class weights and concordant pairs of every group in rows that are already sorted by an integer group."""
     raws = [r for r in raws if len(r["ids"])]
     if not raws:
         return Groups.zeros()
@@ -164,9 +180,12 @@ def _scan_rows(numbers: Array, count: int, scores: Array, labels: Array, weights
 
 
 def _collect_plain(raws: Sequence[RawRows], workers: int) -> Groups:
-    """Return the groups of rows with integer ids, float32 scores and no weights, which sort as one integer each."""
-    # Two passes over the rows: the first finds the partition of each row and counts rows by partition, the second writes
-    # ID and packed key of each row to its partition. Then every partition fits the cache.
+    """Do the same as `_collect_any` for the most common kind of rows: integer ids, float32 scores and no weights.
+
+    The score and the label of such a row fit in one 64-bit key, which makes sorting fast.
+    """
+    # The first pass over the rows finds the partition of each row and the size of each partition. The second pass writes
+    # the ID and the key of each row to its partition. Partitions are small enough to be sorted within the cache.
     sizes = [len(raw["ids"]) for raw in raws]
     n, bits = sum(sizes), _partition_bits(sum(sizes))
     ids, keys, starts = np.empty(n, np.int64), np.empty(n, np.uint64), np.zeros((1 << bits) + 1, np.int64)
@@ -205,10 +224,25 @@ def _collect_any(raw: RawRows, workers: int) -> Groups:
 
 
 def number_groups(a: Array, b: Array, bits: int) -> tuple[NDArray[np.int32], int]:
-    """Return the number of the group of each row, in order of first appearance, and the number of groups."""
+    """Number the groups of some rows from 0, in order of first appearance.
+
+    Parameters
+    ----------
+    a, b : int64 arrays
+        The first and the second words of the group IDs; `b` is empty if IDs have only one word.
+    bits : int
+        The number of bits of the hash that selected the partition of these rows.
+
+    Returns
+    -------
+    numbers : int32 array
+        The number of the group of each row.
+    count : int
+        The number of groups.
+    """
     n, count, size = len(a), -1, TABLE
     numbers, number = np.empty(n, np.int32), kernel_registry.find_kernel("groups:number_groups")
-    # A small hash table stays in the nearest cache. If it fills up, numbering starts again with a larger one.
+    # Begin with a hash table that is small enough for the fastest cache. If it fills up, start again with a larger one.
     while count < 0:
         slots, known = np.full(size, -1, np.int32), np.empty(size, np.int64)
         count = int(number(a, b, bits, 0, slots, known, numbers))
@@ -217,7 +251,10 @@ def number_groups(a: Array, b: Array, bits: int) -> tuple[NDArray[np.int32], int
 
 
 def map_in_threads(function: Callable[[int], T], parts: int, workers: int) -> Iterator[T]:
-    """Yield the result of each partition, computed in threads; only a few results wait for the caller at a time."""
+    """Yield `function(i)` for each partition i, computed in threads.
+
+    The threads run only a little ahead of the caller, so that only a few results are in memory at a time.
+    """
     if min(parts, workers) < 2:
         yield from map(function, range(parts))
         return
@@ -228,11 +265,10 @@ def map_in_threads(function: Callable[[int], T], parts: int, workers: int) -> It
 
 
 def _can_start_threads(pool: ThreadPoolExecutor) -> bool:
-    """Return whether threads can start: they cannot while the interpreter exits and runs `atexit` functions."""
+    """Return whether new threads can start. While the interpreter exits, as in `atexit` functions, they cannot."""
     try:
         pool.submit(int)
     except RuntimeError:
-        # The interpreter exits.
         return False
     return True
 

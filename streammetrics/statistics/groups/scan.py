@@ -1,7 +1,7 @@
-"""The class weights and concordant pairs of every group, from entries sorted by group, score and label.
+"""Compute the class weights and the concordant pairs of every group from rows sorted by group, score and label.
 
-A positive and a negative are concordant if the positive has the higher score; a tie counts one half. A kernel and numpy
-give the same bits.
+A positive and a negative of a group are concordant if the positive has the higher score; a tie counts one half. The
+computation exists as a compiled kernel and in numpy, with the same results bit for bit.
 """
 
 from __future__ import annotations
@@ -20,26 +20,27 @@ __all__ = ["SortedGroupRows", "compare_rows", "fixed_weights", "scan_groups", "s
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
-# With fewer rows than this, the number of pairs fits an int64.
+# In a group with fewer rows than this, the number of pairs fits in an int64.
 FEW = 1 << 31
 DIGIT, MASK = 26, (1 << 26) - 1
 
 
 class SortedGroupRows(NamedTuple):
-    """Entries, or rows, sorted by group, score and label.
+    """Row counts, sorted by group, score and label.
 
     Parameters
     ----------
     numbers : integers
-        The group of each entry, from 0 without gaps.
+        The number of the group of each entry, from 0 without gaps.
     keys : uint64
-        The score, as an integer in the order of scores.
+        The score of each entry, as an integer that sorts like the score.
     labels : uint8
-        The label.
+        The label of each entry, 0 or 1.
     counts : integers
         The number of rows of each entry.
     weights : (int64, int64), optional
-        The weights, in two limbs.
+        The weight of each entry, as two integers (high, low) that stand for high * 2**-20 + low * 2**-60. None if rows
+        have no weights.
     """
 
     numbers: Array
@@ -50,10 +51,19 @@ class SortedGroupRows(NamedTuple):
 
 
 def compare_rows(keys: NDArray[np.uint64], starts: Ints) -> Groups:
-    """Return the groups of rows without weights, whose keys pack score and label; the rows of a group are adjacent.
+    """Return the class weights and concordant pairs of groups whose rows have no weights.
 
-    The kernel compares all pairs of a group if one of its labels is rare. It marks the other groups by -1 in `wins`; these
-    groups are sorted here and then scanned.
+    Parameters
+    ----------
+    keys : uint64 array
+        Score and label of each row, packed into one integer. The rows of a group are adjacent, in any order.
+    starts : int64 array
+        The index of the first row of each group, and the number of rows.
+
+    Notes
+    -----
+    If one label is rare in a group, the kernel compares all of its pairs, without sorting. For every other group it sets
+    `wins` to -1. Such a group is sorted here, and its pairs are counted in one pass.
     """
     groups = Groups.zeros(len(starts) - 1)
     kernel_registry.find_kernel("groups:compare_rows")(keys, starts, *groups[:3])
@@ -68,8 +78,9 @@ def compare_rows(keys: NDArray[np.uint64], starts: Ints) -> Groups:
 
 def fixed_weights(weights: NDArray[np.float64]) -> Ints:
     """Return weights as fixed-point numbers: w = high * 2**-20 + low * 2**-60, rounded once, as kernels do."""
-    # Adding 1.5 * 2**32 rounds a float64 to a multiple of 2**-20, which are then the last bits of the sum; subtracting the
-    # bits of the constant gives the integer. The rest is rounded to 2**-60 in the same way.
+    # Adding 1.5 * 2**32 rounds a float64 to a multiple of 2**-20, because this is the last bit of the sum. The difference
+    # between the bits of the sum and those of the constant is the multiple, as an integer. The remainder is rounded to a
+    # multiple of 2**-60 in the same way.
     high = weights + 1.5 * 2.0**32
     low = (weights - (high - 1.5 * 2.0**32)) + 1.5 * 2.0**-8
     pair = np.stack([high.view(np.int64) - 0x41F8000000000000, low.view(np.int64) - 0x3F78000000000000], axis=-1)
@@ -78,7 +89,7 @@ def fixed_weights(weights: NDArray[np.float64]) -> Ints:
 
 
 def sorted_entries(entries: Entries) -> SortedGroupRows:
-    """Return the entries of a tally of exact scores as `SortedGroupRows`."""
+    """Convert the row counts of a state by group, score and label to `SortedGroupRows`."""
     keys = entries.codes >> np.uint64(1)
     if entries.high is not None and entries.high_place_bits:
         keys |= (entries.high & np.uint32(1)).astype(np.uint64) << np.uint64(63)
@@ -94,7 +105,7 @@ def scan_groups(rows: SortedGroupRows, count: int) -> Groups:
     """Return the class weights and the concordant pairs of each of `count` groups."""
     if not count:
         return Groups.zeros()
-    # If rows were counted, the kernels are loaded. A merge alone must not load them, because that is slow.
+    # Use the compiled kernels only if they are already loaded. Loading them just for a merge would be slow.
     if not kernel_registry.has_kernels():
         out = _scan_in_numpy(rows)
     else:
@@ -113,7 +124,10 @@ def scan_groups(rows: SortedGroupRows, count: int) -> Groups:
 
 
 def _count_wins(rows: SortedGroupRows, first: int, end: int) -> float:
-    """Count the concordant pairs of a group with Python integers, because their number may exceed an int64."""
+    """Return the number of concordant pairs of the group with the entries `first` to `end`.
+
+    Python integers are used, because the number may not fit in an int64.
+    """
     below = tied = twice = 0
     key = None
     part = slice(first, end)
@@ -131,16 +145,17 @@ def _count_wins(rows: SortedGroupRows, first: int, end: int) -> float:
 
 
 def _scan_in_numpy(rows: SortedGroupRows) -> Groups:
-    """Do what `scan_groups` does in numpy, without kernels."""
+    """Compute the result of `scan_groups` with numpy, without compiled kernels."""
     numbers, labels = rows.numbers, rows.labels != 0
     starts = np.flatnonzero(np.concatenate([[True], numbers[1:] != numbers[:-1]]))
     each = np.diff(starts, append=len(numbers))
-    # A positive is tied if the entry before it has negatives of the same score and group.
+    # An entry of positives is tied if the previous entry contains the negatives of the same score and group.
     tied = np.zeros(len(numbers), bool)
     tied[1:] = labels[1:] & ~labels[:-1] & (rows.keys[1:] == rows.keys[:-1]) & (numbers[1:] == numbers[:-1])
     mass = rows.counts.astype(np.int64)[:, None] if rows.weights is None else _split_digits(*rows.weights)
     negative, positive = np.where(labels[:, None], 0, mass), np.where(labels[:, None], mass, 0)
-    # Twice the number of negatives in the group with a lower score than the entry; tied negatives count one half.
+    # `twice` is twice the weight of the negatives that each entry beats: all negatives of its group with a lower score,
+    # and half of the negatives with the same score. The factor 2 avoids fractions.
     run = np.cumsum(negative, axis=0)
     before = run - np.repeat((run - negative)[starts], each, axis=0)
     twice = 2 * before
@@ -155,7 +170,7 @@ def _scan_in_numpy(rows: SortedGroupRows) -> Groups:
 
 
 def _multiply_digits(a: Ints, b: Ints) -> Ints:
-    """Return the products of numbers of four digits each."""
+    """Multiply numbers that are given as four 26-bit digits, and return their products as eight digits."""
     out = np.zeros((len(a), 8), np.int64)
     for k in range(4):
         out[:, k : k + 4] += a[:, k : k + 1] * b
@@ -163,12 +178,15 @@ def _multiply_digits(a: Ints, b: Ints) -> Ints:
 
 
 def _split_digits(high: Ints, low: Ints) -> Ints:
-    """Return weights as four 26-bit digits. Products of digits fit an int64, with room to add several."""
+    """Split weights high * 2**-20 + low * 2**-60 into four 26-bit digits, lowest digit first.
+
+    The product of two digits has 52 bits, so several products can be added in an int64.
+    """
     return np.stack([low & MASK, (low >> DIGIT) | ((high & 0xFFF) << 14), (high >> 12) & MASK, high >> 38], axis=-1)
 
 
 def _carry_digits(numbers: Ints) -> Ints:
-    """Carry digits in place, so that each has 26 bits."""
+    """Move the bits above the lowest 26 of each digit to the next higher digit, in place."""
     for k in range(numbers.shape[1] - 1):
         numbers[:, k + 1] += numbers[:, k] >> DIGIT
         numbers[:, k] &= MASK
@@ -176,8 +194,8 @@ def _carry_digits(numbers: Ints) -> Ints:
 
 
 def _digits_to_floats(numbers: Ints, units: int) -> NDArray[np.float64]:
-    """Return numbers of digits, in units of 2**units, as the nearest float64."""
+    """Convert numbers in 26-bit digits to the nearest float64; the lowest bit stands for 2**units."""
     out = [sum(d << (DIGIT * k) for k, d in enumerate(row)) for row in numbers.tolist()]
     scale = 1 << -units
-    # Division of Python integers rounds once.
+    # The quotient of two Python integers is rounded correctly, however large they are.
     return np.array([n / scale for n in out], np.float64)

@@ -1,4 +1,7 @@
-"""Blocks of rows with equal score within a group, and cumulative weights, for curves and cut-offs of every group."""
+"""Blocks of rows that have the same group and the same score, with cumulative weights.
+
+Metrics that compute a curve or a cut-off for every group, such as average precision, are sums over these blocks.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +16,25 @@ __all__ = ["Blocks", "group_score_blocks"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-# Weights are split into parts of 20 bits, of which 2**43 can be summed in an int64.
+# Weights are split into parts of 20 bits. Up to 2**43 such parts can be added in an int64.
 PART = 20
 
 
 class Blocks(NamedTuple):
-    """Blocks of rows of equal score within a group, scores ascending within groups, and totals of groups.
+    """Weights of blocks of rows, where a block consists of all rows of one score in one group.
+
+    The blocks are sorted by group, and within a group by ascending score.
 
     Parameters
     ----------
     group : int64 array
         The group of each block, from 0.
     positive, weight : float64 arrays
-        The weight of the positives of each block, and of all its rows.
+        The weight of the positives of each block, and that of all its rows.
     positive_through, through : float64 arrays
-        The weight of positives, and of all rows, in the block and all blocks of the group with higher scores.
+        The weight of the positives, and that of all rows, in the block and in all blocks of its group with higher scores.
     positives, weights : float64 arrays
-        The weight of the positives of each group, and of all its rows.
+        The weight of the positives of each group, and that of all its rows.
     """
 
     group: Ints
@@ -41,19 +46,19 @@ class Blocks(NamedTuple):
     weights: Floats
 
     def sums(self, values: Floats) -> Floats:
-        """Return, for each group, the sum of a value over its blocks, added in order."""
+        """Return, for each group, the sum over its blocks of `values`, which contains one value for each block."""
         return np.asarray(np.bincount(self.group, values, len(self.weights)), np.float64)
 
 
 def group_score_blocks(rows: SortedGroupRows) -> Blocks:
-    """Group entries, sorted by group, score and label, into blocks of equal score."""
+    """Return the blocks of equal score in rows that are sorted by group, score and label."""
     n = len(rows.numbers)
     starts_group = np.ones(n, bool)
     starts_group[1:] = rows.numbers[1:] != rows.numbers[:-1]
     starts_block = starts_group.copy()
     starts_block[1:] |= rows.keys[1:] != rows.keys[:-1]
-    # Cumulative sums over a block, over the block and all higher scores, and over the group are differences of one running
-    # sum at these cuts.
+    # Three kinds of sums are needed: over a block, over a block and all higher scores of its group, and over a group. Each
+    # is the difference of a running sum over all entries at two indices, which `cuts` lists.
     begins, places = np.flatnonzero(starts_group), np.flatnonzero(starts_block)
     ends, group = np.append(begins[1:], n), (np.cumsum(starts_group) - 1)[places]
     block_ends, group_ends = np.append(places[1:], n)[: len(places)], ends[: len(begins)][group]
@@ -65,7 +70,10 @@ def group_score_blocks(rows: SortedGroupRows) -> Blocks:
 
 
 def _sum_between(run: list[Ints], first: Ints, last: Ints) -> Floats:
-    """Return the weight of the entries from `first` to `last`, from exact integer sums that are rounded at the end."""
+    """Return the weight of the entries from each index of `first` to that of `last`.
+
+    `run` has an integer running sum for each part of the weights (see `_weight_parts`). Only the last step rounds.
+    """
     out = np.zeros(len(first))
     for i, part in enumerate(run):
         out += np.ldexp((part[last] - part[first]).astype(np.float64), -PART * i)
@@ -73,7 +81,10 @@ def _sum_between(run: list[Ints], first: Ints, last: Ints) -> Floats:
 
 
 def _weight_parts(rows: SortedGroupRows) -> list[Ints]:
-    """Return the weights of entries as integers of PART bits: row counts, and with weights also three fractional parts."""
+    """Split the weight of each entry into integers that can be summed without rounding.
+
+    Part i is a multiple of 2**(-20 i). Without weights there is only part 0, the row counts.
+    """
     if rows.weights is None:
         return [np.asarray(rows.counts, np.int64)]
     high, low = rows.weights

@@ -1,4 +1,4 @@
-"""The base of statistics of open groups, which keep the exact scores of each group."""
+"""The base of states that keep the scores of all rows, because their groups are open: more rows may be added to them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ BLOCK = 1 << 16
 
 
 class ScoredGroups(State):
-    """A state that keeps all scores of each open group.
+    """A state that keeps the scores of each open group, until `close_groups` replaces them with sums over groups.
 
     Parameters
     ----------
     scale : {"probability", "real", "logit"}
         The scale of the scores.
     missing, missing_values
-        As for `sm.extend.group`.
+        How rows with missing group IDs are treated, and which values count as missing; see `sm.extend.group`.
     """
 
     scale: str = setting(default="probability", choices=("probability", "real", "logit"))
@@ -47,7 +47,7 @@ class ScoredGroups(State):
         raise NotImplementedError("rows by group are counted by `count.group_rows`")
 
     def close_groups(self) -> SealedGroups:
-        """Return a state of exact sums over the groups."""
+        """Close all groups: return a state that has only exact sums over the groups."""
         raise NotImplementedError
 
     def to_subtractable(self) -> SubtractableSums:
@@ -63,7 +63,7 @@ class ScoredGroups(State):
 
     @property
     def exact_places(self) -> int:
-        """The number of places of a tally: all possible scores, with either label."""
+        """The number of possible codes of a row within its group: each score with either label."""
         return 1 << count_exact_bits(self.real)
 
     def check(self) -> None:

@@ -1,4 +1,7 @@
-"""Groups of a log that is sorted by group: each group is completed at its last row, so memory is constant."""
+"""Groups of a log that is sorted by group.
+
+When a new group begins, the previous group is complete and is added to the sums. Memory is therefore constant.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +36,9 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
 
     Notes
     -----
-    Each range (one state that counted rows, before merges) keeps the scores of its first and last group, which may
-    continue in another range. Their keys are the key range; ranges that overlap do not merge. So the cuts of a log change
-    the bytes of a state, but never a result.
+    A range is a run of consecutive rows of the log that one accumulator counted. Its first and its last group may have
+    more rows in another range, so the state keeps the scores of both. Merging raises an error if the group IDs of two
+    ranges overlap. The positions at which a log is cut into ranges change the bytes of a state, but not its results.
     """
 
     begins = Flat()
@@ -57,9 +60,12 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
 
     @property
     def key_ranges(self) -> list[tuple[int, int]]:
-        """The first and last group of each range, in ascending order; ranges of the same single group are listed once."""
-        # Groups are in order of their keys. A range extends from a group with `begins` to the next group with `ends`. A
-        # group that has both, and lies in no range, is a range of a single group.
+        """The IDs of the first and the last group of each range, in ascending order.
+
+        Several ranges that consist of the same single group are listed once.
+        """
+        # For each kept group, `begins` and `ends` count the ranges that begin and end with it. Groups are sorted by ID. A
+        # range extends from a group with `begins` to the next group with `ends`, or consists of one group that has both.
         out, first = [], None
         assert self.cells.inner_keys is not None
         columns = self.cells.inner_keys[:, 1], self.cells.flats["begins"], self.cells.flats["ends"]
@@ -88,7 +94,7 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
         raise IncompatibleStateError("rows cannot be subtracted from closed groups")
 
     def close_groups(self) -> SealedGroups:
-        """Return a state of exact sums over all groups, including those at the ends of ranges."""
+        """Close all groups: return a state of exact sums over all groups, including the first and last of each range."""
         closed: SealedGroups | None = self.__dict__.get("closed")
         if closed is None:
             cells, entries = self.cells, self.cells.tallies["scores"]
@@ -118,13 +124,14 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
         cells = self.cells
         assert cells.inner_keys is not None
         begins, ends = cells.flats["begins"], cells.flats["ends"]
-        # The number of open ranges after each group must be 0 or 1, as ranges do not overlap.
+        # Go through the groups in order. A range is open from its first to its last group. Ranges do not overlap, so at
+        # most one range is open after each group.
         open_ = np.cumsum(begins - ends)
         before = np.concatenate([[0], open_[:-1]]) if len(open_) else open_
         wrong = (open_ < 0) | (open_ > 1) | (ends > before + begins) | (begins + ends == 0)
-        # Each range has at least one row in its first and in its last group.
+        # Every range has a row in its first and in its last group, so a group has at least as many rows as ranges.
         wrong |= np.maximum(begins, ends) > self.inner_row_counts
-        # These are the last groups of slices; after them no range may be open.
+        # No range may be open after the last group of a slice.
         last = np.diff(cells.inner_keys[:, 0], append=-1) != 0
         if wrong.any() or open_[last].any() or cells.inner_keys[:, 2].any() or (self.axes and len(self)):
             raise StateFormatError("SortedGroups.begins and ends do not form ranges")

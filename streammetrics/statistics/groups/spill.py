@@ -1,7 +1,7 @@
-"""Rows on disk, by partition, in an unnamed temporary file.
+"""Rows on disk, stored by partition in an unnamed temporary file.
 
 The file is unlinked as soon as it is open. The system therefore frees the disk space when the last process that uses the
-file ends, even by a signal. A forked child reads the rows that its parent wrote, and writes to its own file.
+file ends, even if a signal kills it. A forked child reads the rows that its parent wrote, and writes to its own file.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from .partitions import RawRows, hashes_of, partition_rows
 __all__ = ["Spill", "SpillFile", "SpilledRows", "concat_by_layout", "row_layout", "spill_rows"]
 
 Array = NDArray[Any]
-# The salt of the hash that assigns groups to partitions. It must never change.
+# The salt of the hash that assigns groups to partitions. All rows on disk must be partitioned in the same way.
 SALT = 0x5350494C4C000001
-# The number of bits of the hash that select one of 256 partitions.
+# The number of hash bits that select one of the 256 partitions.
 BITS = 8
-# The number of bytes that are written at a time.
+# The largest number of bytes that are written or read in one call.
 PIECE = 1 << 26
-# The number of rows that are partitioned at a time, which limits the memory of the copies.
+# The number of rows that are partitioned at a time, which limits the memory for copies.
 ROWS = 1 << 22
 
 
@@ -57,7 +57,10 @@ class SpillFile:
         self.close = weakref.finalize(self, self.file.close)
 
     def write(self, batches: Iterable[Sequence[Array]]) -> list[list[int]]:
-        """Append batches of arrays, and return the offset of each; after a failure the file has its earlier content."""
+        """Append batches of arrays, and return for each batch the file offsets of its arrays.
+
+        If writing fails, the file keeps its earlier content.
+        """
         places: list[list[int]] = []
         # Copies of a metric share the file, so writing needs the lock.
         with self.lock, _SpillErrors(self.folder, self.advice):
@@ -66,7 +69,7 @@ class SpillFile:
                 places.extend([self._append(bytes_of(array)) for array in batch] for batch in batches)
             except BaseException:
                 self.end = begun
-                # If truncation fails, the next write overwrites the incomplete data.
+                # Free the disk space of the incomplete data. If this fails too, the next write overwrites the data.
                 with suppress(OSError):
                     self.file.truncate(begun)
                 raise
@@ -88,7 +91,7 @@ class SpillFile:
         Raises
         ------
         StateFormatError
-            The file is closed, shorter, or cannot be read.
+            The file is closed, is too short, or cannot be read.
         """
         if self.file.closed:
             raise StateFormatError("the rows that were spilled are gone: the metric was closed")
@@ -106,7 +109,7 @@ class SpillFile:
         return out
 
     def damage_error(self, how: str) -> StateFormatError:
-        """Return the error for spilled rows that cannot be read as they were written."""
+        """Return an error that says that rows on disk are damaged, and that gives the reason `how`."""
         return StateFormatError(
             f"rows that were spilled to {self.folder} are damaged: {how}; there is no result without them: look at the "
             f"disk, or spill to another folder, and count the log again"
@@ -114,17 +117,17 @@ class SpillFile:
 
 
 def bytes_of(array: Array) -> memoryview:
-    """Return a view of the bytes of an array."""
+    """Return the memory of an array as bytes, without a copy."""
     return array.reshape(-1).view(np.uint8).data
 
 
 def write_at(file: int, data: memoryview, at: int) -> int:
-    """Write bytes at an offset, and return the number of written bytes."""
+    """Write `data` to a file descriptor at the offset `at`, and return the number of bytes that were written."""
     return os.pwrite(file, data, at)
 
 
 def read_at(file: int, size: int, at: int) -> bytes:
-    """Read up to `size` bytes at an offset."""
+    """Read up to `size` bytes from a file descriptor at the offset `at`."""
     return os.pread(file, size, at)
 
 
@@ -146,20 +149,22 @@ class _SpillErrors:
 
 
 class SpilledRows(NamedTuple):
-    """The rows of one write to the file: column after column, with the rows of each column ordered by partition.
+    """The location of rows in a file, and the checksums to verify them.
+
+    The rows are stored column by column. In each column they are ordered by partition.
 
     Parameters
     ----------
     file : SpillFile
-        The file.
+        The file that contains the rows.
     dtypes : dict of str to dtype
         The dtype of each column; ids of two words have a subarray dtype.
     places : dict of str to int
         The offset of each column in the file.
     starts : int64 array
-        The row at which each partition begins, and the end.
+        The index of the first row of each partition, and the number of rows.
     sums : uint32 array
-        The checksum of each partition over all columns.
+        The checksum of each partition, computed over all columns.
     """
 
     file: SpillFile
@@ -169,7 +174,7 @@ class SpilledRows(NamedTuple):
     sums: Array
 
     def read(self, p: int) -> RawRows:
-        """Return the rows of partition `p` and check them against the checksum."""
+        """Return the rows of partition `p`; raise StateFormatError if they do not match their checksum."""
         first, end, check, out = int(self.starts[p]), int(self.starts[p + 1]), 0, {}
         for name, dtype in self.dtypes.items():
             data = self.file.read(self.places[name] + first * dtype.itemsize, (end - first) * dtype.itemsize)
@@ -182,14 +187,16 @@ class SpilledRows(NamedTuple):
 
 @dataclass(frozen=True)
 class Spill:
-    """Rows on disk. A spill is immutable: appending returns a new one that shares the file.
+    """The rows that exceed the memory limit and are therefore on disk.
+
+    A spill is immutable: `append_rows` returns a new spill that also contains the new rows and uses the same file.
 
     Parameters
     ----------
     folder : str
-        The folder of new files.
+        The folder in which files are created.
     runs : tuple of SpilledRows
-        The rows of each write.
+        The locations of the rows in files, one object for each block of rows that was written.
     rows, positives : int
         The numbers of rows and of positives.
     weight : float
@@ -205,12 +212,12 @@ class Spill:
     PARTS: ClassVar[int] = 1 << BITS
 
     def append_rows(self, raws: Sequence[RawRows]) -> Spill:
-        """Append rows of several layouts.
+        """Write rows to the file, and return a spill with all rows.
 
         Raises
         ------
         MemoryLimitError
-            The rows cannot be written; earlier rows are unchanged.
+            The rows cannot be written, for example because the disk is full. Rows on disk are unchanged.
         """
         last = self.runs[-1] if self.runs else None
         is_own_file = last is not None and last.file.process == os.getpid() and not last.file.file.closed
@@ -219,7 +226,7 @@ class Spill:
 
         def batches() -> Iterator[list[Array]]:
             for raw in raws:
-                # Rows are written in pieces, because partitioning copies them.
+                # Partitioning copies rows, so partition only ROWS rows at a time.
                 for start in range(0, len(raw["labels"]), ROWS):
                     piece = {name: column[start : start + ROWS] for name, column in raw.items()}
                     ordered, starts = partition_rows(piece, hashes_of(piece["ids"], SALT), BITS)
@@ -240,7 +247,7 @@ class Spill:
         )
 
     def read(self, p: int) -> list[RawRows]:
-        """Return the rows of a partition, one dict for each write."""
+        """Return the rows of partition `p`, as one dict of columns for each block that was written."""
         return [run.read(p) for run in self.runs]
 
     def close(self) -> None:
@@ -250,7 +257,10 @@ class Spill:
 
 
 def spill_rows(folder: str, raws: Sequence[RawRows], before: tuple[Spill, ...]) -> tuple[Spill, ...]:
-    """Write rows to a folder and return all spills; if writing fails, raise and change nothing."""
+    """Write rows to a folder, and return the spills `before` together with the new rows.
+
+    If writing fails, an error is raised and nothing changes.
+    """
     raws = [r for r in concat_by_layout(raws) if len(r["labels"])]
     if not raws:
         return before
@@ -259,13 +269,13 @@ def spill_rows(folder: str, raws: Sequence[RawRows], before: tuple[Spill, ...]) 
 
 
 def partition_reader(raw: RawRows) -> Callable[[int], RawRows]:
-    """Return a function that returns the rows of a given partition, from rows in memory."""
+    """Partition rows in memory, and return a function that maps the index of a partition to its rows."""
     ordered, starts = partition_rows(raw, hashes_of(raw["ids"], SALT), BITS)
     return lambda p: {name: column[starts[p] : starts[p + 1]] for name, column in ordered.items()}
 
 
 def concat_by_layout(raws: Sequence[RawRows]) -> list[RawRows]:
-    """Concatenate rows of equal layout."""
+    """Concatenate all blocks of rows that have the same columns, dtypes and dimensions."""
     alike: dict[tuple[Any, ...], list[RawRows]] = {}
     for raw in raws:
         alike.setdefault(row_layout(raw), []).append(raw)
@@ -276,7 +286,7 @@ def concat_by_layout(raws: Sequence[RawRows]) -> list[RawRows]:
 
 
 def row_layout(rows: Mapping[str, Array]) -> tuple[Any, ...]:
-    """Return the names, dtypes and dimensions of columns: the layout, which all rows of one block share."""
+    """Return the names, dtypes and dimensions of columns. Rows can only be concatenated if these are equal."""
     return tuple((n, a.dtype.char, a.ndim) for n, a in rows.items())
 
 

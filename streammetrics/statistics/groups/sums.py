@@ -1,4 +1,4 @@
-"""Exact sums by group, such as the log loss of every user, in memory that grows with groups, not with rows."""
+"""Exact sums for every group, such as the log loss of every user; memory grows with the number of groups, not of rows."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ class GroupSums(KeyKinds, TermSums, tag="group_sums"):
     Parameters
     ----------
     missing, missing_values
-        As for `sm.extend.group`.
+        How rows with missing group IDs are treated, and which values count as missing; see `sm.extend.group`.
     memory_limit : int
-        The bytes that groups may take. A batch that needs more raises MemoryLimitError and is not counted.
+        The largest amount of memory that the groups may take, in bytes. A batch that needs more raises MemoryLimitError
+        and is not counted.
 
     Notes
     -----
-    A group takes 40 bytes, and 56 per term; with weights another 64 bytes, and 32 per term.
+    A group takes 40 bytes plus 56 bytes per term. Weights take another 64 bytes per group plus 32 bytes per term.
     """
 
     missing: str = setting(default="raise", choices=("raise", "skip"))
@@ -69,7 +70,8 @@ class GroupSums(KeyKinds, TermSums, tag="group_sums"):
         if self.excess is None:
             return np.asarray(self.rows, np.float64)
         whole = self.excess.copy()
-        # Rows and excess weights are added as integers. As floats, a tiny weight would lose its bits next to 1.
+        # The total weight is the row count plus `excess`, the sum of (weight - 1). Both are added as integers, because a
+        # float would lose the digits of a tiny weight.
         whole[..., 0] += self.rows << 20
         return np.asarray(_floats(whole))
 
@@ -87,5 +89,8 @@ class GroupSums(KeyKinds, TermSums, tag="group_sums"):
 
 
 def _floats(fixed: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return fixed-point numbers as floats, rounded once; each of the two integers is exact as a float64."""
+    """Convert fixed-point numbers high * 2**-20 + low * 2**-60 to float64.
+
+    Both terms are exact as float64, so the result is rounded only once.
+    """
     return np.asarray(np.ldexp(fixed[..., 0].astype(np.float64), -20) + np.ldexp(fixed[..., 1].astype(np.float64), -60))
