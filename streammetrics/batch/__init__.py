@@ -1,1 +1,1 @@
-"""Batches: from the data of the user to checked columns, and to the rows that a state counts."""
+"""Read the data that a user passes to `update`: find the columns, convert and check them, and select the rows to count."""

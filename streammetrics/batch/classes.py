@@ -1,4 +1,4 @@
-"""Kinds of columns for several classes: the class of a row, and the score or probability of each class."""
+"""Columns of multiclass metrics: the class of a row, and the score or probability of each class."""
 
 from __future__ import annotations
 
@@ -31,23 +31,26 @@ __all__ = [
     "factorize_integers",
 ]
 
-# The code of a row that has no class, or an unknown one. It is a bad value.
+# The code of a row whose class is missing or is not among the known classes. Such a row is invalid.
 NONE = -1
-# The code of a row that is excluded.
+# The code of a row whose class the user ignores (`ignore_class=`). Such a row is left out without an error.
 IGNORED = -2
-# How far the sum of probabilities may be from 1. Rounding each probability to bfloat16 changes the sum by less.
+# The largest allowed difference between 1 and the sum of the probabilities of a row. Rounding probabilities to bfloat16
+# causes a smaller difference.
 SLACK = 2.0**-7
 
 
 class Classes(Kind):
-    """One of several classes, converted to its position (int64); a one-hot matrix has a column for each class.
+    """The class of each row, converted to its position among the known classes (int64).
+
+    The column contains labels, or it is a one-hot matrix with a column for each class.
 
     Parameters
     ----------
     names : int or tuple of int or str
-        The classes in their order; or their number n, for the classes 0, 1, ..., n - 1.
+        The classes in their order. A number n means the classes 0, 1, ..., n - 1.
     ignore : int or str, optional
-        Rows of this class, which need not be one of `names`, are excluded and counted.
+        A class whose rows are left out; the state counts how many. It need not be one of `names`.
     """
 
     def __init__(self, names: int | tuple[Any, ...], ignore: Any = None) -> None:
@@ -81,7 +84,7 @@ class Classes(Kind):
         return column
 
     def _is_one_hot(self, batch: Batch, name: Any) -> bool:
-        """Return whether a column is a one-hot matrix."""
+        """Return whether a column is a one-hot matrix. A matrix with one column counts as a column of labels."""
         several = isinstance(name, tuple) or is_listed(batch.raw(name))
         return several and batch.array(name, 2).shape[1:] != (1,)
 
@@ -120,12 +123,15 @@ class Classes(Kind):
 
     @property
     def _ignored_code(self) -> int:
-        """The position of the ignored class among `names`; if it is not there, IGNORED, which one-hot rows never have."""
+        """The position of the ignored class among `names`.
+
+        If `names` lacks this class, the value is `IGNORED`, which no row of a one-hot matrix has, so no row is ignored.
+        """
         known = range(self.names) if isinstance(self.names, int) else self.names
         return known.index(self.ignore) if self.ignore in known else IGNORED
 
     def _mark_ignored(self, codes: NDArray[np.int64], is_ignored: Any) -> NDArray[np.int64]:
-        """Return the codes after setting ignored rows, and no others, to IGNORED."""
+        """Return the codes with `IGNORED` in the ignored rows. Any other negative code becomes `NONE`."""
         return np.where(is_ignored, IGNORED, np.maximum(codes, NONE))
 
     def find_skipped(self, column: Column) -> Mask | None:
@@ -158,7 +164,10 @@ class Classes(Kind):
 
 
 class ScoresOrClasses(Matrix):
-    """Either a score for each class, or the predicted class as an integer or a text; `variant` decides for each column."""
+    """Either a matrix with a score for each class, or a column of predicted classes (integers or strings).
+
+    The data decide which of the two a column is, so `variant` returns the kind for each batch.
+    """
 
     def __init__(self, names: int | tuple[Any, ...]) -> None:
         self.classes = Classes(names)
@@ -180,7 +189,8 @@ class ScoresOrClasses(Matrix):
         values = as_array(raw, name)
         if values.dtype.kind != "f":
             return self.classes
-        # Integers with missing values arrive as floats with NaN. They are classes, too.
+        # A column of integers with missing values arrives as floats with NaN. If the other values are whole numbers,
+        # they are classes, not scores.
         present = values[~np.isnan(values)]
         return self.classes if len(present) < len(values) and (present == np.floor(present)).all() else self.scores
 
@@ -196,7 +206,7 @@ def _encode_text(name: Any) -> Any:
 
 
 def _one_hot(values: Array, name: str, kind: Classes) -> Column:
-    """Return the position of the single 1 of each row; NONE for a row that is not one-hot."""
+    """Convert a one-hot matrix: return the column of the single 1 of each row, or `NONE` for a row that is not one-hot."""
     if values.dtype.kind not in "biuf":
         raise InvalidInputError(f"{name}: expected {kind.expected}, got a matrix of {values.dtype}", column=name)
     if values.shape[1] != kind.width and len(values):
@@ -212,14 +222,14 @@ def _one_hot(values: Array, name: str, kind: Classes) -> Column:
 
 
 def _floats_to_classes(values: Array) -> NDArray[np.int64]:
-    """Return floats as integer classes; NONE for a float that is not an integer."""
+    """Convert classes from floats to integers. A float that is not a whole number becomes `NONE`."""
     with np.errstate(invalid="ignore"):
         classes = values.astype(np.int64)
     return np.where(classes == values, classes, NONE)
 
 
 def _find_positions(values: Array, names: Sequence[int]) -> NDArray[np.int64]:
-    """Return the position of each integer among the names; NONE for an integer that is not a name."""
+    """Return the position of each integer among the class names, or `NONE` if it is not a class name."""
     # numpy compares uint64 and int64 as float64, which is inexact beyond 2**53.
     if values.dtype == np.uint64:
         if max(names) < 1 << 63:
@@ -231,34 +241,34 @@ def _find_positions(values: Array, names: Sequence[int]) -> NDArray[np.int64]:
     return np.where(known[order][at] == values, order[at], NONE).astype(np.int64)
 
 
-# The number of int64 words of a class in a state: one for its kind and length, five for an integer or up to 40 bytes of
-# text.
+# A state stores a class as this many int64 words. The first word encodes its kind and length; the other five hold an
+# integer, or a string of up to 40 bytes.
 WORDS = 6
 KINDS = ("integer", "string", "bytes")  # Saved states contain positions in this tuple: never reorder it.
 LONGEST = 8 * (WORDS - 1)
-# Integers within a range of this size are factorized without sorting.
+# The largest range of integers (largest minus smallest) for which `factorize_integers` avoids a sort.
 SPAN = 1 << 12
 
 
 @dataclass(frozen=True)
 class DiscoveredColumn(Column):
-    """Classes as positions among the classes of the batch.
+    """A column of classes that are found in the data, as positions in a list of the classes of the batch.
 
     Parameters
     ----------
     values : int64 array
-        The position of the class of each row; negative for no class.
+        For each row, the position of its class in `keys`; a negative number if the row has no class.
     source : str
-        The kind of the classes: "integer", "string" or "bytes"; empty if all rows have none.
+        The kind of the classes: "integer", "string" or "bytes"; an empty string if no row has a class.
     keys : int64 array, or list of bytes
-        All classes of the batch, and maybe others: integers, or texts in UTF-8.
+        The classes: integers, or bytes (strings are encoded in UTF-8). The list may include classes that no row has.
     """
 
     keys: Any = ()
 
     @cached_property
     def names(self) -> NDArray[np.int64]:
-        """The classes of the batch as states store them: each is a row of WORDS integers."""
+        """The classes in the form in which states store them: a matrix with a row of `WORDS` integers for each class."""
         if self.source == "integer":
             names = np.zeros((len(self.keys), WORDS), np.int64)
             names[:, 1] = self.keys
@@ -267,12 +277,12 @@ class DiscoveredColumn(Column):
 
 
 class DiscoveredClasses(Kind):
-    """A class that need not be declared: an integer, or a text of up to 40 bytes.
+    """A class that the user need not declare in advance: an integer, or a string or bytes of up to 40 bytes.
 
     Parameters
     ----------
     ignore : int or str, optional
-        Rows of this class are excluded and counted.
+        A class whose rows are left out; the state counts how many.
     """
 
     expected = f"a class: an integer, or a string or bytes of up to {LONGEST} bytes"
@@ -332,8 +342,8 @@ class DiscoveredClasses(Kind):
 
 
 def factorize_integers(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return ascending integers that include all values, and the position of each value among them."""
-    # Values in a short range need no sort: all integers of the range are returned, whether they occur or not.
+    """Return a list of ascending integers that contains all values, and the position of each value in that list."""
+    # For a short range a sort is unnecessary: the list is the whole range, including integers that do not occur.
     low, high = int(values.min()), int(values.max())
     if high - low < SPAN:
         return np.arange(low, high + 1), values - low
@@ -342,13 +352,13 @@ def factorize_integers(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], ND
 
 
 def _pack_text(kind: str, text: bytes) -> tuple[int, ...]:
-    """Return a text as WORDS integers: one for its kind and length, then its bytes, padded with zeros."""
+    """Return a string as `WORDS` integers: first its kind and length in one integer, then its bytes, padded with zeros."""
     words = np.frombuffer(text[:LONGEST].ljust(LONGEST, b"\0"), ">i8")
     return KINDS.index(kind) * 100 + min(len(text), LONGEST), *(int(w) for w in words)
 
 
 def kinds_of(classes: NDArray[np.int64]) -> list[str]:
-    """Return the kind of each class that a state stores."""
+    """Return the kind ("integer", "string" or "bytes") of each class, given the classes as a state stores them."""
     return [KINDS[int(row[0]) // 100] for row in classes]
 
 
@@ -388,7 +398,7 @@ class Distribution(Matrix):
 
 
 class Logit(Score):
-    """A logit, limited in size so that the difference of any two logits is finite."""
+    """A logit in [-2**100, 2**100], a range that keeps the difference of any two logits finite."""
 
     def __init__(self) -> None:
         super().__init__("logit")
@@ -402,7 +412,7 @@ class Logit(Score):
 
 
 def check_labels(owner: str, labels: Any) -> None:
-    """Raise ValueError unless `labels` has at least two different labels, all integers or all texts."""
+    """Raise ValueError unless `labels` has at least two different labels, all integers or all strings."""
     if not isinstance(labels, (tuple, list)) or len(labels) < 2:
         raise ValueError(f"{owner}: labels are at least two classes in their order, not {labels!r}")
     if len(set(labels)) < len(labels):
@@ -413,7 +423,7 @@ def check_labels(owner: str, labels: Any) -> None:
 
 
 def check_ignored(owner: str, names: Any, ignore: Any) -> None:
-    """Raise ValueError if the classes are integers and the ignored class is a text, or the reverse."""
+    """Raise ValueError if the classes are integers and the ignored class is a string, or vice versa."""
     some = names[0] if isinstance(names, tuple) else 0
     if ignore is not None and names != "discover" and isinstance(ignore, str | bytes) != isinstance(some, str | bytes):
         raise ValueError(
@@ -422,12 +432,15 @@ def check_ignored(owner: str, names: Any, ignore: Any) -> None:
 
 
 def class_label(names: int | tuple[Any, ...], role: str = "y_true", ignore: Any = None) -> Need:
-    """Declare that a state reads a column of classes; rows of the ignored class are excluded and counted."""
+    """Declare that a state reads a column of classes. Rows of the class `ignore` are left out and counted as left out."""
     return Need(role, Classes(names, ignore))
 
 
 def class_scores(width: int, scale: str) -> Need:
-    """Declare that a state reads a score of each class: probabilities that sum to 1, logits, or any finite numbers."""
+    """Declare that a state reads a matrix with a score for each class.
+
+    The scores are probabilities that sum to 1, logits, or any finite numbers, depending on `scale`.
+    """
     if scale == "probability":
         return Need("y_score", Distribution(width))
     return matrix(Need("y_score", Logit()) if scale == "logit" else score(scale=scale), width)

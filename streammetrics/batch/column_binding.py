@@ -1,4 +1,4 @@
-"""Binding: which columns play the roles of a metric, which rows count, and how down-sampling is corrected."""
+"""The `Binding` of a `Task`: which column has which role in the metric, such as `y_true`, and the other options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEAST_RATE = 2.0**-31
 
 
 class Unit(NamedTuple):
-    """The column of the units of randomisation, such as users, and the kind of this column."""
+    """The column of the unit of randomisation, such as the user, and the kind of the values in this column."""
 
     column: str
     kind: Ids
@@ -28,28 +28,29 @@ class Unit(NamedTuple):
 
 @dataclass(frozen=True)
 class Binding:
-    """Which columns play the roles of a metric, which rows count, and how down-sampling is corrected.
+    """Which column has which role in a metric, which rows count, and how down-sampling is corrected.
 
     Parameters
     ----------
     columns : tuple of (role, column)
-        The column of each role; other roles are played by the column of the same name.
+        The columns of the roles that the user has bound. Every other role reads the column of the same name.
     where : str, optional
-        A 0/1 column; rows with 0 are left out, and counted as left out.
+        A 0/1 column that selects rows. Rows with 0 are left out, and the state counts how many.
     labels, pos_label : optional
-        The names of the two labels, or of the positive one, in the columns of labels and decisions, if not 0 and 1.
+        The values of both labels, or the value of the positive label, if a column of labels or predicted labels
+        contains values other than 0 and 1.
     negative_rate : float, optional
-        The share of negatives that was kept when the log was down-sampled.
+        The share r of negatives that was kept when the log was down-sampled.
     corrects : {"score", "rows", "both"}, optional
-        What is corrected for down-sampling with rate r: scores, p' = p / (p + (1 - p) / r), or the weight of negative
-        rows, 1 / r.
+        How to correct for down-sampling. "score" replaces each score p by p / (p + (1 - p) / r). "rows" multiplies the
+        weight of each negative row by 1 / r. "both" does both.
     scale : {"probability", "logit"}
-        The scale of the scores, for the correction.
+        The scale of the scores, on which their correction depends.
     ranks : bool
-        Whether only the order of the scores matters. Then scores are counted without correction, and thresholds are
+        Whether only the order of the scores matters. If so, scores are counted without correction, and thresholds are
         corrected when results are read.
     unit : Unit, optional
-        The unit of randomisation, whose rows are correlated. Rows without a unit are bad rows.
+        The unit of randomisation. Rows of one unit are correlated. A row without a unit is invalid.
     """
 
     columns: tuple[tuple[str, Any], ...] = ()
@@ -63,7 +64,7 @@ class Binding:
     unit: Unit | None = None
 
     def __post_init__(self) -> None:
-        """Check the binding, and convert scalars of numpy to Python's, so that equal bindings compare equal."""
+        """Validate the settings, and convert numpy scalars to Python scalars, so that equal bindings compare equal."""
         labels = None if self.labels is None else _check_labels(to_python_value(self.labels))
         object.__setattr__(self, "labels", labels)
         object.__setattr__(
@@ -90,49 +91,53 @@ class Binding:
             raise ValueError(f'scale must be "probability" or "logit", not {self.scale!r}')
 
     def column(self, role: str) -> Any:
-        """Return the column that plays a role, or a tuple of columns for a key of several columns."""
+        """Return the name of the column that has a role, or a tuple of names if several columns form one key or matrix."""
         return self.columns_by_role.get(role, role)
 
     @cached_property
     def columns_by_role(self) -> dict[str, Any]:
-        """The column of each role that the user has bound by name."""
+        """A mapping from each role that the user has bound to its column."""
         return dict(self.columns)
 
     @property
     def corrects_scores(self) -> bool:
-        """Whether scores (not weights) are corrected for down-sampling."""
+        """Whether the scores themselves are corrected for down-sampling, not only the weights."""
         return self.corrects in ("score", "both")
 
     def correct_state(self, state: State) -> State:
-        """Return a state with corrected thresholds if its scores were counted uncorrected, else the state itself."""
+        """Return a state whose thresholds are corrected for down-sampling, if its scores were counted without correction.
+
+        Any other state is returned unchanged.
+        """
         if not self.ranks or self.negative_rate is None:
             return state
         return state.with_sampling_correction(self.negative_rate, self.scale)
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of the task, except columns and options with their default value."""
+        """The options of a `Task` by name, without its columns and without options that have their default value."""
         names = ("where", "labels", "pos_label", "negative_rate", "corrects")
         options = {n: value for n in names if (value := getattr(self, n)) is not None}
         return options | ({"scale": self.scale} if self.scale != "probability" else {})
 
     def header(self) -> dict[str, Any]:
-        """Return the binding as plain data, for the header of a state."""
+        """Return the binding as plain data, which the header of a saved state contains."""
         head: dict[str, Any] = {k: encode_setting(v) for k, v in self.options.items()}
-        # This serves readers that do not know the metric.
+        # A program that does not know the class of the metric learns from the header that only the order of scores
+        # matters.
         head |= {"ranks": True} if self.ranks else {}
         return head | ({"columns": dict(self.columns)} if self.columns else {})
 
     @classmethod
     def from_header(cls, header: Mapping[str, Any]) -> Binding:
-        """Return the binding from a result of `header`."""
+        """Build the binding from the plain data that `header` returned."""
         fields = dict(header)
         columns = fields.pop("columns", {}).items()
         fields["columns"] = tuple(sorted((r, tuple(c) if isinstance(c, list) else c) for r, c in columns))
         return cls(**fields | {n: decode_setting(fields[n]) for n in ("labels", "pos_label") if n in fields})
 
     def adapt_need(self, need: Need) -> Need:
-        """Return a need after applying this binding: its label names, and its scale if scores are corrected."""
+        """Return a need with the label values of this binding, and with its score scale if it corrects scores."""
         if need.role in ("y_true", "y_pred") and (self.labels or self.pos_label is not None):
             wide = need.kind if isinstance(need.kind, Matrix) else None
             if (named := self._with_label_names(need.kind if wide is None else wide.kind)) is not None:
@@ -142,13 +147,13 @@ class Binding:
         return need
 
     def _with_label_names(self, kind: Kind) -> Kind | None:
-        """Return a kind of labels, hard or soft, with the label names of this binding; None for any other kind."""
+        """Return a kind of labels or soft labels with the label values of this binding; None for any other kind."""
         label = Label(self.labels, self.pos_label)
         return label if isinstance(kind, Label) else Target(label) if isinstance(kind, Target) else None
 
 
 def _check_labels(labels: Any) -> tuple[Any, Any]:
-    """Return the labels (negative, positive), or raise an error if they are not two different labels."""
+    """Return the labels (negative, positive) in normal form; raise an error unless they are two different labels."""
     if not isinstance(labels, tuple):
         raise TypeError(f"labels= takes (negative, positive), not {labels!r}")
     plain_labels = tuple(map(_normalize_label, labels))
@@ -158,7 +163,7 @@ def _check_labels(labels: Any) -> tuple[Any, Any]:
 
 
 def _normalize_label(value: Any) -> Any:
-    """Return a label in one form for all equal numbers, such as 1 for True and 1.0."""
+    """Return a label in a form that is the same for all equal numbers: True, 1 and 1.0 all become 1."""
     if not isinstance(value, (int, float, str, bytes)) or value in (INF, -INF) or value != value:
         raise TypeError(f"a label is a finite number, a text or bytes, not {value!r}")
     if isinstance(value, (bool, float)) and float(value).is_integer():

@@ -1,4 +1,7 @@
-"""The plan of a column: its conversion and the kernel that checks it, both of which follow from its dtype and strides."""
+"""Choose from the dtype and strides of a column how to convert it, and which kernel finds its invalid values.
+
+A plan does not depend on values, so the plan of one batch serves all later batches of the same layout.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +27,18 @@ I8 = np.dtype(np.int64)
 
 
 class FlatColumn(NamedTuple):
-    """How a column is converted to an array that kernels read.
+    """How to convert a user's column to an array that kernels can read.
 
     Parameters
     ----------
     convert : callable, optional
-        The conversion; None if kernels read the column without one.
+        Converts the column; None if kernels can read it unchanged.
     dtype : dtype
-        The dtype that kernels read.
+        The dtype of the converted column.
     source : str
-        The name of the dtype of the user.
+        The name of the dtype of the user's column.
     ndim : int
-        1, or 2 for a matrix.
+        1 for a column, 2 for a matrix.
     """
 
     convert: Converter | None
@@ -45,14 +48,17 @@ class FlatColumn(NamedTuple):
 
 
 class Check(NamedTuple):
-    """A kernel that finds bad values of a column, and the arguments that it takes after the column."""
+    """The name of a kernel that looks for invalid values in a column, and the arguments that it takes after the column."""
 
     kernel: str
     arguments: tuple[Any, ...] = ()
 
 
 def plan_column(kind: Kind, like: Array) -> FlatColumn | None:
-    """Return the plan for columns of this dtype, shape and strides; None if values decide it, or the column is invalid."""
+    """Return the plan for columns with the dtype, shape and strides of `like`.
+
+    Returns None if the conversion depends on the values, or if a column like this is invalid.
+    """
     if type(kind) is Matrix:
         return _plan_matrix(kind, like)
     if like.ndim != 1 or like.dtype.kind not in "biuf" or like.dtype.itemsize > 8:
@@ -79,8 +85,8 @@ def plan_column(kind: Kind, like: Array) -> FlatColumn | None:
 
 def _plan_matrix(kind: Matrix, like: Array) -> FlatColumn | None:
     """Return the plan for matrices with contiguous rows."""
-    # Strides decide, not flags: an array of one row is contiguous by its flags, whatever its strides are, but the same
-    # plan serves later arrays of more rows.
+    # Flags such as `C_CONTIGUOUS` do not suffice: they are set for every array of one row, whatever its strides are.
+    # The plan also serves later arrays with more rows, so the strides themselves must be those of a contiguous array.
     if like.shape[1:] != (kind.width,) or like.strides != (kind.width * like.itemsize, like.itemsize):
         return None
     flat = plan_column(kind.kind, np.zeros(2, like.dtype))
@@ -98,12 +104,13 @@ def _plan_score(dtype: np.dtype[Any], source: str) -> FlatColumn | None:
         return FlatColumn(None, dtype, source)
     if dtype == np.float16:
         return FlatColumn(_make_kernel_converter("convert:convert_half_floats", U2, F4), F4, source)
-    # An int64 may not fit float64.
+    # float64 represents integers of up to 32 bits exactly. For 64-bit integers this depends on the values, so there is
+    # no plan.
     return FlatColumn(_as_float64, F8, source) if dtype.itemsize < 8 else None
 
 
 def _choose_narrowing(dtype: np.dtype[Any]) -> Converter:
-    # For bool and int8, kernels read -1 as 255, which is an invalid label.
+    # The bytes of a bool or int8 column are read as uint8. An invalid -1 then becomes 255, which is also invalid.
     if dtype.itemsize == 1:
         return _as_bytes
     if dtype == np.float16:
@@ -124,14 +131,17 @@ def _as_int64(values: Array) -> Array:
 
 
 def _copy_first(dtype: np.dtype[Any], make: Converter | None) -> Converter:
-    """Return a conversion that first copies a strided or byte-swapped column."""
+    """Return a conversion that first copies a strided or byte-swapped column to a contiguous array, then calls `make`."""
     if make is None:
         return lambda values: values.astype(dtype, "C")
     return lambda values: make(values.astype(dtype, "C"))
 
 
 def _make_kernel_converter(name: str, dtype: np.dtype[Any], to: np.dtype[Any]) -> Converter:
-    """Return a conversion by a kernel that reads one dtype (or integers with the same bits) and writes another."""
+    """Return a conversion that runs a kernel, which reads an array of one dtype and writes an array of another.
+
+    The column may have another dtype of the same size: the kernel reads its bits as `dtype`.
+    """
     run = find_kernel(name).find_entry_point(np.zeros(0, dtype), np.zeros(0, to))  # type: ignore[attr-defined]
 
     def make(values: Array) -> Array:
@@ -143,7 +153,7 @@ def _make_kernel_converter(name: str, dtype: np.dtype[Any], to: np.dtype[Any]) -
 
 
 def find_check(kind: Kind) -> Check | None:
-    """Return the kernel that checks columns of a kind; None if the kind has none."""
+    """Return the kernel that looks for invalid values in columns of a kind; None if there is no such kernel."""
     if type(kind) is Matrix:
         return find_check(kind.kind)
     if type(kind) is Label:

@@ -1,8 +1,10 @@
-"""Columns of a batch: each is converted and checked at most once, however many states read it.
+"""Columns of a batch. Each column is converted and checked at most once, even if many states read it.
 
-A column goes through three steps: `as_array` makes a numpy array of the data of the user, a `Kind` converts it to an
-array that kernels read, and the same kind checks its values. Rows that the `where` of a task excludes are removed before
-the second step, so the label of a conversion may be missing in rows without a click.
+A column goes through three steps. `as_array` makes a numpy array from the user's data. A `Kind`, such as a label or a
+score, converts it to an array that kernels can read. The same kind then checks the values.
+
+Rows that the option `where` of a task excludes are removed before the second step, so their values are never checked.
+For example, a conversion label may be missing in impressions without a click if ``where="click"``.
 """
 
 from __future__ import annotations
@@ -37,23 +39,23 @@ Mask = NDArray[np.bool_]
 
 
 PREDICTIONS = ("y_score", "y_pred")
-"""Roles that a user may swap with `y_true`."""
+"""The roles of predictions, which users sometimes swap with the labels. The error for invalid labels checks for this."""
 
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 2.0**-36, 2.0**31
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column as kernels read it: contiguous, in native byte order, and of a dtype that kernels know.
+    """A column that kernels can read: contiguous, in native byte order, and of a supported dtype.
 
     Parameters
     ----------
     values : ndarray
-        The value, or values, of each row.
+        The values: one for each row, or, in a matrix, several for each row.
     source : str
-        The name of the dtype of the user, which decides how thresholds are compared and scores are clipped. For scores
-        corrected for down-sampling it begins with `CORRECTED`: then only clipping follows the dtype, because corrected
-        scores are float64, but scores that were exactly 0 or 1 still are.
+        The name of the dtype that the user passed. It decides how thresholds are rounded before scores are compared
+        with them, and how scores are clipped away from 0 and 1. Scores that were corrected for down-sampling are
+        float64; their source has the prefix `CORRECTED`, and only clipping still follows the original dtype.
     """
 
     values: Array
@@ -63,23 +65,23 @@ class Column:
 CORRECTED = "corrected "
 
 dtype_name = functools.cache(lambda dtype: str(dtype.name))
-"""Return the name of a dtype, from a cache: numpy takes a microsecond to make it."""
+"""Return the name of a dtype. numpy takes about a microsecond to build the name, so names are cached."""
 
 
 class Kind:
-    """A kind of columns: how a column is converted, and which values are valid."""
+    """What a column contains, such as labels or weights: how to convert it, and which values are valid."""
 
     expected: ClassVar[str]
-    """What is expected, for error messages."""
+    """What error messages say about valid values, such as "0 or 1" in "expected 0 or 1"."""
     hint: str = ""
-    """What an error message adds if a column has another shape."""
+    """Text that an error message appends if the column has the wrong shape."""
     ndim: ClassVar[int] = 1
-    """1, or 2 for a matrix: rows x columns."""
+    """1 for a column, 2 for a matrix with a row for each row of the batch."""
     skips: bool = False
-    """Whether `find_skipped` may exclude rows."""
+    """Whether some valid values, such as an ignored class, exclude their row. If so, `find_skipped` finds them."""
 
     def read(self, batch: Batch, name: str) -> Column:
-        """Return the column of a batch; values that cannot be converted become invalid values, which `bad` finds."""
+        """Return a column of a batch as kernels read it. A value that cannot be converted becomes an invalid value."""
         try:
             values = batch.array(name, self.ndim)
         except InvalidInputError as error:
@@ -92,11 +94,11 @@ class Kind:
         return column
 
     def convert(self, values: Array, name: str) -> Column:
-        """Return the column as kernels read it; values that cannot be converted become invalid values."""
+        """Convert an array to the form that kernels read. A value that cannot be converted becomes an invalid value."""
         raise NotImplementedError
 
     def ok(self, column: Column) -> bool:
-        """Return whether all values are valid; this is faster than `bad`."""
+        """Return whether all values are valid. Call this before `bad`: it is faster, and the answer is usually True."""
         return not self.bad(column).any()
 
     def bad(self, column: Column) -> Mask:
@@ -108,41 +110,50 @@ class Kind:
         return f"{format_value(batch.array(name, self.ndim)[row])} in row {batch.original_row(row):,}"
 
     def remedy(self, batch: Batch, name: str, bad: Mask, role: str, others: Sequence[Array]) -> remedies.Remedy:
-        """Return the most likely remedy for invalid rows.
+        """Return the most likely way to fix a column with invalid rows, for the error message.
 
         Parameters
         ----------
         batch, name
-            The column.
+            The batch, and the name of the invalid column.
         bad : bool array
             Mask of the invalid rows of the column.
         role : str
             The role of the column in the metric; empty if the column only selects rows.
         others : sequence of ndarray
-            The other columns of scores or predictions.
+            The other columns of scores or predictions, which may have been swapped with this one.
         """
         return remedies.Remedy()
 
     def variant(self, batch: Batch, name: str) -> Kind:
-        """Return the kind of a column, for roles that take columns of several kinds."""
+        """Return the kind to use for the column of this batch.
+
+        Most kinds return themselves. A kind that allows several layouts, such as `ScoresOrClasses`, looks at the data
+        and returns the kind of the layout that it finds.
+        """
         return self
 
     def find_skipped(self, column: Column) -> Mask | None:
-        """Return a mask of the rows that are excluded and counted for any `on_invalid`; None if there are none."""
+        """Return a mask of the rows to leave out even with ``on_invalid="raise"``, such as rows of an ignored class.
+
+        Returns None if there are no such rows.
+        """
         return None
 
 
 class Batch:
-    """Columns by name, each converted and checked at most once.
+    """The columns of one call of `update`, by name. Each column is converted and checked at most once.
+
+    A batch may also be a selection of rows of another batch, its parent.
 
     Parameters
     ----------
     columns : mapping
-        Arrays, or anything else that `as_array` takes, by name.
+        The columns by name: arrays, or anything else that `as_array` takes. Empty for a selection.
     parent, index : Batch and int64 array, optional
-        For a selection: the batch that rows are selected from, and the selected rows.
+        For a selection: the parent, and the positions of the selected rows in it.
     widened : set of str, optional
-        Columns that were bfloat16, and are float32 in `columns`.
+        The names of columns that the user passed as bfloat16, and that `columns` contains as float32.
     """
 
     def __init__(
@@ -168,11 +179,14 @@ class Batch:
         return list(self._columns) if self._parent is None else self._parent.names
 
     def raw(self, name: str) -> Any:
-        """Return a column as the user passed it; a tensor becomes an array, and a scalar a column of one row."""
+        """Return a column as the user passed it, but convert a tensor to an array, and a scalar to a column of one row."""
         return as_rows(self.read_original(name))
 
     def read_original(self, name: str) -> Any:
-        """Return a column as the user passed it; a tensor becomes an array and is copied from its device only once."""
+        """Return a column as the user passed it, except that a tensor becomes an array.
+
+        A tensor is copied from its device only once.
+        """
         if name not in self._columns:
             raise InvalidInputError(
                 f"there is no column {name!r}; the batch has {_format_names(self.names)}", column=name
@@ -187,11 +201,17 @@ class Batch:
         return column
 
     def is_widened(self, name: Any) -> bool:
-        """Return whether a float32 column was bfloat16, which decides how thresholds are compared and scores clipped."""
+        """Return whether a float32 column was bfloat16 before its conversion.
+
+        Thresholds and clipping then follow the precision of bfloat16.
+        """
         return name in self._widened if self._parent is None else self._parent.is_widened(name)
 
     def array(self, name: Any, ndim: int = 1) -> Array:
-        """Return the selected rows of a column as a numpy array, or of a tuple of columns as a matrix, unchecked."""
+        """Return a column as an array, without checking its values.
+
+        A tuple of names gives a matrix with a column for each name.
+        """
         if (name, ndim) not in self._arrays:
             if self._parent is not None:
                 values = self._parent.array(name, ndim).take(self.index, axis=0)
@@ -200,7 +220,7 @@ class Batch:
             else:
                 raw = self.raw(name)
                 values = as_array([raw] if self._is_one_row(raw, ndim) else raw, name, ndim)
-                # JAX and TensorFlow represent bfloat16 like this.
+                # JAX and TensorFlow return bfloat16 as numpy arrays of kind "V".
                 if type(raw) is np.ndarray and raw.dtype.kind == "V":
                     self._widened.add(name)
                 self.check_length(len(values), name)
@@ -208,12 +228,16 @@ class Batch:
         return self._arrays[name, ndim]
 
     def _is_one_row(self, raw: Any, ndim: int) -> bool:
-        """Return whether a list is one row of a matrix, as in a batch of one event, whose other columns are scalars."""
+        """Return whether a list is the only row of a matrix, not a column.
+
+        This is the case for a batch of one event, such as ``update(y_true=1, y_score=[0.2, 0.8])``: its other columns
+        are scalars.
+        """
         flat = ndim == 2 and self.rows == 1 and not is_listed(raw) and hasattr(raw, "__len__") and len(raw) > 0
         return flat and any(is_scalar(self.read_original(name)) for name in self.names)
 
     def check_length(self, n: int, name: str) -> None:
-        """Raise InvalidInputError if this column has another length than earlier columns."""
+        """Raise InvalidInputError if a column has fewer or more rows than the columns that were read before."""
         if self._length is None:
             self._length = n, name
         elif self._length[0] != n:
@@ -240,7 +264,8 @@ class Batch:
     def check(self, name: str, kind: Kind, all_columns: Sequence[tuple[str, Any, Kind]] = ()) -> None:
         """Raise InvalidInputError if a value is invalid; name the column, the first invalid row, the count and a remedy.
 
-        `all_columns` are the roles, names and kinds of all columns that the state reads; they help to find the remedy.
+        `all_columns` lists (role, name, kind) for all columns that the state reads. They help to find the most likely
+        remedy.
         """
         column = self.column(name, kind)
         if self.memoize((name, kind, "ok"), lambda: kind.ok(column)):
@@ -261,7 +286,7 @@ class Batch:
         )
 
     def _collect_readable(self, names: Iterable[Any]) -> list[Array]:
-        """Return the columns with these names that can be converted to arrays."""
+        """Return the named columns that can be converted to arrays; skip the others without an error."""
         arrays = []
         for name in names:
             with contextlib.suppress(InvalidInputError):
@@ -269,16 +294,17 @@ class Batch:
         return arrays
 
     def original_row(self, row: int) -> int:
-        """Return the position of a row in the batch that the user passed."""
+        """Return the position that a row had in the batch of the user, before any selection."""
         return row if self._parent is None or self._index is None else self._parent.original_row(int(self._index[row]))
 
     def select(self, keep: Mask) -> Batch:
-        """Return a batch of the selected rows."""
+        """Return the rows for which the mask `keep` is true, as a batch."""
         return Batch({}, self, np.flatnonzero(keep))
 
     def split(self, flags: NDArray[np.uint8]) -> tuple[Batch, NDArray[np.int64]]:
-        """Return the rows whose flag is 1 as a batch, and the positions of the other rows."""
-        # The kernel writes both lists in one pass. If kernels are not loaded yet, numpy computes the lists.
+        """Return the rows whose flag is 1 as a batch, and the positions of all other rows."""
+        # The kernel finds both lists of positions in one pass. If the kernels are not loaded yet, numpy needs two
+        # passes.
         if has_kernels():
             rows = np.empty(len(flags) + 1, np.int64), np.empty(len(flags) + 1, np.int64)
             n = find_kernel("convert:split_by_flag")(flags, *rows)
@@ -288,17 +314,17 @@ class Batch:
 
     @property
     def parent(self) -> Batch | None:
-        """The batch from which this batch was selected; None if this batch is not a selection."""
+        """The batch that this selection of rows was taken from; None if this batch is not a selection."""
         return self._parent
 
     @property
     def root(self) -> Batch:
-        """The batch that the user passed, from which this batch was selected in any number of steps (maybe none)."""
+        """The batch that the user passed: this batch itself, or for a selection the parent at the end of the chain."""
         return self if self._parent is None else self._parent.root
 
     @property
     def index(self) -> NDArray[np.int64]:
-        """The positions in the parent of the rows of a selection."""
+        """For a selection: the positions of its rows in the parent."""
         assert self._index is not None
         return self._index
 

@@ -1,4 +1,4 @@
-"""Conversion of the data of the user to numpy: arrays, lists, series, Arrow arrays, tensors, data frames and tables."""
+"""Convert columns to numpy arrays: lists, series, Arrow arrays, tensors, data frames and tables."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ TENSORS = {"torch", "jaxlib", "tensorflow"}
 
 
 def as_array(raw: Any, name: str, ndim: int = 1) -> Array:
-    """Convert a column to a numpy array of one dimension, or of two (rows x columns), if possible without a copy.
+    """Convert a column to a numpy array of one dimension, or of two (rows x columns), without a copy if possible.
 
-    Takes numpy arrays, lists, pandas and polars series, Arrow arrays and chunked arrays, tensors of torch, JAX and
-    TensorFlow, and anything with DLPack or `__array__`; for two dimensions also columns of lists, and data frames.
-    Missing values become NaN, which checks find. A column of missing values alone becomes NaN, whatever its type is.
-    Decimals become the nearest float64.
+    The column may be a numpy array, a list, a pandas or polars series, an Arrow array or chunked array, a torch, JAX or
+    TensorFlow tensor, or an object that supports DLPack or `__array__`. For two dimensions it may also be a column of
+    lists or a data frame. Missing values become NaN, which later checks report. A column that contains only missing
+    values becomes a column of NaN, whatever its type is. Decimals become the nearest float64.
     """
     values = raw if type(raw) is np.ndarray else _from_library(raw, name)
     if values.dtype == object:
@@ -59,7 +59,8 @@ def as_array(raw: Any, name: str, ndim: int = 1) -> Array:
         values = squeeze_column(values)
     if values.ndim != ndim:
         raise shape_error(name, values, "one dimension" if ndim == 1 else "two dimensions, rows x columns")
-    # The column has no value.
+    # A column that contains only missing values may have a dtype that is not numeric. It becomes a column of NaN, so
+    # that later checks report the missing values.
     if values.dtype.kind not in "biufc" and find_first_value(values.flat) is None:
         return np.full(values.shape, np.nan)
     return to_native_order(values)
@@ -69,7 +70,7 @@ SCALARS = (Number, str, bytes, date, np.generic, type(None))
 
 
 def is_scalar(raw: Any) -> bool:
-    """Return whether this is a scalar instead of a column: a number, a text, a date, None, or an array of 0 dimensions."""
+    """Return whether this is a scalar rather than a column: a number, a string, a date, None, or a 0-dimensional array."""
     if isinstance(raw, SCALARS):
         return True
     return getattr(raw, "ndim", 1) == 0 and getattr(getattr(raw, "dtype", None), "kind", "") != "O"
@@ -88,11 +89,11 @@ def to_native_order(values: Array) -> Array:
 
 
 def shape_error(name: str, values: Array, expected: str = "one dimension") -> InvalidInputError:
-    """Return the error for an array of another shape than expected."""
+    """Return the error to raise for an array of the wrong shape."""
     hint = ""
     if values.ndim == 0:
         inside = values.item()
-        # numpy converts an iterator, a set or a dict view to a 0-dimensional array.
+        # numpy wraps an iterator, a set or a dict view in a 0-dimensional array rather than reading its items.
         is_iterable = values.dtype == object and hasattr(inside, "__iter__")
         hint = (
             f"; a {type(inside).__name__} is no column: pass a list"
@@ -108,12 +109,12 @@ def squeeze_column(values: Array) -> Array:
 
 
 def is_listed(raw: Any) -> bool:
-    """Return whether a column has a list in each row: a matrix, a list of lists, or a column of lists."""
+    """Return whether each row of a column is a list: the column is a matrix, a list of lists, or a column of lists."""
     if hasattr(raw, "type") and "list<" in str(raw.type):
         return True
     if str(getattr(raw, "dtype", "")).startswith(("List", "Array")):
         return True
-    # This includes data frames and tables.
+    # An object with a shape of two dimensions is a matrix, a data frame or a table.
     if len(getattr(raw, "shape", ())) == 2:
         return True
     first = raw[0] if isinstance(raw, (list, tuple)) and len(raw) else None
@@ -133,11 +134,12 @@ def _from_library(raw: Any, name: str) -> Array:
     check_column(raw, name)
     convert = _from_list if isinstance(raw, (list, tuple)) else _FROM.get(library)
     if convert is None:
-        # Only errors of known libraries are converted to InvalidInputError.
+        # An error from an unknown library is passed on as it is; only errors from known libraries become
+        # InvalidInputError.
         return _from_anything(raw)
     try:
         return convert(raw)
-    # Which of these errors is raised depends on the library.
+    # The libraries raise different errors for a column that cannot be converted.
     except (TypeError, ValueError, RuntimeError) as error:
         cause = str(error).splitlines()[0]
         raise InvalidInputError(
@@ -159,7 +161,11 @@ def is_tensor(raw: Any) -> bool:
 
 
 def library_of(kind: type) -> str:
-    """Return the name of the library of a class: the tensor library whose class it extends, or the one that defines it."""
+    """Return the name of the library that a class belongs to, such as "pandas".
+
+    A subclass of a tensor class belongs to the library of that tensor class. Any other class belongs to the package
+    that defines it.
+    """
     if kind not in _LIBRARIES:
         named = [c.__module__.partition(".")[0] for c in kind.__mro__]
         _LIBRARIES[kind] = next((n for n in named if n in TENSORS), named[0])
@@ -170,7 +176,10 @@ _LIBRARIES: dict[type, str] = {}
 
 
 def convert_tensor(raw: Any, name: str) -> Array:
-    """Return a tensor as an array of the same dtype and shape; bfloat16, which numpy lacks, as equal values in float32."""
+    """Return a tensor as an array of the same shape and dtype.
+
+    numpy has no bfloat16, so a tensor of bfloat16 becomes an array of the same values in float32.
+    """
     values = _from_library(raw, name)
     return values.astype(np.float32) if values.dtype.kind == "V" and is_bfloat16(values) else values
 
@@ -197,12 +206,12 @@ def _is_missing(value: Any) -> bool:
         return value.is_nan()
     if isinstance(value, (float, np.floating, np.datetime64)):
         return bool(value != value)
-    # The name of the class is compared, because pandas may not be installed.
+    # Compare the name of the class, not the class itself, because pandas may not be installed.
     return type(value).__name__ in ("NAType", "NaTType")
 
 
 def _stack_rows(rows: Array, name: str) -> Array:
-    """Return an array of rows as a matrix, in which a missing row becomes a row of NaN."""
+    """Return an array of rows as a matrix. A missing row becomes a row of NaN."""
     present = [np.asarray(row) for row in rows if row is not None]
     widths = sorted({row.shape for row in present})
     if not present:
@@ -219,14 +228,17 @@ def _from_list(raw: Any) -> Array:
 
 
 def _with_nan(values: Array) -> Array:
-    """Return a list of numbers and missing values as float64 with NaN, and any other list unchanged, for later checks."""
+    """Return numbers with missing values among them as float64, with NaN for the missing ones.
+
+    An array of anything else is returned unchanged, and a later check reports it.
+    """
     null = find_missing(values.flat, values.size).reshape(values.shape)
     present = values[~null]
     if len(present) == values.size or not all(isinstance(v, (Real, np.bool_)) for v in present):
         return values
     numbers = np.full(values.shape, np.nan)
     numbers[~null] = present
-    # A large integer may not be exact as float64.
+    # float64 cannot represent every large integer. If a value would change, keep the objects.
     return numbers if (numbers[~null] == present).all() else values
 
 
@@ -250,19 +262,22 @@ def _from_anything(raw: Any) -> Array:
 
 def _from_torch(raw: Any) -> Array:
     if is_bfloat16(raw):
-        # The tensor is copied as bfloat16 and then converted, which copies half the bytes. The conversion is exact.
+        # Copy the tensor from its device as bfloat16, which takes half as many bytes as float32. The subsequent
+        # conversion is exact.
         raw = raw.detach().cpu().float()
     array: Array = raw.numpy(force=True)
     return array
 
 
 def _from_pandas(raw: Any) -> Array:
-    # The class is checked, because the row labels of a series are attributes of the series.
+    # Look at the class, not the object: pandas offers the row labels of a series as attributes, and a label may be
+    # "columns".
     if hasattr(type(raw), "columns"):
         return np.asarray(raw.to_numpy())
     if isinstance(getattr(raw, "dtype", None), np.dtype):
         return np.asarray(raw.to_numpy())
-    # pyarrow crashes in `isna()` of a dictionary of nulls, so Arrow columns are converted without pandas.
+    # pandas would call a pyarrow function that crashes for a dictionary that contains only nulls. So Arrow columns
+    # bypass pandas.
     if hasattr(getattr(raw, "dtype", None), "pyarrow_dtype"):
         return _from_arrow(getattr(raw, "array", raw).__arrow_array__())
     if not hasattr(raw, "isna") or not raw.isna().any():
@@ -287,7 +302,7 @@ def _from_polars(raw: Any) -> Array:
 
 
 def _from_arrow(raw: Any) -> Array:
-    # This is a table or a record batch.
+    # Tables and record batches have a schema; arrays have none.
     if hasattr(type(raw), "schema"):
         return np.column_stack([_from_arrow(column) for column in raw.columns])
     kind = str(raw.type)
@@ -298,14 +313,17 @@ def _from_arrow(raw: Any) -> Array:
         kind = str(raw.type)
     if kind == "bool" and raw.null_count:
         raw = raw.cast("uint8")
-    # The conversion goes through text, so that each value is rounded only once.
+    # The cast via strings rounds each decimal only once, to the nearest float64.
     if kind.startswith("decimal"):
         raw = raw.cast("string").cast("float64")
     return arrow_values(raw)
 
 
 def _from_lists(raw: Any) -> Array:
-    """Return a column of lists as a matrix if all lists have one length, otherwise as an array of rows."""
+    """Return a column of lists as a matrix if all lists have the same length.
+
+    Otherwise return an array of objects, in which each object is the array of one row.
+    """
     chunks = raw.chunks if hasattr(raw, "chunks") else [raw]
     matrices = [_from_list_chunk(chunk) for chunk in chunks if len(chunk)]
     if not matrices:
@@ -331,7 +349,7 @@ _PLAIN = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)} 
 
 
 def arrow_values(raw: Any) -> Array:
-    """Return the values of an Arrow array. DLPack is preferred, because `to_numpy` imports pandas."""
+    """Return the values of an Arrow array. DLPack is preferred, because the Arrow method `to_numpy` imports pandas."""
     if str(raw.type) == "bool" and not raw.null_count:
         return arrow_values(raw.cast("uint8")).view(bool)
     if not raw.null_count and hasattr(raw, "__dlpack__") and str(raw.type) in _PLAIN:
@@ -350,26 +368,30 @@ _FROM: dict[str, Callable[[Any], Array]] = {
 
 
 def format_value(value: Any) -> str:
-    """Return a value as text; a time outside Python's range of years is formatted as its number and unit."""
+    """Return a value as a string. A time outside the years that Python supports is shown as a number and its unit."""
     try:
         return str(value)
-    # numpy 2.5 and later raise this error.
+    # numpy 2.5 and later raise this error for a time outside the years that Python supports.
     except OverflowError:
         return f"{value.view(np.int64)} ({value.dtype})"
 
 
 def to_python_time(value: Any) -> Any:
-    """Return a numpy time as a Python time; None if it does not fit 64 bits in microseconds."""
+    """Return a numpy time as a Python time, or None if it does not fit into 64 bits as microseconds."""
     try:
         return value.astype("M8[us]").item()
-    # numpy 2.5 and later raise this error.
+    # numpy 2.5 and later raise this error for a time that does not fit.
     except OverflowError:
         return None
 
 
 def as_columns(table: Any) -> Mapping[str, Any] | None:
-    """Return a data frame, Arrow table or record batch as a mapping of columns by name, a mapping as it is; else None."""
-    # The class is inspected, because a series looks up unknown attributes among the labels of its rows.
+    """Return a data frame, table, record batch or list of events as a mapping from name to column.
+
+    A mapping is returned unchanged. For any other object, which is not a table, the result is None.
+    """
+    # Look at the class, not the object: pandas offers the row labels of a series as attributes, and any name may be a
+    # label.
     kind = type(table)
     if kind in COLUMNS:
         return None
@@ -396,7 +418,7 @@ def as_columns(table: Any) -> Mapping[str, Any] | None:
 
 
 def _of_events(events: Sequence[Any]) -> Mapping[str, Any]:
-    """Return a list of events, each a mapping from name to value, as columns; absent values become None."""
+    """Return a list of events as columns. An event is a mapping from name to value; a value that it lacks becomes None."""
     other = next((i for i, event in enumerate(events) if not isinstance(event, Mapping)), None)
     if other is not None:
         kind = type(events[other]).__name__
@@ -406,7 +428,7 @@ def _of_events(events: Sequence[Any]) -> Mapping[str, Any]:
 
 
 COLUMNS: set[type] = {np.ndarray}
-"""Classes that are known not to be tables: a cache of `as_columns`."""
+"""Classes that `as_columns` has found not to be tables, so that it need not inspect them again."""
 
 
 def _arrow_column(table: Any, name: str) -> Any:
@@ -416,7 +438,7 @@ def _arrow_column(table: Any, name: str) -> Any:
 
 
 class _Lazy(Mapping[str, Any]):
-    """The columns of a table as a mapping, which reads a column only when it is used."""
+    """The columns of a table as a mapping. A column is read from the table only when it is used."""
 
     def __init__(self, names: Sequence[str], get: Callable[[str], Any]) -> None:
         self._names, self._get = list(names), get

@@ -1,4 +1,4 @@
-"""The kind of columns of keys that states keep in full, so that results can name them, up to a limit."""
+"""Columns of keys, such as product names, that a state stores in full, so that its results can show them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ __all__ = ["DiscoveredKeys", "discovered_key"]
 
 
 class DiscoveredKeys(DiscoveredClasses):
-    """A key of any kind that a state keeps in full, whereas it keeps only a hash of the keys of groups.
+    """A key of any kind, such as a string or a date, that a state stores in full.
+
+    `Ids`, in contrast, converts the keys of groups to 64-bit numbers or hashes, from which the keys cannot be
+    recovered.
 
     Parameters
     ----------
@@ -56,7 +59,7 @@ class DiscoveredKeys(DiscoveredClasses):
             keys, codes = _distinct(values)
         stand_ins = [i for i, key in enumerate(keys) if key in self._stand_ins(kind)] if self.missing_values else []
         absent = np.isin(codes, stand_ins) if null is None else np.isin(codes, stand_ins) | null
-        # Codes may be unsigned.
+        # The codes may be unsigned, but `NONE` is negative.
         return DiscoveredColumn(np.where(absent, NONE, codes.astype(np.int64)), kind, keys)
 
     def _stand_ins(self, kind: str) -> set[Any]:
@@ -71,7 +74,7 @@ class DiscoveredKeys(DiscoveredClasses):
 
 
 def _distinct(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return integers in ascending order that include all values, and the position of each value among them."""
+    """Return a list of ascending integers that contains all values, and the position of each value in that list."""
     if values.dtype != object and not (values.dtype == np.uint64 and len(values) and values.max() >= 1 << 63):
         return factorize_integers(np.ascontiguousarray(values, np.int64))
     distinct, codes = np.unique(values, return_inverse=True)
@@ -79,5 +82,5 @@ def _distinct(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
 
 
 def discovered_key(role: str = "value", missing: str = "raise", missing_values: tuple[Any, ...] = ()) -> Need:
-    """Declare that a state reads a column of keys and keeps them in full."""
+    """Declare that a state reads a column of keys and stores each distinct key itself rather than a hash."""
     return Need(role, DiscoveredKeys(missing, missing_values))

@@ -1,7 +1,10 @@
-"""Ids: keys of groups and queries as integers that are the same in every process, on every machine and in every version.
+"""Ids: the keys of groups and queries as integers, which are the same in every process and on every machine.
 
-Keys of slices are few, and states keep them. Keys of groups are as many as there are users, and are only compared, so
-states keep ids instead. The id of an integer, a boolean, a date (its day) or a timestamp (its microsecond) is its value.
+The ids do not change between versions of the library either, so saved states stay valid. A log may have millions of
+users, and a metric of groups only needs to know which rows have the same user. States therefore store the ids of groups
+rather than their keys. (Slices have few keys, which states store in full.)
+
+The id of an integer, a boolean, a date or a timestamp is its value; a date counts days, and a timestamp microseconds.
 The id of a string, bytes, a decimal, or a key of several columns is its 128-bit MurmurHash3.
 """
 
@@ -31,48 +34,51 @@ WRAP = 1 << 64
 
 @dataclass(frozen=True)
 class IdColumn(Column):
-    """The ids of rows: int64 of shape (n,) for integers, (n, 2) for hashes.
+    """The ids of rows.
 
     Parameters
     ----------
     values : int64 array
-        The id of each row.
+        The id of each row: an array of shape (n,) if ids are numbers, or (n, 2) if they are 128-bit hashes.
     source : str
-        The kind of the keys: "integer", "string", ...; several of these for a key of several columns; empty if all rows
-        have no key.
+        The kind of the keys, such as "integer" or "string"; for a key of several columns, all kinds separated by
+        commas. It is empty if no row has a key.
     missing : bool array, optional
-        Which rows have no key.
+        Mask of the rows that have no key.
     """
 
     missing: Mask | None = None
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
-        """The rows whose ID differs from the ID of the row before, and row 0."""
+        """The positions of row 0 and of each row whose id differs from the id of the row before."""
         if not len(self.values):
             return np.zeros(0, np.int64)
         new = self.values[1:] != self.values[:-1]
         return np.append(0, np.flatnonzero(new if new.ndim == 1 else new.any(axis=1)) + 1)
 
     def take(self, index: NDArray[np.int64]) -> IdColumn:
-        """Return the ids of some of the rows."""
+        """Return the ids of the rows at these positions."""
         return IdColumn(self.values[index], self.source, None if self.missing is None else self.missing[index])
 
 
 class Ids(Kind):
-    """An integer, a string, bytes, a boolean, a date, a timestamp, a decimal, or a key of several such columns.
+    """The key of a group or a query, converted to an id.
+
+    A key is an integer, a string, bytes, a boolean, a date, a timestamp or a decimal, or it consists of several such
+    columns.
 
     Parameters
     ----------
     missing : {"raise", "skip"}
-        Whether a row without a key raises an error, or is excluded and counted.
+        What to do with a row without a key: raise an error, or leave the row out and count it as left out.
     missing_values : tuple of int or str
-        Keys that mean a missing key, such as 0 or "unknown".
+        Values that stand for a missing key, such as 0 or "unknown".
 
     Notes
     -----
-    Equal integers are one key, whatever their dtype. The ids of integers from 2**63 on, which do not fit int64, are
-    64-bit hashes.
+    Equal integers are the same key, whatever their dtype. An integer of 2**63 or more does not fit into int64, so its
+    id is a 64-bit hash.
     """
 
     expected = 'a key, such as an integer or a string (missing="skip" leaves out rows without one, and counts them)'
@@ -100,7 +106,10 @@ class Ids(Kind):
         return column
 
     def _read_columns(self, batch: Batch, name: Any) -> IdColumn:
-        """Return the ids of one column, or of a key of several columns: a tuple of names, or a tuple of columns."""
+        """Return the ids of one column, or of several columns that form a key.
+
+        Several columns are given as a tuple of names, or as one name whose column is a tuple of columns.
+        """
         if isinstance(name, tuple):
             parts = [(batch.raw(n), n) for n in name]
         else:
@@ -153,7 +162,11 @@ class Ids(Kind):
 
 
 class Names(Ids):
-    """Names of documents: integers, or texts, which become their rank in the batch by the order of their bytes."""
+    """The names of documents, which break ties in rankings.
+
+    An integer keeps its value. A string becomes its rank among the strings of the batch, which are ordered by their
+    bytes.
+    """
 
     expected = "a name: an integer, a string or bytes"
 
@@ -175,17 +188,17 @@ def group(role: str = "group", missing: str = "raise", missing_values: tuple[Any
 
 
 def name(role: str = "document") -> Need:
-    """Declare that a state reads a column of names of documents, whose order breaks ties."""
+    """Declare that a state reads a column of document names. Documents with equal scores are ranked by their names."""
     return Need(role, Names())
 
 
 def query(role: str = "query") -> Need:
-    """Declare that a state reads a column of keys of queries."""
+    """Declare that a state reads a column of keys that say which query a row belongs to."""
     return Need(role, Ids())
 
 
 def is_column_tuple(raw: Any) -> bool:
-    """Return whether `column` is a tuple of columns, which together are one key."""
+    """Return whether the user passed a tuple of columns, which together form one key, rather than a single column."""
     return isinstance(raw, tuple) and len(raw) > 0 and all(map(_is_column, raw))
 
 
@@ -194,7 +207,7 @@ def _is_column(part: Any) -> bool:
 
 
 def integer_ids(values: Array) -> NDArray[np.int64]:
-    """Return the ids of integers: the value itself, or a hash for values that do not fit int64."""
+    """Return the ids of integers: the integer itself, or a 64-bit hash if it does not fit into int64."""
     if values.dtype == object:
         numbers = [int(v) for v in values]
         beyond = np.array([v >= 1 << 63 for v in numbers], bool)
@@ -220,8 +233,8 @@ def _concat_texts(texts: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np
 
 
 def _combine_columns(parts: list[IdColumn]) -> IdColumn:
-    """Return the ids of keys of several columns: each is the hash of the concatenated ids of the columns."""
-    # Each id becomes 16 bytes in little-endian order, so the hash is the same on every machine.
+    """Return the ids of keys that consist of several columns: the hash of the concatenated ids of these columns."""
+    # Each id is written as 16 bytes in little-endian order, so that the hash is the same on every machine.
     n = len(parts[0].values)
     words = [p.values if p.values.ndim == 2 else p.values[:, None] for p in parts]
     side = np.column_stack([w if w.shape[1] == 2 else np.column_stack([w, np.zeros(n, np.int64)]) for w in words])

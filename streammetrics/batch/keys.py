@@ -1,4 +1,7 @@
-"""Conversion of columns of keys (integers of any width, strings, bytes, with nulls) without a Python loop over rows."""
+"""Read columns of keys, such as user ids or countries, without a Python loop over rows.
+
+Keys are integers of any width, strings or bytes, and may be missing. For other kinds of keys see `slice_keys`.
+"""
 
 from __future__ import annotations
 
@@ -53,24 +56,31 @@ def read_keys(raw: Any, name: str) -> tuple[str, Any]:
     Returns
     -------
     kind : str
-        "integer", "string" or "bytes"; empty if all rows are null.
+        "integer", "string" or "bytes"; an empty string if all rows are null.
     content : tuple or int
-        For integers: (values, mask of missing rows or None). For texts: ((data, offsets), index, mask or None), with the
-        distinct texts concatenated in `data`, and the position of each row's text among them in `index`. If all rows are
-        null: the number of rows.
+        For integers: (values, mask), where the mask marks missing rows, or is None. For strings or bytes: ((data,
+        offsets), index, mask), where `data` concatenates the distinct strings, `offsets` says where each of them
+        begins, and `index` gives, for each row, the position of its string among them. If all rows are null: the number
+        of rows.
     """
     return read_column(key_column(raw, name), name)
 
 
 def read_column(raw: Any, name: str, exact: bool = True) -> tuple[str, Any]:
-    """Return what `read_keys` returns, for a result of `key_column`; with `exact=False` integers may have any size."""
+    """Return the same as `read_keys`, but for a column that `key_column` has already converted.
+
+    With ``exact=False`` integers of more than 64 bits are allowed.
+    """
     if isinstance(raw, (list, tuple)):
         raw = _from_list(raw, name)
     return normalize_all_null(_from_numpy(raw, name, exact) if isinstance(raw, np.ndarray) else _from_arrow(raw, name))
 
 
 def normalize_all_null(keys: tuple[str, Any]) -> tuple[str, Any]:
-    """Return a kind and its content unchanged; if no row has a key, return an empty kind and the number of rows."""
+    """Return the kind and the content of a column unchanged if any row has a key.
+
+    If no row has a key, return an empty kind and the number of rows.
+    """
     kind, content = keys
     if kind and (not len(content[-2]) or (content[-1] is not None and content[-1].all())):
         return "", len(content[-2])
@@ -78,12 +88,12 @@ def normalize_all_null(keys: tuple[str, Any]) -> tuple[str, Any]:
 
 
 def key_column(raw: Any, name: str) -> Any:
-    """Return a column of keys as a list, a native numpy array, or an Arrow array of a type that keys may have.
+    """Convert a column of keys to a list, a numpy array in native byte order, or an Arrow array whose type allows keys.
 
     Raises
     ------
     InvalidInputError
-        There are several columns, some rows are masked, or values of the type cannot be keys.
+        The object has several columns, some rows are masked, or values of its type cannot be keys (such as floats).
     """
     if isinstance(raw, (list, tuple)):
         return raw
@@ -103,7 +113,7 @@ def key_column(raw: Any, name: str) -> Any:
 
 
 def _sole_column(raw: Any, name: str) -> Any:
-    """Return the only column of a data frame or table, and any other object unchanged."""
+    """Return the only column of a data frame or table; return an object that is not a table unchanged."""
     if isinstance(raw, np.ndarray) or (table := as_columns(raw)) is None:
         return raw
     if len(table) != 1:
@@ -112,26 +122,30 @@ def _sole_column(raw: Any, name: str) -> Any:
 
 
 def _from_series(raw: Any, library: str, name: str) -> Any:
-    """Return a pandas or polars series as its numpy array if it has one, otherwise as an Arrow array."""
+    """Return the content of a pandas or polars series: its numpy array if it has one, otherwise an Arrow array."""
     if isinstance(getattr(raw, "dtype", None), np.dtype):
         return raw.to_numpy()
-    # Arrow would store the memory addresses of objects.
+    # For this dtype Arrow would store the memory addresses of the objects rather than their values.
     if library == "polars" and str(raw.dtype) == "Object":
         return raw.to_list()
     try:
         import pyarrow as pa
-    # pandas works without pyarrow.
+    # pandas may be installed without pyarrow. Then the series itself converts its values.
     except ImportError:
         return raw.to_numpy()
     try:
         return raw.to_arrow() if library == "polars" else pa.array(raw, from_pandas=True)
-    # Arrow has no type for these values.
+    # Arrow has no type for these values, so they cannot be keys.
     except (pa.ArrowException, TypeError, ValueError):
         raise kind_error(name, str(raw.dtype)) from None
 
 
 def _plain_arrow(raw: Any, name: str) -> Any:
-    """Return an Arrow array without run-end encoding, as type null if all are null; raise an error for other types."""
+    """Return an Arrow array in a form that `read_column` can read.
+
+    Run-end encoding is decoded, and an array that contains only nulls gets the type null. A type that cannot hold keys
+    raises InvalidInputError.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -139,7 +153,7 @@ def _plain_arrow(raw: Any, name: str) -> Any:
         chunks = [pc.run_end_decode(chunk) for chunk in (raw.chunks if isinstance(raw, pa.ChunkedArray) else [raw])]
         raw = pa.chunked_array(chunks, raw.type.value_type)
     kind = raw.type.value_type if pa.types.is_dictionary(raw.type) else raw.type
-    # pyarrow crashes in some functions if a dictionary contains only nulls.
+    # Some functions of pyarrow crash for a dictionary that contains only nulls.
     if raw.null_count == len(raw) or pa.types.is_null(kind):
         return pa.nulls(len(raw))
     if not _can_be_key(kind):
@@ -160,7 +174,7 @@ def _can_be_key(kind: Any) -> bool:
 
 
 class Numbering(dict[Any, int]):
-    """A dictionary that numbers new keys in order of first appearance."""
+    """A dictionary that assigns the next number to a key when it is looked up for the first time: 0, 1, 2, ..."""
 
     def __missing__(self, thing: Any) -> int:
         self[thing] = number = len(self)
@@ -168,14 +182,18 @@ class Numbering(dict[Any, int]):
 
 
 def _read_texts(values: Any, name: str) -> tuple[str, Any] | None:
-    """Return the kind and content of objects that are all str or null, or all bytes or null; None for other objects."""
+    """Return the kind and content of an array of objects that are all strings, or all bytes; some may be missing.
+
+    Returns None for any other objects.
+    """
     if not isinstance(find_first_value(values), (str, bytes)):
         return None
-    # One pass in C numbers the objects. All later work is done for distinct ones only.
+    # Looking up a known string runs no Python code, so this pass over all rows is fast. All later work is done once for
+    # each distinct string.
     numbers = Numbering()
     try:
         index = np.fromiter(map(numbers.__getitem__, values), np.int64, len(values))
-    # An object without a hash is not a text.
+    # Strings and bytes can be hashed, so an object that cannot be hashed is neither.
     except TypeError:
         return None
     distinct = list(numbers)
@@ -195,7 +213,7 @@ def _read_texts(values: Any, name: str) -> tuple[str, Any] | None:
 
 
 def _from_list(raw: Any, name: str) -> NDArray[Any]:
-    # NaN among keys is a missing key, but a list of only floats is not a list of keys.
+    # A single NaN is accepted as a missing key. If all values are floats, they are not keys.
     if len(raw) and all(isinstance(v, (float, np.floating)) for v in raw):
         raise kind_error(name, "float")
     out = np.empty(len(raw), object)
@@ -230,7 +248,7 @@ def _from_arrow(raw: Any, name: str) -> tuple[str, Any]:
     index = arrow_values(raw.indices.fill_null(0) if raw.indices.null_count else raw.indices)
     plain = texts.cast(pa.large_binary())
     plain = plain.fill_null(b"") if plain.null_count else plain
-    # A slice of an Arrow array shares the buffers of the whole array, so the offsets of the slice are cut out.
+    # A slice of an Arrow array shares the buffers of the whole array. The offsets of the slice must be cut out of them.
     _, offsets, data = plain.buffers()
     ends = np.frombuffer(offsets, np.int64)[plain.offset : plain.offset + len(plain) + 1]
     values = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
@@ -283,7 +301,7 @@ def _read_objects(values: NDArray[Any], name: str, exact: bool) -> tuple[str, An
 
 
 def kind_error(name: str, kind: str) -> InvalidInputError:
-    """Return the error for a column whose values, of the given kind, cannot be keys."""
+    """Return the error to raise for a column whose values, of the given kind, cannot be keys."""
     floats = "float" in kind or kind == "double"
     hint = "; round or format them first: equal floats are not equal keys everywhere" if floats else ""
     return InvalidInputError(f"{name}: keys are {KEYS}, not {kind}{hint}", column=name)
@@ -293,7 +311,11 @@ def kind_error(name: str, kind: str) -> InvalidInputError:
 
 
 def plain_key(value: Any, names: tuple[str, ...]) -> Key:
-    """Return a key that the user passed (a value or a tuple of values of any kind) in the form that states store."""
+    """Return a key that the user passed as a tuple of values, in the form in which states store them.
+
+    If the key has only one column, the user may pass a single value rather than a tuple. `names` are the names of the
+    columns.
+    """
     atoms = value if isinstance(value, tuple) else (value,)
     if len(atoms) != len(names):
         raise ValueError(f"keys have {len(names)} columns, {', '.join(names)}; {value!r} is none")
@@ -305,7 +327,10 @@ def plain_key(value: Any, names: tuple[str, ...]) -> Key:
 
 
 def kind_of(atoms: Iterable[Atom], name: str) -> str:
-    """Return the kind of the keys, empty if all are null; raise ValueError if the keys have several kinds."""
+    """Return the kind of single keys: "integer", "string" or "bytes", or an empty string if all are null.
+
+    Raises ValueError if the keys have several kinds.
+    """
     kinds_by_type = {int: "integer", str: "string", bytes: "bytes"}
     kinds = {kind for a in atoms for t, kind in kinds_by_type.items() if isinstance(a, t)}
     if len(kinds) > 1:

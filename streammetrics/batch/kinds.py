@@ -1,4 +1,4 @@
-"""Kinds of columns, such as labels, scores, grades and weights, and the needs by which states declare their columns."""
+"""Kinds of columns, such as labels, scores, grades and weights, and `Need`, with which a state declares its columns."""
 
 from __future__ import annotations
 
@@ -47,13 +47,16 @@ __all__ = [
 
 
 NAMED = ", or give labels=(negative, positive) to the task"
-"""A remedy for labels that are strings."""
+"""A remedy that error messages offer if the labels are strings."""
 SEVERAL = "; for a column for each class give num_classes= or labels=, for one for each label num_labels="
-"""A remedy for a matrix where a column is expected."""
+"""A remedy that error messages offer if a matrix was passed for a metric of one column."""
 
 
 class Label(Kind):
-    """A 0/1 label of any dtype, or one of the two label names of a task; converted to uint8, with 2 for invalid values."""
+    """A 0/1 label of any dtype, or one of the two label values of a task.
+
+    The label is converted to uint8: 0 or 1, or 2 for an invalid value.
+    """
 
     expected = "0 or 1"
     hint = SEVERAL
@@ -76,17 +79,21 @@ class Label(Kind):
         if self.labels is not None or self.pos_label is not None:
             return Column(self._look_up_labels(values, name), source)
         _check_numeric(values, name, self.expected, NAMED)
-        # For bool, int8 and uint8, kernels read -1 as 255, which is an invalid label.
+        # A column of one-byte values (bool, int8 or uint8) is read as uint8. An invalid -1 then becomes 255, which is
+        # also invalid.
         if values.dtype.itemsize == 1:
             return Column(np.ascontiguousarray(values).view(np.uint8), source)
-        # A bool array is viewed as its bytes, which are 0 and 1, without a copy.
+        # The bytes of a bool array are 0 and 1, so a view of them is the column of labels and needs no copy.
         positive = values == 1
         out = positive.view(np.uint8)
         good = (values == 0) | positive
         return Column(out if good.all() else np.where(good, out, np.uint8(2)), source)
 
     def _look_up_labels(self, values: Array, name: str) -> NDArray[np.uint8]:
-        """Return labels as 0, 1 or 2 (invalid); raise an error if values are of another kind than the label names."""
+        """Return labels as 0, 1 or 2 (invalid).
+
+        Raises an error if the values and the label values of the task differ in kind, such as numbers and strings.
+        """
         named = self.labels if self.labels is not None else (self.pos_label,)
         objects = values.dtype.kind in "OT"
         null = find_missing(values, len(values)) if objects else values != values if values.dtype.kind == "f" else None
@@ -102,7 +109,8 @@ class Label(Kind):
             raise InvalidInputError(
                 f"{name}: expected {self.expected}, got a column of {' and '.join(sorted(strange))}", column=name
             )
-        # If all values are missing, they may not be comparable with the names.
+        # If no value is present, all rows are invalid. A comparison of the empty array with the labels may raise an
+        # error.
         if not len(present):
             return np.full(len(values), 2, np.uint8)
         out = np.asarray(present == named[-1]).astype(np.uint8)
@@ -130,7 +138,10 @@ class Label(Kind):
 
 
 def kind_word(kind: type) -> str:
-    """Return the kind of the values of a type as a word; all types of numbers are one kind, because they compare equal."""
+    """Return a word for the values of a type, such as "numbers" or "texts".
+
+    All types of numbers are one kind, because numbers of different types can be equal.
+    """
     if issubclass(kind, (int, float, np.number, np.bool_)):
         return "numbers"
     return "texts" if issubclass(kind, str) else "bytes" if issubclass(kind, bytes) else kind.__name__
@@ -171,7 +182,7 @@ class Score(Kind):
     def ok(self, column: Column) -> bool:
         if not column.values.size:
             return True
-        # Subclasses have other limits than the kernel.
+        # The kernels know only the bounds of this class. A subclass has bounds of its own.
         if type(self) is Score and has_kernels() and column.values.ndim == 1:
             return not find_kernel(
                 "checks:find_bad_probability" if self.scale == "probability" else "checks:find_nonfinite"
@@ -191,7 +202,10 @@ class Score(Kind):
 
 
 class Target(Score):
-    """A soft label: a number in [0, 1], or one of the two label names of a task; converted to float64."""
+    """A soft label: a number in [0, 1]. If a task names two label values, the column contains these instead.
+
+    The label is converted to float64.
+    """
 
     def __init__(self, hard_label: Label | None = None) -> None:
         super().__init__("probability")
@@ -205,7 +219,7 @@ class Target(Score):
         return hash((Target, self.hard_label))
 
     def convert(self, values: Array, name: str) -> Column:
-        # The label 2, which stands for an invalid label, is also an invalid target.
+        # `Label` converts an invalid label to 2, which lies outside [0, 1] and is therefore invalid here too.
         if self.hard_label is not None:
             hard = self.hard_label.convert(values, name)
             return Column(hard.values.astype(np.float64), hard.source)
@@ -214,12 +228,15 @@ class Target(Score):
 
 
 class Grade(Score):
-    """The grade of relevance of a document, at least 0; converted to uint8 if all grades fit, otherwise to float64."""
+    """The relevance grade of a document, at least 0.
+
+    A column is converted to uint8 if all of its grades are integers up to 255, otherwise to float64.
+    """
 
     expected = "a grade: a number in [0, 2**400]"
 
     def __init__(self) -> None:
-        # The upper limit keeps sums of any number of grades finite.
+        # With this upper bound the sum of all grades of a batch cannot overflow to infinity.
         self.scale, self.low, self.high = "grade", 0.0, 2.0**400
 
     def convert(self, values: Array, name: str) -> Column:
@@ -227,7 +244,7 @@ class Grade(Score):
         _check_numeric(values, name, self.expected)
         if source in ("bool", "uint8"):
             return Column(np.ascontiguousarray(values).view(np.uint8), source)
-        # This is False if there is NaN.
+        # If the column contains NaN, its minimum is NaN, and the condition is False.
         if values.size and values.min() >= 0 and values.max() <= 255:
             small = values.astype(np.uint8)
             if values.dtype.kind != "f" or (small == values).all():
@@ -236,7 +253,7 @@ class Grade(Score):
 
 
 class UnjudgedGrade(Grade):
-    """A grade, or null or NaN for an unjudged document; converted to float64."""
+    """The relevance grade of a document, or null or NaN if nobody has judged the document; converted to float64."""
 
     expected = "a grade, a number in [0, 2**400], or null where nobody judged"
 
@@ -301,7 +318,7 @@ class Weight(Kind):
 
 
 class LabelWeight(Weight):
-    """A weight for each row, or a matrix with a weight for each row and label."""
+    """A column with a weight for each row, or a matrix with a weight for each label of each row."""
 
     def __init__(self, width: int) -> None:
         self.width = width
@@ -339,7 +356,10 @@ class LabelWeight(Weight):
 
 
 class Matrix(Kind):
-    """A matrix whose rows have `width` values of one kind; the error for a column of another shape adds `hint`."""
+    """A matrix whose rows have `width` values of one kind.
+
+    Errors about the shape of a column end with the text `hint`.
+    """
 
     ndim = 2
 
@@ -389,22 +409,24 @@ SCORES = {scale: Score(scale) for scale in ("probability", "real", "logit")}
 
 @dataclass(frozen=True)
 class Need:
-    """A column that a state reads, as the state declares it.
+    """A state's declaration that it reads a column.
 
     Parameters
     ----------
     role : str
-        The role of the column, which is also its name unless a task binds the role to another column.
+        The role of the column, such as "y_true". The column has the same name unless a task binds the role to another
+        column.
     kind : Kind
-        The kind of the column.
+        What the column contains, such as labels or weights.
     optional : bool
-        Whether the column may be absent.
+        Whether the column may be absent from a batch.
     once : bool
-        Whether all rows of a block (see `State.block_column`) have the same value; then `absorb` gets one value a block.
+        Whether all rows of a block, such as the documents of a query, must have the same value. The state then gets one
+        value for each block (see `State.block_column`).
     either : bool
-        For optional columns: at least one of the columns with `either` must be present.
+        For optional columns: a batch must have at least one of the columns that declare `either`.
     derived : bool
-        For an optional column: whether the statistic computes it if it is absent.
+        For an optional column: whether the state computes the column if it is absent.
     """
 
     role: str
@@ -436,17 +458,20 @@ def grade(role: str = "y_true") -> Need:
 
 
 def matrix(need: Need, width: int, hint: str = "") -> Need:
-    """Declare that a state reads a matrix: rows of `width` values of the kind of `need`. Shape errors add `hint`."""
+    """Declare that a state reads a matrix whose rows have `width` values of the kind of `need`.
+
+    Errors about the shape of a column end with the text `hint`.
+    """
     return Need(need.role, Matrix(need.kind, width, hint), need.optional)
 
 
 def weight(role: str = "sample_weight") -> Need:
-    """Declare that a state reads a column of weights if there is one."""
+    """Declare that a state reads an optional column of weights."""
     return Need(role, WEIGHT, optional=True)
 
 
 def label_weight(width: int, role: str = "sample_weight") -> Need:
-    """Declare that a state reads a column of weights, or a matrix with a weight for each label, if there is one."""
+    """Declare that a state reads optional weights: a column, or a matrix with a weight for each label."""
     return Need(role, LabelWeight(width), optional=True)
 
 
@@ -456,7 +481,7 @@ def flag(role: str) -> Need:
 
 
 def _check_numeric(values: Array, name: str, expected: str, instead: str = "") -> None:
-    """Raise InvalidInputError unless an array contains numbers; `instead` is a second remedy, for strings."""
+    """Raise InvalidInputError unless an array contains numbers; for strings the message ends with the remedy `instead`."""
     kind, dtype = values.dtype.kind, dtype_name(values.dtype)
     if kind in "biu" or dtype in ("float16", "float32", "float64"):
         return

@@ -1,4 +1,4 @@
-"""Batches with one row for each query: matrices with padding, columns of lists, and lists of ranked documents."""
+"""Batches for ranking metrics with columns that are padded matrices or contain lists, and `ranked_lists`."""
 
 from __future__ import annotations
 
@@ -19,24 +19,26 @@ __all__ = ["ListedRows", "ranked_lists", "split_into_documents"]
 
 Ints = NDArray[np.int64]
 
-# The ids of queries without a name. They are unique in the process, so no query continues a query of an earlier batch.
+# Numbers that serve as query ids in `ranked_lists`. Each is used once in a process, so a query never seems to continue
+# a query of an earlier batch.
 _QUERIES = itertools.count()
 
 
 class ListedRows(Batch):
-    """A view, with one row for each document, of a batch with one row for each query or with a mask for padding.
+    """A batch with one row for each document, made from a batch with one row for each query, or from one with padding.
 
-    A 0 in the mask marks padding, which is removed. A query without any document keeps one row with `mask` 0. This row
-    counts as not retrieved and not relevant, so the query is counted as one without results.
+    A 0 in the column `mask` marks padding, which is removed. A query without any document keeps one row with `mask` 0.
+    This row counts as not retrieved and not relevant, so the query still counts, as a query without results.
 
     Parameters
     ----------
     parent : Batch
-        The batch of the user: matrices or columns of lists for documents, and columns for queries.
+        The batch of the user. Its columns are matrices or columns of lists for documents, and plain columns for
+        queries.
     lengths : int64 array, optional
-        The number of documents of each row; None if each row is a document.
+        The number of documents in each row of the parent; None if each row of the parent is one document.
     query : str or tuple
-        The column of the keys of queries. If the batch has no such column, each row is a query.
+        The column with the keys of the queries. If the parent has no such column, each of its rows is a query.
     blank : tuple of str
         Columns whose values are ignored where `mask` is 0.
     """
@@ -52,19 +54,21 @@ class ListedRows(Batch):
         super().__init__({}, parent, np.zeros(0, np.int64))
         owner = np.repeat(np.arange(len(sizes)), sizes)
         self._is_document: Mask | None = None
-        # Without padding and empty lists, rows need no rearrangement.
+        # If there is neither padding nor an empty list, the documents are already in the right order.
         if "mask" not in parent and sizes.all():
             self._index = owner
             return
         kept = self._read_mask() if "mask" in parent else np.ones(len(owner), bool)
-        # Each query without documents gets one entry of -1, in the order of the queries.
+        # `cells` lists the positions of the documents. Each query without documents adds one -1 after them, which the
+        # sort moves to its query.
         bare = np.bincount(owner[kept], minlength=len(sizes)) == 0
         cells = np.concatenate([np.flatnonzero(kept), np.full(int(bare.sum()), -1)])
         owner = np.concatenate([owner[kept], np.flatnonzero(bare)])
         order = np.argsort(owner, kind="stable")
         self._cells = cells[order]
         self._is_document = self._cells >= 0
-        # If rows are documents, the index is the row of the document; for an empty query it is the query's first row.
+        # For each row of this batch, `_index` is its row in the parent. If rows of the parent are documents, this is
+        # the row of the document, or the first row of the query if the query has no document.
         first = np.cumsum(sizes) - sizes
         self._index = (
             owner[order] if lengths is not None else np.where(self._is_document, self._cells, first[owner[order]])
@@ -135,7 +139,7 @@ class ListedRows(Batch):
         return self._lengths is not None and is_listed(self._parent.raw(name))
 
     def _flat(self, name: str) -> Array:
-        """Return a column with one value for each document, including padding."""
+        """Return a column of the parent with one value for each document, including padding."""
         assert self._parent is not None
         if not self._is_listed(name):
             whole = self._parent.array(name)
@@ -154,7 +158,11 @@ class ListedRows(Batch):
 
 
 def split_into_documents(batch: Batch, bound: Callable[[str], Any]) -> Batch:
-    """Return a batch with one row per query, or with a mask, as a batch with one row per document; others unchanged."""
+    """Return a batch of queries or of padded documents as a batch with one row for each document.
+
+    A batch that has neither lists nor a column `mask` is returned unchanged. `bound` maps a role to the name of its
+    column.
+    """
     roles, query = ("y_true", "popularity", "y_score"), bound("query")
     y_true = next((n for n in map(bound, roles[:2]) if isinstance(n, str) and n in batch), None)
     by_query = y_true is not None and is_listed(batch.raw(y_true))
@@ -173,7 +181,7 @@ def split_into_documents(batch: Batch, bound: Callable[[str], Any]) -> Batch:
 
 
 def flatten_lists(raw: Any, name: str) -> tuple[Array, Ints]:
-    """Return all values of a column of lists in one array, and the length of each list."""
+    """Return all values of a column of lists as one array, and the lengths of the lists."""
     if getattr(raw, "ndim", 1) == 2:
         matrix = as_array(raw, name, 2)
         return np.ascontiguousarray(matrix).reshape(-1), np.full(len(matrix), matrix.shape[1])
@@ -191,14 +199,14 @@ def ranked_lists(
     *,
     sample_weight: Any = None,
 ) -> dict[str, Array]:
-    """Convert ranked lists and sets of relevant documents to columns, for `update` of any ranking metric.
+    """Convert ranked lists and sets of relevant documents to columns, which the `update` of any ranking metric accepts.
 
     Parameters
     ----------
     ranked : iterable of sequences
-        For each query or user, the documents returned, the best first.
+        For each query or user, the documents returned, best first.
     relevant : iterable of sets, or of mappings from document to grade
-        For each query or user, the relevant documents, returned or not.
+        For each query or user, the relevant documents, whether returned or not.
     sample_weight : array-like of shape (n_queries,), optional
         The weight of each query or user.
 
@@ -210,8 +218,8 @@ def ranked_lists(
     Raises
     ------
     InvalidInputError
-        The numbers of lists and sets differ, a list has a document twice, or some documents are numbers and others are
-        texts.
+        The numbers of lists and sets differ, a list contains a document twice, or some documents are numbers and others
+        are strings.
 
     Examples
     --------
@@ -234,7 +242,8 @@ def ranked_lists(
         if len(distinct) < len(documents):
             raise InvalidInputError(f"ranked: list {i:,} has a document twice", column="ranked", row=i)
         missed = [grade for document, grade in known.items() if document not in distinct]
-        # A query that has neither returned nor relevant documents is counted, too, so it needs one row.
+        # A query with neither returned nor relevant documents must count too. It gets one row with grade 0, because a
+        # query without any row would disappear.
         missed = missed or ([] if distinct else [0])
         grades += [known.get(document, 0) for document in distinct]
         grades += missed
@@ -258,7 +267,7 @@ def ranked_lists(
 
 
 def _check_kinds(sides: Mapping[str, Sequence[Iterable[Any]]]) -> None:
-    """Raise InvalidInputError if some documents are numbers and others texts, because these never match."""
+    """Raise InvalidInputError if some documents are numbers and others strings, because a number never equals a string."""
     first: dict[str, tuple[str, int, Any]] = {}
     for side, rows in sides.items():
         for i, row in enumerate(rows):

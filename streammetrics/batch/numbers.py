@@ -1,4 +1,4 @@
-"""Kinds of columns of numbers, such as targets and predictions, limited in size so that products can be summed exactly."""
+"""Columns of numbers, such as targets and predictions. Their size is bounded, so that sums of products can be exact."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ OCTAVES = 400
 
 
 class Number(Score):
-    """0, or a number with an absolute value from 2**-octaves to 2**octaves, and not below a limit.
+    """0, or a number whose absolute value lies between 2**-octaves and 2**octaves; it may also have a lower bound.
 
     Parameters
     ----------
     low : float
-        The lower limit.
+        The lower bound.
     above : bool
-        Whether numbers must be greater than the limit.
+        Whether a number must be greater than `low`. By default it may also equal `low`.
     octaves : int
-        The limits of absolute values, as an exponent of 2.
+        The exponent of the bounds on the absolute value.
     """
 
     def __init__(self, low: float = -math.inf, above: bool = False, octaves: int = OCTAVES) -> None:
@@ -40,7 +40,7 @@ class Number(Score):
             f"a number {limit + ', ' if low > -math.inf else ''}{'0 or ' if zero else ''}{size}"
         )
         self._key: tuple[Any, ...] = Number, low, above, octaves
-        # The hash is computed once, because kinds are keys of the cache of each batch.
+        # Each lookup in the cache of a batch needs the hash of a kind, so it is computed only once.
         self._hash = hash(self._key)
 
     def __eq__(self, other: object) -> bool:
@@ -61,7 +61,7 @@ class Number(Score):
 
 
 class Exponent(Number):
-    """A number with an absolute value of at most 256, so that the square of its exponential fits float64."""
+    """A number x with an absolute value of at most 256, so that exp(x)**2 neither overflows nor underflows in float64."""
 
     def __init__(self) -> None:
         super().__init__(octaves=8)
@@ -79,9 +79,9 @@ def number(role: str = "y_true", *, low: float = -math.inf, above: float | None 
     role : str
         The role of the column.
     low, above : float, optional
-        The lower limit, inclusive or exclusive.
+        The lower bound on the numbers: `low` itself is allowed, `above` itself is not.
     octaves : int
-        Numbers other than 0 have absolute values from 2**-octaves to 2**octaves.
+        The absolute value of every number other than 0 must lie between 2**-octaves and 2**octaves.
     """
     return Need(
         role,

@@ -1,4 +1,4 @@
-"""Preparation of a batch for one state: its columns are bound, filtered, checked and corrected."""
+"""Prepare a batch for a state: find its columns, leave out rows, check the values, and correct for down-sampling."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["PreparedRows", "check_either", "prepare"]
 
 @dataclass(frozen=True)
 class PreparedRows:
-    """The rows of a batch that one state counts.
+    """The rows of a batch that a state counts, ready to be counted.
 
     Parameters
     ----------
@@ -31,11 +31,12 @@ class PreparedRows:
     n : int
         The number of rows.
     index : int64 array, optional
-        The positions of the rows in the batch; None for all rows.
-    left_out : list of (reason, rows of the batch)
-        The rows that are not counted, by reason: "where", or the role of the column with a bad or skipped value.
+        The positions that the rows have in the batch; None if they are all rows of the batch.
+    left_out : list of (reason, positions)
+        The rows of the batch that are not counted. The reason is "where", or the role of the column in which the row
+        has an invalid or ignored value.
     ids : int64 array, optional
-        For a state of blocks, such as queries: the id of each block.
+        For a state that counts blocks of rows, such as queries: the id of each block.
     """
 
     columns: dict[str, Column]
@@ -45,12 +46,12 @@ class PreparedRows:
     ids: NDArray[np.int64] | None = None
 
     def row(self, i: int) -> int:
-        """Return the position in the batch of row i."""
+        """Return the position that row i has in the batch."""
         return i if self.index is None else int(self.index[i])
 
     @property
     def weight(self) -> float:
-        """The total weight; 0 without weights."""
+        """The sum of the weights; 0 if the rows have no column of weights."""
         column = self.columns.get("sample_weight")
         return float(column.values.sum()) if column is not None else 0.0
 
@@ -61,26 +62,26 @@ Times = Sequence[tuple[str, EventTime]]
 def prepare(
     batch: Batch, binding: Binding, needs: Sequence[Need], on_invalid: str, *, times: Times = ()
 ) -> PreparedRows:
-    """Select, check and correct the rows of a batch, without counting them.
+    """Prepare the rows of a batch for a state, without counting them.
 
     Parameters
     ----------
     batch : Batch
         The batch.
     binding : Binding
-        The columns and options of the task.
+        The columns of the roles, and the options of the task.
     needs : sequence of Need
-        The columns that the state reads, adapted to the binding.
+        The columns that the state reads, with the label values and the scale of the binding.
     on_invalid : {"raise", "drop"}
-        Whether a bad row raises an error, or is dropped and counted.
+        What to do with an invalid row: raise an error, or drop the row and count it as dropped.
     times : sequence of (column, kind)
-        The columns of event time, which decide the window of each row. They are read last, because one time may hold for
-        all rows, and only the other columns tell how many rows there are.
+        The columns of event time, which decide the window of each row. They are read last: a single time may stand for
+        all rows, and only the other columns say how many rows there are.
 
     Raises
     ------
     InvalidInputError
-        A column is missing or has another length, or, unless `on_invalid="drop"`, a value is bad.
+        A column is missing, columns have different lengths, or a value is invalid and `on_invalid` is "raise".
     """
     left_out: list[tuple[str, NDArray[np.int64]]] = []
     index: NDArray[np.int64] | None = None
@@ -94,8 +95,8 @@ def prepare(
     extra_columns: list[tuple[str, Any, Any]] = [] if binding.unit is None else [("unit", *binding.unit)]
     extra_columns += [("time", name, kind) for name, kind in times]
     bound += extra_columns
-    # The order of the steps matters: a row is dropped for the first reason that applies, and values are checked only in
-    # the rows that are left. `index` maps rows of the selection to rows of the batch.
+    # The order of the steps matters. A row is left out for the first reason that applies, and values are checked only
+    # in the rows that remain. `index` maps the remaining rows to rows of the batch.
     if _lacks_required_column(needs, binding, batch):
         no_row = np.zeros(len(selection.column(*bound[0][1:]).values), bool)
         selection = selection.memoize("no rows", partial(selection.select, no_row))
@@ -135,7 +136,10 @@ def prepare(
 
 
 def check_either(requests: Iterable[tuple[Binding, Sequence[Need]]], batch: Batch) -> None:
-    """Raise InvalidInputError if a batch has none of the columns with `Need.either`, over all states that count it."""
+    """Raise InvalidInputError if a batch has no column with `Need.either` for any state.
+
+    A single state may find none of these columns. The batch is invalid only if no state finds any.
+    """
     names = list(dict.fromkeys(binding.column(n.role) for binding, needs in requests for n in needs if n.either))
     if names and not any(name in batch for name in names):
         raise InvalidInputError(
@@ -146,7 +150,7 @@ def check_either(requests: Iterable[tuple[Binding, Sequence[Need]]], batch: Batc
 
 
 def _lacks_required_column(needs: Sequence[Need], binding: Binding, batch: Batch) -> bool:
-    """Return whether a batch has none of the columns with `Need.either`; it is then a batch for other states."""
+    """Return whether a batch has none of the columns with `Need.either`, so that this state counts no row of it."""
     names = [binding.column(n.role) for n in needs if n.either]
     return bool(names) and not any(name in batch for name in names)
 
@@ -155,16 +159,16 @@ def _is_present(need: Need, binding: Binding, batch: Batch) -> bool:
     name = binding.column(need.role)
     if not need.optional or name in batch:
         return True
-    # The correction of weights depends on the label of the row.
+    # The correction for down-sampling changes the weights of negative rows only, so it needs the label.
     required = need.role == "y_true" and binding.corrects in ("rows", "both")
-    # A column that the user has named must exist; `raw` raises an error if it is missing.
+    # A column that the user has bound must exist. If it is missing, `raw` raises the error.
     if required or need.role in binding.columns_by_role:
         batch.raw(name)
     return False
 
 
 def _select_rows(batch: Batch, name: str, on_invalid: str) -> tuple[Batch, NDArray[np.int64]]:
-    """Return a batch of the rows that a 0/1 column selects, and the positions of the other rows."""
+    """Return the rows for which a 0/1 column is 1 as a batch, and the positions of all other rows."""
 
     def select() -> tuple[Batch, NDArray[np.int64]]:
         if on_invalid != "drop":
@@ -181,7 +185,11 @@ def _drop_bad_rows(
     bound: list[tuple[str, str, Any]],
     left_out: list[tuple[str, NDArray[np.int64]]],
 ) -> tuple[Batch, NDArray[np.int64] | None]:
-    """Drop rows with an invalid value; each row is counted once, under the first role that has an invalid value."""
+    """Drop the rows that have an invalid value, and append them to `left_out`.
+
+    A row with several invalid values is listed once, under the first role in `bound`. `index` maps the rows of
+    `selection` to rows of the batch; the result contains the new selection and its index.
+    """
     dropped: Mask | None = None
     for role, name, kind in bound:
         column = selection.column(name, kind)
@@ -200,7 +208,10 @@ def _drop_bad_rows(
 
 
 def _correct(columns: dict[str, Column], binding: Binding) -> dict[str, Column]:
-    """Correct scores or weights for down-sampled negatives; do not correct scores if only their order matters."""
+    """Return the columns with the scores or weights corrected for down-sampled negatives.
+
+    Scores stay uncorrected if only their order matters.
+    """
     rate, out = binding.negative_rate, dict(columns)
     assert rate is not None
     if binding.corrects_scores and not binding.ranks and "y_score" in out:
@@ -212,13 +223,13 @@ def _correct(columns: dict[str, Column], binding: Binding) -> dict[str, Column]:
 
 
 def _correct_weights(columns: dict[str, Column], rate: float) -> NDArray[np.float64]:
-    """Return the weights of rows in the full log: the weights of negatives are divided by the sampling rate."""
+    """Return the weights of the rows in the full log: the weight of each negative is divided by the sampling rate."""
     weights = columns["sample_weight"].values if "sample_weight" in columns else 1.0
     return np.where(columns["y_true"].values == 1, weights, weights / rate)
 
 
 def _find_too_heavy(columns: dict[str, Column], binding: Binding) -> Mask | None:
-    """Return a mask of the corrected weights that are too large; None if there are none."""
+    """Return a mask of the rows whose corrected weight is 2**31 or more, which is invalid; None if there are none."""
     rate = binding.negative_rate
     assert rate is not None
     if "sample_weight" not in columns or columns["sample_weight"].values.max(initial=0.0) / rate < 2.0**31:

@@ -1,4 +1,7 @@
-"""Blocks of rows, such as the queries of a batch. The rows of a block must be adjacent and in one batch."""
+"""Blocks: the rows of a batch that belong together, such as the documents of a query.
+
+The rows of a block must be adjacent and in the same batch.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +35,17 @@ def prepare_blocks(
     recent: Ints | None,
     times: Times = (),
 ) -> PreparedRows:
-    """Prepare the rows of a batch for a state of blocks; columns that are constant in each block get one row per block.
+    """Prepare the rows of a batch for a state that counts blocks, such as queries.
 
-    `recent` are the ids of the blocks of the last batch; other parameters are as for `prepare`.
+    A column that is constant within each block, such as the weight of a query, gets one value for each block. `recent`
+    contains the ids of the blocks of the last batch; None if there was none. The other parameters are those of
+    `prepare`.
 
     Raises
     ------
     InvalidInputError
-        The rows of a block are not adjacent, a block continues one of the last batch, or rows of one block have different
-        values in a column that must be constant.
+        The rows of a block are not adjacent, a block continues a block of the last batch, or rows of a block have
+        different values in a column that must be constant.
     """
     documents = split_into_documents(batch, binding.column)
     rows = prepare(documents, binding, needs, on_invalid, times=times)
@@ -80,10 +85,13 @@ def prepare_blocks(
 
 
 def find_returning_block(ids: Ints, recent: Ints | None) -> int | None:
-    """Return the first block whose ID occurs earlier, in this batch or among the recent blocks; None if there is none."""
+    """Return the position of the first block whose id has occurred before, in this batch or among the recent blocks.
+
+    Returns None if there is no such block.
+    """
     known = recent if recent is not None and recent.shape[1] == ids.shape[1] else ids[:0]
     all_ids = np.concatenate([known, ids])
-    # Ascending ids, which are common, cannot repeat.
+    # Ids that strictly ascend are distinct. This case is common, and checking it is much faster than the sort below.
     if not len(ids) or (all_ids[1:, 0] > all_ids[:-1, 0]).all():
         return None
     order = np.lexsort(all_ids.T[::-1])
@@ -92,7 +100,7 @@ def find_returning_block(ids: Ints, recent: Ints | None) -> int | None:
 
 
 def check_slices(rows: PreparedRows, role: str, at: Ints) -> None:
-    """Check that all rows of a block are in one slice; `at` is the slice of each row.
+    """Check that all rows of a block are in one slice; `at` is the slice of each row, and `role` the column of blocks.
 
     Raises
     ------
@@ -108,7 +116,10 @@ def check_slices(rows: PreparedRows, role: str, at: Ints) -> None:
 
 
 def find_change(values: NDArray[Any], starts: Ints) -> int:
-    """Return the first row that differs from the previous row of the same block; 0 if there is none."""
+    """Return the first row whose value differs from the row before it in the same block.
+
+    Row 0 has no row before it, so a result of 0 means that no row differs. `starts` are the first rows of the blocks.
+    """
     differs = values[1:] != values[:-1]
     differs[starts[1:] - 1] = False
     return int(differs.argmax()) + 1 if differs.any() else 0

@@ -1,4 +1,4 @@
-"""Remedies: the most likely way to fix a column with bad values, judged by all values of the column."""
+"""Remedies: the most likely way to fix a column with invalid values, found by looking at all of its values."""
 
 from __future__ import annotations
 
@@ -19,28 +19,33 @@ FIX = "fix the column"
 SWAPPED = "labels and scores seem to be swapped: the order is update(y_true, y_score)"
 UNKNOWN = "add the class to labels=, or give ignore_class= to leave its rows out"
 CORRECT = "correct these rows"
-# If fewer than one row in this many is bad, single rows are wrong, not the whole column.
+# If fewer than 1 % (1 / FEW) of the rows are invalid, these rows are wrong. Otherwise the column itself is the wrong
+# one.
 FEW = 100
-# Integers above this are counts or amounts, not classes.
+# Integers of at least this size are probably counts or amounts, not classes.
 MANY = 1000
 
 
 class Remedy(NamedTuple):
-    """A remedy for bad values.
+    """The advice with which an error message about invalid values ends.
 
     Parameters
     ----------
     text : str
         The most likely remedy.
     single : bool
-        Whether single rows may be wrong, so that dropping them is a remedy, too.
+        Whether the mistake may be in individual rows. If so, dropping these rows is offered as a second remedy.
     """
 
     text: str = FIX
     single: bool = True
 
     def format(self, bad: int, rows: int) -> str:
-        """Return the remedy as text. If at most half of the rows are bad and may be mistakes, offer to drop them."""
+        """Return the text of the remedy, given the number of invalid rows and the number of all rows.
+
+        If individual rows may be wrong, and at most half of the rows are invalid, the text also suggests dropping the
+        invalid rows.
+        """
         if not self.single or (rows > 1 and 2 * bad > rows):
             return self.text
         return DROP if self.text == DROP else f"{self.text}, or {DROP}"
@@ -52,11 +57,11 @@ def for_labels(values: Array, bad: Array, others: Sequence[Array]) -> Remedy:
     Parameters
     ----------
     values : ndarray
-        The column.
+        The column of labels.
     bad : ndarray
-        Its bad values.
+        The invalid values of this column.
     others : sequence of ndarray
-        The other columns of scores or predictions.
+        The columns of scores or predictions, which may have been swapped with the labels.
     """
     if values.dtype.kind not in "biuf":
         return Remedy()
@@ -83,7 +88,7 @@ def for_labels(values: Array, bad: Array, others: Sequence[Array]) -> Remedy:
         return Remedy(f"for two other labels, give labels=({negative}, {positive}) to the task", single=False)
     if len(distinct) == 1:
         return Remedy("for other labels, give labels=(negative, positive) to the task", single=False)
-    # For example -1 for an unknown label.
+    # Negative labels are probably codes for an unknown label, such as -1.
     if distinct[0] < 0:
         return Remedy("give where= to the task, a 0/1 column that selects the rows with a label")
     several = f"for classes, give num_classes={int(distinct[-1]) + 1}"
@@ -100,7 +105,7 @@ def for_classes(values: Array, bad: Array, width: int, has_names: bool, others: 
     width : int
         The number of classes.
     has_names : bool
-        Whether the user has named the classes with `labels=`.
+        Whether the user has listed the classes with `labels=`.
     """
     if values.dtype.kind not in "biuf":
         return Remedy(DROP) if find_missing(bad, len(bad)).all() else Remedy(UNKNOWN, single=False)
@@ -115,7 +120,7 @@ def for_classes(values: Array, bad: Array, width: int, has_names: bool, others: 
         return Remedy(UNKNOWN, single=False)
     if low == 1 and high == width:
         return Remedy(f"for classes from 1 to {width:,}, give labels=tuple(range(1, {width + 1}))", single=False)
-    # Data sets mark rows without a class like this.
+    # Many data sets mark rows without a class with a negative number, 255 or 999.
     if len(distinct) == 1 and (low < 0 or high in (255, 999)):
         return Remedy(f"give ignore_class={int(distinct[0])} to leave the rows of that class out", single=False)
     if FEW * len(wrong) < len(numbers) or high >= MANY:
@@ -148,7 +153,7 @@ def _without_nan(values: Array) -> Array:
 
 
 def _are_labels(values: Array) -> bool:
-    """Return whether a column of scores contains both 0 and 1, and no other value."""
+    """Return whether a column of scores contains 0 and 1 and nothing else, so that it is probably the column of labels."""
     if values.ndim != 1 or values.dtype.kind not in "biuf":
         return False
     return bool(((values == 0) | (values == 1)).all() and (values == 0).any() and (values == 1).any())

@@ -1,7 +1,7 @@
-"""Signatures of batches: the dtypes and strides of their columns, by which a batch finds its draft.
+"""Signatures of batches: the dtypes and strides of the columns. Plans for counting batches are cached by signature.
 
-The functions here run for each batch, so their source is generated for each number of columns: without loops, they take a
-fraction of a microsecond.
+The functions here run for each batch. Their source code is therefore generated for each number of columns: without
+loops, a call takes a fraction of a microsecond.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ NONE_WIDENED: frozenset[str] = frozenset()
 
 
 def _signature(n: int) -> Callable[..., Any]:
-    """Return the function that computes the signature of n columns: whether lengths are equal, then dtypes and strides.
+    """Return the function that computes the signature of n columns.
 
-    The signature is None if a column is not a numpy array of one dimension.
+    The signature is a tuple: whether the columns have equal lengths, then the dtype and strides of each. It is None if
+    a column is not a numpy array of one dimension.
     """
     names = [f"c{i}" for i in range(n)]
     types = " is ".join(f"type({c})" for c in names)
@@ -43,7 +44,7 @@ def _signature(n: int) -> Callable[..., Any]:
     facts = ", ".join(f"{c}.dtype, {c}.strides" for c in names)
     flat = " == ".join(f"{c}.ndim" for c in names)
     text = f"lambda {', '.join(names)}: ({lengths}, {facts}) if {types} is array and {flat} == 1 else None"
-    # The source consists of numbers only, so `eval` never sees text of the user.
+    # `eval` is safe here: the source contains only names and numbers that this function has generated.
     function: Callable[..., Any] = eval(text, {"array": np.ndarray})
     return function
 
@@ -52,7 +53,10 @@ SIGNATURES = [None, *map(_signature, range(1, 17))]
 
 
 def matrix_signature(arrays: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Return the signature of columns and matrices: dtype, strides and width of each; None for columns of other types."""
+    """Return the signature of columns and matrices: whether lengths are equal, then dtype, strides and width of each.
+
+    The signature is None if a column is not a numpy array of one or two dimensions.
+    """
     if not all(type(a) is np.ndarray and a.ndim in (1, 2) for a in arrays):
         return None
     facts = [fact for a in arrays for fact in (a.dtype, a.strides, a.shape[1:])]
@@ -61,9 +65,11 @@ def matrix_signature(arrays: tuple[Any, ...]) -> tuple[Any, ...] | None:
 
 @cache
 def make_matcher(ndims: tuple[int, ...]) -> Callable[..., Callable[..., bool]]:
-    """Return a factory that turns dtypes, strides and widths into a function that checks whether columns match them.
+    """Return a function that takes a layout and returns a matcher, which checks whether columns have this layout.
 
-    Most batches match the last one. The check takes half the time of computing a signature and comparing it.
+    The layout consists of the dtype, the strides and, for a matrix, the width of each column. Most batches have the
+    layout of the last batch, and a matcher takes half as long as computing and comparing a signature. `ndims` contains
+    the number of dimensions (1 or 2) of each column.
     """
     names, expected, same = [f"c{i}" for i in range(len(ndims))], list[str](), list[str]()
     for i, c in enumerate(names):
@@ -72,15 +78,15 @@ def make_matcher(ndims: tuple[int, ...]) -> Callable[..., Callable[..., bool]]:
         same += [f"{c}.shape[1] == w{i}"] * (ndims[i] - 1)
     lengths = [" == ".join(f"len({c})" for c in names)] if len(ndims) > 1 else []
     text = f"lambda {', '.join(expected)}: lambda {', '.join(names)}: {' and '.join(same + lengths)}"
-    # The source consists of numbers only, so `eval` never sees text of the user.
+    # `eval` is safe here: the source contains only names and numbers that this function has generated.
     factory: Callable[..., Callable[..., bool]] = eval(text, {"array": np.ndarray})
     return factory
 
 
 def to_plain_array(column: Any, name: str) -> Any:
-    """Return a column as a numpy array if the conversion is fast (pandas columns, tensors); otherwise unchanged.
+    """Convert a column to a numpy array if a fast conversion exists, as for pandas columns and tensors.
 
-    A tensor on a device is copied here, and not again.
+    Any other column is returned unchanged. A tensor on a device is copied here, so later steps need not copy it again.
     """
     convert = _find_converter(type(column))  # type: ignore[arg-type]  # a class can be hashed
     return column if convert is None else convert(column, name)
@@ -88,7 +94,7 @@ def to_plain_array(column: Any, name: str) -> Any:
 
 @cache
 def _find_converter(kind: type) -> Callable[[Any, str], Any] | None:
-    """Return the fast conversion of columns of a class to arrays; None if there is none."""
+    """Return the fast conversion to arrays for columns of a class; None if there is none."""
     library = library_of(kind)
     if library in TENSORS:
         return convert_tensor
@@ -102,7 +108,7 @@ def _find_converter(kind: type) -> Callable[[Any, str], Any] | None:
 
 @cache
 def _has_tensor(*kinds: type) -> bool:
-    """Return whether any of the classes is a tensor class."""
+    """Return whether any of the classes is a class of tensors."""
     return not TENSORS.isdisjoint(map(library_of, kinds))
 
 
@@ -112,13 +118,13 @@ def _from_value(column: Any, name: str) -> Array:
 
 
 def _from_numpy(column: Any, name: str) -> Any:
-    """Return a column with a numpy dtype as an array, without a copy; any other column unchanged."""
+    """Return a column that has a numpy dtype as an array, without a copy; return any other column unchanged."""
     return column.__array__() if isinstance(getattr(column, "dtype", None), np.dtype) else column
 
 
 @cache
 def _arrow_numbers() -> frozenset[int]:
-    """Return the Arrow type ids of the number types."""
+    """Return the ids of the Arrow types that are numbers."""
     import pyarrow
 
     names = [*(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)), "float16", "float32", "float64"]
@@ -126,7 +132,10 @@ def _arrow_numbers() -> frozenset[int]:
 
 
 def _from_arrow(column: Any, name: str) -> Any:
-    """Return an Arrow column of numbers, in one chunk without nulls, as an array without a copy; any other unchanged."""
+    """Return an Arrow column of numbers as an array, without a copy.
+
+    A column with nulls or several chunks is returned unchanged, and so is a column of another type.
+    """
     chunks = getattr(column, "num_chunks", None)
     if chunks not in (None, 1) or not hasattr(column, "null_count") or column.null_count:
         return column
@@ -136,7 +145,10 @@ def _from_arrow(column: Any, name: str) -> Any:
 
 
 def make_batch(names: tuple[str, ...], columns: tuple[Any, ...], widened: frozenset[str] = NONE_WIDENED) -> Batch:
-    """Return columns as a batch; raise InvalidInputError if lengths differ, even of columns that no state reads."""
+    """Return columns as a batch.
+
+    Raises InvalidInputError if columns have different lengths. This includes columns that no state reads.
+    """
     known = [(name, n) for name, c in zip(names, columns, strict=True) if (n := _count_rows(c)) is not None]
     for name, n in known[1:]:
         if n != known[0][1]:
@@ -145,14 +157,17 @@ def make_batch(names: tuple[str, ...], columns: tuple[Any, ...], widened: frozen
 
 
 def _count_rows(column: Any) -> int | None:
-    """Return the number of rows of a column; None for a tuple of columns, or for a scalar, which may hold for all rows."""
+    """Return the number of rows of a column.
+
+    Returns None for a tuple of columns, and for a scalar, which may stand for all rows.
+    """
     if isinstance(column, (str, bytes)):
         return 1
     return len(column) if hasattr(column, "__len__") and not is_scalar(column) and not is_column_tuple(column) else None
 
 
 def find_widened_columns(names: tuple[str, ...], columns: tuple[Any, ...]) -> frozenset[str]:
-    """Return the names of the bfloat16 columns, which are converted to float32."""
+    """Return the names of the columns that are bfloat16, and that `to_plain_array` converts to float32."""
     if not _has_tensor(*map(type, columns)):
         return NONE_WIDENED
     return frozenset(

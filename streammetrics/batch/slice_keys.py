@@ -1,4 +1,4 @@
-"""Conversion of columns of keys of any kind: integers, texts, booleans, dates, timestamps and decimals."""
+"""Read columns of keys of every kind: not only integers and strings, but also booleans, dates, timestamps and decimals."""
 
 from __future__ import annotations
 
@@ -26,13 +26,16 @@ UNITS: dict[str, tuple[str, int | Fraction]] = {
     "s": ("us", 1_000_000), "ms": ("us", 1000), "us": ("us", 1), "ns": ("us", Fraction(1, 1000)),
     "ps": ("us", Fraction(1, 10**6)), "fs": ("us", Fraction(1, 10**9)), "as": ("us", Fraction(1, 10**12)),
 }  # fmt: skip
-"""The units of numpy in months, days or microseconds. Conversion by numpy is ten times slower, and ignores overflow."""
+"""For each unit of numpy times, the unit to convert to (months, days or microseconds) and the factor.
+
+numpy itself could do the conversion, but it takes ten times as long and does not detect overflow.
+"""
 
 ENDS = {"M": (-1969 * 12, 8030 * 12 - 1), "D": RANGES["date"], "us": RANGES["timestamp"]}
-"""The first and last month, day and microsecond of the years 1 to 9999, counted from 1970."""
+"""The first and last value of the years 1 to 9999, counted from 1970, in months, days and microseconds."""
 
 DAY = 86_400_000
-"""Milliseconds of a day."""
+"""The number of milliseconds in a day."""
 
 OBJECTS: tuple[tuple[str, type | tuple[type, ...]], ...] = (
     ("bool", (bool, np.bool_)),
@@ -43,11 +46,12 @@ OBJECTS: tuple[tuple[str, type | tuple[type, ...]], ...] = (
 
 
 def read_slice_keys(raw: Any, name: str, *, exact: bool = True) -> KindAndContent:
-    """Return the kind and the content of a column of keys, like `read_keys`, for all kinds of keys.
+    """Return the kind and the content of a column of keys, as `read_keys` does, but for every kind of key.
 
-    Dates are days since 1970, timestamps are microseconds since 1970, in UTC unless they have a time zone, and decimals
-    are texts. With `exact`, finer timestamps and values outside the range of keys raise InvalidInputError. Otherwise
-    timestamps are rounded down to microseconds, and values outside the range become others that are also outside.
+    Dates are days since 1970. Timestamps are microseconds since 1970, in UTC unless they have a time zone. Decimals are
+    strings. With `exact`, a timestamp with nanoseconds raises InvalidInputError, and so does a value outside the range
+    of keys. Without it, timestamps are rounded down to microseconds, and a value outside the range may change, but
+    remains outside.
     """
     raw = key_column(raw, name)
     keys = (_from_numpy if isinstance(raw, (list, tuple, np.ndarray)) else _from_arrow)(raw, name, exact)
@@ -80,23 +84,24 @@ def _from_arrow(raw: Any, name: str, exact: bool) -> KindAndContent | None:
 
 
 def _is_plain(kind: Any) -> bool:
-    """Return whether `read_column` can read dictionaries of this Arrow type."""
+    """Return whether `read_column` can read a dictionary-encoded Arrow column whose values have this type."""
     import pyarrow as pa
 
     return bool(pa.types.is_integer(kind) or "string" in str(kind) or "binary" in str(kind))
 
 
 def _convert_times(values: Array, missing: Any, name: str, exact: bool) -> KindAndContent:
-    """Return numpy times of the years 1 to 9999 as days or microseconds."""
-    # NaT alone may have no unit.
+    """Return numpy times of the years 1 to 9999 as a kind ("date" or "timestamp") and numbers of days or microseconds."""
+    # A column that contains only NaT may have no unit, so it is handled before the unit is read.
     if not len(values) or (missing is not None and missing.all()):
         return "", len(values)
     unit, count = np.datetime_data(values.dtype)
     if unit not in UNITS:
         raise kind_error(name, f"{values.dtype.name} without a unit")
     base, per_unit = UNITS[unit]
-    # One unit is up / down base units. The limits are computed with Python's integers, so the int64 multiplication
-    # below cannot overflow within them.
+    # `up / down` is the length of one unit of the column in months, days or microseconds. Python's integers do not
+    # overflow, so the bounds `low` and `high` are exact, and within them the int64 multiplication below cannot
+    # overflow.
     up, down = Fraction(per_unit * count).as_integer_ratio()
     counts = values.view(np.int64) if missing is None else np.where(missing, 0, values.view(np.int64))
     low, high = -(-ENDS[base][0] * down // up), ((ENDS[base][1] + 1) * down - 1) // up
@@ -123,7 +128,10 @@ SMALLEST, LARGEST = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
 
 
 def _check_none(wrong: NDArray[np.bool_], rule: str, values: Array, name: str, cure: str = "") -> None:
-    """Raise InvalidInputError if a row is wrong; name the rule, the first wrong row and the number of such rows."""
+    """Raise InvalidInputError if any row is wrong.
+
+    The message contains the rule, the first wrong row, the number of wrong rows and the advice `cure`.
+    """
     if not wrong.any():
         return
     row, n = int(wrong.argmax()), int(wrong.sum())
@@ -164,13 +172,14 @@ def _join_datetimes(raw: Any, name: str) -> Array:
     null = find_missing(values, len(values))
     if strange := {type(v).__name__ for v in values[~null]} - {"datetime64"}:
         raise kind_error(name, " and ".join(["datetime64", *sorted(strange)]))
-    # NaT gets the unit of the other values: numpy deprecates arrays of both a unit and NaT without one.
+    # numpy deprecates arrays that mix NaT without a unit and times with a unit. So NaT gets the unit of the other
+    # values.
     nat = np.array("NaT", values[~null][0].dtype if not null.all() else "M8[s]")[()]
     return np.array([nat if m else v for v, m in zip(values, null, strict=True)])
 
 
 def _from_objects(values: Array, name: str, exact: bool) -> KindAndContent | None:
-    """Return the kind and content of objects that are all of one kind in `OBJECTS`; None if they are not."""
+    """Return the kind and content of objects that are all of one kind in `OBJECTS`, such as dates; None for others."""
     if not isinstance(find_first_value(values), (bool, np.bool_, datetime.date, Decimal)):
         return None
     null = find_missing(values, len(values))
@@ -179,12 +188,12 @@ def _from_objects(values: Array, name: str, exact: bool) -> KindAndContent | Non
     if kind is None:
         return None
     words = [_encode_object(v, name) for v in present]
-    # The column mixes dates and timestamps.
+    # A column that mixes dates and timestamps is not of one kind.
     if {k for k, _ in words} != {kind}:
         return None
     if kind == "timestamp" and exact:
         finer = np.zeros(len(values), bool)
-        # Timestamps of pandas have nanoseconds.
+        # A pandas timestamp may have nanoseconds, which a key in microseconds cannot represent.
         finer[~null] = [getattr(v, "nanosecond", 0) != 0 for v in present]
         _check_none(finer, WHOLE, values, name, ROUND)
     mask = null if null.any() else None

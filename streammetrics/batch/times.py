@@ -1,4 +1,4 @@
-"""The kind of columns of event time: timestamps, dates or integers, converted to the start of the window of each row."""
+"""Columns of event time, which assign rows to time windows: timestamps, dates, or integers such as steps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Array = NDArray[Any]
 Ints = NDArray[np.int64]
 
 DAY = 86_400_000_000
-"""Microseconds of a day."""
+"""The number of microseconds in a day."""
 
 
 def clock() -> int:
@@ -32,36 +32,40 @@ def clock() -> int:
 
 
 class Latest(NamedTuple):
-    """The latest accepted event time: a fixed time `at`, or a time `ahead` of the clock, in microseconds or steps."""
+    """The latest event time that a batch may contain, in microseconds or steps.
+
+    It is the current time plus `ahead`, or the fixed time `at` if `ahead` is None.
+    """
 
     at: int = 0
     ahead: int | None = None
 
     def now(self) -> int:
-        """Return the latest event time that is accepted at this moment."""
+        """Return the latest event time that a batch may contain at this moment."""
         return self.at if self.ahead is None else clock() + self.ahead
 
 
 @dataclass(frozen=True)
 class TimeColumn(Column):
-    """The start of the time window of each row.
+    """The event time of each row, and the start of its time window.
 
     Parameters
     ----------
     values : int64 array
-        The start of the window of each row; 0 for a bad row.
+        The start of the window of each row; 0 for an invalid row.
     source : str
         "timestamp" or "integer".
     stamps : int64 array
-        The time of each row.
+        The event time of each row.
     missing : bool array, optional
-        Which rows have no time.
+        Mask of the rows that have no time.
     out_of_range : bool array, optional
-        Which rows have a time outside the range of keys.
+        Mask of the rows whose time lies outside the range of keys.
     wrong : bool array, optional
-        Which rows are bad, for these reasons or because they are too late. Computed once, because the clock goes on.
+        Mask of all invalid rows: without a time, out of range, or later than `latest`. The mask is kept, because a
+        second comparison with the clock could give a different result.
     latest : int, optional
-        The latest time that was accepted.
+        The latest time that was allowed when the column was read.
     """
 
     stamps: Ints
@@ -71,7 +75,7 @@ class TimeColumn(Column):
     latest: int | None = None
 
     def take(self, index: Ints) -> TimeColumn:
-        """Return the times of some of the rows."""
+        """Return the times of the rows at these positions."""
         missing, out_of_range, wrong = (
             None if m is None else m[index] for m in (self.missing, self.out_of_range, self.wrong)
         )
@@ -81,16 +85,16 @@ class TimeColumn(Column):
 
 
 class EventTime(Kind):
-    """The event time of a row, converted to the start of its window.
+    """The event time of a row, converted to the start of its time window.
 
     Parameters
     ----------
     source : {"timestamp", "integer"}
-        Timestamps and dates, in UTC unless they have a time zone; or integers, such as steps.
+        What the column contains: timestamps or dates, in UTC unless they have a time zone; or integers, such as steps.
     width : int
-        The width of windows, in microseconds or steps.
+        The width of a window, in microseconds or steps.
     latest : Latest, optional
-        Later times are bad.
+        The latest time that is allowed. Later times are invalid.
     """
 
     def __init__(self, source: str, width: int, latest: Latest | None = None) -> None:
@@ -120,7 +124,8 @@ class EventTime(Kind):
         stamps, missing, out_of_range = batch.memoize(("times", name, self.source), lambda: self._stamps(batch, name))
         starts = stamps // self.width * self.width
         least = RANGES["timestamp"][0] if self.source == "timestamp" else np.iinfo(np.int64).min
-        # At the lower end of int64, the start of a window may overflow; it is then greater than the time.
+        # Near the smallest int64, the product above may overflow. The start of the window is then later than the time
+        # itself.
         wrong = (starts > stamps) | (starts < least)
         for bad in (missing, out_of_range):
             if bad is not None:
@@ -167,7 +172,7 @@ class EventTime(Kind):
         return (stamps * DAY if kind == "date" else stamps), missing, out_of_range
 
     def _repeat_time(self, batch: Batch, name: str, one: Any) -> Ints:
-        """Return one time, such as the step of a training loop, repeated for all rows of the batch."""
+        """Return an array that repeats one time, such as the step of a training loop, for all rows of the batch."""
         parsed = parse_key(to_python_time(one) if isinstance(one, (np.datetime64, np.ndarray)) else one)
         if parsed is None or batch.rows is None:
             why = (
@@ -182,7 +187,7 @@ class EventTime(Kind):
         return np.full(batch.rows, stamp, np.int64)
 
     def _read(self, raw: Any, name: str) -> tuple[str, Any]:
-        # An empty column often has dtype float.
+        # An empty column often has dtype float, which the check below would refuse.
         if hasattr(raw, "__len__") and not len(raw):
             return "", 0
         kind = str(getattr(raw, "dtype", getattr(raw, "type", "")))
@@ -192,7 +197,7 @@ class EventTime(Kind):
             or (isinstance(raw, (list, tuple)) and any(isinstance(v, float) for v in raw))
         ):
             self._refuse("floats", name)
-        # This is a pandas series, with or without Arrow.
+        # Only a pandas series has both attributes. Its time zone is converted to UTC before it is removed.
         if hasattr(getattr(raw, "dtype", None), "tz") and hasattr(raw, "dt"):
             raw = raw.dt.tz_convert(None).to_numpy()
         return read_slice_keys(raw, name, exact=False)
@@ -211,7 +216,7 @@ class EventTime(Kind):
 
 
 def _find_out_of_range(values: Array, kind: str) -> Mask | None:
-    """Return a mask of the numbers outside the range of event times; None if there are none."""
+    """Return a mask of the times that lie outside the range of this kind of key; None if there are none."""
     low, high = (np.iinfo(np.int64).min, np.iinfo(np.int64).max) if kind == "integer" else RANGES[kind]
     if not len(values) or (low <= int(values.min()) and int(values.max()) <= high):
         return None

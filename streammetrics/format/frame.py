@@ -1,15 +1,19 @@
-"""Frames: the bytes of any number of states. Needs only the standard library and numpy; no pickle.
+"""Frames: files or messages with any number of states. They need only the standard library and numpy, not pickle.
 
 ::
 
     "SMET" | u16 version | u16 flags | u32 header length | u32 packed length | header | table | bodies | u32 CRC-32
 
-The header is canonical JSON, compressed by deflate with a preset dictionary. Its member "about" describes the object, and
-"sections" has the schema of each state (see `schema`). A row of the table is: u64 plain length | u64 packed length |
-SHA-256 of the text of the schema, a zero byte and the plain section. The hash is the digest of the state, alone and in any
-collection. A body is a compressed section, followed by its noise (see `section`), which is not compressed.
+The header is canonical JSON, compressed by deflate with a preset dictionary. Its member "about" describes the object that
+the states belong to, such as a metric or a collection. Its member "sections" contains the schema of each state (see
+`schema`).
 
-A frame is read lazily, and many frames of one kind are decoded in one pass.
+The table has one row for each state: u64 uncompressed length | u64 compressed length | digest. The digest is the SHA-256
+of the text of the schema, a zero byte and the uncompressed section. So a state has the same digest in every frame.
+
+There is one body for each state: its compressed section, then its noise (bytes that do not compress, see `section`).
+
+A state is decoded only when it is read. Many frames with equal headers are decoded in one pass.
 """
 
 from __future__ import annotations
@@ -49,15 +53,16 @@ MAGIC, VERSION = b"SMET", 2
 PREFIX, ROW, CHECK = struct.Struct("<4sHHII"), struct.Struct("<QQ32s"), struct.Struct("<I")
 MAX_HEADER = 1 << 22
 MAX_CACHED_HEADER = 1 << 14
-"""Parsed headers up to this size are cached for later frames of the same kind."""
+"""Parsed headers up to this size in bytes are cached, because many frames have equal headers."""
 HEADER_ROOM = 64
-"""An upper bound of the memory of a parsed header, in multiples of its size."""
+"""A parsed header takes at most this many times the memory of its text."""
 SMALL = 1 << 16
-"""Sections up to this size are decompressed without checking the counts at their beginning first."""
+"""Of larger sections, only this many bytes are decompressed at first, to check the memory that reading would take."""
 BATCH, PORTION = 1 << 23, 1 << 24
-"""The bytes of frames that are read together, and the memory of the sections that are decoded in one pass."""
+"""When frames are merged, a batch is closed when its sections exceed BATCH bytes. Decoding a batch takes about PORTION
+bytes of memory at a time."""
 MAX_MATCHING = 1 << 16
-"""Larger sections are compressed by frequencies of bytes only, without a search for repetitions."""
+"""Sections with more bytes than this are compressed by Huffman coding alone, without a search for repetitions."""
 WORDS = (
     b'"about":{"axes":"behind":{"kind":"class","names":["y_true","y_pred"]},"kind":"group","names":["group"]'
     b'"counted":["exact","rows"],"dropped":["expired","group","sample_weight","where","y_pred","y_score","y_true"]'
@@ -73,7 +78,10 @@ WORDS = (
 
 
 def compute_digest(state: State) -> str:
-    """Return the SHA-256 of the schema and content of a state, the same on every machine and in any collection."""
+    """Return the SHA-256 of the schema and the content of a state, in hexadecimal digits.
+
+    Equal states have equal digests on every machine, whether they belong to a single metric or to a collection.
+    """
     return build_schema(state).digest(pack_state(state)).hex()
 
 
@@ -83,9 +91,9 @@ def write_frame(states: Sequence[State], about: Any = None) -> bytes:
     Parameters
     ----------
     states : sequence of State
-        The states.
+        The states, in the order in which they are read back.
     about : JSON value
-        The description of the object.
+        The description of the object, such as a metric or a collection.
     """
     schemas = [build_schema(s) for s in states]
     text = canonical_json({"about": about, "sections": [s.head for s in schemas]}).encode()
@@ -104,7 +112,8 @@ def write_frame(states: Sequence[State], about: Any = None) -> bytes:
 def _deflate(plain: bytes | memoryview, dictionary: bytes = b"") -> bytes:
     """Compress bytes with deflate, or with Huffman coding alone if there are more than MAX_MATCHING bytes.
 
-    Large sections are mostly entries, which have no repetitions: Huffman coding alone is then smaller and much faster.
+    Large sections consist mostly of counts by score bucket, which have no repetitions. For these, Huffman coding alone
+    gives a smaller result and is much faster.
     """
     strategy, level = (zlib.Z_HUFFMAN_ONLY, 1) if len(plain) > MAX_MATCHING else (zlib.Z_DEFAULT_STRATEGY, 6)
     packer = zlib.compressobj(level, zlib.DEFLATED, -15, 9, strategy, *([dictionary] if dictionary else []))
@@ -115,7 +124,7 @@ def _deflate(plain: bytes | memoryview, dictionary: bytes = b"") -> bytes:
 
 
 class FrameKind:
-    """A parsed header. Frames with equal headers are of the same kind and share one object."""
+    """The parsed header of a frame. Frames with equal headers share one such object, so that it is parsed only once."""
 
     def __init__(self, text: bytes) -> None:
         head = json.loads(text)
@@ -126,7 +135,7 @@ class FrameKind:
 
 
 def _inflate(unpacker: Any, data: bytes | memoryview, size: int) -> bytes:
-    """Decompress only the first bytes of a section."""
+    """Decompress at most the first `size` bytes of a section."""
     try:
         plain: bytes = unpacker.decompress(data, size)
     except zlib.error as error:
@@ -148,7 +157,11 @@ def _cached_kind(head: bytes, size: int, registry: int) -> FrameKind:
 
 
 def _shared_kind(head: bytes, size: int, registry: int) -> FrameKind:
-    """Return the kind for a large header; frames share the object as long as one of them exists."""
+    """Return the parsed form of a large header from a cache that does not keep it alive.
+
+    Frames with equal headers share the object, which is freed with the last of these frames. The arguments are the
+    compressed header, its uncompressed size, and the number from `hash_registry`.
+    """
     kind = _large_kinds.get((head, size, registry))
     if kind is None:
         kind = _large_kinds[head, size, registry] = _parse_kind(head, size)
@@ -159,7 +172,10 @@ _large_kinds: WeakValueDictionary[tuple[bytes, int, int], FrameKind] = WeakValue
 
 
 def read_head(data: bytes) -> bytes:
-    """Return the bytes of a frame up to the end of its header, without checks; they are equal for frames of one kind."""
+    """Return the bytes of a frame up to the end of its header, without checking them.
+
+    Frames whose bytes are equal up to there have equal headers, so `read_frames` can decode them together.
+    """
     if len(data) < PREFIX.size:
         return b""
     *_, packed_length = PREFIX.unpack_from(data)
@@ -167,19 +183,21 @@ def read_head(data: bytes) -> bytes:
 
 
 class Frame:
-    """A lazily decoded frame: its checksum is verified when it is opened, a section when it is read.
+    """A frame whose states are decoded when they are read.
+
+    The checksum of the frame is verified immediately, and the digest of each section when the section is read.
 
     Parameters
     ----------
     data : bytes
         The bytes of the frame, which may be untrusted.
     max_bytes : int
-        The most memory that the states may take.
+        The most memory, in bytes, that the states may take.
 
     Raises
     ------
     StateFormatError
-        The bytes are not a frame, damaged, truncated, inconsistent, or written by a newer release.
+        The bytes are not a frame, or they are damaged, truncated, inconsistent, or written by a newer release.
     """
 
     __slots__ = ("_kind", "bodies", "data", "head", "limit", "size", "table")
@@ -233,7 +251,8 @@ class Frame:
         """The parsed header."""
         if self._kind is None:
             try:
-                # If a class of states was imported since, it may be the class of a section. Then parse the header again.
+                # The schemas depend on the imported classes of states. If a class was imported after the header was
+                # parsed, the number from `hash_registry` differs and the header is parsed again.
                 parse = _cached_kind if self.size <= MAX_CACHED_HEADER else _shared_kind
                 self._kind = parse(self.head, self.size, hash_registry())
             except (StateFormatError, MemoryError):
@@ -245,19 +264,22 @@ class Frame:
 
     @property
     def about(self) -> Any:
-        """The description of the object."""
+        """The description of the object that the states belong to, such as a metric or a collection."""
         return json.loads(self.kind.about)
 
     def __len__(self) -> int:
         return len(self.table)
 
     def digest(self, i: int) -> str:
-        """Return the digest of a state as the table of the frame has it; reading the state verifies it."""
+        """Return the digest that the frame stores for state `i`. It is not verified until the state is read."""
         digest: bytes = self.table[i][2]
         return digest.hex()
 
     def read_section(self, i: int, limit: int | None = None) -> bytes:
-        """Decompress a section and verify its digest, after checking that decoding stays within the memory limit."""
+        """Decompress section `i` and verify its digest.
+
+        For a large section, first check that decoding it takes at most `limit` bytes (by default, the limit of the frame).
+        """
         size, _, digest = self.table[i]
         begin, end = self.bodies[i]
         if size > SMALL:
@@ -267,7 +289,7 @@ class Frame:
             )
         unpacker = zlib.decompressobj(-15)
         plain = _inflate(unpacker, self.data[begin:end], size + 1)
-        # The noise follows the end of the compressed bytes.
+        # The bytes after the end of the compressed data are noise: they belong to the section, but are not compressed.
         if unpacker.unused_data:
             plain += unpacker.unused_data
         if len(plain) != size or not unpacker.eof:
@@ -277,19 +299,29 @@ class Frame:
         return plain
 
     def read_state(self, i: int = 0, limit: int | None = None) -> State:
-        """Decode and return one of the states."""
+        """Decode and return state `i`, in at most `limit` bytes of memory (by default, the limit of the frame)."""
         limit = self.limit if limit is None else limit
         return unpack_sections(self.kind.sections[i], [self.read_section(i, limit)], limit)[0]
 
     def read_sections(self) -> tuple[list[bytes], int]:
-        """Decompress all sections; return them, and the bytes of memory that they and decoding them take.
+        """Decompress all sections.
 
-        Raises an error if this is more than the limit.
+        Returns
+        -------
+        sections : list of bytes
+            The uncompressed sections.
+        need : int
+            An upper bound on the memory in bytes that decoding takes, including the sections themselves.
+
+        Raises
+        ------
+        StateFormatError
+            A section is damaged, or decoding would take more memory than the limit of the frame.
         """
         plains: list[bytes] = []
         need = 0
         for i, schema in enumerate(self.kind.sections):
-            # Decoding takes twice the memory of its result.
+            # Decoding takes up to twice the memory of its result, so half of `need` stays in use afterwards.
             room = self.limit - need // 2
             plains.append(self.read_section(i, room))
             more = len(plains[-1]) + estimate_section_memory(schema, plains[-1])
@@ -324,18 +356,18 @@ def _format_error(error: Exception) -> str:
 
 
 def read_frames(frames: Iterable[Frame]) -> Iterator[list[Sections]]:
-    """Decode frames with equal headers, in order; each pass decodes as many frames as a memory limit allows.
+    """Decode frames with equal headers, in order, in passes of several frames each to limit the memory.
 
     Yields
     ------
     list of Sections
-        For one pass: for each section of the header, the states of all frames of the pass.
+        The result of one pass. Element i contains the states of section i of all frames of this pass.
 
     Raises
     ------
     StateFormatError, IncompatibleStateError
-        A frame is damaged, or the keys of frames are of different kinds. To find out which frame it is, read each one
-        alone.
+        A frame is damaged, or the keys of frames are of different kinds, such as integers and text. The error does not
+        name the frame; to find it, read each frame on its own.
     """
     some: list[Frame] = []
     plains: list[list[bytes]] = []
@@ -353,7 +385,8 @@ def read_frames(frames: Iterable[Frame]) -> Iterator[list[Sections]]:
 
 
 def _unpack_frames(frames: Sequence[Frame], plains: Sequence[Sequence[bytes]], size: int) -> list[Sections]:
-    # If only some frames have weights, all of them get arrays for weights.
+    # `size` is the sum of estimates for single frames. Decoding frames together may take more: if only some frames have
+    # weights, all of them get arrays for weights.
     room = 2 * size
     columns = zip(frames[0].kind.sections, zip(*plains, strict=True), strict=True)
     return [unpack_sections(schema, column, room) for schema, column in columns]
@@ -367,21 +400,21 @@ def merge_frames(frames: Iterable[bytes | Frame], max_bytes: int = MAX_BYTES) ->
     frames : iterable of bytes or Frame
         Frames with equal descriptions, and with the same statistics in the same order.
     max_bytes : int
-        The most memory that the states of a single frame may take.
+        The most memory, in bytes, that the states of a single frame may take.
 
     Returns
     -------
     about : object
-        The description of the objects.
+        The description that all frames have; None if there are no frames.
     states : list of State
-        The merged state of each section.
+        The merged states. State i is the merge of the states at position i of all frames.
 
     Raises
     ------
     StateFormatError
         A frame is damaged.
     IncompatibleStateError
-        The frames have different objects or settings.
+        The frames have different descriptions, numbers of states, or settings.
     """
     about, merged = merge_groups(((0, frame) for frame in frames), max_bytes)
     return about, merged.get(0, [])
@@ -390,14 +423,16 @@ def merge_frames(frames: Iterable[bytes | Frame], max_bytes: int = MAX_BYTES) ->
 def merge_groups(
     frames: Iterable[tuple[int, bytes | Frame]], max_bytes: int = MAX_BYTES
 ) -> tuple[Any, dict[int, list[State]]]:
-    """Merge the frames of each group, given pairs (group, frame); see `merge_frames` for parameters and errors.
+    """Merge the frames of each group separately.
+
+    `frames` yields pairs of a group number and a frame. The other parameters, and the errors, are those of `merge_frames`.
 
     Returns
     -------
     about : object
-        The description of the objects.
-    states : dict of lists of State
-        By group, in ascending order, the merged state of each section.
+        The description that all frames have; None if there are no frames.
+    states : dict of int to list of State
+        The merged states of each group. The groups are in ascending order.
     """
     about: str | None = None
     total: dict[int, list[State]] = {}
@@ -416,7 +451,10 @@ def merge_groups(
 
 
 def _merge_sections(batch: Sequence[Frame], i: int, into: Sequence[int], max_bytes: int) -> dict[int, State]:
-    """Decode section i of all frames of a batch, and return the merged state of each group."""
+    """Decode section `i` of all frames of a batch, and return the merged state of each group.
+
+    `into` gives the group of each frame.
+    """
     parts: dict[int, list[State]] = {}
     for where, sections in _unpack_portions(batch, i, [max_bytes] * len(batch)):
         for group, state in sections.merge_by_group([into[n] for n in where]).items():
@@ -428,9 +466,10 @@ def _merge_sections(batch: Sequence[Frame], i: int, into: Sequence[int], max_byt
 
 
 def _unpack_portions(frames: Sequence[Frame], i: int, room: Sequence[int]) -> Iterator[tuple[list[int], Sections]]:
-    """Yield the states of section i in portions of bounded memory, each of frames with equal schemas.
+    """Decode section `i` of several frames in portions, to limit the memory.
 
-    Each portion comes with the indices of its frames in the batch.
+    Each item contains the indices of some frames and the states of these frames. The frames of a portion have equal
+    schemas. `room` gives the memory limit of each frame in bytes.
     """
     kinds: dict[str, tuple[Schema, list[int]]] = {}
     for n, frame in enumerate(frames):
@@ -442,7 +481,7 @@ def _unpack_portions(frames: Sequence[Frame], i: int, room: Sequence[int]) -> It
         size = 0
         for n in where:
             plain = frames[n].read_section(i, room[n])
-            # A section that is mostly zeros takes far more memory than its compressed bytes.
+            # The limit applies to the decoded states, because a section that is mostly zeros compresses to a few bytes.
             need = estimate_section_memory(schema, plain)
             if some and size + need > PORTION:
                 yield some, unpack_sections(schema, plains, max(room[some[0]], 8 * BATCH))
@@ -454,7 +493,7 @@ def _unpack_portions(frames: Sequence[Frame], i: int, room: Sequence[int]) -> It
 
 
 def _batch_frames(frames: Iterable[tuple[int, Frame]]) -> Iterator[tuple[list[int], list[Frame]]]:
-    """Yield batches of frames that are read together, with the group of each frame."""
+    """Collect frames into batches of about BATCH bytes; yield the groups of the frames of a batch, and these frames."""
     into: list[int] = []
     batch: list[Frame] = []
     size = 0

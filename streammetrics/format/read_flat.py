@@ -1,4 +1,4 @@
-"""Decode the flats of sections: parts with a fixed number of integers per cell."""
+"""Decode flats: the parts of a state that have a fixed number of integers in every cell, such as sums."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ Array = NDArray[Any]
 
 
 def read_flat(reader: SectionReader, flat: Flat) -> Array:
-    """Read one fixed-size part of all sections; return an array with a row for each cell."""
+    """Read a flat, which has a fixed number of integers for each cell, from all sections.
+
+    Return an array with a row for each cell, section after section.
+    """
     rows, total = reader.count_rows(flat)
     stored_counts, places = reader.count_written(flat)
     extent = reader.layout.extents[flat.name]
@@ -40,14 +43,20 @@ def read_flat(reader: SectionReader, flat: Flat) -> Array:
 
 
 def find_reasons(dropped: Array, rows: Ints) -> Array:
-    """Return, for each section and reason, whether the section has rows dropped for this reason."""
+    """Return a boolean array: element (i, j) says whether section i has rows that were dropped for reason j.
+
+    `dropped` gives the number of dropped rows by cell and reason, and `rows` gives the number of cells of each section.
+    """
     out = np.zeros((len(rows), dropped.shape[1]), bool)
     np.logical_or.at(out, np.repeat(np.arange(len(rows)), rows), dropped != 0)
     return out
 
 
 def _read_numbers(reader: SectionReader, flat: Flat, stored_counts: Ints) -> Array:
-    """Read the stored numbers of one fixed-size part of every section, and check that each is in range."""
+    """Read the stored numbers of a flat, such as the sums of cells, from every section; check that each is in range.
+
+    `stored_counts` says how many numbers each section stores; a sparsely written section does not store all of them.
+    """
     form, name = flat.form, flat.name
     if form == "exact":
         places, lengths, words = (
@@ -82,22 +91,40 @@ def _read_numbers(reader: SectionReader, flat: Flat, stored_counts: Ints) -> Arr
 
 
 def decode_low_limbs(raw: Array) -> Ints:
-    """Decode the second limbs of fixed-point numbers, which are below 2**40 and stored in five bytes each."""
+    """Decode the second of the two integers (limbs) of each fixed-point number, which is stored in five bytes."""
     out = np.zeros((len(raw) // LIMB, 8), np.uint8)
     out[:, :LIMB] = raw.reshape(-1, LIMB)
     return out.view("<i8").ravel().astype(np.int64, copy=False)
 
 
 def _place_numbers(flat: Flat, numbers: Array, at: Array | None, counts: tuple[Ints, Ints], whole: Ints) -> Array:
-    """Expand sparsely written numbers to full arrays; raise an error if a section is not in its shortest form."""
+    """Return the numbers of all sections in full, with the neutral element where a sparse section omits numbers.
+
+    Raises an error if a section is not in its shortest form, sparse or full.
+
+    Parameters
+    ----------
+    flat : Flat
+        The part of the state that the numbers belong to.
+    numbers : array
+        The stored numbers of all sections.
+    at : array, optional
+        The gaps between the positions of the numbers in sparse sections; None if no section stores positions.
+    counts : tuple of two int64 arrays
+        The number of stored numbers and the number of stored positions by section.
+    whole : int64
+        The total number of numbers by section, whether stored or not.
+    """
     stored_counts, places = counts
     neutral = _is_identity(flat, numbers)
-    # For a single section only count, because an index would take eight times the memory of the flags.
+    # Count the numbers that differ from the neutral element. A single section needs no index of these numbers, which
+    # would take eight times the memory of the boolean array.
     if len(stored_counts) == 1:
         informative = np.array([len(neutral) - np.count_nonzero(neutral)])
     else:
         informative = count_by_section(np.flatnonzero(~neutral), stored_counts)
-    # A sparse section that stores no numbers has no places either, so `has_places` alone does not identify it.
+    # A sparse section may store no numbers, if all of them are neutral. It then has no positions either, so `has_places`
+    # does not identify all sparse sections.
     has_places = places > 0
     sparse = stored_counts != whole
     if (has_places & (informative != stored_counts)).any() or (~sparse & is_sparse(informative, whole)).any():
@@ -122,7 +149,7 @@ def _place_numbers(flat: Flat, numbers: Array, at: Array | None, counts: tuple[I
 
 
 def _is_ascending(where: Ints, counts: Ints) -> bool:
-    """Whether the numbers ascend within each section; `counts` has how many numbers belong to each section."""
+    """Whether the positions ascend within each section; `counts` gives the number of positions by section."""
     up = where[1:] > where[:-1]
     begins = np.cumsum(counts)[:-1]
     up[begins[(begins > 0) & (begins < len(where))] - 1] = True
@@ -135,7 +162,12 @@ def _is_identity(flat: Flat, numbers: Array) -> Array:
 
 
 def is_redundant(state: State, flat: Flat, rows: Ints) -> bool:
-    """Whether an optional part of a section equals its implied values, so that it should have been omitted."""
+    """Whether any section stores an optional flat that it should have omitted.
+
+    A section omits an optional flat if all its numbers are zero or, for some flats, if they equal those of another part:
+    with weights of 1, for example, the sum of squared weights is the number of rows. `rows` gives the number of cells by
+    section.
+    """
     array = state.cells.flats[flat.name]
     if flat.like is None:
         differs = array != 0

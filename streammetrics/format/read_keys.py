@@ -1,4 +1,8 @@
-"""Decode the keys of sections: ranks by column, vocabularies, and the keys of inner cells."""
+"""Decode the keys of cells, such as the slices of a state.
+
+A section stores each key as a rank in the vocabulary of its column, which is the sorted list of the distinct keys. When
+sections are read together, the ranks are replaced by ranks in a common vocabulary.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +28,10 @@ Array = NDArray[Any]
 
 
 def read_keys(reader: SectionReader) -> Ints:
-    """Read the keys of front cells (slices), as ranks in the vocabulary of each column.
+    """Read the keys of front cells (slices): one row for each cell, with a rank for each column.
 
-    Raises an error unless the keys of every section are sorted and unique.
+    A rank is the position of a key in the vocabulary of the column, the sorted list of its keys. Raises an error unless
+    the keys of every section are sorted and unique.
     """
     columns = len(reader.layout.like.cells.column_names)
     keys = np.empty((reader.front_total, columns), np.int64)
@@ -38,7 +43,7 @@ def read_keys(reader: SectionReader) -> Ints:
 
 
 def _check_ascending(keys: Ints, reader: SectionReader, counts: Ints) -> None:
-    """Raise an error unless keys are sorted and unique within each section."""
+    """Raise an error unless keys are sorted and unique in each section; `counts` gives the number of keys by section."""
     if len(keys) < 2 or not keys.shape[1]:
         return
     # Compare adjacent keys lexicographically, from the last column to the first.
@@ -54,10 +59,18 @@ def _check_ascending(keys: Ints, reader: SectionReader, counts: Ints) -> None:
 
 @dataclass
 class ColumnVocabulary:
-    """The vocabulary of a column.
+    """The sorted distinct keys of a column, in each section and in all sections.
 
-    `counts` is the number of keys of each section. `ranks` are the ranks of these keys in the common vocabulary of all
-    sections, or None if there is only one section.
+    Parameters
+    ----------
+    name : str
+        The name of the column.
+    vocabulary : Vocabulary
+        The common vocabulary: the keys of all sections.
+    counts : int64
+        The number of keys in the vocabulary of each section.
+    ranks : int64, optional
+        The position of each of these keys in the common vocabulary, section after section; None for a single section.
     """
 
     name: str
@@ -66,11 +79,11 @@ class ColumnVocabulary:
     ranks: Ints | None
 
     def rank_keys(self, keys: Ints, column: int, rows: Ints) -> Vocabulary:
-        """Replace ranks in section vocabularies by ranks in the common vocabulary, in one column of keys, in place.
+        """Replace the ranks in one column of keys by ranks in the common vocabulary; return this vocabulary.
 
-        Returns the common vocabulary.
-
-        Raises an error unless every rank is in the vocabulary of its section, and every key of this vocabulary occurs.
+        `keys` is changed in place; before the call, each rank refers to the vocabulary of its section. `rows` gives the
+        number of keys by section. Raises an error unless every rank is in the vocabulary of its section, and every key of
+        that vocabulary occurs.
         """
         ranks = keys[:, column]
         marks = ranks < 0
@@ -90,7 +103,7 @@ class ColumnVocabulary:
 
 
 def read_vocabulary(reader: SectionReader, i: int) -> ColumnVocabulary:
-    """Read the vocabulary of a column; raise an error unless it is sorted and unique in every section."""
+    """Read the distinct keys of column `i` in every section; raise an error unless they are sorted and unique."""
     name = reader.layout.columns[i]
     counts, extra, kinds = (reader.header[f"{what} {i}"] for what in ("words", "letters", "kind"))
     used_kinds = np.unique(kinds[kinds > 0])
@@ -115,7 +128,11 @@ def read_vocabulary(reader: SectionReader, i: int) -> ColumnVocabulary:
 
 
 def check_axes(axes: Sequence[Axis], vocabularies: Sequence[ColumnVocabulary], keys: Ints) -> None:
-    """Raise an error unless epoch keys are starts of epochs, shard keys are shard numbers, and marks are allowed."""
+    """Raise an error unless the keys of every axis are possible.
+
+    The keys of epochs (time windows) must be starts of epochs, and the keys of shards must be shard numbers. The negative
+    ranks that stand for the merged remainder of a limit, or for expired epochs, must be possible for their axis.
+    """
     column = 0
     for axis in axes:
         vocabulary = vocabularies[column].vocabulary
@@ -137,7 +154,11 @@ def check_axes(axes: Sequence[Axis], vocabularies: Sequence[ColumnVocabulary], k
 
 
 def _check_marks(axis: Axis, keys: Ints) -> None:
-    """Raise an error if keys have the mark of a limit or of expiry, but the axis has no limit or no expiry."""
+    """Raise an error if keys have a negative rank with a special meaning that is impossible for the axis.
+
+    One of these ranks stands for the slices that a limit merged, another for expired epochs. These ranks are errors if the
+    axis has no limit, or if its epochs do not expire.
+    """
     if keys.min(initial=0) >= NULL:
         return
     other, name = keys == OTHER, axis.names[0]
@@ -180,7 +201,7 @@ def _decode_integers(name: str, counts: Ints, below: Ints, gaps: Array) -> Array
     large = ~negative & (values >= np.uint64(1 << 63))
     out: Array = values.astype(object) if large.any() else values.view(np.int64).copy()
     ends = np.cumsum(halves)[::2]
-    # Restore the negative integers: replace each stored number v by -1 - v, and reverse their order.
+    # Negative integers are stored as -1 - v in ascending order. To restore them, invert this and reverse their order.
     backward = expand_ranges(ends - below, below)
     mirror = np.repeat(2 * ends - below - 1, below) - backward
     out[backward] = -1 - out[mirror]
@@ -188,9 +209,11 @@ def _decode_integers(name: str, counts: Ints, below: Ints, gaps: Array) -> Array
 
 
 def read_inner(reader: SectionReader, vocabularies: list[ColumnVocabulary]) -> tuple[Ints | None, Vocabulary | None]:
-    """Read the keys of inner cells and the vocabulary of their classes; return None for each that does not exist.
+    """Read the keys of inner cells, which are groups or classes within a slice, and the vocabulary of the classes.
 
-    Raises an error unless the keys of every section are sorted and unique.
+    The keys have one row for each inner cell: the index of its front cell, then the ID of the group or the ranks of the
+    classes. Both results are None if the state has no inner cells, and the vocabulary is None for groups. Raises an error
+    unless the keys of every section are sorted and unique.
     """
     axis = reader.layout.like.inner_axis
     if axis is None:
@@ -218,9 +241,10 @@ def read_inner(reader: SectionReader, vocabularies: list[ColumnVocabulary]) -> t
 
 
 def _rank_classes(classes: ColumnVocabulary, inner: Ints, reader: SectionReader) -> None:
-    """Replace section ranks by ranks in the common vocabulary, in the columns of classes, in place.
+    """Replace the ranks of classes by ranks in the common vocabulary of all sections, in place.
 
-    Classes have no negative ranks (marks).
+    Before the call, each rank refers to the vocabulary of its section. Raises an error for a negative rank, which slices
+    may have but classes may not.
     """
     width = inner.shape[1] - 1
     require(inner[:, 1:].min(initial=0) >= 0, "a class has a negative rank")

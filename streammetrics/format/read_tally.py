@@ -1,4 +1,9 @@
-"""Decode the tallies of sections (sorted counts by place), and check their buckets and levels."""
+"""Decode the tallies of sections, and check their buckets.
+
+A tally counts the rows of a cell by place, such as a score or a score bucket. Its entries, each a place and a number of
+rows, are sorted by place. In some tallies, the buckets have a width (the level of the cell) that adapts to the numbers in
+the cell.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +31,10 @@ Array = NDArray[Any]
 
 
 def read_tally(reader: SectionReader, tally: Tally) -> Entries:
-    """Read the entries of a tally in all sections; raise an error unless they are sorted and unique in every cell."""
+    """Read the entries of a tally, each a place and its number of rows, from all sections.
+
+    Raises an error unless the places are sorted and unique in every cell.
+    """
     name, entries = tally.name, reader.header[f"entries {tally.name}"]
     runs = reader.cell_counts * reader.layout.label_slots[name]
     entry_counts = reader.read_numbers(runs).astype(np.int64)
@@ -57,16 +65,18 @@ def _read_narrow(reader: SectionReader, tally: Tally, entry_counts: Ints) -> Ent
     nonempty = np.flatnonzero(entry_counts)
     starts = (np.cumsum(entry_counts) - entry_counts)[nonempty]
     wide = find_code_type(len(entry_counts) << shift)
-    # If a sum of gaps could wrap around int64, add up floats: they are not exact, but exact enough for this bound.
+    # The sum of the gaps of a cell gives its last place, which must be in range. If such a sum could overflow int64, add
+    # up floats instead. They are exact as long as the sum is in range, because places here have at most 48 bits.
     large = int(entry_counts.max()) * int(gaps.max()) >= 1 << 63
     reach = np.add.reduceat(gaps.astype(np.float64) if large else gaps, starts, dtype=np.float64 if large else np.int64)
     require(int((reach + entry_counts[nonempty]).max()) <= places, f"{tally.name} has a place out of range")
-    # Gaps of one byte each are a view of the section, which must not change. Wider gaps are a new array.
+    # Gaps of one byte each are a view of the bytes of the section, which must not change, so copy them. Wider gaps are a
+    # new array already.
     codes: Array = gaps.astype(wide, copy=gaps.dtype == np.uint8)
     del gaps
     codes += wide(1)
-    # The running sum over all cells may wrap around; subtracting the sum before each cell modulo 2**32 or 2**64 corrects
-    # this.
+    # Sum up the gaps of all cells at once, then subtract the sum before each cell. The sums may wrap around modulo 2**32
+    # or 2**64, but the differences are right.
     np.cumsum(codes, out=codes)
     before = np.append(wide(0), codes[starts[1:] - 1])
     first = (nonempty.astype(wide) << wide(shift)) - before - wide(1)
@@ -75,7 +85,10 @@ def _read_narrow(reader: SectionReader, tally: Tally, entry_counts: Ints) -> Ent
 
 
 def _read_buckets(reader: SectionReader, tally: Tally, entry_counts: Ints) -> Entries:
-    """Read buckets of numbers: the cell and label in the high word, the bucket in the low word."""
+    """Read the entries of a tally whose places are buckets of numbers.
+
+    In the codes of the result, the low word is the bucket, and the high word contains the cell and the output label.
+    """
     places, shift, _ = reader.layout.places[tally.name]
     runs, entries = reader.layout.label_slots[tally.name], reader.header[f"entries {tally.name}"]
     if runs > 1:
@@ -97,7 +110,7 @@ def _read_buckets(reader: SectionReader, tally: Tally, entry_counts: Ints) -> En
         "buckets have more trailing zeros than the header says",
     )
     zero_bits = np.repeat(zeros, entries).astype(np.uint64)
-    # Bits that the shift pushes out would be lost, and the buckets would no longer ascend.
+    # The shift below must not push out bits, or the buckets would no longer ascend.
     require(bool((buckets <= np.uint64(MAX_UINT64) >> zero_bits).all()), f"{tally.name} has an impossible bucket")
     buckets <<= zero_bits
     top = max(shift - 64, 0)
@@ -107,7 +120,7 @@ def _read_buckets(reader: SectionReader, tally: Tally, entry_counts: Ints) -> En
 
 
 def _decode_counts(rows_less_one: Array) -> Array:
-    """Decode numbers of rows, which are stored minus one."""
+    """Return the numbers of rows of entries. They are stored minus one, because no entry has 0 rows."""
     require(int(rows_less_one.max(initial=0)) < LIMIT - 1, "a place has too many rows")
     counts: Array = rows_less_one.astype(find_count_type(int(rows_less_one.max(initial=0)) + 1))
     counts += counts.dtype.type(1)
@@ -122,13 +135,14 @@ def _read_wide(reader: SectionReader, tally: Tally, entry_counts: Ints, n: int) 
         places = WIDEST
     entries = reader.header[f"entries {name}"]
     zeros, width = reader.header[f"zeros {name}"], reader.header[f"width {name}"]
-    # The last bit of the place is stored as the last bit of the number of rows.
+    # The last bit of each place, which is the label of a score, is stored as the last bit of the number of rows.
     mixed = reader.read_numbers(entries)
     last = (mixed & mixed.dtype.type(1)).astype(np.uint8)
     counts = _decode_counts(mixed >> mixed.dtype.type(1))
     del mixed
     keys = _read_gaps(reader, entries, width, zeros)
-    # Entries ascend if their keys do, or if keys are equal (gap 0) and the last bits ascend. No sum may wrap around.
+    # The key of an entry is its place without the last bit. Entries ascend if their keys do, or if keys are equal (a gap
+    # of 0) and the last bits ascend. A key that is smaller than the one before is the result of an overflow.
     wrong = (keys[1:] == 0) & (last[1:] <= last[:-1])
     cumsum_by_section(keys, entry_counts, out=keys)
     wrong |= keys[1:] < keys[:-1]
@@ -137,7 +151,8 @@ def _read_wide(reader: SectionReader, tally: Tally, entry_counts: Ints, n: int) 
         wrong[begins[1:] - 1] = False
     require(not wrong.any(), f"places of {name} are not sorted and unique")
     end = (places - 1) >> 1
-    # Only the shortest form is valid: no place is out of range, and no trailing zero bit is common to all places.
+    # Every place must be in range. Only the shortest form is valid, so the stored keys must not share a trailing zero bit,
+    # which would belong to the `zeros` of the header.
     if reader.section_count == 1:
         shifts: Any = np.uint64(zeros[0])
         union, room = int(np.bitwise_or.reduce(keys)), int(keys.max()) <= end >> int(shifts)
@@ -163,20 +178,29 @@ def _read_wide(reader: SectionReader, tally: Tally, entry_counts: Ints, n: int) 
 
 
 def _is_without_common_zeros(keys: Array, entries: Ints, zeros: Ints) -> bool:
-    """Whether every section was written without the trailing zero bits that all of its places share."""
+    """Whether the writer removed, in every section, all trailing zero bits that the places share.
+
+    `keys` contains the stored places of all sections, `entries` their number by section, and `zeros` the number of shared
+    zero bits that the writer removed. If all places of a section are 0, the writer must have removed none.
+    """
     nonempty = entries > 0
     union = np.bitwise_or.reduceat(keys, (np.cumsum(entries) - entries)[nonempty])
     return bool((((union & np.uint64(1)) == 1) | ((union == 0) & (zeros[nonempty] == 0))).all())
 
 
 def _read_gaps(reader: SectionReader, entries: Ints, width: Ints, zeros: Ints) -> Array:
-    """Read gaps of `width` bytes each, stored by byte plane: the first bytes of all gaps, then the second bytes."""
+    """Read the gaps between the places of a tally from all sections.
+
+    A section stores gaps of `width` bytes by byte plane: the first bytes of all gaps, then the second bytes, and so on.
+    The low planes are stored separately if they do not compress, which depends on `zeros`, the number of trailing zero
+    bits that the gaps share.
+    """
     low = count_noise_planes(width, zeros)
     rest, last = reader.rest.cut((width - low) * entries), reader.noise.cut(low * entries)
     out = np.zeros((int(entries.sum()), 8), np.uint8)
     begin = a = b = 0
     wider = False
-    # One iteration takes 2 microseconds, which is less than computing masks over all sections.
+    # A loop over sections takes 2 microseconds per section, which is faster than masks over all sections.
     for n, w, k in zip(entries.tolist(), width.tolist(), low.tolist(), strict=True):
         if n and w:
             some = out[begin : begin + n]
@@ -217,7 +241,10 @@ def _read_excess(reader: SectionReader, tally: Tally, decoded: Entries, has_exce
 
 
 def check_folding(state: State) -> None:
-    """Raise an error unless every cell has only exact rows or only buckets, as its number of rows requires."""
+    """Raise an error unless every cell has either exact rows or buckets, as its number of rows requires.
+
+    A cell stores the exact scores of its rows up to a limit. Beyond the limit it stores only counts by score bucket.
+    """
     if state.folding is None:
         return
     exact, rows, flag = state.folding
@@ -227,7 +254,8 @@ def check_folding(state: State) -> None:
         require(not coarse.any(), "a cell that keeps all rows exactly is in buckets")
     else:
         many = state.rows_by_cell(exact) > state.exact_rows_limit
-        # If the number of rows does not decide which cells have buckets, only the class of the state can check this.
+        # In some classes of states, the number of rows alone does not decide which cells have buckets. The class then
+        # decides; if it is not imported, there is no check.
         if many.any() and not state.folds_by_rows:
             many &= not isinstance(state, OpaqueState) and state.select_folded_cells(state.cells.tallies[exact], many)
         require(not many.any(), "a cell has too many exact rows")
@@ -236,7 +264,10 @@ def check_folding(state: State) -> None:
 
 
 def check_levels(state: State) -> None:
-    """Raise an error unless all buckets exist at their levels (bucket widths), and no cell needs a higher level."""
+    """Raise an error unless every bucket is possible at the level of its cell, and no cell needs a higher level.
+
+    The level of a cell is the width of its buckets, which increases with the range of the numbers in the cell.
+    """
     for name, part in state.parts().items():
         if isinstance(part, Tally) and part.level is not None:
             entries, level, bits = (

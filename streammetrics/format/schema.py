@@ -1,7 +1,8 @@
-"""The schema of a section: its description in the header of a frame, by which it can be read without its class.
+"""The schema of a section: the description of a state in the header of a frame.
 
-A schema lists only parts that are present, settings and options that differ from their defaults, and reasons for which
-rows were dropped. So a later release can add an optional part, a setting or a reason, and older states keep their digests.
+With the schema, a section can be read even if the Python class of its state is not imported. A schema lists only the parts
+that are present, the settings and options that differ from their defaults, and the reasons for which rows were dropped. So
+if a later release adds an optional part, a setting or a reason, older states keep their digests.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ __all__ = ["Schema", "build_head", "build_schema", "parse_schema"]
 
 RETIRED = ("value_histogram", "joint_histogram")
 PLAIN = 1 << 53
-"""Integers from here on are written as text, because JavaScript would round them."""
+"""Integers from this one upward are written as strings, because JavaScript would round them to float64."""
 
 
 @dataclass(frozen=True, eq=False)
 class Schema:
-    """The schema of a section.
+    """The schema of a section, from which its layout follows.
 
     Parameters
     ----------
     like : State
-        An empty state of the statistic.
-    parts : mapping
-        The parts that are present, in order.
+        A state with the class, settings and axes of the section. Its content is not used.
+    parts : mapping of str to Flat or Tally
+        The parts of the state that are present, such as sums and counts, by name and in the order of the section.
     reasons : tuple of str
-        The reasons for which rows were dropped, sorted.
+        The reasons for which rows were dropped, such as "y_score", sorted.
     head : dict
-        The description in the header.
+        The description of the schema in the header of a frame, as a JSON value.
     """
 
     like: State
@@ -53,7 +54,7 @@ class Schema:
 
     @cached_property
     def text(self) -> str:
-        """The canonical JSON of the description."""
+        """The description in the header, as canonical JSON: equal schemas have equal strings."""
         return canonical_json(self.head)
 
     @cached_property
@@ -61,7 +62,7 @@ class Schema:
         return hashlib.sha256(self.text.encode() + b"\0")
 
     def digest(self, plain: bytes) -> bytes:
-        """Return the SHA-256 of the schema and an uncompressed section: the digest of a state in any collection."""
+        """Return the digest of a state: the SHA-256 of the schema and of its uncompressed section `plain`."""
         sha = self._hash_prefix.copy()
         sha.update(plain)
         digest: bytes = sha.digest()
@@ -69,7 +70,7 @@ class Schema:
 
 
 def build_schema(state: State) -> Schema:
-    """Return the schema of a state."""
+    """Return the schema with which the section of a state is written."""
     flats = state.cells.flats
     parts = {n: p for n, p in state.parts().items() if isinstance(p, Tally) or not p.optional or n in flats}
     reasons: tuple[str, ...] = ()
@@ -80,7 +81,11 @@ def build_schema(state: State) -> Schema:
 
 
 def build_head(state: State, parts: Mapping[str, Flat | Tally], reasons: tuple[str, ...]) -> dict[str, Any]:
-    """Return the description of a state for the header."""
+    """Return the description of a state for the header of a frame, as a JSON object.
+
+    Members that would have their default value are left out. `parts` are the parts of the state that are present, and
+    `reasons` are the reasons for which rows were dropped.
+    """
     head: dict[str, Any] = {
         "tag": state.tag,
         "parts": [_encode_part(state, p) for p in parts.values() if p.name != "dropped"],
@@ -135,7 +140,9 @@ def _encode_extent(state: State, axis: int | str) -> Any:
 
 
 def parse_schema(head: Any) -> Schema:
-    """Return the schema that a header describes; if its class is not imported, a schema of an `OpaqueState`.
+    """Return the schema that a member of the header describes.
+
+    If the class of the state is not imported, the schema has an `OpaqueState`, which can be merged but not evaluated.
 
     Raises
     ------
@@ -164,7 +171,7 @@ def parse_schema(head: Any) -> Schema:
     unknown = [n for n in names if n not in declared] + [r for r in reasons if r not in like.reasons]
     if unknown:
         raise StateFormatError(f"{like.tag}: {', '.join(unknown)} was written by a newer release")
-    # Build the description again and compare: each schema has exactly one valid header.
+    # Only one description of each schema is valid, so that equal states have equal digests. Build it again and compare.
     again = Schema(like, parts, reasons, build_head(like, parts, reasons))
     missing = [n for n, p in declared.items() if n not in parts and (isinstance(p, Tally) or not p.optional)]
     if missing or again.text != canonical_json(head):

@@ -2,21 +2,32 @@
 
 ::
 
-    header              u32 sizes of all variable-length pieces (see `header_names`)
-    small numbers       of all parts, one after the other, in tiers (see `varint`)
-    rest                texts of keys, ids of groups, words and low limbs of sums, high planes of wide places, as bytes
-    noise               low planes of wide places, which frames do not compress
+    header              u32 sizes of all variable-length pieces (see `SectionLayout.header_names`)
+    small numbers       of all parts, one after the other, in the variable-length encoding of `varint`
+    rest                bytes: strings of keys, IDs of groups, large words of sums, high bytes of wide places
+    noise               low bytes of wide places, which frames do not compress
 
-The small numbers are, in this order: the ranks of keys, as differences by column; the keys of vocabularies, as gaps or
-lengths; the number of inner cells of each front cell, and their classes; the flats, cell by cell; and for each tally the
-number of entries of each cell, the gaps between places, and the number of rows minus one. A flat (a part with a fixed
-number of integers per cell) is written sparsely if it has at least 32 numbers per cell and less than a quarter of all its
-numbers differ from the neutral element: as these numbers, and the gaps between their positions.
+A state has one front cell for each slice. It may have inner cells, one for each group or class within a slice. A cell has
+two kinds of parts. A flat has a fixed number of integers, such as sums. A tally has sorted entries; each entry is a place,
+such as a score bucket, and the number of rows there. The keys of slices are stored as ranks in the vocabulary of their
+column, which is the sorted list of its distinct keys.
 
-A wide place is split. Its last bit (the label of a score) goes into the number of rows. The gaps between the other bits
-are shifted right by the zero bits that all of them end in, 29 for scores that were float32, and are written as planes:
-the first bytes of all gaps, then the second bytes, and so on. For places of more than 65 bits the bits above are the
-label, and entries are counted by cell and label.
+The small numbers are, in this order:
+
+- the ranks of the keys, column by column, as differences between adjacent cells;
+- for each vocabulary, the gaps between its integers or the lengths of its strings;
+- the number of inner cells of each front cell, and the classes of the inner cells;
+- the flats, cell by cell;
+- for each tally, the number of entries of each cell, the gaps between adjacent places, and the numbers of rows minus one.
+
+A flat with at least 32 numbers per cell is written sparsely if less than a quarter of its numbers differ from the neutral
+element (0 for sums). A sparse flat stores only these numbers and the gaps between their positions.
+
+A wide place has more than 48 bits, such as an exact score with its label. It is split. Its last bit (the label) becomes
+the last bit of the number of rows. The gaps between the other bits of adjacent places are shifted right by the number of
+trailing zero bits that they share, which is 29 for scores that were float32. The gaps are then written as planes: the
+first bytes of all gaps, then the second bytes, and so on. A place of more than 65 bits contains the number of an output
+label in its highest bits; the numbers of entries are then stored for each cell and output label.
 """
 
 from __future__ import annotations
@@ -59,15 +70,18 @@ Ints = NDArray[np.int64]
 
 HEADER = np.dtype("<u4")
 LIMB = 5
-"""The bytes of a second limb, which is below 2**40."""
+"""The bytes of the second of the two integers (limbs) of a fixed-point number. It is below 2**40."""
 SPARSE = 32
-"""The numbers a cell from which on a flat may be written sparsely."""
+"""A flat, such as the sums of a cell, may be written sparsely if it has at least this many numbers per cell."""
 NAMES = [*KINDS, *SHARDS.values()]
 MAX_HEADER_NUMBER = (1 << 32) - 1
 
 
 class SectionLayout:
-    """The order and the shapes of the pieces of a section with this schema."""
+    """The order and the shapes of the pieces of a section, which follow from its schema.
+
+    Both the writer and the reader of a section use the layout.
+    """
 
     def __init__(self, schema: Schema) -> None:
         like = schema.like
@@ -91,12 +105,15 @@ class SectionLayout:
         return shape[:-1] if flat.limbs else shape
 
     def is_by_front(self, flat: Flat) -> bool:
-        """Whether the fixed-size part has a row for each front cell, not for each inner cell."""
+        """Whether a flat has numbers for each front cell (a slice) rather than each inner cell (a group or class)."""
         return flat.front or not self.has_inner
 
     @cached_property
     def header_names(self) -> list[str]:
-        """The names of the integers in the header of a section, in order; most are sizes of pieces that follow."""
+        """The names of the integers in the header of a section, in order.
+
+        Most of them are sizes of pieces that follow, such as "words 0", the number of keys in the first vocabulary.
+        """
         out = ["fronts", *(["cells"] if self.has_inner else []), "two", "three"]
         for i in range(len(self.columns)):
             out += [f"kind {i}", f"words {i}", f"letters {i}"]
@@ -111,14 +128,22 @@ class SectionLayout:
 
 
 def is_sparse(some: Any, total: Any) -> Any:
-    """Whether a flat is written sparsely, because less than a quarter of its numbers differ from the neutral element."""
+    """Whether a flat is written sparsely: less than a quarter of its numbers differ from the neutral element, such as 0.
+
+    `some` is the number of those that differ, and `total` is the number of all numbers.
+    """
     return 4 * some < total
 
 
 def to_unsigned(form: str, values: Array) -> Array:
-    """Map the numbers of a flat to nonnegative integers, with the neutral element (0 for sums) mapped to 0."""
+    """Map the numbers of a flat to nonnegative integers, so that the variable-length encoding can store them.
+
+    `form` says how the numbers are merged: "low", for example, is a minimum. The neutral element of merging, such as 0
+    for a sum, maps to 0.
+    """
     if form in ("low", "least"):
-        # For minima and maxima, the neutral elements are the largest and the smallest int64. Their codes wrap around to 0.
+        # The neutral element of a minimum is the largest int64, and that of a maximum the smallest int64. The additions
+        # below wrap around, so that these two become 0.
         return zigzag(values) + np.uint64(2)
     if form in ("high", "largest"):
         return zigzag(values) + np.uint64(1)
@@ -148,7 +173,8 @@ def pack_section(state: State, schema: Schema | None = None) -> tuple[bytes, int
 class _Writer:
     """Collects the pieces of the encoding of a state.
 
-    Iterating over `small` yields the small numbers, and fills `header`, `rest` and `noise` on the way.
+    `small` is an iterator over the small numbers. While it is consumed, it fills `header`, `rest` and `noise`, so they are
+    complete only when it is exhausted.
     """
 
     def __init__(self, layout: SectionLayout, state: State) -> None:
@@ -183,7 +209,8 @@ class _Writer:
             self.rest.append(letters)
             yield np.array([len(v) for v in vocabulary.values], np.uint64)
             return
-        # Negative integers v are written first, as -1 - v. The header has their number in the field "letters".
+        # Negative integers v are written first, as -1 - v. The header field "letters", which stores the length of the
+        # strings in a vocabulary of strings, here stores the number of negative integers.
         values = vocabulary.values
         below = int(np.searchsorted(values, 0))
         self.header[f"letters {i}"] = below
@@ -256,7 +283,8 @@ class _Writer:
         gaps >>= np.uint64(zeros)
         width = (int(gaps.max(initial=0)).bit_length() + 7) // 8
         self.header[f"zeros {name}"], self.header[f"width {name}"] = zeros, width
-        # Plane k has byte k of every gap. High planes compress well; low planes of float bits are incompressible noise.
+        # Plane k holds byte k of every gap. High planes compress well. The low planes hold the last bits of scores, which
+        # do not compress, so they are stored as noise.
         planes = np.ascontiguousarray(np.ascontiguousarray(gaps, "<u8").view(np.uint8).reshape(-1, 8)[:, :width].T)
         low = int(count_noise_planes(width, zeros))
         self.rest.append(planes[low:].tobytes())
@@ -265,13 +293,16 @@ class _Writer:
 
 
 def _count_common_zeros(words: Array) -> int:
-    """Return the number of zero bits that all words end in; 0 if all words are 0."""
+    """Return the number of trailing zero bits that all `words` share; 0 if all words are 0."""
     union = int(np.bitwise_or.reduce(words)) if len(words) else 0
     return (union & -union).bit_length() - 1 if union else 0
 
 
 def split_last_bits(e: Entries) -> tuple[Array, Array]:
-    """Split the places of two-word entries: return their bits without the last one, and the last bit."""
+    """Split off the last bit of each place of wide entries, whose places have more than 48 bits.
+
+    Returns two arrays: the low 65 bits of each place without the last one, and the last bit of each place.
+    """
     keys = e.codes >> np.uint64(1)
     if e.high is not None and e.high_place_bits:
         keys |= (e.high & np.uint32(1)).astype(np.uint64) << np.uint64(63)
@@ -279,9 +310,10 @@ def split_last_bits(e: Entries) -> tuple[Array, Array]:
 
 
 def count_noise_planes(width: Any, zeros: Any) -> Any:
-    """Return the number of low byte planes that are not worth compressing.
+    """Return how many of the low byte planes of gaps between places are not worth compressing.
 
-    These are all but the two highest of `width` planes, or none if all gaps end in at least 16 common zero bits.
+    Plane k holds byte k of every gap, which has `width` bytes. Only the two highest planes are worth compressing, unless
+    at least 16 trailing zero bits (`zeros`) were removed from the gaps: then all planes are.
     """
     return (zeros < 16) * (width > 2) * (width - 2)
 
@@ -289,7 +321,7 @@ def count_noise_planes(width: Any, zeros: Any) -> Any:
 def compute_gaps(places: Array, begins: Ints | None = None) -> Array:
     """Return the differences between adjacent ascending numbers, minus one.
 
-    At index 0 and at each index in `begins`, the result has the number itself.
+    At index 0 and at each index in `begins`, the result contains the number itself.
     """
     gaps = np.empty_like(places)
     gaps[:1] = places[:1]
@@ -300,7 +332,7 @@ def compute_gaps(places: Array, begins: Ints | None = None) -> Array:
 
 
 def _encode_low_limbs(values: Array) -> bytes:
-    """Encode the second limbs of fixed-point numbers, which are below 2**40, as five bytes each."""
+    """Encode the second of the two integers (limbs) of each fixed-point number, which is below 2**40, as five bytes."""
     return np.ascontiguousarray(values, "<i8").view(np.uint8).reshape(-1, 8)[:, :LIMB].tobytes()
 
 

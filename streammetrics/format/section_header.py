@@ -1,4 +1,4 @@
-"""The headers of sections: the sizes of all pieces of a section, from which their offsets follow."""
+"""Read the headers of sections. A header contains the sizes of all pieces of its section, so their offsets follow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .varint import Pieces, VarintStreams
 __all__ = ["SectionReader", "estimate_memory", "estimate_section_memory", "get_layout"]
 
 KEY_BYTES = 320
-"""The bytes of memory that the Python object of a key takes, at most."""
+"""An upper bound on the memory in bytes of the Python object for a key, in addition to the bytes of its text."""
 IS_TEXT = np.array([False, *KINDS.values(), *(False for _ in SHARDS)])
 
 Ints = NDArray[np.int64]
@@ -25,7 +25,7 @@ Array = NDArray[Any]
 
 
 def get_layout(schema: Schema) -> SectionLayout:
-    """Return the layout of a schema, which is cached."""
+    """Return the order and the shapes of the pieces of a section with this schema. The result is cached."""
     layout: SectionLayout | None = schema.__dict__.get("layout")
     if layout is None:
         layout = schema.__dict__["layout"] = SectionLayout(schema)
@@ -33,23 +33,23 @@ def get_layout(schema: Schema) -> SectionLayout:
 
 
 def estimate_section_memory(schema: Schema, begin: bytes) -> int:
-    """Return an upper bound of the memory in bytes that reading a section takes, besides the section itself.
+    """Return an upper bound on the memory in bytes that reading a section takes, not counting the section itself.
 
-    `begin` has the first bytes of the section, which are unchecked.
+    `begin` contains the first bytes of the section, which may be untrusted. If that is shorter than a header, return 0.
     """
     layout = get_layout(schema)
     names = layout.header_names
-    # Reading the section later raises an error about the truncated header.
+    # No error is necessary here, because reading the section raises one for a truncated header.
     if len(begin) < HEADER.itemsize * len(names):
         return 0
     return estimate_memory(layout, dict(zip(names, np.frombuffer(begin, HEADER, len(names)).tolist(), strict=True)))
 
 
 def estimate_memory(layout: SectionLayout, header: Mapping[str, int]) -> int:
-    """Return an upper bound of the memory in bytes that reading sections takes, besides the sections themselves.
+    """Return an upper bound on the memory in bytes that reading sections takes, not counting the sections.
 
-    `header` has the sums of the headers of all sections. Reading takes up to twice the memory of its result. Headers may
-    be manipulated and have huge counts, so the computation uses Python integers, which cannot overflow.
+    `header` contains each number of the header, summed over all sections. Reading takes up to twice the memory of its
+    result. A manipulated header may have huge numbers, so the computation uses Python integers, which cannot overflow.
     """
     fronts = header["fronts"]
     cells = header["cells"] if layout.has_inner else fronts
@@ -61,7 +61,8 @@ def estimate_memory(layout: SectionLayout, header: Mapping[str, int]) -> int:
     for tally in layout.tallies:
         wide, weighted = layout.places[tally.name][2], header[f"excess {tally.name}"] > 0
         size += header[f"entries {tally.name}"] * (16 + 4 * wide + 16 * weighted)
-        # The number of entries is stored for each label.
+        # If a tally has several output labels, the numbers of entries are stored for each cell and label rather than
+        # for each cell.
         size += 16 * cells * (layout.label_slots[tally.name] - 1)
     for i in range(len(layout.columns)):
         size += KEY_BYTES * header[f"words {i}"] + header[f"letters {i}"]
@@ -73,9 +74,10 @@ def _count_numbers(layout: SectionLayout, name: str, limbs: int) -> int:
 
 
 class SectionReader:
-    """Reads sections of one schema: first their headers, then their pieces in the order in which they were written.
+    """Reads sections with equal schemas together.
 
-    Attributes and arguments that are counts by section are arrays with one element for each section.
+    The constructor reads the headers. The methods then read the pieces in the order in which they were written. Wherever
+    an attribute or argument is a count by section, it is an array with one element for each section.
     """
 
     def __init__(self, schema: Schema, plains: Sequence[bytes], max_bytes: int) -> None:
@@ -95,7 +97,10 @@ class SectionReader:
         self._locate_pieces(size, one or self.header)
 
     def count_rows(self, flat: Any) -> tuple[Ints, int]:
-        """Return the number of cells for which a flat has numbers, in each section and in total."""
+        """Return the number of cells for which a flat has numbers: an array with the number by section, and the total.
+
+        These are the front cells (slices), or the inner cells (groups or classes within slices).
+        """
         return (
             (self.front_counts, self.front_total)
             if self.layout.is_by_front(flat)
@@ -103,19 +108,22 @@ class SectionReader:
         )
 
     def find_boundaries(self, counts: Ints) -> Ints:
-        """Return the index of the first element of each section, and the total, given the counts by section."""
+        """Return one array: the index of the first element of each section, then the total number of elements.
+
+        `counts` gives the number of elements of each section.
+        """
         if self.section_count == 1:
             return np.array([0, int(counts[0])])
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
     def read_numbers(self, counts: Ints) -> Array:
-        """Read the next `counts` small numbers of every section."""
+        """Read the next `counts` numbers of the variable-length encoding from every section, as one array."""
         return self.numbers.read(counts)
 
     def adds_up(self, numbers: Ints, rows: Ints, counts: Ints) -> bool:
-        """Whether the sum of `numbers` over each section equals the element of `counts` for this section.
+        """Whether the sum of the numbers of each section is the element of `counts` for that section.
 
-        `rows` has how many of the numbers belong to each section.
+        `rows` gives how many elements of `numbers` belong to each section.
         """
         if self.section_count == 1:
             return int(numbers.sum()) == int(counts[0])
@@ -130,7 +138,10 @@ class SectionReader:
         )
 
     def _check_memory(self, header: dict[str, int], max_bytes: int) -> None:
-        """Raise an error, before any memory is allocated, if reading would take more than `max_bytes`."""
+        """Raise an error, before any memory is allocated, if reading would take more than `max_bytes`.
+
+        `header` contains each number of the header, summed over all sections.
+        """
         size = estimate_memory(self.layout, header) + sum(map(len, self.plains))
         for _, shift, wide in self.layout.places.values():
             room = 1 << (32 - max(shift - 64, 0) if wide else 64 - shift)
@@ -139,7 +150,11 @@ class SectionReader:
             raise StateFormatError(f"reading the content takes {size:,} bytes, more than max_bytes allows")
 
     def _locate_pieces(self, size: int, header: dict[str, Any]) -> None:
-        """Compute the offsets of all pieces; raise an error unless the pieces fill the sections exactly."""
+        """Compute the offsets of all pieces; raise an error unless the pieces fill the sections exactly.
+
+        `size` is the length of a header, and `header` contains its numbers by name: integers for a single section,
+        otherwise arrays with one element for each section.
+        """
         rest: Any = 0
         noise: Any = 0
         columns = len(self.layout.columns) - (self.layout.like.cells.class_vocabulary is not None)
@@ -191,9 +206,9 @@ class SectionReader:
         self.noise = Pieces(self.plains, self._noise_start)
 
     def count_written(self, flat: Any) -> tuple[Ints, Ints]:
-        """Return how many numbers of a flat are stored in every section, and how many places precede them.
+        """Return how many numbers of a flat each section stores, and how many positions of numbers it stores before them.
 
-        Places are stored only for sparsely written sections.
+        Only a section that is written sparsely stores positions, one for each number.
         """
         numbers, places = self._count_written(flat, self.count_rows(flat)[0], self.header)
         return numbers, places

@@ -1,8 +1,11 @@
 """The encoding of superaccumulators, which stores only their significant words.
 
-A superaccumulator is 69 words of 32 bits in two's complement: chunks 0 to 66, and the two halves of the last chunk. In a
-sum of ordinary numbers, nearly all words are zero or repeat the sign. The encoding is the index of the first nonzero word
-(with the sign in the last bit), the number of words from there up to the ones that repeat the sign, and these words.
+A superaccumulator is a fixed-point number wide enough to hold an exact sum of float64 numbers. In memory it has 68 chunks,
+which are int64. In this encoding it has 69 words of 32 bits in two's complement: one for each chunk except the last, and
+two for the last, which may be larger. In a sum of ordinary numbers, nearly all words are zero or repeat the sign.
+
+The encoding contains the index of the first nonzero word, with the sign as its last bit; the number of words from there
+on, without the highest words that only repeat the sign; and these words.
 """
 
 from __future__ import annotations
@@ -24,13 +27,20 @@ Ints = NDArray[np.int64]
 WORDS = CHUNKS + 1
 ALL = np.uint32(0xFFFFFFFF)
 BLOCK = 1 << 10
-"""The superaccumulators that are converted at a time, to limit temporary memory."""
+"""The number of superaccumulators that are converted at a time, to limit temporary memory."""
 
 
 def pack_superaccumulators(numbers: Array) -> tuple[Array, Array, Array]:
-    """Encode superaccumulators of shape (n, chunks).
+    """Encode superaccumulators, which are exact sums, of shape (n, chunks).
 
-    Returns the index of the first nonzero word of each with its sign, the number of stored words of each, and these words.
+    Returns
+    -------
+    places : uint64 of shape (n,)
+        Twice the index of the first nonzero word of each number, plus 1 for a negative number.
+    lengths : uint64 of shape (n,)
+        The number of stored words of each number.
+    words : uint32
+        The stored words of all numbers, lowest first.
     """
     blocks = [_pack_block(numbers[i : i + BLOCK]) for i in range(0, max(len(numbers), 1), BLOCK)]
     places, lengths, words = (np.concatenate(m) for m in zip(*blocks, strict=True))
@@ -83,7 +93,7 @@ def _check_canonical(first: Ints, lengths: Ints, negative: Array, words: Array) 
     ends = np.cumsum(lengths)[nonempty]
     low, high = words[ends - lengths[nonempty]], words[ends - 1]
     reaches_last = first[nonempty] + lengths[nonempty] == WORDS
-    # The first word must be significant, and the last must not only repeat the sign.
+    # Only the shortest encoding is valid: its first word is not zero, and its last word does not merely repeat the sign.
     if (low == 0).any() or (high == np.where(negative[nonempty], ALL, np.uint32(0))).any():
         raise StateFormatError("a sum has superfluous words")
     # If the last of the 69 words is stored, its sign bit must agree with the stored sign.

@@ -1,8 +1,8 @@
 """Decode and check any number of sections of one schema in one pass.
 
-Only bytes that `pack_state` could have written are accepted, bit for bit. So equal contents have equal digests, and
-untrusted bytes cannot produce a state that counting could not have produced. Sizes follow from the headers of the
-sections; they are checked against a limit before memory is allocated.
+Only bytes that `pack_state` could have written are accepted. So equal contents have equal digests, and untrusted bytes
+cannot produce a state that counting rows could not have produced. The memory that decoding takes is computed from the
+headers of the sections, and checked against a limit before any of it is allocated.
 """
 
 from __future__ import annotations
@@ -34,18 +34,21 @@ Ints = NDArray[np.int64]
 
 MAX_BYTES = 1 << 30
 SECTION_AXIS = Axis(("group",))
-"""The axis of sections, or of groups of sections that are merged."""
+"""The additional first axis of a state that contains the cells of several sections. Its key is the number of the section,
+or of the group of sections that are merged."""
 
 
 class Sections(Sequence[State]):
-    """The states of several sections, as one state with the cells of all of them.
+    """A sequence of the states of several sections, stored as one state with the cells of all of them.
 
     Parameters
     ----------
     joined : State
-        The cells of all sections, one section after the other. Their keys may be repeated.
-    fronts, cells : int64
-        The index of the first front cell (and of the first inner cell) of each section, followed by their total number.
+        A state with the cells of all sections, one section after the other. A key may occur once in every section.
+    fronts : int64
+        The index of the first front cell (slice) of each section, then the total number of front cells.
+    cells : int64
+        The index of the first inner cell (a group or class within a slice) of each section, then their total number.
     """
 
     def __init__(self, joined: State, fronts: Ints, cells: Ints) -> None:
@@ -70,7 +73,7 @@ class Sections(Sequence[State]):
         return self._prepend_axis(np.arange(len(self)), Vocabulary("integer", np.arange(len(self))))
 
     def sum_by_section(self, numbers: NDArray[Any]) -> NDArray[Any]:
-        """Return the sum of an array with one entry per front cell over the front cells of each section."""
+        """Return the sum for each section of an array that has one element for each front cell (slice)."""
         out = np.zeros((len(self), *numbers.shape[1:]), numbers.dtype)
         some = np.diff(self.fronts) > 0
         if some.any():
@@ -78,10 +81,10 @@ class Sections(Sequence[State]):
         return out
 
     def merge_by_group(self, groups: Sequence[int]) -> dict[int, State]:
-        """Return the merged state of each group of sections; `groups` has the group of each section."""
+        """Return the merged state of each group of sections; `groups` gives the group of each section."""
         if len(self) == 1:
             return {groups[0]: self.joined}
-        # The check whether states may be added needs the separate states, not the joined state.
+        # Some classes check in `unify_parts` whether states may be added. The check needs the separate states.
         if type(self.joined).unify_parts is not State.unify_parts:
             for group in dict.fromkeys(groups):
                 self.joined.unify_parts([self[i] for i, mine in enumerate(groups) if mine == group])
@@ -107,7 +110,10 @@ class Sections(Sequence[State]):
         }
 
     def _prepend_axis(self, ranks: Ints, names: Vocabulary) -> State:
-        """Return one state of all sections, with an additional first axis: the keys of the sections in it are `ranks`."""
+        """Return one state of all sections with an additional first axis.
+
+        The key of section i in this axis is the element `ranks[i]` of the vocabulary `names`.
+        """
         cells = self.joined.cells
         keys = np.column_stack([np.repeat(ranks, np.diff(self.fronts)), cells.keys])
         return self.joined.with_cells(
@@ -125,14 +131,14 @@ def unpack_sections(schema: Schema, plains: Sequence[bytes], max_bytes: int = MA
     plains : sequence of bytes
         The sections.
     max_bytes : int
-        The maximum memory of the states.
+        The maximum memory, in bytes, that reading all sections may take.
 
     Raises
     ------
     StateFormatError
-        A section is not canonical, or the states would take more memory.
+        A section is not canonical, or reading would take more memory than `max_bytes`.
     IncompatibleStateError
-        Keys of the sections are of different kinds.
+        The keys of a column are of different kinds in different sections, such as integers and text.
     """
     try:
         with np.errstate(over="ignore"):
@@ -175,7 +181,10 @@ def _unpack_sections(schema: Schema, plains: Sequence[bytes], max_bytes: int) ->
 
 
 def _check_state(state: State, reader: SectionReader) -> None:
-    """Raise an error unless the parts of the states are consistent with one another."""
+    """Raise an error unless the parts of a state agree, so that counting rows could have produced the state.
+
+    For example, every cell must have rows.
+    """
     for flat in reader.layout.flats:
         if flat.optional:
             counts = reader.front_counts if reader.layout.is_by_front(flat) else reader.cell_counts

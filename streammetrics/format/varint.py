@@ -1,10 +1,11 @@
 """Variable-length encoding of nonnegative integers in three streams, called tiers.
 
-A number below 255 is one byte in the first tier. Otherwise its byte is 255, and the number minus 255 is a u16 in the
-second tier. If that does not fit either, the u16 is 65,535, and the third tier has the whole number as a u64.
+A number below 255 is one byte in the first tier. For a larger number, this byte is 255, and the number minus 255 is a u16
+in the second tier. If the difference is 65,535 or more, the u16 is 65,535, and the third tier contains the number itself
+as a u64.
 
-One stream has all small numbers of a section, so reading a section takes few numpy calls. Numbers of many sections are
-read as one array, section after section, without a Python loop over sections.
+The three streams hold all small numbers of a section, so reading a section takes few numpy calls. The numbers of many
+sections are read as one array, section after section, without a Python loop over sections.
 """
 
 from __future__ import annotations
@@ -34,15 +35,15 @@ Ints = NDArray[np.int64]
 Array = NDArray[Any]
 
 BLOCK = 1 << 16
-"""The numbers that are decoded at a time, to limit temporary memory."""
+"""The number of integers that are decoded at a time, to limit temporary memory."""
 FIRST, SECOND = 255, 65535
-"""The value in the first and in the second tier that refers to the next tier."""
+"""The values in the first and the second tier that refer to the next tier for the number."""
 LEAST = FIRST + SECOND
 """The smallest number of the third tier."""
 
 
 def zigzag(values: Array) -> Array:
-    """Map signed integers to unsigned ones, small absolute values to small numbers: 0, -1, 1, -2 to 0, 1, 2, 3."""
+    """Map signed integers to unsigned ones, so that small absolute values stay small: 0, -1, 1, -2 become 0, 1, 2, 3."""
     wide = values.astype(np.int64, copy=False)
     return ((wide << 1) ^ (wide >> 63)).view(np.uint64)
 
@@ -54,10 +55,18 @@ def unzigzag(values: Array) -> Ints:
 
 
 def encode_tiers(parts: Iterable[Array]) -> tuple[int, int, list[bytes]]:
-    """Encode arrays of nonnegative integers; return the lengths of the second and third tier, and the bytes."""
+    """Encode arrays of nonnegative integers, one array after the other.
+
+    Returns
+    -------
+    two, three : int
+        How many numbers there are in the second tier and in the third tier.
+    pieces : list of bytes
+        The bytes of the three tiers, to be concatenated.
+    """
     firsts, seconds, thirds, two, three = [], [], [], 0, 0
-    # Store the tiers separately, so that the first one has one byte per number. Most numbers are small, and numpy finds
-    # the others by comparing bytes with 255.
+    # The tiers are separate, so that the first one has one byte for every number. Most numbers are small, and numpy finds
+    # the large ones by comparing these bytes with 255.
     for values in parts:
         first = np.minimum(values, values.dtype.type(FIRST)).astype(np.uint8, copy=False)
         firsts.append(first.tobytes())
@@ -73,18 +82,19 @@ def encode_tiers(parts: Iterable[Array]) -> tuple[int, int, list[bytes]]:
 
 
 def expand_ranges(starts: Ints, lengths: Ints) -> Ints:
-    """Return the concatenated indices of ranges, given the start and the length of each range."""
+    """Return the concatenated indices of ranges: starts 5 and 2 with lengths 2 and 3 give 5, 6, 2, 3, 4."""
     out = np.arange(int(lengths.sum()))
     out += np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
     return out
 
 
 def cumsum_by_section(steps: Array, counts: Ints, out: Array | None = None) -> Array:
-    """Return the running sums of steps within each section, which has `counts` steps.
+    """Return the running sums of steps, which start again in each section.
 
-    If `out` is given, which may be the array of steps itself, the result is written to it.
+    `counts` gives the number of steps of each section. The result is written to `out`, which may be `steps`.
     """
-    # Sum over all sections at once, then subtract the sum before each section. Unsigned sums may wrap around in between.
+    # Sum over all sections at once, then subtract the sum before each section. Unsigned sums may wrap around, but the
+    # differences are right.
     begins = (np.cumsum(counts) - counts)[counts > 0]
     firsts = steps[begins]
     run: Array = np.cumsum(steps, dtype=steps.dtype, out=out)
@@ -95,7 +105,10 @@ def cumsum_by_section(steps: Array, counts: Ints, out: Array | None = None) -> A
 
 
 def count_by_section(index: Array, lengths: Ints) -> Ints:
-    """Count the ascending indices that lie in each section of an array; `lengths` has the section lengths."""
+    """Return how many of the ascending indices into an array lie in each section of the array.
+
+    `lengths` gives the length of each section. The array contains one section after the other.
+    """
     if len(lengths) == 1:
         return np.array([len(index)])
     return np.diff(np.searchsorted(index, np.concatenate([[0], np.cumsum(lengths)])))
@@ -109,7 +122,7 @@ class Pieces:
     plains : sequence of bytes
         The sections.
     at : int64, or int for one section
-        The offset of the first byte in each section.
+        The offset in each section at which the first piece begins.
     """
 
     def __init__(self, plains: Sequence[bytes], at: Any) -> None:
@@ -130,23 +143,25 @@ class Pieces:
         return np.frombuffer(b"".join(pieces), dtype)
 
     def peek(self, length: int) -> Array:
-        """Return the next bytes of a single section without reading them."""
+        """Return the next bytes of a single section without advancing, so that `cut` returns them again."""
         return np.frombuffer(self.plains[0], np.uint8, length, self.at)
 
     def is_at(self, ends: Any) -> bool:
-        """Whether every section was read up to these offsets."""
+        """Whether every section was read exactly up to its offset in `ends`."""
         return bool(self.at == ends) if self.one else np.array_equal(self.at, ends)
 
 
 class VarintStreams:
-    """Reads the small numbers of many sections together.
+    """Reads the variable-length numbers of many sections together.
 
     Parameters
     ----------
     plains : sequence of bytes
         The sections.
-    at, small, two, three : int64, or int for one section
-        The offset of the stream in each section, and the sizes of its three tiers, which must lie within the section.
+    at : int64, or int for one section
+        The offset in each section at which the first tier begins. The other tiers follow; all must lie within the section.
+    small, two, three : int64, or int for one section
+        How many numbers the first, the second and the third tier have.
     """
 
     def __init__(self, plains: Sequence[bytes], at: Any, small: Any, two: Any, three: Any) -> None:
@@ -158,7 +173,10 @@ class VarintStreams:
         self.bare = len(plains) == 1 and plains[0].find(b"\xff", at, at + small) < 0
 
     def read(self, lengths: Ints) -> Array:
-        """Read the next `lengths` numbers of every section; the dtype is wider if the second or third tier is in use."""
+        """Read the next `lengths` numbers of every section as one array, whose dtype is wide enough for all of them.
+
+        The dtype is uint8, or uint32 or uint64 if there are numbers in the second or third tier.
+        """
         n = int(lengths[0])
         if self.bare or not self.first.one or n <= BLOCK or not (self.first.peek(n) == FIRST).any():
             return self.first.cut(lengths) if self.bare else self._read(lengths)

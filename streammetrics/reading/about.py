@@ -9,15 +9,17 @@ from typing import Any, NamedTuple, Self
 __all__ = ["About", "about_of", "best_of", "inherit", "sharded_refusal_of"]
 
 CONSTANT = {"tag", "formula", "cost", "bound", "best", "example", "rank_based", "positional_columns"}
-"""The fields that are equal for all metrics of a class, so they are known without an instance."""
+"""The fields that cannot depend on settings. They are the same for all instances of a metric class, so they are known
+without an instance."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class About:
-    """What a metric declares about itself, its value and its intervals.
+    """What a metric class declares about itself, its value and its intervals.
 
-    A subclass of `Metric` declares the fields that differ from those of its bases: `about = About(best="high")`. It
-    inherits all other fields. `About.per_instance` declares a field that depends on the settings of the metric.
+    A subclass of `Metric` declares only the fields that differ from those of its base classes, for example
+    `about = About(best="high")`. It inherits all other fields. Use `About.per_instance` for a field that depends on the
+    settings of the metric.
 
     Parameters
     ----------
@@ -26,46 +28,48 @@ class About:
     formula : str
         The formula of the value.
     cost : str
-        The memory of the state, and the time of a row.
+        The memory of the state, and the time that an update takes per row.
     bound : str
-        How exact the value is.
+        A description of how exact the value is and what its certified bounds are.
     best : {"high", "low"}, float or None
-        Whether high or low values are better; or the best value, where values are compared by their ratio to it; None if
-        no values are better.
+        Whether high or low values are better. A float is the best value: other values are compared by their ratio to it.
+        None means that neither direction is better.
     example : mapping
-        Values for the settings that have no default. The laws, the catalogue and the tests use them.
+        Values for the settings that have no default. They are used by code that has to create a metric of every class,
+        such as tests and the list of metrics.
     extensive : bool
-        Whether the value changes if every row occurs twice. Counts, sums and unbiased estimates are extensive.
+        Whether the value changes if every row is repeated. Counts, sums and unbiased estimates are extensive.
     weights_are_counts : bool
-        Whether a row of weight k counts as k rows, and a row of weight 0 as none.
+        Whether a row of weight k counts as k rows, and a row of weight 0 as no row.
     rank_based : bool or None
-        Whether only the order of the scores matters. If so, the metric reads the scores without the correction for
-        negative sampling of a `Task`. None if it is unknown.
+        Whether only the order of the scores matters. If so, the scores are not corrected for the negative sampling that a
+        `Task` declares, because the correction would not change their order. None if it is unknown.
     value_range : pair
-        The smallest and the largest value that is possible; None for no limit. Certified bounds stay in this range.
+        The smallest and the largest possible value; None for no limit. Certified bounds stay within this range.
     nominal_range : pair, optional
-        The range whose length decides whether certified bounds are wide, if it is not `value_range`. A skill score, for
-        example, lies between 0 and 1 for useful models, but can be any negative number.
+        The range whose length decides whether certified bounds are wide, if it differs from `value_range`. A skill score,
+        for example, lies between 0 and 1 for useful models, but can be any negative number.
     interval_scale : str
         The scale on which the sampling distribution of the value is roughly symmetric (see `SCALES`). All intervals are
         computed on this scale.
     interval_methods : tuple of str
         The methods of `interval`. The first is the default.
     no_interval_reason : str
-        Why the metric has no interval of any kind, and what to use. Empty if it has one.
+        Why the metric has no interval of any kind, and what to use instead. Empty if it has one.
     no_sharded_interval_reason : str
-        Why `Sharded` gives no interval of this metric, and what to use. Empty if it gives one.
+        Why `Sharded` gives no interval for this metric, and what to use instead. Empty if it gives one.
     quantile : float, optional
-        The share of the weight below the value, if the value is a quantile.
+        If the value is a quantile: the share of the weight below it.
     pair_statistic : callable, optional
         For a metric that depends only on the pairs of a positive and a negative row: a function that returns the
-        numerator and the denominator of the value. Its parameters are the negatives, the positives, and twice the number
-        of pairs in which the positive has the higher score (ties count half).
+        numerator and the denominator of the value. Its parameters are the number of negatives, the number of positives,
+        and twice the number of pairs in which the positive has the higher score (ties count one half).
     positional_columns : tuple of str, optional
-        The roles of the first columns that `update` takes by position. By default they are the first two required ones.
+        The columns, such as "y_true", to which the positional arguments of `update` correspond. By default they are the
+        first two required columns.
     read_cells : callable, optional
-        A function of the metric and a state of many cells. It returns the reading of all cells as arrays, or None if
-        each cell has to be read alone. Use `read_side_by_side` for metrics whose `read` works with arrays.
+        Takes the metric and a state with many cells (such as slices). Returns one reading with arrays over all cells, or
+        None if the cells have to be read one by one. Use `read_side_by_side` for metrics whose `read` works with arrays.
     """
 
     tag: str = ""
@@ -88,10 +92,10 @@ class About:
     positional_columns: tuple[str, ...] | None = None
     read_cells: Callable[[Any, Any], Any] | None = None
     own_fields: Mapping[str, Any] = field(init=False, repr=False)
-    """The fields that the class itself declares, without those that it inherits."""
+    """The fields that the metric class itself declares, excluding those that it inherits."""
 
     def __new__(cls, **fields: Any) -> Self:
-        """Remember which fields were passed: only these override the fields of the base classes."""
+        """Store which fields were passed, because only these override the fields of the base classes."""
         for name, value in fields.items():
             if type(value) is PerInstance and name in CONSTANT:
                 raise TypeError(f"About: {name} is equal for all metrics of a class; it cannot depend on settings")
@@ -117,7 +121,7 @@ class About:
 
 
 class PerInstance(NamedTuple):
-    """A field of `About` that depends on the settings of the metric.
+    """A placeholder for a field of `About` that depends on the settings of the metric; see `About.per_instance`.
 
     Parameters
     ----------
@@ -129,7 +133,7 @@ class PerInstance(NamedTuple):
 
 
 def about_of(metric: Any) -> About:
-    """Return what a metric declares, with the fields that depend on its settings computed."""
+    """Return the `About` of a metric, in which the fields that depend on its settings are filled in."""
     known: About | None = metric.__dict__.get("_about")
     if known is None:
         record: About = metric.about
@@ -139,19 +143,25 @@ def about_of(metric: Any) -> About:
 
 
 def best_of(thing: Any) -> str | float | None:
-    """Return "high" or "low", whichever is better, or the best value; None without one, or if `thing` is not a metric."""
+    """Return which values of a metric are better: "high", "low", or the best value as a float.
+
+    Return None if neither direction is better, or if `thing` is not a metric.
+    """
     record: About | None = getattr(thing, "about", None)
     return None if record is None else record.best
 
 
 def sharded_refusal_of(metric: Any) -> str:
-    """Return why `Sharded` computes no interval for a metric, and what to use instead; empty if it computes one."""
+    """Return why `Sharded` computes no interval for a metric, and what to use instead; "" if it computes one."""
     record = about_of(metric)
     return record.no_interval_reason or record.no_sharded_interval_reason
 
 
 def inherit(cls: Any, tag: str) -> About:
-    """Return the `About` of a class: its own fields, and those of its base classes in the order of attribute lookup."""
+    """Return the complete `About` of a metric class: its own fields, and the fields that it inherits.
+
+    If several base classes declare a field, the first one in the method resolution order takes precedence.
+    """
     own = vars(cls).get("about")
     own_fields = {**({} if own is None else own.own_fields), **({"tag": tag} if tag else {})}
     fields: dict[str, Any] = {}
@@ -162,7 +172,7 @@ def inherit(cls: Any, tag: str) -> About:
 
 
 def _replace_fields(record: About, fields: Mapping[str, Any]) -> About:
-    """Return a copy of a record with these fields replaced."""
+    """Return a copy of `record` in which `fields` have new values."""
     copy = object.__new__(About)
     copy.__dict__.update(record.__dict__)
     copy.__dict__.update(fields)

@@ -1,4 +1,7 @@
-"""Answers: value, bounds, intervals and records of a metric or a collection, each computed on request."""
+"""Answers: objects that compute the results of a metric, a collection or a wrapper from states, on request.
+
+The methods of a metric, such as `compute`, `bounds`, `interval` and `explain`, return parts of an answer.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +20,18 @@ __all__ = ["Answer", "InnerAnswer", "MetricAnswer", "NamedAnswers", "identity_of
 
 
 class Answer:
-    """The values, bounds, intervals and records for states with one cell; all have the layout of `value`.
+    """The results of a metric, a collection or a wrapper for states with one cell (without slices).
+
+    For a metric, each attribute is a single result. For a collection, it is a dict of results by name.
 
     Attributes
     ----------
     value : object
         The value, or a dict of values.
     bounds : object
-        The certified bounds of every value.
+        The certified bounds of each value.
     explanation : dict
-        Value, bounds, formula, settings and counts of every metric.
+        The result of `explain`: value, bounds, formula, settings and counts of each metric.
     wide : list of WideValue
         The values whose certified bounds are too wide.
     """
@@ -44,20 +49,23 @@ class Answer:
         return iter(())
 
     def numbers(self) -> NamedNumbers:
-        """Yield every number of the value with its name."""
+        """Yield each number of the value with its name, for loggers such as TensorBoard."""
         raise NotImplementedError
 
     def intervals(self, confidence: float, method: str | None = None) -> Any:
-        """Return the statistical interval of every value."""
+        """Return the confidence interval of each value.
+
+        `method` is one of the methods of the metric, such as "wilson". By default it is the first one.
+        """
         raise NotImplementedError
 
     def records(self, confidence: float | None = 0.95) -> list[dict[str, Any]]:
-        """Return the rows of a table; they have no intervals if `confidence` is None."""
+        """Return the rows of a table of results, as dicts; without intervals if `confidence` is None."""
         raise NotImplementedError
 
 
 def identity_of(metric: Any) -> tuple[Any, ...]:
-    """Return the class and the settings of a metric; two metrics are equal if both agree."""
+    """Return the class and the settings of a metric as a tuple. Metrics with equal tuples have equal values."""
     known: tuple[Any, ...] | None = metric.__dict__.get("_identity")
     if known is None:
         known = metric.__dict__["_identity"] = type(metric), *metric.settings.values()
@@ -65,7 +73,7 @@ def identity_of(metric: Any) -> tuple[Any, ...]:
 
 
 def reading_of(metric: Any, state: State) -> Reading:
-    """Return the reading of a state with one cell; `compute` may have cached its value in the state."""
+    """Return the reading of a state with one cell. If `compute` has cached a value in the state, the reading uses it."""
     reading: Reading = metric.reading(state)
     known = state.__dict__.get("_raw_values")
     if known is not None and (identity := identity_of(metric)) in known:
@@ -74,7 +82,7 @@ def reading_of(metric: Any, state: State) -> Reading:
 
 
 class MetricAnswer(Answer):
-    """The answer of one metric.
+    """The results of one metric, which are computed from its reading of a state.
 
     Parameters
     ----------
@@ -101,7 +109,7 @@ class MetricAnswer(Answer):
 
     @property
     def wide(self) -> list[WideValue]:
-        # Computing the name takes time, so `wide_of` is called only if it is needed.
+        # `may_be_wide` is a cheap check that usually avoids computing the name of the metric, which takes time.
         may_be = may_be_wide(self.metric, self.reading.state)
         return wide_of(self.metric, self.metric.name, self.reading) if may_be else []
 
@@ -125,15 +133,17 @@ class MetricAnswer(Answer):
 
 
 class NamedAnswers(Answer):
-    """Several answers by name, such as those of a collection.
+    """The answer of a collection: several named answers.
 
     Parameters
     ----------
     answers : mapping of str to Answer
-        The answers. The number of a metric has the name itself; numbers of other answers have the name as a prefix.
+        The answers by name. If an answer is that of a metric, its number gets the name of the answer. Numbers of any other
+        answer, such as that of a collection inside a collection, get this name as a prefix.
     """
 
-    # Not a `cached_property`: in Python 3.11 it takes a lock, which costs more than computing many of the values.
+    # This is not a `cached_property`, because that acquires a lock in Python 3.11, which takes longer than computing many
+    # of the values.
     _value: dict[str, Any] | None = None
 
     def __init__(self, answers: Mapping[str, Answer]) -> None:
@@ -184,16 +194,18 @@ class NamedAnswers(Answer):
 
 
 class InnerAnswer(Answer):
-    """The answer of the definition inside a wrapper; subclasses override the parts that the wrapper changes.
+    """The answer of a wrapper, such as `Sharded`, which passes on the answer of the metric inside it.
+
+    Subclasses override the parts that the wrapper changes.
 
     Parameters
     ----------
     definition : Definition
-        The definition of the wrapper.
+        The wrapper.
     states : sequence of State
         The states of the wrapper.
     answer : Answer
-        The answer of the inner definition.
+        The answer of the metric or collection inside the wrapper.
     """
 
     def __init__(self, definition: Any, states: Sequence[State], answer: Answer) -> None:

@@ -1,4 +1,4 @@
-"""Flat results for loggers: floats under names that TensorBoard, MLflow and Weights & Biases accept."""
+"""Flat results for loggers: a dict of floats with names that TensorBoard, MLflow and Weights & Biases accept."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ FORBIDDEN = re.compile(r"[^\w./-]")
 
 
 def named_numbers(name: str, value: Any) -> NamedNumbers:
-    """Yield the numbers of the value of a metric: a scalar, or the elements of a vector; matrices and curves have none."""
+    """Yield the numbers of a value with their names.
+
+    A scalar gets the name of the metric, such as "auc". An element of a vector gets a name such as "f1_each/0". Matrices
+    and curves yield nothing.
+    """
     if isinstance(value, np.ndarray) and value.ndim == 1:
         for i, one in enumerate(value.tolist()):
             yield f"{name}/{i}", float(one)
@@ -26,7 +30,7 @@ def named_numbers(name: str, value: Any) -> NamedNumbers:
 
 
 def prefix_names(prefix: Any, numbers: NamedNumbers) -> NamedNumbers:
-    """Yield numbers with a prefix: the name of an object, or the key of a slice."""
+    """Yield numbers with "prefix/" before their names. The prefix is a name, or the key of a slice."""
     atoms = prefix if isinstance(prefix, tuple) else (prefix,)
     first = "/".join(
         "null" if a is None else a.decode(errors="replace") if isinstance(a, bytes) else str(a) for a in atoms
@@ -36,7 +40,10 @@ def prefix_names(prefix: Any, numbers: NamedNumbers) -> NamedNumbers:
 
 
 def logger_names(numbers: Iterable[tuple[str, float]], undefined: str) -> dict[str, float]:
-    """Return numbers under names of letters, digits and ``_ . / -``; "@" becomes "_at_", other characters become "_".
+    """Return a dict from names to numbers, in which all names are valid for loggers.
+
+    Valid names consist of letters, digits and ``_ . / -``. In other names, "@" becomes "_at_" and every other character
+    becomes "_". `undefined` says what to do with NaN: "omit" leaves it out, and "nan" keeps it.
 
     Raises
     ------

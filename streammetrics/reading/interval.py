@@ -1,7 +1,8 @@
 """Statistical intervals: estimates with standard errors, and the confidence limits that follow from them.
 
 A metric returns an `Estimate`: a value, its standard error, and the scale on which the error is roughly normal. The limits
-are computed here, in the same way for all metrics. They do not include certified bounds, which bound rounding errors.
+are computed here, in the same way for all metrics. They do not include the certified bounds, which allow for errors of
+computation rather than for chance.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ Floats = NDArray[np.float64]
 ROWS, QUERIES, GROUPS = (f"{units} are independent" for units in ("rows", "queries", "groups"))
 KEYS = "hashes of keys are random"
 LARGEST_SQUARE_SUM = "2**41"
-"""The limit of sums of squares in fixed point, for messages."""
+"""The largest sum of squares that a state can hold, as text for messages. Beyond this limit there is no standard error."""
 NORMAL_DEGREES = 1 << 20
-"""From so many degrees of freedom on, Student's t equals the normal distribution to 1e-6."""
+"""With at least this many degrees of freedom, quantiles of Student's t distribution equal those of the normal distribution
+to within 1e-6."""
 
 
 class Interval(NamedTuple):
@@ -50,12 +52,12 @@ class Interval(NamedTuple):
     Parameters
     ----------
     low, high : float
-        The limits; NaN if there is a reason. They are arrays for a metric with a value for each class or output, with NaN
-        for elements without an interval.
+        The confidence limits; NaN if there is no interval. For a metric with a value for each class or output, these are
+        arrays in which elements without an interval are NaN.
     estimate : float
         The value of the metric.
     standard_error : float
-        The standard error of the estimate, on the scale of the value. The limits need not be symmetric.
+        The standard error of the estimate, in the unit of the value. The limits need not be symmetric about the value.
     method : str
         The method: "delong", "wilson", "delta", ...; empty if there is no interval.
     assumption : str
@@ -63,7 +65,7 @@ class Interval(NamedTuple):
     confidence : float
         The confidence level.
     reason : str or None
-        Why there is no interval, and what to use instead.
+        Why there is no interval, and what to use instead; None if there is one.
     """
 
     low: Any
@@ -86,7 +88,8 @@ class Estimate(NamedTuple):
     error : float
         The standard error; NaN if there is none.
     scale : {"natural", "log", "logit", "fisher", "wilson"}
-        The scale on which the error is roughly normal. "wilson" is the score interval of a proportion of `size` units.
+        The scale on which the error is roughly normal. "wilson" stands for the score interval of a proportion of `size`
+        units.
     method, assumption : str
         As in `Interval`.
     degrees : float, optional
@@ -95,7 +98,7 @@ class Estimate(NamedTuple):
         The number of units of the proportion, for "wilson".
     within : pair of float
         The range of the value; the limits are clipped to it.
-    ends : pair, optional
+    ends : callable, optional
         A function from the confidence level to the limits, for estimates whose limits do not follow from `error`.
     reason : str or None
         Why there is no standard error.
@@ -113,19 +116,23 @@ class Estimate(NamedTuple):
     reason: str | None = None
 
     def limits(self, confidence: float) -> tuple[Any, Any]:
-        """Return the limits, with the value between them; NaN where there are none."""
+        """Return the confidence limits as numbers or arrays; NaN where there are none.
+
+        They lie in the range of the value (`within`), and the value lies between them.
+        """
         low, high = self._limits_on_scale(confidence) if self.ends is None else self.ends(confidence)
-        # The value may be rounded to the other side of a limit, so each limit is moved to the value if necessary.
+        # If a limit is very close to the value, rounding can put it on the wrong side. In that case the limit is set to
+        # the value.
         low = np.minimum(np.maximum(low, self.within[0]), self.value)
         high = np.maximum(np.minimum(high, self.within[1]), self.value)
         none = ~(np.isfinite(low) & np.isfinite(high))
         return unwrap_scalar(np.where(none, NAN, low)), unwrap_scalar(np.where(none, NAN, high))
 
     def _limits_on_scale(self, confidence: float) -> tuple[Any, Any]:
-        """Return the limits before they are clipped to the range, computed on the scale of the standard error."""
+        """Return the limits, computed on `scale` and transformed back, before they are clipped to the range."""
         value, error = (np.asarray(x, np.float64) for x in (self.value, self.error))
         reach = critical_value(confidence, INF if self.degrees is None else self.degrees)
-        # NaN, and values outside of the scale, give NaN without a warning.
+        # NaN, and values that are not on the scale (such as 1 for "logit"), give NaN. numpy need not warn about that.
         with np.errstate(all="ignore"):
             if self.scale == "wilson":
                 size = np.where(np.isnan(error), NAN, np.asarray(self.size, np.float64))
@@ -133,7 +140,7 @@ class Estimate(NamedTuple):
             return scale_of(self.scale).limits(value, reach * error)
 
     def interval(self, confidence: float) -> Interval:
-        """Return the confidence interval; without limits, but with the reason, if there is no standard error."""
+        """Return the confidence interval; without a standard error, it contains the reason instead of limits."""
         reason = self.reason
         low, high = (NAN, NAN) if reason is not None else self.limits(confidence)
         if reason is None and not np.any(low <= high):
@@ -143,7 +150,7 @@ class Estimate(NamedTuple):
         return Interval(low, high, self.value, unwrap_scalar(self.error), self.method, self.assumption, confidence)
 
     def _missing_reason(self) -> str:
-        """Return why there are no limits."""
+        """Return the reason why there are no limits, if the metric gave none."""
         if np.all(np.isnan(self.value)):
             return "the value is undefined"
         if not np.any(np.isfinite(self.error)):
@@ -154,13 +161,16 @@ class Estimate(NamedTuple):
 
 
 def stack_estimates(estimates: Sequence[Estimate]) -> Estimate:
-    """Stack the estimates of several classes, labels or outputs into one with arrays; elements without error are NaN."""
+    """Stack the estimates of several classes, labels or outputs into one estimate whose fields are arrays.
+
+    Elements without a standard error are NaN.
+    """
     first = next((e for e in estimates if e.reason is None), None)
     value = np.array([e.value for e in estimates])
     if first is None:
         return Estimate(value, reason=next((e.reason for e in estimates), "there are none"))
     error = np.array([NAN if e.reason else e.error for e in estimates])
-    # Labels with equal counts share one estimate, so its limits are computed once.
+    # Labels with equal counts share one estimate object, whose limits are computed only once.
     distinct = {id(e): e for e in estimates}
 
     def ends(confidence: float) -> Any:
@@ -176,7 +186,11 @@ def no_interval(value: Any, confidence: float, reason: str) -> Interval:
 
 
 class DefaultConfidence(float):
-    """A confidence level that is the default, not passed by the caller: tables then print only intervals by unit."""
+    """The type of the default confidence level, which lets functions tell whether the caller passed one.
+
+    With the default, tables print only the intervals of `Sharded` metrics, which assume that units rather than rows are
+    independent.
+    """
 
     def __repr__(self) -> str:
         return float.__repr__(self)
@@ -200,31 +214,37 @@ def alpha_of(confidence: float) -> float:
 
 
 def critical_value(confidence: float, degrees: Any) -> Any:
-    """Return the critical value of Student's t: the distance of the limits from the value, in standard errors."""
+    """Return the critical value of Student's t distribution, such as 1.96 for 95 % and infinite degrees of freedom.
+
+    It is the distance of the confidence limits from the value, in standard errors.
+    """
     if np.ndim(degrees) == 0:
         return _critical_value(confidence, float(degrees))
-    # The cache needs hashable arguments, so the degrees of freedom are passed as bytes.
+    # The cached function needs hashable arguments, so the array of degrees of freedom is passed as bytes.
     freedom = np.asarray(degrees, np.float64)
     return _critical_values(confidence, freedom.tobytes()).reshape(freedom.shape)
 
 
 @functools.lru_cache(maxsize=64)
 def _critical_values(confidence: float, degrees: bytes) -> NDArray[np.float64]:
-    """Return the critical values of many cells; cached, because an interval and its description both need them."""
+    """Return an array of critical values, one for each element of `degrees` (the bytes of a float64 array).
+
+    The results are cached, because an interval and its description both need them.
+    """
     freedom = np.frombuffer(degrees)
     known = freedom > 0.0
     values = np.where(
         known, t_of_normal(_normal_quantile(confidence), _clip_degrees(np.where(known, freedom, 1.0))), NAN
     )
-    # Callers share the cached array.
+    # Callers share the cached array, so it must not be changed.
     values.flags.writeable = False
     return values
 
 
 @functools.lru_cache(maxsize=64)
 def _normal_quantile(confidence: float) -> float:
-    """Return the normal quantile of a limit, from which `t_of_normal` computes the quantile of t quickly."""
-    # `1 - 0.95` is not 0.05 in floating point, so it is rounded to 15 decimals first (see `alpha_of`).
+    """Return the critical value of the normal distribution (1.96 for 95 %). The one of Student's t is computed from it."""
+    # In floating point, 1 - 0.95 is not exactly 0.05, so it is rounded to 15 decimals first (see `alpha_of`).
     return float(normal_quantile(1.0 - round(1.0 - confidence, 15) / 2.0))
 
 
@@ -234,7 +254,7 @@ def _critical_value(confidence: float, degrees: float) -> float:
 
 
 def _clip_degrees(degrees: Any) -> Any:
-    """Clip degrees of freedom to at least 1; from a million on they are infinite (the normal distribution)."""
+    """Return degrees of freedom, increased to at least 1; from NORMAL_DEGREES on, infinity (a normal distribution)."""
     return np.where(degrees >= NORMAL_DEGREES, INF, np.maximum(degrees, 1.0))
 
 

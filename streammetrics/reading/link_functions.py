@@ -1,9 +1,9 @@
-"""Link functions: scales on which the sampling distribution of an estimate is closer to Student's t.
+"""Link functions: scales on which the sampling distribution of an estimate is closer to Student's t distribution.
 
 Proportions and areas use the logit, ratios the logarithm, correlations Fisher's z (artanh), and relative differences the
-difference of two logarithms. Limits are computed on this scale and transformed back, so they never leave the range of the
-value. By the delta method, a standard error on the scale is the error of the value divided by the slope of the inverse
-function. All functions work elementwise, on a number or an array.
+difference of two logarithms. Confidence limits are computed on this scale and transformed back, so they never leave the
+range of the value. By the delta method, the standard error on the scale is that of the value divided by the slope of the
+inverse function. All functions work elementwise on numbers or arrays.
 """
 
 from __future__ import annotations
@@ -21,26 +21,27 @@ __all__ = ["SCALES", "LinkFunction", "scale_of"]
 Floats = NDArray[np.float64]
 INF = float("inf")
 SMALLEST = float(np.finfo(np.float64).tiny)
-"""Smaller values are not on scales with a logarithm, which is not accurate for subnormal floats."""
+"""The lower end of the scales "logit" and "log". Smaller values are excluded, because the logarithm of subnormal floats is
+not accurate."""
 LARGEST_EXPONENT = 700.0
-"""Exponents are clipped here: e^700 is still finite in float64."""
+"""Larger exponents are reduced to this one before the exponential function is applied, so that the result stays finite."""
 
 
 class ElementwiseFunction(Protocol):
-    """The type of an elementwise function of an array."""
+    """The type of a function that is applied to each element of an array."""
 
     def __call__(self, x: Any, /) -> Any: ...
 
 
 class LinkFunction(NamedTuple):
-    """A scale with its transformation, the inverse, and the slope of the inverse.
+    """A scale: its transformation, the inverse, and the slope of the inverse.
 
     Parameters
     ----------
     name : str
         "natural", "logit", "log", "fisher", or "relative".
     low, high : float
-        Values strictly between these limits are on the scale. 1/2 is on all scales.
+        The values strictly between these limits are on the scale. Other values have no finite point on it.
     forward, back : callable
         The transformation from values to the scale, and its inverse.
     slope : callable
@@ -55,23 +56,24 @@ class LinkFunction(NamedTuple):
     slope: ElementwiseFunction
 
     def holds(self, values: Any) -> Any:
-        """Return which values are on the scale."""
+        """Return a mask of the values that are on the scale."""
         return (np.asarray(values) > self.low) & (np.asarray(values) < self.high)
 
     def points(self, values: Any) -> Any:
-        """Return the transformed values; NaN for values that are not on the scale."""
-        # 1/2 lies on all scales. It replaces values off the scale, so that `forward` gives no warning.
+        """Transform values to the scale; the result is NaN for values that are not on the scale."""
+        # Values that are not on the scale are replaced by 1/2, which is on every scale, so that `forward` gives no
+        # warning.
         inside = self.holds(values)
         return np.where(inside, self.forward(np.where(inside, values, 0.5)), np.nan)[()]
 
     def point(self, value: Any) -> Any:
-        """Return the transformed value; the ends of the range are at minus and plus infinity."""
+        """Transform a value to the scale; values at or beyond either end of the scale become minus or plus infinity."""
         values = np.asarray(value, np.float64)
         points = np.where(values <= self.low, -INF, np.where(values >= self.high, INF, self.points(values)))
         return unwrap_scalar(points)
 
     def value(self, point: Any) -> Any:
-        """Return the value of a point on the scale."""
+        """Transform a point on the scale back to a value."""
         return unwrap_scalar(np.asarray(self.back(np.asarray(point, np.float64)[()])))
 
     def limits(self, value: Any, reach: Any) -> tuple[Any, Any]:
@@ -86,7 +88,7 @@ class LinkFunction(NamedTuple):
 
 
 def unwrap_scalar(number: Any) -> Any:
-    """Return an array without axes as a float, and other arrays unchanged."""
+    """Return an array without axes as a float, and any other array unchanged."""
     return float(number) if np.ndim(number) == 0 else number
 
 
@@ -99,7 +101,7 @@ def _unit_slope(value: Any) -> Any:
 
 
 def _logit(x: Any) -> Any:
-    # log1p keeps full precision for proportions near 0, where 1 - x would round.
+    # log1p keeps full precision for small proportions, for which 1 - x would be rounded.
     return log(x) - log1p(-x)
 
 
@@ -117,7 +119,8 @@ SCALES = {
         LinkFunction("natural", -INF, INF, _identity, _identity, _unit_slope),
         LinkFunction("logit", SMALLEST, 1.0, _logit, sigmoid, lambda value: value * (1.0 - value)),
         LinkFunction("log", SMALLEST, INF, log, _clipped_exp, lambda value: value),
-        # tanh(x) = 2 sigmoid(2 x) - 1. The library has its own sigmoid, which gives the same bits on every machine.
+        # The inverse of Fisher's z is tanh(x) = 2 sigmoid(2 x) - 1. It is computed with the library's own sigmoid, which
+        # gives the same bits on every machine.
         LinkFunction(
             "fisher", -1.0, 1.0, _fisher, lambda x: 2.0 * sigmoid(2.0 * x) - 1.0, lambda value: 1.0 - value * value
         ),

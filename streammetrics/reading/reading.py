@@ -1,4 +1,7 @@
-"""Reading: value, bounds, standard error and details of a metric for a state, each computed on request."""
+"""Readings: objects that compute the results of one metric from one state, each on request.
+
+The results are the value, its certified bounds, its standard error, and details for `explain`.
+"""
 
 from __future__ import annotations
 
@@ -35,17 +38,17 @@ __all__ = [
 
 NAN = float("nan")
 UNKNOWN: Any = object()
-"""Marks a value that was not computed yet."""
+"""Marks a value that has not been computed yet."""
 Slack = Callable[[Limits, Fraction], Fraction]
 
 
 class Quotient(NamedTuple):
-    """A value that is a quotient of two exact numbers, or of two arrays for many cells.
+    """A value that is a quotient of two exact numbers, before it is rounded to a float.
 
     Parameters
     ----------
     numerator, denominator : int or Fraction
-        0/0 and x/0 are undefined.
+        The numbers, or arrays of them for many cells (such as slices). If the denominator is 0, the value is undefined.
     """
 
     numerator: Any
@@ -53,39 +56,45 @@ class Quotient(NamedTuple):
 
 
 def relative_slack(limits: Limits, rounding: Fraction) -> Fraction:
-    """Return by how much to widen the limits of a quotient if each weight was rounded by `rounding`, relatively.
+    """Return how far to widen the limits of a quotient if each weight has a relative rounding error of `rounding`.
 
-    To first order a quotient of weighted sums changes by 2 * `rounding`; the factor 8 is a safe upper bound.
+    To first order, a quotient of weighted sums then has a relative error of 2 * `rounding`. The factor 8 is a safe upper
+    bound.
     """
     return 8 * rounding * max(abs(limits.low), abs(limits.high))
 
 
 class Reading:
-    """Value, bounds, standard error and details of a metric for one cell (such as a slice), or for many cells as arrays.
+    """The results of a metric for one cell (such as a slice), or for many cells as arrays.
+
+    The results are the value, its certified bounds, its standard error, and details for `explain`. Each is computed when
+    it is first needed.
 
     Parameters
     ----------
     state : State
         The state. States are immutable, so later updates of the metric do not change a reading.
     raw_value : float, Quotient, Limits, array, NamedTuple, None, or a callable that returns one
-        The value before rounding. `Limits` also contain certified limits of the value. None means that the value is
-        undefined.
+        The value before it is rounded to a float. `Limits` are a value with certified lower and upper limits. None means
+        that the value is undefined.
     reason : callable, optional
         Returns why the value is undefined, or None if it is defined.
     bounds : callable, optional
         Returns the certified bounds. By default they follow from `Limits`; a value of another type is exact.
     slack : callable, optional
-        Takes the limits and the relative rounding of each weight; returns by how much the limits have to be widened.
+        Takes the limits of the value and the largest relative rounding error of a weight. Returns how far the limits have
+        to be widened.
     quantization : callable, optional
-        Takes the limits; returns by how much they have to be widened if terms, but not weights, were rounded.
+        Takes the limits of the value. Returns how far the limits have to be widened if terms (such as the loss of a row)
+        were rounded, but weights were not.
     value_range : pair, optional
         The smallest and the largest possible value; None for no limit.
     estimate : callable, optional
-        Takes the name of a method; returns the value with its standard error.
+        Takes the name of an interval method, and returns the value with its standard error.
     details : callable, optional
-        Returns additional entries for `explain`.
+        Returns a dict with additional entries for `explain`.
     is_number : bool
-        Whether a float is treated as `Limits` of zero width, which `slack` widens if weights were rounded.
+        Whether a float `raw_value` is treated as `Limits` of zero width, which `slack` widens if weights were rounded.
     """
 
     def __init__(
@@ -107,28 +116,32 @@ class Reading:
         self._estimate, self._details, self._is_number = estimate, details, is_number
 
     def having(self, **parts: Any) -> Reading:
-        """Return a copy with another `raw_value`, `bounds`, `estimate`, `details`, `reason` or `quantization`."""
+        """Return a copy in which some parts are replaced.
+
+        The parts are `raw_value`, `bounds`, `estimate`, `details`, `reason` and `quantization`, as in `Reading`.
+        """
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__)
-        # Both readings share the cached value, so it is computed once.
+        # The copy takes the raw value from this reading, so that it is computed only once for both.
         copy._raw_value = partial(getattr, self, "raw_value")
         for name, part in parts.items():
             copy.__dict__[f"_{name}"] = part
         return copy
 
-    # Not `cached_property`: in Python 3.11 it takes a lock, which costs more than computing many of the values.
+    # These are not `cached_property`, because that acquires a lock in Python 3.11, which takes longer than computing many
+    # of the values.
     _cached_raw_value: Any = UNKNOWN
     _cached_value: Any = UNKNOWN
 
     @property
     def raw_value(self) -> Any:
-        """The value before rounding: a quotient, `Limits`, a float or array, or None."""
+        """The value before it is rounded to a float: a `Quotient`, `Limits`, a float, an array, or None if undefined."""
         if self._cached_raw_value is UNKNOWN:
             self._cached_raw_value = self._raw_value() if callable(self._raw_value) else self._raw_value
         return self._cached_raw_value
 
     def preset(self, raw_value: Any) -> None:
-        """Set the value that was computed before, so that it is not computed again."""
+        """Set the raw value if it has been computed already, so that it is not computed again."""
         self._cached_raw_value = raw_value
 
     @property
@@ -140,7 +153,7 @@ class Reading:
 
     @cached_property
     def limits(self) -> Limits | None:
-        """The value with its certified limits before rounding; None if it is undefined."""
+        """The exact value with its certified limits, before these are rounded to floats; None if it is undefined."""
         value = self.raw_value
         if value is None or isinstance(value, Limits):
             return value
@@ -151,7 +164,10 @@ class Reading:
         return None if math.isnan(value) else Limits.exactly(Fraction(value))
 
     def certified_limits(self, rounding: Fraction) -> Limits | None:
-        """Return the limits, widened by the effect of rounded weights and terms."""
+        """Return the limits, widened to allow for the rounding of weights and terms; None if the value is undefined.
+
+        `rounding` is the largest relative rounding error of a weight.
+        """
         limits = self.limits
         if limits is None:
             return None
@@ -161,7 +177,7 @@ class Reading:
 
     @cached_property
     def bounds(self) -> tuple[Any, Any]:
-        """The certified bounds. If both are equal, the value is exact except for one rounding."""
+        """The certified bounds as floats. If the two are equal, the value is exact apart from being rounded to a float."""
         if self._bounds is not None:
             return self._bounds()
         if self._is_number or self.raw_value is None or isinstance(self.raw_value, (Limits, Quotient)):
@@ -178,38 +194,41 @@ class Reading:
 
     @cached_property
     def details(self) -> dict[str, Any]:
-        """Additional entries for `explain`."""
+        """Additional entries for the result of `explain`."""
         return {} if self._details is None else dict(self._details())
 
     def estimate(self, method: str) -> Estimate | None:
-        """Return the value with its standard error for independent rows, queries or groups; None if there is none."""
+        """Return the value with its standard error for independent rows (or queries or groups); None if it is unknown.
+
+        `method` is one of the `interval_methods` of the metric, such as "delta".
+        """
         return None if self._estimate is None else self._estimate(method)
 
     @property
     def has_bounds(self) -> bool:
-        """Whether the reading has a function for its bounds, so they can differ from the value."""
+        """Whether the reading has its own function for the bounds, so that they can differ from the value."""
         return self._bounds is not None
 
     @property
     def is_certain(self) -> bool:
-        """Whether the bounds equal the value if no weight was rounded."""
+        """Whether the bounds are known to equal the value, provided that no weight was rounded."""
         return self._bounds is None and self._quantization is None and not isinstance(self.raw_value, Limits)
 
     @property
     def numbers(self) -> list[Limits | None]:
-        """The limits of the value, or of each element of a vector, before they are widened and rounded."""
+        """The limits of the value, or of each element of a vector, before they are widened and rounded to floats."""
         return [self.limits]
 
 
 class OwnReading(Reading):
-    """The reading that calls the methods `of`, `reason`, `slack` and `estimate` of a metric when it needs them.
+    """The usual reading, which calls the methods `of`, `reason`, `slack` and `estimate` of a metric when it needs them.
 
     Parameters
     ----------
     metric : Metric
         The metric.
     state : State
-        The state, with one cell or many stacked cells.
+        The state, with one cell, or with many cells (such as slices) whose counts are arrays.
     """
 
     state: Any
@@ -242,13 +261,13 @@ class OwnReading(Reading):
 
 
 class OwnNumber(OwnReading):
-    """The reading of a metric whose floats are treated as exact `Limits`."""
+    """An `OwnReading` for a metric whose `of` returns numbers. It treats a float as exact `Limits` of zero width."""
 
     _is_number = True
 
 
 def _round_value(raw_value: Any) -> Any:
-    """Return the value as a float, rounded once; NaN for None."""
+    """Return a raw value as a float (or array) that is rounded once; NaN for None."""
     if isinstance(raw_value, Quotient):
         return to_float(*raw_value)
     if raw_value is None:
@@ -257,17 +276,19 @@ def _round_value(raw_value: Any) -> Any:
 
 
 def widen_for_rounding(value: Any, state: State) -> tuple[Any, Any]:
-    """Return the bounds of a value that is exact except for the rounding of weights."""
-    # If terms are in fixed point, each product w x was rounded, too, which can change a mean by this absolute amount.
+    """Return bounds of a value whose only error is the rounding of weights (and of products of weights and terms)."""
+    # If a state has fixed-point sums, each product of weight and term was rounded as well. This changes a mean by at most
+    # `least`.
     slip = 8 * state.weight_rounding
     least = slip if state.has_fixed_point_terms else Fraction(0)
     return (_spread(value, -slip, -least), _spread(value, slip, least)) if slip else (value, value)
 
 
 def _spread(value: Any, slip: Fraction, least: Fraction) -> Any:
-    """Return a value moved away by the relative amount `slip` plus `least`, and rounded outward by one ulp.
+    """Return a bound on a value: the value plus |value| * `slip` plus `least`, rounded outward by one ulp.
 
-    Arrays and tuples are moved elementwise. Infinity does not change, and neither does 0 if `least` is 0.
+    It is a lower bound if `slip` and `least` are negative. Arrays and tuples are treated elementwise. Infinity stays
+    unchanged, and so does 0 if `least` is 0.
     """
     if isinstance(value, tuple):
         return type(value)(*(_spread(v, slip, least) for v in value))
@@ -282,7 +303,10 @@ def _spread(value: Any, slip: Fraction, least: Fraction) -> Any:
 
 
 def estimate_of(metric: Any, reading: Reading, method: str | None = None) -> Estimate:
-    """Return the value with its standard error, or with the reason why there is none."""
+    """Return the value with its standard error, or with the reason why there is none.
+
+    `method` is one of the `interval_methods` of the metric, by default the first one.
+    """
     about = about_of(metric)
     why = about.no_interval_reason
     estimate = None if why else reading.estimate(about.interval_methods[0] if method is None else method)
@@ -293,7 +317,7 @@ def estimate_of(metric: Any, reading: Reading, method: str | None = None) -> Est
 
 
 def interval_of(metric: Any, reading: Reading, confidence: float = 0.95, method: str | None = None) -> Interval:
-    """Return the statistical interval of the value."""
+    """Return the confidence interval of the value; see `estimate_of` for `method`."""
     return estimate_of(metric, reading, method).interval(confidence)
 
 
@@ -301,17 +325,17 @@ def interval_of(metric: Any, reading: Reading, confidence: float = 0.95, method:
 
 
 class CellReadings:
-    """The readings of all cells of a state: as arrays if the metric supports it, otherwise one by one.
+    """The readings of all cells (such as slices) of a state: as arrays if the metric supports them, otherwise one by one.
 
-    Build a new object for each request. If the state cached it, the two would refer to each other, and only the garbage
-    collector would free them.
+    Create a new object for each request, and do not cache it in the state. Otherwise the object and the state would refer
+    to each other, and only the garbage collector could free them.
 
     Parameters
     ----------
     metric : Metric
         The metric.
     state : State
-        The state, with any axes.
+        The state, with any number of cells.
     """
 
     def __init__(self, metric: Any, state: State) -> None:
@@ -319,13 +343,13 @@ class CellReadings:
 
     @cached_property
     def stacked_reading(self) -> Reading | None:
-        """The reading of all cells as arrays; None if each cell has to be read alone."""
+        """One reading with arrays over all cells; None if the cells have to be read one by one."""
         read = about_of(self.metric).read_cells
         reading: Reading | None = None if read is None else read(self.metric, self.state)
         return reading
 
     def __iter__(self) -> Iterator[Reading]:
-        """Yield the reading of every cell."""
+        """Yield a reading for each cell."""
         return map(self.metric.reading, self.state.iterate_cells())
 
     @cached_property
@@ -348,7 +372,7 @@ class CellReadings:
         return [(value, value) for value in self.values]
 
     def intervals(self, confidence: float) -> list[Interval]:
-        """Return the statistical interval of every cell."""
+        """Return the confidence interval of every cell."""
         about = about_of(self.metric)
         whole = self.stacked_reading if len(self.state) > 1 and not about.no_interval_reason else None
         estimate = None if whole is None else whole.estimate(about.interval_methods[0])
@@ -362,13 +386,20 @@ class CellReadings:
 
 
 def read_side_by_side(metric: Any, state: State) -> Reading | None:
-    """Return one reading with arrays over all cells, if `metric.read` allows arrays; None if the state does not."""
+    """Return one reading with arrays over all cells; None if the state cannot be converted to arrays.
+
+    Use it only if `metric.read` works with arrays.
+    """
     reading: Reading | None = metric.read(state.vectorize()) if state.can_vectorize else None
     return reading
 
 
 def bounds_of_some(metric: Any, state: State, values: Any, some: Any) -> tuple[Any, Any]:
-    """Return the bounds of all cells as arrays: each cell in the mask `some` is read alone, others have exact values."""
+    """Return the lower and upper bounds of all cells, as two arrays.
+
+    The cells in the mask `some` are read one by one. The `values` of all others are exact, so they are their own bounds.
+    If a weight was rounded, all cells are read one by one.
+    """
     if "rounded" in state.cells.flats:
         some = np.ones(len(state), bool)
     low, high = values.copy(), values.copy()
@@ -379,7 +410,7 @@ def bounds_of_some(metric: Any, state: State, values: Any, some: Any) -> tuple[A
 
 
 def known_reading(metric: Any, state: State, value: Any, bounds: tuple[Any, Any]) -> Reading:
-    """Return the reading of a cell with a value and bounds that were computed before."""
+    """Return the reading of a state with one cell, whose value and bounds have been computed already."""
     reading: Reading = metric.reading(state).having(bounds=lambda: bounds)
     reading._cached_value = value
     reading.__dict__["bounds"] = bounds

@@ -1,4 +1,4 @@
-"""Records: table rows and explanations of the reading of one metric."""
+"""Records: the results of one metric as a dict, used as a row of a table or for `explain`."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ SATURATED = (
 
 
 def dropped_of(state: State) -> dict[str, int]:
-    """Return the number of dropped rows by reason, without zeros."""
+    """Return the number of dropped rows by reason (such as "y_score"), as a dict without zeros."""
     if state.dropped is None:
         return {}
     return {reason: int(n) for reason, n in zip(state.reasons, state.dropped.tolist(), strict=True) if n}
 
 
 def explanation_of(metric: Any, reading: Reading) -> dict[str, Any]:
-    """Return the dict that `explain` returns."""
+    """Return the result of `explain` for a metric: a dict with the value, bounds, settings, counts and other details."""
     low, high = reading.bounds
     return {
         "metric": metric.name,
@@ -42,7 +42,8 @@ def explanation_of(metric: Any, reading: Reading) -> dict[str, Any]:
         "formula": metric.about.formula,
         "settings": metric.settings,
         **{k: to_float(v) if isinstance(v, Fraction) else v for k, v in reading.state.facts().items()},
-        # The hint is only for rank-based metrics: for others, logits in place of probabilities would change the value.
+        # The hint advises passing logits rather than probabilities. It is given only for rank-based metrics, because the
+        # values of other metrics would change.
         **({"hint": SATURATED} if metric.about.rank_based and getattr(reading.state, "is_saturated", False) else {}),
         **reading.details,
         "dropped": dropped_of(reading.state),
@@ -50,7 +51,7 @@ def explanation_of(metric: Any, reading: Reading) -> dict[str, Any]:
 
 
 def build_record(metric: Any, reading: Reading, interval: Interval | None) -> dict[str, Any]:
-    """Return a table row as a dict, with its statistical interval."""
+    """Return the results of a metric as a row of a table: a dict from column names to values."""
     known, value = reading.state.facts(), reading.value
     low, high = reading.bounds
     wide = wide_of(metric, metric.name, reading)
@@ -58,7 +59,8 @@ def build_record(metric: Any, reading: Reading, interval: Interval | None) -> di
     return {
         "metric": metric.name,
         "value": value,
-        # Only values of histograms have bounds that differ from the value; counts and sums are exact.
+        # The columns of bounds are empty for counts and sums. Only values that are computed from histograms have bounds
+        # that differ from the value.
         "bound_low": low if certain else None,
         "bound_high": high if certain else None,
         **interval_columns(value, interval),
@@ -73,21 +75,24 @@ def build_record(metric: Any, reading: Reading, interval: Interval | None) -> di
 
 
 def interval_columns(value: Any, interval: Interval | None) -> dict[str, Any]:
-    """Return the interval columns of a table row, with the reason if there is no interval."""
+    """Return the columns of a table row for the confidence interval, or for the reason why there is none."""
     if interval is None or not isinstance(value, float):
         return {"interval_low": math.nan, "interval_high": math.nan, "interval_reason": None}
     return {"interval_low": interval.low, "interval_high": interval.high, "interval_reason": interval.reason}
 
 
 def _are_equal(low: Any, high: Any) -> bool:
-    """Return whether two values are equal; a value may be a tuple of arrays."""
+    """Return whether two values are equal; in arrays, NaN equals NaN. A value may be a tuple of arrays."""
     if isinstance(low, tuple):
         return all(_are_equal(a, b) for a, b in zip(low, high, strict=True))
     return bool(np.array_equal(low, high, equal_nan=isinstance(low, np.ndarray) and low.dtype.kind == "f"))
 
 
 def badness(metric: Any, value: Any) -> float:
-    """Return a number to sort by, larger for worse values; NaN if the value or the direction is undefined."""
+    """Return a number that is larger for worse values of a metric, for sorting.
+
+    It is NaN if the value is undefined, or if neither direction is better.
+    """
     best = best_of(metric)
     if best is None or not isinstance(value, float):
         return math.nan

@@ -1,4 +1,7 @@
-"""Samples for inference: the values of a metric in many cells (such as slices), with leave-one-shard-out replicates."""
+"""The input of statistical inference: values of a metric in many cells (such as slices), with jackknife replicates.
+
+Units, such as users, are split into shards. A replicate is the value computed without one of the shards.
+"""
 
 from __future__ import annotations
 
@@ -25,22 +28,22 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Shards:
-    """Leave-one-shard-out values of n cells (such as slices) and K shards of units (users).
+    """Jackknife replicates of n cells (such as slices), with units (such as users) split into K shards.
 
     Parameters
     ----------
     plan : tuple
-        The column of the unit, the number of shards, and the kind of the keys ("" without rows). Two samples have the same
-        units in each shard only if these agree.
+        How units are split into shards: the column of the unit, the number of shards, and the type of the column's values
+        ("" without rows). Two samples have the same units in each shard only if these three agree.
     leave_one_out : float64, shape (K, n)
-        The value without shard k; NaN where it is undefined. For an empty shard it is the value of all shards, at the
-        resolution of the shards.
+        The value without shard k; NaN where it is undefined. If shard k is empty, this is the value of all shards
+        together, computed from the histogram buckets of the shards, which may be coarser than those of `Sample.values`.
     weights : float64, shape (K, n)
         The weight of each shard; 0 for empty shards.
     events : float64, shape (K, n)
-        The positives of each shard; the rows if the metric has no positives.
+        The number of positives in each shard, or of rows if the metric has no positives.
     below : float64, shape (K, n), optional
-        For a quantile: the weight of the values up to the quantile, by shard.
+        Only for a quantile: the weight of those values in each shard that are at most the quantile.
     """
 
     plan: tuple[Any, ...]
@@ -50,35 +53,36 @@ class Shards:
     below: Floats | None = None
 
     def matches(self, other: Shards) -> bool:
-        """Return whether every unit is in the same shard of both."""
+        """Return whether each unit is in the same shard in both samples, so that their replicates can be paired."""
         kinds = {plan[2] for plan in (self.plan, other.plan) if plan[2]}
         return self.plan[:2] == other.plan[:2] and len(kinds) < 2
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """One number of a metric in n cells, such as slices.
+    """The values of one number (a metric, or one element of its vector) in n cells, such as slices.
 
     Parameters
     ----------
     name : str
-        The name in the collection.
+        The name of the number in the collection.
     metric : Metric
-        The metric; inference reads its scale and which values are better.
+        The metric, which declares the scale for intervals, and which values are better.
     keys : sequence of tuple
-        The values of the slicing columns of each cell; one empty tuple without slices.
+        The values of the slicing columns for each cell. Without slices there is one empty tuple.
     values : float64, shape (n,)
-        The values, from states at full resolution (all histogram buckets).
+        The values of the number, computed from all histogram buckets of the state.
     low, high : float64, shape (n,)
         The certified bounds of the values.
     rows : int64, shape (n,)
-        The rows of each cell.
+        The number of rows in each cell.
     estimates : callable
-        Returns the estimate of each cell, assuming independent rows, queries or groups; it takes no arguments.
+        Takes no arguments. Returns the value of each cell with its standard error for independent rows (or queries or
+        groups).
     shards : Shards, optional
-        The leave-one-shard-out values; None without units.
+        The jackknife replicates; None if no unit was declared.
     quantile : callable, optional
-        For a quantile: takes a cell and a share, and returns the value below which this share of the weight lies.
+        Only for a quantile. Takes a cell and a share, and returns the value below which this share of the weight lies.
     """
 
     name: str
@@ -94,7 +98,7 @@ class Sample:
 
 
 def keys_of(state: State) -> list[tuple[Any, ...]]:
-    """Return the key of each cell: the values of the columns of all axes, as plain Python values."""
+    """Return the key of each cell: a tuple of the Python values of its slicing columns, such as a country and a day."""
     words, keys = state.cells.vocabularies, state.cells.keys
     if not len(words):
         return [()] * len(state)
@@ -103,7 +107,11 @@ def keys_of(state: State) -> list[tuple[Any, ...]]:
 
 
 def numbers_of(name: str, values: Sequence[Any]) -> dict[str, Floats]:
-    """Return the numbers of a metric by name, each an array over cells. Cells without such an element have NaN."""
+    """Return a dict from the names of the numbers of a metric to arrays over cells.
+
+    A scalar metric has one number. A vector has one for each element, such as "f1_each/0", which is NaN in cells without
+    this element.
+    """
     if all(isinstance(v, float) for v in values):
         return {name: np.array(values, np.float64)}
     each = [dict(named_numbers(name, v)) for v in values]
@@ -111,21 +119,21 @@ def numbers_of(name: str, values: Sequence[Any]) -> dict[str, Floats]:
 
 
 def samples_of(name: str, metric: Any, state: State) -> list[Sample]:
-    """Return one sample for each number of a metric, with all cells of a state."""
-    # Without axes there is one cell, whether or not it has rows.
+    """Return one `Sample` for each number of a metric (one for a scalar, several for a vector), with all cells."""
+    # A state without axes (such as slices) is read as one cell, even if it has no rows.
     is_single_cell = not state.axes
     whole = metric.reading(state) if is_single_cell else None
     cells = CellReadings(metric, state)
     values = [whole.value] if whole else cells.values
     limits = [whole.bounds] if whole else cells.bounds
     numbers = numbers_of(name, values)
-    # A state without cells has no limits.
+    # If there are no cells, `limits` is empty, and cannot be split into lower and upper bounds.
     low, high = ([numbers_of(name, side) for side in zip(*limits, strict=True)]) or ({}, {})
     keys, rows = ([()] if is_single_cell else keys_of(state)), state.row_counts
     rows = np.zeros(1, np.int64) if is_single_cell and not len(rows) else rows
     many = not all(isinstance(v, float) for v in values)
 
-    # Estimates are computed on request: comparisons by unit need the shards only.
+    # Standard errors for independent rows are computed only on request, because comparisons by unit do not need them.
     def estimates(at: int) -> list[Estimate]:
         each = [estimate_of(metric, one) for one in ([whole] if whole else cells)]
         return [_element_estimate(e, at) for e in each] if many else each
@@ -142,7 +150,7 @@ def samples_of(name: str, metric: Any, state: State) -> list[Sample]:
 
 
 def _element_estimate(estimate: Estimate, at: int) -> Estimate:
-    """Return the estimate of one class, label or output from a stacked estimate."""
+    """Return the estimate of one class, label or output, which has index `at` in an estimate whose fields are arrays."""
     if estimate.reason is not None or np.ndim(estimate.value) == 0:
         return estimate
     one = {n: v[at] for n in ("value", "error", "degrees", "size") if np.ndim(v := getattr(estimate, n)) == 1}

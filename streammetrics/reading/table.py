@@ -1,4 +1,4 @@
-"""Table: the results of collections, slices and comparisons, as the command line and dashboards print them."""
+"""Tables of results of collections, slices and comparisons, which can be printed or converted to data frames."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RESULT = (
 )
 SHOWN = ("metric", "value", "bound", "interval", "rows", "positives", "reason")
 MANY = 60
-"""The largest number of rows that `repr` shows."""
+"""The largest number of rows that `repr` shows in full. For longer tables, it shows only the first and the last rows."""
 WORDS = (
     "metric",
     "reason",
@@ -41,14 +41,18 @@ WORDS = (
     "better",
     "",
 )
-"""The headings of columns that contain words."""
+"""The headings of columns that contain words. All others contain numbers, which are right-aligned."""
 
 OTHERS = ("interval_reason", "dropped", "other")
-"""Further fields of rows. A slicing column must not have one of these names."""
+"""Further names that a slicing column must not have, in addition to those of result columns, because rows also have these
+fields."""
 
 
 def check_levels(levels: Sequence[str]) -> None:
-    """Raise InvalidInputError if a slicing column has the name of a result column, which would overwrite it."""
+    """Raise InvalidInputError if a slicing column has the name of a result column, whose values it would overwrite.
+
+    `levels` are the names of the slicing columns.
+    """
     if clash := [name for name in levels if name in (*RESULT, *OTHERS)]:
         raise InvalidInputError(
             f"slices by {clash[0]!r} cannot be listed: results have a column of that name; rename that of the keys, such "
@@ -57,20 +61,20 @@ def check_levels(levels: Sequence[str]) -> None:
 
 
 class TableLayout(NamedTuple):
-    """The columns of a table, and their texts.
+    """The columns of a table, except for the slicing columns, which come first, and how they are printed.
 
     Parameters
     ----------
     columns : tuple of str
-        The fields of a row, after its slicing columns.
+        The fields of a row, which are the columns of data frames.
     head : tuple of str
-        The headings of the printed columns. The first column and the reason contain words.
+        The headings of the printed columns.
     texts : callable
-        Converts a row to its printed cells, one for each heading.
+        Takes a row, and returns the text of each printed column.
     spare : tuple of str
-        The headings of columns that are omitted if all of their cells are empty.
+        The headings of columns that are omitted if all their cells are empty.
     note : callable
-        Returns a line to print below the rows; empty for none.
+        Takes all rows, and returns a line to print below them; "" for no line.
     """
 
     columns: tuple[str, ...]
@@ -81,25 +85,31 @@ class TableLayout(NamedTuple):
 
 
 class Table:
-    """Values with their bounds, one row for each slice and metric; or comparisons.
+    """A table of results: values with their bounds and intervals, or comparisons of values.
+
+    A table of values has one row for each slice and metric.
 
     Parameters
     ----------
     by : sequence of str
-        The slicing columns, which come first.
+        The slicing columns, which come first in the table.
     records : sequence of dict
         The rows: dicts from column to value.
     layout : TableLayout
-        The other columns; by default those of values.
+        The other columns. By default they are those of a table of values.
 
     Notes
     -----
-    A table of values has these columns: the slicing columns; `metric`; `value`; `bound_low` and `bound_high` (certified
-    bounds); `interval_low` and `interval_high` (statistical interval, NaN if there is none); `unit` (the column of the
-    units that the interval assumes to be independent; None if it assumes independent rows, queries or groups, and then it
-    is printed only if a confidence was passed to `table`); `rows`, `weight`, `positives`; `reason` (why a value is
-    undefined, or that its certified bounds are too wide); and, if a confidence was passed, `interval_reason` (why there
-    is no interval).
+    A table of values has the slicing columns, followed by these columns:
+
+    - `metric` and `value`;
+    - `bound_low` and `bound_high`: the certified bounds;
+    - `interval_low` and `interval_high`: the confidence interval, or NaN if there is none;
+    - `unit`: the column of the units that the interval assumes to be independent. It is None if the interval assumes
+      independent rows, queries or groups. Such an interval is printed only if a confidence was passed to `table`;
+    - `rows`, `weight` and `positives`;
+    - `reason`: why the value is undefined, or that its certified bounds are too wide;
+    - `interval_reason`, if a confidence was passed: why there is no interval.
     """
 
     def __init__(self, by: Sequence[str], records: Sequence[dict[str, Any]], layout: TableLayout | None = None) -> None:
@@ -129,23 +139,31 @@ class Table:
         return pandas.DataFrame(self.to_dict(), columns=list(self.columns))
 
     def to_polars(self) -> Any:
-        """Return a polars data frame. In a column with a word such as "(other)", all keys are converted to text."""
+        """Return a polars data frame.
+
+        If a slicing column contains a string such as "(other)" among keys of another type, all its keys are converted to
+        strings.
+        """
         import polars
 
         return polars.DataFrame(self._uniform(), strict=False)
 
     def to_arrow(self) -> Any:
-        """Return an Arrow table. In a column with a word such as "(other)", all keys are converted to text."""
+        """Return an Arrow table.
+
+        If a slicing column contains a string such as "(other)" among keys of another type, all its keys are converted to
+        strings.
+        """
         import pyarrow
 
         return pyarrow.table({name: _arrow_array(values) for name, values in self._uniform().items()})
 
     def _uniform(self) -> dict[str, list[Any]]:
-        """Return a dict from column to values; the keys of each column have one type."""
+        """Return a dict from column names to values, in which all keys of a slicing column have the same type."""
         return {c: _unify_key_types(v) if c in self.by else v for c, v in self.to_dict().items()}
 
     def texts(self) -> tuple[list[str], list[list[str]]]:
-        """Return the headings and the printed cells; empty columns are omitted."""
+        """Return the headings and the printed cells of each row. Columns in `spare` are omitted if they are empty."""
         head = [*self.by, *self.layout.head]
         rows = [
             [*(escape_unprintable(format_atom(r[c])) for c in self.by), *self.layout.texts(r)] for r in self.records
@@ -177,15 +195,17 @@ class Table:
         return f"<table>{more}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
 
     def _is_numeric(self, head: Sequence[str]) -> list[bool]:
-        """Return which columns contain numbers."""
+        """Return, for each heading, whether the column contains numbers."""
         words = (*self.by, *WORDS)
         return [name not in words for name in head]
 
 
 def values_table(by: Sequence[str], records: Sequence[dict[str, Any]], confidence: float | None) -> Table:
-    """Return the table of values. If the caller passed a confidence, it shows every interval or why there is none.
+    """Return a table of values, and warn if some have wide bounds.
 
-    A warning about wide bounds points to the caller of the function that calls this one.
+    With the default confidence, only intervals that assume independent units are printed. If the caller passed a
+    confidence, the table shows every interval, or the reason why there is none. The warning points to the code that called
+    `table`, that is, to the caller of the function that calls this one.
     """
     warn_of_table(records, by, stacklevel=3)
     with_intervals = confidence is not None and not isinstance(confidence, DefaultConfidence)
@@ -215,7 +235,7 @@ def _record_texts_with_interval(record: dict[str, Any]) -> list[str]:
 
 
 def _assumption_note(records: Sequence[dict[str, Any]]) -> str:
-    """Return the note below a table with intervals that assume independent rows; empty if there are none."""
+    """Return the note that is printed below a table if some of its intervals assume independent rows; otherwise ""."""
     assumes_rows = any(r["unit"] is None and r["interval_low"] == r["interval_low"] for r in records)
     note = "Intervals assume independent rows, queries or groups; Sharded(..., unit=) assumes independent units only."
     return note if assumes_rows else ""
@@ -233,14 +253,14 @@ INTERVALS = TableLayout(
 
 
 def format_value(value: Any) -> str:
-    """Return a value as text, with six significant digits or decimals."""
+    """Return a value as text. Floats have six decimals, or six significant digits if they are very small or large."""
     if isinstance(value, float):
         if math.isnan(value):
             return "NaN"
         return f"{value:.6f}" if 1e-3 <= abs(value) < 1e6 or value == 0 else f"{value:.6g}"
     if isinstance(value, np.ndarray):
         return " ".join(str(value.tolist()).split())
-    # A curve: its numbers are for plots.
+    # A named tuple is a curve. Its many numbers are meant for plots, so only the number of points is shown.
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         points = max((len(part) for part in value if isinstance(part, np.ndarray)), default=0)
         return f"{points:,} points: {', '.join(value._fields)}"
@@ -250,12 +270,15 @@ def format_value(value: Any) -> str:
 
 
 def format_marked_value(record: dict[str, Any]) -> str:
-    """Return the value of a record as text, with a mark if its certified bounds are too wide."""
+    """Return the value of a record as text, followed by `MARK` if its certified bounds are too wide."""
     return format_value(record["value"]) + (MARK if record.get("wide") else "")
 
 
 def format_bound(record: dict[str, Any]) -> str:
-    """Return half the width of the certified bounds as text; "exact" if it is zero; empty if there are none."""
+    """Return half the width of the certified bounds as text, such as "±1.5e-05".
+
+    The result is "exact" if the width is zero, and "" if there are no bounds.
+    """
     low, high = record["bound_low"], record["bound_high"]
     if low is None or math.isnan(low):
         return ""
@@ -263,19 +286,19 @@ def format_bound(record: dict[str, Any]) -> str:
 
 
 def format_interval(record: dict[str, Any]) -> str:
-    """Return the statistical interval as text if it comes from units; otherwise an empty text."""
+    """Return the confidence interval as text if it assumes independent units (such as users); otherwise ""."""
     low, high = record["interval_low"], record["interval_high"]
     return "" if record["unit"] is None or math.isnan(low) else f"{format_value(low)} to {format_value(high)}"
 
 
 def _unify_key_types(keys: list[Any]) -> list[Any]:
-    """Return keys of one type: if a word such as "(other)" occurs beside keys of another type, convert all to text."""
+    """Return keys of one type. If a string such as "(other)" occurs among keys of another type, all become strings."""
     worded = any(isinstance(k, str) for k in keys) and not all(k is None or isinstance(k, str) for k in keys)
     return [None if k is None else format_atom(k) for k in keys] if worded else keys
 
 
 def _arrow_array(values: list[Any]) -> Any:
-    """Return an Arrow array; integers beyond int64, which keys may be, need a wider type."""
+    """Return an Arrow array. Keys can be integers that are too large for int64, which need a wider type."""
     import pyarrow as pa
 
     whole = [v for v in values if type(v) is int]

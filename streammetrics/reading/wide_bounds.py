@@ -1,4 +1,7 @@
-"""Values whose certified bounds are too wide: the rule, and their mark, sentence and warning."""
+"""Values whose certified bounds are too wide to be useful.
+
+This module contains the rule for "too wide", and the texts and warnings that tell the user about such values.
+"""
 
 from __future__ import annotations
 
@@ -33,34 +36,37 @@ __all__ = [
 ]
 
 MARK = "*"
-"""The mark after a value with wide bounds in a table; the sentence is printed below the table."""
+"""The mark after a value with wide bounds in a table. A sentence below the table explains the mark."""
 
 LARGEST_SHARE = 0.05
-"""Bounds are wide if they are wider than this share of the range, or of the value."""
+"""Bounds are too wide if their width exceeds this share of the range of the metric, or of the value if it has no range."""
 ROUGHLY = 0.8
-"""Limits narrower than this share of the largest allowed width are not computed again with rounding."""
+"""A quick check uses the limits before rounding. If their width is below this share of the largest allowed width, rounding
+cannot make the bounds too wide, so the final bounds are not computed."""
 NARROW_BITS = 5
-"""From so many bits on, a bucket is at most 3 % of its value wide, so quantiles never have wide bounds."""
+"""With at least this many bits, the width of a bucket is at most about 3 % of the values in it, so the bounds of quantiles
+are never too wide."""
 NEGLIGIBLE = 2.0**-40
-"""Bounds of a metric without a range that are narrower than this come from rounding: they never count as wide."""
+"""For a metric without a range, bounds narrower than this are due to rounding errors, so they never count as too wide."""
 
 RANGES = {"logit": 1.0, "fisher": 2.0}
-"""The length of the range of metrics without declared range, by the scale of their intervals."""
+"""The length of the range of a metric that declares no range, derived from the scale of its intervals: proportions and
+areas ("logit") lie between 0 and 1, and correlations ("fisher") between -1 and 1."""
 
 
 class WideValue(NamedTuple):
-    """Values of one metric whose certified bounds are too wide.
+    """A record of the values of one metric whose certified bounds are too wide, used for marks and warnings.
 
     Parameters
     ----------
     name : str
         The name of the metric.
     size : int
-        The number of values.
+        The number of these values.
     value, low, high : float
-        The first value, and its certified bounds.
+        The first of these values and its certified bounds.
     sentence : str
-        The sentence about the value (see `sentence_of`).
+        The sentence that explains the mark (see `sentence_of`).
     remedy : str
         How to get narrower bounds.
     """
@@ -84,7 +90,7 @@ class WideValue(NamedTuple):
 
 
 def range_length_of(metric: Any) -> float | None:
-    """Return the length of the range of a metric; None if the range is not bounded."""
+    """Return the length of the range of a metric, such as 1 for AUC; None if the range is not bounded."""
     known = metric.__dict__
     if "_range_length" not in known:
         known["_range_length"] = _range_length(about_of(metric))
@@ -101,9 +107,10 @@ def _range_length(about: About) -> float | None:
 
 
 def are_wide(metric: Any, values: Any, lows: Any, highs: Any) -> NDArray[np.bool_]:
-    """Return which bounds are wider than 5 % of the metric's range, or of the value if the metric has no range.
+    """Return a mask of the values whose bounds are too wide.
 
-    Undefined and infinite values never count as wide.
+    Bounds are too wide if their width exceeds 5 % of the metric's range, or of the value if the metric has no range.
+    Bounds of undefined and infinite values never count as too wide.
     """
     value, low, high = (np.asarray(numbers, np.float64) for numbers in (values, lows, highs))
     known = np.isfinite(value)
@@ -113,18 +120,18 @@ def are_wide(metric: Any, values: Any, lows: Any, highs: Any) -> NDArray[np.bool
 
 
 def largest_width(metric: Any, size: Any) -> Any:
-    """Return the largest width of bounds that are not wide, for values with this absolute size."""
+    """Return the largest width that bounds may have without being too wide. `size` is the absolute value, or an array."""
     length = range_length_of(metric)
     if length is not None:
         return LARGEST_SHARE * length
-    # The width is compared with the best value (such as 1 for a calibration slope) if the value itself is smaller.
+    # If the value is smaller than the best value (such as 1 for a calibration slope), the best value takes its place.
     best = about_of(metric).best
     least = abs(best) if isinstance(best, float) else 0.0
     return np.maximum(LARGEST_SHARE * np.maximum(size, least), NEGLIGIBLE)
 
 
 def sentence_of(metric: Any) -> str:
-    """Return the sentence about a value with wide bounds, for repr, tables, pages and warnings."""
+    """Return the part of a sentence that says what is wrong with a value that has wide bounds."""
     what = "value" if range_length_of(metric) is None else "metric's range"
     return f"the certified bounds are wider than 5 % of the {what}"
 
@@ -158,7 +165,7 @@ def wide_values(metric: Any, name: str, state: Any, value: Any, bounds: tuple[An
 
 
 def remedy_of(metric: Any, state: Any) -> str:
-    """Return how to get narrower bounds, the most likely remedy first."""
+    """Return how to get narrower bounds, with the most likely remedy first."""
     known = {f.name: getattr(metric, f.name) for f in fields(metric)}
     ways = []
     bits, bits_setting = getattr(state, "bits", None), known.get("bits")
@@ -181,7 +188,7 @@ def remedy_of(metric: Any, state: Any) -> str:
 
 
 def _default(metric: Any, name: str) -> Any:
-    """Return the default of a setting."""
+    """Return the default of the setting `name` of a metric."""
     return next(f.default for f in fields(metric) if f.name == name)
 
 
@@ -189,7 +196,10 @@ def _default(metric: Any, name: str) -> Any:
 
 
 def warn_of_wide_values(values: Sequence[WideValue], warned: set[str], stacklevel: int) -> None:
-    """Warn of values with wide bounds, once for each metric of an object: `warned` keeps the names."""
+    """Warn about values with wide bounds, but only once for each metric.
+
+    Metrics whose names are in `warned` are skipped. The names of the others are added to it.
+    """
     new = [one for one in values if one.name not in warned]
     if new:
         warned.update(one.name for one in new)
@@ -206,7 +216,7 @@ def merge_wide_values(values: Sequence[WideValue]) -> list[WideValue]:
 
 
 def warn_of_table(records: Sequence[Mapping[str, Any]], by: Sequence[str], stacklevel: int) -> None:
-    """Issue one warning for all values of a table with wide bounds, with their number."""
+    """Issue one warning for a table in which some values have wide bounds, with their number and the first one."""
     wide = [r for r in records if r.get("wide")]
     if not wide:
         return
@@ -225,7 +235,8 @@ def warn_of_table(records: Sequence[Mapping[str, Any]], by: Sequence[str], stack
 def wide_of(metric: Any, name: str, reading: Reading) -> list[WideValue]:
     """Return a list with one `WideValue` if the bounds of a reading are wide, otherwise an empty list.
 
-    Bounds are computed only if they may be wide: most values are exact, or their limits before rounding are narrow.
+    Bounds are computed only if cheaper checks do not rule out that they are wide. Most values are exact, or have narrow
+    limits before rounding, so the checks usually suffice.
     """
     if not may_be_wide(metric, reading.state) or reading.is_certain or not _is_roughly_wide(metric, reading):
         return []
@@ -233,7 +244,7 @@ def wide_of(metric: Any, name: str, reading: Reading) -> list[WideValue]:
 
 
 def wide_of_cells(name: str, cells: CellReadings) -> list[WideValue]:
-    """Return a list with one `WideValue` for all cells with wide bounds; empty if there is none."""
+    """Return a list with one `WideValue` for all cells with wide bounds; the list is empty if there are none."""
     metric, state = cells.metric, cells.state
     if not may_be_wide(metric, state):
         return []
@@ -250,10 +261,11 @@ def wide_of_cells(name: str, cells: CellReadings) -> list[WideValue]:
 
 
 def may_be_wide(metric: Any, state: State) -> bool:
-    """Return whether the bounds of a value, or of one cell, may be wide. This check is cheap.
+    """Return whether any bounds may be too wide, according to a cheap check of the state and the metric.
 
-    Bounds are narrow if every bucket contains only one distinct number. The bounds of a quantile are the edges of a
-    bucket, at most 2**-bits of the value apart. Bounds that come only from the rounding of weights are narrow, too.
+    Bounds cannot be too wide in three cases: every bucket contains only one distinct number; the metric is a quantile with
+    enough bits, because its bounds are the edges of a bucket, which differ by at most 2**-bits times the value; or the
+    bounds come only from the rounding of weights.
     """
     name = exactness_part(state)
     if not name:
@@ -264,7 +276,7 @@ def may_be_wide(metric: Any, state: State) -> bool:
 
 
 def _is_roughly_wide(metric: Any, reading: Reading) -> bool:
-    """Return whether bounds may be wide, judged from the limits before rounding, which are already computed."""
+    """Return whether bounds may be too wide, judging by the limits before rounding, which are known already."""
     if reading.has_bounds or "rounded" in reading.state.cells.flats:
         return True
     for limits in reading.numbers:
@@ -273,7 +285,7 @@ def _is_roughly_wide(metric: Any, reading: Reading) -> bool:
         try:
             low, high = float(limits.low), float(limits.high)
         except OverflowError:
-            # A limit beyond the range of float64 means that there is no limit.
+            # A limit that is too large for a float stands for "unknown", so the bounds are infinitely wide.
             return True
         if high - low > ROUGHLY * float(largest_width(metric, min(abs(low), abs(high)))):
             return True
@@ -281,7 +293,11 @@ def _is_roughly_wide(metric: Any, reading: Reading) -> bool:
 
 
 def exactness_part(state: Any) -> str:
-    """Return the name of the part that tells whether a cell is exact: a flag, or a level of buckets; "" without one."""
+    """Return the name of the part of a state that says whether each cell is exact; "" if it has none.
+
+    This part is the flag "off_grid", or a level that is 0 as long as all numbers are exact, and higher for coarser
+    buckets.
+    """
     kind: Any = type(state)
     return _exactness_part(kind)
 
@@ -293,8 +309,8 @@ def _exactness_part(kind: Any) -> str:
 
 
 def is_off_grid(state: Any) -> bool:
-    """Return whether a cell contains numbers that its buckets do not represent exactly."""
-    # States of groups whose rows are on disk have no cells to check, and declare no such part.
+    """Return whether any cell contains numbers that its buckets do not represent exactly."""
+    # Some states, such as those whose rows are on disk, have no such part. They have no buckets to check.
     name = exactness_part(state)
     if not name:
         return False

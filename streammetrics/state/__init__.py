@@ -1,1 +1,4 @@
-"""States: the counts and sums of a log as one immutable table of cells. Needs only numpy, no metrics and no batches."""
+"""States: the counts and sums of a log as one immutable table of cells.
+
+This package depends on numpy, but not on the packages of metrics and batches.
+"""

@@ -1,7 +1,7 @@
 """Axes (the columns that separate the cells of a state) and vocabularies (the distinct keys of each column).
 
-The table of cells stores each key as its rank in the sorted vocabulary of its column. A negative rank is a mark: it stands
-for rows without a key, or for keys that a limit or an expiry removed.
+The table of cells stores a key as its rank: its position in the sorted vocabulary of the column. A negative rank is a
+mark. It stands for rows without a key, or for keys that are no longer kept because of a limit or an expiry.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ __all__ = ["EPOCHS", "EXPIRED", "KINDS", "MARKS", "NULL", "OTHER", "Axis", "Voca
 Ints = NDArray[np.int64]
 
 NULL, OTHER, EXPIRED = -1, -2, -3
-"""Marks: no key (null); a key beyond the limit of the axis; an epoch that is older than the axis keeps."""
+"""The marks, which replace a rank: the row has no key (null); its key exceeds the limit of the axis; or its epoch is too
+old to be kept."""
 EPOCHS = {"epoch": "timestamp", "step": "integer"}
-"""The kind of the keys of an axis of epochs. A key is the start of its epoch, a multiple of the width of the epoch."""
+"""The kinds of axes whose keys are epochs (ranges of time or of integers), with the type of these keys. A key is the start
+of its epoch, which is a multiple of the width of the epochs."""
 MARKS = {NULL: None, OTHER: "(other)", EXPIRED: "(expired)"}
 
 
@@ -38,18 +40,19 @@ class Axis(NamedTuple):
         The columns. Several columns have one key for each combination of their values.
     kind : {"key", "epoch", "step", "shard", "group", "class"}
         The meaning of a key: a value of each column ("key"); the start of a range of event time ("epoch") or of integers
-        ("step"); the hash class of a unit ("shard"). Only the inner axis of a statistic has groups, known by a hash of
-        128 bits ("group"), or classes, whose columns share one vocabulary ("class").
+        ("step"); or the number of the shard to which the hash of a unit belongs ("shard"). Only the inner axis of a
+        statistic can have groups, which are identified by a 128-bit hash ("group"), or classes, whose columns share one
+        vocabulary ("class").
     size : int
         The width of an epoch, in microseconds or steps, or the number of shards.
     limit : int, optional
-        The maximum number of keys, besides the pinned ones, in each cell of the axes before this one. The keys with the
-        smallest hashes are kept.
+        The maximum number of keys, besides the pinned ones, within each cell of the axes before this one. The keys with
+        the smallest hashes are kept.
     pinned : tuple of keys
         Keys that are always kept and do not count towards the limit. A key is a tuple with one value per column.
     keep : int, optional
-        The number of epochs that are kept, up to the newest epoch in a cell of the axes before this one. Epochs without
-        rows count, too.
+        The number of epochs that are kept within each cell of the axes before this one: the newest epoch of the cell and
+        those just before it, including epochs without rows.
     """
 
     names: tuple[str, ...]
@@ -72,10 +75,10 @@ class Vocabulary:
     Parameters
     ----------
     kind : str
-        One of KINDS, or for a column of shards one of SHARDS. A vocabulary without keys has the kind "", so that equal
-        contents are always equal states.
+        The type of the keys, such as "integer" or "timestamp" (see `KINDS`), or "shard of integer" for the numbers of
+        shards. A vocabulary without keys has the kind "", so that states with equal content are equal.
     values : array of integers, or tuple of bytes
-        The keys: a text as its UTF-8 bytes, a date as days since 1970, a timestamp as microseconds since 1970.
+        The keys: a string as its UTF-8 bytes, a date as days since 1970, a timestamp as microseconds since 1970.
     """
 
     kind: str = ""
@@ -88,7 +91,7 @@ class Vocabulary:
             return cls()
         if KINDS.get(kind):
             return cls(kind, tuple(sorted(set(values))))
-        # np.unique hashes integers, which takes five times as long as sorting them.
+        # Sort instead of calling `np.unique`, which hashes integers and takes five times as long.
         ordered = np.sort(as_integers(values))
         return cls(kind, ordered[np.append(True, ordered[1:] != ordered[:-1])])
 
@@ -97,7 +100,7 @@ class Vocabulary:
 
     @property
     def is_text(self) -> bool:
-        """Whether the keys are texts (bytes), not integers."""
+        """Whether the keys are strings (stored as bytes) rather than integers."""
         return KINDS.get(self.kind, False)
 
     @cached_property
@@ -116,7 +119,7 @@ class Vocabulary:
         return np.searchsorted(self.values, values).astype(np.int64) if len(values) else np.zeros(0, np.int64)
 
     def find_rank(self, key: Any) -> int | None:
-        """Return the rank of a key that a user passes, or None if the vocabulary does not have this key."""
+        """Return the rank of a key that a user passes, or None if the vocabulary does not contain this key."""
         if key is None:
             return NULL
         stored = to_stored_key(key)
@@ -125,7 +128,7 @@ class Vocabulary:
         return self.rank_by_value.get(stored[1])
 
     def read_key(self, rank: int) -> Any:
-        """Return the key with this rank as a plain Python value; None for null."""
+        """Return the key with this rank as a plain Python value, such as a str or a date; None for a row without a key."""
         return MARKS[rank] if rank < 0 else from_stored_key(self.kind, self.values[rank])
 
     def select(self, used: Ints) -> Vocabulary:
@@ -137,7 +140,7 @@ class Vocabulary:
         return Vocabulary(self.kind, as_integers(self.values[used]))
 
     def equals(self, other: Vocabulary) -> bool:
-        """Whether both vocabularies have the same keys."""
+        """Whether both vocabularies contain the same keys."""
         if self is other:
             return True
         if len(self) != len(other):
@@ -163,14 +166,14 @@ def as_integers(values: Any) -> NDArray[Any]:
 
 
 def merge_vocabularies(name: str, vocabularies: Sequence[Vocabulary]) -> tuple[Vocabulary, list[Ints | None]]:
-    """Return the union of vocabularies of one column, and for each vocabulary the new ranks of its keys.
+    """Return the union of the vocabularies of a column, and for each vocabulary the ranks of its keys in the union.
 
-    The new ranks are None if they equal the old ones.
+    The list contains None for a vocabulary whose ranks do not change.
 
     Raises
     ------
     IncompatibleStateError
-        The vocabularies have keys of different kinds.
+        The vocabularies contain keys of different types, such as integers and strings.
     """
     kinds = list(dict.fromkeys(w.kind for w in vocabularies if w.kind))
     if len(kinds) > 1:
@@ -180,7 +183,8 @@ def merge_vocabularies(name: str, vocabularies: Sequence[Vocabulary]) -> tuple[V
     if not some or all(w.equals(some[0]) for w in vocabularies):
         return (some[0] if some else Vocabulary()), [None] * len(vocabularies)
     if some[0].is_text:
-        # Python sorts runs that are already sorted in linear time, which a set would destroy.
+        # Concatenate the sorted vocabularies in order. Python sorts such a list in linear time, but not the elements of a
+        # set.
         union = Vocabulary(kinds[0], tuple(dict.fromkeys(sorted(chain.from_iterable(w.values for w in some)))))
     else:
         union = Vocabulary.from_values(kinds[0], np.concatenate([w.values for w in some]))

@@ -1,4 +1,7 @@
-"""The base class of states that holds the table of cells: reading parts, counting rows and selecting cells."""
+"""CellTable, the base class of states with a table of cells.
+
+It reads the arrays of a state, counts its rows and selects cells.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +28,15 @@ __all__ = ["CellTable"]
 Ints = NDArray[np.int64]
 
 MAX_WEIGHT_ROUNDING = Fraction(1, 1 << 25)
-"""The relative rounding error of the smallest possible weight, for states that do not tell which rows it has."""
+"""The relative rounding error of the smallest weight, 2**-36. Weights are rounded to multiples of 2**-60."""
 
 
 class CellTable(Statistic):
-    """A statistic together with its table of cells."""
+    """A statistic together with the table of cells that contains its counts and sums; the base class of `State`."""
 
     @cached_property
     def cells(self) -> Cells:
-        """The table of cells; read-only."""
+        """The table of cells, which contains all counts and sums. Do not change it."""
         return self.make_empty_cells(())
 
     def make_empty_cells(self, axes: tuple[Axis, ...]) -> Cells:
@@ -69,8 +72,8 @@ class CellTable(Statistic):
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """The axes that separate the front cells."""
-        # An empty state may not have built its table yet. Do not build it only to find that there are no axes.
+        """The axes of the state: the columns by which its rows are separated, such as the column of a slice."""
+        # An empty state may not have built its table yet. Do not build it just to find that there are no axes.
         cells = self.__dict__.get("cells")
         return () if cells is None else cells.axes
 
@@ -86,9 +89,10 @@ class CellTable(Statistic):
         return self.cells.nbytes
 
     def read_part(self, flat: Flat) -> Array | None:
-        """Return the array of a part, for a state with one front cell.
+        """Return the array of a part of a state without axes, or None if the part is absent.
 
-        The array belongs to this cell, or has a row for each of its inner cells.
+        If the statistic has an inner axis, the array has a row for each group or class. Otherwise, it is the array of the
+        only cell.
         """
         self._check_one_cell()
         cells = self.cells
@@ -102,7 +106,7 @@ class CellTable(Statistic):
         return one
 
     def read_entries(self, part: Tally) -> Entries:
-        """Return the sorted entries of a tally, for a state with one front cell."""
+        """Return the sorted entries of a tally (the number of rows at each place) of a state without axes."""
         self._check_one_cell()
         return self.cells.tallies[part.name]
 
@@ -112,7 +116,10 @@ class CellTable(Statistic):
             raise TypeError(f"this {type(self).__name__} has a cell for each {names}: read one of them, or the total")
 
     def read_cells(self, flat: Flat) -> Array:
-        """Return the array of a part for all cells; if the part is absent, fill the array with its implied values."""
+        """Return the array of a part for all cells; if the part is absent, the array has the values that it stands for.
+
+        An absent part stands for zeros, or for the part that it is declared to equal (`like`).
+        """
         cells = self.cells
         if flat.name in cells.flats:
             return cells.flats[flat.name]
@@ -124,7 +131,7 @@ class CellTable(Statistic):
                 array[...] = source
                 carry(flat.form, array)
             else:
-                # The first limb of a fixed-point number is in units of 2**-20.
+                # A fixed-point number is a pair of integers. The first one is in units of 2**-20.
                 array[..., 0] = source << 20
         return array
 
@@ -134,14 +141,14 @@ class CellTable(Statistic):
         return self.read_cells(part)
 
     def entry_starts(self, name: str) -> Ints:
-        """Return the index of the first entry of each cell in a tally, and the number of entries."""
+        """Return the index of each cell's first entry in the named tally, followed by the number of entries."""
         cache: dict[str, Ints] = self.__dict__.setdefault("_starts", {})
         if name not in cache:
             cache[name] = self.cells.tallies[name].cell_starts(len(self.cells))
         return cache[name]
 
     def rows_by_cell(self, name: str) -> Ints:
-        """Return the number of rows that a tally counts in each cell."""
+        """Return the number of rows of each cell, according to the named tally."""
         cache: dict[str, Ints] = self.__dict__.setdefault("_rows_by_cell", {})
         if name not in cache:
             cache[name] = self._count_rows_by_cell(name)
@@ -156,14 +163,14 @@ class CellTable(Statistic):
         nonempty = starts[1:] > starts[:-1]
         out = np.zeros(len(nonempty), np.int64)
         if nonempty.any():
-            # numpy copies the counts if the dtype of the sums differs from theirs.
+            # If possible, give the sums the dtype of the counts, because otherwise numpy would copy the counts.
             kind = counts.dtype if rows < 1 << 32 else np.int64
             out[nonempty] = np.add.reduceat(counts, starts[:-1][nonempty], dtype=kind)
         return out
 
     @cached_property
     def inner_row_counts(self) -> Ints:
-        """The number of rows of each inner cell, or of each cell if there is no inner axis."""
+        """The number of rows of each inner cell (a group or class), or of each cell if there is no inner axis."""
         total = np.zeros(len(self.cells), np.int64)
         for name in self.row_parts:
             if name in self.cells.tallies:
@@ -188,11 +195,11 @@ class CellTable(Statistic):
 
     @cached_property
     def row_counts(self) -> Ints:
-        """The number of counted rows of each front cell."""
+        """The number of counted rows of each front cell (such as a slice), without dropped rows."""
         return self.sum_by_front(self.inner_row_counts)
 
     def sum_by_front(self, numbers: Array) -> Array:
-        """Return, for each front cell, the sum of the numbers of its inner cells."""
+        """Return, for each front cell (such as a slice), the sum of the numbers of its inner cells (groups or classes)."""
         if self.cells.inner_keys is None:
             return numbers
         out = np.zeros(len(self), numbers.dtype)
@@ -201,12 +208,12 @@ class CellTable(Statistic):
 
     @property
     def positive_counts(self) -> Ints:
-        """The number of positives of each front cell, or of rows if the statistic does not count positives."""
+        """The number of positives of each front cell, or the number of rows if the statistic does not count positives."""
         return self.row_counts
 
     @property
     def row_weights(self) -> NDArray[np.float64]:
-        """The total weight of the rows of each front cell, with a relative error of about 2**-50."""
+        """The total weight of the rows of each front cell, as float64 with a relative error of about 2**-50."""
         excess_weight = np.zeros(len(self.cells))
         for name in self.row_parts:
             entries = self.cells.tallies.get(name)
@@ -219,13 +226,13 @@ class CellTable(Statistic):
 
     @cached_property
     def total_row_counts(self) -> Ints:
-        """The number of counted and dropped rows of each front cell; cells without any are removed."""
+        """The number of counted and dropped rows of each front cell. `canonicalize` removes cells without any."""
         dropped = self.cells.flats.get("dropped")
         return self.row_counts if dropped is None else self.row_counts + dropped.sum(axis=1)
 
     @property
     def has_fixed_point_weights(self) -> bool:
-        """Whether weights are summed as multiples of 2**-60."""
+        """Whether weights are rounded to multiples of 2**-60 and summed as integers."""
         return any(isinstance(p, Tally) or p.form == "fixed" for p in self.parts().values())
 
     @property
@@ -236,12 +243,12 @@ class CellTable(Statistic):
 
     @cached_property
     def weight_rounding(self) -> Fraction:
-        """The largest relative rounding error of a weight of a state of one cell; 0 if no weight was rounded."""
+        """The largest relative rounding error of a weight, for a state of one cell; 0 if no weight was rounded."""
         if self.rounded is None or not self.rounded:
             return Fraction(0)
-        # A weight is rounded to a multiple of 2**-60, so its relative error depends on the smallest possible weight, which
-        # follows from the total weight of each entry. If weights are not counted by the same part as rows, assume the
-        # smallest possible weight.
+        # Weights are rounded to multiples of 2**-60, so a small weight has a large relative error. The rows and the total
+        # weight of an entry show how small its weights can be. If the arrays of rows and of weights have different shapes,
+        # assume the smallest weight that is allowed.
         pairs = [(e.int64_counts, e.excess) for e in self.cells.tallies.values()]
         if (excess := self.cells.flats.get("excess")) is not None and excess.shape[-1] == 2:
             rows = self.cells.flats[self.row_parts[0]]
@@ -251,16 +258,17 @@ class CellTable(Statistic):
         return max((weight_rounding(rows, e) for rows, e in pairs if len(rows)), default=MAX_WEIGHT_ROUNDING)
 
     def weight_bound(self) -> float:
-        """Return an upper bound of the total weight of all rows."""
+        """Return an upper bound on the total weight of all rows."""
         return self.approximate_rows + self.weight_excess_bound
 
     @cached_property
     def weight_excess_bound(self) -> float:
-        """An upper bound of the difference between the total weight of all rows and their number."""
+        """An upper bound on the difference between the total weight of all rows and their number."""
         excess = self.cells.flats.get("excess")
         sums = [e.excess for e in self.cells.tallies.values()]
         sums += [excess] if excess is not None and excess.shape[-1] == 2 else []
-        # Count each lower limb as a full unit of the upper limb, because adding states may carry into the upper limb.
+        # Sums are pairs of integers, an upper and a lower one. Count each lower integer as a full unit of the upper one,
+        # because adding states can carry into it.
         return sum((_sum_absolute(x[..., 0]) + np.count_nonzero(x[..., 1])) * 2.0**-20 for x in sums if x is not None)
 
     # -- selecting cells -------------------------------------------------------------------------------------------------
@@ -268,10 +276,11 @@ class CellTable(Statistic):
     def canonicalize(self, parts: Mapping[str, Any] | None = None) -> Self:
         """Bring the table to canonical form.
 
-        Equal contents must have equal bytes, whatever operations led to them. So drop cells without rows, keys without
-        cells, and optional parts that equal what their absence stands for; and raise levels of buckets as needed.
+        States with equal content must have equal bytes, whatever operations led to them. This method therefore removes
+        cells without rows, keys without cells and optional parts that add no information, and widens buckets as needed.
         """
-        # Fit levels first, because they depend on all numbers. Then drop inner cells, which may leave front cells empty.
+        # Widen buckets first, because their widths depend on all cells. Remove inner cells before front cells, because
+        # front cells can become empty.
         state = self.fit_levels()
         if state.cells.inner_keys is not None and not (state.inner_row_counts > 0).all():
             state = state.take_inner(np.flatnonzero(state.inner_row_counts > 0))
@@ -307,7 +316,7 @@ class CellTable(Statistic):
         return bool(np.array_equal(array, self.with_cells(replace(self.cells, flats=bare)).read_cells(flat)))
 
     def drop_unused_keys(self) -> Self:
-        """Drop keys of vocabularies that no cell has."""
+        """Remove from the vocabularies all keys that no cell uses."""
         cells = self.cells
         keys, vocabularies = cells.keys, list(cells.vocabularies)
         for i, vocabulary in enumerate(vocabularies):
@@ -327,7 +336,7 @@ class CellTable(Statistic):
         )
 
     def take_fronts(self, index: Ints) -> Self:
-        """Return a state of the front cells at ascending indices; the result may not be in canonical form."""
+        """Return a state with the front cells at ascending indices; call `canonicalize` to remove keys without cells."""
         cells, parts = self.cells, self.parts()
         if cells.inner_keys is not None:
             new_index = np.full(len(self), -1)
@@ -344,7 +353,7 @@ class CellTable(Statistic):
         return self.with_cells(replace(cells, keys=cells.keys.take(index, axis=0), flats=flats, tallies=tallies))
 
     def take_inner(self, index: Ints) -> Self:
-        """Return a state of the inner cells at ascending indices; the result may not be in canonical form."""
+        """Return a state with the inner cells at ascending indices; call `canonicalize` to remove keys without cells."""
         cells, parts = self.cells, self.parts()
         assert cells.inner_keys is not None
         flats = {n: a if parts[n].front else a.take(index, axis=0) for n, a in cells.flats.items()}
@@ -354,16 +363,16 @@ class CellTable(Statistic):
         )
 
     def select(self, mask: Array) -> Self:
-        """Return a state of some front cells, given a boolean mask or ascending indices."""
+        """Return a state with some front cells (such as slices), given as a boolean mask or ascending indices."""
         index = np.flatnonzero(mask) if mask.dtype == bool else mask
         return self.take_fronts(np.asarray(index, np.int64)).canonicalize()
 
     def read_cell(self, i: int) -> Self:
-        """Return front cell i as a state without axes."""
+        """Return front cell `i` (a slice, for example) as a state without axes."""
         return self.drop_leading_axes(np.array([i], np.int64), len(self.axes))
 
     def iterate_cells(self) -> Iterator[Self]:
-        """Yield every front cell as a state without axes; faster than `read_cell` for each."""
+        """Yield every front cell as a state without axes; this is faster than calling `read_cell` for each."""
         cells, parts = self.cells, self.parts()
         if cells.inner_keys is not None:
             yield from map(self.read_cell, range(len(self)))
@@ -379,9 +388,9 @@ class CellTable(Statistic):
             yield state if all(parts[n].like is None for n, _ in maybe) else state.canonicalize()
 
     def drop_leading_axes(self, index: Ints, count: int) -> Self:
-        """Return a state of some front cells without the first `count` axes.
+        """Return a state with some front cells, but without the first `count` axes.
 
-        The indices of the cells are ascending, and all of these cells must have the same key on the first `count` axes.
+        The indices must be ascending, and all of these cells must have the same key on the first `count` axes.
         """
         state = self.take_fronts(index)
         cells, first = state.cells, sum(len(a.names) for a in self.axes[:count])
@@ -392,11 +401,11 @@ class CellTable(Statistic):
 
     @property
     def can_vectorize(self) -> bool:
-        """Whether metric formulas for this state also accept the state that `vectorize` returns."""
+        """Whether metrics can compute the values of all cells in one step, from the state that `vectorize` returns."""
         return False
 
     def vectorize(self) -> Self:
-        """Return this state with the cells as the last axis of each part, for formulas that read all cells at once."""
+        """Return this state with arrays whose last axis is the cells, so that one formula computes all their values."""
         new, flats = self.with_cells(self.cells), self.cells.flats
         for name, part in self.parts().items():
             if isinstance(part, Flat):
@@ -410,13 +419,16 @@ def _setting_names(statistic: Any) -> tuple[str, ...]:
 
 
 def _sum_absolute(numbers: Ints) -> float:
-    """Return the sum of absolute values without allocating an array of them."""
+    """Return the sum of absolute values without allocating an array for them."""
     above = float(numbers.sum(dtype=np.float64, where=numbers > 0, initial=0.0))
     return above - float(numbers.sum(dtype=np.float64, where=numbers < 0, initial=0.0))
 
 
 def _renumber_ranks(keys: Ints, columns: slice, count: int) -> tuple[Ints | None, Ints]:
-    """Return the ranks that occur in some key columns (None if all occur), and the keys renumbered among these ranks."""
+    """Return the ranks that occur in some key columns, and the keys with these ranks renumbered from 0.
+
+    The ranks are None if all of `count` ranks occur; the keys are then unchanged.
+    """
     ranks = keys[:, columns]
     occurs = np.zeros(count, bool)
     occurs[ranks[ranks >= 0]] = True

@@ -1,7 +1,7 @@
 """The content of a state: one table of cells.
 
-A front cell is one key of the axes of a state, such as a slice or an hour. A statistic of groups or classes has an inner
-axis of its own: its cells are the inner cells, one for each group or class within a front cell.
+A front cell has one key of the axes of a state, such as a slice or an hour. A statistic of groups or classes also has an
+inner axis. Its cells are the inner cells: one for each group or class within a front cell.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ class Cells:
     axes : tuple of Axis
         The axes that separate the front cells.
     keys : int64 of shape (front cells, columns)
-        The key of each front cell: for each column of each axis the rank of its value, or a mark below zero. The rows are
-        sorted and unique.
+        The key of each front cell. It contains, for each column of each axis, the rank of the value, or a negative number
+        for a missing or dropped key (see `axes`). Keys are sorted and unique.
     vocabularies : tuple of Vocabulary
         The keys of each column.
     inner_keys : int64 of shape (cells, 1 + columns), optional
-        The key of each inner cell, if the statistic has an inner axis: the index of its front cell, and its group or
-        classes. The rows are sorted and unique.
+        The key of each inner cell, if the statistic has an inner axis: the index of its front cell, followed by its group
+        or its classes. Keys are sorted and unique.
     class_vocabulary : Vocabulary, optional
         The classes of an inner axis of classes.
     flats : mapping of str to array
-        The arrays of the parts that have a fixed shape per cell. Each array has a row for each cell, or for each front
-        cell if the part is declared with `front`. An optional part that adds no information is absent.
+        The arrays with a fixed number of values per cell, by name. An array has a row for each cell, or for each front
+        cell if its part is declared with `front`. An optional array that adds no information is absent.
     tallies : mapping of str to Entries
-        The sorted entries of all cells.
+        The histograms of all cells, by name, as sorted entries that contain only the occupied places.
     """
 
     axes: tuple[Axis, ...]
@@ -70,5 +70,5 @@ class Cells:
 
     @property
     def column_names(self) -> list[str]:
-        """The names of the columns that the numbers of a key belong to, in order."""
+        """The name of the column that each number of a key belongs to, in order."""
         return [n for a in self.axes for n in a.names]

@@ -1,7 +1,7 @@
-"""Checks that the parts of a decoded state are consistent: weights that rows can have, and sums that they can add up to.
+"""Checks that the arrays of a decoded state are consistent: no weight and no sum is larger than its rows allow.
 
-The number of rows and their total weight bound every sum of their values. Sums are compared exactly, as whole
-arrays:untrusted bytes must not produce a state that counting rows could not have produced.
+Every sum over rows is bounded by their number and their total weight. The checks protect against manipulated bytes, so
+that every decoded state is one that counting rows could have produced. Sums are compared without rounding.
 """
 
 from __future__ import annotations
@@ -25,34 +25,36 @@ __all__ = ["RowWeight", "are_within", "check_totals", "read_row_weight"]
 Ints = NDArray[np.int64]
 
 MAX_ROW_WEIGHT = 1 << 31
-"""The weight of every row is below this."""
+"""The weight of a row is below this limit."""
 UNIT_CHUNK = CHUNK_BASE // 32
-"""The index of the chunk of a superaccumulator whose unit is 1."""
+"""The index of the chunk (32-bit digit) of a superaccumulator that counts units of 1."""
 MAX_FIXED_ROWS = 1 << 42
-"""Counts of rows are cut off here before they become fixed-point numbers, which are all smaller."""
+"""Larger counts of rows are replaced with this number before they are converted to fixed-point numbers, so that those fit
+into an int64. All fixed-point sums are smaller."""
 BLOCK = 1 << 9
-"""The number of superaccumulators that are compared at a time."""
+"""The number of sums that are compared at a time, which limits the temporary memory."""
 MAX_LAST_CHUNK = 1 << 32
-"""A last chunk of this size is beyond every finite limit."""
+"""If the last (highest) chunk of a superaccumulator is this large, the sum exceeds every finite limit."""
 
 
 @dataclass(frozen=True)
 class RowWeight:
-    """Numbers of rows and their total weights.
+    """Arrays of numbers of rows and the total weights of these rows.
 
     Parameters
     ----------
     rows : int64
         The numbers of rows.
     excess : int64 with one more axis, optional
-        The sums of w - 1, as fixed-point numbers or superaccumulators.
+        The total weight minus the number of rows, that is, the sum of w - 1. The last axis is that of a fixed-point number
+        or a superaccumulator. None if all weights are 1.
     """
 
     rows: Ints
     excess: Array | None = None
 
     def __getitem__(self, at: tuple[Any, ...]) -> RowWeight:
-        """Return the elements at an index, which begins with an ellipsis and may add axes."""
+        """Return the elements at an index, which must begin with an ellipsis and can add axes."""
         return RowWeight(self.rows[at], None if self.excess is None else self.excess[(*at, slice(None))])
 
     def sum(self, axis: int) -> RowWeight:
@@ -64,13 +66,13 @@ class RowWeight:
         return RowWeight(self.rows.sum(axis=axis), total)
 
     def equals(self, other: RowWeight) -> bool:
-        """Whether rows and excess equal those of `other`, whose arrays may be broadcast."""
+        """Whether the rows and the excess equal those of `other`, whose arrays may be broadcast."""
         if self.excess is None or other.excess is None:
             return bool((self.rows == other.rows).all())
         return bool((self.rows == other.rows).all() and (self.excess == other.excess).all())
 
     def is_out_of_range(self) -> bool:
-        """Whether a total weight is negative, or more than its number of rows allows."""
+        """Whether any total weight is negative, or larger than its number of rows allows."""
         if self.excess is None:
             return False
         upper = self.rows.astype(np.float64) * MAX_ROW_WEIGHT
@@ -83,11 +85,11 @@ class RowWeight:
         )
 
     def to_superaccumulators(self) -> Ints:
-        """Return the total weights as superaccumulators."""
+        """Return the total weights as superaccumulators, which represent sums of float64 exactly."""
         return _to_superaccumulators(self.rows, self.excess)
 
     def to_fixed_point(self) -> Array:
-        """Return the total weights as fixed-point numbers."""
+        """Return the total weights as fixed-point numbers, which are multiples of 2**-60 in two integers."""
         rows = np.minimum(self.rows, MAX_FIXED_ROWS) << 20
         weights = np.zeros((*rows.shape, 2), np.int64) if self.excess is None else self.excess.copy()
         weights[..., 0] += rows
@@ -115,35 +117,40 @@ class RowWeight:
         weightless = (high == 0) & (low == 0)
         if (weightless & ((top != 0) | (rest != 0))).any():
             return True
-        # Every term of a fixed-point sum is below this limit, so there is nothing to compare.
+        # The terms of a fixed-point sum are always below this limit, so the sum cannot exceed it.
         if most >= MAX_ROW_WEIGHT:
             return False
-        # Each term was rounded to a multiple of 2**-60. Allow 2**-30 per row, which also covers float rounding here.
+        # Each term was rounded to a multiple of 2**-60. Allow an error of 2**-30 for each row, which also covers the
+        # rounding of the floats below.
         limit = most * (high + low * 2.0**-LOW_BITS) + self.rows * 2.0**-30
         return bool(np.asarray(top + rest * 2.0**-LOW_BITS > limit).any())
 
 
 def are_within(less: Ints, more: Ints, *, rounded: bool = True) -> bool:
-    """Whether each sum in `less` is nonnegative and at most that in `more`, up to the rounding of `rounded` terms."""
+    """Whether each sum in `less` is nonnegative and at most the sum in `more`.
+
+    Both are superaccumulators. If `rounded`, the terms were rounded, so a small relative error is allowed.
+    """
     difference = more - less
     if rounded:
-        # Allow a relative error of 2**-29: the next higher chunk, shifted left by 3 bits of 32.
+        # Allow a relative error of 2**-29. A chunk is worth 2**32 times the chunk below it, so add 2**3 times each chunk
+        # to the chunk below.
         difference[..., :-1] += np.minimum(more[..., 1:], MAX_LAST_CHUNK) << 3
     carry_exact(difference)
     return not ((less[..., -1] < 0).any() or (difference[..., -1] < 0).any())
 
 
 def read_row_weight(state: CellTable, name: str) -> RowWeight:
-    """Return the total weights of the rows that a part counts, for all cells."""
+    """Return the numbers of rows in the named part and their total weights, for all cells."""
     excess = next((f.name for f in state.parts().values() if isinstance(f, Flat) and f.excess_of == name), None)
     cells = state.cells
     return RowWeight(cells.flats[name], cells.flats.get(excess) if excess is not None else None)
 
 
 def _exceeds_limit(sums: Array, weight: RowWeight, most: float) -> bool:
-    """Whether any superaccumulator exceeds `most` times the total weight of its rows."""
+    """Whether any exact sum (superaccumulator) exceeds `most` times the total weight of its rows."""
     shape = sums.shape[:-1]
-    # Only nonzero sums have to be checked.
+    # A sum of 0 cannot exceed a limit, so check only the other sums.
     some = np.flatnonzero(sums.any(axis=-1))
     flat = sums.reshape(-1, sums.shape[-1])
     rows = np.broadcast_to(weight.rows, shape)
@@ -151,7 +158,8 @@ def _exceeds_limit(sums: Array, weight: RowWeight, most: float) -> bool:
     for begin in range(0, len(some), BLOCK):
         which = some[begin : begin + BLOCK]
         block = np.unravel_index(which, shape)
-        # A comparison of floats with a margin is enough for nearly all sums.
+        # Compare floats with a margin first. Only the few sums that are close to the limit need the slower exact
+        # comparison.
         if excess is None:
             with np.errstate(over="ignore"):
                 which = which[~(to_approximate_floats(flat[which]) < most * (1 - 2.0**-20) * rows[block])]
@@ -169,16 +177,20 @@ def _exceeds_limit(sums: Array, weight: RowWeight, most: float) -> bool:
 
 
 def _scale_weight(rows: Array, excess: Array | None, most: float) -> tuple[Ints, int]:
-    """Return `most` times total weights as superaccumulators, and the power of two by which they are scaled up."""
+    """Return `most` times the total weights as superaccumulators, and an exponent k.
+
+    The superaccumulators are multiplied by 2**k, so that `most` becomes a whole number.
+    """
     out = _to_superaccumulators(rows, excess)
-    # Without a limit, any weight allows the largest superaccumulator, and no weight allows only 0.
+    # Without a limit, rows with a positive weight allow the largest superaccumulator, and rows of weight 0 allow only 0.
     if most == math.inf:
         has_weight = out.any(axis=-1)
         out[...] = 0
         out[..., -1] = np.where(has_weight, LIMIT, 0)
         return out, 0
-    # Multiply by a power of 2**32 by moving chunks, and by the rest, which is below 2**30, chunk by chunk: a chunk of 32
-    # bits times 30 bits fits into an int64. The factor is rounded up, so the limit is never too low.
+    # Split the factor into a power of 2**32 and a number below 2**30. To multiply by the power, move chunks to higher
+    # positions. Then multiply each chunk by the number: the product of a 32-bit and a 30-bit number fits into an int64.
+    # The factor is rounded up, so the limit is never too low.
     shift = max(0, (math.frexp(most)[1] + 2) // 32)
     times = Fraction(most) / (1 << (32 * shift))
     scale = max(0, 29 - math.ceil(times).bit_length())
@@ -203,7 +215,7 @@ def _to_superaccumulators(rows: Array, excess: Array | None) -> Ints:
 
 
 def check_totals(state: CellTable) -> None:
-    """Raise an error unless rows and weights are in range, and agree between all counts of the same rows."""
+    """Raise an error if rows or weights are out of range, or if parts that count the same rows disagree."""
     name = type(state).__name__
     flats = state.cells.flats
     check_capacity(state, state.approximate_rows, state.weight_excess_bound, state.approximate_dropped_rows)
@@ -218,7 +230,7 @@ def check_totals(state: CellTable) -> None:
 
 
 def _has_equal_counts(state: CellTable, name: str) -> bool:
-    """Whether a part counts each row equally often for each output. Weights may differ between labels."""
+    """Whether a part has the same number of rows for each output (label) of a cell. Weights may differ between outputs."""
     cells, times = state.cells, state.counts_per_row
     if name in cells.flats:
         rows = cells.flats[name].reshape(len(cells.flats[name]), times, -1).sum(axis=-1)
@@ -227,11 +239,12 @@ def _has_equal_counts(state: CellTable, name: str) -> bool:
     nonempty = np.flatnonzero(np.diff(state.entry_starts(name))).astype(np.uint64)
     if not len(nonempty) or (e.high is not None and e.high_place_bits < 2):
         return True
-    # Fewer entries than cells with rows times outputs: some output of such a cell has counted no rows.
+    # Each output of a cell with rows must have at least one entry. With fewer entries, some output has counted no rows.
     if len(nonempty) * times > len(e):
         return False
-    # In a two-word code, the label is above the low 65 bits of the place. In other codes, the places of each output
-    # (label) are consecutive.
+    # Find the first entry of each output in each cell. In a code of two words, the output is stored above 65 bits of the
+    # place, and one of these bits is the lowest bit of the high word. In other codes, each output has a range of
+    # consecutive places.
     share, shift = (part.place_count(state) // times, e.shift) if e.high is None else (1, e.high_place_bits - 1)
     codes = e.codes if e.high is None else e.high >> np.uint32(1)
     firsts = (nonempty << np.uint64(shift))[:, None] + np.arange(times, dtype=np.uint64) * np.uint64(share)

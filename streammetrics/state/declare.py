@@ -1,4 +1,7 @@
-"""The parts of a statistic, and the forms of their numbers, which define how the parts of two states are merged."""
+"""The parts (arrays) of a statistic, and the forms of their numbers, such as counts, sums or maxima.
+
+The form of a part determines how it is merged.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +45,16 @@ FormName = Literal[
 ]
 
 CEILING = 1 << 61
-"""The first limb at which a sum of squares saturates: 2**41. Sums of nonnegative terms saturate alike in any order."""
+"""The upper integer (limb) of a sum of squares at which the sum saturates; it corresponds to a sum of 2**41. Since no term
+is negative, whether a sum saturates does not depend on the order of its terms."""
 
 LIMIT = 1 << 62
-"""The limit of counts and of first limbs. The sum of two of them still fits into an int64, so it can be checked after."""
+"""The limit of counts, and of the upper integer of a sum. The sum of two such numbers fits into an int64, so it can be
+compared with the limit after the addition."""
 
 UNKNOWN_EXTREME = {"least": np.iinfo(np.int64).min, "largest": np.iinfo(np.int64).max}
-"""The value of an extreme whose row may have been subtracted. It is beyond all numbers, so adding rows keeps it."""
+"""The value of a minimum ("least") or maximum ("largest") that is unknown because its row may have been subtracted. It is
+more extreme than all numbers, so it is kept when rows are added."""
 
 NONE_LOW, NONE_HIGH = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
@@ -59,13 +65,13 @@ class Form(NamedTuple):
     Parameters
     ----------
     limbs : int
-        The number of integers that make up one number, which have an axis of their own; 0 for plain integers.
+        The number of integers (limbs) that make up one number and form an additional last axis; 0 for plain integers.
     combine : ufunc
         The operation that merges two aligned arrays, before limbs are carried.
     identity : int
         The neutral element of `combine`.
     can_subtract : bool
-        Whether rows can be subtracted; flags stay as they are.
+        Whether rows can be subtracted. A subtraction leaves flags unchanged.
     """
 
     limbs: int
@@ -89,9 +95,10 @@ FORMS: dict[str, Form] = {
     "register": Form(0, np.maximum, 0, False),
     "once": Form(0, np.add, 0, False),
 }
-"""The forms, in order: counts; signed integers; flags (0 or 1); multiples of 2**-60 in two limbs; superaccumulators;
-nonnegative sums in two limbs that saturate at CEILING; minimum and maximum; minimum and maximum that become unknown when
-rows are subtracted; the level of buckets (see `levels`); registers, which keep the largest byte; counts of at most 1."""
+"""The forms, in order: counts; signed integers; flags (0 or 1); multiples of 2**-60 in two limbs (integers);
+superaccumulators, which add up float64 numbers exactly; nonnegative sums in two limbs that saturate at CEILING; minimum
+and maximum; minimum and maximum that become unknown when rows are subtracted; the level of buckets (see `levels`);
+registers, which keep the largest byte; counts of at most 1."""
 
 
 def identity(form: str) -> int:
@@ -100,12 +107,16 @@ def identity(form: str) -> int:
 
 
 def carry(form: str, array: Array) -> Array:
-    """Propagate carries between limbs, so that equal numbers have equal limbs; work in place and return the array."""
+    """Propagate carries between limbs (the integers of a number), so that equal numbers have equal limbs.
+
+    Work in place, and return the array.
+    """
     if form in ("fixed", "square"):
         exact.carry_fixed(array)
     elif form == "exact":
         exact.carry_exact(array)
-    # Every term is nonnegative, so a sum that reached the ceiling in one order reaches it in any order.
+    # Set a sum beyond the ceiling to the ceiling. No term is negative, so the sum reaches the ceiling whatever the order
+    # of its terms.
     if form == "square":
         beyond = array[..., 0] >= CEILING
         if beyond.any():
@@ -114,12 +125,12 @@ def carry(form: str, array: Array) -> Array:
 
 
 def is_saturated(square: Array) -> Any:
-    """Whether a sum of squares has reached CEILING; elementwise for an array of cells."""
+    """Whether a sum of squares has reached CEILING, where it stays; elementwise for an array of cells."""
     return square[0] >= CEILING
 
 
 class Readable(Protocol):
-    """A state whose parts can be read."""
+    """An object that parts can be read from: a state, which a part receives when it is accessed as an attribute."""
 
     def read_part(self, flat: Flat) -> Array | None: ...
 
@@ -128,7 +139,7 @@ class Readable(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class StatePart:
-    """One part of a statistic, named after the class attribute that declares it."""
+    """One part (array or histogram) of a statistic, declared as a class attribute, whose name is the name of the part."""
 
     name: str = field(init=False, default="")
 
@@ -150,14 +161,16 @@ class Flat(StatePart):
     form : str
         The form of the integers (see FORMS).
     optional : bool
-        Whether the part is absent (None) as long as all its numbers are zero.
+        Whether the part is absent (None) as long as all of its numbers are 0.
     front : bool
-        Whether the part has a row for each front cell (a slice, an epoch), not for each group or class within it.
+        Whether the part has a row for each front cell (such as a slice or an epoch) rather than for each group or class
+        within it.
     like : str, optional
-        The part of counts or sums that this optional part equals if all weights are 1; it is absent until one is not. For
-        weights of 1, the sum of w^2 is the number of rows, and the sum of w^2 x is the sum of x.
+        The name of another part that this part equals if all weights are 1. This part is absent until a weight is not 1.
+        For example, the sum of w^2 equals the number of rows if all weights are 1.
     excess_of : str, optional
-        The part that counts rows, if this part is the sum of w - 1 over the same rows. Both parts give the total weight.
+        The name of the part that counts rows, if this part is the sum of w - 1 over the same rows. The two parts add up to
+        the total weight.
     """
 
     shape: tuple[int | str, ...]
@@ -199,7 +212,7 @@ class Flat(StatePart):
         return axes + ((self.limbs,) if self.limbs else ())
 
     def empty(self, statistic: Any, cells: int) -> Array:
-        """Return the array of this part for `cells` cells that have counted no rows."""
+        """Return the array of this part for `cells` cells without rows."""
         return np.full((cells, *self.extents(statistic)), identity(self.form), self.dtype)
 
     @overload
@@ -212,17 +225,19 @@ class Flat(StatePart):
 
 @dataclass(frozen=True, eq=False)
 class Tally(StatePart):
-    """A part that counts rows by place (such as a score bucket) within a cell, as sorted entries.
+    """A histogram: a part that counts the rows of a cell by place, such as a score bucket.
+
+    It stores only the occupied places, as sorted entries.
 
     Reading it as an attribute of a state of one cell gives an `Entries` object.
 
     Parameters
     ----------
     places : str
-        The name of the property that is the number of places.
+        The name of the property of the statistic that gives the number of places.
     level : str, optional
-        If places are buckets of numbers: the part that has the level (bucket width) of each cell and output (see
-        `levels`).
+        The name of the part with the bucket width (level) of each cell and output, if the places are buckets whose width
+        adapts to the numbers (see `levels`).
     bits : str
         The name of the setting that limits the width of these buckets.
     pairs : bool
@@ -239,11 +254,11 @@ class Tally(StatePart):
         return int(getattr(statistic, self.places))
 
     def shift(self, statistic: Any) -> int:
-        """Return the number of bits that a place takes in a code."""
+        """Return the number of bits of a place in the code of an entry, which combines the cell and the place."""
         return (self.place_count(statistic) - 1).bit_length()
 
     def is_wide(self, statistic: Any) -> bool:
-        """Whether a code has two words: the low 64 bits of the place, and the cell with the high bits of the place."""
+        """Whether an entry stores its cell and its place as two words, because they may not fit into 64 bits."""
         return self.shift(statistic) > 48
 
     @overload

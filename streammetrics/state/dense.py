@@ -1,8 +1,8 @@
-"""The dense form of a state: its tally as one array with a counter for each place, which processes add up by all-reduce.
+"""The dense form of a state: its histogram as one array with a counter for each place, which an all-reduce can add up.
 
-Gathering and merging the sorted entries of n processes takes time in proportion to n. An all-reduce of arrays adds them
-up on the way, which takes about as long for a thousand processes as for two. The other parts of a state are small: they
-are gathered and folded.
+A state normally stores only the occupied places (entries). Gathering and merging the entries of n processes takes time
+proportional to n. An all-reduce adds up arrays while it sends them, which takes about as long for a thousand processes as
+for two. The other parts of a state are small, so every process gathers and adds up those of all processes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Ints = NDArray[np.int64]
 S = TypeVar("S", bound=CellTable)
 
 MAX_PLACES = 1 << 24
-"""The most places of a dense tally, 128 MiB of counters. With more places sorted entries are always smaller."""
+"""The largest number of places of a dense histogram, whose counters then take 128 MiB."""
 
 
 class DenseFacts(NamedTuple):
@@ -36,14 +36,14 @@ class DenseFacts(NamedTuple):
     Parameters
     ----------
     places : int
-        The number of places of the only tally of the state, or 0 if the state has no dense form because it has axes, exact
-        rows, no tally, several tallies, or too many places.
+        The number of places of the histogram of the state, or 0 if the state has no dense form. This is the case if it has
+        axes, rows with exact numbers outside the buckets, no histogram, several histograms, or too many places.
     entries : int
-        The number of entries.
+        The number of occupied places.
     weighted : int
-        1 if a weight was not 1, else 0.
+        1 if any weight was not 1; otherwise 0.
     rows, excess : float
-        The number of rows, and an upper bound of the difference between their total weight and this number.
+        The number of rows, and an upper bound on the difference between their total weight and this number.
     """
 
     places: int
@@ -54,7 +54,7 @@ class DenseFacts(NamedTuple):
 
 
 def describe_dense_form(state: CellTable) -> DenseFacts:
-    """Return the facts about a state: whether it has a dense form, and the size of its tally."""
+    """Return what other processes need to know: whether a state has a dense form, and the size of its histogram."""
     name = find_dense_tally(state)
     entries = state.cells.tallies[name] if name else Entries.empty(0)
     places = _count_places(state, name) if name else 0
@@ -64,7 +64,7 @@ def describe_dense_form(state: CellTable) -> DenseFacts:
 
 
 def find_dense_tally(state: CellTable) -> str:
-    """Return the name of the only tally that has entries and can be dense; "" if the state has no dense form."""
+    """Return the name of the only histogram (tally) with entries that can be dense; "" if the state has no dense form."""
     if state.axes or state.inner_axis is not None:
         return ""
     names = [n for n, e in state.cells.tallies.items() if not e.is_wide and _count_places(state, n) <= MAX_PLACES]
@@ -80,12 +80,15 @@ def _count_places(state: CellTable, name: str) -> int:
 
 
 def to_dense(state: CellTable, *, weighted: bool) -> Ints:
-    """Return the counters of all places: rows and, if a process has weights, both limbs of the sums of w - 1.
+    """Return the counters of all places, as an array for an all-reduce.
+
+    If `weighted`, that is, if any process has weights other than 1, the numbers of rows are followed by the sums of w - 1
+    at all places: two integers for each sum.
 
     Returns
     -------
     int64 of shape (places,) or (3 * places,)
-        Integers that can be added without carrying, for fewer than 2**22 processes.
+        Integers that fewer than 2**22 processes can add without overflow.
     """
     name = find_dense_tally(state)
     entries, places = state.cells.tallies[name], _count_places(state, name)
@@ -98,7 +101,7 @@ def to_dense(state: CellTable, *, weighted: bool) -> Ints:
 
 
 def encode_flats(state: CellTable) -> bytes:
-    """Encode all parts except the tally of a state of one cell; return b"" if the state has no rows."""
+    """Encode all parts of a state without axes except its histogram; return b"" if the state has no rows."""
     if not len(state):
         return b""
     pieces = []
@@ -138,7 +141,7 @@ def merge_dense(like: S, counters: Ints, flats: Sequence[bytes | memoryview], fa
     name = find_dense_tally(like)
     total = _to_entries(like.cells.tallies[name].shift, counters.reshape(-1, _count_places(like, name)))
     cells = []
-    # Put the whole tally into the first state, because the counters are already the sum over all states.
+    # Give the histogram to the first state only, because the counters are already the sum over all states.
     for i, arrays in enumerate(arrays_by_state):
         tallies = {n: Entries.empty(e.shift, wide=e.is_wide) for n, e in like.cells.tallies.items()}
         tallies |= {name: total} if i == 0 else {}

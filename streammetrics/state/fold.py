@@ -1,4 +1,4 @@
-"""Fold, the common operation on states: each cell gets a key in a new table, and cells with equal keys are added.
+"""Fold, the common operation on states: each cell gets a key in a new table, and cells with equal keys are added up.
 
 Merge, subtract, roll-up, selection, total, limits and expiry differ only in the choice of the new keys.
 """
@@ -36,7 +36,8 @@ __all__ = [
 
 Ints = NDArray[np.int64]
 MAX_CARRY_FREE_SUMS = 1 << 22
-"""Second limbs are below 2**40, so the sum of this many of them fits into an int64."""
+"""The number of sums that are added before carries are propagated. A sum is stored as two integers, and the second one is
+below 2**40, so adding this many of them cannot overflow an int64."""
 S = TypeVar("S", bound="CellTable")
 
 
@@ -46,8 +47,8 @@ def fold(states: Sequence[S], *, sign: int = 1) -> S:
     Raises
     ------
     IncompatibleStateError
-        Keys are of different kinds; a part cannot be subtracted, or may only occur once; or rows are subtracted that were
-        not counted.
+        Keys have different types, a part does not support subtraction, something that may occur only once is in two
+        states, or the rows to subtract were not counted.
     CounterOverflowError
         A count or a sum would leave its range.
     """
@@ -68,7 +69,7 @@ def check_capacity(state: CellTable, rows: float, excess: float, dropped: float 
     state : CellTable
         A state of the statistic that counts the rows.
     rows, excess : float
-        The number of rows, and an upper bound of the difference between their total weight and this number.
+        The number of rows, and an upper bound on the difference between their total weight and this number.
     dropped : float
         The number of dropped rows.
 
@@ -85,12 +86,15 @@ def check_capacity(state: CellTable, rows: float, excess: float, dropped: float 
 
 
 def regroup(state: S, keys: Ints, axes: tuple[Axis, ...], vocabularies: tuple[Vocabulary, ...]) -> S:
-    """Replace the key of every front cell, and add the cells whose new keys are equal."""
+    """Replace the key of every front cell (such as a slice), and add up the cells whose new keys are equal."""
     return _fold_by_keys([state], [keys], axes, vocabularies, sign=1, ordered=False)
 
 
 def regroup_states(states: Sequence[S], keys: Sequence[Ints]) -> S:
-    """Add states with the same vocabularies after replacing the key of every front cell; new keys may be unsorted."""
+    """Replace the key of every front cell in states with the same vocabularies, and add up these states.
+
+    `keys` contains the new keys of each state, which may be unsorted.
+    """
     cells = states[0].cells
     return _fold_by_keys(states, keys, cells.axes, cells.vocabularies, sign=1, ordered=False)
 
@@ -115,10 +119,11 @@ def _fold_by_keys(
     cells = len(table) if inner is None else len(inner)
     if sign < 0:
         _check_subtractable(states, parts)
-    # at[i] is the index in the new table of each cell of state i.
+    # at[i] has, for each cell of state i, its index in the new table.
     at = fronts if inner is None else inner_at
     leveled = first.folding is not None and _is_level_part(parts[first.folding[2]])
-    # Convert exact rows to buckets before aligning levels (bucket widths): the converted rows may need wider buckets.
+    # A small cell stores exact rows: numbers that are not in buckets. If the new cell is too large for that, convert its
+    # exact rows to buckets before aligning the bucket widths (levels), because these rows may need wider buckets.
     if leveled:
         states = _fold_cells_with_levels(states, at, cells, sign)
     flats = {}
@@ -138,13 +143,13 @@ def _fold_by_keys(
     for name, entries in entries_by_tally.items():
         if name != exact:
             entries_by_tally[name] = _canonicalize_entries(entries, at)
-    # Sort exact rows only after removing the ones that become buckets, because buckets are sorted again anyway.
+    # First convert the exact rows of large cells to buckets, so that only the remaining exact rows have to be sorted.
     if first.folding is not None and exact is not None:
         _fold_exact_rows(states, at, entries_by_tally, flats, cells, sign)
         entries_by_tally[exact] = _canonicalize_entries(entries_by_tally[exact], at)
     for name, aligned in entries_by_tally.items():
         tallies[name] = tally.sum_entries(aligned) if sign > 0 else tally.add_entries(aligned[0], aligned[1], -1)
-    # If a subtraction removes all buckets of a cell, the cell is exact again.
+    # If a subtraction empties all buckets of a cell, the cell has lost no precision, so clear its flag.
     if first.folding is not None and sign < 0:
         _, rows, flag = first.folding
         if flag in flats:
@@ -161,7 +166,7 @@ def _raise_to_common_levels(
     cells: int,
     sign: int,
 ) -> Sequence[S]:
-    """Widen the buckets of each cell to the level (bucket width) of its new cell."""
+    """Widen the buckets of each cell to the bucket width (level) of the cell to which it is added."""
     for name, part in parts.items():
         if not isinstance(part, Tally) or part.level is None:
             continue
@@ -184,7 +189,7 @@ def _raise_to_common_levels(
 def _find_common_levels(
     states: Sequence[S], name: str, part: Tally, common: Array | None, at: Sequence[Ints], cells: int
 ) -> Array:
-    """Return the levels that the sum of all states needs; pairs of numbers are added only at these levels."""
+    """Return the levels (bucket widths) that the sum of all states needs, for histograms of pairs of numbers."""
     assert part.level is not None
     bits, sides_by_state = getattr(states[0], part.bits), []
     common = states[0].parts()[part.level].empty(states[0], cells) if common is None else common
@@ -197,7 +202,10 @@ def _find_common_levels(
 
 
 def _move_entries(state: CellTable, name: str, to: Ints) -> Entries:
-    """Move the entries of each cell to its new cell; the result is unsorted if the new cells are not ascending."""
+    """Move the entries of each cell to its new cell; `to` contains the index of the new cell of each cell.
+
+    The result is unsorted if the new cells are not in ascending order.
+    """
     entries = state.cells.tallies[name]
     if _is_ascending(to):
         return entries.move_cells(to, state.entry_starts(name), ascending=True)
@@ -205,7 +213,7 @@ def _move_entries(state: CellTable, name: str, to: Ints) -> Entries:
 
 
 def _canonicalize_entries(entries: Sequence[Entries], at: Sequence[Ints]) -> list[Entries]:
-    """Sort moved entries, and bring them to canonical form."""
+    """Sort the entries that `_move_entries` returned, and bring them to canonical form."""
     return [
         tally.canonicalize(e) if _is_ascending(m) else tally.sort_entries(e) for e, m in zip(entries, at, strict=True)
     ]
@@ -218,7 +226,7 @@ def _is_ascending(at: Ints) -> bool:
 def _collect_parts(states: Sequence[CellTable]) -> dict[str, Flat | Tally]:
     """Return the union of the parts of all states.
 
-    A state of a class that is not imported knows only the parts in its own bytes.
+    The union is needed for states whose class is not imported. They know only the parts that their own bytes contain.
     """
     parts: dict[str, Flat | Tally] = {}
     for state in states:
@@ -252,12 +260,13 @@ def _fold_flat(states: Sequence[CellTable], flat: Flat, maps: Sequence[Ints], ce
             continue
         combine = np.subtract if i and sign < 0 and rule.combine is np.add else rule.combine
         is_ascending = _is_ascending(at)
-        # First combine the cells of this state that have equal new keys.
+        # Several cells of this state can have the same new key. Add them up first.
         if not is_ascending:
             values, at = _combine_rows(values, at, form)
         before = out if is_ascending and len(at) == cells else out.take(at, axis=0)
         if form in UNKNOWN_EXTREME and i and sign < 0:
-            # An extreme cannot be subtracted, because the row that has it may be one of the subtracted rows.
+            # If both states have the same minimum or maximum, the row with that value may be one of the subtracted rows,
+            # so the extreme of the remaining rows is unknown.
             after = np.where(before == values, UNKNOWN_EXTREME[form], before)
         elif form == "square" and combine is np.subtract:
             after = _subtract_squares(before, values)
@@ -272,7 +281,10 @@ def _fold_flat(states: Sequence[CellTable], flat: Flat, maps: Sequence[Ints], ce
 
 
 def _combine_rows(values: Array, at: Ints, form: str) -> tuple[Array, Ints]:
-    """Combine array rows that have the same new cell; return the combined rows and their cells, in ascending order."""
+    """Combine array rows that belong to the same new cell: add them up, or take their maximum or minimum.
+
+    `at` is the new cell of each row. Return the combined rows and their cells, in ascending order of cells.
+    """
     rule = FORMS[form]
     if rule.limbs and len(values) > MAX_CARRY_FREE_SUMS:
         step = MAX_CARRY_FREE_SUMS
@@ -337,7 +349,10 @@ def _is_level_part(part: Flat | Tally) -> bool:
 
 
 def _find_folded_cells(states: Sequence[CellTable], at: Sequence[Ints], cells: int, sign: int) -> Array:
-    """Return a mask of the new cells that need buckets: they have too many exact rows, or buckets in any state."""
+    """Return a mask of the new cells whose exact rows (stored outside the buckets) must be converted to buckets.
+
+    These are the cells with too many exact rows, and the cells that have buckets in any of the states.
+    """
     first = states[0]
     assert first.folding is not None
     exact, rows, _ = first.folding
@@ -347,7 +362,7 @@ def _find_folded_cells(states: Sequence[CellTable], at: Sequence[Ints], cells: i
         coarse = state.rows_by_cell(rows)
         np.add.at(rows_of, to, state.rows_by_cell(exact) + coarse)
         folded[to[coarse > 0]] = True
-    # Subtracting rows does not make a cell larger.
+    # A subtraction cannot make a cell larger, so no other cell needs buckets.
     if first.exact_rows_limit is None or sign < 0:
         return folded
     many = (rows_of > first.exact_rows_limit) & ~folded
@@ -357,7 +372,7 @@ def _find_folded_cells(states: Sequence[CellTable], at: Sequence[Ints], cells: i
 
 
 def _collect_exact_entries(states: Sequence[CellTable], at: Sequence[Ints], mask: Array) -> Entries:
-    """Return the exact rows of all states in the new cells that a mask selects."""
+    """Return the exact rows (stored outside the buckets) of all states in the new cells in a mask, as sorted entries."""
     assert states[0].folding is not None
     selected = []
     for state, to in zip(states, at, strict=True):
@@ -369,7 +384,7 @@ def _collect_exact_entries(states: Sequence[CellTable], at: Sequence[Ints], mask
 
 
 def _fold_cells_with_levels(states: Sequence[S], at: Sequence[Ints], cells: int, sign: int) -> Sequence[S]:
-    """Convert the exact rows of cells that need buckets, for parts whose buckets have levels (widths)."""
+    """Convert the exact rows of cells that need buckets, for a statistic whose bucket widths adapt to the numbers."""
     first = states[0]
     assert first.folding is not None
     exact, rows, level = first.folding
@@ -402,7 +417,7 @@ def _fold_exact_rows(
     cells: int,
     sign: int,
 ) -> None:
-    """Convert the exact rows of cells that need buckets, in place, for parts whose buckets have one fixed width."""
+    """Convert the exact rows of cells that need buckets, in place, for a statistic whose bucket widths are fixed."""
     first = states[0]
     assert first.folding is not None
     exact, rows, flag = first.folding
@@ -425,7 +440,10 @@ def _fold_exact_rows(
 
 
 def align_vocabularies(states: Sequence[CellTable]) -> tuple[tuple[Vocabulary, ...], list[Ints]]:
-    """Return common vocabularies, and the keys of all states as ranks in them. Sorted keys stay sorted."""
+    """Return vocabularies with the keys of all states, and the keys of each state as ranks in these vocabularies.
+
+    Keys that were sorted stay sorted.
+    """
     keys = [s.cells.keys for s in states]
     vocabularies = list(states[0].cells.vocabularies)
     names = [n for a in states[0].cells.axes for n in a.names]
@@ -442,7 +460,11 @@ def align_vocabularies(states: Sequence[CellTable]) -> tuple[tuple[Vocabulary, .
 def _align_inner_keys(
     states: Sequence[CellTable], fronts: Sequence[Ints]
 ) -> tuple[Ints | None, list[Ints], Vocabulary | None]:
-    """Return the keys of the new inner cells, for each state the new index of each inner cell, and the vocabulary."""
+    """Return the keys of the new inner cells, the new index of each inner cell of each state, and the class vocabulary.
+
+    The keys are None if the statistic has no inner axis. The vocabulary is None if the inner axis has groups rather than
+    classes.
+    """
     if states[0].cells.inner_keys is None:
         return None, [], None
     tables, classes = [], states[0].cells.class_vocabulary
@@ -468,7 +490,10 @@ def _align_inner_keys(
 
 
 def encode_rows(keys: Sequence[Ints]) -> list[Ints] | None:
-    """Encode each table row as one integer that sorts like the row; return None if this needs more than 63 bits."""
+    """Encode each row of several tables as one integer, so that the integers sort in the same order as the rows.
+
+    Return None if the integers would not fit into 63 bits.
+    """
     nonempty = [k for k in keys if len(k)]
     if not nonempty or not keys[0].shape[1]:
         return [np.zeros(len(k), np.int64) for k in keys]
@@ -487,7 +512,7 @@ def encode_rows(keys: Sequence[Ints]) -> list[Ints] | None:
 
 def find_sort_order(table: Ints) -> Ints:
     """Return the permutation that sorts the rows of a table."""
-    # Sorting one integer a row is many times as fast as a lexicographic sort of several columns.
+    # Sort one integer per row if possible, which is many times faster than a lexicographic sort of several columns.
     some = [c for c in table.T if len(c) and (c != c[0]).any()]
     ones = some[:1] if len(some) == 1 else encode_rows([table])
     return np.lexsort(table.T[::-1]) if ones is None else np.argsort(ones[0])

@@ -1,15 +1,18 @@
-"""Buckets of numbers whose width adapts to the numbers of a cell; the width is called the level of the cell.
+"""Histograms of numbers whose bucket width adapts to the numbers of a cell.
+
+The bucket width of a cell is given by its level, an integer.
 
 At level L a bucket is 2**(L - 512) wide, but never wider than 2**-bits times its numbers. A bucket that is narrower than
-the spacing of float64 contains one number, so level 0 is exact. A cell needs the lowest level at which
+the spacing of float64 numbers contains only one number, so level 0 is exact. A cell needs the lowest level at which
 
 - its numbers lie in at most 2**(bits + 6) buckets, and
-- if it has more than 32 different numbers, at most 32 buckets of 2**(bits + 3) times the width would contain them.
+- if it has more than 32 different numbers, 32 buckets that are 2**(bits + 3) times as wide would be enough for them.
 
-The first rule limits memory, the second one the digits that are stored for few numbers. If all numbers of a cell are the
-lower edges of their buckets at this level, such as a few thousand integers, nothing would be lost: the cell stays at
-level 0. A level above 0 therefore means that the cell is not exact. The level depends only on the set of numbers, and a
-larger set never has a lower level. So neither the order of rows nor splits and merges change a bucket.
+The first rule limits the memory. The second rule limits the precision that is kept for a small set of numbers. There is
+one exception: if all numbers of a cell equal the lower edges of their buckets at this level, as for a few thousand
+integers, the cell stays at level 0. A level above 0 therefore means that the cell is not exact. The level depends only on
+the set of numbers, and adding numbers never lowers it. The buckets therefore do not depend on the order of rows, or on how
+states were split and merged.
 """
 
 from __future__ import annotations
@@ -45,28 +48,30 @@ Buckets = NDArray[np.uint64]
 Floats = NDArray[np.float64]
 
 ZERO = 1 << 62
-"""The bucket of the number 0. The buckets of positive numbers are larger, those of negative numbers smaller."""
+"""The bucket of the number 0. The buckets of positive numbers are larger; those of negative numbers are smaller."""
 HIGHEST = 914
-"""A level at which every bucket has its largest relative width, 2**-bits, since all numbers are below 2**402."""
+"""The highest level. All numbers are below 2**402, so every bucket then has the largest relative width, 2**-bits."""
 LARGEST, SMALLEST = 2.0**402, 2.0**-452
-"""The range of differences of numbers whose absolute values are between 2**-400 and 2**400."""
+"""The limits of the absolute value of a nonzero number in a bucket. Input numbers lie between 2**-400 and 2**400, and
+their differences lie between these limits."""
 FIRST = -512
-"""The exponent of the width of buckets at level 0: no number has a lower bit."""
+"""At level 0, buckets are 2**FIRST wide. All numbers are multiples of this width, so level 0 is exact."""
 MOST_BITS = 14
 FEW = 32
 """A cell with at most this many different numbers is exact."""
 FEW_BITS = 3
 OFFSET = 1 << 53
-"""The offset that makes all buckets of positive numbers positive. As a power of 2, it keeps trailing zero bits."""
+"""The number that is added to buckets so that those of positive numbers are positive. It is a power of 2, so it does not
+change the trailing zero bits of a bucket."""
 MANY = 1 << 12
-"""From this many numbers on, a compiled kernel is faster than numpy despite the cost of its call."""
+"""From this many numbers on, a compiled kernel is faster than numpy despite the cost of calling it."""
 FRACTION = 52
-"""The bits of the fraction of a float64."""
+"""The number of bits of the fraction of a float64."""
 MASK = (1 << FRACTION) - 1
 SIZE = np.int64((1 << 63) - 1)
-"""The mask of all bits of a float64 but its sign."""
+"""The mask of all bits of a float64 except the sign."""
 NEVER = 1023
-"""The level of two numbers that share a bucket at no level."""
+"""Stands for the level at which two numbers share a bucket, if there is no such level."""
 
 
 def find_buckets(numbers: Floats, levels: Any, bits: int) -> Buckets:
@@ -77,9 +82,9 @@ def find_buckets(numbers: Floats, levels: Any, bits: int) -> Buckets:
         each = _broadcast_levels(levels, numbers.shape)
         kernel_registry.find_kernel("value_histogram:find_buckets")(numbers.reshape(-1), each, bits, out.reshape(-1))
         return out
-    # Work on the bits of the floats. The octave of a number is its exponent relative to the width of a bucket, so the
-    # first `octave` bits of its fraction select a bucket of this width. At least `bits` of them are used, which limits
-    # the relative width of buckets near 0, and at most 52, where a bucket contains one number.
+    # Work on the bits of the floats. The octave of a number is its binary exponent minus that of the bucket width. The
+    # first `octave` bits of its fraction select a bucket of this width. Use at least `bits` bits, which limits the
+    # relative width of buckets near 0. Use at most 52 bits, which select a bucket that contains one number.
     words = numbers.view(np.int64)
     size = words & SIZE
     octave = (size >> FRACTION) - 1023 - FIRST - np.asarray(levels, np.int64)
@@ -90,8 +95,11 @@ def find_buckets(numbers: Floats, levels: Any, bits: int) -> Buckets:
 
 
 def find_octave_start(octave: Ints, bits: int) -> Ints:
-    """Return the number to add to the leading bits of a number in an octave to get its bucket."""
-    # Near 0 every octave has 2**bits buckets; far from 0 every number has a bucket of its own.
+    """Return the number that, added to the leading bits of a number, gives its bucket.
+
+    The octave of a number is its binary exponent minus that of the bucket width.
+    """
+    # Small octaves have 2**bits buckets each. In large octaves, every float64 has a bucket of its own.
     logarithmic = (np.minimum(octave, bits) - bits) << bits
     single = (np.maximum(octave, FRACTION) - FRACTION) << FRACTION
     return np.asarray(logarithmic + single + OFFSET)
@@ -100,7 +108,7 @@ def find_octave_start(octave: Ints, bits: int) -> Ints:
 def compute_edges(buckets: Buckets, levels: Any, bits: int) -> tuple[Floats, Floats]:
     """Return both edges of each bucket: first the one closer to 0, which is part of the bucket, then the other.
 
-    Both edges are equal if the bucket contains a single number.
+    The two edges are equal if the bucket contains a single number.
     """
     signed = buckets.astype(np.int64) - ZERO
     near = compute_near_edges(buckets, levels, bits)
@@ -110,7 +118,7 @@ def compute_edges(buckets: Buckets, levels: Any, bits: int) -> tuple[Floats, Flo
 
 
 def compute_near_edges(buckets: Buckets, levels: Any, bits: int) -> Floats:
-    """Return for each bucket its edge closer to 0, which is part of the bucket."""
+    """Return the edge of each bucket that is closer to 0. This edge belongs to the bucket."""
     if buckets.size > MANY and kernel_registry.has_kernels():
         out = np.empty(len(buckets))
         kernel_registry.find_kernel("value_histogram:find_near_edges")(
@@ -127,7 +135,10 @@ def _broadcast_levels(levels: Any, shape: tuple[int, ...]) -> Ints:
 
 
 def _find_lowest_number(steps: Ints, levels: Ints, bits: int) -> Floats:
-    """Return the lower edge of buckets of positive numbers: the inverse of `find_buckets`."""
+    """Return the lower edge of buckets of positive numbers, the inverse of `find_buckets`.
+
+    `steps` are the buckets, counted from the bucket of 0.
+    """
     linear = np.frexp(np.clip(steps, 1, MASK).astype(np.float64))[1].astype(np.int64) - 1
     octave = np.where(steps > MASK, (steps >> FRACTION) + FRACTION - 1, linear)
     fraction = np.where(steps > MASK, steps & MASK, (steps - (np.int64(1) << linear)) << (FRACTION - linear))
@@ -157,7 +168,7 @@ def number_groups(entries: Entries, outputs: int) -> Ints:
 
 
 def find_group_starts(entries: Entries, groups: int, outputs: int) -> Ints:
-    """Return the index of the first entry of each group, and the number of entries."""
+    """Return the index of the first entry of each group, followed by the number of entries."""
     if outputs == 1:
         return entries.cell_starts(groups)
     return np.searchsorted(number_groups(entries, outputs), np.arange(groups + 1))
@@ -171,7 +182,7 @@ def raise_levels(entries: Entries, old: Ints, new: Ints, bits: int, outputs: int
     entries : Entries
         In ascending order.
     old, new : int64
-        The levels of each group (see `number_groups`).
+        The old and the new level of each group (a combination of a cell and an output; see `number_groups`).
     """
     if not len(entries) or np.array_equal(old, new):
         return entries
@@ -198,7 +209,7 @@ def _raise_by_kernel(entries: Entries, starts: Ints, old: Ints, new: Ints, bits:
 
 
 def _merge_neighbors(entries: Entries) -> Entries:
-    """Replace adjacent entries with equal buckets by their sum."""
+    """Replace adjacent entries of the same bucket and cell with their sum."""
     assert entries.high is not None
     first = np.ones(len(entries), bool)
     np.not_equal(entries.codes[1:], entries.codes[:-1], out=first[1:])
@@ -215,12 +226,12 @@ def _merge_neighbors(entries: Entries) -> Entries:
 
 
 def rebucket(buckets: Buckets, old: Any, new: Any, bits: int) -> Buckets:
-    """Return, for each bucket, the bucket at a higher level that contains it."""
+    """Return, for each bucket, the wider bucket at a higher level that contains it."""
     return find_buckets(compute_near_edges(buckets, old, bits), new, bits)
 
 
 def fit_levels(entries: Entries, levels: Ints, bits: int, outputs: int) -> tuple[Entries, Ints]:
-    """Raise the level of each group as far as its numbers require, and move the entries to the wider buckets.
+    """Raise the level (bucket width) of each group as far as its numbers require, and move the entries to wider buckets.
 
     Entries and levels are returned unchanged if all levels are high enough.
 
@@ -229,7 +240,7 @@ def fit_levels(entries: Entries, levels: Ints, bits: int, outputs: int) -> tuple
     entries : Entries
         In ascending order, each at the level of its group.
     levels : int64
-        The level of each group (see `number_groups`).
+        The level of each group (a combination of a cell and an output; see `number_groups`).
     """
     if len(entries) <= FEW:
         return entries, levels
@@ -240,9 +251,9 @@ def fit_levels(entries: Entries, levels: Ints, bits: int, outputs: int) -> tuple
 
 
 def find_lowest_levels(entries: Entries, levels: Ints, bits: int, outputs: int, *, floor: int | None = None) -> Ints:
-    """Return the lowest level that the numbers of each group allow; 0 if exact numbers would lose nothing at that level.
+    """Return the lowest level (bucket width) that the numbers of each group allow, by the rules of this module.
 
-    With `floor`, return instead the lowest level with at most 2**(floor + 6) buckets of `floor` bits, without exceptions.
+    With `floor`, only one rule applies: at most 2**(floor + 6) buckets, each no wider than 2**-floor of its numbers.
     """
     few, low = (FEW, bits) if floor is None else (1 << 62, floor)
     less, most = bits + FEW_BITS, 1 << (low + 6)
@@ -255,8 +266,9 @@ def find_lowest_levels(entries: Entries, levels: Ints, bits: int, outputs: int, 
         )
         return out
     groups = number_groups(entries, outputs)
-    # For sorted numbers, the number of buckets at a level is one more than the number of adjacent pairs that the level
-    # leaves in different buckets. So find for each pair the level that joins it, and take the k-th highest in each group.
+    # To count the buckets of sorted numbers at a level, count the adjacent pairs in different buckets, and add 1. So find,
+    # for each pair, the lowest level at which its two numbers share a bucket. At the k-th highest of these levels, at most
+    # k buckets remain.
     near = compute_near_edges(entries.codes, levels[groups], bits)
     linear, limited = _find_joining_levels(near, low)
     pairs = groups[1:] == groups[:-1]
@@ -269,7 +281,7 @@ def find_lowest_levels(entries: Entries, levels: Ints, bits: int, outputs: int, 
             ordered = np.sort((group << 10) | (NEVER - joins[pairs]))
             level = NEVER - (ordered[first[many] + pair - 1] & NEVER)
             out[many] = np.maximum(out[many], np.minimum(level - lower, HIGHEST))
-    # Keep a group at level 0, where it is exact, if all of its numbers equal the lower edges of their new buckets.
+    # Keep a group at level 0, where it is exact, if all of its numbers equal the edges of their new buckets.
     if floor is None:
         loses = levels > 0
         loses[groups[rebucket_edges(near, out[groups], bits) != near]] = True
@@ -278,20 +290,22 @@ def find_lowest_levels(entries: Entries, levels: Ints, bits: int, outputs: int, 
 
 
 def rebucket_edges(numbers: Floats, levels: Ints, bits: int) -> Floats:
-    """Round each number toward 0 to the edge of its bucket at a level."""
+    """Round each number toward 0 to the edge of its bucket at a level (bucket width)."""
     return compute_near_edges(find_buckets(numbers, levels, bits), levels, bits)
 
 
 def _find_joining_levels(numbers: Floats, bits: int) -> tuple[Ints, Ints]:
     """Return the lowest level at which each number shares a bucket with the next one.
 
-    The first array is for buckets of constant width, the second for buckets no wider than 2**-bits times their numbers.
+    The first array is for buckets of constant width, and the second for buckets no wider than 2**-bits times their
+    numbers.
     """
     words = np.ascontiguousarray(numbers).view(np.int64)
     size = words & SIZE
     exponent = (size >> FRACTION) - 1023 - FIRST
     differ = words[1:] ^ words[:-1]
-    # Two numbers of the same sign and octave share a bucket if it is wider than their highest differing bit.
+    # Two numbers of the same sign and exponent share a bucket if the bucket is wider than the value of the highest bit in
+    # which they differ.
     same = differ >> FRACTION == 0
     top = np.frexp(np.maximum(differ & MASK, 1).astype(np.float64))[1] - 1
     inside = exponent[1:] - (FRACTION - 1) + top
@@ -301,7 +315,7 @@ def _find_joining_levels(numbers: Floats, bits: int) -> tuple[Ints, Ints]:
 
 
 def find_grid_level(numbers: Sequence[float] | Floats) -> int:
-    """Return the highest level at which all numbers are multiples of the width of a bucket."""
+    """Return the highest level at which all numbers are multiples of the bucket width."""
     words = np.asarray(numbers, np.float64).view(np.int64)
     size = words[words & SIZE != 0] & SIZE
     if not len(size):

@@ -1,12 +1,13 @@
-"""Histograms of pairs of numbers: one of x, one of y and, with wider buckets, one of both.
+"""Histograms of pairs of numbers (x, y): one of x, one of y and, with wider buckets, one of both.
 
-A tally of pairs counts each row in four views: in the bucket of x, in the bucket of y, in the bucket of the pair, and in
-the total. A cell has four levels (see `levels`): of x, of y, and of x and y in buckets of pairs. Buckets of pairs are at
-most 2**(3 - bits) times their numbers wide, and x and y have at most 2**(bits + 3) of them each.
+Each row is counted in each of four views: by the bucket of x, by the bucket of y, by the bucket of the pair, and in total.
+A cell has four levels (bucket widths, see `levels`): of x, of y, and of x and y in buckets of pairs. The side of a bucket
+of pairs is at most 2**(3 - bits) times its numbers, and there are at most 2**(bits + 3) sides of x, and of y.
 
-The place of a bucket is its signed distance from the bucket of 0. The code of a pair has 64 bits: the low 32 bits of the
-place of x, then those of y. Levels are raised until the places of x, and those of y, span less than 2**32. The full place
-of x then follows from its low 32 bits and the lowest place of x in the cell, which the view of x gives.
+The place of a bucket is its signed distance from the bucket of 0. A pair is stored as a code of 64 bits, which consists of
+the low 32 bits of the place of x, followed by the low 32 bits of the place of y. Buckets are widened until the places of
+x, and those of y, span less than 2**32. The low 32 bits and the lowest place of x in the cell, which the view of x gives,
+then determine the place of x.
 """
 
 from __future__ import annotations
@@ -60,27 +61,29 @@ U4, U8 = np.uint32, np.uint64
 VIEWS = 4
 X, Y, PAIR, ALL = range(VIEWS)
 SIDES = 2
-"""The views of single numbers, x and y, come first."""
+"""The number of views of single numbers. These views, X and Y, have the numbers 0 and 1."""
 SPAN = 1 << 32
 LAST = SPAN - 1
 
 
 def pair_bits(bits: int) -> int:
-    """Return the `bits` (precision) of the buckets of pairs, given that of single numbers."""
+    """Return the `bits` (precision) of the buckets of pairs, given the `bits` of the buckets of single numbers."""
     return max(bits - 3, 1)
 
 
 def read_views(entries: Entries) -> Array:
-    """Return the view of each entry: the bucket of x, of y or of the pair, or the total."""
+    """Return the view to which each entry belongs: X, Y, PAIR or ALL (the total)."""
     assert entries.high is not None
-    # From its highest bit to its lowest, the high word has the cell, the view and one bit of the bucket.
+    # The high word of an entry consists of the cell, the view (2 bits) and one bit of the bucket, which is the lowest bit
+    # of the word.
     return (entries.high >> U4(1)) & U4(VIEWS - 1)
 
 
 def bucket_to_place(buckets: Buckets, bits: int) -> Ints:
     """Return the place of each bucket: its signed distance from the bucket of 0."""
-    # Replace OFFSET by 2**(bits + 11), which is more than the number of logarithmic buckets on either side of 0. So places
-    # of positive numbers stay positive, and differences of places fit into 32 bits sooner.
+    # Buckets of positive numbers have a large offset, OFFSET. Replace it by 2**(bits + 11), so that the differences
+    # between places of positive and negative numbers are small and fit into 32 bits. The smaller offset still exceeds the
+    # number of buckets of relative width on either side of 0, which keeps places of positive numbers positive.
     signed = buckets.astype(np.int64) - ZERO
     return np.asarray(np.sign(signed) * (np.abs(signed) - OFFSET + (1 << (bits + 11))) * (signed != 0))
 
@@ -92,19 +95,19 @@ def place_to_bucket(places: Ints, bits: int) -> Buckets:
 
 
 def encode_pairs(x: Floats, y: Floats, levels: Ints, bits: int) -> Buckets:
-    """Return the 64-bit codes of pairs of numbers, given the levels of x and y for each pair (n x 2)."""
+    """Return the 64-bit codes of pairs of numbers, given the levels (bucket widths) of each pair, of shape (n, 2)."""
     low = pair_bits(bits)
     a, b = (bucket_to_place(find_buckets(v, levels[:, i], low), low) & LAST for i, v in enumerate((x, y)))
     return np.asarray((a.astype(U8) << U8(32)) | b.astype(U8))
 
 
 def find_lowest_places(sides: Entries, levels: Ints, bits: int) -> Ints:
-    """Return the lowest place of x and of y in each cell at the levels of pairs (cells x 2)."""
+    """Return the lowest place of x and of y in each cell, for buckets of pairs, as an array of shape (cells, 2)."""
     return _find_edge_places(sides, levels, bits, last=False)
 
 
 def _find_edge_places(sides: Entries, levels: Ints, bits: int, *, last: bool) -> Ints:
-    # The entries of a group are sorted, so its lowest or highest number is in its first or last bucket.
+    # Entries are sorted, so the lowest (or highest) number of a cell is in its first (or last) bucket.
     starts = find_group_starts(sides, SIDES * len(levels), SIDES)
     at = starts[1:] - 1 if last else starts[:-1]
     codes = np.full(len(at), ZERO, U8)
@@ -116,28 +119,31 @@ def _find_edge_places(sides: Entries, levels: Ints, bits: int, *, last: bool) ->
 
 
 def split_sides(entries: Entries) -> tuple[Entries, Entries]:
-    """Split entries into those of the views of x and y, and those of the other views."""
+    """Split entries into the entries of the views X and Y, and the entries of the views PAIR and ALL."""
     own = read_views(entries) < SIDES
     return entries.select(own), entries.select(~own)
 
 
 def _merge_views(parts: list[Entries]) -> Entries:
-    """Merge two sets of sorted entries that belong to different views."""
+    """Merge sets of sorted entries that contain different views."""
     entries = concatenate(parts)
     assert entries.high is not None
     return canonicalize(entries.select(np.argsort(entries.high, kind="stable")))
 
 
 def decode_places(codes: Buckets, cells: Ints, least: Ints) -> tuple[Ints, Ints]:
-    """Decode codes of pairs to the places of x and y, given the lowest places of x and y in each cell."""
-    # A place is the lowest place plus a difference below 2**32, so the low 32 bits determine it.
+    """Decode codes of pairs to the places (bucket numbers) of x and y, given the lowest places of x and y in each cell."""
+    # All places of a cell are less than 2**32 above the lowest one, so the low 32 bits of a place determine it.
     halves = (codes >> U8(32)).astype(np.int64), (codes & U8(LAST)).astype(np.int64)
     x, y = (least[cells, i] + ((half - least[cells, i]) & LAST) for i, half in enumerate(halves))
     return x, y
 
 
 def raise_pair_levels(entries: Entries, old: Ints, new: Ints, bits: int) -> Entries:
-    """Move the entries of each cell to the wider buckets of its new levels (cells x 4), none lower than the old ones."""
+    """Move the entries of each cell to the wider buckets of its new levels.
+
+    `old` and `new` are the levels of each cell, of shape (cells, 4). No new level may be lower than the old one.
+    """
     if not len(entries) or np.array_equal(old, new):
         return entries
     sides, rest = split_sides(entries)
@@ -155,7 +161,7 @@ def raise_pair_levels(entries: Entries, old: Ints, new: Ints, bits: int) -> Entr
 
 
 def find_pair_levels(entries: Entries, levels: Ints, bits: int) -> Ints:
-    """Return the levels (cells x 4) that each cell needs, given the entries of x and y at their final levels."""
+    """Return the levels that each cell needs, of shape (cells, 4), for entries at the final levels of x and y."""
     sides, _ = split_sides(entries)
     low, out = pair_bits(bits), levels.copy()
     weighted = sides if sides.excess is None else sides.select(has_weight(sides))
@@ -165,8 +171,9 @@ def find_pair_levels(entries: Entries, levels: Ints, bits: int) -> Ints:
 
 
 def _limit_spans(sides: Entries, levels: Ints, bits: int) -> Ints:
-    """Raise the levels of pairs, by bisection, until the places of x and those of y span less than 2**32."""
-    # A higher level never has a larger span. Each step of the loop halves the range of possible levels of all cells.
+    """Widen the buckets of pairs, by bisection, until the places of x and those of y span less than 2**32."""
+    # Bisection works because the span at a higher level is never larger. Each step halves the range of levels of all
+    # cells.
     low, high = levels.copy(), levels.copy()
     wide = _measure_spans(sides, levels, bits) >= SPAN
     high[:, SIDES:][wide] = HIGHEST
@@ -184,13 +191,16 @@ def _measure_spans(sides: Entries, levels: Ints, bits: int) -> Ints:
 
 
 def fit_pair_levels(entries: Entries, levels: Ints, bits: int) -> tuple[Entries, Ints]:
-    """Raise the levels of each cell (cells x 4) as far as its numbers require; move its entries to the wider buckets."""
+    """Raise the levels (bucket widths) of each cell as far as its numbers require, and move its entries to wider buckets.
+
+    Return the entries and the levels, of shape (cells, 4).
+    """
     new = find_needed_levels(entries, levels, bits)
     return (entries, levels) if np.array_equal(new, levels) else (raise_pair_levels(entries, levels, new, bits), new)
 
 
 def find_needed_levels(entries: Entries, levels: Ints, bits: int) -> Ints:
-    """Return the levels (cells x 4) that the numbers of each cell require, never below the current ones."""
+    """Return the levels (bucket widths) that the numbers of each cell require, at least `levels`, of shape (cells, 4)."""
     if not len(entries):
         return levels
     sides, _ = split_sides(entries)
@@ -199,13 +209,16 @@ def find_needed_levels(entries: Entries, levels: Ints, bits: int) -> Ints:
 
 
 def rank_sides(codes: Buckets, least: Ints) -> tuple[Ints, Ints]:
-    """Return the rank of each x among all x of one cell, and of each y among all y."""
+    """Return the rank of the x of each pair among the distinct values of x in its cell, and the same for y.
+
+    `least` contains the lowest places of x and y.
+    """
     x, y = decode_places(codes, np.zeros(len(codes), np.int64), least)
     return tuple(np.unique(p, return_inverse=True)[1].reshape(-1).astype(np.int64) for p in (x, y))  # type: ignore[return-value]
 
 
 class PairRows(NamedTuple):
-    """Pairs of numbers and how many rows have them.
+    """Pairs of numbers, and the number of rows with each pair.
 
     Parameters
     ----------
@@ -216,7 +229,7 @@ class PairRows(NamedTuple):
     counts : int64
         The number of rows with each pair.
     excess : int64 of shape (n, 2), optional
-        The fixed-point sum of w - 1.
+        The total weight of these rows minus their number, as fixed-point numbers.
     """
 
     cells: Ints
@@ -226,7 +239,7 @@ class PairRows(NamedTuple):
     excess: Array | None = None
 
     def to_entries(self, shift: int, view: int, codes: Buckets) -> Entries:
-        """Return the pairs as unsorted entries of one view (buckets of x, of y or of pairs, or the total)."""
+        """Return the pairs as unsorted entries of one view (X, Y, PAIR or ALL), with these buckets as codes."""
         high = (self.cells.astype(U4) << U4(max(shift - 64, 0))) | U4(view << 1)
         return Entries(shift, codes, self.counts, self.excess, high)
 
@@ -234,15 +247,17 @@ class PairRows(NamedTuple):
 def add_rows(
     entries: Entries, levels: Ints, rows: PairRows, bits: int, order: Callable[[Entries], Entries] = sort_entries
 ) -> tuple[Entries, Ints]:
-    """Add rows to the entries of cells; return the entries, and the levels (cells x 4) that all rows require.
+    """Add rows to the entries of cells.
+
+    Return the new entries and the levels (bucket widths) that all rows require, of shape (cells, 4).
 
     Parameters
     ----------
     order : callable
         The function that brings unsorted entries to canonical form.
     """
-    # The levels follow from the old and the new numbers of x and y. Pairs are encoded only then, at their final levels,
-    # because buckets of pairs alone would not tell which levels they need.
+    # First find the levels that the old and the new values of x and y together require. Then encode the pairs at these
+    # levels, because the levels cannot be found from buckets of pairs.
     shift = entries.shift
     at = [levels[rows.cells, side] for side in (X, Y)]
     numbers = rows.x, rows.y
@@ -257,7 +272,7 @@ def add_rows(
 
 
 def fit_part_levels(part: Tally, entries: Entries, levels: Ints, bits: int) -> tuple[Entries, Ints]:
-    """Raise the levels of cells as far as their numbers require, and move the entries to the wider buckets.
+    """Raise the levels (bucket widths) of cells as far as their numbers require, and move the entries to wider buckets.
 
     Entries and levels are returned unchanged if all levels are high enough.
     """
@@ -275,7 +290,7 @@ def raise_part_levels(part: Tally, entries: Entries, old: Ints, new: Ints, bits:
 
 
 def are_pairs(entries: Entries, levels: Ints, bits: int) -> bool:
-    """Whether all buckets exist at their levels, and the views of x, y and pairs have consistent buckets."""
+    """Whether all buckets exist at their levels, and the buckets of pairs agree with the buckets of x and of y."""
     sides, rest = split_sides(entries)
     low, views = pair_bits(bits), read_views(rest)
     own = levels[:, :SIDES].reshape(-1)

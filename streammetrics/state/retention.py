@@ -1,8 +1,10 @@
-"""Limits and expiry: the keys and epochs that a state keeps.
+"""Limits and expiry: which keys (such as slices) and which epochs (such as hours) a state keeps.
 
-Which keys are kept depends on the set of keys, not on the order of rows. So limits can be applied to parts of a log before
-they are merged: a key that ranks within the limit among all keys also does so among the keys of each part that has it.
-Axes are processed in order, each one within the cells of the axes before it.
+The rows of other keys are not lost. They are counted under two special keys, OTHER and EXPIRED.
+
+Which keys are kept depends on the set of keys, not on the order of rows. Limits can therefore be applied to parts of a log
+before they are merged: a key whose hash is among the smallest of all keys is also among the smallest in every part that
+contains it. Axes are processed in order, each one within the cells of the axes before it.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ def apply_limits(state: S) -> S:
 
 
 def expire_epochs(state: S) -> S:
-    """Keep the newest epochs of each axis, as many as its `keep`, and add older ones to the key EXPIRED."""
+    """Keep the newest `keep` epochs of each axis, and add up older epochs under the key EXPIRED."""
     return _apply(state, limits=False, keeps=True)
 
 
@@ -56,9 +58,9 @@ def _apply(state: S, *, limits: bool, keeps: bool) -> S:
 
 
 def match_retention(state: S, whole: S) -> S:
-    """Add the keys that `whole` has dropped to OTHER and EXPIRED in this state, too.
+    """Move rows of this state to OTHER or EXPIRED if `whole` does not keep their keys.
 
-    The state must be a part of `whole`: its rows are among the rows of `whole`.
+    The state can then be subtracted from `whole`. All of its rows must be among the rows of `whole`.
     """
     if all(a.limit is None and a.keep is None for a in state.axes) or not len(state):
         return state
@@ -84,19 +86,20 @@ def _is_in_table(keys: Ints, table: Ints) -> Mask:
 
 
 def _number_outer_cells(keys: Ints, columns: int) -> Ints:
-    """Number the outer cell of each key; keys with equal leading columns belong to one outer cell."""
+    """Return a number for each key; keys that agree in the first `columns` columns have the same number."""
     if not columns:
         return np.zeros(len(keys), np.int64)
     return np.unique(keys[:, :columns], axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def _apply_limit(axis: Axis, keys: Ints, columns: slice, vocabularies: Sequence[Vocabulary]) -> None:
-    """Replace the keys that the limit of an axis excludes by OTHER, in place."""
+    """Replace the keys beyond the limit of an axis with OTHER, in place."""
     assert axis.limit is not None
     outer = _number_outer_cells(keys, columns.start)
     table, at = np.unique(keys[:, columns], axis=0, return_inverse=True)
     at = at.reshape(-1)
-    # A pair is an outer cell and a key of this axis within it, as one integer. Marks do not count towards the limit.
+    # The limit holds within each outer cell, that is, each combination of keys of the axes before this one. Encode an
+    # outer cell and a key within it as one integer. OTHER and EXPIRED do not count towards the limit.
     free: Mask = np.asarray(~(table <= OTHER).any(axis=1))
     pairs = np.unique(outer * len(table) + at)
     pairs = pairs[free[pairs % len(table)]]
@@ -105,7 +108,7 @@ def _apply_limit(axis: Axis, keys: Ints, columns: slice, vocabularies: Sequence[
         return
     free &= ~_find_pinned(axis, table, vocabularies)
     rank = _rank_by_hash(table, free, vocabularies)
-    # Sort the keys of each outer cell by hash. The limit excludes all but the first `limit` of them.
+    # Sort the keys of each outer cell by hash, and exclude all but the first `limit` keys.
     order = np.lexsort((rank[pairs % len(table)], pairs // len(table)))
     pairs = pairs[order][free[pairs[order] % len(table)]]
     cell = pairs // len(table)
@@ -125,7 +128,10 @@ def _find_pinned(axis: Axis, table: Ints, vocabularies: Sequence[Vocabulary]) ->
 
 
 def _rank_by_hash(table: Ints, free: Mask, vocabularies: Sequence[Vocabulary]) -> Ints:
-    """Rank keys by hash, and equal hashes by key. Hashes are the same on every machine."""
+    """Return the rank of each key by its hash; keys with equal hashes are ranked by key.
+
+    Hashes are the same on every machine.
+    """
     columns = [_format_keys(w, table[:, i]) for i, w in enumerate(vocabularies)]
     hashes = np.zeros(len(table), np.uint64)
     some = np.flatnonzero(free)
@@ -152,9 +158,9 @@ def _format_row(columns: Sequence[dict[int, str]], row: Sequence[int]) -> str:
 
 
 def _expire_epochs(axis: Axis, keys: Ints, column: int, vocabulary: Vocabulary, others: Ints | None = None) -> None:
-    """Replace epochs that are too old by EXPIRED, in place; keys of later axes stay the same.
+    """Replace epochs that are too old with EXPIRED, in place, and leave the keys of later axes unchanged.
 
-    The newest epoch may be in `keys` or in `others`.
+    The age of an epoch is relative to the newest epoch in `keys` and `others` within the same outer cell.
     """
     assert axis.keep is not None
     own, keys = keys, keys if others is None else np.concatenate([keys, others])
@@ -166,7 +172,7 @@ def _expire_epochs(axis: Axis, keys: Ints, column: int, vocabulary: Vocabulary, 
     outer = _number_outer_cells(keys, column)
     newest = np.full(int(outer.max()) + 1, np.iinfo(np.int64).min)
     np.maximum.at(newest, outer[has_epoch], epochs[has_epoch])
-    # The age is an unsigned difference, which is right modulo 2**64 even where a signed one would overflow.
+    # Compute the age as an unsigned difference, which is correct even if a signed difference would overflow.
     age = newest[outer].view(np.uint64) - epochs.view(np.uint64)
     is_expired = has_epoch & (age >= np.uint64(axis.keep))
     own[is_expired[: len(own)], column] = EXPIRED

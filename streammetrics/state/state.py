@@ -1,7 +1,7 @@
 """The class `State`: a statistic of rows, separated by any number of axes, as an immutable table of cells.
 
-A state with more axes replaces nested states. Merging, subtracting, roll-up, selection, totals, limits and expiry are all
-one operation, `fold`.
+A state with several axes is used rather than nested states. Merging, subtracting, roll-up, selection, totals, limits and
+expiry are all implemented by one operation, `fold`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ class State(CellTable):
     """A sufficient statistic of rows: every metric that reads it can be computed from it alone.
 
     A subclass declares its settings and parts, the columns that it `needs`, and the kernels that count them (`steps`).
-    Merging, subtracting, bytes, checks of untrusted bytes, repr, equality and digest follow from the declaration. Only
-    states with equal settings can be merged. A state is immutable; its constructor returns a state without rows.
+    Merging, subtracting, encoding, checks of untrusted bytes, repr, equality and digest all follow from the declaration.
+    Only states with equal settings can be merged. A state is immutable; its constructor returns a state without rows.
 
     Notes
     -----
-    A part is read as an attribute of a state of one cell. It is an array or `Entries`; an absent optional part is None.
+    A part of a state without axes is read as an attribute. It is an array or, for a histogram, an `Entries` object. An
+    optional part that is absent is None.
     """
 
     by_tag: ClassVar[dict[str, type[State]]] = {}
@@ -62,12 +63,12 @@ class State(CellTable):
     def move_cells(
         self, keys: Ints, axes: tuple[Axis, ...] | None = None, vocabularies: tuple[Vocabulary, ...] | None = None
     ) -> Self:
-        """Replace the key of every front cell, and add the cells whose new keys are equal."""
+        """Replace the key of every front cell (such as a slice), and add up the cells whose new keys are equal."""
         axes = self.axes if axes is None else axes
         return regroup(self, keys, axes, self.cells.vocabularies if vocabularies is None else vocabularies)
 
     def rollup(self, *axes: Axis) -> Self:
-        """Keep these axes, and add up the cells of all others."""
+        """Keep these axes, and add up the cells that differ only in the keys of other axes."""
         columns, kept = 0, list[int]()
         for axis in self.axes:
             if axis in axes:
@@ -79,7 +80,7 @@ class State(CellTable):
 
     @cached_property
     def without_axes(self) -> Self:
-        """The total of all cells: the state that the same rows would have without axes."""
+        """The total of all cells: the state that the same rows would give without axes."""
         return self.rollup() if self.axes else self
 
     def merge(self, *others: Self) -> Self:
@@ -106,20 +107,20 @@ class State(CellTable):
 
     @property
     def can_subtract(self) -> bool:
-        """Whether rows can be subtracted; a part that keeps an extreme cannot restore the earlier one."""
+        """Whether rows can be subtracted, which is impossible if a part keeps only a maximum or a minimum."""
         flats = [p for n, p in self.parts().items() if isinstance(p, Flat) and n in self.cells.flats]
         return all(FORMS[p.form].can_subtract for p in flats)
 
     def subtract(self, other: Self) -> Self:
         """Subtract rows that were counted before, such as a faulty partition or an expired hour.
 
-        Flags stay set, and cells that were converted to buckets stay so. Keys that a limit or expiry added up stay
-        together.
+        Flags stay set, and rows that were converted to buckets are not converted back. Keys that were combined because of
+        a limit or an expiry are not separated again.
 
         Raises
         ------
         IncompatibleStateError
-            A setting differs, a part keeps extremes, or the state has fewer rows than are subtracted.
+            A setting differs, a part keeps a maximum or minimum, or more rows are subtracted than the state contains.
         """
         self._check_mergeable(other)
         return fold([self, match_retention(other, self)], sign=-1)
@@ -141,23 +142,29 @@ class State(CellTable):
         return {k: encode_setting(v) for k, v in self.settings.items()}
 
     def seal(self, partition: tuple[int, int] | None = None) -> State:
-        """Close the groups whose rows have all been counted; return the state itself if the statistic has no groups.
+        """Close the groups whose rows have all been counted, that is, replace their rows with sums.
+
+        Return the state itself if the statistic has no groups.
 
         Parameters
         ----------
         partition : (i, n), optional
-            The partition whose groups are complete in this state; by default the one in the settings.
+            The partition (number i of n) whose groups are complete in this state. By default it is the partition in the
+            settings.
         """
         return self
 
     def to_subtractable(self) -> State:
-        """Return an equivalent state whose cells can be subtracted, such as closed groups instead of open ones."""
+        """Return an equivalent state that supports subtraction, such as sums of groups rather than their rows."""
         return self
 
     # -- read-outs in collections -------------------------------------------------------------------------------------
 
     def widen(self, other: State) -> Self | None:
-        """Return an empty state with the union of the read-outs of both, or None if other settings differ."""
+        """Return an empty state that counts what both states count, so that two metrics can share one state.
+
+        Settings that list quantities, such as thresholds, are combined. Return None if any other setting differs.
+        """
         if type(other) is not type(self) or self.axes != other.axes:
             return None
         wide: dict[str, Any] = {}
@@ -166,7 +173,8 @@ class State(CellTable):
                 a, b = getattr(self, f.name), getattr(other, f.name)
                 if f.metadata.get("union"):
                     wide[f.name] = tuple(sorted({*a, *b}))
-                # An operational setting does not change what a state means: it may differ between the states.
+                # An operational setting, such as a memory limit, does not change what is counted, so states with different
+                # values can be combined.
                 elif f.metadata.get("operational"):
                     wide[f.name] = _choose_stricter(a, b)
                 elif canonical_json(encode_setting(a)) == canonical_json(encode_setting(b)):
@@ -176,7 +184,10 @@ class State(CellTable):
         return type(self)(**wide).empty_copy(self.axes)
 
     def narrow(self, to: State) -> Self:
-        """Reduce a widened state to the read-outs of `to`; the result equals what `to` would have counted, bit for bit."""
+        """Reduce a state that `widen` created to the quantities that `to` counts.
+
+        The result is equal, bit for bit, to a state with the settings of `to` that counted the same rows.
+        """
         if to.settings == self.settings:
             return self
         new = self.with_settings(**to.settings)

@@ -20,28 +20,35 @@ Ints = NDArray[np.int64]
 
 
 class Statistic(Settings):
-    """The declaration of a statistic: its settings, parts, columns and kernels, and its optional capabilities."""
+    """The declaration of a statistic: its settings, parts, columns and kernels, and its optional capabilities.
+
+    It is the base class of states. A part is an array or a histogram that the statistic keeps for each cell (such as a
+    slice).
+    """
 
     tag: ClassVar[str] = ""
     block_column: ClassVar[str | None] = None
     """The role of a column, such as `query`, whose equal rows form a block: they must be adjacent and in one batch."""
     inner_axis: ClassVar[Axis | None] = None
-    """The axis of groups or classes within each front cell, for a statistic that has one."""
+    """The axis of groups or classes within each front cell (such as a slice); None if the statistic has no such axis."""
     row_parts: ClassVar[tuple[str, ...]] = ("rows",)
-    """The parts that count each row."""
+    """The names of the parts that count rows. Together they count every row `counts_per_row` times."""
     folding: ClassVar[tuple[str, str, str] | None] = None
-    """The names of three parts: the tally of exact rows; the tally of the buckets into which the rows of a cell are folded
-    beyond `exact_rows_limit`; and the flag of cells that lost precision by folding (or the level of the buckets)."""
+    """The names of three parts, for a statistic that stores exact rows in small cells and buckets in large ones. The first
+    part is the histogram of exact rows. The second is the histogram of buckets, to which the rows of a cell are converted
+    beyond `exact_rows_limit`. The third is the flag of cells that lost precision in the conversion, or the bucket width
+    (level)."""
 
     dropped = Flat("reasons", optional=True, front=True)
     rounded = Flat(form="flag", optional=True, front=True)
-    """Whether a weight was rounded: it had bits below 2**-60, or its product with a value had (see `weight_rounding`)."""
+    """Whether a weight was rounded because it or its product with a value had bits below 2**-60; see `weight_rounding`."""
 
     declared_parts: ClassVar[dict[str, StatePart]] = {}
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in union_settings(type(self)):  # type: ignore[arg-type] # sets, so that states alone and in a collection are alike
+        # Sort these settings and drop duplicates, so that a state on its own and one in a collection are equal.
+        for name in union_settings(type(self)):  # type: ignore[arg-type]
             object.__setattr__(self, name, tuple(sorted(set(getattr(self, name)))))
 
     def needs(self) -> tuple[Any, ...]:
@@ -49,19 +56,21 @@ class Statistic(Settings):
         raise NotImplementedError(f"{type(self).__name__} does not say which columns it needs")
 
     def steps(self, like: Any) -> Iterable[Any]:
-        """Return the kernel calls that count checked columns of these types (see `count.steps`)."""
+        """Return the kernel calls that count a batch of checked columns; `like` has the types of these columns."""
         raise NotImplementedError(f"{type(self).__name__} cannot count rows")
 
     def step_with_shards(self, like: Any, shards: Any) -> Any:
-        """Return a kernel call that counts rows both in this state and in one by shards; None if no kernel does this.
+        """Return one kernel call that counts rows both in this state and in a state with a cell for each shard of units.
 
-        This state has a single cell. `shards` is the statistic by shards of units; its parts are wrapped in `ShardPart`
-        among the arguments.
+        Return None if there is no such kernel.
+
+        This state has a single cell. `shards` is the statistic of the other state, whose parts are wrapped in `ShardPart`
+        among the arguments of the call.
         """
         return None
 
     def derive_columns(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Compute the columns that `steps` read from checked columns, before any row is counted."""
+        """Compute the columns that kernels read from the checked columns, before any row is counted."""
         return columns
 
     @property
@@ -70,36 +79,48 @@ class Statistic(Settings):
         return type(self).derive_columns is not Statistic.derive_columns
 
     def absorb(self, into: dict[str, Array], at: Ints, **columns: Any) -> None:
-        """Count checked rows with numpy into copies of the parts, for a statistic without `steps`.
+        """Count checked rows with numpy, for a statistic without kernels (`steps`).
 
-        `into` has an array for each part, whose first axis is the cells, and `at` is the cell of each row. Limbs of sums
-        need not be carried. A tally is a list: append (cells, places, weights) to it, with None for absent weights.
+        Parameters
+        ----------
+        into : dict of str to array
+            Copies of the parts, to be changed in place. The first axis of an array is the cells. Carries between the
+            integers of a sum need not be propagated. A histogram is a list: append (cells, places, weights) to it, where
+            weights is None if there are none.
+        at : int64 of shape (n,)
+            The cell of each row.
+        **columns : array
+            The checked columns.
         """
         raise NotImplementedError(f"{type(self).__name__} cannot count rows")
 
     @property
     def cells_per_row(self) -> int:
-        """The number of adjacent cells that count each row: one for each label."""
+        """The number of adjacent cells in which each row is counted, such as one cell for each label; 1 by default."""
         return 1
 
     def check_rows(self, columns: Mapping[str, Any], at: Ints) -> None:
-        """Raise an error unless checked rows may be counted together.
+        """Raise an error if checked rows cannot be counted together, for a statistic with such a condition.
 
-        `at` has the front cell (slice) of each row; it is empty if there is only one cell.
+        `at` is the front cell (such as a slice) of each row. It is empty if there is only one cell.
         """
 
     def check_sources(self, flats: Mapping[str, Array], sources: Mapping[str, str]) -> None:
-        """Raise an error unless new rows may be counted together with the earlier rows of a state.
+        """Raise an error if new rows cannot be counted together with the earlier rows of a state.
 
-        `flats` has the fixed-size parts of all cells so far, and `sources` the `source` of the `Column` of each role.
+        `flats` contains the arrays of the state so far. `sources` contains the original type of each column by role, such
+        as "float32" for `y_score`.
         """
 
     def class_codes(self, columns: Mapping[str, Any], numbers: Any) -> tuple[Ints, ...]:
-        """Return, for each column of classes, the class number of every row; for statistics with a cell for each class."""
+        """Return the class number of every row, for each column of classes.
+
+        Only statistics with a cell for each class need this method.
+        """
         raise NotImplementedError
 
     def check_class_count(self, count: int) -> None:
-        """Raise an error if `count` different classes are more than the settings allow."""
+        """Raise an error if the settings do not allow `count` different classes."""
 
     @property
     def counts_per_row(self) -> int:
@@ -108,7 +129,7 @@ class Statistic(Settings):
 
     @property
     def exact_rows_limit(self) -> int | None:
-        """The maximum number of rows that a cell stores exactly, or None if there is no limit.
+        """The maximum number of rows that a cell stores exactly, without buckets; None if there is no limit.
 
         A row counts `counts_per_row` times towards this limit.
         """
@@ -121,14 +142,14 @@ class Statistic(Settings):
 
     @property
     def folds_by_rows(self) -> bool:
-        """Whether every cell of more than `exact_rows_limit` rows is converted to buckets.
+        """Whether every cell with more than `exact_rows_limit` exact rows is converted to buckets.
 
         If False, `select_folded_cells` decides which of these cells are converted.
         """
         return True
 
     def select_folded_cells(self, exact: Entries, many: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return a mask of the cells whose exact rows are converted to buckets.
+        """Return a mask of the cells whose exact rows (stored outside the buckets) are converted to buckets.
 
         Parameters
         ----------
@@ -140,51 +161,66 @@ class Statistic(Settings):
         return many
 
     def sample_entries(self, columns: Mapping[str, Any], rows: int) -> Entries | None:
-        """Return the first rows as exact entries, or None if the columns have to be prepared first."""
+        """Return the first `rows` rows as sorted entries, without buckets.
+
+        Return None if the columns need further preparation.
+        """
         return None
 
     def bucket_entries(self, exact: Entries) -> tuple[Entries, Any]:
-        """Convert exact entries to buckets; also return the index of the flags to set where a cell lost precision."""
+        """Convert exact rows (stored outside the buckets) to entries of buckets.
+
+        Also return the index of the flags of the cells that lose precision, or the levels (bucket widths) of all cells.
+        """
         raise NotImplementedError
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """The reasons for which rows are dropped: `where`, the role of an invalid value, "time", or "unit"."""
+        """Why a row can be dropped: "where", the role of a column with an invalid value, "time" or "unit"."""
         return tuple(dict.fromkeys(("where", *(n.role for n in self.needs()), "time", "unit")))
 
     @cached_property
     def reason_numbers(self) -> dict[str, int]:
-        """The index of each reason."""
+        """The index of each reason in `reasons`."""
         return {reason: i for i, reason in enumerate(self.reasons)}
 
     @property
     def is_order_dependent(self) -> bool:
-        """Whether the result depends on the order of the rows within a block."""
+        """Whether the result depends on the order of the rows within a block, such as the rows of a query."""
         return False
 
     def find_contradiction(self, columns: Mapping[str, Any]) -> tuple[str, int, str] | None:
-        """Return role, number and reason of the first row that contradicts other rows, or None if there is none."""
+        """Return the first row that is invalid in combination with other columns or rows, or None if there is none.
+
+        The tuple contains the role of the column, the index of the row and the reason as a string.
+        """
         return None
 
     def make_consistent(self, columns: dict[str, Array]) -> dict[str, Array]:
-        """Make randomly generated test columns consistent, so that `find_contradiction` finds nothing."""
+        """Change randomly generated test columns so that `find_contradiction` returns None for them."""
         return columns
 
     def with_sampling_correction(self, negative_rate: float, scale: str) -> Self:
-        """Return a view with scores corrected for downsampled negatives, as if all negatives had been counted."""
+        """Return a view with scores corrected for downsampled negatives, as if all negatives had been counted.
+
+        `negative_rate` is the share of negatives that were kept, and `scale` is the scale of the scores.
+        """
         return self
 
     def check(self) -> None:
-        """Raise StateFormatError if the decoded parts of any cell contradict one another."""
+        """Raise StateFormatError if the parts of a decoded state contradict one another in any cell."""
 
     def unify_parts(self, states: Sequence[Self]) -> Sequence[Self]:
-        """Give states that will be added the same optional parts (see `OpaqueState`)."""
+        """Return the states with the same optional parts, before they are added up.
+
+        Only states whose class is not imported can have different parts; others are returned unchanged.
+        """
         return states
 
     def facts(self) -> dict[str, Any]:
-        """Return the main numbers of a state of one cell: rows, positives, weight."""
+        """Return the main numbers of a state without axes by name, such as "rows", "positives" and "weight"."""
         return {}
 
     def parts(self) -> Mapping[str, Any]:
-        """Return the declared parts by name, in the order in which they are written."""
+        """Return the declared parts by name, in the order in which they are saved."""
         return self.declared_parts

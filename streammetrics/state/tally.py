@@ -1,10 +1,15 @@
-"""Tallies: numbers of rows by place within a cell (such as a score bucket), as sorted entries.
+"""Tallies: histograms that store only occupied places, as sorted entries.
 
-An entry is a code, a number of rows and, if a weight is not 1, the fixed-point sum of w - 1 (the excess). In canonical
-form codes are ascending and unique, no entry has 0 rows, the excess is absent if all of it is zero, and every array has
-its narrowest type. A narrow code is one word, cell << shift | place. If places have more than 48 bits, a code is wide: it
-has two words. The low word has the low 64 bits of the place. The high word (`high`) has the cell and the other bits of the
-place: one bit and, above it, the label, if the statistic counts several labels.
+A tally counts the rows of each cell (such as a slice) by place (such as a score bucket). An entry contains a cell, a
+place, the number of rows there and, if a weight is not 1, the sum of w - 1 over these rows (the excess).
+
+The cell and the place are combined in a code. A narrow code is one integer, cell << shift | place. If places have more
+than 48 bits, a code is wide and consists of two integers (words). The low word contains the low 64 bits of the place. The
+high word (`high`) contains the cell and the other bits of the place: one bit and, above it, the label, if the statistic
+counts several labels.
+
+In canonical form, codes are ascending and unique, no entry has 0 rows, the excess is absent if all of it is zero, and
+every array has its narrowest type.
 """
 
 from __future__ import annotations
@@ -40,31 +45,32 @@ Array = NDArray[Any]
 U4, U8, I8 = np.uint32, np.uint64, np.int64
 MANY = 1 << 32
 WIDEST = 1 << 65
-"""The number of places of a label in a wide code."""
+"""The number of places that a label can have in a wide code (two words)."""
 PIECE = 1 << 18
-"""The entries that numpy merges at a time, to limit temporary memory."""
+"""The number of entries that numpy merges at a time, which limits the temporary memory."""
 SPAN = 1 << 22
-"""Codes in a range up to this size are sorted by counting: one counter for each code."""
+"""The largest range of codes that is sorted by counting; this needs a counter for every code in the range."""
 SPARSE = 8
-"""With more codes for each entry in their range, sorting is faster than counting: 20 us, not 0.6 ms, for 20 rows."""
+"""Codes are sorted by counting only if their range has at most this many codes for each entry. For a larger range, a
+normal sort is faster: for example, 20 us rather than 0.6 ms for 20 rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """Sorted entries of some cells.
+    """The entries of a tally: the occupied places of its cells, and the number of rows at each of them.
 
     Parameters
     ----------
     shift : int
-        The number of bits of a place.
+        The number of bits of the place in a code.
     codes : uint32 or uint64
-        The codes, or their low words.
+        The code of each entry (its cell and place), or the low word of a wide code.
     counts : uint32 or int64
         The number of rows of each entry.
     excess : int64 of shape (n, 2), optional
-        The fixed-point sum of w - 1 of each entry.
+        The sum of w - 1 over the rows of each entry, as a fixed-point number. None if all sums are 0.
     high : uint32, optional
-        The high word of wide codes.
+        The high word of each wide code; None for narrow codes.
     """
 
     shift: int
@@ -84,7 +90,7 @@ class Entries:
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """The arrays that are present."""
+        """The arrays of this object that are not None."""
         arrays = (self.codes, self.counts, self.excess, self.high)
         return tuple(a for a in arrays if a is not None)
 
@@ -95,12 +101,12 @@ class Entries:
 
     @property
     def is_wide(self) -> bool:
-        """Whether a code has two words, because places have more than 48 bits."""
+        """Whether codes are wide (two words each), because places have more than 48 bits."""
         return self.high is not None
 
     @property
     def high_place_bits(self) -> int:
-        """The number of bits of a place in the high word."""
+        """The number of bits of the place that are in the high word of a wide code."""
         return max(self.shift - 64, 0)
 
     @property
@@ -115,7 +121,7 @@ class Entries:
 
     @property
     def places(self) -> Array:
-        """The place of each entry; for wide codes its low 64 bits."""
+        """The place of each entry; for wide codes, its low 64 bits."""
         if self.is_wide or self._has_one_cell:
             return self.codes
         places: Array = self.codes & self.codes.dtype.type((1 << self.shift) - 1)
@@ -123,7 +129,7 @@ class Entries:
 
     @property
     def _has_one_cell(self) -> bool:
-        """Whether all bits of a code belong to the place, so that there is only one cell."""
+        """Whether all bits of a code are needed for the place, so that there can be only one cell."""
         return not self.is_wide and self.shift >= 8 * self.codes.dtype.itemsize
 
     @cached_property
@@ -132,12 +138,16 @@ class Entries:
         return self.counts.astype(I8)
 
     def cell_starts(self, cells: int) -> Array:
-        """Return the index of the first entry of each cell, and the number of entries."""
+        """Return the index of the first entry of each cell, followed by the number of entries.
+
+        `cells` is the number of cells.
+        """
         if cells == 1 or self._has_one_cell:
             out = np.full(cells + 1, len(self.codes), I8)
             out[0] = 0
             return out
-        # For few cells with many entries a binary search is faster than counting the entries of each cell.
+        # If there are few cells with many entries each, searching for the first entry of each cell is faster than
+        # counting.
         if 64 * cells < len(self.codes):
             if self.high is not None:
                 firsts = (np.arange(cells, dtype=U8) << U8(self.high_place_bits)).astype(U4)
@@ -152,7 +162,7 @@ class Entries:
         return out
 
     def find_cells_with(self, mask: Array) -> Array:
-        """Return the distinct cells of the entries that a mask selects. The entries of a cell must be adjacent."""
+        """Return the distinct cells that have an entry selected by the mask. The entries of a cell must be adjacent."""
         cells = self.cells
         first = np.flatnonzero(np.append(True, cells[1:] != cells[:-1])[: len(cells)])
         return cells[first][np.logical_or.reduceat(mask, first)] if len(cells) else cells
@@ -163,7 +173,7 @@ class Entries:
         return Entries(self.shift, self.codes[index], self.counts[index], *rest)
 
     def select_cell(self, first: int, last: int) -> Entries:
-        """Return entries `first` to `last` - 1, which all belong to one cell, renumbered as the only cell."""
+        """Return entries `first` to `last` - 1, which must belong to one cell, as entries of cell 0."""
         rows = slice(first, last)
         codes, counts = self.codes[rows], self.counts[rows]
         excess = None if self.excess is None or not self.excess[rows].any() else self.excess[rows]
@@ -178,7 +188,10 @@ class Entries:
         )
 
     def take_cells(self, cells: Array, starts: Array) -> Entries:
-        """Return the entries of the cells in `cells`, renumbered from 0 in the order of `cells`."""
+        """Return the entries of some cells, which are renumbered from 0 in the order of `cells`.
+
+        `starts` is the result of `cell_starts`.
+        """
         entry_counts = starts[cells + 1] - starts[cells]
         index = np.arange(int(entry_counts.sum())) + np.repeat(
             starts[cells] - (np.cumsum(entry_counts) - entry_counts), entry_counts
@@ -186,7 +199,7 @@ class Entries:
         return canonicalize(self.select(index).assign_cells(np.repeat(np.arange(len(cells)), entry_counts), len(cells)))
 
     def assign_cells(self, cells: Array, count: int) -> Entries:
-        """Return the entries with a new cell number for each entry; the numbers are below `count`."""
+        """Return the entries with the cell numbers in `cells`, one for each entry and all below `count`."""
         if self.high is not None:
             top = self.high & U4((1 << self.high_place_bits) - 1)
             return replace(self, high=(cells.astype(U4) << U4(self.high_place_bits)) | top)
@@ -195,7 +208,11 @@ class Entries:
         return replace(self, codes=(cells.astype(wide) << wide(self.shift)) | place)
 
     def move_cells(self, to: Array, starts: Array, *, ascending: bool) -> Entries:
-        """Move the entries of each cell to cell `to[cell]`; add cells with equal targets; drop cells with target -1."""
+        """Move the entries of each cell to the cell `to[cell]`, and drop the entries of cells for which it is -1.
+
+        Cells with the same target are added up. `starts` is the result of `cell_starts`, and `ascending` tells whether
+        `to` is ascending.
+        """
         if not len(self.codes) or np.array_equal(to, np.arange(len(to))):
             return self
         entry_counts, some = np.diff(starts), self
@@ -215,7 +232,7 @@ class Entries:
 
 
 def find_code_type(codes: int) -> type:
-    """Return the narrowest unsigned dtype for codes 0 to `codes` - 1.
+    """Return the narrowest unsigned dtype that can represent the codes 0 to `codes` - 1.
 
     Raises
     ------
@@ -228,7 +245,7 @@ def find_code_type(codes: int) -> type:
 
 
 def find_count_type(rows: int) -> type:
-    """Return the narrowest dtype for counts of up to this many rows."""
+    """Return the narrowest dtype that can represent counts of up to `rows` rows."""
     return U4 if rows < MANY else I8
 
 
@@ -241,7 +258,10 @@ def has_weight(entries: Entries) -> Array:
 
 
 def canonicalize(e: Entries) -> Entries:
-    """Bring sorted unique entries to canonical form: drop entries without rows, and use the narrowest dtypes."""
+    """Bring sorted unique entries to canonical form, in which equal tallies have equal arrays.
+
+    Drop entries without rows and an excess of zeros, and use the narrowest dtypes.
+    """
     kept = e.counts != 0
     if not kept.all():
         e = e.select(kept)
@@ -259,10 +279,10 @@ def narrow_types(e: Entries) -> Entries:
 
 
 def unite_codes(a: Array, b: Array) -> tuple[Array, Array, Array]:
-    """Return the union of two sorted unique arrays, and for each array the positions of its elements in the union."""
+    """Return the union of two sorted arrays of unique codes, and for each the positions of its codes in the union."""
     wide = a.dtype if a.dtype == b.dtype else np.dtype(U8)
     a, b = a.astype(wide, copy=False), b.astype(wide, copy=False)
-    # Use kernels if counting has loaded them, but do not compile them only for a merge.
+    # Use compiled kernels only if counting has loaded them already, because compiling them takes longer than a merge.
     if kernel_registry.has_kernels():
         out, *at = np.empty(len(a) + len(b), wide), np.empty(len(a) + 1, U4), np.empty(len(b) + 1, U4)
         m = kernel_registry.find_kernel("tally_codes:merge_codes")(a, b, out, *at)
@@ -272,13 +292,14 @@ def unite_codes(a: Array, b: Array) -> tuple[Array, Array, Array]:
         both = np.concatenate([a, b])
         union, place = np.unique(both, return_inverse=True)
         return union, place[: len(a)], place[len(a) :]
-    # Append a bit that tells the origin of each code, so that a single sort of integers gives both union and origin.
+    # Append a bit to each code that is 1 if the code is from `b`. A single sort of integers then gives both the union and
+    # the array that each code comes from.
     tagged: Array = np.empty(len(a) + len(b), U4 if most < MANY >> 1 else U8)
     one = tagged.dtype.type(1)
     np.left_shift(a, one, out=tagged[: len(a)], casting="unsafe")
     np.left_shift(b, one, out=tagged[len(a) :], casting="unsafe")
     tagged[len(a) :] |= one
-    # The stable sort merges the two sorted halves in linear time.
+    # Both halves are sorted, so a stable sort merges them in linear time.
     tagged.sort(kind="stable")
     theirs = (tagged & one).astype(bool)
     tagged >>= one
@@ -291,10 +312,13 @@ def unite_codes(a: Array, b: Array) -> tuple[Array, Array, Array]:
 
 
 def _unite_wide_codes(a: Entries, b: Entries) -> tuple[Array, Array, Array, Array]:
-    """Return the union of two-word codes: low words, high words, and for each input the positions of its codes."""
+    """Return the union of two sets of wide codes.
+
+    The arrays are the low words, the high words, and the positions in the union of the codes of `a` and of `b`.
+    """
     assert a.high is not None
     assert b.high is not None
-    # If all codes belong to the first cell, comparing the low words is enough.
+    # If all high words are 0, the low words alone determine the union.
     if not a.high.any() and not b.high.any():
         low, in_a, in_b = unite_codes(a.codes, b.codes)
         return low, np.zeros(len(low), U4), in_a, in_b
@@ -318,7 +342,8 @@ def add_entries(a: Entries, b: Entries, sign: int = 1) -> Entries:
     if not len(a) and sign > 0:
         return b
     if not a.is_wide:
-        # Without kernels, work in pieces: numpy needs temporary arrays several times as large as the entries.
+        # Without kernels, merge the entries in pieces, because numpy needs temporary arrays several times as large as its
+        # inputs.
         if not kernel_registry.has_kernels() and len(a) > 2 * PIECE:
             return narrow_types(concatenate([add_entries(*both, sign) for both in _cut_pieces(a, b)]))
         codes, in_a, in_b = unite_codes(a.codes, b.codes)
@@ -343,7 +368,7 @@ def add_entries(a: Entries, b: Entries, sign: int = 1) -> Entries:
 
 
 def _cut_pieces(a: Entries, b: Entries) -> Iterator[tuple[Entries, Entries]]:
-    """Yield both sets of one-word entries in pieces that are cut at the same codes."""
+    """Yield pieces of both sets of narrow entries in pairs that cover the same range of codes."""
     cuts = [*range(0, len(a) - PIECE, PIECE), len(a)]
     other_cuts = [0, *np.searchsorted(b.codes, a.codes[cuts[1:-1]]).tolist(), len(b)]
     for (i, j), (k, m) in zip(pairwise(cuts), pairwise(other_cuts), strict=True):
@@ -351,7 +376,7 @@ def _cut_pieces(a: Entries, b: Entries) -> Iterator[tuple[Entries, Entries]]:
 
 
 def _add_counts(at: Array, counts: Array, out: Array) -> None:
-    """Add counts to the elements of `out` at these indices, which are distinct, in place."""
+    """Add `counts` to the elements of `out` at the indices `at`, in place. The indices must be distinct."""
     if kernel_registry.has_kernels():
         kernel_registry.find_kernel("tally_codes:scatter_add")(at, counts.astype(out.dtype, copy=False), out)
     else:
@@ -366,7 +391,7 @@ def _check_weights(e: Entries, sign: int) -> Entries:
 
 
 def concatenate(parts: Sequence[Entries], sign: int = 1) -> Entries:
-    """Concatenate entries without sorting; with a `sign` of -1, negate the counts of all but the first."""
+    """Concatenate entries without sorting; with a `sign` of -1, negate the counts of all objects but the first."""
     signs = [1, *[sign] * (len(parts) - 1)]
     wide = np.result_type(*(p.codes.dtype for p in parts))
     codes = np.concatenate([p.codes.astype(wide, copy=False) for p in parts])
@@ -396,11 +421,11 @@ def sort_entries(e: Entries) -> Entries:
         span = int(codes.max()) + 1
         if span <= max(min(SPAN, SPARSE * len(codes)), len(codes)) and rows < 1 << 53:
             ones = rows == len(codes) and int(counts.min()) == 1
-            # np.bincount sums floats, which are exact below 2**53.
+            # `np.bincount` adds up floats, which is exact because there are fewer than 2**53 rows.
             dense = np.bincount(codes.astype(I8, copy=False), None if ones else counts, span)
             found = np.flatnonzero(dense)
             return canonicalize(Entries(e.shift, found.astype(U8), dense[found].astype(I8)))
-        # numpy vectorises a sort of words that combine code and count, but not an argsort.
+        # Sort integers that combine a code and its count, because numpy vectorises this sort, but not `argsort`.
         if span <= MANY and rows < MANY:
             packed = codes.astype(U8)
             packed <<= U8(32)
@@ -427,7 +452,7 @@ def sort_entries(e: Entries) -> Entries:
 
 
 def sum_entries(parts: Sequence[Entries]) -> Entries:
-    """Add any number of `Entries` objects: two are merged in linear time, more are sorted together."""
+    """Add up any number of `Entries` objects. Two objects are merged in linear time; more objects are sorted together."""
     some = [p for p in parts if len(p)] or [parts[0]]
     if len(some) <= 2:
         return some[0] if len(some) == 1 else add_entries(some[0], some[1])

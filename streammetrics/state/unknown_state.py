@@ -1,4 +1,4 @@
-"""States whose package is not imported: they load, merge, roll up and re-encode, but cannot count or compute."""
+"""States whose package is not imported: they can be loaded, merged, rolled up and saved, but not count or compute."""
 
 from __future__ import annotations
 
@@ -23,20 +23,22 @@ __all__ = ["Declaration", "OpaqueState"]
 
 @dataclass(frozen=True)
 class Declaration:
-    """The declaration of a statistic as the header of a section describes it, for a class that is not imported.
+    """The declaration of a statistic whose class is not imported, as a saved state describes it in its header.
+
+    The bytes of a saved state consist of sections, one for each state, and every section has such a header.
 
     Parameters
     ----------
     tag, settings
-        The tag of the statistic, and its settings as the header has them.
+        The tag of the statistic, and its settings as they are in the header.
     parts : mapping
-        The parts of the statistic, in the order in which they are written.
+        The parts (arrays and histograms) of the statistic by name, in the order in which they are saved.
     extents : mapping
-        The value of each name in the shapes of the parts.
+        The value of each name that the parts refer to, such as the size of an axis, or a tuple whose length is the size.
     reasons : tuple of str
-        The reasons for which rows were dropped, sorted.
+        The reasons why rows were dropped, sorted.
     inner_axis, row_parts, folding, folds_by_rows, exact_rows_limit, counts_per_row
-        The attributes of the same names of a `State`.
+        The attributes that a `State` with this declaration has under the same names.
     """
 
     tag: str
@@ -53,7 +55,7 @@ class Declaration:
 
     @classmethod
     def from_header(cls, head: dict[str, Any], read_axis: Callable[[Any], Axis]) -> Declaration:
-        """Parse the header of a section, without allocating memory for the parts that it declares."""
+        """Parse the header of a saved state, without allocating memory for the parts that it declares."""
         extents: dict[str, Any] = {}
         declared = [_parse_part(entry, extents) for entry in head["parts"]]
         parts = {p.name: p for p in declared} | ({"dropped": State.dropped} if head.get("dropped") else {})
@@ -71,7 +73,8 @@ class Declaration:
 
     def check(self) -> None:
         """Raise StateFormatError if the declaration contradicts itself."""
-        # Later code relies on these properties, which a class would guarantee.
+        # A class guarantees these properties, and later code relies on them. Saved bytes may violate them, so check each
+        # one.
         tallies = {n for n, p in self.parts.items() if isinstance(p, Tally)}
         flats = {n: p for n, p in self.parts.items() if isinstance(p, Flat)}
         likes = [p.like for p in flats.values() if p.like is not None]
@@ -93,9 +96,9 @@ class Declaration:
             raise StateFormatError("the declaration of a section contradicts itself")
 
     def _has_levels(self, tally: Tally) -> bool:
-        """Whether the level part of a tally of buckets exists and has the right shape.
+        """Whether the part with the bucket widths (levels) of a histogram exists and has the right shape.
 
-        The part has one level for each output, or the four levels of a tally of pairs.
+        The part must have one level for each output, or four levels for a histogram of pairs of numbers.
         """
         part = self.parts.get(str(tally.level))
         if not isinstance(part, Flat) or part.form != "level" or part.front or part.optional:
@@ -111,7 +114,7 @@ class Declaration:
 
 
 def order_parts(parts: Mapping[str, Flat | Tally]) -> dict[str, Flat | Tally]:
-    """Return parts in the order in which they are written: required parts first, then optional parts by name."""
+    """Return parts in the order in which they are saved: required parts first, then optional parts by name."""
     optional = sorted(n for n, p in parts.items() if isinstance(p, Flat) and p.optional)
     return {n: p for n, p in parts.items() if n not in optional} | {n: parts[n] for n in optional}
 
@@ -136,7 +139,7 @@ def _parse_part(entry: Any, extents: dict[str, Any]) -> Flat | Tally:
 
 
 def _parse_level(name: str, options: dict[str, Any], extents: dict[str, Any]) -> dict[str, Any]:
-    """Return the `level`, `bits` and `pairs` arguments of a `Tally`, as its options in a header declare them."""
+    """Return the `level`, `bits` and `pairs` arguments of a `Tally`, parsed from its options in a header."""
     if not options:
         return {}
     level, bits = options["level"], options["bits"]
@@ -181,7 +184,7 @@ class OpaqueState(State):
 
     @property
     def declaration(self) -> Declaration:
-        """The declaration in the header."""
+        """The declaration that the bytes of the state contained."""
         declaration: Declaration = self.__dict__["_declaration"]
         return declaration
 
@@ -237,7 +240,10 @@ class OpaqueState(State):
         return new
 
     def unify_parts(self, states: Sequence[State]) -> list[Self]:
-        """Give each state the optional parts and drop reasons of all others; declarations must be equal otherwise."""
+        """Return the states with the optional parts and drop reasons of all of them, before they are added up.
+
+        Apart from these, their declarations must be equal.
+        """
         opaque: list[Any] = list(states)
         reasons = tuple(sorted({r for s in opaque for r in s.reasons}))
         parts: dict[str, Flat | Tally] = {}
@@ -261,7 +267,8 @@ class OpaqueState(State):
     def widen(self, other: State) -> Self | None:
         """Return one empty state for both if their declarations are equal, otherwise None.
 
-        Without the class, it is unknown which settings list read-outs and could be united.
+        States of a known class can differ in settings that list what is counted, such as thresholds. Without the class, it
+        is not known which settings these are.
         """
         if not isinstance(other, OpaqueState) or self.differences(other):
             return None
@@ -298,7 +305,7 @@ def _compare_declarations(ours: Declaration, theirs: Declaration) -> list[str]:
 
 
 def _describe_part(part: Flat | Tally, declared: Declaration) -> Any:
-    """Return the declaration of a part with the values of its extents, not their names, for comparison with another."""
+    """Return the shape (as sizes, without names) and the options of a part, to compare declarations of two states."""
     if isinstance(part, Tally):
         return declared.extents[part.places], part.level, part.level and declared.extents[part.bits], part.pairs
     shape = [declared.extents[s] if isinstance(s, str) else s for s in part.shape]
