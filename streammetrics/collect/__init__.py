@@ -1,1 +1,1 @@
-"""Metrics, tasks and collections, their accumulators, and their files."""
+"""The base classes of metrics, and what to do with metrics: group them in tasks and collections, merge, save, load."""

@@ -1,4 +1,7 @@
-"""Accumulator: counts batches in states, merges and subtracts states, and encodes them."""
+"""The accumulator inside every metric, collection and wrapper.
+
+It holds the states, adds batches to them, and merges, subtracts and saves them.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +27,12 @@ __all__ = ["Accumulator", "accumulate", "accumulator_of", "definition_of", "sele
 
 
 class Accumulator:
-    """The states of a metric, a collection or a wrapper, with the operations on them.
+    """The states of a metric, a collection or a wrapper, and the operations on these states.
 
     Parameters
     ----------
     definition : Definition
-        Which states are counted, and how values are read from them.
+        The settings: which states to count, and how to compute values from them.
     states : sequence of State, optional
         The initial states; by default they are empty.
     """
@@ -47,32 +50,33 @@ class Accumulator:
 
     @property
     def updater(self) -> BatchUpdater:
-        """The object that counts batches; it is created at first use."""
+        """The object that adds batches to the states. It is created when it is first used."""
         attributes = self.__dict__
         updater: BatchUpdater | None = attributes.get("_updater")
         if updater is None:
             definition = self.definition
-            # A metric may have a memory_limit setting that is None.
+            # None means the default limit. A metric with a setting `memory_limit` may pass None.
             limit = MEMORY_LIMIT if definition.memory_limit is None else definition.memory_limit
             new = BatchUpdater(definition.reads, memory_limit=limit, on_invalid=definition.on_invalid)
-            # Several threads may bring the first rows at once. `setdefault` is atomic, so all of them get one updater.
+            # Two threads may count their first rows at the same time. `setdefault` is atomic, so both threads get the
+            # same updater.
             updater = attributes.setdefault("_updater", new)
         return updater
 
     @property
     def updaters(self) -> tuple[BatchUpdater, ...]:
-        """All updaters; an accumulator with several parts has several."""
+        """All updaters of this accumulator. A subclass that consists of several parts has an updater for each part."""
         return (self.updater,)
 
     @property
     def states(self) -> tuple[State, ...]:
-        """The states, in canonical form."""
+        """The states in canonical form: states of the same rows are equal, in whatever order the rows were counted."""
         updater: BatchUpdater = self.__dict__.get("_updater") or self.updater
         return updater.states
 
     @property
     def nbytes(self) -> int:
-        """The bytes of memory that the states take, including room for growth."""
+        """The memory of the states in bytes, including memory that is reserved for more rows."""
         return self.updater.nbytes
 
     def set_states(self, states: Sequence[State]) -> None:
@@ -80,12 +84,12 @@ class Accumulator:
         replace_states(self.updaters, states)
 
     def reset(self) -> None:
-        """Replace the states by empty ones, and reset the warnings."""
+        """Replace the states with empty ones, and let warnings be issued again."""
         self.set_states([r.state for r in self.definition.reads])
         self.reset_warnings()
 
     def reset_warnings(self) -> None:
-        """Forget which warnings were issued, so that they are issued again."""
+        """Let warnings about undefined values be issued again, as if there had been none so far."""
         self.warned.clear()
 
     def copy(self) -> Self:
@@ -96,8 +100,8 @@ class Accumulator:
 
     def update(self, first: Any, second: Any, columns: dict[str, Any]) -> None:
         """Count a batch; the parameters are the same as for `MetricLike.update`."""
-        # For a small batch function calls are most of the cost, so this is one function. A call with two arrays remembers
-        # the roles of both and the method that counts them (`_pair`): later calls of the same form skip all checks.
+        # For a small batch, function calls take most of the time, so this method is one long function. A call with two
+        # arrays stores their roles and the method that counts them in `_pair`. The next such call skips all checks.
         if first is not None and type(first) is not ndarray:
             table = as_columns(first)
             if table is not None:
@@ -126,7 +130,7 @@ class Accumulator:
         updater.count_arrays(names_passed, arrays)
 
     def count_batch(self, batch: Batch) -> None:
-        """Count a batch that may be shared with other accumulators, so that each column is read once."""
+        """Count a batch. If several accumulators count the same `Batch` object, each column is read only once."""
         self.updater.count_batch(batch)
 
     # -- merging ------------------------------------------------------------------------------------------------------
@@ -149,28 +153,37 @@ class Accumulator:
         apply_changes(self.subtract_changes(self.align(other, "subtract", "from")))
 
     def merge_changes(self, other: Any) -> list[StateChange]:
-        """Return the changes that add the states of an aligned accumulator."""
+        """Return the changes that add the states of another accumulator, which `align` has returned."""
         return [self.updater.merge_change(other.updater.states)]
 
     def subtract_changes(self, other: Any) -> list[StateChange]:
-        """Return the changes that subtract the states of an aligned accumulator."""
+        """Return the changes that subtract the states of another accumulator, which `align` has returned."""
         return [self.updater.subtract_change(other.updater.states)]
 
     def align(self, other: Any, verb: str = "merge", preposition: str = "into") -> Any:
-        """Return another accumulator with its metrics in the order of this one; raise if their settings differ."""
+        """Return another accumulator with its metrics in the same order as here.
+
+        Raises IncompatibleStateError if its settings differ. `verb` and `preposition` are words for the message.
+        """
         aligned = other.reorder_like(self.definition) if isinstance(other, Accumulator) else other
         self.check_compatible(aligned, verb, preposition)
         return aligned
 
     def reorder_like(self, like: Definition) -> Accumulator:
-        """Return this accumulator with its metrics in the order of another definition, if only the order differs."""
+        """Return this accumulator with its metrics in the order of another definition.
+
+        If the definitions differ in more than the order of their metrics, return this accumulator unchanged.
+        """
         names, wanted = self.definition.names, like.names
         if self.definition.kind != like.kind or names == wanted or sorted(names) != sorted(wanted):
             return self
         return select(self, {name: name for name in wanted})
 
     def check_compatible(self, other: Any, verb: str = "merge", preposition: str = "into") -> None:
-        """Raise IncompatibleStateError if `merge` would refuse the other accumulator because of its settings."""
+        """Raise IncompatibleStateError if the other accumulator has a different type or different settings.
+
+        `verb` and `preposition` are words for the message, as in "cannot merge an AUC into a CTR".
+        """
         ours = self.definition
         if not isinstance(other, Accumulator) or other.definition.kind != ours.kind:
             theirs = other.definition.type_name if isinstance(other, Accumulator) else type(other).__name__
@@ -182,20 +195,20 @@ class Accumulator:
     # -- the answers --------------------------------------------------------------------------------------------------
 
     def answer(self) -> Answer:
-        """Return the answers (values, bounds, intervals) for the current states."""
+        """Return the answers for the current states: values, bounds and intervals."""
         return self.definition.read(self.states)
 
     # -- identity -----------------------------------------------------------------------------------------------------
 
     def digest(self) -> str:
-        """Return the SHA-256 of settings and states; it is the same on every machine."""
+        """Return the SHA-256 hash of the settings and the states, which is the same on every machine."""
         sha = hashlib.sha256(canonical_json(self.definition.header()).encode())
         for state in self.states:
             sha.update(bytes.fromhex(frame.compute_digest(state)))
         return sha.hexdigest()
 
     def to_bytes(self) -> bytes:
-        """Encode settings and states (see `streammetrics.format.frame`)."""
+        """Return the settings and the states as bytes in the file format of the library (`streammetrics.format.frame`)."""
         return frame.write_frame(self.states, self.definition.header())
 
     def __eq__(self, other: object) -> bool:
@@ -208,7 +221,7 @@ class Accumulator:
 
 
 def accumulate(definition: Definition, states: Sequence[State] | None = None) -> Any:
-    """Return a new accumulator of a definition with these states; by default they are empty."""
+    """Return a new accumulator for a definition, with the given states or, by default, empty ones."""
     return (definition.accumulator_type or Accumulator)(definition, states)
 
 
@@ -218,12 +231,15 @@ def accumulator_of(thing: Any) -> Any:
 
 
 def definition_of(thing: Any) -> Any:
-    """Return the definition of a metric, a collection or a wrapper."""
+    """Return the settings (the `Definition`) of a metric, a collection or a wrapper."""
     return thing._accumulator.definition
 
 
 def input_columns(accumulator: Accumulator) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return all columns that `update` takes, and those that it takes by position; cache both in the accumulator."""
+    """Return the names of all columns that `update` takes, and of those that may be passed by position.
+
+    The accumulator stores the result for the next call of `update`.
+    """
     definition = accumulator.definition
     roles = definition.positional_columns()
     accumulator._columns = tuple(dict.fromkeys((*roles, *definition.columns))), roles
@@ -237,7 +253,7 @@ def add_named_columns(
     columns: dict[str, Any],
     names: tuple[str, ...],
 ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-    """Return the names and values of all columns: first those passed by position, then those passed by name."""
+    """Return the names and values of all columns: first the columns passed by position, then those by name."""
     for name, column in columns.items():
         if name not in names:
             raise unknown_column(definition.type_name, name, names)
@@ -249,7 +265,10 @@ def add_named_columns(
 
 
 def select(accumulator: Accumulator, names: Mapping[str, str]) -> Accumulator:
-    """Return some metrics of a collection with their states; `names` maps old to new names, in the new order."""
+    """Return an accumulator with a selection of the metrics of a collection and their states.
+
+    `names` maps the old name of each metric to its new name. The result has the metrics in the order of `names`.
+    """
     definition, places = accumulator.definition.select_metrics(names)
     states = accumulator.states
     selected_states = [states[place].narrow(read.state) for place, read in zip(places, definition.reads, strict=True)]
@@ -258,7 +277,7 @@ def select(accumulator: Accumulator, names: Mapping[str, str]) -> Accumulator:
 
 
 def unknown_column(owner: str, name: str, columns: Iterable[str]) -> TypeError:
-    """Return the error for a column that no metric reads."""
+    """Return the error to raise for a column that no metric reads; `columns` are the columns that are read."""
     columns = list(columns)
     message = f"{owner}.update() does not know {name!r}; it reads {', '.join(columns)}"
     if name == "y_pred" and "y_score" in columns:

@@ -1,4 +1,4 @@
-"""MetricCollection: many metrics in one pass; metrics that need the same state of the same columns share it."""
+"""MetricCollection: many metrics in one pass over the data. Metrics that read the same columns can share a state."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ __all__ = ["CollectionDefinition", "CollectionEntry", "MetricCollection", "conte
 
 
 class PlanEntry(NamedTuple):
-    """A definition in a collection, and the indices of its states in the list of all states of the collection."""
+    """A member of a collection: its definition, and the indices (`places`) of its states among the shared states."""
 
     definition: Any
     places: tuple[int, ...]
 
 
 class StatePlan:
-    """Which definitions of a collection share which states.
+    """Decides which members of a collection share a state.
 
-    Definitions that read the same kind of state from the same columns share one state. If they need different parts of it,
-    the shared state has all of these parts (`State.widen`).
+    Members that read the same kind of state from the same columns share one state. For example, two metrics may need
+    different sums of the same scores. The shared state then contains the sums for both (see `State.widen`).
 
     Parameters
     ----------
     items : iterable of (name, definition, binding)
-        The content of the collection.
+        The members of the collection.
     """
 
     def __init__(self, items: Iterable[tuple[str, Definition, Binding]]) -> None:
@@ -59,7 +59,11 @@ class StatePlan:
                 raise ValueError(f"windows of {axis.names[0]} in one collection have one max_time")
 
     def _add_read(self, wanted: Read) -> int:
-        """Return the index of the state for a read: a shared one, widened if necessary, or a new one."""
+        """Return the index of the state for a read.
+
+        If an earlier state of the same columns can also serve this read, that state is shared, and widened if
+        necessary. Otherwise a new state is added.
+        """
         needs = _bound_needs(wanted)
         for i, read in enumerate(self.reads):
             same = (read.binding, read.latest) == (wanted.binding, wanted.latest) and _bound_needs(read) == needs
@@ -70,42 +74,45 @@ class StatePlan:
         return len(self.reads) - 1
 
     def entry(self, name: str) -> PlanEntry:
-        """Return an entry by name; raise KeyError if there is none."""
+        """Return the member with this name; raise KeyError if there is none."""
         if name not in self.entries:
             raise KeyError(f"there is no metric {name!r}; there are {', '.join(self.entries)}")
         return self.entries[name]
 
     def own_states(self, entry: PlanEntry, states: Sequence[State]) -> list[State]:
-        """Return the states of an entry without the parts that only other entries need."""
+        """Return the states of a member, without the content that only other members need."""
         wanted = [read.state for read in entry.definition.reads]
         return [s.narrow(w) for s, w in zip(self.shared_states(entry, states), wanted, strict=True)]
 
     def shared_states(self, entry: PlanEntry, states: Sequence[State]) -> list[State]:
-        """Return the states of an entry with the parts of all entries; values are read from these."""
+        """Return the states of a member as they are shared, including the content that other members need."""
         return [self.reads[u].binding.correct_state(states[u]) for u in entry.places]
 
     def items(self) -> list[tuple[str, Any, Binding]]:
-        """Return the arguments from which this plan can be built again."""
+        """Return the members as a list of (name, definition, binding), from which an equal plan can be built."""
         return [(n, e.definition, self.binding(e)) for n, e in self.entries.items()]
 
     def binding(self, entry: PlanEntry) -> Binding:
-        """Return the binding of the task of an entry; an entry with tasks of its own (such as slices) has none."""
+        """Return the binding of the task that contains a member.
+
+        A wrapper such as slices, which may contain tasks of its own, is in no task. Its binding is empty.
+        """
         own = [read.binding for read in entry.definition.reads]
         return PLAIN if any(b != PLAIN for b in own) else self.reads[entry.places[0]].binding
 
     def header(self) -> list[dict[str, Any]]:
-        """Return the entries as JSON data."""
+        """Return the members as JSON data."""
         return [
             {"name": n, "thing": e.definition.header()} | ({"task": b} if (b := self.binding(e).header()) else {})
             for n, e in self.entries.items()
         ]
 
     def places_header(self) -> list[list[int]]:
-        """Return the indices of the states of each entry (saved under the key "units")."""
+        """Return the indices of the states of each member, which headers contain under the key "units"."""
         return [list(e.places) for e in self.entries.values()]
 
     def differences(self, other: StatePlan) -> list[str]:
-        """Describe each difference from another plan, for error messages."""
+        """Describe each difference between this plan and another one, for error messages."""
         differences = [f"it has no {n!r}" for n in self.entries if n not in other.entries]
         differences += [f"it has {n!r}, this one has not" for n in other.entries if n not in self.entries]
         for name in [n for n in self.entries if n in other.entries]:
@@ -120,7 +127,7 @@ class StatePlan:
                 for what in dict.fromkeys([*here, *there])
                 if canonical_json(here.get(what)) != canonical_json(there.get(what))
             ]
-        # States are matched by index, so the order of the metrics matters.
+        # States of two collections are matched by their index, so their metrics must also be in the same order.
         if not differences and [*self.entries] != [*other.entries]:
             orders = (", ".join(plan.entries) for plan in (self, other))
             differences.append("the order of metrics is {} here and {} there".format(*orders))
@@ -128,7 +135,11 @@ class StatePlan:
 
 
 def _bound_needs(read: Read) -> list[Need]:
-    """Return what a read needs after binding. A derived column counts as required, so that reads can share a state."""
+    """Return the needs of a read, with the label values and the score scale of its binding.
+
+    A column that the state can compute itself counts as required, so that reads with and without that column can share
+    a state.
+    """
     needs = [replace(n, optional=False, derived=False) if n.derived else n for n in read.state.needs()]
     return [read.binding.adapt_need(n) for n in needs]
 
@@ -139,7 +150,7 @@ def _insert_metric_name(difference: str, name: str) -> str:
 
 
 def _bind_read(definition: Definition, read: Read, binding: Binding) -> Read:
-    """Return a read whose roles are bound to the columns of a task."""
+    """Return a read whose roles are bound to the columns of a task; raise an error if the task does not fit."""
     if binding == PLAIN:
         return read
     if read.binding != PLAIN:
@@ -152,20 +163,20 @@ def _bind_read(definition: Definition, read: Read, binding: Binding) -> Read:
 
 
 class CollectionEntry(NamedTuple):
-    """One entry of a collection.
+    """A member of a collection, as `contents_of` returns it.
 
     Parameters
     ----------
     name : str
-        The full name of the entry.
+        The full name of the member, such as "ctr/auc".
     metric : Metric or None
         The metric; None for slices and other wrappers.
     states : tuple of State
-        The states that the entry reads, with the parts that other entries need.
+        The states that the member reads. They include the content that other members need.
     binding : Binding
-        The binding of its roles to columns.
+        The columns of the roles of the member, and the options of its task.
     definition : Definition
-        The definition of the entry.
+        The settings of the member.
     """
 
     name: str
@@ -176,12 +187,12 @@ class CollectionEntry(NamedTuple):
 
 
 class CollectionAnswers(NamedAnswers):
-    """The answers of the metrics of a collection.
+    """The values, bounds and intervals of the metrics of a collection.
 
     Parameters
     ----------
     plan : StatePlan
-        The metrics, and the states that each reads.
+        The members of the collection, and the states that each of them reads.
     states : sequence of State
         The states of the collection, with one cell.
     """
@@ -193,20 +204,21 @@ class CollectionAnswers(NamedAnswers):
     @property
     def explanation(self) -> dict[str, Any]:
         plan = self._plan
-        # `explain` shows facts about the state. They must be the same as for the metric outside of the collection.
+        # `explain` shows facts about states. A shared state may have different facts from the state of the metric
+        # alone, so each metric gets only its own part.
         alone = {n: e.definition.read(plan.own_states(e, self._states)) for n, e in plan.entries.items()}
         return NamedAnswers(alone).explanation
 
 
 class CollectionDefinition(Definition):
-    """The definition of a collection.
+    """The settings of a collection.
 
     Parameters
     ----------
     plan : StatePlan
-        The metrics, and the states that each reads.
+        The members of the collection, and the states that each of them reads.
     on_invalid : {"raise", "drop"}
-        Whether a bad row raises an error, or is left out and reported.
+        What to do with an invalid row: raise an error, or leave the row out and report how many were left out.
     """
 
     kind = "collection"
@@ -262,7 +274,10 @@ class CollectionDefinition(Definition):
         return differences
 
     def positional_columns(self) -> tuple[str, ...]:
-        """Return the common prefix of the positional columns of all metrics, without columns that a task binds."""
+        """Return the roles that `update` takes by position: the longest common prefix of the lists of all metrics.
+
+        Metrics whose task binds one of these roles to a column by name are not considered.
+        """
         roles_so_far: list[str] = []
         entries = [
             (e.definition, e.definition.positional_columns(), self.plan.binding(e).columns_by_role)
@@ -324,8 +339,8 @@ class CollectionDefinition(Definition):
             for place, i, state in zip(
                 entry.places, old.definition.sources(entry.definition), coarse_states, strict=True
             ):
-                # A state without the setting `bits` may be shared by several metrics, and `own_states` kept only the parts
-                # that this metric reads. Take the state from the collection instead; coarsening does not change it.
+                # A state without the setting `bits` stays the same, so take the whole state of the collection. Several
+                # metrics may share it, and `own_states` has kept only the content that this metric needs.
                 if new_states[place].settings != state.settings:
                     state = states[old.places[i]].narrow(new_states[place])
                 new_states[place] = state
@@ -344,14 +359,15 @@ class MetricCollection(MetricContainer):
     """Many metrics, counted in one pass over the data.
 
     Metrics that need the same state of the same columns share one state. Which metrics share depends only on their
-    settings. For every metric m of a collection C, ``C[m]`` equals m used alone, down to its bytes.
+    settings. For every name m in a collection C, ``C[m]`` equals the same metric used alone, down to its saved bytes.
 
     Parameters
     ----------
     *metrics : metric, Task, Sliced, MetricCollection, list or dict of these
         The metrics to compute. Dicts give names and can be nested: ``{"ctr": Task(...)}`` gives "ctr/auc".
     on_invalid : {"raise", "drop"}
-        Whether a bad row raises an error, or is left out and reported. The default is "drop" if all metrics have "drop".
+        What to do with an invalid row: raise an error, or leave the row out and report how many were left out. The
+        default is "drop" if all metrics have "drop".
 
     Examples
     --------
@@ -371,7 +387,7 @@ class MetricCollection(MetricContainer):
         self._accumulator = accumulate(CollectionDefinition(StatePlan(items), on_invalid_rule))
 
     def plan(self) -> list[dict[str, Any]]:
-        """Return one dict for each state: its columns, the metrics that share it, and its size in bytes."""
+        """Return a dict for each state: its columns, the metrics that share it, and its size in bytes."""
         definition: Any = self._accumulator.definition
         out = []
         for i, (read, size) in enumerate(zip(definition.reads, self._accumulator.updater.sizes, strict=True)):
@@ -412,7 +428,7 @@ CollectionDefinition.public = MetricCollection
 
 
 def contents_of(collection: MetricCollection) -> list[CollectionEntry]:
-    """Return every entry of a collection with its states and its binding."""
+    """Return every member of a collection, with its states and its binding."""
     definition: Any = collection._accumulator.definition
     plan, states = definition.plan, collection._accumulator.states
     return [
@@ -432,7 +448,10 @@ def _rebuild_definition(items: Sequence[tuple[str, Definition, Binding]], on_inv
 
 
 def rename_number(number: str, definition: Definition, name: str) -> str:
-    """Return the name that a number has in the collection, from its own name and the `name` of its entry."""
+    """Return the full name, such as "ctr/recall_each/0", that a number computed by a member has in the collection.
+
+    `number` is the name of the number in the member, and `name` is the name of the member in the collection.
+    """
     alone = isinstance(definition, MetricDefinition)
     return name + number.removeprefix(definition.name) if alone else f"{name}/{number}"
 

@@ -1,4 +1,4 @@
-"""Definition: the settings of an accumulator, which say what it counts and how its states are read."""
+"""Definition: the settings of a metric, a collection or a wrapper, which say what to count and how to compute values."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ __all__ = [
 ]  # fmt: skip
 
 kinds: dict[str, type[Definition]] = {}
-"""The classes of definitions by kind, so that a header can be read."""
+"""All classes of definitions by their `kind`. The header of a saved object names its kind, which is looked up here."""
 
 whole_kinds: set[str] = set()
-"""The kinds whose states cannot be merged one by one, because rows would count twice (such as ledgers)."""
+"""The kinds of objects that must be merged as a whole, such as ledgers: merging their states could count rows twice."""
 
 
 class MetricRead(NamedTuple):
-    """A metric of a definition, the index of its state, and the binding of its roles to columns."""
+    """A metric, the index of the state that it reads, and the columns of its roles."""
 
     metric: Any
     place: int
@@ -42,24 +42,26 @@ class MetricRead(NamedTuple):
 
 
 class Definition:
-    """The settings of an accumulator: what it counts, and how its states are read.
+    """The settings of a metric, a collection or a wrapper: what to count, and how to compute values from the states.
 
-    A definition is immutable, so accumulators share it. Methods that take states are pure functions of them.
+    A definition never changes, so several accumulators can share it. Methods that take states depend only on these
+    states and on the settings.
 
     Attributes
     ----------
     adds : bool
-        Whether two accumulators merge by merging their states one by one.
+        Whether two accumulators are merged by merging their states one by one.
     counts : bool
-        Whether every row of a batch is counted in all states, so that collections and slices may contain it.
+        Whether all states count every row of a batch. Only then may collections and slices contain such an object.
     on_invalid : {"raise", "drop"}
-        Whether a bad row raises an error ("raise"), or is left out and reported ("drop").
+        What to do with an invalid row: raise an error, or leave the row out and report how many were left out.
     memory_limit : int or None
-        The largest number of bytes for the cells; None for the default of the library.
+        The largest number of bytes that all cells (one for each slice) may take; None for the default of the library.
     unit : str or None
-        The column of the units that intervals assume to be independent; None if they assume independent rows.
+        The column of the units, such as users, that intervals assume to be independent; None if they assume independent
+        rows.
     is_single : bool
-        Whether `compute` returns the value of one metric, not a dict of values.
+        Whether `compute` returns the value of one metric rather than a dict of values.
     levels : tuple of str
         The columns of slices and windows, the outermost first.
     can_coarsen : bool
@@ -68,10 +70,10 @@ class Definition:
 
     kind: ClassVar[str] = ""
     public: ClassVar[Any] = None
-    """The public class of the objects that `wrap` builds."""
+    """The public class, such as `MetricCollection`, of the objects that `wrap` builds."""
 
     accumulator_type: ClassVar[Any] = None
-    """The class of the accumulators, if it is not `Accumulator`."""
+    """The class of accumulators to use; None for `Accumulator`."""
 
     adds: ClassVar[bool] = True
     counts: ClassVar[bool] = True
@@ -92,7 +94,7 @@ class Definition:
 
     @property
     def name(self) -> str:
-        """The name in collections and tables."""
+        """The name that the object has in collections and tables."""
         raise NotImplementedError
 
     @property
@@ -102,17 +104,17 @@ class Definition:
 
     @property
     def type_name(self) -> str:
-        """The name of the public class, for messages."""
+        """The name of the public class, for error messages."""
         return str(self.public.__name__)
 
     def wrap(self, accumulator: Any) -> Any:
-        """Return the public object that owns an accumulator of this definition."""
+        """Return the public object, such as a metric, for an accumulator of this definition."""
         thing = self.public.__new__(self.public)
         thing._accumulator = accumulator
         return thing
 
     def with_on_invalid(self, on_invalid: str) -> Self:
-        """Return this definition with another rule for bad rows."""
+        """Return this definition with a new value of `on_invalid`; the definition itself if the value is the same."""
         if on_invalid == self.on_invalid:
             return self
         copy = object.__new__(type(self))
@@ -120,21 +122,24 @@ class Definition:
         return copy
 
     def header(self) -> dict[str, Any]:
-        """Return the settings as JSON data, for saved bytes and digests."""
+        """Return the settings as JSON data. Saved files contain these data, and digests are computed from them."""
         raise NotImplementedError
 
     @classmethod
     def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Definition:
-        """Build the definition from a header; `states` are examples of the states that it reads."""
+        """Build a definition from its header.
+
+        `states` are states like those that the definition reads. Their rows are ignored.
+        """
         raise NotImplementedError
 
     @classmethod
     def number_of_states(cls, header: dict[str, Any]) -> int:
-        """Return the number of states of the definition that a header describes."""
+        """Return how many states the definition with this header reads."""
         raise NotImplementedError
 
     def differences(self, other: Any) -> list[str]:
-        """Describe each difference from another definition of the same kind, for error messages."""
+        """Describe each difference between this definition and another one of the same kind, for error messages."""
         raise NotImplementedError
 
     def __getstate__(self) -> dict[str, Any]:
@@ -144,7 +149,7 @@ class Definition:
 
     @cached_property
     def reads(self) -> tuple[Read, ...]:
-        """The empty states, each with its binding to columns."""
+        """The empty states to which rows will be added, each with the columns of its roles."""
         raise NotImplementedError
 
     @cached_property
@@ -164,55 +169,71 @@ class Definition:
         return columns
 
     def positional_columns(self) -> tuple[str, ...]:
-        """Return the columns that `update` takes by position."""
+        """Return the names of the columns that `update` takes by position."""
         raise NotImplementedError
 
     # -- the answers --------------------------------------------------------------------------------------------------
 
     def read(self, states: Sequence[State]) -> Answer:
-        """Return the answers for states that have one cell."""
+        """Return the answers (values, bounds and intervals) for states that have one cell."""
         raise TypeError(f"a {self.type_name} has no value itself: use its total")
 
     def metric_reads(self) -> dict[str, MetricRead] | None:
-        """Return every metric by name; None if the definition contains something other than metrics."""
+        """Return every metric by name, with its state and columns; None if not all members are metrics."""
         return None
 
     def samples(self, states: Sequence[State]) -> list[Sample]:
-        """Return one `Sample` for each number of each metric, for inference; the states may have any number of cells."""
+        """Return a `Sample` for each scalar of each metric, for comparisons and intervals.
+
+        The states may have any number of cells. The value of a metric may consist of several scalars, such as one for
+        each class.
+        """
         raise TypeError(f"a {self.type_name} cannot be compared: compare the objects in it")
 
     def intervals_of_cells(self, states: Sequence[State], confidence: float) -> dict[str, list[Interval]] | None:
-        """Return the intervals of all cells by metric; None if each cell has to be read alone."""
+        """Return the intervals of each metric, one for each cell; None if intervals have to be computed cell by cell."""
         return None
 
     def check_states(self, states: Sequence[State]) -> None:
-        """Raise StateFormatError if states that are valid alone contradict one another."""
+        """Raise StateFormatError if states contradict one another, even though each of them is valid."""
 
     # -- other definitions --------------------------------------------------------------------------------------------
 
     def select_metrics(self, names: Mapping[str, str]) -> tuple[Self, list[int]]:
-        """Return the definition of some metrics (old name to new name), and the indices of its states in this one."""
+        """Return a definition with only some metrics, and for each state of it the index of that state in this definition.
+
+        `names` maps the old name of each metric to its new name.
+        """
         raise TypeError(f"metrics can only be selected from a collection, not from {self.name}")
 
     def seal(self, parts: int | None = None) -> Any:
-        """Return the definition of a copy from `sm.seal`, whose groups get no more rows; `parts` counts its partitions."""
+        """Return the definition of the copy that `sm.seal` makes, whose groups get no more rows.
+
+        `parts` is the number of partitions into which the groups are divided; None if the metrics declare it.
+        """
         return self
 
     def coarsen(self, bits: int) -> Any:
-        """Return the definition with histograms of at most `bits` bits; without histograms, return this definition."""
+        """Return a definition whose histograms have at most 2**bits buckets; without histograms, return this one."""
         raise NotImplementedError
 
     def coarsen_states(self, new: Any, states: Sequence[State], bits: int) -> list[State]:
-        """Return the states for the coarser definition `new`; they may have any number of cells."""
+        """Return these states with fewer buckets, as the coarser definition `new` reads them.
+
+        The states may have any number of cells.
+        """
         return [coarsen_state(s, bits) for s in states]
 
     def sources(self, new: Any) -> list[int]:
-        """Return, for each state of the coarser definition `new`, the index of the state here that it comes from."""
+        """Return where the states of the coarser definition `new` come from.
+
+        For each state of `new`, the list contains the index of the state of this definition from which it is computed.
+        """
         return list(range(len(self.reads)))
 
 
 def coarsen_state(state: State, bits: int) -> State:
-    """Return a state with at most `bits` bits; return a state without a histogram unchanged."""
+    """Return a state whose histogram has at most 2**bits buckets; return a state without a histogram unchanged."""
     if not hasattr(state, "coarsen") or (state.bits is not None and state.bits <= bits):  # type: ignore[attr-defined]
         return state
     coarse: State = state.coarsen(bits)
@@ -223,17 +244,20 @@ def coarsen_state(state: State, bits: int) -> State:
 
 
 def definition_of_header(header: dict[str, Any], like: Sequence[State]) -> Any:
-    """Build the definition that a header describes; `like` are examples of the states that it reads."""
+    """Build a definition from its header.
+
+    `like` are states like those that the definition reads. Their rows are ignored.
+    """
     return kinds[header["kind"]].of_header(header, like)
 
 
 def number_of_states(header: dict[str, Any]) -> int:
-    """Return the number of states of the definition that a header describes."""
+    """Return how many states the definition with this header reads."""
     return kinds[header["kind"]].number_of_states(header)
 
 
 def parse_definition(about: Any, like: Sequence[State]) -> Any:
-    """Build the definition that the header of a frame describes, and check that it fits the states.
+    """Build a definition from the header of saved bytes, and check that it fits the saved states.
 
     Raises
     ------
@@ -248,7 +272,10 @@ def parse_definition(about: Any, like: Sequence[State]) -> Any:
 
 @contextmanager
 def wrap_format_errors() -> Iterator[None]:
-    """Convert errors into StateFormatError. The bytes are untrusted, so reading them may fail in any way."""
+    """Convert every error in the `with` block into StateFormatError, except MemoryError.
+
+    Saved bytes may come from an untrusted source, so decoding them may raise any error.
+    """
     try:
         yield
     except (StateFormatError, MemoryError):
@@ -258,7 +285,7 @@ def wrap_format_errors() -> Iterator[None]:
 
 
 def check_header(definition: Definition, about: Any, states: Sequence[State]) -> None:
-    """Raise ValueError unless the definition reads these states and its header equals `about`."""
+    """Raise ValueError unless the definition reads states like these, and its header equals the saved header `about`."""
     wanted = [r.state for r in definition.reads]
     differences = [d for w, s in zip(wanted, states, strict=False) for d in w.differences(s)]
     if len(wanted) != len(states) or differences:

@@ -1,4 +1,4 @@
-"""Atomic file writes, and reads whose errors name the file."""
+"""Read files, and write them atomically. All errors name the file."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["atomic_write", "read"]
 def atomic_write(path: str | os.PathLike[str], write: Callable[[BinaryIO], Any]) -> None:
     """Write a file atomically: it replaces an existing file only when all of its bytes are on the disk.
 
-    If anything fails, the old file stays. A symbolic link stays a link, and its target is replaced. A path that is not a
-    regular file, such as a pipe, is written directly.
+    If anything fails, the old file remains. If the path is a symbolic link, the link remains, and the file that it
+    points to is replaced. A path that is not a regular file, such as a pipe, is written directly.
 
-    This is a function with a callback, not a context manager: a Ctrl-C between the instructions of a context manager
-    would leave the temporary file behind.
+    This is a function with a callback rather than a context manager, because a Ctrl-C on the way into or out of a
+    context manager could leave the temporary file behind.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def atomic_write(path: str | os.PathLike[str], write: Callable[[BinaryIO], Any])
     Raises
     ------
     OSError
-        The system refuses the write; the error names the path.
+        The operating system refuses the write; the error names the path.
     """
     destination = Path(path)
     if destination.exists() and not destination.is_file():
@@ -39,7 +39,7 @@ def atomic_write(path: str | os.PathLike[str], write: Callable[[BinaryIO], Any])
             write(file)
         return
     target = Path(os.path.realpath(destination))
-    # The name of the target may have the maximum length already, so the temporary name does not contain it.
+    # The temporary name does not include the name of the target, which may already have the maximum length.
     temporary = target.with_name(f".streammetrics-{secrets.token_hex(8)}")
     try:
         with _add_path_to_errors(path):
@@ -58,7 +58,11 @@ def atomic_write(path: str | os.PathLike[str], write: Callable[[BinaryIO], Any])
 
 
 def file_identity(path: str | os.PathLike[str]) -> tuple[int, int]:
-    """Return device and inode, which are equal for all names of a file; 50 times faster than resolving paths."""
+    """Return a pair of numbers (device, inode) that identifies a file.
+
+    All paths of a file, such as a symbolic link and its target, have the same pair. Resolving the paths instead would
+    take 50 times as long.
+    """
     status = os.stat(path)
     return status.st_dev, status.st_ino
 
@@ -69,7 +73,7 @@ def read(path: str | os.PathLike[str]) -> bytes:
     Raises
     ------
     OSError
-        The system refuses to read the file; the error names the path.
+        The operating system refuses to read the file; the error names the path.
     """
     with _add_path_to_errors(path), open(path, "rb") as file:
         return file.read()
@@ -77,7 +81,10 @@ def read(path: str | os.PathLike[str]) -> bytes:
 
 @contextmanager
 def _add_path_to_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Let system errors name the path: errors of reads and writes name none, others name the temporary file."""
+    """Replace the path in an OSError of the `with` block by this path.
+
+    Without this, an error in a read or write names no path, and other errors name the temporary file.
+    """
     try:
         yield
     except OSError as error:
@@ -87,7 +94,7 @@ def _add_path_to_errors(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Flush the names in a folder to the disk, if the system can."""
+    """Write the directory entries of a folder to the disk, so that a renamed file survives a crash, if the system can."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""Metric: the base class of all metrics. A metric has settings, a formula, and a pure function of a state."""
+"""Metric: the base class of all metrics. A metric has settings and a function that computes its value from a state."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 ROUND_UP = Context(prec=1, rounding=ROUND_CEILING)
 METRICS: dict[str, type[Metric[Any, Any]]] = {}
-"""All metrics by tag. The laws, the catalogue and the command line iterate over it."""
+"""All metric classes by tag. The command line and the tests of all metrics iterate over this dict."""
 
 
 class Metric(Settings, MetricLike, Generic[S, T]):
@@ -58,11 +58,11 @@ class Metric(Settings, MetricLike, Generic[S, T]):
     Parameters
     ----------
     on_invalid : {"raise", "drop"}
-        Whether an invalid row raises an error, or is left out and counted.
+        What to do with an invalid row: raise an error, or leave the row out and report how many were left out.
 
     Notes
     -----
-    To define a metric in your own package over an existing state::
+    To define a metric in your own package that computes its value from an existing state::
 
         from streammetrics.extend import About, Metric, ScoreSums
 
@@ -81,7 +81,7 @@ class Metric(Settings, MetricLike, Generic[S, T]):
     """
 
     about: ClassVar[About] = About()
-    """What the metric declares about itself, its value and its intervals (see `About`)."""
+    """What the metric declares about its formula, its value and its intervals (see `About`)."""
 
     on_invalid: str = setting(default="raise", choices=("raise", "drop"), operational=True)
 
@@ -102,51 +102,58 @@ class Metric(Settings, MetricLike, Generic[S, T]):
         raise NotImplementedError(f"{type(self).__name__} does not implement make_state()")
 
     def of(self, state: Any) -> Any:
-        """Return the value from a state with one cell. The method must be a pure function of settings and state.
+        """Return the value from a state with one cell. The result may depend only on the settings and the state.
 
         Returns
         -------
         float, Quotient, Limits, array, NamedTuple or None
-            A float is exact except for its rounding. `Limits` contain certified limits of the value. None means that the
-            value is undefined.
+            A float or a `Quotient` is exact except for one rounding. `Limits` contain the value and its certified lower
+            and upper bounds. An array or a NamedTuple contains several values. None means that the value is undefined.
         """
         raise NotImplementedError(f"{type(self).__name__} does not implement of()")
 
     def reason(self, state: Any) -> str | None:
-        """Return why the value is undefined; None if it is defined."""
+        """Return why the value is undefined, such as "no rows"; None if it is defined."""
         return "no rows" if not state.facts().get("rows", 1) else None
 
     def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:
-        """Return by how much to widen `limits` if the relative rounding error of each weight is at most `rounding`."""
+        """Return by how much to widen `limits` on both sides to allow for rounded weights.
+
+        Each weight has a relative rounding error of at most `rounding`.
+        """
         return relative_slack(limits, rounding)
 
     def estimate(self, reading: Reading, method: str) -> Estimate | None:
-        """Return the value with its standard error; None if the metric has none.
+        """Return the value with its standard error; None if the metric has no standard error.
 
         Parameters
         ----------
         reading : Reading
-            The reading of one cell, or of stacked cells whose numbers are arrays.
+            The values computed from one cell, or, as arrays, from many cells.
         method : str
             One of `about.interval_methods`.
         """
         return None
 
     def read(self, state: S) -> Reading:
-        """Return the reading of a state with one cell, for two classes, one label or one output.
+        """Return a `Reading` (value, bounds and standard error) of a state with one cell.
 
-        With `about.read_cells=read_side_by_side` this method also takes a vectorized state of many cells
-        (`State.vectorize`), whose counts are arrays.
+        The state has two classes, one label or one output; `reading` handles several. If ``about.read_cells`` is
+        `read_side_by_side`, this method also gets states of many cells, whose counts are arrays (see
+        `State.vectorize`).
         """
         return OwnReading(self, state)
 
     def reading(self, state: S) -> Reading:
-        """Return the reading of a state with one cell, with any number of classes, labels and outputs."""
+        """Return a `Reading` (value, bounds and standard error) of a state with one cell.
+
+        Metrics of several classes, labels or outputs override this method; by default it calls `read`.
+        """
         return self.read(state)
 
     @property
     def name(self) -> str:
-        """The name in collections and tables, such as "auc" or "precision@0.9"."""
+        """The name that the metric has in collections and tables, such as "auc" or "precision@0.9"."""
         return self.about.tag
 
     # -- methods of every metric ---------------------------------------------------------------------------------------
@@ -157,15 +164,15 @@ class Metric(Settings, MetricLike, Generic[S, T]):
 
     @property
     def state(self) -> S:
-        """The current state."""
+        """The current state, with all rows counted so far."""
         state: Any = self._accumulator.states[0]
         return state  # type: ignore[no-any-return]
 
     def compute(self) -> T:
         """Return the value. If it is undefined, return NaN and issue one UndefinedMetricWarning with the reason.
 
-        If the certified bounds are wider than 5 % of the metric's range (or of the value, if the metric has no range), one
-        WideBoundsWarning tells how to get narrower bounds.
+        If the certified bounds are wider than 5 % of the metric's range (or of the value, if the metric has no range),
+        a WideBoundsWarning says how to get narrower bounds.
         """
         accumulator = self._accumulator
         reading = reading_of(self, accumulator.states[0])
@@ -175,24 +182,26 @@ class Metric(Settings, MetricLike, Generic[S, T]):
             reason = reading.reason or "0/0"
             warnings.warn(f"{self.name} is undefined: {reason}", UndefinedMetricWarning, stacklevel=2)
         elif may_be_wide(self, reading.state):
-            # A call of `bounds()` often follows and needs the value, too, so the state caches the value. It does not cache
-            # the reading: state and reading would refer to each other, and only the garbage collector would free them.
+            # A call of `bounds()` often follows, and it needs the value again, so the state caches the value. The state
+            # does not cache the whole reading: the reading refers to the state, and only the garbage collector could
+            # free such a cycle.
             reading.state.__dict__.setdefault("_raw_values", {})[identity_of(self)] = reading.raw_value
             warn_of_wide_values(wide_of(self, self.name, reading), accumulator.warned_wide, stacklevel=2)
         return value
 
     def bounds(self) -> tuple[T, T]:
-        """Return certified bounds of the value. If both are equal, the value is exact except for one rounding."""
+        """Return certified bounds (low, high) of the value. If they are equal, the value is exact but for one rounding."""
         return reading_of(self, self._accumulator.states[0]).bounds
 
     def explain(self) -> dict[str, Any]:
-        """Return a dict with the value, bounds, formula, settings, rows, weight and dropped rows by reason."""
+        """Return a dict with the value, bounds, formula, settings, rows, weight, and dropped rows by reason."""
         return explanation_of(self, reading_of(self, self._accumulator.states[0]))
 
     def __repr__(self) -> str:
-        """Return the settings, and the value with its bounds: AUC(0.784112 +- 0.00003 proof, 90 rows).
+        """Return the settings and, for most metrics, the value with its bounds.
 
-        Most values take a millisecond or two. Values of groups can take minutes, so they are not computed here.
+        An example is ``AUC(0.784112 +- 0.00003 proof, 90 rows)``, where "proof" marks a certified bound. Most values
+        take a millisecond or two to compute. Metrics of groups can take minutes, so their values are not computed here.
         """
         settings = super().__repr__()
         accumulator = self.__dict__.get("_accumulator")
@@ -206,7 +215,7 @@ class Metric(Settings, MetricLike, Generic[S, T]):
 
 
 class ScoredLabels(Metric[S, T]):
-    """A metric of a 0/1 label and a score."""
+    """A metric computed from 0/1 labels and scores."""
 
     about = About(positional_columns=("y_true", "y_score"))
 
@@ -218,9 +227,10 @@ class ScoredLabels(Metric[S, T]):
         y_true : array-like of shape (n,)
             The labels, 0 or 1; or a mapping, data frame or Arrow table that contains the columns by name.
         y_score : array-like of shape (n,)
-            The scores: probabilities, or scores on the scale that the setting `scale` names.
+            The scores: probabilities, or scores on the scale given by the setting `scale`.
         **columns : array-like of shape (n,)
-            `sample_weight`: 0, or between 2**-36 and 2**31. `y_true` and `y_score` may be passed by name, too.
+            `sample_weight`: the weight of each row, 0 or between 2**-36 and 2**31. `y_true` and `y_score` may also be
+            passed by name.
 
         Raises
         ------
@@ -234,14 +244,14 @@ class ScoredLabels(Metric[S, T]):
 
 
 def format_value(metric: Metric[Any, Any]) -> str:
-    """Return the value and its bound as text, for `repr`."""
+    """Return the value with the half-width of its bounds as a string, for `repr`."""
     reading = reading_of(metric, metric.state)
     value = reading.value
     if not isinstance(value, float) or math.isnan(value):
         return "NaN" if isinstance(value, float) else ""
     (low, high), shown = reading.bounds, f"{value:.6g}"
     wide = wide_of(metric, metric.name, reading)
-    # Counts and sums are exact, so there is no bound to show.
+    # A state without the fact "off_grid" contains only exact counts and sums. Its values need no bounds.
     if "off_grid" not in metric.state.facts() and not wide:
         return shown
     if high <= math.nextafter(low, math.inf):
@@ -253,19 +263,19 @@ def format_value(metric: Metric[Any, Any]) -> str:
 
 
 def no_weight_reason(state: State) -> str | None:
-    """Return why a state has no weight; None if it has one."""
+    """Return why the total weight of a state is zero; None if it is positive."""
     facts = state.facts()
     return "no rows" if not facts["rows"] else None if facts["weight"] else "the weights are all zero"
 
 
 class MetricDefinition(Definition):
-    """The definition of one metric.
+    """The definition of a single metric: its settings, and how to compute its value.
 
     Parameters
     ----------
     metric : Metric
-        The metric. The definition has a copy of its settings: if the two referred to each other, only the garbage
-        collector would free the states.
+        The metric. The definition makes a copy of it. If the definition and the metric referred to each other, only the
+        garbage collector could free the states of the metric.
     """
 
     kind = "metric"
@@ -273,7 +283,8 @@ class MetricDefinition(Definition):
 
     def __init__(self, metric: Metric[Any, Any]) -> None:
         self.metric = _bare_copy(metric)
-        # A metric of another package may cache values in its `__dict__`. Objects that `wrap` builds must not share them.
+        # `wrap` copies these settings into new metrics. A metric of another package may later cache values in the
+        # `__dict__` of `self.metric`, which new metrics must not share.
         self._settings = dict(self.metric.__dict__)
         self.on_invalid = metric.on_invalid
         self.memory_limit = getattr(metric, "memory_limit", MEMORY_LIMIT)
@@ -309,7 +320,8 @@ class MetricDefinition(Definition):
         columns = self.columns
         roles: tuple[str, ...] | None = self.metric.about.positional_columns
         must = [name for name, needed in columns.items() if needed]
-        # With some settings a metric reads other columns than its class declares, such as predictions for scores.
+        # The class declares the usual columns, but a metric may read others with some settings, such as predictions
+        # rather than scores. Then the first required columns are used.
         if roles is None or (set(roles) - set(columns) and set(must) - set(roles)):
             roles = tuple(must[:2])
         return roles
@@ -342,13 +354,13 @@ class MetricDefinition(Definition):
         return samples_of(self.name, self.metric, states[0])
 
     def seal(self, parts: int | None = None) -> Definition:
-        # Only metrics of groups have this method.
+        # Only metrics of groups have the method `sealed_metric`. All other metrics stay unchanged.
         sealed_metric = getattr(self.metric, "sealed_metric", None)
         return self if sealed_metric is None else MetricDefinition(sealed_metric(parts))
 
     @cached_property
     def can_coarsen(self) -> bool:  # type: ignore[override]
-        """Whether the setting `bits` belongs to a histogram. A sketch has such a setting, too, but cannot be coarsened."""
+        """Whether the setting `bits` belongs to a histogram, which can be coarsened, and not to a sketch, which cannot."""
         state = self.metric.make_state()
         return "bits" in self.metric.settings and (hasattr(state, "coarsen") or "bits" not in state.settings)
 
@@ -356,10 +368,12 @@ class MetricDefinition(Definition):
         if not self.can_coarsen:
             raise TypeError(f"{self.name} has no histogram to coarsen")
         state: Any = self.metric.make_state()
-        # Bins of equal width have no bits, and a mean over rows has no limit.
+        # Not every state has these settings: a histogram with bins of equal width has no `bits`, and a mean over rows
+        # has no `limit`.
         fewer = state.coarsen(bits) if "bits" in state.settings else state
         has_limit = "limit" in self.metric.settings and hasattr(fewer, "limit")
-        # The number of rows that are kept exactly depends on the bits by default, so it is passed explicitly.
+        # `limit` is the number of rows that a cell keeps exactly. Its default depends on `bits`, so the value of the
+        # coarser state is passed explicitly.
         limit = {"limit": fewer.limit} if has_limit else {}
         return MetricDefinition(type(self.metric)(**(_constructor_arguments(self.metric) | {"bits": bits} | limit)))
 
@@ -371,14 +385,15 @@ class MetricDefinition(Definition):
         importable: Any = sys.modules.get(cls.__module__)
         for name in cls.__qualname__.split("."):
             importable = getattr(importable, name, None)
-        # Pickle finds classes by name. A metric whose class has no importable name is pickled as bytes.
+        # Pickle finds a class by its module and name. If that fails for this class, pickle stores the metric in the
+        # file format of the library.
         if importable is cls and cls is not OpaqueMetric:
             return definition_of_class, (cls, _constructor_arguments(self.metric))
         return _unpickle_definition, (frame.write_frame([r.state for r in self.reads], self.header()),)
 
 
 def _bare_copy(metric: Metric[Any, Any]) -> Any:
-    """Return a metric with the same settings and without an accumulator."""
+    """Return a copy of a metric that has the same settings but no states."""
     copy = object.__new__(type(metric))
     copy.__dict__.update(metric.__dict__)
     copy.__dict__.pop("_accumulator", None)
@@ -386,18 +401,21 @@ def _bare_copy(metric: Metric[Any, Any]) -> Any:
 
 
 def _constructor_arguments(metric: Metric[Any, Any]) -> dict[str, Any]:
-    """Return the arguments of the constructor, including operational settings."""
+    """Return the settings as arguments of the constructor, including settings that do not affect values."""
     return {f.name: getattr(metric, f.name) for f in fields(metric) if f.init}
 
 
 def _unpickle_definition(data: bytes) -> Definition:
-    """Return the definition from bytes, for a metric whose class cannot be imported by name."""
+    """Return the definition from bytes in the file format of the library, for a class that pickle cannot find by name."""
     opened = frame.Frame(data)
     return definition_of_header(opened.about, opened.read_states())  # type: ignore[no-any-return]
 
 
 class OpaqueMetric(Metric[Any, Any]):
-    """A metric whose class is not imported here: it can be loaded, merged and saved, but not computed."""
+    """A saved metric whose class is unknown here, because the package that defines it is not imported.
+
+    It can be loaded, merged and saved, but not computed.
+    """
 
     about = About(rank_based=None)
 
@@ -426,13 +444,17 @@ def _unknown_metric_error(tag: str) -> StreamMetricsError:
 
 
 def definition_of_class(cls: type[Metric[Any, Any]], settings: dict[str, Any]) -> MetricDefinition:
-    """Return the definition of a metric. Register its class: this process may not know a class that a script defines."""
+    """Return the definition of a metric with these settings, and register its class.
+
+    The class may be unknown in this process, for example if a script defines it and another process unpickles the
+    metric.
+    """
     METRICS.setdefault(cls.about.tag, cls)
     return MetricDefinition(cls(**settings))
 
 
 def make_metric(tag: str, settings: dict[str, Any], state: State) -> Metric[Any, Any]:
-    """Build the metric that a header describes; `state` is an example of the state that it reads."""
+    """Build a metric from its tag and settings. `state` is a state like the one that it reads; its rows are ignored."""
     if not isinstance(tag, str):
         raise StateFormatError("the tag of a metric is not a string")
     known, decoded = METRICS.get(tag), {k: decode_setting(v) for k, v in settings.items()}

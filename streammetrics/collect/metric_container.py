@@ -1,4 +1,4 @@
-"""MetricContainer: the shared methods of collections and of wrappers around them."""
+"""MetricContainer: the methods that collections share with wrappers around collections, such as slices."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["MetricContainer"]
 
 
 class MetricContainer(MetricLike):
-    """An object with several metrics; some of them can be selected together with their states."""
+    """An object with several metrics, such as a collection, from which some metrics can be selected with their states."""
 
     @property
     def on_invalid(self) -> str:
-        """Whether a bad row raises an error ("raise"), or is left out and reported ("drop")."""
+        """What happens to an invalid row: "raise" raises an error, and "drop" leaves the row out and reports it."""
         return self._accumulator.definition.on_invalid
 
     @property
@@ -33,16 +33,16 @@ class MetricContainer(MetricLike):
         Parameters
         ----------
         confidence : float or None
-            Confidence level of the intervals. If you pass one, the table prints every interval, or the reason why there is
-            none. By default it prints only intervals that come from `Sharded`, because rows of one user are correlated.
-            None omits intervals.
+            Confidence level of the intervals. If you pass a level, the table prints every interval, or the reason why
+            there is no interval. By default the table prints only intervals that come from `Sharded`: other intervals
+            assume independent rows, but rows of one user are correlated. If you pass None, the table has no intervals.
         """
         accumulator = self._accumulator
         records = accumulator.answer().records(check_confidence(confidence))
         return values_table(accumulator.definition.levels, records, confidence)
 
     def only(self, names: Iterable[str]) -> Self:
-        """Return a copy that contains only some metrics of a collection, with their states.
+        """Return a copy with only the named metrics of a collection and their states, in the order of the collection.
 
         Raises
         ------
@@ -53,11 +53,11 @@ class MetricContainer(MetricLike):
         return self._select({name: name for name in self.names if name in some})
 
     def ordered(self, names: Iterable[str]) -> Self:
-        """Return a copy that contains some metrics of a collection in this order, with their states."""
+        """Return a copy with only the named metrics of a collection and their states, in the order of `names`."""
         return self._select({name: name for name in self._check_names(names)})
 
     def task(self, name: str) -> Self:
-        """Return the metrics of one task of a collection, with their states and without the name of the task as a prefix.
+        """Return a copy with the metrics of one task and their states. Their names lose the prefix of the task.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""MetricLike: the methods that metrics, collections and wrappers share. Each object has an accumulator."""
+"""MetricLike: the methods that metrics, collections and wrappers such as slices share."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ __all__ = [
 
 
 class MetricLike(Plottable):
-    """A metric, or an object that is used like one: a collection, slices, windows."""
+    """A metric, or an object that is used like one: a collection, slices or windows."""
 
     _accumulator: Accumulator
 
     @property
     def name(self) -> str:
-        """The name in collections and tables."""
+        """The name that the object has in collections and tables."""
         return self._accumulator.definition.name
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Self:
@@ -41,33 +41,33 @@ class MetricLike(Plottable):
         ----------
         y_true : array-like of shape (n,), or table
             Labels; or a mapping, data frame, Arrow table or record batch that contains all columns by name (other columns
-            are ignored). A single event may be passed as scalars: `update(1, 0.3)`, `update({"click": 1, "p": 0.3})`; and
-            several events as a list of such mappings.
+            are ignored). A single event may be passed as scalars: `update(1, 0.3)`, `update({"click": 1, "p": 0.3})`.
+            Several events may be passed as a list of such mappings.
         y_score : array-like of shape (n,)
             Scores.
         **columns : array-like of shape (n,)
-            Columns by name. An unknown name raises TypeError.
+            Columns by name. A name that no metric reads raises TypeError.
 
         Raises
         ------
         InvalidInputError
-            A column is missing, has another length, or contains a bad value. No row was counted.
+            A column is missing, columns have different lengths, or a value is invalid. No row was counted.
         MemoryLimitError
-            Cells would take more than the memory limit. No row was counted.
+            The cells (one for each slice) would need more memory than the memory limit. No row was counted.
         """
         self._accumulator.update(y_true, y_score, columns)
         return self
 
     def merge(self, other: Self) -> Self:
-        """Add the state of another object with the same settings; `other` is unchanged.
+        """Add the rows that another object with the same settings has counted. The other object is unchanged.
 
         Raises
         ------
         IncompatibleStateError
-            The other object is something else or has other settings. The message names each difference, and both objects
+            The other object has a different type or different settings. The message names each difference. Both objects
             are unchanged.
         MemoryLimitError
-            The merged state would take more than the memory limit.
+            The merged state would exceed the memory limit.
         """
         self._accumulator.merge(accumulator_of(other))
         return self
@@ -77,22 +77,23 @@ class MetricLike(Plottable):
 
         Parameters
         ----------
-        other : object of the same settings
-            The object that counted these rows, and no others, with the same weights. It is unchanged.
+        other : object with the same settings
+            An object that has counted exactly these rows, with the same weights. It is unchanged.
 
         Raises
         ------
         IncompatibleStateError
-            The other object has another type or other settings; or it has rows that were not counted here; or the state
-            contains extremes, registers, samples or closed groups, from which rows cannot be subtracted: count the
-            remaining rows again. Both objects are unchanged.
+            The other object has a different type or different settings, or it contains rows that were not counted here.
+            The error is also raised for states from which no row can be subtracted, such as a minimum, a sketch, a
+            sample, or sealed groups (see `seal`). For such states, count the remaining rows again. Both objects are
+            unchanged.
 
         Notes
         -----
-        The resulting state equals that of the remaining rows alone, with a few exceptions: scores that moved to buckets
-        stay there, and so do rows of slices beyond a limit and of windows that were not kept. Second
-        moments that overflowed stay undefined, and flags that scores were rounded stay set. For late and changed labels
-        use `Delta`.
+        In most cases the resulting state equals the state of the remaining rows alone. There are a few exceptions.
+        Scores that were moved to the buckets of a histogram stay there. Slices that were merged because of a limit stay
+        merged, and so do windows that were not kept. Second moments that overflowed stay undefined. Flags that say that
+        scores were rounded stay set. For late and changed labels use `Delta`.
 
         Examples
         --------
@@ -112,7 +113,7 @@ class MetricLike(Plottable):
         return value
 
     def bounds(self) -> Any:
-        """Return the certified bounds of every value."""
+        """Return the certified bounds (low, high) of every value."""
         return self._accumulator.answer().bounds
 
     def interval(self, confidence: float = 0.95, method: str | None = None) -> Any:
@@ -123,24 +124,26 @@ class MetricLike(Plottable):
         confidence : float
             The confidence level, between 0 and 1.
         method : str, optional
-            One of the interval methods of the metric; by default the first. For another one, ValueError lists them.
+            One of the interval methods of the metric; by default the first one. An unknown method raises a ValueError
+            that lists the known ones.
 
         Returns
         -------
         Interval
             Low, high, estimate, standard error, method, assumption, confidence and reason. The interval covers sampling
-            variation under the assumption that it names. Rows of one user are correlated, so an interval that assumes
-            independent rows is too narrow then (see `Sharded`). It does not include the certified bounds (`bounds`).
+            variation under the assumption given in the field `assumption`. An interval that assumes independent rows is
+            too narrow if users have several rows, because these are correlated (see `Sharded`). The interval does not
+            cover the difference between the value and its certified bounds (see `bounds`).
         """
         check_confidence(confidence)
         return self._accumulator.answer().intervals(confidence, method)
 
     def explain(self) -> Any:
-        """Return a dict for every value with bounds, formula, settings, rows, weight and dropped rows by reason."""
+        """For every value, return a dict with its bounds, formula, settings, rows, weight, and dropped rows by reason."""
         return self._accumulator.answer().explanation
 
     def reset(self) -> Self:
-        """Forget every row."""
+        """Remove all counted rows, so that the object is like a new one."""
         self._accumulator.reset()
         return self
 
@@ -151,11 +154,11 @@ class MetricLike(Plottable):
         return thing
 
     def digest(self) -> str:
-        """Return the SHA-256 of settings and content, equal on all machines; equal objects have equal digests."""
+        """Return the SHA-256 hash of settings and content. Equal objects have equal digests on all machines."""
         return self._accumulator.digest()
 
     def to_bytes(self) -> bytes:
-        """Encode settings and content in the file format of the library; `from_bytes` decodes it."""
+        """Return the settings and the content as bytes in the file format of the library, which `from_bytes` reads."""
         return self._accumulator.to_bytes()
 
     def __eq__(self, other: object) -> bool:
@@ -176,7 +179,7 @@ class MetricLike(Plottable):
 
 
 def warn_of(accumulator: Accumulator, answer: Answer, stacklevel: int) -> None:
-    """Warn once of every value that is undefined, and of every value whose certified bounds are too wide."""
+    """Warn of every value that is undefined or has wide certified bounds, but only once for each value."""
     if wide := answer.wide:
         warn_of_wide_values(wide, accumulator.warned_wide, stacklevel=stacklevel + 1)
     for name, reason in answer.undefined_values():
@@ -186,8 +189,8 @@ def warn_of(accumulator: Accumulator, answer: Answer, stacklevel: int) -> None:
 
 
 def unpickle(definition: Definition, data: bytes) -> Any:
-    """Return the object of a definition with the states of `data` (for pickle, which is trusted)."""
-    # Pickle loads the definition first, which imports the packages that define its metrics.
+    """Return the object of a definition with the states of `data`. Only pickle calls this, so the data is trusted."""
+    # Pickle has already loaded the definition, and with it imported the packages that define its metrics.
     return definition.wrap(accumulate(definition, frame.Frame(data).read_states()))
 
 
@@ -195,12 +198,12 @@ def unpickle(definition: Definition, data: bytes) -> Any:
 
 
 def states_of(thing: MetricLike) -> tuple[State, ...]:
-    """Return the states of an object, in canonical form."""
+    """Return the states of an object in canonical form: states of the same rows are equal, whatever their order."""
     return thing._accumulator.states
 
 
 def answer_of(thing: MetricLike) -> Answer:
-    """Return the answers (values, bounds, intervals) for the current states of an object."""
+    """Return the answers for the current states of an object: values, bounds and intervals."""
     return thing._accumulator.answer()
 
 
@@ -210,17 +213,17 @@ def columns_of(thing: MetricLike) -> dict[str, bool]:
 
 
 def nbytes(thing: MetricLike) -> int:
-    """Return the bytes of memory that the states of an object take, including room for growth."""
+    """Return the memory of the states of an object in bytes, including memory that is reserved for more rows."""
     return thing._accumulator.nbytes
 
 
 def empty_copy(thing: Any) -> Any:
-    """Return an empty object with the same settings."""
+    """Return an object with the same settings that has counted no row."""
     return with_states(thing, None)
 
 
 def with_states(thing: Any, states: Sequence[State] | None) -> Any:
-    """Return an object with the same settings and these states; with None it is empty."""
+    """Return an object with the same settings and the given states; None means empty states."""
     definition = definition_of(thing)
     return definition.wrap(accumulate(definition, states))
 
@@ -231,16 +234,17 @@ def flat(thing: MetricLike, undefined: str = "omit") -> dict[str, float]:
     Parameters
     ----------
     thing : metric, collection or wrapper
-        The object that has counted.
+        The object whose values to return.
     undefined : {"omit", "nan"}
-        Whether undefined values (NaN) are omitted or included. There is no warning.
+        Whether undefined values are omitted or included as NaN. No warning is issued in either case.
 
     Returns
     -------
     dict of str to float
-        Values by name: the name of a metric, the full name in a collection ("ctr/auc"), the key of a slice in front
-        ("A/auc", "A/7/auc"), the index of an array element behind ("recall_each/0"). Curves and matrices are omitted.
-        Loggers refuse some characters: "@" becomes "_at_", and all except letters, digits and ``_ . / -`` become "_".
+        Values by name. A value has the name of its metric, such as "auc", or, in a collection with nested names, its
+        full name, such as "ctr/auc". For slices, the key of the slice comes first ("A/auc", "A/7/auc"). For arrays, the
+        index of the element comes last ("recall_each/0"). Curves and matrices are omitted. Loggers refuse some
+        characters, so "@" becomes "_at_", and every other character except letters, digits and ``_ . / -`` becomes "_".
 
     Raises
     ------
@@ -258,23 +262,24 @@ def flat(thing: MetricLike, undefined: str = "omit") -> dict[str, float]:
 
 
 def seal(thing: Any, partition: tuple[int, int] | None = None) -> Any:
-    """Return a copy of constant size whose groups are closed: all rows of each group must have been counted here.
+    """Return a copy of constant size, in which sums over all groups replace the rows of the groups.
 
-    The copies of all partitions can be merged; merging the same partition twice raises. An object without groups is
-    returned unchanged.
+    No more rows can be added to these groups, so all rows of each group must have been counted already. The sealed
+    copies of all partitions can be merged; merging the same partition twice raises an error. An object without groups
+    is copied unchanged.
 
     Parameters
     ----------
     thing : metric, collection or wrapper
-        The object that has counted.
+        The object to seal.
     partition : (i, n), optional
-        The partition that contains these groups (see `group_partition`), if the metrics do not declare it; (0, 1) means
-        all groups.
+        The partition that contains these groups: number i of n, counted from 0 (see `group_partition`). Pass it if the
+        metrics do not declare it; (0, 1) means that the object contains all groups.
 
     Raises
     ------
     IncompatibleStateError
-        Metrics of a collection that share groups could no longer be distinguished.
+        Two metrics of a collection differ in settings that sealed copies do not contain.
     ValueError
         The partition is invalid.
     """
@@ -285,14 +290,16 @@ def seal(thing: Any, partition: tuple[int, int] | None = None) -> Any:
 
 
 def coarsen(thing: Any, bits: int) -> Any:
-    """Return a copy whose histograms have fewer buckets; it equals one that counted the same rows with fewer bits.
+    """Return a copy whose histograms have fewer buckets.
+
+    The copy equals an object that has counted the same rows with this value of `bits`.
 
     Parameters
     ----------
     thing : metric, collection or wrapper
-        The object that has counted.
+        The object to copy.
     bits : int
-        The logarithm, to base 2, of the number of buckets.
+        The base-2 logarithm of the number of buckets.
     """
     bits = check_integer("coarsen()", bits)
     definition = definition_of(thing)
@@ -301,7 +308,7 @@ def coarsen(thing: Any, bits: int) -> Any:
 
 
 def object_of_header(about: Any, states: Sequence[State]) -> Any:
-    """Return the object that the header of a frame describes, with these states.
+    """Return the object that the header of saved bytes describes, with the saved states.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The parameters in the docstring of a metric: its own, then those that its base classes describe."""
+"""Complete the docstring of a metric: list its own parameters, then those that only its base classes document."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ NEXT_SECTION = re.compile(r"^\w[\w ]*\n-{3,}$", re.MULTILINE)
 
 
 def inherit_parameter_docs(cls: Any) -> None:
-    """Add to the docstring of a class of settings the parameters that only its base classes describe.
+    """Add to the docstring of a class the parameters that only its base classes document.
 
-    A setting that many metrics share is described once, in the class that declares it, and stands in full in the help of
-    each of them.
+    A setting that many metrics share is documented once, in the base class that declares it. The help of every metric
+    still shows it in full.
     """
     text = vars(cls).get("__doc__")
     if not text:
@@ -38,13 +38,17 @@ def inherit_parameter_docs(cls: Any) -> None:
 
 
 def settable_names(cls: Any) -> set[str]:
-    """Return the names of the settings that a caller can choose: all except those with only one allowed value."""
+    """Return the names of the settings that a caller can choose. A setting with only one allowed value is omitted."""
     return {f.name for f in fields(cls) if len(f.metadata.get("rules", {}).get("choices") or "any") > 1}
 
 
 @cache
 def _split_docstring(text: str) -> tuple[str, list[tuple[list[str], str]], str]:
-    """Return the text before the parameters, the names and the text of each parameter, and the text after them."""
+    """Split a docstring at its section of parameters.
+
+    Returns the text before the section, a list of (names, text) with an item for each parameter, and the text after the
+    section.
+    """
     before, heading, rest = cleandoc(text).partition(HEADING)
     if not heading:
         rest, before = before, ""

@@ -1,4 +1,4 @@
-"""Plottable: the `plot` method of metrics, collections and results."""
+"""Plottable: the `plot` method that metrics, collections and results share."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Any
 __all__ = ["Plottable", "drawing"]
 
 drawing: dict[str, Callable[..., Any]] = {}
-"""The function that draws with matplotlib. `reports.plots` registers it here, so that this module need not import it."""
+"""The function that draws with matplotlib. `reports.plots` puts it here, so that this module need not import `plots`."""
 
 
 class Plottable:
-    """An object that a report shows as a chart."""
+    """An object that has a chart, which is the one that a report shows for the object."""
 
     def plot(self, ax: Any = None, *, label: str | None = None) -> Any:
-        """Draw the chart of the report with matplotlib.
+        """Draw the chart that a report shows for this object, with matplotlib.
 
         Parameters
         ----------
         ax : matplotlib axes, optional
-            The axes to draw in; by default those of a new figure.
+            The axes to draw in; by default the axes of a new figure.
         label : str, optional
             The name of a curve in the legend.
 
         Returns
         -------
         matplotlib axes
-            For several charts in a new figure, an array of axes.
+            The axes of the chart; or an array of axes if a new figure has several charts.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Save and load objects, and merge the objects, bytes and files of many workers."""
+"""Save and load objects, and merge the results of many workers, given as objects, bytes or files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ M = TypeVar("M", bound=MetricLike | State)
 PATHS = (str, os.PathLike)
 BYTES = (bytes, bytearray, memoryview)
 RUN, RUN_BYTES = 1 << 14, 1 << 26
-"""The largest number of saved parts that `merge` keeps in memory at a time, and of their bytes."""
+"""`merge` keeps at most this many saved parts, and at most this many bytes of them, in memory at a time."""
 
 
 @overload
@@ -46,7 +46,7 @@ def from_bytes(
     kind : type, optional
         The expected class, such as `Sliced`; an editor then knows the methods of the result.
     max_bytes : int
-        The most memory that decoding may take.
+        The largest amount of memory, in bytes, that decoding may take.
 
     Returns
     -------
@@ -57,9 +57,9 @@ def from_bytes(
     Raises
     ------
     StateFormatError
-        The bytes are damaged, truncated, inconsistent, from a newer release, or something else.
+        The bytes are damaged, truncated or inconsistent, come from a newer release, or do not contain such an object.
     TypeError
-        The bytes contain another kind of object.
+        The bytes contain a different kind of object.
     """
     if not isinstance(data, BYTES):
         raise TypeError(f"from_bytes() takes bytes, not a {type(data).__name__}")
@@ -78,13 +78,14 @@ def save(thing: Any, path: str | os.PathLike[str]) -> Path:
     thing : object with `to_bytes`, or state
         The object to write.
     path : path
-        The file. A symbolic link stays a link, and a file keeps its permissions. If the process is killed, the old file
-        stays, possibly with a hidden temporary file ".streammetrics-..." in the same folder.
+        The file. If it is a symbolic link, the file that it points to is replaced. An existing file keeps its
+        permissions. If the process is killed, the old file remains, possibly along with a hidden temporary file
+        ".streammetrics-..." in the same folder.
 
     Raises
     ------
     OSError
-        The system refuses the write; the old file is unchanged.
+        The operating system refuses the write; the old file is unchanged.
     """
     data = frame.write_frame([thing], {"kind": "state"}) if isinstance(thing, State) else thing.to_bytes()
     files.atomic_write(path, lambda file: file.write(data))
@@ -105,17 +106,17 @@ def load(path: str | os.PathLike[str], kind: type[Any] | None = None, *, max_byt
     kind : type, optional
         The expected class, such as `Sliced`; an editor then knows the methods of the result.
     max_bytes : int
-        The most memory that decoding may take.
+        The largest amount of memory, in bytes, that decoding may take.
 
     Raises
     ------
     StateFormatError
-        The file is not a readable state; the message names the file.
+        The file does not contain a readable object; the message names the file.
     TypeError
-        The file contains another kind of object.
+        The file contains a different kind of object.
     """
     try:
-        # The overloads of `from_bytes` do not allow `kind=None`.
+        # The type annotations of `from_bytes` do not allow `kind=None`, although its code does.
         read: Any = from_bytes
         return read(files.read(path), kind, max_bytes=max_bytes)
     except (StateFormatError, TypeError) as error:
@@ -132,28 +133,28 @@ def merge(parts: Iterable[Any], *, metrics: str = "same", max_bytes: int = MAX_B
     Parameters
     ----------
     parts : iterable of objects, bytes or paths
-        The objects that workers returned or saved. Their order does not matter: the result is identical to the last bit.
-        If the order of metrics differs between parts, the result has them in alphabetical order. Bytes and files of one
-        kind are read many at a time.
+        The objects that workers returned or saved. Their order does not matter: the result is always the same, to the
+        last bit. If the order of metrics differs between parts, the result has them in alphabetical order. Successive
+        bytes and files with equal settings are merged together, which is faster.
     metrics : {"same", "common"}
-        For collections, and slices and windows of them. "same": all parts must have the same metrics. "common": only the
-        metrics that all parts have are merged.
+        For collections, and for slices and windows of collections. "same": all parts must have the same metrics.
+        "common": only the metrics that all parts have are merged.
     max_bytes : int
-        The most memory that decoding any one of the parts may take.
+        The largest amount of memory, in bytes, that decoding a single part may take.
 
     Raises
     ------
     TypeError
         A part is not an object, bytes or path that can be merged.
     IncompatibleStateError
-        Two parts have different settings; the message names each difference, and the file if there is one. Or a file or an
-        object is passed twice.
+        Two parts have different settings, or a file or an object is passed twice. The message names each difference,
+        and the file if there is one.
     StateFormatError
-        Bytes or a file are not a state.
+        Bytes or a file do not contain a readable object.
 
     Notes
     -----
-    At most 16,384 saved parts, or 64 MiB of them, are in memory at a time, besides the total.
+    In addition to the result, at most 16,384 saved parts, and at most 64 MiB of them, are in memory at a time.
 
     Examples
     --------
@@ -164,7 +165,7 @@ def merge(parts: Iterable[Any], *, metrics: str = "same", max_bytes: int = MAX_B
     """
     if metrics not in ("same", "common"):
         raise ValueError(f'metrics must be "same" or "common", not {metrics!r}')
-    # Slices are iterable, but iterating gives their keys, which are no parts.
+    # A `Sliced` object is iterable, but iterating over it yields keys of slices, which cannot be merged.
     if isinstance(parts, (*BYTES, *PATHS, MetricLike)) or not isinstance(parts, Iterable):
         raise TypeError("merge() takes an iterable of parts, such as [a, b]")
     total: Any = None
@@ -177,7 +178,11 @@ def merge(parts: Iterable[Any], *, metrics: str = "same", max_bytes: int = MAX_B
 
 
 def _merge_part(total: Any, thing: Any, fresh: bool, metrics: str) -> Any:
-    """Merge a part into the total and return it; no other object refers to a `fresh` part, so it need not be copied."""
+    """Merge a part into the total, and return the total.
+
+    The first part becomes the total. A `fresh` part was just loaded, so nobody else uses it; any other part is copied
+    first.
+    """
     if total is None:
         return thing if fresh or isinstance(thing, State) else thing.copy()
     if isinstance(total, State):
@@ -188,7 +193,10 @@ def _merge_part(total: Any, thing: Any, fresh: bool, metrics: str) -> Any:
 
 
 def _wrap_collections_alike(total: Any, thing: Any) -> bool:
-    """Return whether both contain a collection inside the same wrappers; `merge` reports all other differences."""
+    """Return whether both objects contain a collection inside the same wrappers, such as slices.
+
+    Only then can the two differ merely in the order of their metrics. `merge` reports every other difference.
+    """
     kinds = _wrapper_kinds(definition_of(total))
     return kinds[-1] == CollectionDefinition.kind and kinds == _wrapper_kinds(definition_of(thing))
 
@@ -200,10 +208,14 @@ def _wrapper_kinds(definition: Definition) -> list[str]:
 
 
 def _select_common_metrics(total: Any, thing: Any, some: bool) -> tuple[Any, Any]:
-    """Return both with their common metrics in alphabetical order, so that the result does not depend on the order."""
+    """Return the two objects with only the metrics that they have in common, in alphabetical order.
+
+    A fixed order makes the result independent of the order of the parts. Unless `some` is true, objects with different
+    metrics are returned unchanged.
+    """
     shared = sorted(set(total.names) & set(thing.names))
     if not some and not len(shared) == len(total.names) == len(thing.names):
-        # The metrics differ, and `merge` raises an error that names the differences.
+        # The metrics differ. `merge` will raise an error that names the differences.
         return total, thing
     if not shared:
         raise InvalidInputError("the collections have no metric in common")
@@ -211,24 +223,24 @@ def _select_common_metrics(total: Any, thing: Any, some: bool) -> tuple[Any, Any
 
 
 class _SavedPart(NamedTuple):
-    """A saved part, and its file if it has one."""
+    """A part that was passed as bytes or as a file, and the path of the file (None for bytes)."""
 
     frame: Frame
     path: Any
 
     @property
     def header_text(self) -> str:
-        """The header as text; parts with equal headers are of one kind."""
+        """The header as text (the settings). Parts with equal headers are merged without building objects."""
         return self.frame.kind.about
 
     @property
     def merges_as_whole(self) -> bool:
-        """Whether the part has to be merged as an object, because its states cannot be merged one by one."""
+        """Whether the part must be merged as an object, because merging its states one by one could count rows twice."""
         about = self.frame.about
         return isinstance(about, dict) and about.get("kind") in whole_kinds
 
     def build(self) -> Any:
-        """Return the object of the part."""
+        """Decode the part into an object."""
         with _add_path_to_errors(self.path):
             return object_of_header(self.frame.about, self.frame.read_states())
 
@@ -237,10 +249,10 @@ LoadedPart = tuple[Any, bool, Any]
 
 
 def _iterate_parts(parts: Iterable[Any], max_bytes: int) -> Iterator[LoadedPart]:
-    """Yield (object, whether it is fresh, file) for all parts.
+    """Yield (object, whether it was just loaded, path of its file) for all parts.
 
-    Consecutive saved parts of one kind are collected in a run, merged as frames, and yielded as one object: this is much
-    faster than building and merging an object for each.
+    Consecutive saved parts with equal headers form a run. A run is merged as bytes and yielded as one object, which is
+    much faster than building an object for each part.
     """
     run: list[_SavedPart] = []
     size, parts_so_far = 0, dict[Any, Any]()
@@ -268,7 +280,10 @@ def _check_part(part: Any) -> None:
 
 
 def _check_new(part: Any, parts_so_far: dict[Any, Any]) -> None:
-    """Raise if an object, or a file under any of its names, occurs twice: its rows would count twice."""
+    """Raise IncompatibleStateError if an object or a file is passed twice, because its rows would count twice.
+
+    A file is recognised under any of its paths.
+    """
     if isinstance(part, PATHS):
         key = files.file_identity(part)
         again, name = key in parts_so_far, os.fspath(part)
@@ -276,7 +291,8 @@ def _check_new(part: Any, parts_so_far: dict[Any, Any]) -> None:
     elif isinstance(part, MetricLike):
         reference = parts_so_far.get(id(part))
         again, name = reference is not None and reference() is part, f"one {type(part).__name__}"
-        # A weak reference, because another object can get the same id once this one is freed.
+        # After an object is freed, another one may get the same id. The weak reference shows whether it is still the
+        # same object.
         parts_so_far[id(part)] = weakref.ref(part)
     else:
         return
@@ -294,7 +310,7 @@ def _open_part(part: Any, max_bytes: int) -> _SavedPart:
 
 
 def _merge_run(run: list[_SavedPart]) -> Iterator[LoadedPart]:
-    """Yield one object for the whole run, or one for each part if they cannot be merged as frames."""
+    """Yield one object for the whole run, or one object for each part if the parts cannot be merged as bytes."""
     if len(run) > 1 and not run[0].merges_as_whole and (merged := _merge_frames(run)) is not None:
         yield merged, True, None
     else:
@@ -302,7 +318,11 @@ def _merge_run(run: list[_SavedPart]) -> Iterator[LoadedPart]:
 
 
 def _merge_frames(run: list[_SavedPart]) -> Any:
-    """Merge the frames of a run. Return None if that fails for files: then each is read alone, and its error names it."""
+    """Merge the parts of a run as bytes.
+
+    Returns None if that fails and a part is a file. The caller then reads the parts one by one, and the error names the
+    file.
+    """
     try:
         about, states = frame.merge_frames((one.frame for one in run), run[0].frame.limit)
         return object_of_header(about, states)
@@ -314,7 +334,7 @@ def _merge_frames(run: list[_SavedPart]) -> Any:
 
 @contextmanager
 def _add_path_to_errors(path: Any) -> Iterator[None]:
-    """Add the path of a file to errors."""
+    """Add this path to the errors of the `with` block; with None, leave them unchanged."""
     try:
         yield
     except (StateFormatError, IncompatibleStateError) as error:

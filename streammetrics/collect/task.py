@@ -1,4 +1,4 @@
-"""Task: metrics with the columns that they read."""
+"""Task: metrics, and the columns that they read."""
 
 from __future__ import annotations
 
@@ -14,36 +14,37 @@ from .metric_like import MetricLike
 __all__ = ["Metrics", "Task", "flatten"]
 
 Metrics = Any
-"""A metric, a collection, a wrapper, a task, or lists and dicts of these."""
+"""What a collection or a task accepts: a metric, a collection, a wrapper, a task, or lists and dicts of these."""
 
 
 class Task:
-    """Metrics with the columns that they read, an optional row filter, and a correction for negative down-sampling.
+    """Metrics and the columns that they read, with an optional row filter and a correction for down-sampled negatives.
 
     Parameters
     ----------
     metrics : metric, list or dict of metrics
         The metrics to compute; a dict gives their names.
     y_true, y_score, y_pred, value, sample_weight, group, query : str, optional
-        The columns for these roles; by default the columns of the same names. A tuple of names is a key of several columns
-        for `group` and `query`, and a matrix for `y_true`, `y_score` and `y_pred`.
+        The columns to read for these roles; by default, the columns of the same names. A tuple of names stands for a
+        key of several columns (`group` and `query`) or a matrix (`y_true`, `y_score` and `y_pred`).
     where : str, optional
         A 0/1 column: rows with 0 are left out, and their number is reported. For example, ``where="click"`` restricts a
         conversion rate to clicked rows.
     labels : (negative, positive), optional
-        The values of the two labels in `y_true` and `y_pred`, such as (-1, 1) or ("no", "yes"). Soft labels must then be
-        one of the two.
+        The values of the two labels in `y_true` and `y_pred`, such as (-1, 1) or ("no", "yes"). Columns of soft labels
+        must then contain these two values rather than numbers in [0, 1].
     pos_label : optional
         The value of positive labels; all other values are negative.
     negative_rate : float, optional
         The share of negatives kept in a down-sampled log, in (0, 1].
     corrects : {"score", "rows", "both"}, optional
-        How to undo the down-sampling, with r = `negative_rate`. "score": p' = p / (p + (1 - p) / r), for a model that was
-        trained on down-sampled rows. Metrics that depend only on the order of scores (AUC, curves, GroupAUC) use the
-        scores unchanged, and correct their thresholds. "rows": negatives get the weight 1 / r, for a log that was
-        down-sampled.
+        How to undo the down-sampling, with r = `negative_rate`. "score" replaces each score p by p / (p + (1 - p) / r),
+        for a model that was trained on down-sampled rows. Metrics that depend only on the order of scores (AUC, curves,
+        GroupAUC) use the scores unchanged, and correct their thresholds. "rows" gives negatives the weight 1 / r, for a
+        log that was down-sampled. "both" does both.
     scale : {"probability", "logit"}
-        The scale of the scores, for the correction; metrics have a setting `scale` of their own.
+        The scale of the scores, on which their correction depends. If a metric has a setting `scale` of its own, the
+        two must agree.
     **others : str
         The columns for other roles of the metrics, such as `document` of ``NDCG(ties="document")``.
 
@@ -93,7 +94,10 @@ class Task:
 
 
 def containable_definition(metric: MetricLike, binding: Binding) -> Definition:
-    """Return the definition of a metric; raise if a collection cannot contain it, or the binding does not fit it."""
+    """Return the definition of a metric that is to become a member of a collection.
+
+    Raises an error if a collection cannot contain it, or if the options of the task do not fit it.
+    """
     definition: Definition = definition_of(metric)
     if not (definition.adds and definition.counts):
         raise TypeError(f"a collection holds metrics, collections and slices, not a {definition.type_name}")
@@ -110,7 +114,10 @@ def containable_definition(metric: MetricLike, binding: Binding) -> Definition:
 
 
 def flatten(metrics: Any, binding: Binding = PLAIN, prefix: str = "") -> Iterator[tuple[str, Definition, Binding]]:
-    """Yield full name, definition and binding of each metric in nested lists, dicts and tasks."""
+    """Yield (full name, definition, binding) for each metric in nested lists, dicts and tasks.
+
+    `binding` contains the columns of the task around the metrics, and `prefix` is the beginning of their full names.
+    """
     if isinstance(metrics, MetricLike):
         definition = containable_definition(metrics, binding)
         yield prefix + definition.name, definition, binding
@@ -135,7 +142,7 @@ def flatten(metrics: Any, binding: Binding = PLAIN, prefix: str = "") -> Iterato
 
 
 def resolve_on_invalid(on_invalid: str | None, definitions: Iterable[Definition]) -> str:
-    """Return the rule for bad rows: the one that was passed, otherwise "drop" if all definitions have "drop"."""
+    """Return the rule for invalid rows: `on_invalid`, or if that is None, "drop" if all definitions say "drop"."""
     if on_invalid is None:
         return "drop" if all(one.on_invalid == "drop" for one in definitions) else "raise"
     if on_invalid not in ("raise", "drop"):
@@ -144,7 +151,7 @@ def resolve_on_invalid(on_invalid: str | None, definitions: Iterable[Definition]
 
 
 def _check_roles(roles: Iterable[str], definitions: list[tuple[str, Definition, Binding]]) -> None:
-    """Raise TypeError for a role that no metric of a task reads."""
+    """Raise TypeError if a role that a task binds to a column is read by none of its metrics."""
     known = dict.fromkeys(
         n.role for _, definition, _ in definitions for state, *_ in definition.reads for n in state.needs()
     )

@@ -1,1 +1,1 @@
-"""Counting: one call of kernels adds a batch to the counters of all statistics. Kernels are loaded with the first row."""
+"""Count batches: one call into compiled code adds a batch to all states. The code is loaded when it is first used."""

@@ -1,13 +1,16 @@
 """The batch updater: the only code that adds rows to states.
 
-There are three paths for a batch, from the fastest to the most general:
+The layout of a batch is the names, dtypes and shapes of its columns. A draft is the cached plan for batches of one
+layout, and its commit is the call into compiled code that counts a batch. A batch takes one of three paths, from the
+fastest to the most general:
 
-1. The batch has the layout of the last batch (`_count_like_last`): its commit is called at once.
-2. Its layout has a draft (`_count_new_layout`): the draft converts its columns and calls its commit.
-3. All other batches are prepared column by column (`count_batch`): keys, selected rows, rankings, rows to drop.
+1. The batch has the layout of the last batch (`_count_like_last`). Its commit is called immediately.
+2. An earlier batch had this layout (`_count_new_layout`). Its draft converts the columns and calls its commit.
+3. Any other batch is prepared column by column (`count_batch`). This path handles keys, row filters, rankings and
+   dropped rows.
 
-On each path a single call into C counts the batch in all states, so a batch is counted in all of them or in none
-(see `fused_call` for the reason).
+On each path a single call into C counts the batch in all states, so a batch is counted in all states or in none.
+`fused_call` explains why.
 """
 
 from __future__ import annotations
@@ -67,16 +70,16 @@ Ints = NDArray[np.int64]
 
 
 class BatchUpdater:
-    """Adds batches to several states at once.
+    """Adds each batch to several states in one call.
 
     Parameters
     ----------
     reads : sequence of Read
-        The states, empty or not, and the columns that each is counted from.
+        The states to add rows to, empty or not, each with the columns that it reads.
     memory_limit : int
-        The limit of the memory of all cells, in bytes.
+        The largest number of bytes for the cells (one for each slice) of all states.
     on_invalid : {"raise", "drop"}
-        Whether a bad row raises an error, or is dropped and counted.
+        What to do with an invalid row: raise an error, or drop the row and count it as dropped.
     """
 
     def __init__(self, reads: Sequence[Read], *, memory_limit: int = MEMORY_LIMIT, on_invalid: str = "raise") -> None:
@@ -90,16 +93,17 @@ class BatchUpdater:
             (r.binding, n, t, r.state.block_column and i)
             for i, (r, n, t) in enumerate(zip(self.reads, self._needs, self._times, strict=True))
         ]
-        # The first read with an equal request, for each read: reads with equal requests share their prepared rows.
+        # For each read, the index of the first read with an equal request (columns, options and times). Such reads
+        # select and check the same rows, so they share the prepared rows.
         self._first_same = [requests.index(a) for a in requests]
-        # The states or None, and the counters or None. The states are None while the counters hold rows that no state
-        # has yet.
+        # A pair: the states, and the counters to which kernels add rows. The states are None if the counters contain
+        # rows that have not been read into states yet. The counters are None until a batch is counted.
         self._content: tuple[tuple[State, ...] | None, LiveCounters | None] = (tuple(r.state for r in self.reads), None)
         self.on_invalid = on_invalid
 
     @property
     def on_invalid(self) -> str:
-        """Whether a bad row raises an error, or is dropped and counted."""
+        """What happens to an invalid row: "raise" raises an error, and "drop" drops the row and counts it as dropped."""
         return self._on_invalid
 
     @on_invalid.setter
@@ -113,7 +117,7 @@ class BatchUpdater:
 
     @property
     def states(self) -> tuple[State, ...]:
-        """The states in canonical form, with all rows so far."""
+        """The states with all rows so far, in canonical form: states of the same rows are equal, whatever their order."""
         with self.lock:
             return self._read_states()
 
@@ -126,30 +130,31 @@ class BatchUpdater:
         return states
 
     def replace_states(self, states: Sequence[State]) -> None:
-        """Replace all states at once; later batches are added to the new ones."""
+        """Replace all states together; later batches are added to the new states."""
         with self.lock:
             self._content = tuple(states), None
 
     def merge_change(self, theirs: Sequence[State]) -> StateChange:
-        """Return the change that merges other states, for `apply_changes`.
+        """Return the change that merges other states into the states here; `apply_changes` carries it out.
 
         Raises
         ------
         IncompatibleStateError
-            When applied: kinds of keys differ, or both have rows that must not be counted twice.
+            When the change is applied: keys have different kinds, or both sides contain rows that must not be counted
+            twice, such as the same partition of groups.
         MemoryLimitError
-            When applied: the merged states exceed the memory limit.
+            When the change is applied: the merged states exceed the memory limit.
         """
         return StateChange(self, lambda ours: self._check_size([a.merge(b) for a, b in zip(ours, theirs, strict=True)]))
 
     def subtract_change(self, removed: Sequence[State]) -> StateChange:
-        """Return the change that subtracts other states, for `apply_changes`; it raises like `State.subtract`."""
+        """Return the change that subtracts other states, for `apply_changes`. It raises the errors of `State.subtract`."""
         return StateChange(
             self, lambda ours: self._check_size([a.subtract(b) for a, b in zip(ours, removed, strict=True)])
         )
 
     def correction(self, added: Sequence[State], removed: Sequence[State]) -> StateChange:
-        """Return the change that merges some states and subtracts others, for `apply_changes`; it raises like both."""
+        """Return the change that merges `added` and subtracts `removed`. It raises the errors of both operations."""
         return StateChange(
             self,
             lambda ours: self._check_size(
@@ -168,7 +173,7 @@ class BatchUpdater:
         return states
 
     def _get_live(self) -> LiveCounters:
-        """Return the counters, made from the states if there are none. The caller holds the lock."""
+        """Return the counters; if there are none, create them from the states. The caller must hold the lock."""
         states, live = self._content
         if live is None:
             count = load_engine()
@@ -181,41 +186,42 @@ class BatchUpdater:
 
     @property
     def sizes(self) -> list[int]:
-        """Bytes of memory of each state."""
+        """The memory of each state in bytes."""
         states, live = self._content
         return [c.nbytes for c in live.counters] if live is not None else [s.nbytes for s in states or ()]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory."""
+        """The memory of all states in bytes."""
         return sum(self.sizes)
 
     # -- counting batches ---------------------------------------------------------------------------------------------
 
     def count(self, columns: Mapping[str, Any]) -> None:
-        """Count a batch in all states; if it raises an error, no state has changed."""
+        """Count a batch in all states. If this raises an error, all states are unchanged."""
         self.count_arrays(tuple(columns), tuple(columns.values()))
 
     def count_arrays(self, names: tuple[str, ...], columns: tuple[Any, ...]) -> None:
-        """Count a batch in all states, like `count`, from the names and the values of its columns."""
+        """Count a batch like `count`, given the names and the values of its columns."""
         live = self._content[1]
-        # Fields by position: this code runs for each batch of one row, and an index is faster than an attribute.
+        # `last` is a `LastBatch`. Its fields are read by index rather than by name: that is faster, and this code also
+        # runs for batches of a single row.
         if live is None or (last := live.last[0]) is None or names != last[0] or not last[1](*columns):
             return self._count_new_layout(names, columns)
         return self._count_like_last(live, last, columns)
 
     def _count_like_last(self, live: LiveCounters, last: LastBatch, columns: tuple[Array, ...]) -> None:
-        """Count a batch of the layout of the last batch."""
+        """Count a batch that has the same layout as the last batch."""
         rows, free_rows, counted = len(columns[0]), live.free_rows, False
         flat = columns if last[3] is None else [columns[i] if make is None else make(columns[i]) for i, make in last[3]]
         with self.lock:
             if free_rows[0] >= rows and self._content[1] is live:
-                # The rows are subtracted before the commit. If the batch is then not counted, `free_rows` is too small,
-                # which is safe.
+                # Subtract the rows before the commit. If the batch is then not counted, `free_rows` is too small. That
+                # is safe: it only makes the next call of `reserve` come early.
                 free_rows[0] -= rows
                 self._content = None, live
                 is_bad, counted = last[2](*flat), True
-        # There was not enough room, or another thread has replaced the counters.
+        # No memory was reserved for so many rows, or another thread has replaced the counters.
         if not counted:
             return self._count_new_layout(last.names, columns)
         if is_bad:
@@ -223,7 +229,7 @@ class BatchUpdater:
         return None
 
     def _count_new_layout(self, names: tuple[str, ...], columns: tuple[Any, ...]) -> None:
-        """Count a batch whose layout is not that of the last batch."""
+        """Count a batch whose layout differs from that of the last batch."""
         arrays, widened = columns, NONE_WIDENED
         if not self._drafts or not 0 < len(arrays) <= 16:
             return self.count_batch(make_batch(names, columns))
@@ -236,10 +242,11 @@ class BatchUpdater:
             if last is not None and names == last.names and last.like(*arrays):
                 assert live is not None
                 return self._count_like_last(live, last, arrays)
-            # `count_batch` gets a scalar as a scalar: a list beside it is then one row of a matrix, not a column.
+            # Keep scalars for `count_batch`. If another column is a scalar, a list is one row of a matrix rather than a
+            # column.
             columns = tuple([c if is_scalar(c) else a for c, a in zip(columns, arrays, strict=True)])
             key = SIGNATURES[len(arrays)](*arrays)  # type: ignore[misc]
-            # A column has two dimensions: a matrix, or a column of shape (n, 1).
+            # There is no signature if a column has two dimensions. A column of shape (n, 1) is flattened.
             if key is None:
                 flats = tuple([squeeze_column(a) if type(a) is np.ndarray else a for a in arrays])
                 key = SIGNATURES[len(flats)](*flats)  # type: ignore[misc]
@@ -259,8 +266,8 @@ class BatchUpdater:
             flat = tuple([arrays[i] if make is None else make(arrays[i]) for i, make in converters])
         rows = len(flat[0])
         with self.lock:
-            # Columns are converted without the lock. Meanwhile another thread may have used the free rows, or replaced
-            # the counters, whose arrays the draft writes to.
+            # The columns were converted without the lock. Meanwhile another thread may have used up the free rows, or
+            # replaced the counters to whose arrays the draft writes.
             if live.free_rows[0] < rows or self._content[1] is not live:
                 live, draft = self._reserve_and_draft(names, key, arrays, widened)
             if draft is not None and draft.cells is not None:
@@ -284,7 +291,10 @@ class BatchUpdater:
     def _reserve_and_draft(
         self, names: tuple[str, ...], key: Any, arrays: tuple[Array, ...], widened: frozenset[str]
     ) -> tuple[LiveCounters, Draft | None]:
-        """Reserve room, and return a draft for plain columns; None if they need preparation. The caller holds the lock."""
+        """Reserve memory for a batch, and return the counters and a draft for its layout.
+
+        The draft is None if columns of this layout need preparation. The caller must hold the lock.
+        """
         live, rows = self._get_live(), len(arrays[0])
         if any(c.would_fold(rows) for c in live.counters):
             return live, None
@@ -298,9 +308,12 @@ class BatchUpdater:
         return any(r.binding.column("sample_weight") in names for r in self.reads)
 
     def _reserve(self, live: LiveCounters, rows: int, *, weighted: bool) -> LiveCounters:
-        """Reserve room in all counters. If an array that kernels write to was replaced, drop the drafts."""
-        # `free_rows` is negative during the call. If it is negative already, an interrupt ended an earlier call and
-        # some arrays may be new, so all drafts are dropped.
+        """Reserve memory in all counters, and return the counters.
+
+        If this replaces an array to which kernels write, all drafts are dropped, because they refer to the old array.
+        """
+        # `free_rows` is negative while memory is being reserved. If it is already negative, an interrupt has ended an
+        # earlier call. Some arrays may have been replaced then, so all drafts are dropped.
         unsure, live.free_rows[0] = live.free_rows[0] < 0, -1
         changed = [c.reserve(rows, weighted=weighted) for c in live.counters]
         if live.index.levels:
@@ -323,8 +336,8 @@ class BatchUpdater:
     # -- batches that have to be prepared -----------------------------------------------------------------------------
 
     def count_batch(self, batch: Batch) -> None:
-        """Convert, check and count a batch; several updaters may share a batch and its converted columns."""
-        # Conversions and derived columns use kernels.
+        """Convert, check and count a batch. Several updaters may count the same batch and share its converted columns."""
+        # Conversions and derived columns need compiled kernels.
         load_engine()
         check_either(self._needs_by_binding, batch)
         prepared: list[PreparedRows] = []
@@ -337,8 +350,8 @@ class BatchUpdater:
         with self.lock:
             live = self._apply_limits(self._get_live())
             mark, marks = live.index.mark(), [c.mark() for c in live.counters]
-            # The last call of the commit appends to `committed`. An interrupt may come right after the commit: then the
-            # batch is counted, and nothing is restored.
+            # The commit appends to `committed` as its last step. If an interrupt comes right after the commit, this
+            # list shows that the batch is counted and that nothing must be restored.
             committed: list[bool] = []
             try:
                 self._count_prepared(live, batch, prepared, derived, committed)
@@ -347,13 +360,18 @@ class BatchUpdater:
                     live.index.restore(mark)
                     for counter, was in zip(live.counters, marks, strict=True):
                         counter.restore(was)
-                # Dropping the counters frees the room that was reserved for this batch.
+                # Reading the states and dropping the counters frees the memory that has been reserved for this batch.
                 if isinstance(error, MemoryLimitError):
                     self._content = self._read_states(), None
                 raise
 
     def _apply_limits(self, live: LiveCounters) -> LiveCounters:
-        """Merge cells beyond the limit of an axis once there are four times as many; counting itself adds cells freely."""
+        """Return the counters, after merging slices if there are far more of them than their limit allows.
+
+        An axis may limit the number of its slices. Counting a batch adds slices without regard to the limit. When there
+        are more than four times as many as it allows, the states are read, which applies the limit, and new counters
+        are made.
+        """
         for counter in live.counters:
             for i, (_, axis) in enumerate(counter.front):
                 most = axis.limit if axis.limit is not None else axis.keep
@@ -381,9 +399,9 @@ class BatchUpdater:
         derived: Sequence[Mapping[str, Column]],
         committed: list[bool],
     ) -> None:
-        # Until the commit, each step either raises an error or changes nothing that a state shows: it numbers cells,
-        # moves exact rows of cells that are too large to buckets, and reserves room. After an error `count_batch`
-        # undoes the first two.
+        # Before the commit, each step may raise an error, but no step changes anything that a state shows. Rows get
+        # cell numbers, cells that become too large replace their exact rows with histogram buckets, and memory is
+        # reserved. After an error, `count_batch` undoes the first two of these steps.
         cache: dict[Any, Ints] = {}
         places = [
             self._locate_rows(live, batch, c, rows, cache) for c, rows in zip(live.counters, prepared, strict=True)
@@ -438,21 +456,26 @@ class BatchUpdater:
     ) -> None:
         extra[:0] = [_build_kernel_call("checks:find_bad_weight", w, live.mass) for w in _collect_weights(prepared)]
         if any(r.columns["sample_weight"].values.ndim > 1 for r in prepared if "sample_weight" in r.columns):
-            # Only the largest weight of each row is checked, so the row may also have a small weight, which is rounded.
+            # A row of a weight matrix has several weights, and the kernel below sees only the largest one. A smaller
+            # one may need rounding, so the flag for rounded weights is set.
             extra.insert(0, partial(live.mass.__setitem__, 1, 1.0))
         for i, rows in enumerate(prepared):
             if rows.n and rows.ids is not None:
                 extra.append(partial(live.recent.__setitem__, i, rows.ids))
         extra.append(partial(committed.append, True))
         self._content = None, live
-        # None of these calls can fail: columns are checked, and there is room. None of them runs Python code, so no signal
-        # handler comes between them.
+        # None of these calls can fail: the columns are checked, and memory is reserved. None of them runs Python code,
+        # so no signal handler runs between them.
         run_without_interrupt([*draft.commit(*flats), *extra])
 
     def _locate_rows(
         self, live: LiveCounters, batch: Batch, counter: Counter, rows: PreparedRows, cache: dict[Any, Ints]
     ) -> tuple[Ints, Ints]:
-        """Return the cell of each row by the axes of the state, and the cell of each row that is counted."""
+        """Return the slice of each row of the batch, and the cell of each counted row.
+
+        An array is empty if there is only one slice or cell. `cache` contains the cells that have already been found
+        for this batch.
+        """
         index = live.index
 
         def codes(step: Any) -> Ints:
@@ -493,18 +516,21 @@ class BatchUpdater:
     def _build_rounding_calls(
         self, counter: Counter, rows: PreparedRows, fronts: Ints, mass: Array
     ) -> list[Callable[[], Any]]:
-        """Return the call that flags cells with weights of more bits than sums keep; an empty list if none can occur."""
+        """Return the call that flags the slices whose sums must round a weight, because it has too many bits.
+
+        The list is empty if no weight of these rows can be rounded.
+        """
         column = rows.columns.get("sample_weight")
         if column is None or not len(column.values) or not counter.has_fixed_point_weights:
             return []
         at = fronts
-        # Each block of rows, such as a query, has one weight.
+        # A block of rows, such as a query, has a single weight, so only the slice of its first row is needed.
         if len(at) and len(at) != len(column.values):
             keys = rows.columns[counter.block_column or ""]
             assert isinstance(keys, IdColumn)
             at = np.ascontiguousarray(at[keys.starts])
         values = np.ascontiguousarray(column.values).reshape(-1)
-        # Each label of a row has its own weight.
+        # Each label of a row has its own weight, so the slice of the row is repeated for each label.
         if len(at) and len(values) != len(at):
             at = np.repeat(at, len(values) // len(at))
         rounded = counter.bind_part(State.rounded)[0]
@@ -513,7 +539,7 @@ class BatchUpdater:
         ]
 
     def _build_drop_calls(self, counter: Counter, rows: PreparedRows, front: Ints) -> list[Callable[[], Any]]:
-        """Return the calls that count the rows that are left out, by reason."""
+        """Return the calls that count the rows that were left out, in each slice and by reason."""
         out: list[Callable[[], Any]] = []
         statistic = counter.statistic
         for reason, excluded in rows.left_out:
@@ -528,8 +554,12 @@ class BatchUpdater:
         return out
 
     def _raise_bad_row(self, batch: Batch, live: LiveCounters) -> None:
-        """Raise the error for a batch that the commit has refused: kernels do not say which row is bad."""
-        # The draft may expect another kind of keys than the column has.
+        """Raise the error for a batch that the commit has refused.
+
+        The commit only reports that a value is invalid. Preparing the batch again finds the row and raises the error.
+        """
+        # The draft may have expected a different kind of keys from the kind in the column. As all drafts are dropped,
+        # the next batch gets a new one.
         live.drafts.clear()
         live.last[0] = None
         for read, needs in zip(self.reads, self._needs, strict=True):
@@ -538,19 +568,19 @@ class BatchUpdater:
 
 
 def _build_kernel_call(name: str, *arguments: Any) -> Callable[[], Any]:
-    """Return a call of the machine code of a kernel, which runs no Python code, so that no signal handler runs in it."""
+    """Return a call of the machine code of a kernel. No Python code runs in it, so no signal handler interrupts it."""
     return partial(load_engine().specialize_kernel(name, arguments, ()), *arguments)
 
 
 def _collect_weights(prepared: Sequence[PreparedRows]) -> list[Array]:
-    """Return each column of weights once; for a matrix with a weight for each label, the largest weight of each row."""
+    """Return the columns of weights, each only once. A matrix of weights becomes the largest weight of each row."""
     columns = [r.columns["sample_weight"] for r in prepared if "sample_weight" in r.columns]
     distinct = {id(c): c.values for c in columns}.values()
     return [w if w.ndim == 1 else w.max(axis=1, initial=0.0) for w in distinct]
 
 
 def _check_mass(live: LiveCounters, prepared: Sequence[PreparedRows]) -> None:
-    # Summation rounds, so the limit is checked against a slightly larger sum.
+    # A float sum may be too small because of rounding, so the limit is checked against a slightly larger value.
     for w in _collect_weights(prepared):
         if len(w) and live.mass[0] + float(w.sum()) * 1.000001 >= 2.0**42:
             raise _overflow_error()
@@ -561,10 +591,10 @@ def _overflow_error() -> CounterOverflowError:
 
 
 def _select_fronts(front: Ints, rows: PreparedRows) -> Ints:
-    """Return the front cell (by the axes of the state) of each counted row; empty if there is only one cell."""
+    """Return the slice of each counted row, given the slice of each row of the batch; empty if there are no slices."""
     return front if rows.index is None or not len(front) else front[rows.index]
 
 
 def _max_weight(states: Sequence[State]) -> float:
-    """Return an upper limit of the total weight of the states."""
+    """Return an upper bound on the total weight of any of the states."""
     return max((s.weight_bound() for s in states), default=0.0)

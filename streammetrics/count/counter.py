@@ -1,8 +1,8 @@
-"""The counter of a statistic: the mutable arrays of all its cells, which kernels write while batches come.
+"""The counter of a state: the mutable arrays of all its cells, to which kernels add the rows of each batch.
 
-A counter is made from a state, and makes a state in canonical form on demand. Kernels cannot fail halfway, because all
-that can fail is done before the commit: `reserve` allocates memory, `bind_kernels` compiles kernels. Neither changes
-anything that a state shows.
+A counter is made from a state, and can return a state in canonical form at any time. Everything that can fail happens
+before the commit: `reserve` allocates memory, and `bind_kernels` compiles kernels. Neither changes anything that a
+state shows. The commit itself therefore cannot fail halfway.
 """
 
 from __future__ import annotations
@@ -38,48 +38,51 @@ Ints = NDArray[np.int64]
 
 
 def path_of(axes: tuple[Axis, ...]) -> tuple[tuple[str, Axis], ...]:
-    """Return the columns that identify a cell, outermost first, each with its axis."""
+    """Return the columns whose values identify a cell, outermost first, each with the axis that it belongs to."""
     return tuple((name, axis) for axis in axes for name in axis.names)
 
 
-# The first rows of a batch, at most this many, decide before counting whether its cell goes from exact rows to buckets.
+# The largest number of rows of a batch to examine when deciding whether to fold a cell before the batch is counted.
 SAMPLE = 1 << 13
 
 
 class Counter:
-    """The mutable arrays of one statistic, to which kernels add rows.
+    """The mutable arrays of one state, to which kernels add rows.
 
-    A cell keeps its distinct rows exactly until it has too many of them; then it is folded: its rows go to buckets.
+    Many states keep the distinct rows of a cell exactly until there are too many of them. The cell is then folded: from
+    then on, its rows are counted in the buckets of a histogram.
 
     Parameters
     ----------
     state : State
         The state with which the counter starts.
     index : Index
-        The numbers of cells, shared by all counters of an updater.
+        Finds the cell of each row. All counters of an updater share it.
     """
 
     def __init__(self, state: State, index: Index) -> None:
         self.statistic, self.index = state.empty_copy(), index
-        # Each counter has its own codes of classes: two statistics may read classes of different kinds.
+        # The key under which `index` stores the codes of classes. Each counter has its own codes, because two states
+        # may read classes of different kinds.
         self.classes = f"classes {id(self)}"
-        # Front cells are the cells by the axes of the state. Inner cells are split further by the axis of the
-        # statistic, if any.
+        # Front cells are the slices of the state. If the state also splits rows by another axis, such as the class,
+        # each front cell is divided into inner cells.
         self.front = path_of(state.axes)
         self.inner = self.front if state.inner_axis is None else (*self.front, *self._inner_axis_path(state))
-        # There is a single cell.
+        # Whether the state has exactly one cell, because it has no axes.
         self.lone = not self.inner
         self.flats: dict[str, Array] = {}
         self.tallies: dict[str, Any] = {}
-        # 1 for each cell whose exact rows were replaced by buckets.
+        # For each cell: 1 if its exact rows were replaced by buckets, otherwise 0.
         self.folded = np.zeros(0, np.uint8)
         self.copy_constants()
-        # The limit of exact rows of a state with one cell. `_must_fold` raises it while the cell has few distinct rows.
+        # The limit on the number of exact rows if the state has one cell. All rows count towards it, but only distinct
+        # rows take memory. While there are few distinct rows, `_must_fold` raises the limit.
         self.exact_rows_allowed = self.exact_rows_limit
         self._load(state)
 
     def copy_constants(self) -> None:
-        """Copy constant properties of the statistic, so that they are computed once instead of for each batch."""
+        """Copy constant properties of the state, so that they are computed once rather than for each batch."""
         statistic = self.statistic
         self.parts, self.folding, self.folds_by_rows = statistic.parts(), statistic.folding, statistic.folds_by_rows
         self.cells_per_row, self.counts_per_row, self.exact_rows_limit = (
@@ -151,7 +154,10 @@ class Counter:
 
     @property
     def free_rows(self) -> int:
-        """The number of rows, of any weight, that fit the existing cells; 0 if `reserve` has to be called first."""
+        """The number of rows that can be added without another call of `reserve`, whatever their weights are.
+
+        It is 0 if `reserve` must be called before each batch, for example because rows may need new cells.
+        """
         if not (self.lone or self._is_never_exact):
             return 0
         room, cells = 1 << 62, max(self.index.count(self.inner), 1)
@@ -164,7 +170,7 @@ class Counter:
 
     @property
     def _is_bucketed(self) -> bool:
-        """Whether all new rows go to buckets, because no cell is exact."""
+        """Whether all new rows are counted in buckets, because no cell keeps exact rows."""
         return self._is_never_exact or (self.lone and bool(self.folded.any()))
 
     @cached_property
@@ -173,12 +179,12 @@ class Counter:
 
     @property
     def present(self) -> frozenset[str]:
-        """The names of the optional arrays that exist."""
+        """The names of the optional arrays that already exist, such as sums of weights."""
         return frozenset(n for n in self.flats if self.parts[n].optional)
 
     @property
     def dense(self) -> frozenset[str]:
-        """The names of the tallies that hold an array with one counter for each possible value, and no buffered rows."""
+        """The names of the histograms that have a counter for each possible value rather than a buffer of rows."""
         folding = self.folding
         dense = {n for n, h in self.tallies.items() if isinstance(h, LiveTally) and h.dense}
         if folding is not None and not self._is_bucketed:
@@ -186,16 +192,16 @@ class Counter:
         return frozenset(dense)
 
     def describe_rows(self, columns: Mapping[str, Any]) -> Like:
-        """Return the properties of a batch that are known before its values, for columns like these."""
+        """Return the dtypes of the columns and the layout of the arrays. The state chooses its kernels from these."""
         return Like(columns, self.lone, self.dense, self.present)
 
     @property
     def nbytes(self) -> int:
-        """The memory, in bytes."""
+        """The memory of all arrays in bytes."""
         return int(sum(a.nbytes for a in self.flats.values()) + sum(h.nbytes for h in self.tallies.values()))
 
     def estimate_bytes(self, rows: int) -> int:
-        """Return an upper limit of the memory, in bytes, after `rows` more rows."""
+        """Return an upper bound on the memory in bytes after adding `rows` more rows."""
         cells = max(self.index.count(self.inner), 1)
         fronts = max(self.index.count(self.front), 1)
         parts = self.parts
@@ -209,16 +215,16 @@ class Counter:
 
     @property
     def _counts_per_cell(self) -> int:
-        """The number of values that a row adds to its cell: one for each output."""
+        """The number of values that a row adds to a cell. A state with several outputs has one value for each of them."""
         return max(self.counts_per_row // max(self.cells_per_row, 1), 1)
 
     def reserve(self, rows: int, *, weighted: bool) -> bool:
-        """Make room for more rows in all existing cells; return whether an array that a kernel writes to was replaced.
+        """Allocate memory for more rows; return whether this replaced an array to which a kernel writes.
 
         Raises
         ------
         MemoryLimitError
-            The statistic has a memory limit, and the rows may exceed it.
+            The state has a memory limit, and the rows may exceed it.
         """
         if not self.lone:
             cells, fronts = self.index.count(self.inner), self.index.count(self.front)
@@ -245,11 +251,14 @@ class Counter:
 
     @property
     def _has_moved(self) -> bool:
-        """Whether an array that kernels write to was replaced."""
+        """Whether an array to which kernels write was replaced since the kernels were bound to it."""
         return any(any(map(is_not, arrays, self._arrays(name))) for name, arrays in self.bound_arrays.items())
 
     def admit_rows(self, columns: Mapping[str, Any], at: Ints) -> None:
-        """Raise an error if these rows, given with the cell of each, must not be counted together or with earlier rows."""
+        """Raise an error if these rows must not be counted together, or not after the earlier rows.
+
+        For example, their keys may be of a different kind from earlier keys. `at` is the cell of each row.
+        """
         sources = {role: c.source for role, c in columns.items() if len(c.values)}
         self.statistic.check_rows(columns, at)
         self.statistic.check_sources(self.flats, sources)
@@ -260,13 +269,14 @@ class Counter:
             try:
                 self.statistic.check_class_count(count)
             except MemoryLimitError:
-                # Classes of batches that failed have codes, too. Therefore only the classes of cells are counted.
+                # The index also contains the classes of batches that failed. Too many of these must not raise an error,
+                # so only the classes that occur in cells are counted here.
                 self.statistic.check_class_count(len(np.unique(self.index.codes(self.inner)[:, len(self.front) :])))
 
     def _check_limit(self, rows: int, limit: int) -> None:
         for live in self.tallies.values():
             if isinstance(live, LiveExactRows):
-                # This frees the buffers of rows.
+                # Setting the entries to their consolidated form frees the buffers of rows.
                 live.set_entries(live.consolidate())
         if (needed := self.estimate_bytes(rows)) > limit:
             raise MemoryLimitError(
@@ -287,7 +297,10 @@ class Counter:
     # -- folding exact rows into buckets ------------------------------------------------------------------------------
 
     def would_fold(self, rows: int) -> bool:
-        """Return whether `rows` more rows may make the single cell too large to be exact; then the batch is prepared."""
+        """Return whether `rows` more rows may be too many for the single cell to stay exact.
+
+        If so, the batch takes the general path, which decides whether to fold the cell.
+        """
         if self._is_never_exact or not self.lone or self.exact_rows_allowed is None or self._is_bucketed:
             return False
         more = rows * self.counts_per_row
@@ -296,7 +309,10 @@ class Counter:
         )
 
     def fold_ahead(self, at: Ints, rows: int, columns: Mapping[str, Any]) -> None:
-        """Replace exact rows by buckets in cells that the new rows would make too large, so that these go to buckets."""
+        """Fold the cells that the rows of a batch would make too large, before the batch is counted.
+
+        Otherwise they would first keep these rows exactly. `at` is the cell of each row; empty if there is only one.
+        """
         most, cells_per_row = self.exact_rows_limit, self.cells_per_row
         if self._is_never_exact or most is None:
             return
@@ -304,17 +320,20 @@ class Counter:
             if self.would_fold(rows) and self._must_fold(rows, columns):
                 self._fold(np.ones(1, bool))
         elif not self.folds_by_rows:
-            # `_fold_large_cells` decides later, when it sorts the buffered rows.
+            # Such a cell is folded later, when `_fold_large_cells` has sorted its rows and knows how many are distinct.
             return
         elif max(rows, len(at)) * self._counts_per_cell > most:
             cells = at if cells_per_row == 1 else at // cells_per_row
             many = np.bincount(cells, minlength=len(self.folded)) * self._counts_per_cell > most
-            # New cells are not yet in `folded`.
+            # New cells, which are not in `folded` yet, count as not folded.
             if (many > pad_zeros(self.folded, len(many))).any():
                 self._fold(many)
 
     def _must_fold(self, rows: int = 0, columns: Mapping[str, Any] | None = None) -> bool:
-        """Return whether the only cell must go to buckets before `rows` more rows; if not, raise `exact_rows_allowed`."""
+        """Return whether the single cell must be folded before `rows` more rows are added.
+
+        If it need not be folded, raise the limit of exact rows, so that the next batches need no such check.
+        """
         statistic, live = self.statistic, self.tallies[self.folding[0]]  # type: ignore[index]
         if self.folds_by_rows:
             return True
@@ -326,18 +345,18 @@ class Counter:
         return False
 
     def mark(self) -> Any:
-        """Return what `restore` needs to undo `fold_ahead`, in case the rows are not counted after all."""
+        """Return what `restore` needs to undo `fold_ahead` if an error prevents the batch from being counted."""
         return self.folded, self.flats, self.tallies
 
     def restore(self, mark: Any) -> None:
-        """Restore the exact rows of cells that went to buckets after `mark`."""
+        """Restore the exact rows of the cells that were folded after the call of `mark`."""
         folded, flats, tallies = mark
         if self.tallies is not tallies:
             bound = {name: arrays for name, arrays in self.bound_arrays.items() if name in flats or name in tallies}
             self.__dict__.update(folded=folded, flats=flats, tallies=tallies, bound_arrays=bound)
 
     def _fold_large_cells(self) -> None:
-        """Replace exact rows by buckets in the cells that have too many of them."""
+        """Fold the cells that have too many exact rows, so that their rows are counted in buckets from now on."""
         statistic = self.statistic
         if self._is_never_exact or self.exact_rows_limit is None:
             return
@@ -358,7 +377,7 @@ class Counter:
             self._fold(many)
 
     def _fold(self, many: NDArray[np.bool_]) -> None:
-        """Replace the exact rows of some cells by buckets."""
+        """Fold the cells for which the mask `many` is true: count their exact rows in buckets."""
         statistic = self.statistic
         assert self.folding is not None
         exact, rows, flag = self.folding
@@ -380,13 +399,13 @@ class Counter:
             "flats": self.flats | {flag: off_grid},
             "tallies": self.tallies | {rows: new, exact: fine},
         }
-        # One call into C replaces all attributes, so an interrupt leaves either no cell folded or all of them.
+        # This is one call into C. An interrupt therefore leaves either all of these cells folded or none.
         self.__dict__.update(update)
 
     # -- arguments of kernels -----------------------------------------------------------------------------------------
 
     def bind_part(self, part: Any) -> tuple[Any, ...]:
-        """Return the arrays of a part of the state as kernel arguments, and remember which arrays kernels write to."""
+        """Return the arrays of a part of the state as arguments for kernels, and remember them in `bound_arrays`."""
         name = part.name
         if isinstance(part, Flat):
             if name not in self.flats:
@@ -402,18 +421,21 @@ class Counter:
 
     @cached_property
     def bound_arrays(self) -> dict[str, tuple[Array, ...]]:
-        """The arrays of each part that kernels write to."""
+        """For each part of the state, the arrays to which the bound kernels write."""
         return {}
 
     def _arrays(self, name: str) -> tuple[Array, ...]:
-        """Return the arrays of a part; kernels stay valid as long as these are the same objects."""
+        """Return the arrays of a part of the state. Bound kernels stay valid as long as these are the same objects."""
         if name in self.flats:
             return (self.flats[name],)
         arguments = self.tallies[name].collect_arguments()
         return (self.folded, *(a for a in arguments if isinstance(a, np.ndarray)))
 
     def _build_optional_part(self, part: Flat) -> Array:
-        """Return an optional array filled with the values that its absence means, with one row for each cell."""
+        """Return a new optional array with a row for each cell, filled with the values of the rows so far.
+
+        While the array did not exist, all rows had default values, such as weight 1, whose sums are known.
+        """
         parts = self.parts
         lengths = [len(a) for n, a in self.flats.items() if parts[n].front == part.front]
         array = part.empty(
@@ -425,13 +447,13 @@ class Counter:
         if array.ndim == source.ndim:
             array[: len(source)] = source
         else:
-            # Rows without weights have weight 1, which is 1 << 20 in units of 2**-20.
+            # Each row so far has weight 1, so the sum of weights is the number of rows, in units of 2**-20.
             array[: len(source), ..., 0] = source << 20
         return carry(part.form, array)
 
     @property
     def has_weighted_parts(self) -> bool:
-        """Whether weights are summed; if so, a row without a weight counts with weight 1."""
+        """Whether the state already has sums of weights. If so, a row without a weight must be added with weight 1."""
         return not self._of_weights.isdisjoint(self.flats)
 
     @cached_property
@@ -443,14 +465,17 @@ class Counter:
         return [p for p in self.parts.values() if isinstance(p, Flat) and p.optional]
 
     def _weigh(self) -> bool:
-        """Create the arrays that only weighted rows need; return whether one is new."""
+        """Create the arrays that only rows with weights need; return whether any array was created."""
         fresh = [p for p in self._optional if p.like is not None and p.name not in self.flats]
         for part in fresh:
             self.bind_part(part)
         return bool(fresh)
 
     def stage_rows(self, columns: Mapping[str, Any], at: Ints, rows: int) -> list[Callable[[], Any]]:
-        """Count rows in copies, with the numpy code of the statistic; return the calls that put the copies in place."""
+        """Count rows in copies of the arrays, with the numpy code of the state.
+
+        Returns calls that replace the arrays with these copies. `at` is the cell of each row; empty if there is only one.
+        """
         statistic, parts = self.statistic, self.parts
         if not rows:
             return []
@@ -476,7 +501,7 @@ class Counter:
         return calls
 
     def _add_entries(self, part: Tally, additions: list[Any]) -> Any:
-        """Return a copy of a tally to which entries are added."""
+        """Return a copy of a histogram with more rows. Each addition is a tuple (cells, values, weights) of arrays."""
         shift, cells = part.shift(self.statistic), max(self.index.count(self.inner), 1)
         old, batches = self.tallies[part.name], []
         for at, places, weights in additions:
@@ -496,9 +521,9 @@ class Counter:
     # -- making a state -----------------------------------------------------------------------------------------------
 
     def state(self) -> State:
-        """Return the counted rows as a state in canonical form."""
-        # Cells are numbered in order of first appearance. In the canonical form they are sorted by key, so the same rows
-        # in any order, and in any batches, give the same bytes.
+        """Return the counted rows as a state in canonical form: states of the same rows are equal in every byte."""
+        # The index numbers cells in order of first appearance. A state sorts them by key instead, so that the same
+        # rows, in any order and in any batches, give the same bytes.
         self._fold_large_cells()
         statistic, index = self.statistic, self.index
         fronts, cells = (index.count(p) if p else 1 for p in (self.front, self.inner))
@@ -518,13 +543,15 @@ class Counter:
         tallies = {n: self._in_order(h, below) for n, h in self.tallies.items()}
         state = statistic.with_cells(Cells(statistic.axes, keys[order], words, inner, behind, flats, tallies))
         if self.lone and self.folding is not None and not self._is_bucketed:
-            # This fills the cache of `inner_row_counts`: the number is known here, and slow to compute from the
-            # entries.
+            # Fill the cache of `inner_row_counts`: the number of rows is known here, but slow to compute from the state.
             state.__dict__["inner_row_counts"] = np.array([self.tallies[self.folding[0]].rows // self.counts_per_row])
         return policy.apply_retention(state.canonicalize())
 
     def _inner_table(self, order: Ints) -> tuple[Ints, Vocabulary | None]:
-        """Return the key of each cell (its slice in the new order, then its codes) and the vocabulary of classes."""
+        """Return the keys of the inner cells, and the vocabulary of classes if they are split by class.
+
+        The key of an inner cell is the number of its slice in the order `order`, followed by its codes.
+        """
         index, axis = self.index, self.inner[-1][1]
         to = np.empty(len(order), np.int64)
         to[order] = np.arange(len(order))
@@ -547,7 +574,7 @@ class Counter:
 
 
 def _reorder_cells(entries: Entries, order: Ints) -> Entries:
-    """Return the entries with their cells in another order."""
+    """Return the entries of a histogram with its cells in a different order."""
     starts = entries.cell_starts(len(order))
     if entries.excess is not None:
         return entries.take_cells(order, starts)

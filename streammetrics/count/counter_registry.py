@@ -1,4 +1,4 @@
-"""The registry of counter classes: which class counts the rows of which statistic."""
+"""Choose the class of counters that counts the rows of a state."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ COUNTERS: dict[str, type[Counter]] = {
 
 
 def make_counter(state: Any, index: Index) -> Counter:
-    """Return a counter that starts with the rows of a state; later batches are added to them."""
+    """Return a new counter that starts with the rows of a state."""
     return COUNTERS[getattr(type(state), "counter", "cells")](state, index)

@@ -1,9 +1,11 @@
-"""Drafts: cached plans of how batches of one layout are counted.
+"""Drafts: cached plans for counting batches of the same layout.
 
-The layout of a batch is what is known before its values: names, dtypes, strides and widths of its columns. A draft holds
-the conversion of each column and one bound call of all kernels, the commit. It is made once for each layout, so most
-batches need no decision in Python. Batches whose columns have to be prepared, because they select rows, have keys or
-need a ranking, get their columns from `batch.prepared_batch`; only their kernels are bound here.
+The layout of a batch is everything that is known before its values: the names, dtypes, strides and widths of its
+columns. A draft contains the conversion of each column, and the commit: a single call that runs all kernels with their
+arguments. A draft is made once for each layout, so most batches need no decisions in Python.
+
+Some batches need preparation, because they select rows, contain keys or need a ranking. `batch.prepared_batch` prepares
+their columns, and this module only makes the call to the kernels.
 """
 
 from __future__ import annotations
@@ -48,19 +50,20 @@ Array = NDArray[Any]
 Ints = NDArray[np.int64]
 MOST_DRAFTS = 256
 SHARD_SALT = np.uint64(0x5348415244000001)
-"""The salt of the hash that assigns units to shards."""
+"""A salt for the hash that assigns units, such as users, to shards; it makes this hash independent of other hashes."""
 
 
 @cache
 def load_engine() -> Any:
-    """Import and return the module of everything that needs numba, at the first row that is counted."""
+    """Import and return the module `engine`, which needs numba. This is called when the first row is counted."""
 
     def load() -> Any:
         from . import engine
 
         return engine
 
-    # An interrupt (Ctrl-C) during the import would leave numba half imported, and Python could not import it again.
+    # A Ctrl-C during the import would leave numba partly imported, and Python could not import it again in this
+    # process.
     return run_uninterrupted(load)
 
 
@@ -70,12 +73,15 @@ class Draft(NamedTuple):
     Parameters
     ----------
     converters : tuple of (column, callable or None), optional
-        For each argument column, the position of the column of the user and its conversion; None if no column changes.
+        For each argument of the commit, the position of the user's column, and its conversion if it needs one. None if
+        the columns are passed unchanged.
     commit : callable
-        Counts argument columns, and returns 1 without any change if a value is bad. For prepared columns, which are
-        already checked, it returns the calls that count them, to run together with other calls.
+        Counts the columns; returns 1 and changes nothing if a value is invalid, otherwise 0. If the columns are
+        prepared, and therefore already checked, it instead returns a list of the calls that count them, which the
+        caller runs together with other calls.
     cells : callable, optional
-        Counts argument columns, and returns 1 without any change if a value is bad. For prepared columns, which are
+        Converts the units of the rows, such as users, to the cells of their shards. It returns None if a shard has no
+        cell yet. States without shards need no such function.
     """
 
     converters: tuple[tuple[int, Callable[[Array], Array] | None], ...] | None
@@ -84,7 +90,10 @@ class Draft(NamedTuple):
 
 
 class LastBatch(NamedTuple):
-    """The plan of the last batch. It also serves a batch of equal names if `like` returns True for the new columns."""
+    """How the last batch was counted. The next batch is counted in the same way if its names and its layout are the same.
+
+    `like` is the function that checks the layout: it returns True for columns of the same dtypes and strides.
+    """
 
     names: tuple[str, ...]
     like: Callable[..., bool]
@@ -93,24 +102,25 @@ class LastBatch(NamedTuple):
 
 
 class LiveCounters(NamedTuple):
-    """The counters of an updater and everything that depends on their arrays; all are replaced together.
+    """The counters of an updater, and everything that refers to their arrays, so that both are replaced together.
 
     Parameters
     ----------
     counters : tuple of Counter
         A counter for each state.
     index : Index
-        The cells, shared by all counters.
+        Finds the cell of each row, for all counters.
     mass : float64 array
-        Two numbers: an upper limit on the total weight, and 1.0 if a weight may have bits below 2**-60, otherwise 0.0.
+        Two numbers: an upper bound on the total weight of all rows so far; and a flag, 1.0 if a weight may have bits
+        below 2**-60 (which are rounded in sums), otherwise 0.0.
     drafts : dict
-        Drafts by layout, bound to the arrays of these counters.
+        The draft of each layout, which writes to the arrays of these counters.
     recent : dict
-        For states that count by query, the ids of the queries in the last batch.
+        For each state that counts queries (by its index), the ids of the queries in the last batch.
     free_rows : list of one int
-        The number of rows for which the counters have room; negative while arrays are being replaced.
+        The number of rows that can be added without allocating memory; negative while arrays are being replaced.
     last : list of one LastBatch or None
-        How the last batch was counted.
+        How the last batch was counted; None if the next batch must not be counted in the same way.
     """
 
     counters: tuple[Counter, ...]
@@ -123,17 +133,18 @@ class LiveCounters(NamedTuple):
 
 
 class ArgumentColumns:
-    """The arrays that kernels read. An array that several kernels read is listed only once."""
+    """The columns that kernels read as arguments. A column that several kernels read is listed only once."""
 
     def __init__(self) -> None:
         self.flats: list[Array] = []
         self.typed: list[ColumnType] = []
         self.ndims: list[int] = []
-        # Positions by the `id` of an array. The array is kept, so no other array can get the same `id`.
+        # The position of each array by its `id`. The array is also stored: while it exists, no other array can get the
+        # same `id`.
         self._places: dict[int, tuple[Array, int]] = {}
 
     def add(self, values: Array, source: str) -> int:
-        """Add an array unless it is already there; return its position."""
+        """Add a column unless it is already in the list; return its position."""
         known = self._places.get(id(values))
         if known is None:
             known = values, len(self.flats)
@@ -153,14 +164,14 @@ def make_draft(
     arrays: tuple[Array, ...],
     widened: frozenset[str],
 ) -> Draft | None:
-    """Return the draft for plain columns like these; None if they have to be prepared. The caller holds the lock.
+    """Return a draft for columns like these; None if they need preparation. The caller must hold the lock.
 
     Parameters
     ----------
     reads_of, needs_of : sequences
-        The reads of the updater (states with their columns), and the needs of each.
+        The states of the updater with their columns, and for each state the columns that it needs.
     live : LiveCounters
-        The counters, which also keep the draft.
+        The counters. The draft is also stored in `live.drafts`.
     names : tuple of str
         The names of the columns.
     key : tuple
@@ -182,7 +193,8 @@ def make_draft(
     for read, needs, counter in zip(reads_of, needs_of, live.counters, strict=True):
         binding = read.binding
         if counter.has_weighted_parts and binding.column("sample_weight") not in like:
-            # The general path prepares rows without weights: it gives them weight 1.
+            # Rows without weights must be counted with weight 1. The general path (`count_batch`) creates these
+            # weights.
             return None
         positions: dict[str, int] = {}
         for need in needs:
@@ -190,7 +202,7 @@ def make_draft(
             if name not in like:
                 if need.optional and need.role not in binding.columns_by_role and not need.derived:
                     continue
-                # The general path raises the error when it prepares the rows.
+                # A required column is missing. The general path (`count_batch`) raises the error.
                 return None
             kind = need.kind.variant(batch, name)
             flat = plan_column(kind, like[name])
@@ -205,14 +217,15 @@ def make_draft(
         try:
             counter.statistic.check_sources(counter.flats, {role: flats[i].source for role, i in positions.items()})
         except InvalidInputError:
-            # The general path raises the error when it prepares the rows.
+            # The column is of a different kind from before. The general path (`count_batch`) raises the error.
             return None
         bound.append(positions)
     cells, columns_read = None, list(reads)
     if unit is not None:
         flat = plan_column(unit.kind, like[unit.column]) if unit.column in like else None
         if flat is None or live.index.key_codes(unit.column, "shard").kind not in ("", SHARDS["integer"]):
-            # For units of another kind, the general path raises the error when it prepares the rows.
+            # The column of units is missing or of a different kind from before. The general path (`count_batch`)
+            # handles it.
             return None
         for positions, counter in zip(bound, live.counters, strict=True):
             positions |= {"at": len(reads), "front": len(reads)} if counter.front else {}
@@ -222,7 +235,8 @@ def make_draft(
     commit = bind_kernels(live, bound, [ColumnType(f.dtype, f.source) for f in flats], reads, [f.ndim for f in flats])
     converters = tuple((names.index(n), f.convert) for (n, _), f in zip(columns_read, flats, strict=True))
     as_is = [i for i, _ in converters] == list(range(len(names))) and not any(m for _, m in converters)
-    # Strides are part of the layout and may differ in each batch, so the number of drafts needs a limit.
+    # Strides may differ from batch to batch, and each combination of them is a layout, so the number of drafts is
+    # limited.
     if len(live.drafts) >= MOST_DRAFTS:
         live.drafts.clear()
     draft = Draft(None if as_is else converters, commit, cells)
@@ -234,24 +248,28 @@ def bind_kernels(
     live: LiveCounters, bound: Sequence[Mapping[str, int]], typed: Sequence[ColumnType], reads: Sequence[Any] | None,
     ndims: Sequence[int],
 ) -> Callable[..., Any]:  # fmt: skip
-    """Return the call that counts argument columns: the commit, or a builder of calls if all columns are prepared.
+    """Return the call that counts columns: the commit.
+
+    If the columns are already prepared, this call does not count them itself. It returns a list of calls that do, which
+    the caller runs together with others.
 
     Parameters
     ----------
     live : LiveCounters
-        The counters whose arrays the kernels write.
+        The counters to whose arrays the kernels write.
     bound : sequence of mappings
-        For each counter, the position of the column that plays each role.
+        For each counter, the position of the column of each role.
     typed, ndims : sequences
-        The dtype, source and dimensions of each column.
+        The type of each column (dtype and source), and its number of dimensions.
     reads : sequence of (name, kind), optional
-        What the columns hold. Then the commit first checks every column that the first kernel does not check itself;
-        None means that the columns are checked already.
+        The name and kind of each column. The commit then begins with checks of the columns. None if the columns are
+        prepared, and therefore already checked.
     """
     count = load_engine()
     columns = [np.zeros((0,) * d, t.dtype) for t, d in zip(typed, ndims, strict=True)]
     steps: list[tuple[Step, dict[str, int], Counter]] = []
-    # By the `id` of a step: the second counter that the step writes to.
+    # Some kernels also count the shards of a state in the same pass. This dict maps the `id` of the step of such a
+    # kernel to the counter of these shards.
     shard_counters: dict[int, Counter] = {}
     for counter, positions in zip(live.counters, bound, strict=True):
         if not positions or counter in shard_counters.values() or counts_in_numpy(counter.statistic):
@@ -270,9 +288,10 @@ def bind_kernels(
             terms = counter.has_fixed_point_terms
             step = Step("checks:mark_rounded_weights", "sample_weight", "front", terms, live.mass, State.rounded)
             steps.append((step, {r: positions[r] for r in ("sample_weight", "front") if r in positions}, counter))
-    # The first counting kernel may check its columns itself, which saves a pass over them: on a bad value it leaves its
-    # counters as they were, and no other kernel has run. So a checking kernel of a single cell comes first. All other
-    # columns are checked by kernels of their own before it.
+    # The first counting kernel may check its own columns, which saves a pass over them. It can do so only as the first
+    # kernel: on an invalid value it restores its own arrays, and no other kernel may have written anything before. So a
+    # kernel that checks its columns goes first if it counts a single cell. Separate kernels check all other columns
+    # before it runs.
     if reads is not None:
         steps.sort(key=lambda s: not s[0].checks or bool(s[2].front))
     calls = [] if reads is None else _collect_checks(live, steps, reads, bound)
@@ -300,9 +319,9 @@ def bind_kernels(
 def _collect_checks(
     live: LiveCounters, steps: Sequence[tuple[Step, dict[str, int], Counter]], reads: Sequence[Any], bound: Any
 ) -> list[tuple[str, list[Any]]]:
-    """Return the kernels that check those columns that the first counting kernel does not check itself.
+    """Return the kernels that check columns, except the columns that the first counting kernel checks itself.
 
-    Checks of weights come last, because they add to the total weight: no check may fail after them.
+    Checks of weights come last: they also add to the total weight, so no other check may fail after them.
     """
     place = load_engine().ColumnArgument
     weights = sorted({positions["sample_weight"] for positions in bound if "sample_weight" in positions})
@@ -326,12 +345,15 @@ def _empty_argument(role: str) -> Array:
 
 
 def counts_in_numpy(state: State) -> bool:
-    """Return whether a statistic counts rows with numpy (`absorb`) instead of kernels."""
+    """Return whether a state counts rows with numpy, in a method `absorb` of its own, rather than with kernels."""
     return type(state).absorb is not State.absorb
 
 
 def can_draft(read: Read) -> bool:
-    """Return whether plain columns may be counted without preparation: every row, in one cell, by kernels alone."""
+    """Return whether a state can be counted without preparing its columns.
+
+    This requires that kernels count every row, unchanged, in a single cell or in the cells of shards.
+    """
     state, binding = read.state, read.binding
     by_shard = [a.kind for a in state.axes] == ["shard"] and (state.folding is None or state.exact_rows_limit == 0)
     lone = (not state.axes or by_shard) and state.inner_axis is None and state.cells_per_row <= 1
@@ -346,7 +368,10 @@ def _find_shard_counter(
     bound: Sequence[Mapping[str, int]],
     like: Any,
 ) -> tuple[Step, Counter, dict[str, int]] | None:
-    """Return a step that can count a single cell and its shards in one pass, the counter by shard, and its columns."""
+    """Return a kernel step that counts a state and the same state by shard in a single pass over the rows.
+
+    Returns the step, the counter of the shards, and the positions of its columns; None if there is no such step.
+    """
     for other, other_positions in zip(counters, bound, strict=True):
         same = type(other.statistic) is type(counter.statistic) and positions.items() <= other_positions.items()
         if counter.lone and other.front and same:
@@ -357,12 +382,15 @@ def _find_shard_counter(
 
 
 def _make_shard_locator(index: Index, path: Any) -> Callable[[Array], Ints | None]:
-    """Return the function that turns the units of rows, such as users, into the cells of their shards."""
+    """Return a function that maps the units of rows, such as users, to the cells of their shards."""
     return lambda units: index.shards(path, units, SHARD_SALT)
 
 
 def compute_shards(batch: Batch, name: str, axis: Any) -> Ints:
-    """Return the shard of each row; 0 for a row without a unit, which raises an error or counts as dropped there."""
+    """Return the shard of each row.
+
+    A row without a unit gets shard 0. Such a row is invalid: it raises an error or counts as dropped in that shard.
+    """
     ids = batch.column(name, Ids())
     assert isinstance(ids, IdColumn)
     words = (

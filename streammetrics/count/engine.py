@@ -1,4 +1,7 @@
-"""The part of counting that needs numba. It is imported at the first row, so merging and reading states do without it."""
+"""The functions and classes for counting that need numba.
+
+This module is imported when the first row is counted. Programs that only merge and read states never import numba.
+"""
 
 from ..kernels._cache import writable_folder as writable_folder
 from ..kernels._jit import KERNELS as KERNELS

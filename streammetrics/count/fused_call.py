@@ -1,10 +1,10 @@
-"""The commit: one call that runs all kernels of a batch, so that a batch is counted in full or not at all.
+"""The commit: a single call that runs all kernels of a batch, so that a batch is counted in full or not at all.
 
-Two things could leave a batch half counted: a bad value, and an exception that a signal handler raises (Ctrl-C).
+Two things could leave a batch half counted: an invalid value, and an exception raised by a signal handler (on Ctrl-C).
 Python runs signal handlers between bytecode instructions, never inside a call into C. The commit is therefore a single
-call into C: `next(filter(None, starmap(call, steps)), 0)` calls one compiled kernel after the other and stops at the
-first that returns something other than 0. Only a check, or the first counting kernel, which checks rows before it
-writes, returns 1 for a bad value. At that moment no kernel has written anything.
+call into C: `next(filter(None, starmap(call, steps)), 0)` calls one compiled kernel after another and stops at the
+first that returns something other than 0. Only two kinds of kernels return 1 for an invalid value: kernels that check
+columns, and the first kernel that counts. When they return it, no counts have changed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ __all__ = ["ColumnArgument", "build_commit", "build_deferred_calls", "import_ker
 
 
 class ColumnArgument(NamedTuple):
-    """A kernel argument that is a column of the batch, given by its position among all columns that kernels read."""
+    """A placeholder for a column of the batch among the arguments of a kernel.
+
+    `position` is the position of the column among all columns that kernels read.
+    """
 
     position: int
 
@@ -33,7 +36,8 @@ class ColumnArgument(NamedTuple):
 def import_kernel(name: str) -> Callable[..., Any]:
     """Import the module of a kernel, and return the kernel.
 
-    Its name is "score_sums:sum_scores" in this package, and "acme.kernels:count" in another one.
+    The name of a kernel of this package is, for example, "score_sums:sum_scores". A kernel of another package has a
+    full name, such as "acme.kernels:count".
     """
     module, _, function_name = name.partition(":")
     path = module if "." in module else f"streammetrics.kernels.{module}"
@@ -42,7 +46,10 @@ def import_kernel(name: str) -> Callable[..., Any]:
 
 
 def specialize_kernel(name: str, arguments: Sequence[Any], columns: Sequence[Any]) -> Callable[..., Any]:
-    """Return the machine code of a kernel for the types of its arguments; `columns` stand for each `ColumnArgument`."""
+    """Return the machine code of a kernel for arguments of these types.
+
+    `columns` are arrays with the types of the columns; they are used in place of each `ColumnArgument`.
+    """
     kernel = import_kernel(name)
     if not isinstance(kernel, Kernel):
         return kernel
@@ -51,18 +58,19 @@ def specialize_kernel(name: str, arguments: Sequence[Any], columns: Sequence[Any
 
 @functools.cache
 def _build_caller(picks: tuple[tuple[int, ...], ...], columns: int) -> Callable[..., Callable[..., int]]:
-    """Return a factory that turns kernels and constants into one function of `columns` columns.
+    """Return a function that takes kernels and constants, and returns a function of the columns of a batch.
 
     Parameters
     ----------
     picks : tuple of tuple of int
-        For each kernel the position of each argument among the columns; -1 stands for the next constant.
+        For each kernel, the position of each argument among the columns; -1 stands for the next constant.
     columns : int
         The number of columns.
     """
-    # The source is `lambda k0, h0_1: lambda c0, c1: k0(c0, h0_1, c1)`, or `next` over several such calls. A Python loop
-    # over the steps would be slower, and a signal could come between two of them. The source depends on `picks` alone, so
-    # one cached factory serves all batches of this layout.
+    # The source is `lambda k0, h0_1: lambda c0, c1: k0(c0, h0_1, c1)` for one kernel k0 with the columns c0 and c1 and
+    # the constant h0_1. For several kernels it is `next` over such calls. A Python loop over the kernels would be
+    # slower, and a signal handler could run between two of them. The source depends only on `picks`, so the result is
+    # cached.
     constants, calls = [], []
     for k, pick in enumerate(picks):
         names = [f"c{i}" if i >= 0 else f"h{k}_{j}" for j, i in enumerate(pick)]
@@ -73,19 +81,21 @@ def _build_caller(picks: tuple[tuple[int, ...], ...], columns: int) -> Callable[
         inner = calls[0].replace(", ", "(", 1)[1:] if picks[0] else "k0()"
     else:
         inner = f"next(filter(None, starmap(call, ({', '.join(calls)},))), 0)"
-    # The source is made of numbers alone, so `eval` sees no text of the user.
+    # `eval` is safe here: the source contains only names and numbers that this function has generated.
     source = f"lambda {', '.join(constants)}: lambda {parameters}: {inner}"
     factory: Callable[..., Callable[..., int]] = eval(source, {"starmap": starmap, "call": call})
     return factory
 
 
 def build_commit(steps: Sequence[tuple[Callable[..., Any], Sequence[Any]]], columns: int) -> Callable[..., int]:
-    """Return the steps as one function of columns. It returns 0; or, for a bad value, 1 without any change.
+    """Return a function that takes the columns of a batch and runs all kernels.
+
+    The function returns 0; but if a value is invalid, it changes nothing and returns 1.
 
     Parameters
     ----------
     steps : sequence of (compiled function, arguments)
-        Each argument is a `ColumnArgument`, or a constant such as an array of counters.
+        The kernels. Each argument is a `ColumnArgument`, or a constant such as an array of counters.
     columns : int
         The number of columns.
     """
@@ -101,7 +111,10 @@ def build_commit(steps: Sequence[tuple[Callable[..., Any], Sequence[Any]]], colu
 def build_deferred_calls(
     steps: Sequence[tuple[Callable[..., Any], Sequence[Any]]],
 ) -> Callable[..., list[Callable[[], Any]]]:
-    """Return the steps as a function of columns that returns a list of calls, to run together with other calls."""
+    """Return a function that takes the columns of a batch and returns the calls of all kernels without running them.
+
+    The caller runs these calls together with others, so that an interrupt cannot come between them.
+    """
 
     def calls(*columns: Any) -> list[Callable[[], Any]]:
         return [

@@ -1,8 +1,8 @@
-"""The cell of each row, found once for each combination of axes, however many statistics share it.
+"""Find the cell (such as a slice) of each row. This is done once for each combination of axes, even if many states use it.
 
-A path such as (country, device) is a chain of levels. A level maps (cell of the level above, code of the key) to a cell
-number; cells are numbered in order of first appearance. While few combinations are possible, the map is a plain table
-with a place for each; otherwise it is a hash table.
+A path such as (country, device) is a chain of levels. Each level maps the pair (cell of the level above, code of the
+key) to a cell. Cells are numbered in order of first appearance. While few pairs are possible, a level is a plain table
+with an element for each possible pair. Otherwise it is a hash table.
 """
 
 from __future__ import annotations
@@ -23,32 +23,34 @@ __all__ = ["Index", "encode_keys", "locate_keys", "rank_keys"]
 Ints = NDArray[np.int64]
 Codes = Callable[[str, Axis], Ints]
 
-# The largest plain table, in places. Levels with more possible cells use a hash table.
+# The largest number of elements of a plain table. A level with more possible pairs uses a hash table.
 MAX_TABLE_SIZE = 1 << 23
 # The columns that identify a cell, outermost first, each with its axis.
 Path = tuple[tuple[str, Axis], ...]
 
 
 class Level:
-    """The cells of one level: for each, the cell above and its code, and a table that maps these two to the cell.
+    """The cells of one level of a path.
 
-    `count` is the number of valid cells; it is set last. `is_stale` is True while the table is written. After an interrupt
-    during that time, the next call builds the table again from the first `count` cells.
+    For each cell the level stores its parent (the cell of the level above) and the code of its key. A table maps these
+    two numbers to the cell. `count` is the number of valid cells; it is updated last. `is_stale` is True while the
+    table is being written. If an interrupt leaves it True, the next call rebuilds the table from the first `count`
+    cells.
 
     Parameters
     ----------
     words : int
-        The number of int64 words of a code: 1, or 2 for ids of groups.
+        The number of int64 numbers in a code: 1, or 2 for the ids of groups.
     """
 
     def __init__(self, words: int = 1) -> None:
         self.words, self.count, self.is_stale = words, 0, False
         self.parents, self.codes = np.empty(64, np.int64), np.empty(64 * words, np.int64)
-        # A plain table has a place for each parent and each code from `low` to `low + extent`; an extent of 0 means a
-        # hash table.
+        # A plain table has an element for each parent and each code from `low` to `low + extent`. If `extent` is 0, the
+        # table is a hash table.
         self.low, self.extent = 0, 1 if words == 1 else 0
         self.table = np.full(256, -1, np.int32)
-        # This serves levels of shards: the cell of each shard, and the table from which it was computed.
+        # Only for shards: an array with the cell of each shard, and the table from which this array was computed.
         self.shards: tuple[Any, Ints] = None, self.codes[:0]
 
     def locate(self, above: Ints, parents: int, codes: Ints) -> Ints:
@@ -57,11 +59,11 @@ class Level:
         Parameters
         ----------
         above : int64 array
-            The cell of each row on the level above; empty if that level has one cell.
+            The cell of each row on the level above; an empty array if that level has only one cell.
         parents : int
             The number of cells on the level above.
         codes : int64 array
-            The code of each row.
+            The code of the key of each row.
         """
         out = np.empty(len(codes), np.int64)
         if not len(codes):
@@ -85,7 +87,7 @@ class Level:
                 above, codes, self.low, self.extent, self.table, self.parents, self.codes, self.count, out
             )
             return cells
-        # A negative result means that the table is full: -1 minus the number of cells so far.
+        # A negative result means that the table is full; its value is then -1 minus the number of cells so far.
         while (cells := find_cells(above, codes, self.table, self.parents, self.codes, self.count, out)) < 0:
             self.count = -1 - cells
             self._rebuild(4 * len(self.table))
@@ -102,18 +104,18 @@ class Level:
         return cells
 
     def _widen(self, low: int, high: int, parents: int) -> None:
-        """Extend the plain table to these codes, or replace it by a hash table."""
+        """Extend the plain table so that it covers these codes and parents, or replace it with a hash table."""
         first = low if not self.count else self.low
         low, high = min(low, first), max(high + 1, first + self.extent)
         if low == self.low and high == low + self.extent and parents * self.extent <= len(self.table):
             return
-        # Some spare room avoids a rebuild for the next new code.
+        # Add some more codes than necessary, so that the next new code does not cause another rebuild.
         if high - low > self.extent:
             high += (high - low) // 2
         self._span(low, high, parents + parents // 2)
 
     def _span(self, low: int, high: int, parents: int) -> None:
-        """Build a plain table for the codes from `low` to `high`, or a hash table if that is too large."""
+        """Build a plain table for the codes from `low` to `high` (exclusive), or a hash table if it would be too large."""
         self.low, self.extent = low, high - low
         if self.words == 2 or parents * self.extent > MAX_TABLE_SIZE:
             self.extent = 0
@@ -124,7 +126,7 @@ class Level:
         self.codes = ensure_capacity(self.codes, self.words * cells, self.words * self.count)
 
     def _rebuild(self, size: int) -> None:
-        """Insert the same cells in a new table, where they keep their numbers."""
+        """Insert the cells into a new table of the given size. The cells keep their numbers."""
         self._reserve(min(size, 2 * self.count + 64) if self.extent else size // 2)
         n = self.count
         parents, codes = self.parents[:n].copy(), self.codes[: self.words * n].copy()
@@ -140,19 +142,19 @@ class Level:
             find_cells(parents, codes, self.table, self.parents, self.codes, 0, out)
 
     def truncate(self, count: int) -> None:
-        """Remove the newest cells, so that `count` cells remain."""
+        """Remove the newest cells, so that only the first `count` cells remain."""
         if count < self.count:
             self.is_stale = True
             self.count = count
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory."""
+        """The memory of the level in bytes."""
         return self.table.nbytes + self.parents.nbytes + self.codes.nbytes
 
 
 class Index:
-    """The cells of all paths of columns; the empty path has a single cell."""
+    """The cells of all paths. The empty path stands for a state without axes, which has a single cell."""
 
     def __init__(self) -> None:
         self.levels: dict[Any, Level] = {}
@@ -160,13 +162,13 @@ class Index:
         self._cells = np.empty(0, np.int64)
 
     def key_codes(self, name: str, kind: str = "key") -> KeyCodes:
-        """Return the codes of the keys of a column on an axis of this kind."""
+        """Return the object that maps the keys of a column to codes, for an axis of this kind."""
         if (kind, name) not in self.keys:
             self.keys[kind, name] = KeyCodes(name)
         return self.keys[kind, name]
 
     def count(self, path: Any) -> int:
-        """Return the number of cells of a path."""
+        """Return the number of cells at the end of a path."""
         if not path:
             return 1
         return self.levels[path].count if path in self.levels else 0
@@ -177,11 +179,11 @@ class Index:
         Parameters
         ----------
         path : Path
-            The columns that lead to the cells.
+            The columns whose values identify a cell.
         codes : callable
-            Returns the code of each row for a (column, axis) of the path.
+            Called with a (column, axis) of the path. Returns the code of each row.
         cache : dict
-            The cells of each path in this batch, which paths with a common beginning share.
+            The cells already found for this batch, by path. Paths with the same beginning share them.
         """
         if not path:
             return NOTHING
@@ -193,14 +195,16 @@ class Index:
         return cache[path]
 
     def shards(self, path: Any, units: Ints, salt: Any) -> Ints | None:
-        """Return the cell of each unit if shards are the only axis; None if a cell may be new.
+        """Return the cell of each unit, such as a user, if shards are the only axis.
 
-        The result is valid until the next call, which overwrites it. After None, use `locate`.
+        Returns None if a unit may belong to a new cell; in that case, call `locate`. The result is a buffer that the
+        next call overwrites.
         """
         level = self.levels.get(path)
         if level is None or level.is_stale:
             return None
-        # The cells of shards are looked up in an array, which is made again after the table or the cells have changed.
+        # The array `cells` contains the cell of each shard. It is recomputed if the table or the number of cells has
+        # changed.
         table, cells = level.shards
         if table is not level.table or len(cells) != path[0][1].size or cells.max() + 1 != level.count:
             cells = np.full(path[0][1].size, -1, np.int64)
@@ -212,7 +216,7 @@ class Index:
         return None if find_shard_cells(units, salt, cells, out) else out
 
     def codes(self, path: Any) -> Ints:
-        """Return the codes that identify each cell: a matrix with a row per cell and a column per level of the path."""
+        """Return the codes that identify each cell, as a matrix with a row per cell and a column per level of the path."""
         if not path:
             return np.zeros((1, 0), np.int64)
         level = self.levels.get(path)
@@ -222,16 +226,16 @@ class Index:
         return np.column_stack([self.codes(path[:-1])[level.parents[: level.count]], own])
 
     def parents(self, path: Any) -> Ints:
-        """Return the parent of each cell on the level above."""
+        """Return the parent of each cell: its cell on the level above."""
         level = self.levels.get(path)
         return np.zeros(0, np.int64) if level is None else level.parents[: level.count]
 
     def mark(self) -> Any:
-        """Return the numbers of cells and the kinds of keys, for `restore`."""
+        """Return what `restore` needs: the numbers of cells, and the kinds of keys."""
         return {p: level.count for p, level in self.levels.items()}, {n: k.kind for n, k in self.keys.items()}
 
     def restore(self, mark: Any) -> None:
-        """Remove the cells and kinds of keys that were added after `mark`."""
+        """Remove all cells that were added after the call of `mark`, and restore the kinds of keys."""
         counts, kinds = mark
         for path, level in self.levels.items():
             level.truncate(counts.get(path, 0))
@@ -240,13 +244,16 @@ class Index:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory."""
+        """The memory of all levels in bytes."""
         return sum(level.nbytes for level in self.levels.values())
 
 
 def encode_keys(index: Index, name: str, axis: Axis, words: Vocabulary, ranks: Ints) -> Ints:
-    """Return the codes of the keys of a finished state; negative marks such as NULL stay."""
-    # A shard is its own code.
+    """Return the codes of keys that a state stores as ranks in a vocabulary.
+
+    A negative rank stands for a special key, such as a missing one, and is returned unchanged.
+    """
+    # A shard is a number, which is also its code.
     if axis.kind == "shard":
         codes = np.asarray(words.values, np.int64)
         if len(codes):
@@ -257,7 +264,10 @@ def encode_keys(index: Index, name: str, axis: Axis, words: Vocabulary, ranks: I
 
 
 def locate_keys(index: Index, path: Any, codes: Ints, above: Ints, first: int = 0) -> Ints:
-    """Return the cell of each key; each column of `codes` is one level of the path, starting at level `first`."""
+    """Return the cell of each key. Column i of `codes` contains the codes for level `first + i` of the path.
+
+    `above` is the cell of each key on the level before that.
+    """
     if len(path) <= first:
         return above
     at = above if first else above[:0]
@@ -278,7 +288,7 @@ def _constant(codes: Ints) -> Callable[[Any], Ints]:
 
 
 def rank_keys(index: Index, path: Any, codes: Ints) -> tuple[tuple[Vocabulary, ...], Ints]:
-    """Return the vocabulary of each column, and the keys as ranks in these vocabularies."""
+    """Return the vocabulary of each column of the path, and the keys of cells as ranks in these vocabularies."""
     out, words = np.empty_like(codes), []
     for i, (name, axis) in enumerate(path):
         if axis.kind != "shard":

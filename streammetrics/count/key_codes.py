@@ -1,7 +1,8 @@
-"""Integer codes for keys, in order of first appearance: for integers, for texts, and for columns of either.
+"""Integer codes for the keys of columns. Keys get codes in order of first appearance.
 
-Kernels index tables of cells by codes instead of comparing keys. A finished state has no codes. It has a sorted
-vocabulary and the ranks of keys in it, which do not depend on the order of the rows (see `KeyCodes.rank_codes`).
+Kernels use codes as indices of tables, so they need not compare keys. A finished state contains no codes, because codes
+depend on the order of the rows. Instead, it has a sorted vocabulary of keys, and the ranks of keys in that vocabulary
+(see `KeyCodes.rank_codes`).
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ __all__ = ["KeyCodes"]
 
 Ints = NDArray[np.int64]
 
-# The number of slots of a new table.
+# The number of slots of a new hash table.
 FREE = 1 << 10
-# Integers from 2**63 on are stored as int64 with the same bits, in a table of their own, and their codes start here.
-# In one table -1 and 2**64 - 1, which have the same bits, would be one key.
+# The first code for integers of 2**63 or more. Such an integer is stored as the int64 with the same bits, so 2**64 - 1,
+# for example, would be confused with -1. These integers therefore have a table of their own.
 BIG_CODE_BASE = 1 << 40
 
 
 def ensure_capacity(array: NDArray[Any], size: int, used: int) -> NDArray[Any]:
-    """Return an array of at least `size` items that begins with the first `used`.
+    """Return an array of at least `size` items that begins with the first `used` items of `array`.
 
-    The size at least doubles, so the cost of all copies together is linear in the final size.
+    A new array is at least twice as large as the old one, so the total cost of all copies is linear in the final size.
     """
     if size <= len(array):
         return array
@@ -42,17 +43,17 @@ def ensure_capacity(array: NDArray[Any], size: int, used: int) -> NDArray[Any]:
 
 
 class KeyTable:
-    """Codes for keys: an array of keys by code, and a hash table with open addressing that maps a key to its code.
+    """A list of keys, and a hash table with open addressing that maps each key to its position in the list, its code.
 
-    `count` is the number of valid stored keys; it is set last. `is_stale` is True while the hash table is written. After
-    an interrupt during that time, the next call builds the table again from the first `count` keys.
+    `count` is the number of valid keys; it is updated last. `is_stale` is True while the hash table is being written.
+    If an interrupt leaves it True, the next call rebuilds the table from the first `count` keys.
     """
 
     def __init__(self) -> None:
         self.count, self.slots, self.is_stale = 0, np.full(FREE, -1, np.int64), False
 
     def insert_up_to(self, count: int) -> None:
-        """Insert the stored keys up to this code in the hash table, which is at most half full."""
+        """Insert the keys with codes below `count` into the hash table, which is enlarged when it is half full."""
         first = 0 if self.is_stale or 2 * count > len(self.slots) else self.count
         self.is_stale = True
         if not first:
@@ -61,19 +62,19 @@ class KeyTable:
         self.count, self.is_stale = count, False
 
     def _insert(self, first: int, count: int) -> None:
-        """Insert the stored keys with codes from `first` to `count` in the hash table."""
+        """Insert the keys with codes from `first` to `count` (exclusive) into the hash table."""
         raise NotImplementedError
 
 
 class IntegerCodes(KeyTable):
-    """Codes for int64 values."""
+    """Codes for keys that are int64 numbers."""
 
     def __init__(self) -> None:
         super().__init__()
         self.stored = np.zeros(FREE // 2, np.int64)
 
     def encode(self, values: Ints) -> Ints:
-        """Return the code of each value; new values get the next codes, in ascending order of the values."""
+        """Return the code of each value. New values get the next codes, in ascending order."""
         if self.is_stale:
             self.insert_up_to(self.count)
         numbers = np.empty(len(values), np.int64)
@@ -96,19 +97,19 @@ class IntegerCodes(KeyTable):
 
     @property
     def values(self) -> Ints:
-        """The value of each code."""
+        """The values in the order of their codes."""
         return self.stored[: self.count]
 
 
 class TextCodes(KeyTable):
-    """Codes for byte strings, which are compared in full: two strings with equal hashes are two keys."""
+    """Codes for keys that are byte strings. Keys are compared in full, so hash collisions do no harm."""
 
     def __init__(self) -> None:
         super().__init__()
         self.stored, self.offsets = np.zeros(FREE, np.uint8), np.zeros(FREE, np.int64)
 
     def encode(self, data: NDArray[np.uint8], offsets: Ints) -> Ints:
-        """Return the code of each text; new texts get the next codes, in ascending order of the texts."""
+        """Return the code of each string. New strings get the next codes, in ascending order."""
         if self.is_stale:
             self.insert_up_to(self.count)
         numbers = np.empty(len(offsets) - 1, np.int64)
@@ -136,18 +137,18 @@ class TextCodes(KeyTable):
 
     @property
     def size(self) -> int:
-        """The total number of bytes of all texts."""
+        """The total number of bytes of all strings."""
         return int(self.offsets[self.count])
 
     @property
     def values(self) -> list[bytes]:
-        """The text of each code."""
+        """The strings in the order of their codes."""
         text = self.stored[: self.size].tobytes()
         return [text[a:b] for a, b in pairwise(self.offsets[: self.count + 1].tolist())]
 
 
 class KeyCodes:
-    """Codes for the keys of one column, all of one kind: the kind of the first key that is not null.
+    """Codes for the keys of one column. All keys have one kind, such as integers or dates: the kind of the first key.
 
     Parameters
     ----------
@@ -158,17 +159,17 @@ class KeyCodes:
     def __init__(self, name: str) -> None:
         self.name, self.kind = name, ""
         self._ints, self._big, self._texts = IntegerCodes(), IntegerCodes(), TextCodes()
-        # The Arrow dictionary of the last batch, its kind and the codes of its texts, because successive batches often
-        # share it.
+        # The Arrow dictionary of the last batch, its kind, and the codes of its strings. Successive batches often have
+        # the same dictionary, so its strings need not be looked up again.
         self._last: tuple[Any, str, Ints] | None = None
 
     def encode(self, raw: Any) -> Ints:
-        """Return the code of the key of each row, NULL for a missing key.
+        """Return the code of the key of each row; a missing key gets the code `NULL`.
 
         Raises
         ------
         InvalidInputError
-            The keys are of another kind than the keys of earlier batches.
+            The keys are of a different kind from the keys of earlier batches.
         """
         whole = type(raw).__name__ == "DictionaryArray" and not raw.null_count
         if whole and self._last is not None and raw.dictionary.equals(self._last[0]):
@@ -182,7 +183,8 @@ class KeyCodes:
             return self._encode_with_nulls(*content)
         (data, offsets), index, missing = content
         numbers = self._texts.encode(data, offsets)
-        # Codes of decimals are not in the order of the Arrow dictionary, so they are not kept.
+        # Decimals become strings whose order differs from that of the Arrow dictionary, so their codes cannot be
+        # reused.
         if missing is None and whole and kind in ("string", "bytes"):
             self._last = raw.dictionary, kind, numbers
         if missing is not None:
@@ -190,7 +192,7 @@ class KeyCodes:
         return np.asarray(numbers.take(index), np.int64)
 
     def encode_integers(self, kind: str, values: Ints, missing: Any) -> Ints:
-        """Return the code of each key that is stored as an integer, such as a date; NULL for a missing key."""
+        """Return the codes of keys that are stored as integers, such as dates; a missing key gets the code `NULL`."""
         if not len(values) or (missing is not None and missing.all()):
             return np.full(len(values), NULL)
         self.accept_kind(kind)
@@ -202,11 +204,11 @@ class KeyCodes:
 
     @property
     def count(self) -> int:
-        """The number of keys that have a code."""
+        """The number of keys that have been seen."""
         return self._ints.count + self._big.count + self._texts.count
 
     def accept_kind(self, kind: str) -> None:
-        """Raise InvalidInputError if earlier keys are of another kind; otherwise remember this kind."""
+        """Raise InvalidInputError if earlier keys are of a different kind; otherwise remember this kind."""
         if self.kind and self.kind != kind:
             before, now = (k.removeprefix("shard of ") for k in (self.kind, kind))
             raise InvalidInputError(
@@ -227,10 +229,13 @@ class KeyCodes:
     # -- conversion between codes and finished states ------------------------------------------------------------------
 
     def rank_codes(self, codes: Ints) -> tuple[Vocabulary, Ints]:
-        """Return a vocabulary of the keys with these codes, and the rank of each key; negative marks such as NULL stay."""
+        """Return a vocabulary of the keys with these codes, and the rank of each key in it.
+
+        A negative code stands for a special key, such as a missing one, and is returned unchanged.
+        """
         keys = codes >= 0
         if not keys.any():
-            # Without keys the vocabulary has no kind.
+            # A vocabulary without keys has no kind.
             return Vocabulary(), codes
         used, at = _find_distinct(codes[keys])
         if KINDS[self.kind]:
@@ -249,7 +254,7 @@ class KeyCodes:
         return vocabulary, out
 
     def add_vocabulary(self, vocabulary: Vocabulary) -> Ints:
-        """Add the keys of a vocabulary, and return their codes."""
+        """Give codes to the keys of a vocabulary, and return these codes in the order of the vocabulary."""
         if not len(vocabulary):
             return np.zeros(0, np.int64)
         self.kind = vocabulary.kind
@@ -260,11 +265,11 @@ class KeyCodes:
 
 
 def _find_distinct(codes: Ints) -> tuple[Ints, Ints]:
-    """Return the distinct codes in ascending order, and the position of each code among them."""
+    """Return the distinct codes in ascending order, and the position of each code in that list."""
     if int(codes.max()) >= 4 * len(codes) + 64:
         used, at = np.unique(codes, return_inverse=True)
         return used, at.reshape(-1)
-    # Codes are dense, so a table of flags replaces the sort of `np.unique`.
+    # The codes are small numbers, so a table with a flag for each is faster than the sort of `np.unique`.
     occurs = np.zeros(int(codes.max()) + 1, bool)
     occurs[codes] = True
     return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[codes]

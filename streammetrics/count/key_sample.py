@@ -1,4 +1,8 @@
-"""Counter of key samples: keys above the level are skipped, and all others are buffered, then merged into the sample."""
+"""The counter of a random sample of distinct keys, chosen by hash.
+
+A cell has a level: keys whose hash begins with fewer zero bits than the level are skipped. All other keys are buffered,
+and merged into the sample later.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +22,17 @@ from .tallies import LiveExactRows
 
 __all__ = ["KeyCounter"]
 
-# The sample is thinned when it has more than twice the keys that the last thinning left, plus this many.
+# The sample is reduced when it has more than 2 * n + FEW keys, where n is the number of keys that the last reduction
+# left.
 FEW = 1 << 16
 
 
 class KeyCounter(Counter):
-    """Counts keys into a random sample of distinct keys, chosen by hash."""
+    """Counts keys, such as user ids, in a random sample of distinct keys that is chosen by hash."""
 
     statistic: KeySample
     keys_after_thinning = 0
-    """The number of keys that the last thinning left."""
+    """The number of keys that were left after the last reduction of the sample."""
 
     def reserve(self, rows: int, *, weighted: bool) -> bool:
         changed = super().reserve(rows, weighted=False)
@@ -38,12 +43,12 @@ class KeyCounter(Counter):
         return changed
 
     def _thin(self) -> None:
-        """Raise the levels of cells until no cell has more keys than its limit."""
+        """Raise the levels of cells until no cell has more keys than its limit, which drops keys from the sample."""
         old: LiveExactRows = self.tallies["keys"]
         entries, levels = thin_keys(old.consolidate(), self.flats["level"], self.statistic.limit)
         fresh = LiveExactRows(old.shift, lone=self.lone)
         fresh.set_entries(entries)
-        # One call into C replaces all attributes, so an interrupt leaves either the old or the new sample.
+        # This is one call into C, so an interrupt leaves either the old sample or the new one.
         flats = self.flats | {"level": levels}
         self.__dict__.update(tallies={"keys": fresh}, flats=flats, keys_after_thinning=len(entries))
 
@@ -62,7 +67,7 @@ class KeyCounter(Counter):
             live.high[first:end] = cells[kept]
         row_counts = self.flats["rows"] + np.bincount(cells, minlength=len(self.flats["rows"]))
         kind, kinds = kind_number(columns["value"].source, np.zeros(0)), self.flats["kinds"]
-        # Some cells are new.
+        # Record the kind of the keys in the cells where it is not recorded yet.
         if not kinds[:, kind].all():
             kinds = kinds.copy()
             kinds[cells, kind] = 1

@@ -1,8 +1,9 @@
-"""Memory for large arrays, in pages of their own.
+"""Allocate large arrays in memory pages of their own.
 
-Tallies allocate and free arrays of many megabytes again and again. On the heap of C that leaves holes, which the process
-keeps: its memory grows far beyond the size of its arrays. Large arrays therefore get anonymous memory maps. Their pages
-return to the system when the array is freed, and take no memory before something is written to them.
+Histograms allocate and free arrays of many megabytes again and again. On the C heap this leaves gaps, which are not
+returned to the system, so the memory of the process grows far beyond the total size of its arrays. A large array is
+therefore placed in an anonymous memory map. The pages of the map are returned to the system when the array is freed,
+and they take no memory until something is written to them.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ __all__ = ["allocate", "grow_copy", "trim"]
 
 Array = NDArray[Any]
 
-# Smaller arrays come from the heap, because a memory map would cost more than it saves.
+# Smaller arrays are allocated on the heap, because a memory map would take more time than it is worth.
 MIN_MAPPED_BYTES = 1 << 22
 MAP_FLAGS: dict[str, int] = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
-# With huge pages there is one page fault for each 2 MiB instead of each 4 KiB, which saves a fifth of the time of a sort.
+# Huge pages cause one page fault per 2 MiB rather than per 4 KiB. This saves a fifth of the time of a sort.
 HUGE_PAGES: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
 
 
 def allocate(size: int, dtype: Any) -> Array:
-    """Return an uninitialised array. Pages that are never written to take no memory.
+    """Return an uninitialised array. Pages to which nothing is written take no memory.
 
     Raises
     ------
     MemoryError
-        The system has not enough memory.
+        The system does not have enough memory.
     """
     nbytes = int(size) * np.dtype(dtype).itemsize
     if nbytes < MIN_MAPPED_BYTES:
@@ -41,21 +42,24 @@ def allocate(size: int, dtype: Any) -> Array:
     except OSError as error:
         raise MemoryError(f"not enough memory for an array of {nbytes} bytes: {error}") from error
     if HUGE_PAGES is not None:
-        # The system has no huge pages.
+        # A system without huge pages refuses the request. The array then has pages of the usual size.
         with suppress(OSError):
             pages.madvise(HUGE_PAGES)
     return np.frombuffer(pages, dtype)
 
 
 def grow_copy(array: Array, used: int, size: int) -> Array:
-    """Return a larger array that begins with the first `used` items of another."""
+    """Return a larger array that begins with the first `used` items of `array`."""
     new: Array = allocate(size, array.dtype)
     new[:used] = array[:used]
     return new
 
 
 def trim(array: Array, n: int) -> Array:
-    """Free the memory after the first `n` items of an array from `allocate`, which must have no other reference."""
+    """Return the first `n` items of an array from `allocate`, and free the memory of the others if possible.
+
+    The caller must have the only reference to the array.
+    """
     if array.base is None:
         array.resize(n, refcheck=False)
         return array

@@ -1,4 +1,8 @@
-"""Counter of joint histograms: small cells keep exact rows; pairs of larger cells are buffered, then put in buckets."""
+"""The counter of joint histograms, which count pairs of numbers.
+
+A small cell keeps its pairs exactly. The pairs of a larger cell are buffered, and moved to the buckets of the histogram
+from time to time.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +27,14 @@ Array = NDArray[Any]
 Ints = NDArray[np.int64]
 U4, U8 = np.uint32, np.uint64
 
-# The buffer is put into buckets when it has this many pairs.
+# The buffered pairs are moved to buckets when there are at least this many.
 WAIT = 1 << 20
-# The number of pairs for which the first buffer has room.
+# The number of pairs for which the first buffer has space.
 AHEAD = 1 << 12
 
 
 class WaitingPairs:
-    """Buckets of pairs, and a buffer of pairs that are not yet in buckets."""
+    """The pairs of all larger cells: the buckets, and a buffer of pairs that have not been moved to buckets yet."""
 
     def __init__(self, entries: Entries) -> None:
         self.entries = entries
@@ -39,15 +43,15 @@ class WaitingPairs:
 
     @property
     def nbytes(self) -> int:
-        """The memory, in bytes."""
+        """The memory of the buckets and the buffer in bytes."""
         return self.entries.nbytes + sum(a.nbytes for a in (self.x, self.y, self.cells, self.weights))
 
     def collect_arguments(self) -> tuple[Any, ...]:
-        """Return the arrays that the kernel writes: the buffered pairs, their cells and weights, and their number."""
+        """Return the arrays to which the kernel writes: both numbers of each pair, its cell and weight, and the count."""
         return self.x, self.y, self.cells, self.weights, self.used
 
     def reserve(self, rows: int, *, weighted: bool) -> None:
-        """Make room in the buffer for `rows` more rows."""
+        """Enlarge the buffer if `rows` more rows do not fit."""
         used = int(self.used[0])
         size = used + rows
         if size > len(self.x):
@@ -58,18 +62,18 @@ class WaitingPairs:
             self.weights = new
 
     def consolidate(self) -> Entries:
-        """Return the buckets; the caller has already put all buffered pairs into them."""
+        """Return the buckets. The caller must already have moved all buffered pairs to buckets."""
         return self.entries
 
     def rows(self) -> PairRows:
-        """Return the buffered pairs."""
+        """Return the buffered pairs, each with a count of 1."""
         n = int(self.used[0])
         excess = weights_less_one(self.weights[:n]) if len(self.weights) else None
         return PairRows(self.cells[:n].astype(np.int64), self.x[:n], self.y[:n], np.ones(n, U4), excess)
 
 
 def _sort_entries(entries: Entries) -> Entries:
-    """Bring entries of pairs to canonical form, with the sort for exact rows."""
+    """Return the entries of pairs in canonical form: sorted, and each pair only once."""
     if entries.excess is not None:
         return tally.sort_entries(entries)
     live = LiveExactRows(entries.shift, lone=False)
@@ -79,7 +83,7 @@ def _sort_entries(entries: Entries) -> Entries:
 
 
 class PairCounter(Counter):
-    """Counts pairs of numbers into a joint histogram."""
+    """Adds pairs of numbers, such as targets and predictions, to a joint histogram."""
 
     statistic: JointHistogram
 
@@ -129,7 +133,10 @@ class PairCounter(Counter):
             exact.reserve(rows * VIEWS, self.statistic.exact_rows_limit, weighted=weighted)
 
     def _bucket_waiting_rows(self) -> None:
-        """Put the buffered pairs into buckets, at the levels that all rows so far need."""
+        """Move the buffered pairs to buckets.
+
+        A level is the width of the buckets of a cell. It is raised if the new pairs need wider buckets.
+        """
         live: WaitingPairs = self.tallies["rows"]
         if not live.used[0]:
             return
@@ -137,10 +144,10 @@ class PairCounter(Counter):
         self._replace_pairs(entries, levels)
 
     def _replace_pairs(self, entries: Entries, levels: Ints, **others: Any) -> None:
-        """Replace buckets, levels and other attributes."""
+        """Replace the buckets, the levels and other attributes in a single step."""
         exact = others.pop("exact", self.tallies["exact"])
         tallies = {"exact": exact, "rows": WaitingPairs(entries)}
-        # One call into C replaces all of them, so an interrupt leaves either all old or all new values.
+        # This is one call into C, so an interrupt leaves either all old values or all new ones.
         self.__dict__.update(tallies=tallies, flats=self.flats | {"level": levels}, **others)
 
     @property

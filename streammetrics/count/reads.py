@@ -1,4 +1,4 @@
-"""A state and the columns that it is counted from."""
+"""Read: a state, and the columns from which it is counted."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from ..state.state import State
 __all__ = ["MEMORY_LIMIT", "Read"]
 
 MEMORY_LIMIT = 4 << 30
-"""Default limit, in bytes, of the cells of one object."""
+"""The default limit on the memory of all cells of an object, such as a metric, in bytes."""
 
 
 class Read(NamedTuple):
-    """A state and the columns that it is counted from.
+    """A state, and the columns from which it is counted.
 
     Parameters
     ----------
     state : State
-        The state to start from, empty or not.
+        The state to which rows are added. It may be empty.
     binding : Binding
-        The columns that play the roles of the state.
+        The column of each role that the state reads.
     ranks : bool, optional
         Whether only the order of the scores matters; None if this is unknown.
     latest : tuple of (axis, Latest)
-        For axes of event time, the latest time that is accepted.
+        For each axis of event time that has a limit, the latest time that a batch may contain.
     """
 
     state: State
@@ -37,7 +37,7 @@ class Read(NamedTuple):
 
     @property
     def times(self) -> tuple[tuple[Axis, EventTime], ...]:
-        """The axes of event time, each with the kind of its column."""
+        """The axes of event time, each with the kind that converts its column to time windows."""
         latest = dict(self.latest)
         epochs = [a for a in self.state.axes if a.kind in EPOCHS]
         return tuple((a, EventTime(EPOCHS[a.kind], a.size, latest.get(a))) for a in epochs)

@@ -1,4 +1,4 @@
-"""Changes of the states of several updaters: all of them are made, or none."""
+"""Change the states of several updaters together: either all of them change, or none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["StateChange", "apply_changes", "replace_states"]
 
 
 class LockedStates(Protocol):
-    """What a change needs from an updater: its lock, its reads and its states."""
+    """The members of an updater that a change uses: its lock, its list of reads, and its states."""
 
     lock: Any
     reads: Any
@@ -23,31 +23,35 @@ class LockedStates(Protocol):
 
 
 class StateChange(NamedTuple):
-    """An updater, and the function that computes its new states from its current ones."""
+    """An updater, and the function (`how`) that computes its new states from its current ones."""
 
     updater: LockedStates
     how: Callable[[tuple[State, ...]], Sequence[State]]
 
 
 def apply_changes(changes: Sequence[StateChange]) -> None:
-    """Apply changes to different updaters: all of them, or none if one raises an error.
+    """Apply changes to different updaters. If one of them raises an error, none is applied.
 
-    All updaters are locked meanwhile, so no row of another thread is lost, and no thread reads half of the changes.
+    All updaters are locked in the meantime, so no row that another thread counts is lost, and no thread sees only some
+    of the changes.
     """
     updaters = [one.updater for one in changes]
     _replace_under_locks(updaters, lambda: [tuple(one.how(one.updater._read_states())) for one in changes])
 
 
 def replace_states(updaters: Sequence[LockedStates], states: Iterable[State]) -> None:
-    """Replace the states of several updaters at once; `states` lists all states, one updater after another."""
+    """Replace the states of several updaters together: all of them or none.
+
+    `states` lists the states of the first updater, then those of the second updater, and so on.
+    """
     rest = iter(states)
     by_updater = [tuple(islice(rest, len(updater.reads))) for updater in updaters]
     _replace_under_locks(updaters, lambda: by_updater)
 
 
 def _replace_under_locks(updaters: Sequence[LockedStates], make: Callable[[], Sequence[tuple[State, ...]]]) -> None:
-    """Make and set the states of updaters while all of them are locked."""
-    # All threads lock updaters in the same order. Otherwise two threads could each wait for a lock that the other holds.
+    """Lock all updaters, compute their new states with `make`, and set them."""
+    # All threads lock updaters in the same order. Otherwise two threads could wait for each other forever.
     in_order = sorted(updaters, key=id)
     run_with_locks([updater.lock for updater in in_order], lambda: _set_states(updaters, make()))
 

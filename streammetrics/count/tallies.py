@@ -1,13 +1,17 @@
-"""Tallies of counters: how many rows there are in each place of each cell, in the form that kernels write fastest.
+"""Tallies: histograms that are still growing, in the form to which kernels write fastest.
 
-- One cell with few places (`LiveTally`, dense): a counter of 64 bits for each place.
-- Several cells with few places together: a counter of 8 bits for each place. A kernel that raises a byte beyond 255
-  writes the code of the place to a buffer, where it stands for 256 rows.
-- All others, and exact rows (`LiveExactRows`): each row is a code in a buffer. When there are about as many codes as
-  entries, they are sorted and merged into the entries, so each row is moved a bounded number of times on average.
+A place is a possible value of a row, such as a score bucket. A tally counts the rows in each place of each cell (such
+as a slice). A code is an integer that encodes a cell and a place. An entry is a code with its number of rows; a
+finished state has sorted entries. There are three forms:
 
-Readers read ahead without a copy: `consolidate` returns sorted entries whose arrays are never written again, so a state
-may keep them while kernels go on to write to the buffers.
+- A single cell with few places (`LiveTally`, dense) has a 64-bit counter for each place.
+- Several cells that have few places in total have an 8-bit counter for each place. When a counter exceeds 255, the
+  kernel writes the code to a buffer, where it stands for 256 rows.
+- In all other cases, and for exact rows (`LiveExactRows`), each row is a code in a buffer. When there are about as many
+  codes as entries, the codes are sorted and merged into the entries. So each row is moved only a few times on average.
+
+`consolidate` returns sorted entries, whose arrays are never written again. A state can therefore use them without a
+copy, while kernels go on writing to the buffers.
 """
 
 from __future__ import annotations
@@ -33,28 +37,30 @@ __all__ = ["LiveExactRows", "LiveTally", "weights_less_one"]
 Array = NDArray[Any]
 I8, U1, U4, U8, F8 = np.int64, np.uint8, np.uint32, np.uint64, np.float64
 
-# A place is a possible value of a row. A single cell with at most this many places has a 64-bit counter for each place.
+# The largest number of places (possible values of a row) for which a single cell has a 64-bit counter for each place.
 LONE = (1 << 25) + 2
-# Several cells with at most this many places in total have an 8-bit counter for each place.
+# The largest total number of places for which several cells have an 8-bit counter for each place.
 FEW = 1 << 25
-# The same limit for weighted rows, which need 16 more bytes for each place.
+# The same limit for rows with weights, lower because each place needs 16 more bytes.
 FEW_WEIGHTED = 1 << 20
-# Up to this many places, a kernel finds the places that have rows; beyond it, numpy does.
+# If a cell has at most this many places, a kernel finds the places that have rows; otherwise numpy does.
 MANY_PLACES = 1 << 20
-# The first buffer for exact rows of a single cell has room for this many rows.
+# For a single cell, the number of exact rows for which the first buffer has space.
 FEW_ROWS = 1 << 17
-# Fewer codes than this are sorted by numpy, and fewer distinct codes are counted in a hash table.
+# Fewer codes than this are sorted by numpy, which is then faster. A larger buffer is counted in a hash table if it has
+# at most this many distinct codes.
 FEW_CODES = 2048
-# If there are more than this many high words for each code, codes are not grouped by high word.
+# Codes are grouped by their high word, which contains the cell, unless the largest high word exceeds about this
+# multiple of the number of codes.
 FAR = 64
-# A new buffer has room for this many batches.
+# The number of batches for which a new buffer has space.
 AHEAD = 6
-# At least this many codes may be buffered, even if there are fewer entries.
+# The buffer may contain this many codes before they are sorted, even if there are fewer entries.
 WAIT = 3 << 20
 
 
 def pad_zeros(array: Array, size: int) -> Array:
-    """Return the array, padded with zeros to `size` items; the array itself if it is long enough."""
+    """Return the array with zeros appended up to `size` items; the array itself if it is already long enough."""
     if size <= len(array):
         return array
     new = np.zeros((size, *array.shape[1:]), array.dtype)
@@ -63,21 +69,25 @@ def pad_zeros(array: Array, size: int) -> Array:
 
 
 def weights_less_one(weights: Array) -> NDArray[np.int64]:
-    """Return w - 1 as fixed-point numbers (high, low), where w - 1 = high * 2**-20 + low * 2**-60, rounded once."""
-    # Near 1.5 * 2**32 the last bit of a float64 is 2**-20. Adding this constant therefore rounds a number to a multiple of
-    # 2**-20, and the bits of the sum minus the bits of the constant are the multiple as an integer. The remainder is exact
-    # and is rounded to 2**-60 in the same way. Kernels use the same two additions, so results are equal bit for bit.
+    """Return w - 1 for each weight w as a pair of integers (high, low), with w - 1 = high * 2**-20 + low * 2**-60.
+
+    The pair is rounded only once.
+    """
+    # The last bit of a float64 near 1.5 * 2**32 is 2**-20. Adding this constant rounds a number to a multiple of
+    # 2**-20. The difference between the bits of the sum and the bits of the constant is that multiple, as an integer.
+    # The remainder is exact, and is rounded to 2**-60 in the same way. The kernels use the same two additions, so their
+    # results are identical bit for bit.
     high = weights + 1.5 * 2.0**32
     low = (weights - (high - 1.5 * 2.0**32)) + 1.5 * 2.0**-8
     pair = np.stack([high.view(I8) - 0x41F8000000000000, low.view(I8) - 0x3F78000000000000], axis=-1)
-    # The integer 1 is subtracted here, because the float64 w - 1 would be rounded.
+    # Subtract 1 from the integer, because the float64 difference w - 1 may be rounded.
     pair[:, 0] -= 1 << 20
     carry_fixed(pair)
     return pair
 
 
 def sort(codes: Array) -> None:
-    """Sort codes in place, in one call into C, which no signal handler interrupts."""
+    """Sort codes in place. The sort is one call into C, so no signal handler can interrupt it."""
     if _prefers_numpy_sort(codes):
         codes.sort()
     else:
@@ -85,7 +95,7 @@ def sort(codes: Array) -> None:
 
 
 def sorted_copy(codes: Array) -> Array:
-    """Return codes in ascending order."""
+    """Return a sorted copy of the codes."""
     copy = codes.copy()
     sort(copy)
     return copy
@@ -101,7 +111,10 @@ def _sort_by_digits(codes: Array) -> None:
 
 @cache
 def numpy_sorts_quicker() -> bool:
-    """Return whether numpy's sort, which some processors vectorise, is faster than our radix sort; measured once."""
+    """Return whether numpy sorts faster than our radix sort, as it does on processors for which its sort is vectorised.
+
+    The speed is measured once in each process.
+    """
     words = np.arange(8 * FEW_CODES, dtype=U8) * U8(0x9E3779B97F4A7C15)
     return min(_time_sort(np.ndarray.sort, words) for _ in range(3)) < min(
         _time_sort(_sort_by_digits, words) for _ in range(3)
@@ -116,16 +129,20 @@ def _time_sort(sort: Callable[[Array], None], words: Array) -> int:
 
 
 class LiveTally:
-    """A tally whose codes have at most 64 bits: the cell, shifted left by `shift`, plus the place.
+    """A growing histogram of places, whose codes have at most 64 bits.
+
+    The code of a row is its cell, shifted left by `shift` bits, plus its place.
 
     Parameters
     ----------
-    shift, places : int
-        The number of bits of a place (a possible value of a row), and the number of places of a cell.
+    shift : int
+        The number of bits of a place (a possible value of a row).
+    places : int
+        The number of places of a cell.
     lone : bool
         Whether there is only one cell.
     is_active : bool
-        Whether rows are counted in this tally. It is False while all cells are exact, and then no room is reserved.
+        Whether rows are counted here. It is False while all cells keep exact rows; no memory is reserved in that case.
     """
 
     entries: Entries
@@ -143,12 +160,12 @@ class LiveTally:
 
     @property
     def nbytes(self) -> int:
-        """The memory, in bytes."""
+        """The memory of all arrays in bytes."""
         arrays = (self.rows, self.low, self.excess, self.codes, self.weights)
         return self.entries.nbytes + sum(a.nbytes for a in arrays)
 
     def set_entries(self, entries: Entries, cells: int) -> None:
-        """Replace the content by these entries, which belong to `cells` cells."""
+        """Replace the content by these entries, whose cell numbers are below `cells`."""
         fields: dict[str, Any] = {
             "entries": entries, "rows": np.zeros(0, I8), "low": np.zeros(0, U1), "excess": np.zeros(0, I8),
             "codes": np.zeros(0, U4), "weights": np.zeros(0), "waiting": np.zeros(1, I8),
@@ -162,8 +179,8 @@ class LiveTally:
         elif self._fits_byte_counters(cells, weighted=entries.excess is not None):
             here = entries.cells * self.places + entries.places.astype(I8)
             low = fields["low"] = np.zeros(cells * self.places, U1)
-            # The lowest byte of a count goes to the byte counter. The rest stays an entry, which counts rows in units
-            # of 256 here.
+            # The byte counter of a place gets the lowest byte of its count. The rest of the count becomes an entry.
+            # These entries count rows in units of 256.
             low[here] = entries.counts & entries.counts.dtype.type(255)
             fields["excess"] = self._spread_excess(entries, here, len(low))
             high = entries.counts >> entries.counts.dtype.type(8)
@@ -184,7 +201,7 @@ class LiveTally:
     # -- room ---------------------------------------------------------------------------------------------------------
 
     def estimate_bytes(self, cells: int, rows: int) -> int:
-        """Return an upper limit of the memory, in bytes, after `rows` more rows in `cells` cells."""
+        """Return an upper bound on the memory in bytes after adding `rows` more rows, if there are `cells` cells."""
         if not self.is_active:
             return 0
         if self.dense or self._fits_byte_counters(cells, weighted=False):
@@ -192,7 +209,7 @@ class LiveTally:
         return self.nbytes + 8 * rows
 
     def count_free_rows(self, cells: int) -> int:
-        """Return the number of rows, of any weight, that still fit; 0 if `reserve` has to be called first."""
+        """Return the number of rows that can be added without another call of `reserve`, whatever their weights are."""
         if self.dense or not self.is_active:
             return 1 << 62
         if len(self.low) < cells * self.places or self.codes.dtype != tally.find_code_type(cells << self.shift):
@@ -200,7 +217,7 @@ class LiveTally:
         return len(self.codes) - int(self.waiting[0])
 
     def reserve(self, cells: int, rows: int, *, weighted: bool) -> None:
-        """Make room for `rows` more rows in `cells` cells."""
+        """Reserve memory for `rows` more rows in `cells` cells."""
         if not self.is_active:
             return
         if not self.dense:
@@ -209,8 +226,8 @@ class LiveTally:
             self.excess = np.zeros(2 * self.places, I8)
 
     def _reserve(self, cells: int, rows: int, weighted: bool) -> None:
-        # The limit is half as many codes as entries, because sorting needs memory for codes, old entries and new
-        # entries.
+        # Sorting needs memory for the codes, the old entries and the new entries, so codes are sorted when there are
+        # half as many of them as entries.
         most = max(WAIT, len(self.entries) // 2)
         if self.waiting[0] + rows > most and self.waiting[0]:
             self._sort_in_waiting()
@@ -223,10 +240,11 @@ class LiveTally:
             if heavy:
                 self.excess = pad_zeros(self.excess, 2 * len(self.low))
         kind, used = tally.find_code_type(cells << self.shift), int(self.waiting[0])
-        # Byte counters need this room, too: all bytes may be at 255, for example if all batches are equal.
+        # With byte counters, too, the buffer needs space for all rows. If all counters are at 255, each row of the
+        # batch may add a code.
         size = used + rows
         if size > len(self.codes) or self.codes.dtype != kind:
-            # Byte counters turn few rows into codes, so a buffer for several batches seldom fills up.
+            # With byte counters, few rows become codes, so a buffer for several batches seldom fills up.
             ahead = AHEAD if len(self.low) else 2
             fresh = allocate(max(size, min(most, ahead * size)), kind)
             fresh[:used] = self.codes[:used]
@@ -237,12 +255,12 @@ class LiveTally:
             self.weights = new
 
     def _give_up_byte_counters(self, entries: Entries) -> None:
-        """Replace the byte counters by entries; from now on each row is buffered as a code."""
+        """Replace the byte counters with entries. From now on, each row becomes a code in the buffer."""
         none = {"low": np.zeros(0, U1), "excess": np.zeros(0, I8)}
         self.__dict__.update(entries=entries, waiting=np.zeros(1, I8), codes=np.zeros(0, U4), **none)
 
     def collect_arguments(self) -> tuple[Any, ...]:
-        """Return the kernel arguments: counters and excess weights, or the seven arguments of a buffered tally."""
+        """Return the arguments for kernels: counters and weights if the tally is dense, otherwise seven arguments."""
         if self.dense:
             return self.rows, self.excess
         return self.shift, self.places, self.low, self.excess, self.codes, self.weights, self.waiting
@@ -250,7 +268,7 @@ class LiveTally:
     # -- sorting ------------------------------------------------------------------------------------------------------
 
     def _sort_in_waiting(self) -> None:
-        """Sort the buffered codes and merge them into the entries."""
+        """Sort the codes in the buffer, and merge them into the entries."""
         n = int(self.waiting[0])
         if len(self.weights) or (self.entries.excess is not None and not len(self.low)):
             excess = weights_less_one(self.weights[:n] if len(self.weights) else np.ones(n))
@@ -259,11 +277,11 @@ class LiveTally:
         else:
             sort(self.codes[:n])  # in place: the order of buffered codes does not matter
             entries = self._insert_codes(self.codes[:n])
-        # One call into C replaces all attributes, so an interrupt leaves all codes in the buffer, or none.
+        # This is one call into C, so an interrupt leaves either all codes in the buffer or none.
         self.__dict__.update(entries=entries, weights=np.zeros(0), waiting=np.zeros(1, I8))
 
     def _insert_codes(self, codes: Array) -> Entries:
-        """Return the entries with one more row for each of these sorted codes."""
+        """Return the entries after adding a row for each of these codes, which are sorted."""
         old = self.entries
         if len(old) and old.excess is None and int(old.counts.max()) + len(codes) < tally.MANY:
             size = len(old) + len(codes)
@@ -275,7 +293,7 @@ class LiveTally:
         return tally.add_entries(old, tally.canonicalize(Entries(self.shift, *(a[:m] for a in out))))
 
     def consolidate(self) -> Entries:
-        """Return all rows as sorted entries."""
+        """Return all rows as sorted entries: one for each place of a cell that has rows."""
         if self.waiting[0]:
             self._sort_in_waiting()
         if not len(self.rows) and not len(self.low):
@@ -300,12 +318,12 @@ class LiveTally:
         return entries
 
     def _find_occupied_places(self) -> tuple[Array, Array]:
-        """Return the places (possible values) that have rows, and the number of rows in each; there is only one cell."""
+        """Return the places of a single cell that have rows, and the number of rows of each."""
         n = -1
         if len(self.rows) <= MANY_PLACES:
             codes, counts = np.empty(len(self.rows), U4), np.empty(len(self.rows), U4)
             n = tally_codes.collect_counters(self.rows, codes, counts)
-        # There are many places, or a count does not fit 32 bits.
+        # There are too many places for the kernel, or a count does not fit into 32 bits. numpy handles both.
         if n < 0:
             places = np.flatnonzero(self.rows)
             counts = self.rows[places]
@@ -314,14 +332,17 @@ class LiveTally:
 
 
 class LiveExactRows:
-    """Exact rows as codes of two 64-bit words. Buffered rows are sorted when they are read, or when the buffer is full.
+    """Exact rows: the distinct rows of cells, as codes of two 64-bit words.
+
+    New rows are buffered. They are sorted when they are read, or when the buffer is full.
 
     Parameters
     ----------
     shift : int
         The number of bits of a place (a possible value of a row).
     lone : bool
-        Whether there is only one cell. If a place then has at most 64 bits, the high word is 0, and is not stored.
+        Whether there is only one cell. If so, and if places have at most 64 bits, the high word of each code is 0 and
+        is not stored.
     """
 
     entries: Entries
@@ -337,31 +358,38 @@ class LiveExactRows:
 
     @property
     def nbytes(self) -> int:
-        """The memory, in bytes."""
+        """The memory of all arrays in bytes."""
         return self.entries.nbytes + self.high.nbytes + self.low.nbytes + self.weights.nbytes
 
     def set_entries(self, entries: Entries) -> None:
-        """Replace the content by these entries."""
+        """Replace the content, including the buffer, by these entries."""
         none = {"high": np.zeros(0, U4), "low": np.zeros(0, U8), "weights": np.zeros(0), "used": np.zeros(1, I8)}
         self.__dict__.update(entries=entries, consolidated_rows=int(entries.int64_counts.sum()), **none)
 
     @property
     def rows(self) -> int:
-        """The number of rows."""
+        """The number of rows, including the buffered ones."""
         return int(self.consolidated_rows) + int(self.used[0])
 
     def count_free_rows(self, most: int | None) -> int:
-        """Return how many more rows of a single cell fit, if at most `most` rows are kept exactly."""
+        """Return how many rows can be added to a single cell without another call of `reserve`.
+
+        `most` is the largest number of rows that the cell keeps exactly; None if there is no limit.
+        """
         room = len(self.low) - int(self.used[0])
         return room if most is None else max(min(room, most - self.rows), 0)
 
     def is_full(self, rows: int) -> bool:
-        """Return whether the buffered rows have to be sorted before the given number of rows is added."""
+        """Return whether the buffered rows have to be sorted before `rows` more rows are added."""
         used = int(self.used[0])
         return used > 0 and used + rows > max(WAIT // 3, 3 * len(self.entries))
 
     def reserve(self, rows: int, most: int | None, *, weighted: bool) -> None:
-        """Make room for `rows` more rows; in a single cell for `most` rows at once if `most` is small."""
+        """Reserve memory for `rows` more rows.
+
+        `most` is the largest number of rows that a cell keeps exactly; None if there is no limit. A single cell never
+        needs a buffer for more rows than that.
+        """
         if self.is_full(rows):
             self.consolidate()
         used = int(self.used[0])
@@ -382,24 +410,28 @@ class LiveExactRows:
             self.weights = new
 
     def collect_arguments(self) -> tuple[Any, ...]:
-        """Return the arguments of a kernel: both words of codes, weights, and the number of buffered rows."""
+        """Return the arguments for kernels: high and low words of the codes, weights, and the number of buffered rows."""
         return self.high, self.low, self.weights, self.used
 
     # -- sorting ------------------------------------------------------------------------------------------------------
 
     def consolidate(self) -> Entries:
-        """Return all rows as sorted entries. The buffers stay the same objects, so kernels can keep writing to them."""
+        """Return all rows as sorted entries.
+
+        The buffers stay the same objects, so kernels can continue to write to them.
+        """
         n = int(self.used[0])
         if n:
             merged = self._consolidate_waiting(n)
             replace_entries = partial(self.__dict__.update, entries=merged, consolidated_rows=self.rows)
-            # Both calls run together, because an interrupt between them would leave rows that are counted twice.
+            # An interrupt between the two calls would leave the rows both in the entries and in the buffer. So the two
+            # run together.
             run_without_interrupt([replace_entries, partial(self.used.__setitem__, 0, 0)])
         entries: Entries = self.entries
         return entries
 
     def collect_rows(self) -> Entries:
-        """Return all entries, followed by one unsorted entry for each buffered row."""
+        """Return all entries, and after them one unsorted entry for each buffered row."""
         n = int(self.used[0])
         fresh = self._build_waiting_entries(n)
         if not len(self.entries):
@@ -420,11 +452,12 @@ class LiveExactRows:
         return tally.add_entries(old, fresh) if len(old) else fresh
 
     def _insert_codes(self, n: int) -> Entries:
-        """Return the entries of the only cell with one more row for each buffered code."""
+        """Return the entries of a single cell after adding a row for each of the first `n` buffered codes."""
         old, codes = self.entries, sorted_copy(self.low[:n])
         out = allocate(len(old) + n, U8), allocate(len(old) + n, U4)
         if 8 * n < len(old):
-            # Each of a few codes is inserted by binary search, and the entries between two codes are copied as a block.
+            # There are few new codes: a binary search finds the position of each, and the entries between two positions
+            # are copied as one block.
             runs = np.empty(n, U8), np.empty(n, U4)
             k = tally_codes.count_runs(codes, *runs)
             m = exact_rows.insert_sorted(old.codes, old.counts, runs[0][:k], runs[1][:k], *out)
@@ -433,7 +466,7 @@ class LiveExactRows:
         return Entries(self.shift, trim(out[0], m), trim(out[1], m), None, np.zeros(m, U4))
 
     def _count_few_distinct(self, n: int) -> Entries | None:
-        """Return the buffered rows as entries, counted in a hash table; None if there are many distinct codes."""
+        """Return the first `n` buffered rows as entries, counted in a hash table; None if too many codes are distinct."""
         high, low, counts = np.empty(FEW_CODES, U4), np.empty(FEW_CODES, U8), np.empty(FEW_CODES, U4)
         m = exact_rows.count_few_codes(self.high[:n], self.low[:n], high, low, counts)
         if m < 0:
@@ -442,16 +475,16 @@ class LiveExactRows:
         return Entries(self.shift, low[order], counts[order], None, high[order])
 
     def _sort_waiting(self, n: int) -> Entries:
-        """Return the buffered rows, none of which has a weight, as sorted entries."""
+        """Return the first `n` buffered rows as sorted entries. These rows have no weights."""
         if n > FEW_CODES and (few := self._count_few_distinct(n)) is not None:
             return few
-        # The cell numbers are too sparse for a counting sort.
+        # A counting sort needs a counter for each possible high word, and almost all of these counters would be zero.
         if not self.low_words_only and int(self.high[:n].max()) > FAR * n + MANY_PLACES:
             return tally.sort_entries(self._build_waiting_entries(n))
         if self.low_words_only:
             low, ends, names = sorted_copy(self.low[:n]), np.array([n]), np.zeros(1, U4)
         else:
-            # A counting sort by high word, then a sort of the low words within each of them.
+            # First a counting sort groups the codes by high word. Then the low words of each group are sorted.
             counts = np.bincount(self.high[:n])
             ends, low = np.cumsum(counts), np.empty(n, U8)
             exact_rows.scatter_low_words(self.high[:n], self.low[:n], ends - counts, low)
@@ -461,6 +494,7 @@ class LiveExactRows:
                 sort(low[a:b])
         runs = np.empty(n, U4), np.empty(n, U8), np.empty(n, U4)
         m = exact_rows.count_sorted_codes(low, ends, names, *runs)
-        # A view would keep the whole buffer in memory, so a result that is much shorter than the buffer is copied.
+        # A view would keep the whole buffer in memory. A result that is much shorter than the buffer is therefore
+        # copied.
         h, c, k = (a[:m] if 4 * m > 3 * n else a[:m].copy() for a in runs)
         return Entries(self.shift, c, k, None, h)

@@ -1,11 +1,12 @@
-"""Counter of histograms of values: one cell counts in windows of counters; several cells buffer codes, then sort them.
+"""The counter of histograms of values, such as targets or errors.
 
-The level of a cell says how coarse its buckets are. While rows are counted, levels follow from the rows so far, so they
-are never higher than in the finished state, which can only raise them.
+The level of a cell is the width of its buckets: level 0 means exact numbers, and each higher level means wider buckets.
+While rows are counted, the rows so far determine the level, and more rows can only raise it.
 
-A window is an array of counters, one for each bucket in the range where most values of an output lie. A kernel
-increments the counter of such a value at once; all other values are buffered as codes. A window at `KNOWN` instead has a
-counter for each of a few known numbers, which the kernel finds by a hash.
+Several cells buffer their rows as codes, which are sorted from time to time. A single cell also has windows. A window
+is an array of counters for the range of buckets in which most values of an output lie. A kernel directly increments the
+counter of a value in this range, and buffers all other values as codes. If a cell has only a few distinct numbers, its
+window (of the kind `KNOWN`) instead has a counter for each of them, which the kernel finds with a hash.
 """
 
 from __future__ import annotations
@@ -43,30 +44,32 @@ Array = NDArray[Any]
 Ints = NDArray[np.int64]
 U4, U8 = np.uint32, np.uint64
 
-# A window is opened after this many rows. At most this many rows of a large batch are sampled to place it.
+# A window is opened after this many rows. In a large batch, at most this many rows are used to place the window.
 FEWEST = 1 << 10
-# The number of entries and buffered codes of all cells, between these two limits, above which levels are fitted again.
+# If there is no window, levels are adapted when there are this many entries and buffered codes. This threshold depends
+# on the number of cells and lies between these two numbers.
 FEW, MANY = 1 << 18, 1 << 22
-# An exact cell with at most this many distinct numbers has a counter for each number.
+# If the sample for a window has at most this many distinct numbers, the window has a counter for each of them.
 FEW_NUMBERS = 512
-# The kernel uses the same constants.
+# The kind of a window with a counter for each number, and the number of bits of a hash. The kernel has the same
+# constants.
 KNOWN, SLOT_BITS = 2, 12
 SLOTS = 1 << SLOT_BITS
 MULTIPLIERS = [(0x9E3779B97F4A7C15 * (2 * k + 1)) % (1 << 64) for k in range(8)]
 NOT_A_NUMBER = np.int64(-1)
-# Statistics with more outputs than this have no windows.
+# The largest number of outputs for which a state uses windows.
 WINDOWS = 64
-# The buffer has room for this many values outside of windows.
+# The number of values outside windows for which the buffer has space.
 WAIT = 1 << 16
-# The number of counters of a window.
+# The largest number of counters in a window.
 MOST = 1 << 17
-# The number of counters of the windows of all outputs together.
+# The largest number of counters in all windows together.
 MOST_OF_ALL = 1 << 20
 NO_INTS = np.zeros(0, np.int64)
 
 
 class LiveValues(LiveExactRows):
-    """The counted rows of a histogram of values: in windows, as entries, and as buffered codes."""
+    """The rows of a histogram of values. They are counted in windows, or stored as entries or as buffered codes."""
 
     windows = NO_INTS
     known_numbers = NO_INTS
@@ -83,7 +86,7 @@ class LiveValues(LiveExactRows):
         return super().nbytes + self.counters.nbytes + self.window_excess.nbytes
 
     def open_windows(self, sample: Entries) -> None:
-        """Open a window of counters for each output, placed by a sample of rows."""
+        """Open a window for each output, over the range that contains most rows of a sample."""
         outputs, bits = self.statistic.outputs, self.statistic.bits
         if not len(sample) or outputs > WINDOWS:
             return
@@ -114,7 +117,7 @@ class LiveValues(LiveExactRows):
             self.window_excess = np.zeros(2 * len(self.counters), np.int64)
 
     def collect_arguments(self) -> tuple[Any, ...]:
-        """Return the arguments of the kernel: windows, counters, the excess of weights, and the buffered codes."""
+        """Return the arguments for the kernel: windows and their counters, sums of weights, and the buffered codes."""
         return (
             self.windows,
             self.known_numbers,
@@ -132,7 +135,7 @@ class LiveValues(LiveExactRows):
         return tally.sum_entries([entries, *counted]) if counted else entries
 
     def _collect_window_entries(self, output: int) -> Entries:
-        """Return the rows counted in the window of an output as entries."""
+        """Return the rows that are counted in the window of an output, as sorted entries."""
         level, strict, up, ups, down, _ = self.windows[6 * output : 6 * output + 6].tolist()
         size = 6 * len(self.counters) // len(self.windows)
         counters = self.counters[output * size : (output + 1) * size]
@@ -141,8 +144,9 @@ class LiveValues(LiveExactRows):
             numbers = self.known_numbers[output * SLOTS + positions].view(np.float64)
             order = np.argsort(numbers)
             return self._entries(output, size, positions[order], find_buckets(numbers[order], 0, self.statistic.bits))
-        # Counter 0 is the value 0, then come the buckets of positive values, then those of negative ones by size. Entries
-        # ascend, so negative values come first, from the largest size to the smallest.
+        # Counter 0 is for the value 0. The next counters are for positive values, and the last ones for negative values
+        # by absolute value. Entries must ascend, so the negative values come first, beginning with the largest absolute
+        # value.
         positions = np.concatenate([positions[positions > ups][::-1], positions[positions <= ups]])
         steps = np.where(positions > ups, -(positions - 1 - ups + down), np.where(positions > 0, positions - 1 + up, 0))
         buckets = (steps + ZERO).astype(U8)
@@ -152,7 +156,10 @@ class LiveValues(LiveExactRows):
         return self._entries(output, size, positions, buckets)
 
     def _entries(self, output: int, size: int, positions: Ints, buckets: Array) -> Entries:
-        """Return some counters of an output as entries of these buckets, which are in ascending order."""
+        """Return the counters at the given positions in the window of an output, as entries of the given buckets.
+
+        The window has `size` counters. The buckets must be in ascending order.
+        """
         excess = None
         if len(self.window_excess):
             excess = self.window_excess.reshape(-1, 2)[output * size + positions]
@@ -162,9 +169,10 @@ class LiveValues(LiveExactRows):
 
 
 def _place_known(numbers: NDArray[np.float64], slots: Ints) -> int:
-    """Put the bits of numbers in the slots of their hashes; return the multiplier of the hash.
+    """Write each number to the slot of its hash, and return the multiplier of the hash.
 
-    Of several multipliers, the one with the fewest collisions is used. Numbers without a slot are buffered as codes.
+    The function tries several multipliers and chooses the one with the fewest collisions. If two numbers have the same
+    slot, one of them is not written, and its rows are buffered as codes.
     """
     words = (numbers + 0.0).view(U8)
     best, most = 0, -1
@@ -177,9 +185,11 @@ def _place_known(numbers: NDArray[np.float64], slots: Ints) -> int:
 
 
 def _window(entries: Entries, level: int, bits: int, most: int) -> tuple[int, ...]:
-    """Return the level of a window, whether it is higher than the level of its cell, and the range for each sign.
+    """Choose the window for an output from a sample of its rows.
 
-    For exact entries it is a level at which each entry begins a bucket, so that integers occupy adjacent buckets.
+    Returns the level of the window, 1 if this level is higher than the level of the cell (otherwise 0), and the first
+    bucket and the number of buckets for positive and then for negative values. If the sample is exact, the level is
+    chosen so that each number is the start of a bucket. Integers, for example, then fall into adjacent buckets.
     """
     wide, buckets = level, entries.codes
     if not level:
@@ -197,7 +207,10 @@ def _window(entries: Entries, level: int, bits: int, most: int) -> tuple[int, ..
 
 
 def _densest_window(steps: Ints, counts: Array, most: int) -> tuple[int, int]:
-    """Return the first bucket and the size of a window that contains as many rows as possible, centred on them."""
+    """Return the first bucket and the number of buckets of a window that contains as many rows as possible.
+
+    The window has at most `most` buckets. The rows lie in its middle.
+    """
     if not len(steps):
         return 0, 0
     span = int(steps[-1] - steps[0]) + 1
@@ -210,26 +223,26 @@ def _densest_window(steps: Ints, counts: Array, most: int) -> tuple[int, int]:
 
 
 class ValueCounter(Counter):
-    """Counts rows into histograms of values (`ValueHistogram`)."""
+    """Adds rows to histograms of values (`ValueHistogram`)."""
 
     statistic: ValueHistogram
     entries_after_fit = 0
-    """The number of entries after the last fit of levels and windows."""
+    """The number of entries after levels and windows were last adapted."""
     room_calls = 0
-    """How many times `reserve` was called since the first window was opened."""
+    """The number of calls of `reserve` since the first window was opened."""
 
     def _load_tally(self, name: str, part: Tally, entries: Entries, cells: int) -> None:
         self.tallies[name] = LiveValues(self.statistic, entries, self._levels, lone=self.lone)
 
     def bind_part(self, part: Any) -> tuple[Any, ...]:
         arguments = super().bind_part(part)
-        # The argument `folded` is left out: this statistic has levels instead of cells that go from exact rows to
-        # buckets.
+        # The first argument says which cells have replaced exact rows with buckets. The kernel does not take it,
+        # because these histograms have levels instead.
         return arguments[1:] if isinstance(part, Tally) else arguments
 
     @property
     def _levels(self) -> Ints:
-        """The level (bucket width) of each cell and output."""
+        """The level (the width of the buckets) of each cell and output."""
         levels = self.flats.get("level")
         count = max(self.index.count(self.inner), 1) * self.statistic.outputs
         return np.zeros(count, np.int64) if levels is None else levels.reshape(-1)
@@ -255,7 +268,7 @@ class ValueCounter(Counter):
         return changed
 
     def _needs_fit(self, live: LiveValues, rows: int) -> bool:
-        """Whether levels and windows have to be fitted to the rows again."""
+        """Return whether levels and windows must be adapted to the rows before `rows` more rows are added."""
         waiting = int(live.used[0])
         if not self._has_window:
             groups = max(self.index.count(self.inner), 1) * self.statistic.outputs
@@ -263,8 +276,8 @@ class ValueCounter(Counter):
             return waiting > 0 and waiting + rows + len(live.entries) > max(most, 2 * self.entries_after_fit)
         if not len(live.windows):
             return waiting >= FEWEST
-        # Levels and windows are fitted again after 4, 32, 256, ... calls: more rows may raise the level and narrow the
-        # window.
+        # Adapt levels and windows after 4, 32, 256, ... calls of `reserve`: with more rows, a level may have become too
+        # low and a window too wide.
         calls = self.room_calls
         scheduled = calls & (calls - 1) == 0 and calls.bit_length() % 3 == 0
         return (calls > 0 and scheduled) or waiting > max(WAIT, 2 * len(live.entries))
@@ -274,15 +287,15 @@ class ValueCounter(Counter):
         return self.lone and self.statistic.outputs <= WINDOWS
 
     def state(self) -> State:
-        """Return the counted rows as a canonical state."""
-        # Fitting replaces arrays. A single cell is not fitted here, because kernels keep writing to its arrays while there
-        # is room. With several cells the arrays are compared before each batch.
+        """Return the counted rows as a state in canonical form: states of the same rows are equal in every byte."""
+        # Adapting levels replaces arrays. A single cell must keep its arrays, because kernels write to them without any
+        # check while there is space. With several cells, each batch begins by checking whether arrays were replaced.
         if not self.lone and self.tallies["rows"].used[0]:
             self._fit()
         return super().state()
 
     def would_fold(self, rows: int) -> bool:
-        """Return whether a batch is so large that its values are sampled for a window before it is counted."""
+        """Return whether a batch is so large that a sample of its rows must open a window before the batch is counted."""
         return self._has_window and rows > FEWEST and not len(self.tallies["rows"].windows)
 
     def fold_ahead(self, at: Ints, rows: int, columns: Mapping[str, Column]) -> None:
@@ -290,7 +303,7 @@ class ValueCounter(Counter):
             self._fit(self.statistic.sample_entries(columns, FEWEST))
 
     def _fit(self, sample: Entries | None = None) -> None:
-        """Raise levels as the rows so far, and a sample of the next batch, require; then open windows again."""
+        """Adapt the levels to the rows so far and to a sample of the next batch, then open new windows."""
         statistic, old = self.statistic, self._levels
         entries = self.tallies["rows"].consolidate()
         known = entries

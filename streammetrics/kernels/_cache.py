@@ -1,8 +1,9 @@
 """The cache of compiled kernels on disk.
 
 A file holds one kernel compiled for one set of types, and its name ends in the digest of the kernel (module `_digest`).
-A file is therefore never out of date: a changed kernel has another file name. Files are read with `pickle`, which can run
-code from the file, so a folder that other users can write to is not read unless the user names it in NUMBA_CACHE_DIR.
+A file is therefore never out of date: a changed kernel has a different file name. Files are read with `pickle`, which
+can run code from the file, so a folder that other users can write to is not read unless the user specifies it in
+NUMBA_CACHE_DIR.
 """
 
 from __future__ import annotations
@@ -60,9 +61,10 @@ def user_folder() -> Path | None:
 
 
 def cache_folders() -> list[Path]:
-    """Return the folders that are searched, in this order; new files go to the first writable one.
+    """Return the folders that are searched for cached kernels, in this order.
 
-    The folder in the user's home is not touched where the folder of NUMBA_CACHE_DIR is writable.
+    New files are written to the first folder that is writable. If the folder of NUMBA_CACHE_DIR is writable, the folder in
+    the user's home is not used.
     """
     named = configured_folder()
     if named is None:
@@ -82,14 +84,14 @@ def writable_folder() -> Path | None:
 
 
 class KernelCache:
-    """The cached files of one kernel, with the interface that numba's dispatcher expects of a cache.
+    """The cached files of one kernel, with the methods that numba calls on a cache.
 
     Parameters
     ----------
     name : str
         The module and name of the kernel.
     digest : callable
-        Returns the digest for a signature.
+        A function that takes the types of the arguments (a signature), and returns the digest of the kernel for them.
     """
 
     def __init__(self, name: str, digest: Callable[[Any], str]) -> None:
@@ -99,7 +101,7 @@ class KernelCache:
 
     @property
     def cache_path(self) -> str | None:
-        """The folder for new files."""
+        """The folder for new files; None if no folder is writable."""
         folder = writable_folder()
         return str(folder) if folder else None
 
@@ -108,7 +110,7 @@ class KernelCache:
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         """Return the kernel compiled for a signature, or None if it is not cached."""
-        # A compiled kernel refers to functions of numba's run-time library, which this call registers.
+        # Register the functions of numba's run-time library, to which a compiled kernel may refer.
         target_context.refresh()
         for path in self._paths(signature):
             content = _read(path)
@@ -118,20 +120,20 @@ class KernelCache:
         return None
 
     def save_overload(self, signature: Any, result: Any) -> None:
-        """Save the kernel compiled for a signature; without a writable folder every process compiles it again."""
+        """Save the kernel compiled for a signature. Without a writable folder, nothing is saved."""
         folder = writable_folder()
         if folder is None:
             return
         content = dumps(result._reduce())
         with suppress(OSError):  # the disk is full, or the folder has become read-only
             _write(folder / self._file(signature), hashlib.sha256(content).digest() + content)
-            # Remove unused files only from the folder in the user's home: other users may share the folder in
+            # Remove unused files only from the folder in the user's home. Other users may share the folder of
             # NUMBA_CACHE_DIR.
             if folder != configured_folder():
                 _remove_unused(folder)
 
     def enable(self) -> None:
-        """Do nothing: numba calls this method on every cache."""
+        """Do nothing. The method exists because numba calls it on every cache."""
 
     disable = flush = enable
 
@@ -155,7 +157,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write a file in one step, so that other processes never see part of it."""
+    """Write a file in one step, so that other processes never see a partly written file."""
     temporary = path.with_name(f".{secrets.token_hex(8)}{SUFFIX}")
     try:
         temporary.write_bytes(data)
@@ -174,7 +176,7 @@ def _touch(path: Path) -> None:
 
 
 def _remove_unused(folder: Path) -> None:
-    """Delete the files that no process has used for UNUSED_DAYS."""
+    """Delete the cached kernels that no process has used for UNUSED_DAYS days."""
     oldest = time.time() - UNUSED_DAYS * DAY
     for path in folder.iterdir():
         with suppress(OSError):  # another process may have deleted the file

@@ -1,8 +1,9 @@
-"""The compiler of kernels: numba's, but each kernel is optimised once, together with the steps that it calls.
+"""The compiler of kernels, which changes numba's compiler so that compiling a kernel takes half the time.
 
-numba compiles every function that a kernel calls as if Python called the function, too: it optimises the function, writes
-machine code and generates wrappers for Python and C. LLVM then optimises the same code again as part of the kernel. This
-compiler only translates a step to LLVM IR and links the IR into the kernel, which halves the time to compile a kernel.
+The functions that a kernel calls are called steps here. numba compiles every step as if Python also called it directly:
+it optimises the step, writes machine code, and generates wrappers for Python and C. LLVM then optimises the same code
+again as part of the kernel. This compiler only translates a step to LLVM IR and links the IR into the kernel. Each
+kernel is thus optimised once, together with all of its steps.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from numba.core.funcdesc import PythonFunctionDescriptor
 from numba.core.lowering import Lower
 from numba.core.typed_passes import NativeLowering, NopythonTypeInference, type_inference_stage
 
-# By default LLVM uses 256 of the 512 bits of a vector register, because the first AVX-512 processors lowered their clock
-# for full vectors. Full vectors make the loops here 10 to 20 % faster.
+# By default LLVM uses 256 of the 512 bits of a vector register, because the first AVX-512 processors ran at a lower clock
+# frequency with full vectors. Full vectors make the kernels 10 to 20 % faster.
 VECTOR_WIDTH = '"prefer-vector-width"="512"'
 
 UNUSED_PASSES = {
@@ -43,11 +44,11 @@ UNUSED_PASSES = {
     "RewriteSemanticConstants",
     "WithLifting",
 }
-"""numba's passes for language features that kernels do not use: `with`, `raise`, closures, array expressions."""
+"""Compiler passes of numba that are skipped, because they support features that kernels do not use, such as `with`."""
 
 
 class StepLibrary(JITCodeLibrary):
-    """The LLVM IR of a step, neither optimised nor loaded into memory."""
+    """The LLVM IR of a step (a function that kernels call), which is neither optimised nor loaded into memory."""
 
     def add_ir_module(self, ir_module: Any) -> None:
         module = llvm.parse_assembly(cgutils.normalize_ir_text(str(ir_module)))
@@ -59,7 +60,7 @@ class StepLibrary(JITCodeLibrary):
         self._finalized = True
 
     def called_libraries(self) -> dict[Any, None]:
-        """Return all libraries that this one calls, directly or through others, in call order."""
+        """Return the libraries of all functions that this function calls, directly or indirectly, in call order."""
         libraries: dict[Any, None] = {}
         for library in self._linking_libraries:
             libraries[library] = None
@@ -69,7 +70,7 @@ class StepLibrary(JITCodeLibrary):
 
 
 class KernelLibrary(StepLibrary):
-    """The code of a kernel with all its steps, optimised as one module."""
+    """The code of a kernel and of all functions that it calls, optimised as one LLVM module."""
 
     def finalize(self) -> None:
         self._raise_if_finalized()
@@ -88,17 +89,18 @@ class KernelLibrary(StepLibrary):
 
 
 class VectorLower(Lower):
-    """Translates functions to LLVM IR with the attribute that makes LLVM use full vector registers."""
+    """Translates functions to LLVM IR, and sets an attribute that makes LLVM use full vector registers."""
 
     def setup_function(self, fndesc: Any) -> None:
         super().setup_function(fndesc)
-        # The `add` method of llvmlite's attribute set rejects attributes with a value, so the call goes to `set.add`.
+        # llvmlite's attribute set derives from `set`, but its own `add` rejects attributes with a value, so call
+        # `set.add`.
         set.add(self.function.attributes, VECTOR_WIDTH)
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class KernelLowering(NativeLowering):
-    """Compile a kernel to machine code."""
+    """The last pass of the compiler of kernels, which writes machine code."""
 
     _name = "streammetrics_kernel_lowering"
 
@@ -115,9 +117,9 @@ class KernelLowering(NativeLowering):
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class StepTyping(NopythonTypeInference):
-    """Infer the types in a step.
+    """Infer the types in a step (a function that kernels call), which may return a slice of an array.
 
-    numba forbids functions compiled without its run-time to return an array slice. A step may return one.
+    numba does not allow this for functions that are compiled without its run-time library.
     """
 
     _name = "streammetrics_step_typing"
@@ -131,7 +133,7 @@ class StepTyping(NopythonTypeInference):
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class StepLowering(NativeLowering):
-    """Translate a step to LLVM IR, without optimising it."""
+    """Translate a step (a function that kernels call) to LLVM IR, without optimising it."""
 
     _name = "streammetrics_step_lowering"
 
@@ -152,8 +154,8 @@ class StepLowering(NativeLowering):
             lower = VectorLower(context, library, descriptor, state.func_ir, metadata=state.metadata)
             lower.lower()
         library.finalize()
-        # numba expects a C function that Python can call. A step has none, so `str.index` stands in: it raises TypeError
-        # for array arguments, and the message names the step.
+        # numba expects a function that Python can call, but a step has none. Register the method `index` of a string
+        # instead, because it raises TypeError for array arguments.
         function = f"{descriptor.qualname} is a step, which only kernels can call".index
         context.insert_user_function(function, descriptor, [library])
         state["cr"] = _LowerResult(descriptor, lower.call_helper, cfunc=function, env=lower.env)
@@ -161,7 +163,7 @@ class StepLowering(NativeLowering):
 
 
 class KernelCompiler(CompilerBase):
-    """numba's compiler without the passes that kernels do not need, and with `KernelLowering` at the end."""
+    """numba's compiler without the passes that kernels do not need; its last pass is `KernelLowering`."""
 
     replacements: ClassVar[dict[type, type]] = {NativeLowering: KernelLowering}
 
@@ -209,7 +211,7 @@ def cache_operator_types() -> Iterator[None]:
 
 @contextmanager
 def pause_garbage_collector() -> Iterator[None]:
-    """Pause Python's garbage collector, which takes a fifth of the time of a compilation."""
+    """Pause Python's garbage collector, which otherwise takes a fifth of the time of a compilation."""
     enabled = gc.isenabled()
     gc.disable()
     try:

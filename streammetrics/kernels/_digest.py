@@ -1,7 +1,7 @@
 """The digest of a kernel: a hash of everything that its machine code depends on.
 
-The cache finds a compiled kernel by its digest. If the digest left out a constant, the cache would run old code after the
-constant changes, and the numbers would be silently wrong. The digest therefore rejects values that it cannot follow.
+The cache finds a compiled kernel by its digest. If the digest left out a constant, old code would run after a change of
+the constant, and results would be silently wrong. A kernel that uses a value of an unknown type is therefore rejected.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from numba.core.registry import cpu_target
 from . import _compiler
 
 LIBRARIES = sys.stdlib_module_names | {"llvmlite", "numba", "numpy"}
-"""Packages whose functions are identified by name. The versions of these packages are part of the digest."""
+"""Packages whose functions enter the digest by name only, because the versions of these packages are part of it."""
 
 STEPS: dict[Any, tuple[Callable[..., Any], ...]] = {}
-"""Python functions that kernels call, with the functions that numba compiles in their place."""
+"""For each Python function that numba replaces when a kernel calls it, the functions that numba compiles instead."""
 
 
 class UnfollowedError(TypeError):
-    """A kernel uses a value that its digest cannot follow, so changes of the value would go unnoticed."""
+    """A kernel uses a value that cannot be part of its digest, so a change of the value would go unnoticed."""
 
 
 def kernel_digest(function: FunctionType, options: dict[str, Any], signature: object = None) -> str:
@@ -42,14 +42,15 @@ def kernel_digest(function: FunctionType, options: dict[str, Any], signature: ob
     function : function
         The kernel.
     options : dict
-        numba's options for it.
+        numba's options for the kernel.
     signature : object, optional
-        The types of its arguments. Without them the digest only checks the kernel and cannot serve as a cache key.
+        The types of the kernel's arguments. Without them the function only checks the kernel, and the digest cannot
+        serve as a cache key.
 
     Raises
     ------
     UnfollowedError
-        If the kernel, or a function that it calls, uses a value of a type that the digest cannot follow.
+        The kernel, or a function that it calls, uses a value of a type that cannot be part of the digest.
     """
     builder = DigestBuilder(function.__name__)
     builder.add_function(function)
@@ -60,7 +61,7 @@ def kernel_digest(function: FunctionType, options: dict[str, Any], signature: ob
 
 @functools.cache
 def describe_environment() -> str:
-    """Return a text with the versions, numba settings and processor, on which the code of every kernel depends."""
+    """Describe, as a string, what the code of every kernel depends on: versions, numba settings and the processor."""
     settings = {
         name: value
         for name, value in vars(numba.config).items()
@@ -77,7 +78,7 @@ def describe_environment() -> str:
             platform.machine(),
             (np.__version__, numba.__version__, llvmlite.__version__),
             sorted(settings.items()),
-            # The processor and its instruction sets.
+            # This describes the processor and its instruction sets.
             cpu_target.target_context.codegen().magic_tuple(),
             hashlib.sha256(Path(_compiler.__file__).read_bytes()).hexdigest(),
         )
@@ -85,7 +86,7 @@ def describe_environment() -> str:
 
 
 class DigestBuilder:
-    """Hashes one kernel and everything that the kernel uses, recursively."""
+    """Hashes one kernel and everything that its code depends on, such as the functions and constants that it uses."""
 
     def __init__(self, kernel: str) -> None:
         self.hash = hashlib.sha256()
@@ -98,7 +99,7 @@ class DigestBuilder:
 
     def add_function(self, function: FunctionType) -> None:
         """Add a function: its code, globals, closure variables and defaults."""
-        # Functions can call each other, so a function that was added before is represented by its number.
+        # Functions may call each other. To end the recursion, add only the number of a function that was added before.
         if function in self._numbers:
             self.add("met before", self._numbers[function])
             return

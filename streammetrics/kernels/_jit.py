@@ -1,13 +1,12 @@
 """The decorators that compile kernels: the only module that calls `numba.njit`.
 
-A kernel is compiled at the first call that needs it, once per dtype of its arguments, and cached on disk (`_cache`).
-Arrays are typed read-only, so that one compilation serves writable arrays and memory maps alike; only the parameters named
-in `out` are written. Options that would make results depend on the machine are off: fastmath, fused multiply-add,
-parallel.
+A kernel is compiled on its first call, once for each combination of dtypes, and cached on disk (`_cache`). Arrays are
+typed read-only, except the parameters named in `out`, so that one compilation works for writable arrays and memory maps.
+Options that would make results depend on the machine are off: fastmath, fused multiply-add, parallel.
 
 A kernel allocates no memory: its working memory is `scratch` (module `_memory`) or an argument. It is therefore compiled
-without numba's run-time (`_nrt`), whose reference counts (two atomic additions for each array slice) took up to a third of
-the time.
+without numba's run-time library (`_nrt`). That library counts references to arrays, which took up to a third of the
+running time.
 """
 
 from __future__ import annotations
@@ -47,21 +46,21 @@ _OPTIONS: dict[str, Any] = {
 _KERNEL = _OPTIONS | {"pipeline_class": KernelCompiler}
 _STEP = _OPTIONS | {"pipeline_class": StepCompiler, "no_cpython_wrapper": True}
 
-# A process must not fork while numba's lock is acquired, because the child could never release it.
+# Acquire the lock before a fork. Otherwise a child process could inherit a lock that it can never release.
 _COMPILING = threading.RLock()
 os.register_at_fork(before=_COMPILING.acquire, after_in_parent=_COMPILING.release, after_in_child=_COMPILING.release)
 LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
 _waits_for_others = True
-# The longest wait for another process: several times what the longest kernel takes to compile.
+# The longest time to wait for another process: several times what the slowest kernel takes to compile.
 WAIT_SECONDS = 120.0
-# The seconds of compiling in this process after which the command line prints a message.
+# The number of seconds of compilation in this process after which the command line prints a message.
 SLOW_SECONDS = 1.0
 
-_seconds = 0.0  # time that this process has spent compiling
+_seconds = 0.0  # how long this process has compiled so far
 
 KERNELS: list[Kernel] = []
-"""All kernels, for `streammetrics warmup` and for the tests that read the machine code."""
+"""All kernels, for `streammetrics warmup` and for the tests that inspect the machine code."""
 
 
 class BusyError(Exception):
@@ -70,7 +69,7 @@ class BusyError(Exception):
 
 @contextmanager
 def raise_if_busy() -> Iterator[None]:
-    """Raise BusyError instead of waiting while another process compiles a kernel."""
+    """Raise BusyError rather than wait while another process compiles a kernel."""
     global _waits_for_others
     _waits_for_others = False
     try:
@@ -80,13 +79,13 @@ def raise_if_busy() -> Iterator[None]:
 
 
 def count_compilations() -> int:
-    """Return how many kernels this process has compiled, rather than loaded from the cache."""
+    """Return how many kernels this process has compiled itself, rather than loaded from the cache."""
     return sum(sum(kernel.dispatcher.stats.cache_misses.values()) for kernel in KERNELS)
 
 
 @contextmanager
 def _report_if_slow() -> Iterator[None]:
-    """Call the slow report (see `kernel_registry`) once this process has compiled for more than SLOW_SECONDS in total."""
+    """Print a message (see `kernel_registry`) when this process has compiled for more than SLOW_SECONDS in total."""
     global _seconds
     if not kernel_registry.has_slow_report():
         yield
@@ -94,7 +93,7 @@ def _report_if_slow() -> Iterator[None]:
     timer = threading.Timer(max(SLOW_SECONDS - _seconds, 0.0), kernel_registry.report_slow)
     timer.daemon = True
     began = time.monotonic()
-    with suppress(RuntimeError):  # an interpreter that shuts down starts no more threads
+    with suppress(RuntimeError):  # an interpreter that is shutting down starts no more threads
         timer.start()
     try:
         yield
@@ -104,12 +103,15 @@ def _report_if_slow() -> Iterator[None]:
 
 
 def inline(function: F) -> F:
-    """Compile a step that is inlined in its kernel, together with the plain functions that it calls."""
+    """Make a function callable in kernels. Its code, and that of the functions that it calls, is inlined in the kernel."""
     return _compile_step(function, forceinline=True)
 
 
 def outline(function: F) -> F:
-    """Compile a step as a separate function: much faster to compile if the step is long or called in several places."""
+    """Make a function callable in kernels, as a separate function that is not inlined.
+
+    A kernel compiles much faster if functions that are long, or that it calls in several places, are not inlined.
+    """
     return _compile_step(function, forceinline=False)
 
 
@@ -124,10 +126,10 @@ def _compile_step(function: Any, *, forceinline: bool) -> Any:
 
 
 def choose_by_dtype(*, float32: Callable[..., Any], float64: Callable[..., Any]) -> Callable[[Any], Any]:
-    """Return a step of one number that calls the function for the dtype of the number."""
+    """Return a function of one number, for use in kernels, that runs the given version for the dtype of the number."""
 
     def step(z: Any) -> Any:
-        """Stand in for the function that numba selects by dtype at compile time."""
+        """Do nothing in Python. When numba compiles a call, it uses the version for the dtype of the argument."""
 
     def choose(z: Any) -> Callable[..., Any]:
         return float32 if z.bitwidth == 32 else float64
@@ -138,7 +140,7 @@ def choose_by_dtype(*, float32: Callable[..., Any], float64: Callable[..., Any])
 
 
 def replace_function(step: Callable[..., Any], replacement: Callable[..., Any]) -> None:
-    """Compile `replacement`, a function of x, wherever kernels call the Python function `step`."""
+    """Let kernels that call the Python function `step` instead run `replacement`, a function of one number x."""
     overload(step, jit_options=_STEP | {"forceinline": True})(lambda x: replacement)
     STEPS[step] = (replacement,)
 
@@ -148,7 +150,15 @@ def _is_plain_function(value: object) -> bool:
 
 
 class Kernel:
-    """A loop over arrays, compiled for each combination of dtypes it is called with."""
+    """A function of arrays that is compiled on its first call, once for each combination of dtypes.
+
+    Parameters
+    ----------
+    function : function
+        The Python function to compile.
+    out : frozenset of str
+        The names of the parameters that the function writes to.
+    """
 
     def __init__(self, function: FunctionType, out: frozenset[str]) -> None:
         self.function = function
@@ -169,8 +179,8 @@ class Kernel:
         self.find_entry_point(*arguments)
         try:
             return self.dispatcher(*arguments)
-        # Another thread may have enabled compilation for other types, and numba then tries to compile for these types,
-        # too.
+        # While another thread compiles this kernel for other types, numba may also try to compile it for these types,
+        # and fail. Call again after the other thread has finished.
         except RuntimeError:
             with _COMPILING:
                 return self.dispatcher(*arguments)
@@ -178,7 +188,7 @@ class Kernel:
     def _compile(self, arguments: tuple[Any, ...]) -> None:
         """Compile the kernel, or load it from the cache, without interruption.
 
-        A Ctrl-C within numba would leave its locks acquired and its registries incomplete.
+        A Ctrl-C within numba would leave numba's locks acquired and its registries incomplete.
         """
         signature = tuple(self._numba_type(n, a) for n, a in zip(self._names, arguments, strict=True))
         run_uninterrupted(functools.partial(self._compile_locked, signature))
@@ -214,7 +224,8 @@ class Kernel:
             yield
         finally:
             with suppress(OSError):
-                # Closing the file would not unlock it if a child process, forked meanwhile, inherited it.
+                # Unlock explicitly. If a child process was forked in the meantime, it also has the file open, and
+                # closing the file here would not unlock it.
                 fcntl.flock(file, fcntl.LOCK_UN)
             os.close(file)
 
@@ -228,17 +239,18 @@ class Kernel:
             return None
 
     def _add_overload(self, signature: tuple[Any, ...]) -> None:
-        # Compilation is only enabled here: numba would otherwise compile inside a call, without the locks.
+        # Enable compilation only here, under the locks. Otherwise numba would also compile during a call, without the
+        # locks.
         self.dispatcher.disable_compile(False)
         with pause_garbage_collector(), cache_operator_types():
             self.dispatcher.compile(signature)
         self.dispatcher.disable_compile()  # a call with other types now raises TypeError instead of compiling
 
     def find_entry_point(self, *like: Any) -> Callable[..., Any]:
-        """Return the compiled function for arguments of the same types as these, which skips numba's dispatch.
+        """Return the compiled function for arguments with the types of `like`; calling it directly is faster.
 
-        numba inspects types, layout and flags of each array at every call; this method does so once. The returned function
-        checks neither dtypes nor dimensions, so the caller has to.
+        A call of the kernel lets numba inspect the type, layout and flags of each array. The returned function skips these
+        checks, so the caller must pass the right dtypes and dimensions.
         """
         key = tuple([(a.dtype, a.ndim) if type(a) is np.ndarray else type(a) for a in like])
         entry_point = self._entries.get(key)
@@ -261,7 +273,6 @@ def _is_locked_elsewhere(file: int) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        # Another process has the lock.
         return True
     except OSError:  # some file systems have no locks
         pass
@@ -274,7 +285,7 @@ def _array_type(dtype: np.dtype[Any], ndim: int, readonly: bool) -> Any:
 
 
 def kernel(*, out: tuple[str, ...]) -> Callable[[Callable[..., Any]], Kernel]:
-    """Declare a kernel; `out` names the arrays that it writes."""
+    """Return a decorator that makes a function a kernel; `out` names the parameters that the function writes to."""
 
     def declare(function: Callable[..., Any]) -> Kernel:
         assert isinstance(function, FunctionType)

@@ -1,4 +1,4 @@
-"""Stack memory and prefetching for kernels."""
+"""Functions for kernels that allocate working memory on the stack and prefetch data into the cache."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
-# Bytes of a cache line.
+# The number of bytes of a cache line.
 CACHE_LINE = 64
 
 
@@ -22,7 +22,8 @@ def _scratch(_: Any, shape: Any, dtype: Any) -> Any:
     def generate(context: Any, builder: Any, _: Any, __: Any) -> Any:
         item = context.get_data_type(dtype.dtype)
         width = context.get_abi_sizeof(item)
-        # In the entry block the allocation runs once per call. In a loop, each iteration would take more of the stack.
+        # Allocate memory in the entry block of the function, which runs once per call. In a loop, each iteration would
+        # take up more of the stack.
         with builder.goto_entry_block():
             memory = builder.alloca(ir.ArrayType(item, math.prod(sizes)))
             memory.align = CACHE_LINE
@@ -63,11 +64,14 @@ def _prefetch(_: Any, values: Any, first: Any, count: Any) -> Any:
 
 
 scratch: Any = intrinsic(prefer_literal=True)(_scratch)
-"""scratch(shape, dtype): return an uninitialised array of constant shape on the stack of the kernel, 64-byte aligned."""
+"""scratch(shape, dtype): return an uninitialised array on the stack of the kernel, as working memory.
+
+The shape must be constant, because the size of the stack is fixed at compile time. The array is aligned to 64 bytes.
+"""
 
 prefetch: Any = intrinsic(_prefetch)
-"""prefetch(values, first, count): ask the processor to load values of a contiguous array into its cache.
+"""prefetch(values, first, count): ask the processor to load `count` values of a contiguous array into its cache.
 
-A hint without side effects, so the range may extend beyond the array. The hardware prefetcher stops where a kernel
-computes for long on one block of rows; this call loads the next block meanwhile.
+The call is a hint without side effects, so the range may extend beyond the array. While a kernel works on one block of
+rows, the processor loads the next block, which the hardware prefetcher alone would not do.
 """

@@ -1,9 +1,12 @@
-"""Sums of a block of scored rows by class, as integers, and fixed-point sums of squares that saturate.
+"""Exact sums over a block of scored rows: of the terms of rows, such as log-loss, by label, and of their squares.
 
-A square is rounded once, to a multiple of 2**-52 (score, squared error) or 2**-41 (log-loss), by adding a magic number.
-The bits of the squares of a block sum up in one int64, and only the sum of the block is added to two limbs. Sums of
-squares cover rows of both labels, because no interval needs them by label. A sum of squares saturates at CEILING, whatever
-the order of rows.
+Sums are fixed-point numbers that consist of two integers ("limbs"): high * 2**-20 + low * 2**-60. Adding a large
+constant (a "magic number") to a float rounds it, so that the low bits of the result form an integer. Integer sums do not
+depend on the order of rows.
+
+A square is rounded once, to a multiple of 2**-52 (score, squared error) or 2**-41 (log-loss). The squares of a block are
+summed in one int64, and only the sum of the block is added to the two limbs. Sums of squares are over rows of both labels,
+because no interval needs them by label. A sum of squares that reaches CEILING stays there: it is saturated.
 """
 
 from __future__ import annotations
@@ -19,21 +22,22 @@ from .score_terms import HIGH, HIGH_BITS, LARGE, LOW, LOW_BITS, add_fixed, may_c
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
 CHUNKS = u8(68)
-# The first limb of a saturated sum of squares. Such a sum is 2**41 or more, and its value is unknown.
+# The first limb of a sum of squares that is too large for fixed point (2**41 or more), and whose exact value is unknown.
 CEILING = i8(1 << 61)
 # Adding these magic numbers rounds squares below 1 to a multiple of 2**-52, and squares below 2**11 to one of 2**-41.
 ONE, LOSS = 1.0, 2.0**11
 ONE_BITS, LOSS_BITS = i8(0x3FF0000000000000), i8(0x40A0000000000000)
-# A mask of the bits of a multiple of 2**-52 that are below 2**-20, the last bit of the first limb.
+# A mask of the 32 bits below 2**-20 of a number in units of 2**-52; these bits belong to the second limb.
 UNITS = i8((1 << 32) - 1)
-# Adding these magic numbers rounds the positive or negative remainder of the first limb to the same multiples.
+# The remainder after the first limb may be negative. Adding these magic numbers rounds it to a multiple of 2**-52 or, for
+# log-loss, of 2**-41.
 FINE, FINE_LOSS = 1.5, 1.5 * 2.0**11
 FINE_BITS, FINE_LOSS_BITS = i8(0x3FF8000000000000), i8(0x40A8000000000000)
 
 
 @inline
 def add_saturating(numbers: Any, at: Any, high: Any, low: Any) -> None:
-    """Add to a fixed-point number of a flat array, which saturates at CEILING."""
+    """Add `high` and `low` to the two limbs of the sum at index `at`; a sum that reaches CEILING stays there."""
     add_fixed(numbers, at, high, low)
     if numbers[at] >= CEILING:
         numbers[at], numbers[at + u8(1)] = CEILING, 0
@@ -41,7 +45,10 @@ def add_saturating(numbers: Any, at: Any, high: Any, low: Any) -> None:
 
 @inline
 def add_units(numbers: Any, at: Any, units: Any, loss: Any) -> None:
-    """Add multiples of 2**-41 for log-loss, or of 2**-52 for other terms, to a saturating sum."""
+    """Add an integer number of units to the saturating sum at index `at`.
+
+    A unit is 2**-41 for log-loss (`loss`), and 2**-52 for other terms.
+    """
     if loss:
         add_saturating(numbers, at, units >> i8(21), (units & i8((1 << 21) - 1)) << i8(19))
     else:
@@ -50,13 +57,16 @@ def add_units(numbers: Any, at: Any, units: Any, loss: Any) -> None:
 
 @inline
 def large_limb(q: Any) -> Any:
-    """Return the first limb of a number of 2**31 or more; its second limb is 0."""
+    """Return the first limb, in units of 2**-20, of a number of 2**31 or more; CEILING if the number is 2**41 or more.
+
+    The second limb of such a number is 0.
+    """
     return i8(q * 2.0**20) if q < 2.0**41 else CEILING
 
 
 @inline
 def add_number(numbers: Any, at: Any, v: Any) -> None:
-    """Add a non-negative number of any size to a saturating sum."""
+    """Add a non-negative number of any size to the saturating sum at index `at`."""
     if v >= LARGE:
         add_saturating(numbers, at, large_limb(v), i8(0))
     else:
@@ -66,12 +76,13 @@ def add_number(numbers: Any, at: Any, v: Any) -> None:
 
 @inline
 def add_square(numbers: Any, at: Any, q: Any, loss: Any) -> None:
-    """Add one square of any size, rounded to 2**-41 (`loss`) or 2**-52, to a saturating sum."""
+    """Add one square of any size to the saturating sum at index `at`, rounded to 2**-41 (`loss`) or 2**-52."""
     if q >= LARGE:
         add_saturating(numbers, at, large_limb(q), i8(0))
     else:
         t = q + HIGH
-        # t is q rounded to 2**-20, and the rest is exact. A second magic number rounds the rest to 2**-41 or 2**-52.
+        # t is q rounded to 2**-20, plus the magic number HIGH. The remainder is exact, and a second magic number rounds
+        # it to a multiple of 2**-41 or 2**-52.
         rest = q - (t - HIGH)
         fine = f8(rest + FINE_LOSS).view(i8) - FINE_LOSS_BITS if loss else f8(rest + FINE).view(i8) - FINE_BITS
         add_saturating(numbers, at, f8(t).view(i8) - HIGH_BITS, fine << (i8(19) if loss else i8(8)))
@@ -79,7 +90,7 @@ def add_square(numbers: Any, at: Any, q: Any, loss: Any) -> None:
 
 @outline
 def is_any_from(v: Any, least: Any) -> Any:
-    """Whether any number of a block is at least `least`."""
+    """Return whether any number of a block is at least `least`."""
     found = i8(0)
     for j in range(v.shape[0]):
         found |= i8(v[j] >= least)
@@ -88,9 +99,9 @@ def is_any_from(v: Any, least: Any) -> Any:
 
 @inline
 def add_bits(x: Any, positive: Any, h: Any, l: Any, h1: Any, l1: Any) -> Any:  # noqa: E741 - first and second limbs
-    """Add the bits of both limbs of a number to sums over all rows and over positives, modulo 2**64.
+    """Add the two limbs of the number x to sums over all rows (h, l), and if `positive` to sums over positives (h1, l1).
 
-    The bits of the magic numbers are included; `subtract_magic` removes them once per block.
+    The sums also contain the bits of the magic numbers, modulo 2**64; `subtract_magic` removes them once per block.
     """
     t = x + HIGH
     high, low = f8(t).view(i8), f8((x - (t - HIGH)) + LOW).view(i8)
@@ -99,7 +110,10 @@ def add_bits(x: Any, positive: Any, h: Any, l: Any, h1: Any, l1: Any) -> Any:  #
 
 @inline
 def subtract_magic(n: Any, positives: Any, h: Any, l: Any, h1: Any, l1: Any) -> Any:  # noqa: E741
-    """Subtract the bits that the magic numbers added; return both limbs of the sum over negatives, then over positives."""
+    """Remove the bits of the magic numbers from the sums of `add_bits` over n rows, of which `positives` are positive.
+
+    Return the two limbs of the sum over negatives, then those of the sum over positives.
+    """
     h1 -= positives * HIGH_BITS
     l1 -= positives * LOW_BITS
     return h - i8(n) * HIGH_BITS - h1, l - i8(n) * LOW_BITS - l1, h1, l1
@@ -107,7 +121,10 @@ def subtract_magic(n: Any, positives: Any, h: Any, l: Any, h1: Any, l1: Any) -> 
 
 @outline
 def sum_by_class(y: Any, v: Any, positives: Any) -> Any:
-    """Return the sums of a block over negatives and over positives, in two limbs each, without carries."""
+    """Return the sums of the values v of a block over negatives and over positives, each as two limbs.
+
+    The second limb may be 2**40 or more; the caller propagates the carry.
+    """
     h, l, h1, l1 = i8(0), i8(0), i8(0), i8(0)  # noqa: E741
     for j in range(v.shape[0]):
         h, l, h1, l1 = add_bits(v[j], y[j] != 0, h, l, h1, l1)  # noqa: E741
@@ -116,7 +133,10 @@ def sum_by_class(y: Any, v: Any, positives: Any) -> Any:
 
 @outline
 def sum_with_squares(y: Any, v: Any, magic: Any, magic_bits: Any, positives: Any) -> Any:
-    """Return what `sum_by_class` returns, followed by the sum of all squares in units of the last bit of `magic`."""
+    """Return the result of `sum_by_class`, and the sum of all squares as an integer.
+
+    The magic number `magic` determines the unit of this integer, the value of its last bit: 2**-52 or 2**-41.
+    """
     h, l, h1, l1, q = i8(0), i8(0), i8(0), i8(0), i8(0)  # noqa: E741
     for j in range(v.shape[0]):
         h, l, h1, l1 = add_bits(v[j], y[j] != 0, h, l, h1, l1)  # noqa: E741
@@ -127,11 +147,11 @@ def sum_with_squares(y: Any, v: Any, magic: Any, magic_bits: Any, positives: Any
 
 @outline
 def sum_coarse_scores(y: Any, s: Any, positives: Any) -> Any:
-    """Return what `sum_with_squares` returns for scores that are multiples of 2**-52.
+    """Do what `sum_with_squares` does, but faster, for scores that are multiples of 2**-52.
 
-    For such scores, one magic number extracts all bits, so there is no split into two limbs.
+    Such a score is an integer number of units of 2**-52, and need not be split into two limbs for each row.
     """
-    # A multiple of 2**-52 in [0, 1], added to 1.0, leaves its units in the fraction bits, without any rounding.
+    # Adding 1.0 to such a score is exact, and the low bits of the sum are the number of units.
     h, h1, q = i8(0), i8(0), i8(0)
     for j in range(s.shape[0]):
         x = f8(s[j])
@@ -141,13 +161,16 @@ def sum_coarse_scores(y: Any, s: Any, positives: Any) -> Any:
     n = i8(s.shape[0])
     h1 -= positives * ONE_BITS
     h -= n * ONE_BITS + h1
-    # Units of 2**-52 become limbs of 2**-20 and 2**-60.
+    # Split the sums, in units of 2**-52, into a limb in units of 2**-20 and one in units of 2**-60.
     return h >> i8(32), (h & UNITS) << i8(8), h1 >> i8(32), (h1 & UNITS) << i8(8), q - n * ONE_BITS
 
 
 @outline
 def sum_squares(v: Any, magic: Any, magic_bits: Any) -> Any:
-    """Return the sum of squares below 2**31: the first limb, and the rest in units of the last bit of `magic`."""
+    """Return the sum of the squares v, which are below 2**31, as two integers.
+
+    The first is in units of 2**-20. The unit of the second is the value of the last bit of `magic`.
+    """
     h, l = i8(0), i8(0)  # noqa: E741
     for j in range(v.shape[0]):
         t = v[j] + HIGH
@@ -159,14 +182,14 @@ def sum_squares(v: Any, magic: Any, magic_bits: Any) -> Any:
 
 @outline
 def sum_weights(y: Any, w: Any, positives: Any, out: Any) -> Any:
-    """Write the sums of a block of weights, and of their squares, by class.
+    """Write the sums of w and of w**2 over a block of rows to `out`, each as two limbs for negatives and for positives.
 
-    Squares of 2**31 or more are left out; the result is True if there are any.
+    Squares of 2**31 or more are left out. Return True if there are any.
     """
     h, l, h1, l1, g, k, g1, k1, large = i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0)  # noqa: E741
     for j in range(w.shape[0]):
         q, positive = w[j] * w[j], y[j] != 0
-        # A square of 2**31 or more would lose its low bits in HIGH, so it is left out here, and `add_weights` adds it.
+        # HIGH splits only numbers below 2**31 correctly. Leave out a larger square, which `add_weights` adds later.
         wide = q >= LARGE
         h, l, h1, l1 = add_bits(w[j], positive, h, l, h1, l1)  # noqa: E741
         g, k, g1, k1 = add_bits(0.0 if wide else q, positive, g, k, g1, k1)
@@ -178,7 +201,10 @@ def sum_weights(y: Any, w: Any, positives: Any, out: Any) -> Any:
 
 @outline
 def sum_products(y: Any, v: Any, w: Any, positives: Any, magic: Any, magic_bits: Any, out: Any) -> Any:
-    """Write the sums of x = v w and of x w by class, and the sum of x^2; return whether any product is 2**31 or more."""
+    """Write the sums of x = v w and of x w by label, and the sum of x**2, to `out`; each sum is two limbs.
+
+    Return whether any product is 2**31 or more; the sums are then wrong.
+    """
     h, l, h1, l1, g, k, g1, k1, large = i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0)  # noqa: E741
     a, b = i8(0), i8(0)
     for j in range(w.shape[0]):
@@ -199,7 +225,11 @@ def sum_products(y: Any, v: Any, w: Any, positives: Any, magic: Any, magic_bits:
 
 @outline
 def move_large(v: Any, large: Any, at: Any, squares: Any, square: Any) -> None:
-    """Add terms of 2**31 and more to a superaccumulator, saturate the sum of squares, and set the terms to 0."""
+    """Add the values v of 2**31 or more to an exact sum of any size, and set them to 0.
+
+    `large` holds these exact sums (superaccumulators), and `at` is the index of one. The sum of squares at index `square`
+    is set to CEILING.
+    """
     for j in range(v.shape[0]):
         if v[j] >= LARGE:
             add_exact(large, at, v[j])
@@ -210,7 +240,10 @@ def move_large(v: Any, large: Any, at: Any, squares: Any, square: Any) -> None:
 
 @outline
 def add_squares(v: Any, loss: Any, numbers: Any, at: Any) -> None:
-    """Add a block of squares of any size to one saturating sum; squares of 2**31 and more are set to 0."""
+    """Add a block of squares v of any size to the saturating sum at index `at`.
+
+    Squares of 2**31 or more are added one by one, and set to 0 in `v`.
+    """
     if is_any_from(v, LARGE):
         for j in range(v.shape[0]):
             if v[j] >= LARGE:
@@ -226,7 +259,10 @@ def add_squares(v: Any, loss: Any, numbers: Any, at: Any) -> None:
 
 @outline
 def add_term(y: Any, x: Any, positives: Any, loss: Any, v: Any, t: Any, sums: Any, large: Any, squares: Any) -> None:
-    """Add the values of one term (such as log-loss), of any size, over a block of rows; `v` is scratch."""
+    """Add the values x of one term (such as log-loss) over a block of rows, and their squares, to the sums of term t.
+
+    Values of 2**31 or more are added to `large`, and set to 0. `v` is scratch.
+    """
     if is_any_from(x, LARGE):
         move_large(x, large, t * CHUNKS, squares, u8(2) * t)
     h0, l0, h1, l1 = sum_by_class(y, x, positives)
@@ -239,13 +275,13 @@ def add_term(y: Any, x: Any, positives: Any, loss: Any, v: Any, t: Any, sums: An
 
 @outline
 def add_weights(y: Any, w: Any, positives: Any, parts: Any, excess: Any, w2: Any) -> None:
-    """Add the sums of w - 1 and of w^2 over a block of rows, by class."""
+    """Add the sums of w - 1 and of w**2 over a block of rows to `excess` and `w2`, by label; `parts` is scratch."""
     large = sum_weights(y, w, positives, parts)
     add_fixed(excess, u8(0), parts[0] - ((i8(w.shape[0]) - positives) << i8(20)), parts[1])
     add_fixed(excess, u8(2), parts[2] - (positives << i8(20)), parts[3])
     add_saturating(w2, u8(0), parts[4], parts[5])
     add_saturating(w2, u8(2), parts[6], parts[7])
-    # In rare cases there are large weights, whose squares `sum_weights` has left out.
+    # Add the squares of large weights, which are rare, and which `sum_weights` left out.
     for j in range(w.shape[0] if large else 0):
         if w[j] * w[j] >= LARGE:
             add_saturating(w2, u8(2) * u8(y[j]), large_limb(w[j] * w[j]), i8(0))
@@ -256,9 +292,13 @@ def add_weighted_term(
     y: Any, v: Any, w: Any, positives: Any, loss: Any, t: Any,
     parts: Any, sums: Any, large: Any, squares: Any, w2x: Any,
 ) -> None:  # fmt: skip
-    """Add the weighted values of one term (such as log-loss) over a block of rows, and their second moments, by class."""
+    """Add the values v of one term (such as log-loss), times their weights, over a block of rows.
+
+    For standard errors, the sums of w**2 v (`w2x`) and of (w v)**2 (`squares`) are added as well. `parts` is scratch.
+    """
     magic, magic_bits = (FINE_LOSS, FINE_LOSS_BITS) if loss else (FINE, FINE_BITS)
-    # In the rare case of large products, their rows are added one by one, and the rest of the block is summed again.
+    # If there are products of 2**31 or more, which is rare, add the rows of these products one by one, and sum the rest of
+    # the block again.
     if sum_products(y, v, w, positives, magic, magic_bits, parts):
         move_large_products(y, v, w, loss, t, sums, large, squares, w2x)
         sum_products(y, v, w, positives, magic, magic_bits, parts)
@@ -273,7 +313,7 @@ def add_weighted_term(
 def move_large_products(
     y: Any, v: Any, w: Any, loss: Any, t: Any, sums: Any, large: Any, squares: Any, w2x: Any
 ) -> None:  # fmt: skip
-    """Add the rows with a product of 2**31 or more one by one, and set their terms to 0."""
+    """Add the rows that have a product of 2**31 or more one by one, and set their values v to 0."""
     for j in range(v.shape[0]):
         x, to = v[j] * w[j], u8(4) * t + u8(2) * u8(y[j])
         z, q = x * w[j], x * x
@@ -293,7 +333,7 @@ def move_large_products(
 
 @inline
 def may_clip_block(eps: Any, s: Any) -> Any:
-    """Whether log-loss could clip the probability of a row of the block to [eps, 1 - eps]."""
+    """Return whether the probability of any row of the block may be clipped to [eps, 1 - eps] for log-loss."""
     # Only probabilities close to 0 or 1 are clipped, so it is enough to check the lowest and the highest score.
     least, most = score_extremes(s)
     return may_clip(eps, least, most)
@@ -301,7 +341,7 @@ def may_clip_block(eps: Any, s: Any) -> Any:
 
 @outline
 def split_block(v: Any, high: Any, low: Any) -> None:
-    """Write the two limbs of each number, which must be below 2**31; this separate loop vectorises."""
+    """Write the two limbs of each number, which must be below 2**31. As a separate function, this loop vectorises."""
     for j in range(v.shape[0]):
         high[j], low[j] = split_limbs(v[j])
 
@@ -335,7 +375,10 @@ def count_square_units(v: Any, loss: Any, units: Any) -> None:
 
 @outline
 def move_wild_squares(v: Any, here: Any, n_terms: Any, t: Any, squares: Any, units: Any) -> None:
-    """Add squares of log-losses of 2**11 and more to their sums one by one, and set their entries in `units` to 0."""
+    """Add squares of log-losses v that are 2**11 or more to the sums of their cells, and set them to 0 in `units`.
+
+    `here` holds the cell of each row. Such squares are too large for `count_square_units`.
+    """
     for j in range(v.shape[0]):
         q = v[j] * v[j]
         if q >= LOSS:
@@ -345,7 +388,10 @@ def move_wild_squares(v: Any, here: Any, n_terms: Any, t: Any, squares: Any, uni
 
 @outline
 def move_large_rows(v: Any, here: Any, n_terms: Any, t: Any, large: Any, squares: Any) -> None:
-    """Add terms of 2**31 and more to the superaccumulators of their cells, and set them to 0."""
+    """Add values v of term t that are 2**31 or more to the exact sums `large` of their cells, and set them to 0.
+
+    `here` holds the cell of each row. The sums of squares of these cells are set to CEILING.
+    """
     for j in range(v.shape[0]):
         if v[j] >= LARGE:
             to = u8(here[j]) * u8(n_terms) + u8(t)
@@ -357,7 +403,7 @@ def move_large_rows(v: Any, here: Any, n_terms: Any, t: Any, large: Any, squares
 
 @outline
 def move_heavy_rows(v: Any, to: Any, numbers: Any) -> None:
-    """Add products of 2**31 and more to their saturating sums one by one, and set them to 0."""
+    """Add products v of 2**31 or more to the saturating sums at their indices `to`, and set them to 0."""
     for j in range(v.shape[0]):
         if v[j] >= LARGE:
             add_saturating(numbers, u8(2) * to[j], large_limb(v[j]), i8(0))

@@ -1,7 +1,7 @@
-"""Finding the cell of each row from its parent cell and a key code; new cells are numbered in order of appearance.
+"""Find the cell (such as a slice) of each row from the code of its key, and from the cell of an outer axis, its parent.
 
-All lookups are hash tables with open addressing and linear probing: `table` holds cell numbers, -1 where a slot is free,
-and its length is a power of two.
+New cells are numbered in order of appearance. Lookups use a hash table with open addressing and linear probing: `table`
+holds cell numbers, -1 where a slot is free, and its length is a power of two.
 """
 
 from __future__ import annotations
@@ -16,25 +16,28 @@ from .keys import mix_bits
 
 i4, i8, u8 = np.int32, np.int64, np.uint64
 
-# The number of rows whose slots are prefetched together.
+# Rows are looked up in blocks of this size, because all slots of a block are prefetched before the first lookup.
 BLOCK = 128
-# Units are prefetched this many rows ahead. Hashing these rows takes longer than loading the units from memory.
+# Unit IDs are prefetched this many rows ahead. Hashing this many rows takes longer than loading an ID from memory.
 AHEAD = 1024
-# A table of at most this length stays in the cache and needs no prefetching.
+# A hash table of at most this length stays in the cache of the processor and needs no prefetching.
 CACHED_SLOTS = 1 << 17
 
 
 @kernel(out=("table", "parents", "codes", "out"))
 def find_cells(row_parents: Any, row_codes: Any, table: Any, parents: Any, codes: Any, count: Any, out: Any) -> Any:
-    """Write the cell of each row, and return the number of cells.
+    """Write the cell of each row to `out`, add new cells, and return the number of cells.
 
-    If the table has to grow first, return -1 - (the number of cells so far).
+    Each row has a parent cell and the code of its key; an empty `row_parents` means that all parents are 0. `parents`
+    and `codes` contain these two numbers for each of the `count` cells so far. If the table must grow first, return
+    -1 - (the number of cells so far).
     """
     mask = u8(table.shape[0] - 1)
     is_lone = row_parents.shape[0] == 0
     for i in range(row_codes.shape[0]):
         code, parent = row_codes[i], i8(0) if is_lone else row_parents[i]
-        # Multiplicative (Fibonacci) hashing: the upper bits of the product depend on all bits of code and parent.
+        # Multiplicative (Fibonacci) hashing: the upper bits of the product depend on all bits of the code and the
+        # parent.
         h = ((u8(code) ^ (u8(parent) << u8(40))) * u8(0x9E3779B97F4A7C15)) >> u8(32)
         cell = i8(table[h & mask])
         while cell >= 0 and (codes[u8(cell)] != code or parents[u8(cell)] != parent):
@@ -55,7 +58,10 @@ def find_cells(row_parents: Any, row_codes: Any, table: Any, parents: Any, codes
 def find_cells_in_range(
     row_parents: Any, row_codes: Any, low: Any, extent: Any, table: Any, parents: Any, codes: Any, count: Any, out: Any
 ) -> Any:  # fmt: skip
-    """Do what `find_cells` does for codes from `low` in a small range, with a slot for every pair of parent and code."""
+    """Do what `find_cells` does, without hashing, for codes from `low` to `low + extent - 1`.
+
+    If this range is small, `table` can have a slot for every pair of parent and code.
+    """
     is_lone = row_parents.shape[0] == 0
     for i in range(row_codes.shape[0]):
         parent = u8(0) if is_lone else u8(row_parents[i])
@@ -75,8 +81,9 @@ def find_cells_by_id(
 ) -> Any:  # fmt: skip
     """Do what `find_cells` does for IDs of 128 bits in two words, or of 64 bits if `second` is empty.
 
-    `codes` has two words per cell. There are many cells, so most accesses miss the cache. For each block of rows, the
-    slots of the table are prefetched first, then the IDs of the cells in these slots, and only then are IDs compared.
+    `codes` holds two words per cell. There may be many cells, so that most accesses miss the cache. A large table is
+    therefore accessed in three steps for each block of rows: prefetch the slots of the table, prefetch the IDs of the
+    cells in these slots, and compare the IDs.
     """
     mask = u8(table.shape[0] - 1)
     is_lone, one_word = row_parents.shape[0] == 0, second.shape[0] == 0
@@ -114,7 +121,10 @@ def find_cells_by_id(
 
 @inline
 def find_shard(first: Any, second: Any, i: Any, one_word: Any, salt: Any, shards: Any) -> Any:
-    """Return the shard of unit i: a hash of its ID and the salt, scaled to 0 to `shards` - 1."""
+    """Return the shard of unit i, from 0 to `shards` - 1; it is determined by the hash of the unit's ID and a salt.
+
+    The ID is first[i], with the second word second[i] unless `one_word`.
+    """
     word = mix_bits(u8(first[i]) + u8(salt))
     if not one_word:
         word = mix_bits(word + u8(second[i]))
@@ -123,7 +133,7 @@ def find_shard(first: Any, second: Any, i: Any, one_word: Any, salt: Any, shards
 
 @kernel(out=("out",))
 def find_unit_shards(first: Any, second: Any, salt: Any, shards: Any, out: Any) -> Any:
-    """Write the shard of each unit."""
+    """Write the shard of each unit, given the words of its ID; `second` is empty if IDs have one word."""
     one_word = second.shape[0] == 0
     for i in range(first.shape[0]):
         out[i] = i8(find_shard(first, second, i, one_word, salt, shards))
@@ -132,13 +142,16 @@ def find_unit_shards(first: Any, second: Any, salt: Any, shards: Any, out: Any) 
 
 @kernel(out=("out",))
 def find_shard_cells(unit: Any, salt: Any, cells: Any, out: Any) -> Any:
-    """Write the cell of each unit's shard, or -1 if the shard has no cell; return 1 if a -1 was written, else 0."""
+    """Write the cell of each unit's shard; `cells` holds the cell of each shard, or -1 if the shard has none yet.
+
+    Return 1 if the shard of a unit has no cell, else 0.
+    """
     shard, least, none = scratch(BLOCK, u8), i8(0), unit[:0]
     for a in range(0, unit.shape[0], BLOCK):
         n = min(BLOCK, unit.shape[0] - a)
         prefetch(unit, a + AHEAD, n)
         here, to = unit[a : a + n], out[a : a + n]
-        # Three loops instead of one allow the compiler to vectorise the hashes and the search for the least cell.
+        # Three loops rather than one allow the compiler to vectorise the first one (hashes) and the last one (minimum).
         for j in range(n):
             shard[j] = find_shard(here, none, j, True, salt, cells.shape[0])
         for j in range(n):
@@ -150,7 +163,10 @@ def find_shard_cells(unit: Any, salt: Any, cells: Any, out: Any) -> Any:
 
 @kernel(out=("flags",))
 def set_cell_flags(rows: Any, at: Any, width: Any, which: Any, flags: Any) -> Any:
-    """Set a flag of the front cell of each row; if `at` is empty, the state has one cell."""
+    """Set flag number `which` of the cell of each row; `flags` holds `width` flags for each cell.
+
+    If `at` is empty, the state has one cell. Cells are those of the outer axes, such as slices, not of an inner axis.
+    """
     if at.shape[0] == 0 and rows.shape[0] > 0:
         flags[which] = 1
     for i in range(at.shape[0]):
@@ -160,7 +176,10 @@ def set_cell_flags(rows: Any, at: Any, width: Any, which: Any, flags: Any) -> An
 
 @kernel(out=("dropped",))
 def count_dropped_rows(dropped: Any, at: Any, width: Any, reason: Any, n: Any) -> Any:
-    """Count n dropped rows by front cell and reason; if `at` is empty, the state has one cell."""
+    """Count n dropped (invalid) rows by cell and reason; `dropped` holds `width` counters for each cell.
+
+    If `at` is empty, the state has one cell. Cells are those of the outer axes, such as slices, not of an inner axis.
+    """
     if at.shape[0] == 0:
         dropped[reason] += n
     for i in range(at.shape[0]):

@@ -1,6 +1,6 @@
-"""Checks of columns that no counting kernel checks: each returns 1 if a value is invalid.
+"""Checks of columns, for kernels that do not check values while they count. Each check returns 1 if a value is invalid.
 
-Only the checks of weights write anything: the total weight. A row may have several values, side by side.
+The checks of weights also compute the total weight. Columns may have two dimensions, with several values for each row.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from .score_terms import count_positives, has_bad_score, may_be_bad, score_extre
 
 f8, i8 = np.float64, np.int64
 
-# A check takes less time than its rows take to arrive from memory, so rows are prefetched a block ahead.
+# Checking a row takes less time than loading it from memory, so each row is prefetched this many rows ahead.
 BLOCK = 1024
 LONG = 512
-# The range of weights other than 0.
+# A weight is 0, or lies between these bounds.
 SMALLEST, LARGEST = 2.0**-36, 2.0**31
-# A float64 of 2**-8 or more has no bits below 2**-60.
+# A float64 of WHOLE (2**-8) or more has no bits below 1 / UNIT (2**-60), so a fixed-point sum does not round it.
 WHOLE, UNIT = 2.0**-8, 2.0**60
-# The limit of the total weight of a fixed-point sum.
+# The total weight must be below this bound, so that fixed-point sums do not overflow.
 MOST = 2.0**42
 
 
 @inline
 def has_bad_pair(y: Any, s: Any) -> Any:
-    """Whether a label is not 0 or 1, or a score is not a probability."""
+    """Return whether a label is not 0 or 1, or a score is not a probability."""
     if count_positives(y)[1]:
         return True
     return s.shape[0] > 0 and may_be_bad(score_extremes(s)[1]) and has_bad_score(False, s)
@@ -37,13 +37,14 @@ def has_bad_pair(y: Any, s: Any) -> Any:
 
 @inline
 def has_bad_weight(mass: Any, w: Any) -> Any:
-    """Whether a weight is out of range, or the total weight could overflow the sums.
+    """Return whether a weight is out of range, or the total weight could overflow the sums.
 
-    If neither is the case, the function stores the total weight in mass[0]. It sets mass[1] to 1 if a weight may have
-    bits below 2**-60, which the sums round away.
+    If not, the function adds the weights to the total weight in mass[0]. It sets mass[1] to 1 if a weight may have bits
+    below 2**-60, which the sums would round away.
     """
-    # Weights are compared through their bits, as integers: the sign bit of a difference tells which is larger, so the loop
-    # has no branches. Totals are integers within a block, because a float sum would wait four cycles for each addition.
+    # Compare the bits of weights as integers. The sign bit of a difference tells which weight is larger, so the loop has
+    # no branches. Sum integers within a block, because each addition to a float sum would have to wait for the previous
+    # one.
     wrong, small, total = i8(0), i8(0), mass[0]
     least, most, exact = f8(SMALLEST).view(i8), f8(LARGEST).view(i8) - i8(1), f8(WHOLE).view(i8)
     for a in range(0, w.shape[0], LONG):
@@ -51,7 +52,7 @@ def has_bad_weight(mass: Any, w: Any) -> Any:
         prefetch(w, a + BLOCK, LONG)
         for j in range(ww.shape[0]):
             bits = f8(ww[j] + 0.0).view(i8)  # adding 0.0 turns -0.0 into 0.0
-            # The difference is negative exactly for bits > 0, because the range check does not apply to a weight of 0.
+            # The sign bit of this number is set if the weight is above 0. The range does not apply to a weight of 0.
             is_nonzero = ~(bits - i8(1))
             wrong |= bits | (((bits - least) | (most - bits)) & is_nonzero)
             small |= (bits - exact) & is_nonzero
@@ -104,22 +105,26 @@ def find_bad_pair(y: Any, s: Any) -> Any:
 
 @kernel(out=("mass",))
 def find_bad_weight(w: Any, mass: Any) -> Any:
-    """Return 1 if a weight is invalid; otherwise add to the total weight `mass[0]`, and return 0."""
+    """Return 1 if a weight is invalid; otherwise add the weights to the total weight `mass[0]`, and return 0."""
     return i8(has_bad_weight(mass, w))
 
 
 @kernel(out=("mass",))
 def find_bad_weighted_pair(y: Any, s: Any, w: Any, mass: Any) -> Any:
-    """Return 1 if a label, probability or weight is invalid; otherwise add to the total weight `mass[0]`, and return 0."""
+    """Return 1 if a label, probability or weight is invalid.
+
+    Otherwise add the weights to the total weight `mass[0]`, and return 0.
+    """
     return i8(has_bad_pair(y.reshape(-1), s.reshape(-1)) or has_bad_weight(mass, w))
 
 
 @kernel(out=("flags",))
 def mark_rounded_weights(w: Any, at: Any, terms: Any, mass: Any, flags: Any) -> Any:
-    """Set the flag of the front cell of each row whose weight is not a multiple of 2**-60.
+    """Set a flag for each cell that has a row whose weight is not a multiple of 2**-60, so that the sums round it.
 
-    If `at` is empty, the state has one cell. With `terms` (sums of w x) the flag is set for any weight below 2**-8,
-    because rounding w x to 2**-60 then loses more bits than a float64 would.
+    If `at` is empty, the state has one cell. If `terms`, the state also sums products w x, and the flag is set for any
+    weight below 2**-8, because rounding w x to 2**-60 then loses more bits than a float64 would. mass[1] is 0 if
+    `has_bad_weight` found no such weight.
     """
     is_lone = at.shape[0] == 0
     if mass[1] == 0.0 or (is_lone and flags[0]):
@@ -133,7 +138,11 @@ def mark_rounded_weights(w: Any, at: Any, terms: Any, mass: Any, flags: Any) -> 
 
 @kernel(out=())
 def find_bad_number(v: Any, smallest: Any, largest: Any, low: Any, above: Any) -> Any:
-    """Return 1 if a number is below `low` (at most `low` if `above`), or not 0 and its absolute value is out of range."""
+    """Return 1 if a number is invalid, else 0.
+
+    A valid number is at least `low` or, if `above`, larger than `low`. Its absolute value is 0, or lies between
+    `smallest` and `largest`.
+    """
     flat, bad = v.reshape(-1), False
     for a in range(0, flat.shape[0], BLOCK):
         prefetch(flat, a + BLOCK, BLOCK)

@@ -1,4 +1,4 @@
-"""Counts of rows by true and predicted class."""
+"""Count rows by true and predicted class (a confusion matrix)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .score_terms import add_fixed, split_limbs
 
 i4, i8, u8 = np.int32, np.int64, np.uint64
 
-# The number of rows in a block.
+# The number of rows in a block: their highest scores are found before the rows are counted.
 BLOCK = 64
 
 
@@ -36,12 +36,13 @@ def find_bad_class(t: Any, width: Any) -> Any:
 def count_class_pairs(t: Any, p: Any, w: Any, at: Any, width: Any, counts: Any, excess: Any) -> Any:
     """Count rows by true and predicted class.
 
-    With one cell, classes are checked first: if a class is invalid, return 1 and count nothing. `counts` is cells x width
-    x width, flat; `excess` has the sum of w - 1 for each count.
+    `t` holds the true class of each row, `p` the predicted class, and `width` is the number of classes. With one cell,
+    classes are checked first: if a class is invalid, return 1 and count nothing. `counts` is flat, with the axes cell,
+    true class and predicted class; `excess` holds the sum of w - 1 for each count.
     """
     n, lone, top = t.shape[0], at.shape[0] == 0, u8(width)
     if lone:
-        # Separate passes for the check vectorise, and no counts have to be undone.
+        # Check all classes before counting. The loops of the check vectorise, and no counts have to be undone.
         if has_bad_class(t, top) or has_bad_class(p, top):
             return 1
         for j in range(n):
@@ -57,10 +58,11 @@ def count_class_pairs(t: Any, p: Any, w: Any, at: Any, width: Any, counts: Any, 
 
 @kernel(out=("counts", "excess"))
 def count_top_classes(t: Any, s: Any, w: Any, at: Any, width: Any, counts: Any, excess: Any) -> Any:
-    """Count rows like `count_class_pairs`, but predict the class of the highest score, the first of equal ones.
+    """Count rows like `count_class_pairs`, given the score of every class.
 
-    Scores are read once: they are checked during the search for the highest score. If a score is invalid, the counts of
-    the blocks before it are undone, and 1 is returned.
+    The predicted class is the one with the highest score, or the first of them if several classes have this score.
+    Scores are checked during the search for the highest score, so they are read only once. If a score is invalid, undo
+    the counts of earlier blocks and return 1.
     """
     lone, top = at.shape[0] == 0, u8(width)
     if lone and has_bad_class(t, top):
@@ -75,8 +77,8 @@ def count_top_classes(t: Any, s: Any, w: Any, at: Any, width: Any, counts: Any, 
             for j in range(a):
                 counts[u8(t[j]) * top + u8(find_highest(s[j]))] -= 1
             return 1
-        # Count in a separate loop. With many classes the counters are not in the cache, and the processor can then load
-        # several of them at once.
+        # Count in a separate loop. With many classes the counters are not in the cache, and the short loop allows the
+        # processor to load several of them at the same time.
         for j in range(tt.shape[0]):
             place = ((u8(0) if lone else u8(at[a + j])) * top + u8(tt[j])) * top + u8(best[j])
             counts[place] += 1
@@ -88,7 +90,7 @@ def count_top_classes(t: Any, s: Any, w: Any, at: Any, width: Any, counts: Any, 
 
 @kernel(out=("counts", "excess"))
 def count_cells(at: Any, w: Any, counts: Any, excess: Any) -> Any:
-    """Count the rows of each cell."""
+    """Count the rows of each cell, and add each weight minus 1 to `excess`."""
     for j in range(at.shape[0]):
         counts[u8(at[j])] += 1
     for j in range(w.shape[0]):

@@ -1,4 +1,4 @@
-"""Kernels for rows with several classes or labels: predicted class, losses and ranks of the true class."""
+"""Kernels for rows with several classes or labels: the predicted class, and losses and ranks of the true class."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .extremes import ordered_word
 
 f4, f8, i4, i8, u8 = np.float32, np.float64, np.int32, np.int64, np.uint64
 
-# The numbers of scores in the parts and spans that `find_highest_of_many` searches.
+# `find_highest_of_many` searches a long row in spans of 128 scores, and then the best span in parts of 32 scores.
 PART, SPAN = 32, 128
 # The codes of the terms that `compute_class_terms` can compute.
 LOG_LOSS, BRIER, TOP = 0, 1, 2
@@ -33,11 +33,11 @@ def sum_rows(s: Any, sums: Any) -> Any:
 def compute_log_odds(s: Any, odds: Any) -> Any:
     """Write log(p / (1 - p)) of each class, where p is the softmax of the row.
 
-    The log-odds order rows like the probabilities, but still differ where the probabilities round to 0 or 1.
+    Log-odds sort rows as the probabilities do, but still differ where the probabilities are rounded to 0 or 1.
     """
     for j in range(s.shape[0]):
-        # Compute exp of differences from the highest score, and for the best class from the second highest score. So no
-        # sum overflows, and small probabilities are not lost next to one close to 1.
+        # Compute exp of differences from the highest score, so that no sum overflows. For the best class, use differences
+        # from the second highest score, so that small probabilities are not lost next to one close to 1.
         best, first, second = 0, f8(s[j, 0]), -np.inf
         for k in range(1, s.shape[1]):
             score = f8(s[j, k])
@@ -63,8 +63,8 @@ def compute_log_odds(s: Any, odds: Any) -> Any:
 def find_highest_of_many(row: Any) -> Any:
     """Do what `find_highest` does for long rows, in loops that vectorise.
 
-    Scores are compared as integers in the same order. The first loop finds the span with the highest score, the second one
-    the part of the span, and the third one the place.
+    Scores are converted to integers that sort like the scores. The first loop finds the span that contains the highest
+    score, the second loop finds the part of this span, and the third loop finds the index of the score.
     """
     least = most = ordered_word(row[0])
     at = 0
@@ -88,7 +88,7 @@ def find_highest_of_many(row: Any) -> Any:
         at += 0 if is_here else PART
     while ordered_word(row[at]) != most:
         at += 1
-    # As integers 0.0 is larger than -0.0, although both scores are equal. So take the first zero of either sign.
+    # As an integer, 0.0 is larger than -0.0, although the two scores are equal. Find the first zero of either sign.
     if row[at] == 0:
         at = 0
         while row[at] != 0:
@@ -98,13 +98,13 @@ def find_highest_of_many(row: Any) -> Any:
 
 @inline
 def find_highest(row: Any) -> Any:
-    """Return the number of the first class with the highest score, or -1 if a score is not finite."""
+    """Return the class with the highest score (the first of several), or -1 if a score is not finite."""
     if row.shape[0] >= PART:
         return find_highest_of_many(row)
     best, top, bad = i8(0), row[0], i4(not (abs(row[0]) < np.inf))
     for k in range(1, row.shape[0]):
         bad |= i4(not (abs(row[k]) < np.inf))
-        # Use conditional expressions instead of a branch, which would be mispredicted for random scores.
+        # Use conditional expressions rather than a branch, which would be mispredicted for random scores.
         higher = row[k] > top
         best, top = i8(k) if higher else best, row[k] if higher else top
     return i8(-1) if bad else best
@@ -112,7 +112,10 @@ def find_highest(row: Any) -> Any:
 
 @inline
 def sum_other_exps(row: Any, best: Any) -> Any:
-    """Return the sum of exp(z - best z) over all other classes; the softmax of the best class is 1 / (1 + sum)."""
+    """Return the sum of exp(z - z_best) over all classes except `best`, where z are the scores.
+
+    The softmax of the class `best` is 1 / (1 + sum).
+    """
     total = 0.0
     for k in range(row.shape[0]):
         if k != best:
@@ -122,7 +125,10 @@ def sum_other_exps(row: Any, best: Any) -> Any:
 
 @kernel(out=("right", "confidence"))
 def find_top_classes(t: Any, s: Any, logit: Any, right: Any, confidence: Any) -> Any:
-    """Write whether the class with the highest score is the true class, and the probability of the former."""
+    """Find the class with the highest score in each row; write whether this is the true class `t`, and its probability.
+
+    If `logit`, scores are logits, and the probability is their softmax.
+    """
     for j in range(s.shape[0]):
         best = find_highest(s[j])
         right[j] = t[j] == best
@@ -132,7 +138,10 @@ def find_top_classes(t: Any, s: Any, logit: Any, right: Any, confidence: Any) ->
 
 @inline
 def log_loss(row: Any, t: Any, logit: Any, eps: Any) -> Any:
-    """Return the negative log of the probability of the true class."""
+    """Return the negative logarithm of the probability of the true class `t`.
+
+    If `logit`, scores are logits. Otherwise they are probabilities, which are clipped to [eps, 1 - eps].
+    """
     if logit:
         best = find_highest(row)
         return log1p(sum_other_exps(row, best)) + (f8(row[best]) - f8(row[t]))
@@ -143,7 +152,10 @@ def log_loss(row: Any, t: Any, logit: Any, eps: Any) -> Any:
 
 @inline
 def brier(row: Any, t: Any, logit: Any) -> Any:
-    """Return the Brier score: the sum of squared differences between probabilities and the one-hot true class."""
+    """Return the Brier score: the sum over classes of (p - 1)**2 for the true class and p**2 for all others.
+
+    If `logit`, scores are logits, and p is their softmax.
+    """
     best = find_highest(row)
     scale = 1.0 / (1.0 + sum_other_exps(row, best)) if logit else 1.0
     total = 0.0
@@ -156,7 +168,7 @@ def brier(row: Any, t: Any, logit: Any) -> Any:
 
 @inline
 def count_classes_ahead(row: Any, t: Any) -> Any:
-    """Count the classes ahead of the true class: those with a higher score, or an equal score and a lower number."""
+    """Count the classes that rank above the true class: with a higher score, or an equal score and a lower number."""
     before = i8(0)
     for k in range(row.shape[0]):
         before += (row[k] > row[t]) or (row[k] == row[t] and k < t)
@@ -165,7 +177,11 @@ def count_classes_ahead(row: Any, t: Any) -> Any:
 
 @kernel(out=("values",))
 def compute_class_terms(t: Any, s: Any, terms: Any, ks: Any, logit: Any, eps: Any, values: Any) -> Any:
-    """Write the requested terms of each row: log-loss, Brier score, or whether the true class is among the top k."""
+    """Write the requested terms of each row: log-loss, Brier score, or whether the true class is among the top k.
+
+    `t` holds the true class of each row, `terms` the codes of the terms, and `ks` the k of each term. If `logit`, scores
+    are logits.
+    """
     for j in range(s.shape[0]):
         for i in range(terms.shape[0]):
             if terms[i] == LOG_LOSS:
@@ -181,10 +197,10 @@ def compute_class_terms(t: Any, s: Any, terms: Any, ks: Any, logit: Any, eps: An
 def compute_label_terms(y: Any, s: Any, rising: Any, terms: Any, values: Any) -> Any:
     """Write the requested multilabel ranking terms of each row, given its labels and scores.
 
-    0 is coverage, 1 average precision, 2 ranking loss. Terms that are undefined for some rows are 0 there, and a further
-    term is 1 where they are defined: 3 and 4 for average precision, 5 and 6 for AUC. `rising` has the labels of each row
-    in ascending order of their scores. As in scikit-learn, tied labels all take the last of their ranks, and tied pairs
-    count as pairs in the wrong order.
+    The codes of terms are 0 for coverage, 1 for average precision and 2 for ranking loss. Codes 3 (average precision)
+    and 5 (AUC) are 0 in rows where these terms are undefined; codes 4 and 6 are 1 in rows where 3 and 5, respectively,
+    are defined. `rising` holds the labels of each row in ascending order of their scores. As in scikit-learn, tied labels
+    all get the last of their ranks, and tied pairs count as pairs in the wrong order.
     """
     width = s.shape[1]
     for j in range(s.shape[0]):
@@ -195,7 +211,7 @@ def compute_label_terms(y: Any, s: Any, rising: Any, terms: Any, values: Any) ->
         others = width - relevant
         rank, relevant_above, last, wrong, tied, precision = i8(0), i8(0), i8(0), i8(0), i8(0), 0.0
         at = width - 1
-        # Each iteration takes one group of tied labels, from the highest score down.
+        # Each iteration processes one group of labels with equal scores, from the highest score down.
         while at >= 0:
             score, group_size, hits = s[j, order[at]], i8(0), i8(0)
             while at >= 0 and s[j, order[at]] == score:

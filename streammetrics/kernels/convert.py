@@ -1,4 +1,4 @@
-"""Conversion of columns to the dtypes that kernels read; invalid values stay recognisable as invalid."""
+"""Convert columns to the dtypes that kernels read. Invalid values are converted to other invalid values, such as NaN."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ f4, i8, u1, u2, u4, u8 = np.float32, np.int64, np.uint8, np.uint16, np.uint32, n
 
 @kernel(out=("out",))
 def convert_labels(labels: Any, out: Any) -> Any:
-    """Convert labels to the integers 0 and 1, and every other value to 2."""
+    """Convert labels to the integers 0 and 1, and any other value to 2."""
     for i in range(labels.shape[0]):
         v = labels[i]
         out[i] = u1(v == 1) | (u1((v != 0) & (v != 1)) << u1(1))
@@ -22,10 +22,10 @@ def convert_labels(labels: Any, out: Any) -> Any:
 
 @kernel(out=("out",))
 def convert_half_labels(bits: Any, out: Any) -> Any:
-    """Convert labels, given as bits of float16, to the integers 0 and 1, and every other value to 2."""
+    """Convert labels, given as bits of float16, to the integers 0 and 1, and any other value to 2."""
     for i in range(bits.shape[0]):
         v = bits[i]
-        # 0x3C00 is 1.0; without the sign bit, zero is 0.
+        # The bits of 1.0 are 0x3C00. The bits of 0.0 and -0.0, except the sign bit, are 0.
         out[i] = u1(v == 0x3C00) | (u1((v & u2(0x7FFF) != 0) & (v != 0x3C00)) << u1(1))
     return 0
 
@@ -35,8 +35,8 @@ def convert_half_floats(halves: Any, out: Any) -> Any:
     """Convert float16 values, given as bits, to float32; values that are not finite become NaN."""
     for i in range(halves.shape[0]):
         h = u4(halves[i])
-        # Exponent and fraction move to their places in a float32. The product with 2**112 corrects the exponent bias: it
-        # is exact, and it normalises denormals, which need no branch.
+        # Shift exponent and fraction to their positions in a float32. Multiplying by 2**112 corrects the bias of the
+        # exponent. The product is exact even for subnormal numbers, which therefore need no branch.
         size = h & u4(0x7FFF)
         v = f4(u4(size << u4(13)).view(f4) * f4(2.0**112))
         bits = f4(v).view(u4) | ((h & u4(0x8000)) << u4(16))
@@ -46,7 +46,7 @@ def convert_half_floats(halves: Any, out: Any) -> Any:
 
 @kernel(out=("matches", "others"))
 def split_by_flag(flags: Any, matches: Any, others: Any) -> Any:
-    """Write row numbers with flag 1 to `matches` and the others to `others`; return the number of matches."""
+    """Write the indices of rows with flag 1 to `matches`, all others to `others`; return the number of matches."""
     m = u8(0)
     for i in range(flags.shape[0]):
         # Write every row to both arrays, and advance only one index. A branch would be mispredicted for random flags.

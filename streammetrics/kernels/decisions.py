@@ -1,4 +1,4 @@
-"""Counting decisions: the true label against the predicted label, at one or more thresholds."""
+"""Count rows by true label and predicted label (a confusion matrix), at one or more thresholds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BLOCK = 2048
 
 @outline
 def add_decisions(y: Any, s: Any, w: Any, at: Any, thresholds: Any, counts: Any, excess: Any) -> Any:
-    """Do what `count_decisions` does; `count_decisions_multilabel` also calls this function for each label."""
+    """Count rows by cell, threshold, label and decision; see `count_decisions`, which is the kernel for one label."""
     n, n_thresholds, lone = s.shape[0], thresholds.shape[0], at.shape[0] == 0
     if (
         lone and w.shape[0] == 0 and has_bad_value(True, y, s)
@@ -29,8 +29,8 @@ def add_decisions(y: Any, s: Any, w: Any, at: Any, thresholds: Any, counts: Any,
         for t in range(n_thresholds):
             threshold = thresholds[t]
             if lone:
-                # Counters of 32 bits for one block allow the compiler to vectorise the loop. Three sums determine the four
-                # counts of a confusion matrix.
+                # Separate 32-bit counters for each block allow the compiler to vectorise the loop. Three sums determine
+                # the four counts of a confusion matrix.
                 positive, decided, both = u4(0), u4(0), u4(0)
                 for j in range(m):
                     d, p = u4(ss[j] >= threshold), u4(yy[j])
@@ -56,10 +56,11 @@ def add_decisions(y: Any, s: Any, w: Any, at: Any, thresholds: Any, counts: Any,
 
 @kernel(out=("counts", "excess"))
 def count_decisions(y: Any, s: Any, w: Any, at: Any, thresholds: Any, counts: Any, excess: Any) -> Any:
-    """Count rows by cell, threshold, label and decision (s >= threshold).
+    """Count rows by cell, threshold, label and decision, which is positive if s >= threshold.
 
-    Arrays are flat. Without weights, `w` is empty; with one cell, `at` is empty. With one cell and no weights, rows are
-    checked here: if a label or score is invalid, return 1 and count nothing.
+    `counts` is flat, with four counters for each cell and threshold. Without weights, `w` is empty; with one cell, `at` is
+    empty. With one cell and no weights, rows are also checked: if a label or score is invalid, return 1 and count
+    nothing.
     """
     return add_decisions(y, s, w, at, thresholds, counts, excess)
 
@@ -68,7 +69,7 @@ def count_decisions(y: Any, s: Any, w: Any, at: Any, thresholds: Any, counts: An
 def count_decisions_multilabel(
     width: Any, y: Any, s: Any, w: Any, at: Any, thresholds: Any, counts: Any, excess: Any
 ) -> Any:
-    """Count the rows of one label after the other (see `kernels.multilabel`)."""
+    """Do what `count_decisions` does, for each of `width` labels in turn (see `kernels.multilabel`)."""
     for i in range(width):
         yy, ss = slice_label(y, i, width), slice_label(s, i, width)
         add_decisions(

@@ -1,4 +1,8 @@
-"""Counting concordant pairs: pairs of documents with different gains in a ranked query, counted by merge sort."""
+"""Count concordant pairs of documents in a ranked query.
+
+A pair of documents is concordant if the document with the larger gain ranks above the other one. Pairs are counted by
+merge sort, without comparing every pair.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ i8 = np.int64
 
 @outline
 def count_unequal_pairs(worth: Any, a: Any, b: Any) -> Any:
-    """Return the number of pairs of unequal values in a sorted array."""
+    """Return the number of pairs of unequal values among worth[a:b], which is sorted."""
     total, first = i8(0), a
     for i in range(a + 1, b):
         if worth[i] != worth[i - 1]:
@@ -25,7 +29,11 @@ def count_unequal_pairs(worth: Any, a: Any, b: Any) -> Any:
 
 @outline
 def count_tied_pairs(worth: Any, end: Any, n: Any) -> Any:
-    """Return the number of pairs of documents with tied scores but different gains; tie groups are sorted by gain."""
+    """Return the number of pairs of documents with equal scores but different gains.
+
+    `worth` holds the gains of n documents in rank order. A group of documents with equal scores that starts at `a` ends
+    before end[a], and is sorted by gain.
+    """
     total, a = i8(0), i8(0)
     while a < n:
         b = end[a]
@@ -36,9 +44,10 @@ def count_tied_pairs(worth: Any, end: Any, n: Any) -> Any:
 
 @outline
 def count_rising_pairs(worth: Any, n: Any, one: Any, other: Any) -> Any:
-    """Return the number of pairs whose second document has the larger gain.
+    """Return the number of pairs of documents in the wrong order: the document that ranks lower has the larger gain.
 
-    `one` and `other` are scratch; `one` ends up sorted in descending order.
+    `worth` holds the gains of n documents in rank order. `one` and `other` are scratch; in the end, `one` holds the gains
+    sorted in descending order.
     """
     for at in range(n):
         one[at] = worth[at]
@@ -49,15 +58,15 @@ def count_rising_pairs(worth: Any, n: Any, one: Any, other: Any) -> Any:
             m, b = min(a + width, n), min(a + 2 * width, n)
             i, j = a, m
             for at in range(a, b):
-                # For equal gains take the document of the first half first, so that equal pairs do not count as
-                # inversions.
+                # If the two gains are equal, take the document of the first half, so that the pair does not count as
+                # wrong.
                 if j == b or (i < m and one[i] >= one[j]):
                     other[at] = one[i]
                     i += 1
                 else:
                     other[at] = one[j]
                     j += 1
-                    # The remaining documents of the first half rank before this document and have smaller gains.
+                    # The remaining documents of the first half rank above this document, but have smaller gains.
                     total += m - i
             a = b
         for at in range(n):
@@ -70,16 +79,19 @@ def count_rising_pairs(worth: Any, n: Any, one: Any, other: Any) -> Any:
 def count_pairs(worth: Any, end: Any, n: Any, length: Any, one: Any, other: Any, counts: Any) -> None:
     """Count pairs of documents with different gains, and how many of them are in the right order (ties count one half).
 
-    Three such pairs of numbers are written. First, for pairs of the first n documents, which were returned. Second, for
-    pairs with at least one returned document, where documents that were not returned rank below all others. Third, for all
-    pairs, where pairs of documents that were not returned count as wrong. `worth` ends up sorted beyond the first n.
+    `worth` holds the gains of all `length` documents of a query. The first n were returned, and are in rank order; a group
+    of tied documents that starts at `a` ends before end[a]. All others were not returned, and rank below the first n.
+
+    These two numbers are written to `counts` three times: for pairs of returned documents, for pairs with at least one
+    returned document, and for all pairs. A pair of documents that were not returned counts as wrong. `one` and `other`
+    are scratch. In the end, the gains beyond the first n are sorted.
     """
     wrong = count_rising_pairs(worth, n, one, other) + count_tied_pairs(worth, end, n) / 2.0
     counts[0] = count_unequal_pairs(one, i8(0), n)
     counts[1] = counts[0] - wrong
     sort_descending(worth, n, length)
-    # Indices into the documents that were not returned, which are sorted by descending gain: of the first one with at most
-    # the gain of the returned document, and of the first one with less.
+    # The documents that were not returned are now sorted by descending gain. `higher` is the index of the first of them
+    # whose gain is at most that of the returned document, and `as_high` the index of the first whose gain is smaller.
     higher, as_high = n, n
     better, worse = i8(0), i8(0)
     for at in range(n):

@@ -1,8 +1,9 @@
-"""Rows with exact scores: a buffer of codes, and sorted sets of codes with counts.
+"""Count rows by exact score, without buckets, for cells with few rows.
 
-A low word holds the 63 lower bits of the encoded score and, as its last bit, the label. A high word holds the cell, the
-label number of multilabel tables, and the first bit of a real score. A buffer collects rows until it is sorted and merged
-into the counts of its cells. Cells that count scores in buckets do not use the buffer.
+Each row is encoded as two integers. The low word holds 63 bits of the score and, as its last bit, the label. The high
+word holds the cell, the number of the label (if rows have several labels), and the first bit of the score (if scores may
+be negative). A buffer collects these codes until they are sorted and merged into the sorted codes and counts of the
+cells. Cells that count scores in buckets do not use the buffer.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ def encode_score(x: Any, real: Any) -> Any:
     """Encode a float32 or float64 score as a 64-bit integer that sorts like the score; -0.0 becomes 0.0."""
     word = f8(x + 0.0).view(u8)
     if real:
-        # The bits of negative numbers are in reverse order, so all of them flip; the bits of positive numbers move above.
+        # As integers, negative numbers sort in reverse order, so invert all of their bits. Set the first bit of positive
+        # numbers, so that they sort above negative ones.
         return ~word if word >> u8(63) else word | TOP
     return word
 
 
 @inline
 def decode_score(key: Any, high: Any, real: Any) -> Any:
-    """Decode a score whose first bit may be stored in the high word."""
+    """Decode a score from its lower 63 bits, `key`. If `real`, its first bit is the last bit of the high word."""
     if real:
         word = key | (u8(high & u4(1)) << u8(63))
         return u8(word & ~TOP if word >> u8(63) else ~word).view(f8)
@@ -43,9 +45,13 @@ def decode_score(key: Any, high: Any, real: Any) -> Any:
 def buffer_lone_rows(
     y: Any, s: Any, w: Any, real: Any, folded: Any, high: Any, low: Any, weights: Any, used: Any
 ) -> Any:  # fmt: skip
-    """Append the rows of a state with one cell to the buffer; if a value is invalid, append nothing and return 1."""
+    """Append the rows of a state with one cell to the buffer. If a value is invalid, append nothing and return 1.
+
+    Scores are real numbers if `real`, else probabilities. `high`, `low` and `weights` are the buffer, and used[0] is its
+    length.
+    """
     m, n = u8(used[0]), u8(s.shape[0])
-    # Write and check rows in one pass. If one is invalid, the length of the buffer stays the same.
+    # Write and check rows in one pass. If a row is invalid, the length of the buffer stays the same.
     lows, bad, most = low[m : m + n], i4(0), u1(0)
     if real:
         highs = high[m : m + n]
@@ -74,7 +80,7 @@ def buffer_lone_rows(
 def buffer_rows_multilabel(
     width: Any, y: Any, s: Any, w: Any, real: Any, folded: Any, high: Any, low: Any, weights: Any, used: Any
 ) -> Any:  # fmt: skip
-    """Append valid rows of a state with one cell to the buffer, one label after the other."""
+    """Append valid rows with `width` labels to the buffer (see `buffer_lone_rows`), one label after the other."""
     n = s.shape[0] // width
     for i in range(width):
         m, own = u8(used[0]), slice_label_weights(w, i, n)
@@ -94,7 +100,10 @@ def buffer_rows_multilabel(
 def buffer_rows(
     y: Any, s: Any, w: Any, at: Any, a: Any, n: Any, real: Any, high: Any, low: Any, weights: Any, used: Any
 ) -> None:
-    """Append n valid rows, each with its cell, to the buffer."""
+    """Append n valid rows, which start at row `a`, to the buffer `high`, `low` and `weights` of length used[0].
+
+    `at` holds the cell of each row. Scores may be negative if `real`.
+    """
     m = u8(used[0])
     for j in range(n):
         key = encode_score(f8(s[a + j]), real)
@@ -107,7 +116,10 @@ def buffer_rows(
 
 @kernel(out=("starts", "out"))
 def scatter_low_words(high: Any, low: Any, starts: Any, out: Any) -> Any:
-    """Sort the low words by their high words; `starts` has the position at which each high word begins, and is changed."""
+    """Write the low words to `out`, sorted by their high words.
+
+    `starts` holds the position in `out` of the first code with each high word. The function increases these positions.
+    """
     for i in range(high.shape[0]):
         k = u8(starts[high[i]])
         out[k] = low[i]
@@ -117,9 +129,11 @@ def scatter_low_words(high: Any, low: Any, starts: Any, out: Any) -> Any:
 
 @kernel(out=("highs", "lows", "counts"))
 def count_few_codes(high: Any, low: Any, highs: Any, lows: Any, counts: Any) -> Any:
-    """Count equal codes in a hash table, and move the used slots to its start; return the number of distinct codes.
+    """Count equal codes in a hash table, provided that few codes are distinct; return the number of distinct codes.
 
-    Returns -1 if more than half of the slots would be used. An empty `high` means that all high words are 0.
+    The codes are `high` and `low`; an empty `high` means that all high words are 0. `highs`, `lows` and `counts` are the
+    hash table. In the end, its first elements are the distinct codes and their counts. Return -1 if more than half of the
+    slots would be used.
     """
     size, used = u8(lows.shape[0]), u8(0)
     for k in range(size):
@@ -148,7 +162,8 @@ def count_few_codes(high: Any, low: Any, highs: Any, lows: Any, counts: Any) -> 
 def count_sorted_codes(low: Any, ends: Any, high_of: Any, high: Any, lows: Any, counts: Any) -> Any:
     """Count equal codes among low words that are sorted within segments; return the number of distinct codes.
 
-    A segment ends at each of `ends` and has one high word, `high_of`.
+    Segment k ends before ends[k], and all of its codes have the high word high_of[k]. The distinct codes are written to
+    `high` and `lows`.
     """
     m, i = u8(0), 0
     for k in range(ends.shape[0]):
@@ -156,7 +171,8 @@ def count_sorted_codes(low: Any, ends: Any, high_of: Any, high: Any, lows: Any, 
         while i < ends[k]:
             x = low[i]
             fresh = first or x != lows[m - u8(1)]
-            # Write the result for every code, but advance the index only at a new code, so that no branch is needed.
+            # Write the result for every code, but advance the index only when a new code begins, so that no branch is
+            # needed.
             m += u8(fresh)
             lows[m - u8(1)], high[m - u8(1)] = x, high_of[k]
             counts[m - u8(1)] = u4(1) if fresh else counts[m - u8(1)] + u4(1)
@@ -167,11 +183,14 @@ def count_sorted_codes(low: Any, ends: Any, high_of: Any, high: Any, lows: Any, 
 
 @kernel(out=("l", "c"))
 def insert_sorted(la: Any, ca: Any, lb: Any, cb: Any, l: Any, c: Any) -> Any:  # noqa: E741 - low words, and counts
-    """Merge a long and a short sorted array of codes with their counts; return the length of the result."""
+    """Merge a long sorted array of codes (`la`) and a short one (`lb`), and add the counts of equal codes.
+
+    The merged codes and counts are written to `l` and `c`; return their number.
+    """
     i, m, na = 0, 0, la.shape[0]
     for j in range(lb.shape[0]):
         x = lb[j]
-        # A binary search finds where the next code of the short set belongs. All codes before it are copied as a block.
+        # Find the position of the next code of the short array by binary search, and copy all codes before it as a block.
         first, last = i, na
         while first < last:
             mid = (first + last) >> 1
@@ -194,9 +213,10 @@ def insert_sorted(la: Any, ca: Any, lb: Any, cb: Any, l: Any, c: Any) -> Any:  #
 
 @kernel(out=("out",))
 def count_pair_wins(low: Any, starts: Any, counts: Any, out: Any) -> Any:
-    """Write negatives, positives, twice the concordant pairs (ties count half), and tied pairs of each cell, flat.
+    """Count the rows and pairs of each cell, for AUC.
 
-    The last bit of a code is the label. A cell may have up to 2**31 rows.
+    The four numbers of a cell are negatives, positives, twice the concordant pairs (a tie counts one half) and tied pairs.
+    The codes of a cell start at `starts` and are sorted; their last bit is the label. A cell may have up to 2**31 rows.
     """
     for cell in range(starts.shape[0] - 1):
         negatives, positives, twice, ties, here = i8(0), i8(0), i8(0), i8(0), i8(0)
@@ -204,7 +224,8 @@ def count_pair_wins(low: Any, starts: Any, counts: Any, out: Any) -> Any:
         for i in range(starts[cell], starts[cell + 1]):
             x, n = u8(low[u8(i)]), i8(counts[u8(i)])
             positive = i8(x & u8(1))
-            # The positive code of a score directly follows its negative code, so only these two are tied.
+            # The codes of a score differ only in the last bit, the label. A positive is tied only with the negatives of
+            # the code directly before its own code.
             here = here if x == last + u8(1) else i8(0)
             twice += positive * n * (i8(2) * negatives - here)
             ties += positive * n * here
@@ -220,12 +241,16 @@ def count_pair_wins(low: Any, starts: Any, counts: Any, out: Any) -> Any:
 def count_pair_wins_without(
     places: Any, starts: Any, counts: Any, firsts: Any, gain: Any, total: Any, rest: Any
 ) -> Any:  # fmt: skip
-    """Write negatives, positives and twice the concordant pairs of each group of cells, and of a group without each cell.
+    """Count the rows and pairs of each group of cells, and of the group without each of its cells.
 
-    Ties count half. `firsts` has the first cell of each group, and `gain` is scratch with room for all places. The number
-    U of concordant pairs is bilinear in positives and negatives. So leaving cell k out of the total T needs no second
-    pass: U(T - k) = U(T) - U(positives of k, T) - U(T, negatives of k) + U(k). For each place, `gain` has twice the
-    number of rows of the other label with a lower score (ties count half).
+    The three numbers are negatives, positives and twice the concordant pairs (a tie counts one half).
+    A group is, for example, a slice, and its cells are shards. `firsts` holds the first cell of each group. `places`
+    holds the place of each count: twice its bucket, plus its label.
+
+    The number U of concordant pairs is a sum over pairs of a positive and a negative. Leaving cell k out of the total T
+    therefore requires no second pass: U(T - k) = U(T) - U(positives of k, T) - U(T, negatives of k) + U(k). For each
+    place, `gain`, which is scratch, has twice the number of rows of the other label with a lower score (a tie counts one
+    half).
     """
     for group in range(firsts.shape[0] - 1):
         first, last = firsts[group], firsts[group + 1]

@@ -1,7 +1,12 @@
 """Less common measures of a ranked query, computed from its documents in rank order.
 
-Documents with equal scores form a tie group, sorted by gain; without averaging over ties every document is a group of its
-own. A cut-off within a group takes the corresponding share of the group, which is the mean over all orders.
+Documents with equal scores form a tie group, which is sorted by gain. If a measure does not average over ties, every
+document is a group of its own. If a cut-off k lies within a group, the group counts in proportion to the fraction of its
+documents up to rank k, which gives the mean over all orders of the group.
+
+In all functions, a tie group that starts at rank `a` ends before end[a], and arrays with one number per group, such as
+`sums` and `hit`, hold the number at index `a`. R is the number of relevant documents, and N the number of documents
+judged irrelevant.
 """
 
 from __future__ import annotations
@@ -38,18 +43,26 @@ FALL_OUT, IRRELEVANT, RELATIVE, FBETA, SET_AP, JUDGED, PLACES, MEAN_PLACE, ANY_G
 FIRST, MEAN_GAIN, SURPRISE, IDCG, IDCG_EXP, PAIRS, RIGHT, OPA, ANY_PAIR, Q, IPREC, ELEVEN, BPREF, INF_AP = range(9, 23)
 R_PRECISION, GAIN_OVER_COST, HITS_BY_MISSES, NDCG_OF_HITS, NDCG_OF_LEVELS, LATE_NDCG, SMOOTHED_AP = range(23, 30)
 
-ALL = 1 << 40  # this cut-off means that there is none
+# The cut-off k that stands for the whole ranking; it is larger than any ranking.
+ALL = 1 << 40
 
 
 @inline
 def read_worth(key: Any, a: Any, small: Any, values: Any) -> Any:
-    """Return the gain of a document: looked up by its grade if grades are small integers, else by its row number."""
+    """Return the gain of the document with this key, in the query that starts at row `a`.
+
+    `values` holds the gain of each grade if grades are `small` integers, otherwise the gain of each row.
+    """
     return values[key & u8(255)] if small else values[u8(a) + ((key >> u8(8)) & PLACE)]
 
 
 @outline
 def sum_within_cutoff(sums: Any, end: Any, n: Any, m: Any) -> Any:
-    """Return the sum of values at the first m of n ranks; `sums` has the sum of values of each tie group."""
+    """Return the sum of values at the first m ranks, given the sum of the values of each tie group.
+
+    A group that is cut at rank m counts in proportion to the fraction of its ranks up to m. A group that starts at `a`
+    ends before end[a].
+    """
     total, a = 0.0, i8(0)
     while a < m:
         b = end[a]
@@ -60,7 +73,10 @@ def sum_within_cutoff(sums: Any, end: Any, n: Any, m: Any) -> Any:
 
 @outline
 def sum_place_gain(sums: Any, end: Any, n: Any) -> Any:
-    """Return the sum of rank times gain; each document of a tie group has the mean rank of the group."""
+    """Return the sum of rank times gain over n documents, given the sum of the gains of each tie group.
+
+    All documents of a group have the mean rank of the group. A group that starts at `a` ends before end[a].
+    """
     total, a = 0.0, i8(0)
     while a < n:
         b = end[a]
@@ -71,12 +87,16 @@ def sum_place_gain(sums: Any, end: Any, n: Any) -> Any:
 
 @outline
 def first_relevant_place(hit: Any, end: Any, n: Any) -> Any:
-    """Return the expected rank of the first relevant document, or 0 if there is none."""
+    """Return the expected rank of the first relevant document over all orders of tied documents; 0 if there is none.
+
+    The tie group that starts at `a` ends before end[a], and has hit[a] relevant documents.
+    """
     a = i8(0)
     while a < n:
         b = end[a]
         if hit[a] > 0:
-            # The expected minimum of `hit` ranks that are drawn without replacement from the ranks of the group.
+            # The relevant documents are at random ranks within the group. This is the expected rank of the first of
+            # them.
             return a + (b - a + 1.0) / (hit[a] + 1.0)
         a = b
     return 0.0
@@ -86,9 +106,10 @@ def first_relevant_place(hit: Any, end: Any, n: Any) -> Any:
 def count_measure(
     code: Any, k: Any, p: Any, n: Any, R: Any, irrelevant: Any, hit: Any, judged: Any, sums: Any, info: Any, end: Any
 ) -> Any:
-    """Return a measure that follows from counts or sums over documents, in most cases over the first k.
+    """Return the measure with this code that depends on counts or sums over documents, in most cases over the first k.
 
-    The counts are of relevant, irrelevant or judged documents; the sums are of gains or of their information.
+    For each tie group, `hit` holds the number of relevant documents, `judged` the number of judged documents, `sums` the
+    sum of gains, and `info` the sum of information (-log2 of a share). p is the parameter of the measure.
     """
     m = min(k, n)
     if code == IRRELEVANT:
@@ -118,7 +139,7 @@ def count_measure(
 
 @outline
 def ideal_dcg(best: Any, n: Any, discount: Any) -> Any:
-    """Return the DCG of the first n documents of an ideal order."""
+    """Return the DCG of the first n documents of an ideal order, whose gains are `best`."""
     total = 0.0
     for i in range(n):
         total += best[i] * discount[i]
@@ -127,7 +148,10 @@ def ideal_dcg(best: Any, n: Any, discount: Any) -> Any:
 
 @outline
 def pair_measure(code: Any, pairs: Any, right: Any) -> Any:
-    """Return a measure that is computed from the number of pairs with different gains and of those in the right order."""
+    """Return a measure of pairs of documents with different gains.
+
+    `pairs` is the number of such pairs, and `right` the number of pairs in the right order.
+    """
     if code in (PAIRS, RIGHT):
         return pairs if code == PAIRS else right
     return bounded_ratio(right, pairs) if code == OPA else f8(pairs > 0)
@@ -138,7 +162,11 @@ def position_measure(
     code: Any, k: Any, p: Any, n: Any, R: Any, N: Any, worth: Any, level: Any, un: Any, hit: Any, sums: Any, end: Any,
     best: Any, n_best: Any,
 ) -> Any:  # fmt: skip
-    """Return a measure of module `position_measures`, which is computed rank by rank."""
+    """Return the measure of module `position_measures` with this code, computed rank by rank.
+
+    `worth` holds the gains in rank order; a gain of at least `level` is relevant. `un` marks unjudged documents. p is the
+    parameter of the measure.
+    """
     if R == 0:
         return 0.0
     if code == Q:
@@ -151,7 +179,7 @@ def position_measure(
         return min(bpref(worth, level, un, n, R, N) / R, 1.0)
     if code == INF_AP:
         return min(inferred_precision(worth, level, un, n) / R, 1.0)
-    # This order of operations rounds like trec_eval.
+    # R-precision at the rank p * R. Adding 0.9 before the conversion to an integer rounds as trec_eval does.
     cut = i8(p * R + 0.9)
     return bounded_ratio(sum_within_cutoff(hit, end, n, min(cut, n)), f8(cut))
 
@@ -161,7 +189,10 @@ def ideal_measure(
     code: Any, k: Any, n: Any, R: Any, worth: Any, level: Any, sums: Any, end: Any, best: Any, n_best: Any,
     discount: Any,
 ) -> Any:  # fmt: skip
-    """Return the measure with this code, which compares the ranking with the ideal order (see `ideal_measures`)."""
+    """Return the measure of module `ideal_measures` with this code, which compares the ranking with the ideal order.
+
+    `worth` holds the gains in rank order and `best` in the ideal order; a gain of at least `level` is relevant.
+    """
     if R == 0 or n_best == 0:
         return 0.0
     if code == GAIN_OVER_COST:
@@ -183,11 +214,12 @@ def compute_extended_measures(
     level: Any, average: Any, relevant: Any, extra_gain: Any, extra_power: Any, discount: Any, codes: Any, ks: Any,
     parameters: Any, numbers: Any, places: Any, out: Any,
 ) -> None:  # fmt: skip
-    """Write the measures of this module for some queries, whose keys are sorted (see `query_sums.compute_measures`).
+    """Write the requested measures (`codes`) of some queries (`which`), whose keys are sorted.
 
-    `numbers` and `places` are scratch: eight and five rows, longer than a query and than `discount`, and all zero. `infos`
-    (-log2 of a share; may be empty) is indexed like `powers`. `unjudged` (by row; may be empty) is 1 for an unjudged
-    document of the pool, 2 for one outside the pool.
+    Most arguments are those of `query_sums.compute_measures`. `infos` holds the information (-log2 of a share) of each
+    document, by grade or by row like `powers`; it may be empty. `unjudged` holds a number for each row, or is empty: 0 for
+    a judged document, 1 for an unjudged document of the pool, 2 for a document outside the pool. `numbers` and `places`
+    are scratch arrays of zeros, with eight and five rows that are longer than a query and than `discount`.
     """
     n_terms = codes.shape[0]
     worth, info, sums, infosum = numbers[0], numbers[1], numbers[2], numbers[3]

@@ -1,4 +1,4 @@
-"""The minimum and maximum of each cell, stored as integers that sort like the numbers."""
+"""Compute the minimum and maximum of each cell, which are stored as integers that sort like the numbers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ SIZE_MASK = i8(0x7FFFFFFFFFFFFFFF)
 def ordered_bits(v: Any) -> Any:
     """Encode a number as an int64 that sorts like the number; -0.0 becomes 0.0."""
     bits = f8(v + 0.0).view(i8)
-    # The bits of negative numbers sort in reverse order, so flip all bits but the sign.
+    # As integers, negative numbers sort in reverse order, so flip all of their bits but the sign.
     return bits ^ ((bits >> i8(63)) & SIZE_MASK)
 
 
 def _ordered_word32(z: Any) -> Any:
     word = f4(z).view(i4)
-    # numba computes in int64 here. The conversion back to int32 allows vector instructions with twice as many numbers.
+    # numba computes with int64 here. Converting back to int32 allows vector instructions to process twice as many
+    # numbers.
     return i4(word ^ ((word >> i4(31)) & i4(0x7FFFFFFF)))
 
 
@@ -41,36 +42,39 @@ def _float_of_word64(z: Any) -> Any:
 
 
 ordered_word = choose_by_dtype(float32=_ordered_word32, float64=_ordered_word64)
-"""Return the bits of a number as an integer of its size that orders like the number."""
+"""Return the bits of a float as an integer of the same size, int32 or int64, that sorts like the float."""
 
 float_of_word32, float_of_word64 = inline(_float_of_word32), inline(_float_of_word64)
 
 
 @inline
 def update_cell(v: Any, cell: Any, low: Any, high: Any) -> None:
-    """Update the minimum and maximum of one cell by a value."""
+    """Update the minimum `low` and maximum `high` of one cell with the value v."""
     low[cell], high[cell] = min(low[cell], ordered_bits(v)), max(high[cell], ordered_bits(v))
 
 
 @inline
 def update_by_values(values: Any, low: Any, high: Any) -> None:
-    """Update the extremes of a state with one cell by all values.
+    """Update, with all values, the minimum and maximum of a state that has only one cell.
 
-    Values are compared as integers of their own size, in a loop that vectorises.
+    Values are compared as integers of the same size, int32 or int64, in a loop that vectorises.
     """
     if values.shape[0]:
         least = most = ordered_word(values[0])
         for j in range(values.shape[0]):
             word = ordered_word(values[j])
             least, most = min(least, word), max(most, word)
-        # numba widens the words, so the dtype of the values decides how they are decoded.
+        # numba converts both integers to int64, so the dtype of the values determines how to decode them.
         for word in (least, most):
             update_cell(float_of_word32(word) if values.itemsize == 4 else float_of_word64(word), u8(0), low, high)
 
 
 @inline
 def update_by_differences(first: Any, second: Any, low: Any, high: Any) -> None:
-    """Update the extremes of a state with one cell by all |second - first|, whose bits order like the differences."""
+    """Update, with all |second - first|, the minimum and maximum of a state that has only one cell.
+
+    These absolute differences are not negative, so their bits, as integers, sort like the numbers.
+    """
     least, most = low[0], high[0]
     for j in range(first.shape[0]):
         bits = f8(abs(f8(second[j]) - f8(first[j]))).view(i8)
@@ -82,10 +86,11 @@ def update_by_differences(first: Any, second: Any, low: Any, high: Any) -> None:
 def update_extremes(
     first: Any, second: Any, w: Any, at: Any, width: Any, pair: Any, rows: Any, low: Any, high: Any
 ) -> Any:  # fmt: skip
-    """Update the minimum and maximum of every cell and output, ignoring rows of weight 0, and count rows.
+    """Update the minimum and maximum of each output in each cell, and count rows. Rows of weight 0 are ignored.
 
-    `rows` is empty if another kernel counts the rows. The values are `first`, or |second - first| if `pair`. Rows are
-    `width` values side by side, in one dimension or two; `low` and `high` are cells x width, flat.
+    The values are `first` or, if `pair`, |second - first|. A row has `width` values, one for each output; the columns
+    have one or two dimensions. `low` and `high` are flat arrays of cells x outputs. `rows` is empty if another kernel
+    counts rows.
     """
     ff, ss = first.reshape(first.size), second.reshape(second.size)
     n, lone, weighted = ff.shape[0] // width, at.shape[0] == 0, w.shape[0] != 0

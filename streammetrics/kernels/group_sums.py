@@ -1,7 +1,7 @@
-"""AUC of complete groups: exact class weights and concordant pairs of each group, and sums over groups.
+"""The AUC of each complete group, such as a user, and sums over groups.
 
-Weights are integers, multiples of 2**-60, in four digits of 26 bits; their products have eight digits. The results of
-a group are therefore rounded only once.
+So that each result is rounded only once, weights are integers in units of 2**-60. Such an integer is stored as four
+digits of 26 bits, and the product of two as eight digits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MASK = i8((1 << 26) - 1)
 
 @inline
 def split_digits(high: Any, low: Any, out: Any) -> None:
-    """Write the nonnegative number high * 2**40 + low as four digits."""
+    """Write the nonnegative integer high * 2**40 + low as four digits of 26 bits, the lowest one first."""
     out[0] = low & MASK
     out[1] = (low >> DIGIT) | ((high & i8(0xFFF)) << i8(14))
     out[2] = (high >> i8(12)) & MASK
@@ -32,7 +32,7 @@ def split_digits(high: Any, low: Any, out: Any) -> None:
 
 @inline
 def carry_digits(numbers: Any) -> None:
-    """Propagate carries from the lowest digit up; the top digit may become larger than the others."""
+    """Propagate carries from the lowest digit up, so that all digits but the highest one are below 2**26."""
     for k in range(numbers.shape[0] - 1):
         numbers[k + 1] += numbers[k] >> DIGIT
         numbers[k] &= MASK
@@ -40,7 +40,7 @@ def carry_digits(numbers: Any) -> None:
 
 @inline
 def add_digit_product(a: Any, b: Any, out: Any) -> None:
-    """Add the product of two numbers of four digits to a number of eight digits."""
+    """Add the product of the numbers a and b, of four digits each, to the number `out`, which has eight digits."""
     for i in range(4):
         for j in range(4):
             out[i + j] += a[i] * b[j]
@@ -49,7 +49,7 @@ def add_digit_product(a: Any, b: Any, out: Any) -> None:
 
 @inline
 def round_digits(numbers: Any, units: Any) -> Any:
-    """Round a number, given as digits in units of 2**units, to the nearest float64."""
+    """Return the float64 nearest to the integer with these digits, times 2**units."""
     top = numbers.shape[0] - 1
     while top > 0 and numbers[top] == 0:
         top -= 1
@@ -59,8 +59,8 @@ def round_digits(numbers: Any, units: Any) -> Any:
         bits += i8(1)
     taken, place = bits, i8(top) * DIGIT
     k, rest = top - 1, i8(0)
-    # The leading 62 bits are collected in one word. All bits below are reduced to one sticky bit, which is enough to round
-    # the word correctly to 53 bits.
+    # Collect the leading 62 bits in one word. To round the word correctly to 53 bits, it is enough to know whether any
+    # lower bit is set.
     while k >= 0:
         room = min(i8(62) - taken, DIGIT)
         if room > 0:
@@ -80,9 +80,10 @@ def round_digits(numbers: Any, units: Any) -> Any:
 def count_group_wins(
     numbers: Any, keys: Any, labels: Any, counts: Any, negatives: Any, positives: Any, wins: Any
 ) -> Any:  # fmt: skip
-    """Write negatives, positives and concordant pairs (ties count one half) of each group.
+    """Write the numbers of negatives, positives and concordant pairs (ties count one half) of each group.
 
-    The counts are sorted by group, key and label.
+    Element j of the inputs is a group number, a score as an integer (`keys`), a label, and the number of rows that have
+    these. The elements are sorted by group, score and label.
     """
     n, j = numbers.shape[0], i8(0)
     while j < n:
@@ -106,9 +107,9 @@ def count_group_wins(
 def sum_group_wins(
     numbers: Any, keys: Any, labels: Any, high: Any, low: Any, negatives: Any, positives: Any, wins: Any, pairs: Any
 ) -> Any:  # fmt: skip
-    """Do what `count_group_wins` does for weights high * 2**-20 + low * 2**-60, and write the total weight of all pairs.
+    """Do what `count_group_wins` does for weighted rows, and also write the total weight of all pairs.
 
-    Each of the four numbers is rounded once.
+    The weight of element j is high[j] * 2**-20 + low[j] * 2**-60. Each of the four results is rounded once.
     """
     neg, pos, here, tied = scratch(4, i8), scratch(4, i8), scratch(4, i8), scratch(4, i8)
     above, won = scratch(4, i8), scratch(8, i8)
@@ -117,14 +118,15 @@ def sum_group_wins(
         group = numbers[j]
         neg[:], pos[:], tied[:], won[:] = 0, 0, 0, 0
         while j < n and numbers[j] == group:
-            # At a new score, count the negatives that are tied with the next positive from 0 again.
+            # `tied` is the weight of the negatives with the same score. Reset it when a new score begins.
             if not (j > 0 and numbers[j - 1] == group and keys[j - 1] == keys[j]):
                 tied[:] = 0
             split_digits(high[j], low[j], here)
             if labels[j]:
                 for k in range(4):
                     pos[k] += here[k]
-                    # Each earlier negative makes a concordant pair, a tied one half a pair; the factor 2 keeps integers.
+                    # Each earlier negative forms a concordant pair with this positive, and a tied one forms half a pair.
+                    # Count every pair twice, so that all numbers are integers.
                     above[k] = i8(2) * neg[k] - tied[k]
                 carry_digits(pos)
                 carry_digits(above)
@@ -148,13 +150,16 @@ def sum_group_wins(
 def add_groups(
     negatives: Any, positives: Any, wins: Any, pairs: Any, counts: Any, sums: Any, weights: Any, lone: Any, moments: Any
 ) -> Any:  # fmt: skip
-    """Add the AUC and the weights of complete groups to the sums over groups.
+    """Add the AUC and the weight v of each complete group to the sums over groups.
 
-    `counts` has the number of groups with both classes, with one class, and without rows. `sums` and `weights` have
-    the sums of weight times AUC and of weight over groups with both classes, and `lone` the sum of weight over groups
-    with one class. Each has a sum for every weight in GROUP_WEIGHTS: rows, one, positives, pairs. `moments` has the
-    sums of squares of weight times AUC, of its products with the weight, of squares of the weight, and of squares of
-    the weight of groups with one class.
+    There are four kinds of weights of a group: its number of rows, 1, its number of positives, and its number of pairs.
+    All arrays except `counts` hold a sum for each kind:
+
+    - `counts` holds the numbers of groups with both classes, with one class, and without rows.
+    - `sums` holds the sums of v AUC over groups with both classes, and `weights` the sums of v over the same groups.
+    - `lone` holds the sums of v over groups with one class, whose AUC is undefined.
+    - `moments` holds the sums of (v AUC)**2, of v**2 AUC and of v**2 over groups with both classes, and of v**2 over
+      groups with one class.
     """
     n = negatives.shape[0]
     auc, full, single = scratch(BLOCK, f8), scratch(BLOCK, f8), scratch(BLOCK, f8)
@@ -185,7 +190,7 @@ def add_groups(
             add_rounded_products(x[:m], x[:m], moments, at)
             add_rounded_products(x[:m], w[:m], moments, at + u8(4) * CHUNKS)
             add_rounded_products(w[:m], w[:m], moments, at + u8(8) * CHUNKS)
-        # Carries are propagated before a chunk could overflow, and after the last block.
+        # Propagate carries before any integer in a sum could overflow, and after the last block.
         if a + m == n or (a // BLOCK) % FULL == FULL - 1:
             carry_all(sums)
             carry_all(weights)
@@ -197,7 +202,10 @@ def add_groups(
 
 @kernel(out=("counts",))
 def count_leading_zeros(a: Any, b: Any, salt: Any, counts: Any) -> Any:
-    """Count IDs by the number of leading zero bits of their salted hash; `b` is empty for IDs of one integer."""
+    """Count IDs by the number of leading zero bits of their salted hash.
+
+    An ID is the integer a[j], with the second integer b[j] unless `b` is empty.
+    """
     two = b.shape[0] > 0
     for j in range(a.shape[0]):
         h = hash_id(i8(u8(a[j]) ^ u8(salt)), b[j] if two else i8(0))

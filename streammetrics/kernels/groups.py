@@ -1,6 +1,7 @@
-"""AUC by group: rows are partitioned by a hash of their group, numbered within the partition, and compared in pairs.
+"""AUC by group, such as by user: partition rows by the hash of their group, number the groups, and count pairs.
 
-Groups are distinguished by their whole ID; the hash only distributes them over partitions and table slots.
+Hashes only distribute groups over partitions and over slots of hash tables. Whole IDs are compared, so two groups with the
+same hash stay separate.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from .hashes import finalize_hash
 
 f4, f8, i4, i8, u4, u8 = np.float32, np.float64, np.int32, np.int64, np.uint32, np.uint64
 
-# The number of rows that are prefetched together.
+# Rows are prefetched in blocks of this size.
 FETCH_ROWS = 256
-# For groups with at most this many positives or negatives, pairs are counted by comparing every pair of rows.
+# A group with at most this many positives, or at most this many negatives, is not sorted: all pairs of rows are compared.
 MAX_RARE = 64
-# One more element than rare rows, because the loop without branches also writes after the last rare row.
+# The array of rare rows has one more element, because a loop without branches also writes after the last rare row.
 RARE_SIZE = MAX_RARE + 1
-# Rows are prefetched this many rows ahead. Hashing them takes longer than loading them from memory.
+# Rows are prefetched this many rows ahead. Hashing this many rows takes longer than loading a row from memory.
 AHEAD = 1024
-# This salt makes the hash independent of the hashes that choose samples and shards of users.
+# A salt that makes the hash independent of the hashes that choose samples and shards of users.
 HASH_SALT = u8(0x9E3779B97F4A7C15)
 
 
 @inline
 def hash_id(a: Any, b: Any) -> Any:
-    """Hash an ID of two words; if the second is 0, the hash is a bijection of the first."""
+    """Hash an ID of two integers. If the second integers of two different IDs are 0, their hashes differ."""
     return finalize_hash(u8(a) ^ HASH_SALT ^ finalize_hash(u8(b)))
 
 
@@ -45,9 +46,10 @@ def hash_ids(a: Any, b: Any, salt: Any, hashes: Any) -> Any:
 
 @inline
 def accumulate_counts(counts: Any) -> None:
-    """Replace the row count of each partition by the end of the partition, in place.
+    """Replace the number of rows of each partition, in place, by the position after its last row.
 
-    Filling the partitions from the last row to the first moves each end to the start of its partition.
+    A caller that fills each partition from its end decreases this position, which in the end is the start of the
+    partition.
     """
     for p in range(1, counts.shape[0]):
         counts[p] += counts[p - 1]
@@ -55,9 +57,9 @@ def accumulate_counts(counts: Any) -> None:
 
 @kernel(out=("places", "starts"))
 def partition_rows(hashes: Any, bits: Any, places: Any, starts: Any) -> Any:
-    """Write the position of each row among rows sorted by partition, and the start of each partition.
+    """Write the position of each row if rows are sorted by partition, and the start of each partition.
 
-    Partitions are the leading bits of the hash.
+    The partition of a row is the number in the first `bits` bits of its hash.
     """
     shift = u8(64) - u8(bits)
     for j in range(hashes.shape[0]):
@@ -79,7 +81,10 @@ def ordered_bits32(x: Any) -> Any:
 
 @kernel(out=("where", "counts"))
 def find_partitions(a: Any, bits: Any, where: Any, counts: Any) -> Any:
-    """Write the partition of each row, and count the rows of each partition."""
+    """Write the partition of each row to `where`, and count the rows of each partition.
+
+    The partition is the number in the first `bits` bits of the hash of the ID in `a`.
+    """
     shift, n = u8(64) - u8(bits), a.shape[0]
     for start in range(0, n, FETCH_ROWS):
         prefetch(a, start + AHEAD, FETCH_ROWS)
@@ -92,7 +97,11 @@ def find_partitions(a: Any, bits: Any, where: Any, counts: Any) -> Any:
 
 @kernel(out=("ends", "out_a", "out_keys"))
 def scatter_rows(where: Any, a: Any, s: Any, y: Any, ends: Any, out_a: Any, out_keys: Any) -> Any:
-    """Copy rows into their partitions, from the end of each partition: the ID, and a key of score and label."""
+    """Copy rows into their partitions: the ID to `out_a`, and a key of score and label to `out_keys`.
+
+    `where` holds the partition of each row. Partitions are filled from the end, so in the end `ends` contains their
+    starts.
+    """
     n = a.shape[0]
     for start in range(0, n, FETCH_ROWS):
         prefetch(a, start + AHEAD, FETCH_ROWS)
@@ -108,19 +117,19 @@ def scatter_rows(where: Any, a: Any, s: Any, y: Any, ends: Any, out_a: Any, out_
 
 @kernel(out=("slots", "ids", "numbers"))
 def number_groups(a: Any, b: Any, bits: Any, n_known: Any, slots: Any, ids: Any, numbers: Any) -> Any:
-    """Write the number of each row's group, in order of appearance; return the number of groups.
+    """Write the number of each row's group, in order of appearance, and return the number of groups.
 
-    `slots` is a hash table of group numbers, -1 where free, with a power of two as length. `ids` has both words of the ID
-    of each group, of which `n_known` exist already. `bits` leading bits of the hash are the same within the partition.
-    Returns -1 where more than half of the slots would be used.
+    An ID is the integer a[j], with the second integer b[j] unless `b` is empty. `slots` is a hash table of group numbers,
+    -1 where free; its length is a power of two. `ids` holds both integers of the ID of each group; `n_known` groups exist
+    already. The first `bits` bits of all hashes are equal. If more than half of the slots would be used, return -1.
     """
     two, mask, count = b.shape[0] > 0, u8(slots.shape[0] - 1), i4(n_known)
     room = i4(slots.shape[0] // 2)
     for j in range(a.shape[0]):
         first, second = a[j], b[j] if two else i8(0)
-        # If the second word is constant, the compiler removes half of the hash computation.
+        # Pass the constant 0 if there is no second integer, so that the compiler removes half of the computation.
         hashed = hash_id(first, second) if two else hash_id(first, i8(0))
-        # The leading bits are the same for the whole partition, so the slot is taken from the bits below them.
+        # The leading bits are the same for the whole partition, so use the bits below them for the slot.
         at = ((hashed << u8(bits)) >> u8(20)) & mask
         number = slots[at]
         while number >= 0 and ((two and ids[2 * number + 1] != second) or ids[2 * number] != first):
@@ -139,7 +148,7 @@ def number_groups(a: Any, b: Any, bits: Any, n_known: Any, slots: Any, ids: Any,
 
 @kernel(out=("keys",))
 def pack_scores(s: Any, y: Any, keys: Any) -> Any:
-    """Write score and label of each row as one integer, so that integers sort by score and then by label."""
+    """Write a key for each row, an integer of score and label. Keys sort by score, then by label."""
     for j in range(s.shape[0]):
         keys[j] = (u8(ordered_bits32(s[j])) << u8(1)) | u8(y[j])
     return s.shape[0]
@@ -147,7 +156,7 @@ def pack_scores(s: Any, y: Any, keys: Any) -> Any:
 
 @kernel(out=("starts", "out"))
 def sort_by_group(numbers: Any, keys: Any, starts: Any, out: Any) -> Any:
-    """Write a copy of the rows sorted by group, and the start of each group."""
+    """Write the keys of the rows sorted by group number to `out`, and the start of each group to `starts`."""
     for j in range(keys.shape[0]):
         starts[numbers[j]] += 1
     accumulate_counts(starts)
@@ -159,7 +168,10 @@ def sort_by_group(numbers: Any, keys: Any, starts: Any, out: Any) -> Any:
 
 @outline
 def count_twice_won(keys: Any, rare: Any, n_rare: Any, label: Any) -> Any:
-    """Count, for each rare row, rows of the other label: twice if their score is lower, once if it is equal."""
+    """Return twice the number of pairs in which a rare row has the higher score; a tie counts one half.
+
+    `rare` holds the scores of the rows with the less frequent `label`. The other row of a pair has the other label.
+    """
     twice = i8(0)
     for j in range(keys.shape[0]):
         if keys[j] & u8(1) != label:
@@ -172,10 +184,11 @@ def count_twice_won(keys: Any, rare: Any, n_rare: Any, label: Any) -> Any:
 
 @kernel(out=("negatives", "positives", "wins"))
 def compare_rows(keys: Any, starts: Any, negatives: Any, positives: Any, wins: Any) -> Any:
-    """Write negatives, positives and concordant pairs (ties count one half) of every group, by comparing all pairs.
+    """Write the numbers of negatives, positives and concordant pairs (ties count one half) of every group.
 
-    Rows are sorted by group. Comparing pairs is faster than sorting a group whose positives or negatives are rare. If
-    neither are rare, `wins` is -1, and `scan_sorted_rows` counts the pairs.
+    Rows are sorted by group; `keys` holds their scores and labels. If a group has few positives or few negatives,
+    comparing all pairs is faster than sorting. Otherwise the function sets the `wins` of the group to -1, and
+    `scan_sorted_rows` counts its pairs later.
     """
     rare = scratch(RARE_SIZE, u4)
     for g in range(wins.shape[0]):
@@ -201,10 +214,10 @@ def compare_rows(keys: Any, starts: Any, negatives: Any, positives: Any, wins: A
 
 @kernel(out=("wins",))
 def scan_sorted_rows(keys: Any, starts: Any, which: Any, wins: Any) -> Any:
-    """Write the concordant pairs (ties count one half) of some groups, whose rows are sorted.
+    """Write the number of concordant pairs (ties count one half) of the groups `which`, whose rows are sorted by key.
 
-    Negatives come before positives of the same score. So a positive is concordant with all negatives before it, except
-    that the `tied` negatives of the same score count one half.
+    Negatives come before positives of the same score. A positive therefore forms a concordant pair with every negative
+    before it; the `tied` negatives of the same score count one half.
     """
     for i in range(which.shape[0]):
         mine = keys[starts[which[i]] : starts[which[i] + 1]]
@@ -221,7 +234,7 @@ def scan_sorted_rows(keys: Any, starts: Any, which: Any, wins: Any) -> Any:
 
 @outline
 def add_rounded_products(v: Any, factor: Any, numbers: Any, at: Any) -> None:
-    """Add up to 1,024 products to one superaccumulator; each product is rounded to float64 first."""
+    """Add up to 1,024 products of v and `factor` to the exact sum at index `at`. Each product is rounded to float64."""
     product = scratch(BLOCK, f8)
     for j in range(v.shape[0]):
         product[j] = v[j] * factor[j]

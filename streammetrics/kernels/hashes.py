@@ -1,4 +1,7 @@
-"""MurmurHash3 (x64, 128 bits, seed 0) of texts: the fixed identity of a group or query, on every machine and release."""
+"""MurmurHash3 (x64, 128 bits, seed 0) of strings, which identifies a group or query whose ID is a string.
+
+The hash never changes, so that states from all machines and releases can be merged.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,13 @@ C1, C2 = u8(0x87C37B91114253D5), u8(0x4CF5AD432745937F)
 
 @inline
 def rotate_left(x: Any, by: Any) -> Any:
-    """Rotate 64 bits to the left."""
+    """Rotate the 64 bits of x to the left by the given number of places."""
     return (x << u8(by)) | (x >> u8(64 - by))
 
 
 @inline
 def finalize_hash(x: Any) -> Any:
-    """Scramble 64 bits with the finaliser of MurmurHash3, a bijection."""
+    """Mix 64 bits with the finaliser of MurmurHash3, which maps different inputs to different outputs."""
     x = (x ^ (x >> u8(33))) * u8(0xFF51AFD7ED558CCD)
     x = (x ^ (x >> u8(33))) * u8(0xC4CEB9FE1A85EC53)
     return x ^ (x >> u8(33))
@@ -38,12 +41,12 @@ def read_word(data: Any, at: Any, stop: Any) -> Any:
 
 @kernel(out=("hashes",))
 def hash_texts(data: Any, offsets: Any, hashes: Any) -> Any:
-    """Write the 128-bit hash of each text, `data[offsets[j]:offsets[j + 1]]`, as two integers."""
+    """Write the 128-bit hash of each string, `data[offsets[j]:offsets[j + 1]]`, as two integers."""
     for j in range(offsets.shape[0] - 1):
         at, stop = offsets[j], offsets[j + 1]
         size = stop - at
         a, b = u8(0), u8(0)
-        # The loop of MurmurHash3 reads 16 bytes per iteration; the last 1 to 15 bytes follow after it.
+        # Read 16 bytes per iteration. The last 1 to 15 bytes are read after the loop.
         while stop - at >= 16:
             a ^= rotate_left(read_word(data, at, stop) * C1, 31) * C2
             a = (rotate_left(a, 27) + b) * u8(5) + u8(0x52DCE729)

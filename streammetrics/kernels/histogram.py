@@ -1,10 +1,12 @@
-"""Counting rows by score bucket and label: the histogram behind AUC, average precision and KS.
+"""Count rows by score bucket and label. AUC, average precision and KS are computed from such a histogram.
 
-A bucket is the leading bits of the score, truncated and never rounded. The map is therefore non-decreasing, and equal
-scores of float32 and float64 share a bucket. The place of a row is twice its bucket, plus its label. Scores whose bits the
-bucket drops are off the grid: their histogram only bounds the metrics. Each block of rows is converted to places first, in
-a loop that vectorises, and counted afterwards. Rows of a single cell are checked while they are counted; an invalid
-value undoes the counts.
+A bucket is the leading bits of the score. The other bits are dropped, never rounded, so a higher score never has a lower
+bucket, and equal scores of float32 and float64 have the same bucket. The place of a row is the index of its counter: twice
+its bucket, plus its label. A score that has bits which its bucket drops is called off the grid. A histogram with such
+scores is inexact: it only bounds the metrics.
+
+Each block of rows is converted to places first, in a loop that vectorises, and counted afterwards. Rows of a single cell
+are checked while they are counted. If a value is invalid, all counts are undone.
 """
 
 from __future__ import annotations
@@ -23,28 +25,30 @@ from .tally_codes import add_rows
 f4, f8, i4, i8 = np.float32, np.float64, np.int32, np.int64
 u1, u4, u8 = np.uint8, np.uint32, np.uint64
 
-# Short blocks let the scalar loop that counts one block overlap with the vector loop of the next.
+# Blocks are short, so that the processor can overlap the scalar loop that counts one block with the vector loop that
+# converts the next block.
 BLOCK = 256
-# Rows are prefetched this many rows ahead. Counting them takes longer than loading them from memory.
+# Rows are prefetched this many rows ahead. Counting this many rows takes longer than loading a row from memory.
 AHEAD = 1024
-# This bit marks a place whose score has bits that the bucket drops (off the grid), until the row's cell is known.
+# This bit is set in the place of a row whose score has bits that its bucket drops (off the grid). It is cleared once the
+# cell of the row has been marked as inexact.
 OFF_GRID = u4(1 << 31)
-# The bits of the largest float32.
+# The bits of the largest float32 number, as an integer.
 LARGEST = i4(0x7F7FFFFF)
 
 
 def _half_word32(z: Any) -> Any:
-    """Return the bits of z, 0 (no bits are dropped), and whether z is outside [0, 1/2]."""
-    # -0.0 + 0 is 0.0. As an unsigned integer, the bits of negative numbers and NaN exceed those of 1/2.
+    """Return the bits of the float32 z; 0, because no bits are dropped; and whether z is outside [0, 1/2]."""
+    # Adding 0 turns -0.0 into 0.0. As unsigned integers, the bits of negative numbers and NaN exceed those of 1/2.
     bits = f4(z + f4(0)).view(i4)
     return bits, i4(0), u4(bits) > u4(0x3F000000)
 
 
 def _half_word64(z: Any) -> Any:
-    """Return the float32 bits of z, truncated, whether bits are dropped, and whether z is outside [0, 1/2]."""
+    """Return the bits of z truncated to float32, whether bits are dropped, and whether z is outside [0, 1/2]."""
     bits = f8(z + f8(0)).view(i8)
     top = (bits >> i8(29)) - i8(896 << 23)
-    # The number is below the normal range of float32, and so in the lowest bucket. Mark 2**-127 as different from 0.
+    # A number below the normal range of float32 is in the lowest bucket, as 0. If it is not 0, bits are dropped.
     tiny = top <= i8(0)
     lost = i4((bits & i8(0x1FFFFFFF)) != 0) | i4(tiny & (bits != 0))
     return i4(i8(0) if tiny else top), lost, u8(bits) > u8(0x3FE0000000000000)
@@ -58,12 +62,13 @@ def _real_word32(z: Any) -> Any:
 def _real_word64(z: Any) -> Any:
     """Return the absolute value of a float64 as truncated float32 bits, and whether bits are dropped.
 
-    Subnormals of float32 are exact to the bit. Larger magnitudes than float32 has are clamped to the largest float32.
+    A number that is subnormal in float32 is also truncated correctly. A number above the largest float32 becomes the
+    largest float32.
     """
     bits = f8(z).view(i8) & i8(0x7FFFFFFFFFFFFFFF)
     top = (bits >> i8(29)) - i8(896 << 23)
     below, above = top < i8(1 << 23), top > i8(LARGEST)
-    # Below 2**-126 the float32 numbers are the multiples of 2**-149.
+    # Below 2**-126, float32 can represent only multiples of 2**-149, so count these multiples.
     scaled = abs(z) * f8(2.0**149) if below else f8(0.0)
     small = i8(scaled)
     lost = (f8(small) != scaled) if below else (((bits & i8(0x1FFFFFFF)) != 0) | above)
@@ -76,11 +81,10 @@ half_word = choose_by_dtype(float32=_half_word32, float64=_half_word64)
 
 @inline
 def find_probability_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, place: Any) -> Any:
-    """Write the places (buckets and labels) of n rows from row a, whose scores are probabilities.
+    """Write the places (twice the bucket plus the label) of n rows from row a, whose scores are probabilities.
 
-    Returns whether any value is invalid, and whether any score is off the grid, that is, has bits that its bucket drops.
-
-    `mark` is added to the places of such scores.
+    A score is off the grid if it has bits that its bucket of `bits` bits drops; `mark` is added to its place. Return
+    whether any value is invalid, and whether any score is off the grid.
     """
     shift = i4(23 - (bits - 6))
     base = i4(94 << 23) >> shift  # the bits of 2**-33
@@ -92,14 +96,15 @@ def find_probability_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any
     yy, ss = y[a : a + n], s[a : a + n]
     for j in range(n):
         p = ss[j]
-        # Probabilities above 1/2 are mirrored, so that 1 - p has the same relative precision as p. 1 - p is exact there.
+        # Above 1/2, take the bucket of 1 - p, and mirror it below, so that probabilities close to 1 have buckets as narrow
+        # as probabilities close to 0. The difference 1 - p is exact.
         up = p > f4(0.5)
         z = f4(1) - p if up else p
         w, lost, outside = half_word(z)
         bad |= i4(yy[j] >> 1) | i4(outside)
         b = (w >> shift) - base
         low = b <= i4(0)
-        # The lowest bucket represents only 0 exactly.
+        # All numbers in the lowest bucket count as 0. Unless a number is 0, its bits are dropped.
         lost |= (w & mask) | (w if low else i4(0))
         off |= lost
         b = i4(0) if low else b
@@ -110,7 +115,7 @@ def find_probability_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any
 
 @inline
 def find_real_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, place: Any) -> Any:
-    """Write the places of n real scores from row a, as `find_probability_places` does."""
+    """Do what `find_probability_places` does for scores that are any finite real numbers."""
     shift = i4(32 - bits)
     half = i4(1) << i4(bits - 1)
     mask = (i4(1) << shift) - i4(1)
@@ -125,7 +130,7 @@ def find_real_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, place
         lost |= w & mask
         off |= lost
         b = w >> shift
-        # Negative scores have the places below the positive ones, in reverse order of their absolute values.
+        # Negative scores have lower places than positive ones, in reverse order of their absolute values.
         b = half - i4(1) - b if x < f4(0) else half + b
         place[j] = (u4(b) << u4(1)) + u4(yy[j]) + (mark if lost != i4(0) else u4(0))
     return bad, off
@@ -133,7 +138,10 @@ def find_real_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, place
 
 @outline
 def find_places(y: Any, s: Any, a: Any, n: Any, real: Any, bits: Any, mark: Any, place: Any) -> Any:
-    """Write the places (buckets and labels) of rows whose scores are probabilities or real numbers."""
+    """Write the places of n rows, whose scores are real numbers if `real`, else probabilities.
+
+    See `find_probability_places` for the arguments and the result.
+    """
     if real:
         return find_real_places(y, s, a, n, bits, mark, place)
     return find_probability_places(y, s, a, n, bits, mark, place)
@@ -142,7 +150,7 @@ def find_places(y: Any, s: Any, a: Any, n: Any, real: Any, bits: Any, mark: Any,
 @inline
 def count_places(place: Any, n: Any, rows: Any) -> None:
     """Add 1 to the counter of the place (bucket and label) of each of n rows."""
-    # The loop is unrolled by hand: eight increments per iteration reduce its overhead.
+    # Eight increments per iteration reduce the overhead of the loop.
     j, whole = u8(0), u8(n) & u8(0xFFFFFFFFFFFFFFF8)
     while j < whole:
         rows[place[j]] += 1
@@ -161,13 +169,16 @@ def count_places(place: Any, n: Any, rows: Any) -> None:
 
 @kernel(out=("rows", "excess", "off_grid"))
 def count_probabilities(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_grid: Any) -> Any:
-    """Count the rows of a single cell; if a value is invalid, undo the counts of all earlier blocks and return 1."""
+    """Count rows of a single cell by place (bucket and label); scores are probabilities.
+
+    If a value is invalid, undo the counts of all earlier blocks and return 1. off_grid[0] becomes 1 if a bucket of `bits`
+    bits drops bits of a score.
+    """
     place, before = scratch(BLOCK, u4), off_grid[0]
     for a in range(0, s.shape[0], BLOCK):
         n = min(BLOCK, s.shape[0] - a)
         bad, off = find_probability_places(y, s, a, n, bits, u4(0), place)
-        # The blocks before this one are converted to places again and subtracted, which is cheaper than checking all rows
-        # first.
+        # Invalid values are rare. Subtracting the blocks before this one takes less time than checking all rows first.
         if bad:
             for b in range(0, a, BLOCK):
                 find_probability_places(y, s, b, i8(BLOCK), bits, u4(0), place)
@@ -182,7 +193,7 @@ def count_probabilities(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_g
 
 @kernel(out=("rows", "excess", "off_grid"))
 def count_reals(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_grid: Any) -> Any:
-    """Do what `count_probabilities` does, for real scores."""
+    """Do what `count_probabilities` does for scores that are any finite real numbers."""
     place, before = scratch(BLOCK, u4), off_grid[0]
     for a in range(0, s.shape[0], BLOCK):
         n = min(BLOCK, s.shape[0] - a)
@@ -201,7 +212,7 @@ def count_reals(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_grid: Any
 
 @outline
 def count_weighted_rows(y: Any, s: Any, w: Any, real: Any, bits: Any, rows: Any, excess: Any, off_grid: Any) -> None:
-    """Count valid rows of one cell by place (bucket and label), and add w - 1 of each row."""
+    """Count valid rows of one cell by place (bucket and label), and add w - 1 of each row to `excess`."""
     place, highs, lows = scratch(BLOCK, u4), scratch(BLOCK, i8), scratch(BLOCK, i8)
     for a in range(0, s.shape[0], BLOCK):
         n = min(BLOCK, s.shape[0] - a)
@@ -209,7 +220,7 @@ def count_weighted_rows(y: Any, s: Any, w: Any, real: Any, bits: Any, rows: Any,
         prefetch(w, a + AHEAD, n)
         mark = u4(0) if off_grid[0] else OFF_GRID
         _, off = find_places(y, s, a, n, real, bits, mark, place)
-        # Ignore rows of weight 0: they do not make a histogram inexact.
+        # Mark the cell as inexact if a score is off the grid, except in rows of weight 0, which do not matter.
         for j in range(n if mark and off else 0):
             off_grid[0] |= u1(place[j] >> u4(31)) & u1(ww[j] != 0)
             place[j] &= ~OFF_GRID
@@ -224,7 +235,7 @@ def count_weighted_rows(y: Any, s: Any, w: Any, real: Any, bits: Any, rows: Any,
 
 @kernel(out=("rows", "excess", "off_grid"))
 def count_weighted_scores(y: Any, s: Any, w: Any, real: Any, bits: Any, rows: Any, excess: Any, off_grid: Any) -> Any:
-    """Count valid weighted rows of a single cell by place; `excess` has the sum of w - 1 at each place."""
+    """Count valid weighted rows of a single cell by place; `excess` holds the sum of w - 1 for each place."""
     count_weighted_rows(y, s, w, real, bits, rows, excess, off_grid)
     return 0
 
@@ -233,7 +244,7 @@ def count_weighted_scores(y: Any, s: Any, w: Any, real: Any, bits: Any, rows: An
 def count_weighted_scores_multilabel(
     width: Any, y: Any, s: Any, w: Any, real: Any, bits: Any, rows: Any, excess: Any, off_grid: Any
 ) -> Any:  # fmt: skip
-    """Count valid rows with their weights, one label after the other."""
+    """Count valid weighted rows by place, for each of `width` labels in turn."""
     n, m = u8(s.shape[0]) // u8(width), u8(rows.shape[0]) // u8(width)
     for i in range(u8(width)):
         a, b = i * n, i * m
@@ -249,7 +260,7 @@ def count_weighted_scores_multilabel(
 def count_scores_multilabel(
     width: Any, y: Any, s: Any, real: Any, bits: Any, rows: Any, excess: Any, off_grid: Any
 ) -> Any:  # fmt: skip
-    """Count valid rows without weights, one label after the other."""
+    """Count valid rows without weights by place, for each of `width` labels in turn."""
     place = scratch(BLOCK, u4)
     n, m = s.shape[0] // width, rows.shape[0] // width
     for i in range(width):
@@ -264,9 +275,10 @@ def count_scores_multilabel(
 
 @inline
 def are_all_off_grid(last: Any, rows: Any, off_grid: Any) -> Any:
-    """Whether cells 0 to `last` are all marked as inexact (off the grid); False if there are more such cells than rows.
+    """Return whether all cells from 0 to `last` are already marked as inexact (off the grid).
 
-    Most cells are soon marked as inexact, and marking their rows is then unnecessary.
+    If so, which is usual after some batches, rows need not be marked. If there are more cells than `rows`, the cells are
+    not checked, and the result is False.
     """
     sure = last < rows
     for i in range(last + 1 if sure else 0):
@@ -280,9 +292,11 @@ def count_scores(
     folded: Any, high: Any, low: Any, weights: Any, used: Any,
     shift: Any, stride: Any, bytes_: Any, excess: Any, codes: Any, ws: Any, waiting: Any, off_grid: Any,
 ) -> Any:  # fmt: skip
-    """Count valid rows: by score bucket if the cell is folded, otherwise in a buffer of exact scores.
+    """Count valid rows of several cells, by score bucket or by exact score.
 
-    Empty `folded` means that all cells are folded.
+    If a cell is folded, its rows are counted by bucket (`shift` to `waiting`, see module `tally_codes`). Otherwise exact
+    scores are appended to a buffer (`high` to `used`, see module `exact_rows`). An empty `folded` means that all cells
+    are folded.
     """
     place, cell, heavy = scratch(BLOCK, u4), scratch(BLOCK, i8), scratch(BLOCK, f8)
     lone, weighted, all_folded = at.shape[0] == 0, w.shape[0] != 0, folded.shape[0] == 0
@@ -290,7 +304,7 @@ def count_scores(
     last = i8(0)
     for j in range(at.shape[0] if simple else 0):
         last = max(last, at[j])
-    # Marking rows takes time, and is unnecessary once every cell is marked as inexact (off the grid).
+    # Do not mark rows that are off the grid if all cells are already marked as inexact, because marking takes time.
     mark = u4(0) if simple and are_all_off_grid(last, s.shape[0], off_grid) else OFF_GRID
     for a in range(0, s.shape[0], BLOCK):
         n, sealed = min(BLOCK, s.shape[0] - a), i8(0)
@@ -313,11 +327,11 @@ def count_scores(
                 counted = all_folded or folded[i] != 0
                 if counted and not off_grid[i] and (not weighted or w[a + j] != 0):
                     off_grid[i] = u1(1)
-        # Usually all rows of a block belong to cells with buckets, or none do, so the block need not be split.
+        # Usually either all cells of a block are folded (have buckets), or none are. Such a block need not be split.
         if all_folded or sealed == n:
             add_rows(place, a, n, at, w, shift, stride, bytes_, excess, codes, ws, waiting)
             continue
-        # Only some cells have buckets (are folded): collect the rows of these cells, and append the others to the buffer.
+        # Only some cells are folded. Collect the rows of these cells, and append the other rows to the buffer.
         k = u8(0)
         for j in range(n):
             i = at[a + j]
@@ -340,11 +354,13 @@ def count_scores(
 def find_coarse_places(
     place: Any, n: Any, at: Any, a: Any, real: Any, bits: Any, down: Any, stride: Any, here: Any
 ) -> Any:
-    """Convert places to those of a histogram with `down` bits fewer, and add the offset of each row's cell.
+    """Convert places (buckets and labels) to those of a histogram with `down` fewer bits per bucket.
 
-    Returns the largest cell number.
+    The result, `here`, includes the offset of the row's cell, which is `stride` times the cell number. Return the largest
+    cell number.
     """
-    # Buckets above 1/2 mirror those below it, so truncating 1 - p rounds p up.
+    # A bucket above 1/2 is the mirror image of the bucket of 1 - p. Dropping bits of 1 - p means rounding the bucket of
+    # p up.
     half, up = u4(1) << u4(bits - 1), u4(0) if real else (u4(1) << u4(down)) - u4(1)
     cells, last = at[a : a + n], i8(0)
     for j in range(n):
@@ -357,7 +373,7 @@ def find_coarse_places(
 
 @outline
 def mark_off_grid(y: Any, s: Any, at: Any, real: Any, bits: Any, off_grid: Any) -> None:
-    """Mark the cells that have rows with scores off the grid, and are therefore inexact."""
+    """Mark as inexact the cells that have a score off the grid (a score with bits that its bucket drops)."""
     place = scratch(BLOCK, u4)
     for a in range(0, s.shape[0], BLOCK):
         n = min(BLOCK, s.shape[0] - a)
@@ -370,7 +386,10 @@ def mark_off_grid(y: Any, s: Any, at: Any, real: Any, bits: Any, off_grid: Any) 
 def undo_counts(
     y: Any, s: Any, at: Any, stop: Any, real: Any, bits: Any, down: Any, rows: Any, stride: Any, low: Any
 ) -> None:
-    """Undo the counts of the rows before `stop` by subtracting them; the caller discards buffered codes."""
+    """Subtract the counts of the rows before `stop` from `rows` and from `low`, the byte counters of the shards.
+
+    Codes in the buffer need not be removed, because the caller does not increase the length of the buffer.
+    """
     place, here = scratch(BLOCK, u4), scratch(BLOCK, u4)
     for a in range(0, stop, BLOCK):
         find_places(y, s, a, i8(BLOCK), real, bits, u4(0), place)
@@ -386,9 +405,10 @@ def count_with_shards(
     y: Any, s: Any, at: Any, real: Any, bits: Any, fewer: Any, rows: Any, excess: Any, off_grid: Any,
     shift: Any, stride: Any, low: Any, excess2: Any, codes: Any, ws: Any, waiting: Any, off_grid2: Any,
 ) -> Any:  # fmt: skip
-    """Count the rows in a single cell, and again with fewer bits in the cells `at`.
+    """Count rows twice: in a single cell with buckets of `bits` bits, and by shard `at` with buckets of `fewer` bits.
 
-    If a value is invalid, undo all counts and return 1.
+    If a value is invalid, undo all counts and return 1. `shift` to `waiting` count the rows of shards (see module
+    `tally_codes`).
     """
     place, here, full = scratch(BLOCK, u4), scratch(BLOCK, u4), scratch(BLOCK, u4)
     down, m, before, last = bits - fewer, u8(waiting[0]), off_grid[0], i8(0)
@@ -409,7 +429,8 @@ def count_with_shards(
             count = u1(low[here[j]] + u1(1))
             low[here[j]] = count
             full[k] = j
-            # When a byte counter overflows, append its code to `codes`. The index advances without a branch.
+            # Collect the rows at which a byte counter overflows; their codes are appended to `codes` below. The index
+            # advances only at an overflow, so that no branch is needed.
             k += u8(count == u1(0))
         for j in range(0 if low.shape[0] else n):
             rows[place[j]] += 1
@@ -428,7 +449,7 @@ def count_with_shards(
 
 @inline
 def count_label_bits(width: Any) -> Any:
-    """Return the number of bits that distinguish this many labels."""
+    """Return how many bits are needed to store a label number below `width`."""
     count, rest = u4(0), u4(width - 1)
     while rest:
         count += u4(1)
@@ -442,10 +463,10 @@ def count_label_scores(
     folded: Any, high: Any, low: Any, weights: Any, used: Any,
     shift: Any, stride: Any, bytes_: Any, excess: Any, codes: Any, ws: Any, waiting: Any, off_grid: Any,
 ) -> Any:  # fmt: skip
-    """Count valid rows for each label: by score bucket if the cell is folded, otherwise in a buffer of exact scores.
+    """Count valid rows of each label, by score bucket or by exact score, as `count_scores` does for one label.
 
-    An empty `folded` means that all cells have buckets (are folded). `at` combines cell and label; the places of the
-    labels of a cell are consecutive.
+    `at` is the cell number times `width` (the number of labels) plus the label number. The counters of the labels of a
+    cell are consecutive. An empty `folded` means that all cells are folded.
     """
     here, place, cell, heavy = scratch(BLOCK, u4), scratch(BLOCK, u8), scratch(BLOCK, i8), scratch(BLOCK, f8)
     places_per_label, weighted, all_folded = u8(stride) // u8(width), w.shape[0] != 0, folded.shape[0] == 0
@@ -477,7 +498,7 @@ def count_label_scores(
 
 @kernel(out=("place", "is_lossy"))
 def find_buckets(high: Any, low: Any, real: Any, bits: Any, place: Any, is_lossy: Any) -> Any:
-    """Convert exact codes to places (buckets and labels); also write whether each bucket drops bits of the score."""
+    """Convert the codes of exact rows to places (buckets and labels), and write whether each bucket drops score bits."""
     y, s, here = scratch(BLOCK, u1), scratch(BLOCK, f8), scratch(BLOCK, u4)
     for a in range(0, low.shape[0], BLOCK):
         n = min(BLOCK, low.shape[0] - a)

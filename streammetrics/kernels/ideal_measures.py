@@ -1,4 +1,8 @@
-"""Measures that compare a ranked query with its ideal order: trec_eval's variants of NDCG and average precision."""
+"""Measures that compare a ranked query with its ideal order: trec_eval's variants of NDCG and average precision.
+
+In all functions, `worth` holds the gains of the n documents in rank order, and `best` the gains in the ideal order. A gain
+of at least `level` is relevant.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +19,9 @@ f8, i8 = np.float64, np.int64
 
 @outline
 def gain_over_cost(worth: Any, n: Any, best: Any, n_best: Any) -> Any:
-    """Return the sum of gains, each discounted by the log of the total ideal gain minus actual gain so far.
+    """Return the sum of gains, each divided by log2(2 + I - A), where I and A sum ideal and actual gains up to its rank.
 
-    An ideal gain below 1 at a rank position counts as 1.
+    `worth` holds the gains in rank order, and `best` in the ideal order. An ideal gain below 1 counts as 1.
     """
     total, missed = 0.0, 2.0
     for i in range(n):
@@ -28,7 +32,10 @@ def gain_over_cost(worth: Any, n: Any, best: Any, n_best: Any) -> Any:
 
 @outline
 def hits_by_misses(worth: Any, level: Any, n: Any, discount: Any) -> Any:
-    """Return the sum over relevant documents of 1 / log2(2 + irrelevant documents above)."""
+    """Return the sum over relevant documents of 1 / log2(2 + number of irrelevant documents ranked above).
+
+    `worth` holds the gains in rank order; a gain of at least `level` is relevant.
+    """
     total, missed = 0.0, i8(0)
     for i in range(n):
         if worth[i] >= level:
@@ -40,9 +47,9 @@ def hits_by_misses(worth: Any, level: Any, n: Any, discount: Any) -> Any:
 
 @outline
 def ndcg_of_hits(worth: Any, n: Any, best: Any, n_best: Any, discount: Any) -> Any:
-    """Return the mean of NDCG@k over the rank positions k of the documents with a gain.
+    """Return the mean of NDCG@k over the ranks k of all documents with a gain above 0.
 
-    A document that was not returned counts with the NDCG at the end of the ranking.
+    For a document that was not returned, this is the NDCG of the whole ranking.
     """
     total, found, ideal, hits = 0.0, 0.0, 0.0, i8(0)
     for i in range(max(n, n_best)):
@@ -52,15 +59,16 @@ def ndcg_of_hits(worth: Any, n: Any, best: Any, n_best: Any, discount: Any) -> A
             found += worth[i] * discount[i]
             total += found / ideal
             hits += 1
-    # Documents with a gain that were not returned count with the NDCG at the end of the ranking.
+    # Add the NDCG of the whole ranking for each document that has a gain but was not returned.
     return (total + (n_best - hits) * (found / ideal)) / n_best
 
 
 @outline
 def ndcg_of_levels(worth: Any, n: Any, best: Any, n_best: Any, discount: Any) -> Any:
-    """Return the mean of NDCG@k over the rank positions k where the ideal order changes to a lower grade.
+    """Return the mean of NDCG@k over the ranks k of the last document of each grade in the ideal order.
 
-    NDCG at the end of the ranking is included if the ranking is longer.
+    If the ranking is longer than the ideal order by at least two documents, the mean also includes the NDCG of the whole
+    ranking.
     """
     total, found, ideal, levels = 0.0, 0.0, 0.0, i8(0)
     for i in range(max(n, n_best)):
@@ -78,9 +86,10 @@ def ndcg_of_levels(worth: Any, n: Any, best: Any, n_best: Any, discount: Any) ->
 
 @outline
 def late_gain(sums: Any, end: Any, m: Any, discount: Any) -> Any:
-    """Return the sum of gains at the first m ranks, discounted by log2(rank) from rank 2 on.
+    """Return the sum of the gains at the first m ranks; gains from rank 2 on are divided by log2(rank).
 
-    Tied documents all count with the mean gain of their group.
+    Tied documents count with the mean gain of their group. The group that starts at `a` ends before end[a], and has the
+    total gain sums[a].
     """
     total, a = 0.0, i8(0)
     while a < m:
@@ -102,7 +111,10 @@ def late_ideal(best: Any, m: Any, discount: Any) -> Any:
 
 @outline
 def smoothed_precision(worth: Any, level: Any, n: Any, R: Any) -> Any:
-    """Return log((1 + P) / (1 + max(R - P, 0))), where P is the sum of the precisions at relevant ranks."""
+    """Return log((1 + P) / (1 + max(R - P, 0))), where P is the sum of the precisions at ranks of relevant documents.
+
+    R is the number of relevant documents. A gain in `worth` of at least `level` is relevant.
+    """
     total, hits = 0.0, 0.0
     for i in range(n):
         if worth[i] >= level:

@@ -1,7 +1,7 @@
-"""Buffers for rows of two numbers: as exact codes while a cell has few rows, as pairs of numbers for other cells.
+"""Collect rows of two numbers in buffers: exact codes for cells with few rows, pairs of numbers for other cells.
 
-An exact row has four adjacent entries in a tally: the first number, the second number, and two different hashes of both.
-`statistics.joint` explains their use.
+So that equal rows can be counted, an exact row is stored as four codes: the first number, the second number, and two
+different hashes of both. Module `statistics.joint` explains their use.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from .hashes import finalize_hash
 u4, u8 = np.uint32, np.uint64
 
 HALF = u8(0xFFFFFFFF)
-# This salt makes the second hash differ from the first.
+# A salt that makes the second hash of a row different from the first.
 OTHER = u8(0x9E3779B97F4A7C15)
 
 
 @inline
 def look_word(look: Any, a: Any, b: Any) -> Any:
-    """Return one of the four codes of a row (`look` is 0 to 3), computed from its two encoded numbers."""
+    """Return code number `look` (0 to 3) of a row with the encoded numbers a and b.
+
+    Codes 0 and 1 are the numbers themselves, and codes 2 and 3 are hashes of both.
+    """
     if look == 0:
         return a
     if look == 1:
@@ -38,9 +41,10 @@ def buffer_pairs(
     x: Any, y: Any, w: Any, at: Any, folded: Any, high: Any, low: Any, weights: Any, used: Any,
     xs: Any, ys: Any, cells: Any, ws: Any, waiting: Any,
 ) -> Any:  # fmt: skip
-    """Append valid rows to the buffers: as pairs of numbers for cells with buckets (folded), as exact codes for others.
+    """Append valid rows of the numbers x and y to one of two buffers.
 
-    An empty `folded` means that all cells have buckets.
+    Rows of cells that count in buckets (folded) are appended as pairs of numbers (`xs` to `waiting`). Rows of other cells
+    are appended as exact codes (`high` to `used`). An empty `folded` means that all cells are folded.
     """
     lone, weighted, all_folded = at.shape[0] == 0, w.shape[0] != 0, folded.shape[0] == 0
     m, k = u8(used[0]), u8(waiting[0])

@@ -1,4 +1,4 @@
-"""Finding the code of a key: hash tables over int64, or over the bytes of strings."""
+"""Find the code (number) of each key, such as a slice value, with a hash table of integers or of strings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ i8, u1, u8 = np.int64, np.uint8, np.uint64
 
 @inline
 def mix_bits(x: Any) -> Any:
-    """Scramble 64 bits with the finaliser of SplitMix64, a bijection."""
+    """Mix 64 bits with the finaliser of SplitMix64, which maps different inputs to different outputs."""
     x = (x ^ (x >> u8(30))) * u8(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> u8(27))) * u8(0x94D049BB133111EB)
     return x ^ (x >> u8(31))
@@ -23,10 +23,9 @@ def mix_bits(x: Any) -> Any:
 def encode_ints(values: Any, stored: Any, count: Any, slots: Any, numbers: Any, learn: Any) -> Any:
     """Write the code of each value, and return the number of codes.
 
-    An unknown value gets -1, or with `learn` the next code.
-
-    `stored[code]` is the value. `slots` is a table of codes, -1 where free, with a power of two as length. A call with
-    `learn` passes only new values, for which there is room.
+    A value without a code gets -1 or, if `learn`, the next code. `stored` holds the value of each of the `count` codes so
+    far. `slots` is a hash table of codes, -1 where free; its length is a power of two. A call with `learn` may pass only
+    new, distinct values, and the table must have enough free slots.
     """
     mask = u8(slots.shape[0] - 1)
     for j in range(values.shape[0]):
@@ -46,7 +45,7 @@ def encode_ints(values: Any, stored: Any, count: Any, slots: Any, numbers: Any, 
 
 @inline
 def hash_text(data: Any, start: Any, stop: Any) -> Any:
-    """Return the FNV-1a hash of a string of bytes, mixed by `mix_bits`."""
+    """Return the FNV-1a hash of a byte string, mixed by `mix_bits`."""
     h = u8(0xCBF29CE484222325)
     for k in range(start, stop):
         h = (h ^ u8(data[k])) * u8(0x100000001B3)
@@ -57,14 +56,17 @@ def hash_text(data: Any, start: Any, stop: Any) -> Any:
 def encode_texts(
     data: Any, offsets: Any, stored: Any, stored_offsets: Any, count: Any, slots: Any, numbers: Any, learn: Any
 ) -> Any:
-    """Write the code of each text, `data[offsets[j]:offsets[j + 1]]`, as `encode_ints` does for integers."""
+    """Write the code of each string, `data[offsets[j]:offsets[j + 1]]`; see `encode_ints` for the other arguments.
+
+    `stored` and `stored_offsets` hold the bytes of the string of each code in the same form.
+    """
     mask = u8(slots.shape[0] - 1)
     for j in range(offsets.shape[0] - 1):
         start, size = offsets[j], offsets[j + 1] - offsets[j]
         at = hash_text(data, start, start + size) & mask
         while slots[at] >= i8(0):
             other = stored_offsets[slots[at]]
-            # Texts are compared by length first, then byte by byte.
+            # Two strings are equal if they have the same length and the same bytes.
             same = stored_offsets[slots[at] + 1] - other == size
             k = i8(0)
             while same and k < size:

@@ -1,6 +1,6 @@
-"""The terms of regression losses, such as |d|, for each row and output.
+"""The terms of regression losses for each row, such as |d|, where d = y_pred - y_true.
 
-d = y_pred - y_true and the term are computed in float64, each operation rounded once; `row_sums` adds them exactly.
+Terms are computed in float64, and each operation is rounded once. Module `row_sums` adds the terms without rounding.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ f8, i8, u8 = np.float64, np.int64, np.uint64
 (ABSOLUTE, SQUARED, TARGET, NONZERO, RELATIVE, GUARDED, SYMMETRIC, LOG_SQUARED, PINBALL, HUBER, TWEEDIE) = range(11)
 LOG_COSH, SIGNED_RELATIVE, MINKOWSKI, HIT, EITHER, BELOW = range(11, 17)
 LOG_2 = 0.6931471805599453
-# Add this number to the code of a term to request the square of the term.
+# The code of the square of a term is the code of the term plus this number.
 SQUARE = 32
 EPSILON = 2.0**-52
 
 
 @inline
 def poisson(y: Any, p: Any) -> Any:
-    """Return y log(y / p) - y + p without cancellation where y is close to p."""
+    """Return y log(y / p) - y + p, half the Poisson unit deviance, without cancellation if y is close to p."""
     if y == 0.0:
         return p
-    # Unless y is far from p, rewrite the sum in terms of s - log(1 + s) with s >= 0, which is computed without
+    # Unless y is much larger than p, use the function s - log(1 + s) for a suitable s >= 0, which is computed without
     # cancellation.
     if p >= y:
         return y * x_minus_log1p((p - y) / y)
@@ -40,7 +40,7 @@ def poisson(y: Any, p: Any) -> Any:
 
 @inline
 def gamma(y: Any, p: Any) -> Any:
-    """Return log(p / y) + y / p - 1 without cancellation where y is close to p."""
+    """Return log(p / y) + y / p - 1, half the gamma unit deviance, without cancellation if y is close to p."""
     if y >= p:
         return x_minus_log1p((y - p) / p)
     s = (p - y) / y
@@ -52,7 +52,7 @@ def gamma(y: Any, p: Any) -> Any:
 @inline
 def tweedie(y: Any, p: Any, k: Any) -> Any:
     """Return half the Tweedie unit deviance for a power k that is not 0, 1 or 2."""
-    # If y is close to p, the terms of the formula would cancel.
+    # If y is close to p, the terms of the usual formula would cancel, so use another formula.
     if abs(y - p) * 32.0 <= p:
         return near_deviance((y - p) / p, k) * power(p, 2.0 - k)
     first = power(y, 2.0 - k) / ((1.0 - k) * (2.0 - k)) if y > 0.0 else 0.0
@@ -61,7 +61,10 @@ def tweedie(y: Any, p: Any, k: Any) -> Any:
 
 @outline
 def fill_deviance(k: Any, y: Any, p: Any, out: Any) -> None:
-    """Write the unit deviance of every row of a block; negative results, which are rounding errors, become 0."""
+    """Write the Tweedie unit deviance, with power k, for every row of a block.
+
+    Negative results, which are rounding errors, become 0.
+    """
     if k == 0.0:
         for j in range(out.shape[0]):
             out[j] = (y[j] - p[j]) * (y[j] - p[j])
@@ -78,7 +81,7 @@ def fill_deviance(k: Any, y: Any, p: Any, out: Any) -> None:
 
 @inline
 def log_cosh(d: Any) -> Any:
-    """Return log(cosh(d)), near 0 from its power series, because the general formula would lose digits there."""
+    """Return log(cosh(d)). Close to 0, the power series is used, because the general formula would lose digits."""
     x, s = abs(d), d * d
     if x < 0.05:
         return s * (0.5 - s * (1.0 / 12.0 - s * (1.0 / 45.0 - s * (17.0 / 2520.0 - s * (31.0 / 14175.0)))))
@@ -87,7 +90,7 @@ def log_cosh(d: Any) -> Any:
 
 @outline
 def fill_rare_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
-    """Write one of the less common terms of every row of a block."""
+    """Write one of the less common terms for every row of a block, given targets y, predictions p and a parameter k."""
     n = out.shape[0]
     if term == LOG_COSH:
         for j in range(n):
@@ -112,7 +115,10 @@ def fill_rare_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
 
 @outline
 def fill_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> Any:
-    """Write one term of every row of a block; return the biased exponent of the largest value."""
+    """Write the term with this code, such as |d|, for every row of a block; k is the parameter of the term.
+
+    Return the biased exponent of the largest value, which is needed to add the values without rounding.
+    """
     if term == ABSOLUTE:
         top = i8(0)
         for j in range(out.shape[0]):
@@ -136,7 +142,7 @@ def fill_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> Any:
 
 @outline
 def fill_other_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
-    """Write a term other than |d| and its square for every row of a block."""
+    """Write a term other than |d| and d**2 for every row of a block, given targets y, predictions p and a parameter k."""
     n = out.shape[0]
     if term == TARGET:
         for j in range(n):
@@ -175,7 +181,7 @@ def fill_other_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
 
 @outline
 def fill_squared_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> Any:
-    """Write the square of one term of every row of a block; return the biased exponent of the largest value."""
+    """Write the square of a term for every row of a block; return the biased exponent of the largest value."""
     fill_term(term - SQUARE, k, y, p, out)
     top = i8(0)
     for j in range(out.shape[0]):
@@ -188,7 +194,7 @@ def fill_squared_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> Any:
 
 @outline
 def gather_column(values: Any, first: Any, width: Any, c: Any, out: Any) -> None:
-    """Write column c of a block of rows as float64."""
+    """Copy column c of a block of rows, which starts at row `first`, as float64. Rows have `width` values each."""
     if width == 1:
         block = values[first : first + out.shape[0]]
         for j in range(out.shape[0]):

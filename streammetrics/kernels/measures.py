@@ -1,7 +1,9 @@
-"""Measures of one ranked query, computed from the documents with a gain, in the order of their rank positions.
+"""Measures of one ranked query, computed from the documents with a gain above 0, in rank order.
 
-In a ranking with ties every document has the mean gain of its tie group. Measures that depend on the order of tied
-documents beyond this mean are averaged over all orders (module `ties`).
+`place` holds the ranks of these documents, counted from 0, and c is their number. For each of them, `rel` is 1 if the
+document is relevant, and `worth` is its gain. In a ranking with ties, every document is given the mean gain of the
+documents that have its score. This is enough for some measures. All other measures are averaged over all orders of tied
+documents (module `ties`).
 """
 
 from __future__ import annotations
@@ -21,9 +23,11 @@ MEASURES = (
 )  # fmt: skip
 CG, DCG, NDCG, CG_EXP, DCG_EXP, NDCG_EXP, PRECISION, RECALL, R_PRECISION, HITS, RELEVANT = range(11)
 HIT, MRR, AP_MIN, AP_RELEVANT, AP_HITS, ERR, RBP = range(11, 18)
-UNBOUNDED = (CG, DCG, CG_EXP, DCG_EXP, HITS, RELEVANT)  # these measures are not limited to [0, 1]
+# These measures may exceed 1. All others are between 0 and 1.
+UNBOUNDED = (CG, DCG, CG_EXP, DCG_EXP, HITS, RELEVANT)
 
-ALL = 1 << 40  # this cut-off means that there is none
+# The cut-off k that stands for the whole ranking; it is larger than any ranking.
+ALL = 1 << 40
 
 probability_of_no_hit = outline(ties.probability_of_no_hit)
 mean_reciprocal_rank = outline(ties.mean_reciprocal_rank)
@@ -34,8 +38,8 @@ mean_reciprocal_stop = outline(ties.mean_reciprocal_stop)
 
 @inline
 def count_before(place: Any, c: Any, m: Any) -> Any:
-    """Return how many of c documents, sorted by rank position, are at the first m positions."""
-    # Search from the end, because most cut-offs lie beyond most documents with a gain.
+    """Return how many of c documents are at the first m ranks; `place` holds their ranks, counted from 0, in order."""
+    # Search from the end, because most documents with a gain are usually within the cut-off.
     while c > 0 and place[c - 1] >= m:
         c -= 1
     return c
@@ -43,7 +47,7 @@ def count_before(place: Any, c: Any, m: Any) -> Any:
 
 @inline
 def discounted_gain(worth: Any, place: Any, c: Any, discount: Any) -> Any:
-    """Return the sum of gain times discount over documents."""
+    """Return the sum of gain times discount over c documents at the ranks `place`."""
     total = 0.0
     for j in range(c):
         total += worth[j] * discount[place[j]]
@@ -61,7 +65,10 @@ def sum_first(worth: Any, c: Any) -> Any:
 
 @outline
 def sum_precisions(rel: Any, place: Any, c: Any) -> Any:
-    """Return the sum of the precisions at the ranks of relevant documents, in a ranking without ties."""
+    """Return the sum of the precisions at the ranks of relevant documents, in a ranking without ties.
+
+    A document with rel[j] > 0 is relevant, and place[j] is its rank, counted from 0.
+    """
     total, hits = 0.0, 0.0
     for j in range(c):
         if rel[j] > 0:
@@ -72,7 +79,10 @@ def sum_precisions(rel: Any, place: Any, c: Any) -> Any:
 
 @outline
 def reciprocal_rank(rel: Any, place: Any, c: Any) -> Any:
-    """Return 1 / (rank of the first relevant document), or 0 if no document is relevant."""
+    """Return 1 / (rank of the first relevant document), or 0 if no document is relevant.
+
+    A document with rel[j] > 0 is relevant, and place[j] is its rank, counted from 0.
+    """
     for j in range(c):
         if rel[j] > 0:
             return 1.0 / (place[j] + 1.0)
@@ -83,7 +93,7 @@ def reciprocal_rank(rel: Any, place: Any, c: Any) -> Any:
 def expected_reciprocal_rank(stop: Any, top: Any, place: Any, c: Any) -> Any:
     """Return the expected reciprocal rank: the mean of 1 / (rank at which a user stops).
 
-    The probability to stop at a document is `stop` / `top`.
+    The probability that a user who looks at document j stops there is stop[j] / top.
     """
     total, going = 0.0, 1.0
     for j in range(c):
@@ -95,7 +105,10 @@ def expected_reciprocal_rank(stop: Any, top: Any, place: Any, c: Any) -> Any:
 
 @outline
 def rank_biased_precision(rel: Any, place: Any, c: Any, persistence: Any) -> Any:
-    """Return the rank-biased precision, given the probability `persistence` of looking at the next document."""
+    """Return the rank-biased precision of c documents at the ranks `place`.
+
+    `persistence` is the probability that a user goes on to the next document.
+    """
     total, going, i = 0.0, 1.0 - persistence, i8(0)
     for j in range(c):
         while i < place[j]:
@@ -107,7 +120,7 @@ def rank_biased_precision(rel: Any, place: Any, c: Any, persistence: Any) -> Any
 
 @inline
 def bounded_ratio(a: Any, b: Any) -> Any:
-    """Return a / b, at most 1; 0 where b is 0."""
+    """Return a / b, but at most 1; return 0 if b is 0."""
     return min(a / b, 1.0) if b > 0 else 0.0
 
 
@@ -115,7 +128,11 @@ def bounded_ratio(a: Any, b: Any) -> Any:
 def linear_measure(
     code: Any, k: Any, n: Any, everything: Any, rel: Any, worth: Any, place: Any, c: Any, discount: Any, ideal: Any
 ) -> Any:
-    """Return a measure that is a sum over positions or a ratio of sums; of tied documents it needs only their mean."""
+    """Return a measure, such as DCG or precision, for which the gains of tied documents can be replaced by their mean.
+
+    `code` is the measure, k its cut-off, n the number of returned documents, and `everything` the number of relevant
+    documents.
+    """
     if code == RELEVANT:
         return f8(everything)
     m = count_before(place, c, min(everything if code == R_PRECISION else k, n))
@@ -138,7 +155,11 @@ def linear_measure(
 def untied_measure(
     code: Any, k: Any, n: Any, everything: Any, rel: Any, stop: Any, top: Any, place: Any, c: Any
 ) -> Any:
-    """Return a measure that depends on the order of tied documents, for a ranking without ties."""
+    """Return a measure that depends on the order of tied documents, such as MRR, for a ranking without ties.
+
+    `code` is the measure, k its cut-off, n the number of returned documents, and `everything` the number of relevant
+    documents.
+    """
     m = count_before(place, c, min(k, n))
     if code == HIT:
         return 1.0 if reciprocal_rank(rel, place, m) > 0 else 0.0
@@ -154,7 +175,11 @@ def untied_measure(
 
 @outline
 def tied_measure(code: Any, k: Any, n: Any, everything: Any, end: Any, hit: Any, stop: Any, top: Any, mean: Any) -> Any:
-    """Return a measure that depends on the order of tied documents, averaged over all of their orders."""
+    """Return a measure that depends on the order of tied documents, such as MRR, averaged over all of their orders.
+
+    `code` is the measure, k its cut-off, n the number of returned documents, and `everything` the number of relevant
+    documents. The tie group that starts at `a` ends before end[a], and has hit[a] relevant documents.
+    """
     cut = min(k, n)
     total, hits, going, a = 0.0, i8(0), 1.0, i8(0)
     while a < cut:
@@ -163,9 +188,9 @@ def tied_measure(code: Any, k: Any, n: Any, everything: Any, end: Any, hit: Any,
         if code in (HIT, MRR):
             if r:
                 return 1.0 - probability_of_no_hit(size, r, m) if code == HIT else mean_reciprocal_rank(a, size, r, m)
-            # The first relevant document is not in a tie group without relevant documents, so the loop goes on. Some
-            # orders of the first group with relevant documents may place all of them beyond the cut-off. The means above
-            # include these orders.
+            # A group without relevant documents cannot contain the first one, so continue with the next group. The
+            # result always comes from the first group with a relevant document, because its mean includes orders in
+            # which all relevant documents are beyond the cut-off.
         elif code == ERR:
             total += going * mean_reciprocal_stop(stop, top, a, b, m, mean)
             going *= mean[size]

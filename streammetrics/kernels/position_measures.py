@@ -1,4 +1,8 @@
-"""Measures of a ranked query that depend on unjudged documents, or on the rank at which a recall is reached."""
+"""Measures of a ranked query that depend on unjudged documents, or on the rank at which a given recall is reached.
+
+In all functions, `worth` holds the gains of the n documents in rank order, and a gain of at least `level` is relevant. R
+is the number of relevant documents, and N the number of documents judged irrelevant.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,21 @@ from ._jit import outline
 
 f8, i8 = np.float64, np.int64
 
-EPSILON = 0.00001  # trec_eval adds this number to avoid 0/0 in the share of relevant documents
+# trec_eval adds this number to avoid 0/0 in the fraction of relevant documents.
+EPSILON = 0.00001
 
 
 @outline
 def q_measure(hit: Any, sums: Any, end: Any, n: Any, m: Any, beta: Any, best: Any, n_best: Any) -> Any:
     """Return the sum of blended ratios (Q-measure) at the ranks of relevant documents among the first m.
 
-    The sum is averaged over all orders of tied documents. In a tie group of s documents with r relevant ones and total
-    gain G, the document at a rank is relevant with probability r / s. If it is, the document at any other rank of the
-    group is relevant with probability (r - 1) / (s - 1).
+    The blended ratio at rank i is (relevant documents + beta gain) / (i + beta ideal gain), with sums up to this rank. The
+    result is the mean over all orders of tied documents. The tie group that starts at `a` ends before end[a], and has
+    hit[a] relevant documents and the total gain sums[a].
+
+    In a tie group of s documents with r relevant ones and total gain G, the document at a rank is relevant with
+    probability r / s. If it is, the document at any other rank of the group is relevant with probability
+    (r - 1) / (s - 1).
     """
     total, hits, gained, ideal, a = 0.0, i8(0), 0.0, 0.0, i8(0)
     while a < m:
@@ -30,8 +39,8 @@ def q_measure(hit: Any, sums: Any, end: Any, n: Any, m: Any, beta: Any, best: An
                 ideal += best[i]
             if r > 0:
                 so_far = 1.0 + (i - a) * before
-                # The expected blended ratio at this rank: the numerator is relevant documents so far plus beta times their
-                # gains.
+                # The expected numerator of the blended ratio. If the document at this rank is relevant, the numerator is
+                # the number of relevant documents up to this rank plus beta times their gains; otherwise it counts as 0.
                 found = (r / s) * (hits + so_far + beta * gained) + beta * (G / s) * so_far
                 total += found / (i + 1.0 + beta * ideal)
         hits += r
@@ -42,7 +51,10 @@ def q_measure(hit: Any, sums: Any, end: Any, n: Any, m: Any, beta: Any, best: An
 
 @outline
 def interpolated_precision(worth: Any, level: Any, n: Any, need: Any) -> Any:
-    """Return the highest precision at any rank with at least `need` relevant documents up to it, or 0 if there is none."""
+    """Return the highest precision at any rank that has at least `need` relevant documents at or above it.
+
+    The result is 0 if there is no such rank.
+    """
     hits, best = 0, 0.0
     for i in range(n):
         hits += 1 if worth[i] >= level else 0
@@ -53,7 +65,7 @@ def interpolated_precision(worth: Any, level: Any, n: Any, need: Any) -> Any:
 
 @outline
 def eleven_points(worth: Any, level: Any, n: Any, R: Any) -> Any:
-    """Return the mean of the interpolated precision at recall 0, 0.1, ..., 1."""
+    """Return the mean of the interpolated precision at recall 0, 0.1, ..., 1; R is the number of relevant documents."""
     total = 0.0
     for j in range(11):
         total += interpolated_precision(worth, level, n, i8(np.floor((j / 10.0) * R + 0.9)))
@@ -62,7 +74,11 @@ def eleven_points(worth: Any, level: Any, n: Any, R: Any) -> Any:
 
 @outline
 def bpref(worth: Any, level: Any, un: Any, n: Any, R: Any, N: Any) -> Any:
-    """Return the sum over relevant documents of 1 - (judged irrelevant documents above, at most R) / min(N, R)."""
+    """Return the sum over relevant documents of 1 - min(a, R) / min(N, R), the numerator of bpref.
+
+    Here, a is the number of documents judged irrelevant above the document; R is the number of relevant documents, and N
+    the number of documents judged irrelevant. `un` is 0 for judged documents.
+    """
     total, above = 0.0, i8(0)
     for i in range(n):
         if worth[i] >= level:
@@ -74,9 +90,11 @@ def bpref(worth: Any, level: Any, un: Any, n: Any, R: Any, N: Any) -> Any:
 
 @outline
 def inferred_precision(worth: Any, level: Any, un: Any, n: Any) -> Any:
-    """Return the sum over relevant documents of the inferred precision at their ranks.
+    """Return the sum of the inferred precisions at the ranks of relevant documents, the numerator of inferred AP.
 
-    The relevance of unjudged documents of the pool is estimated from the judged documents above the same rank.
+    The fraction of relevant documents among the unjudged documents of the pool is estimated from the judged documents
+    above the same rank. `un` is 0 for a judged document, 1 for an unjudged document of the pool, and 2 for any other
+    document.
     """
     total, rel, non, blank = 0.0, i8(0), i8(0), i8(0)
     for i in range(n):
@@ -84,7 +102,8 @@ def inferred_precision(worth: Any, level: Any, un: Any, n: Any) -> Any:
             total += 1.0 / (i + 1.0)
             if i > 0:
                 known = rel + non
-                # The share of relevant documents among the judged documents above this rank, smoothed as in trec_eval.
+                # Estimate the fraction of relevant documents from the judged documents above this rank, with EPSILON as
+                # in trec_eval.
                 share = (rel + EPSILON) / (known + 2 * EPSILON)
                 total += (i / (i + 1.0)) * ((known + blank) / f8(i)) * share
             rel += 1

@@ -1,6 +1,7 @@
-"""Every measure of each query, and sums over queries with the squares that standard errors need.
+"""Compute all measures of each query, and sum the measures and their squares over queries.
 
-A query is one row of uint64 keys, [descending score 32 | place 24 | grade 8], which numpy sorts (see `ranking.pack_keys`).
+A query is one row of uint64 keys, one key for each document. A key has 32 bits of the score, 24 bits of the document's
+number in the query, and 8 bits of its grade. Sorting the keys gives the ranking (see `ranking.pack_keys`).
 """
 
 from __future__ import annotations
@@ -49,14 +50,20 @@ def compute_measures(
     average: Any, relevant: Any, extra_gain: Any, extra_power: Any, discount: Any, codes: Any, ks: Any, parameters: Any,
     numbers: Any, places: Any, facts: Any, out: Any,
 ) -> None:  # fmt: skip
-    """Write the requested measures (`codes`) of some queries, whose rows of keys are sorted.
+    """Write the requested measures of some queries (`which`), whose rows of keys are sorted.
 
-    `numbers` and `places` are scratch: eight and three rows, longer than a query and than `discount`, and all zero.
+    Measures are given by `codes`, cut-offs `ks` and `parameters`, and are written to `out`. The other arguments:
 
-    `values` and `powers` (2^g - 1; may be empty) are indexed by grade if all grades are `small` integers, else by row.
-    `relevant` (may be empty) is the number of relevant documents of each query, including documents without a row, whose
-    grade is `extra_gain`. With `halves` the keys have half of the bits of each score. The facts of a query are the numbers
-    of its returned and missing documents, each irrelevant and relevant, and whether it has no relevant document.
+    - `values` holds the gain of each grade if all grades are `small` integers, otherwise the gain of each row. `powers`
+      has the corresponding 2**g - 1 for each gain g; it may be empty. A gain of at least `level` is relevant.
+    - `average` tells whether measures are averaged over the orders of tied documents.
+    - `relevant` holds the number of relevant documents of each query, or is empty. The number includes documents without a
+      row, whose gain is `extra_gain`.
+    - If `halves`, a key has only the upper half of the bits of the score; `s` holds the full scores.
+    - `facts` gets five numbers for each query: returned irrelevant, returned relevant, missing irrelevant and missing
+      relevant documents, and whether the query has no relevant document.
+    - `numbers` and `places` are scratch arrays of zeros, with eight and three rows that are longer than a query and than
+      `discount`.
     """
     n_terms, exponential = codes.shape[0], powers.shape[0] > 0
     gain, power, rel, stop = numbers[0], numbers[1], numbers[2], numbers[3]
@@ -76,9 +83,9 @@ def compute_measures(
             n -= 1
         has_ties = i8(0)
         for i in range(n - 1):
-            # Find possible ties, which have equal upper halves of scores, in a loop without branches.
+            # Look for ties among the upper halves of scores, in a loop without branches.
             has_ties |= i8(((row[i] ^ row[i + 1]) >> u8(32)) == u8(0))
-        # Scores whose upper halves are equal may still differ.
+        # Scores with equal upper halves may differ in the lower half, so sort them by the full score.
         if halves and has_ties:
             sort_by_full_score(row, n, score)
         c = find_gains(row, length, small, values[a:] if not small else values, place, gain)
@@ -104,8 +111,8 @@ def compute_measures(
         elif wants_most:
             n_most = build_ideal_order(power, c, extra, extra_power, small, pool, count, most)
         c, mixed = count_before(place, c, n), False
-        # Expand the gains to all rank positions, so that tied documents can share the mean of their group. Groups of
-        # documents with equal gains need no averaging.
+        # If there are ties, give every rank a gain, including 0, so that tied documents can get the mean of their group.
+        # Averaging is needed only if some tied documents have different gains (`mixed`).
         if average and has_ties:
             for worth in (gain, rel, power, stop):
                 scatter_worth(worth, place, c, n)
@@ -145,9 +152,10 @@ def add_queries(
 ) -> Any:  # fmt: skip
     """Add the measures of each query to the sums of its cell.
 
-    `at` (the cell of each document) and weights `w` may be empty. Bounded terms and their squares are added
-    to `sums` and `squares`, unbounded ones to `large` and `large_squares`. `w2` and `w2x` are the sums of w^2 and w^2 x,
-    which are empty while all weights are 1. `more` is the sum of w^2 x - w x of unbounded terms.
+    `at` holds the cell of each document and `w` the weight of each query; both may be empty. For a measure x between 0 and
+    1, w x is added to `sums`, and (w x)**2 to `squares`. For a measure that may exceed 1 (`unbounded`), these are added
+    to `large` and `large_squares`. For standard errors, `w2` and `w2x` hold the sums of w**2 and w**2 x, or are empty
+    while all weights are 1. `more` holds the sum of w**2 x - w x of measures that may exceed 1.
     """
     n_terms = unbounded.shape[0]
     heavy, lone = w2.shape[0] > 0, at.shape[0] == 0
@@ -172,7 +180,7 @@ def add_queries(
                 if w.shape[0]:
                     add_exact(more, cell * CHUNKS, v * weight)
                     add_exact(more, cell * CHUNKS, -v)
-                # With many cells, carries are propagated after each addition; with one cell, only at the end.
+                # Propagate carries after each addition. With a single cell, it is enough to do so at the end.
                 if not lone:
                     carry(large, cell * CHUNKS)
                     carry(large_squares, cell * CHUNKS)

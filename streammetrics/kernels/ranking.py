@@ -1,8 +1,9 @@
-"""Rankings: sorting the documents of each query by score, ideal orders, and groups of tied documents.
+"""Sort the documents of each query by score, and find the ideal order and the groups of tied documents.
 
-A query is one row of uint64 keys, [descending score 32 | place 24 | grade 8], which numpy sorts: documents with equal
-scores stay in the order of their rows. For float64 scores the key has the upper half, and `sort_by_full_score` sorts the
-rest. Documents that were judged but not returned come last, and padding after them.
+A query is one row of uint64 keys, one key for each document. From the highest bit on, a key has 32 bits that sort by
+descending score, 24 bits of the document's number in the query, and 8 bits of its grade. numpy sorts the keys, so
+documents with equal scores stay in the order of their rows. For float64 scores, keys have only the upper half of the bits,
+and `sort_by_full_score` completes the sort. Documents that were judged but not returned come last, and then padding.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from ._jit import choose_by_dtype, inline, kernel, outline
 f4, f8, i4, i8, u4, u8 = np.float32, np.float64, np.int32, np.int64, np.uint32, np.uint64
 
 PADDING = u8(0xFFFFFFFFFFFFFFFF)
-# The key of a judged document that was not returned; it is above the key of every finite score.
+# The upper 32 bits of the key of a document that was judged but not returned. They exceed the bits of every finite
+# score.
 ABSENT = u8(0xFFFFFFFF)
 PLACE = u8(0xFFFFFF)
 
@@ -41,7 +43,11 @@ average_group = outline(ties.average_group)
 
 @kernel(out=("keys",))
 def pack_keys(grades: Any, s: Any, returned: Any, which: Any, starts: Any, keys: Any) -> None:
-    """Write the keys of each query to a row; `grades` and `returned` (0 for documents not returned) may be empty."""
+    """Write the keys of the documents of each query (`which`) to one row of `keys`.
+
+    `starts` holds the first document of each query. `grades` may be empty. `returned` is 0 for documents that were not
+    returned; it is empty if all were returned.
+    """
     for j in range(which.shape[0]):
         q = which[j]
         a, n = starts[q], starts[q + 1] - starts[q]
@@ -61,14 +67,21 @@ def pack_keys(grades: Any, s: Any, returned: Any, which: Any, starts: Any, keys:
 
 @inline
 def is_tied(row: Any, i: Any, score: Any) -> Any:
-    """Whether the documents at positions i and i + 1 of a ranking have the same score."""
+    """Return whether the documents at positions i and i + 1 of a ranking have the same score.
+
+    `row` holds the sorted keys of the query, and `score` the scores in the order of its rows.
+    """
     same = (row[i] >> u8(32)) == (row[i + 1] >> u8(32))
     return same and score[(row[i] >> u8(8)) & PLACE] == score[(row[i + 1] >> u8(8)) & PLACE]
 
 
 @outline
 def sort_by_full_score(row: Any, n: Any, score: Any) -> None:
-    """Sort each run of scores with equal upper halves by the full score, with Shell's sort, which needs no memory."""
+    """Sort each run of documents whose scores have equal upper halves by the full score.
+
+    `row` holds the sorted keys of the query, and `score` the scores in the order of its rows. Shellsort needs no extra
+    memory.
+    """
     a = 0
     while a < n - 1:
         b = a + 1
@@ -92,7 +105,11 @@ def sort_by_full_score(row: Any, n: Any, score: Any) -> None:
 
 @inline
 def find_gains(row: Any, length: Any, small: Any, values: Any, place: Any, gain: Any) -> Any:
-    """Write the rank positions and gains of the documents with a gain above 0, and return how many there are."""
+    """Write the ranks, counted from 0, and gains of the documents with a gain above 0, and return their number.
+
+    `row` holds the sorted keys of the query. If grades are `small` integers, the gain is the grade; otherwise, `values`
+    holds the gain of each document.
+    """
     c = i8(0)
     if small:
         # Write every document, but advance the index only if it has a gain. This avoids a branch that is often
@@ -114,9 +131,10 @@ def find_gains(row: Any, length: Any, small: Any, values: Any, place: Any, gain:
 def build_ideal_order(
     gain: Any, n: Any, extra: Any, extra_gain: Any, small: Any, pool: Any, count: Any, best: Any
 ) -> Any:
-    """Write the ideal order of n gains above 0 and of `extra` documents with `extra_gain`, up to the length of `best`.
+    """Write the gains in the ideal (descending) order to `best`, as many as fit, and return their number.
 
-    Return the length. Gains that are small integers are sorted by counting.
+    There are n documents with a `gain` above 0, and `extra` further documents with the gain `extra_gain`. If gains are
+    `small` integers, they are sorted by counting. `pool` and `count` are scratch.
     """
     room, m = best.shape[0], i8(0)
     if small:
@@ -150,8 +168,8 @@ def build_ideal_order(
 
 @outline
 def scatter_worth(worth: Any, place: Any, c: Any, n: Any) -> None:
-    """Move the gains of c documents to their rank positions within the same array, and set all other positions to 0."""
-    # Start at the last position, because gains only move to later positions.
+    """Move the gain of each of c documents to the index of its rank in the same array, and set all other elements to 0."""
+    # Start with the last gain, because gains move only to higher indices.
     j = c - 1
     for i in range(n - 1, -1, -1):
         if j >= 0 and place[j] == i:
@@ -163,7 +181,11 @@ def scatter_worth(worth: Any, place: Any, c: Any, n: Any) -> None:
 
 @outline
 def find_tie_groups(row: Any, n: Any, score: Any, rel: Any, end: Any, hit: Any) -> None:
-    """Write, at the first position of each tie group, the end of the group and the number of its relevant documents."""
+    """Find the groups of documents with equal scores in a ranking of n documents.
+
+    If a group starts at position `a`, write the position after its last document to end[a], and the number of its relevant
+    documents to hit[a].
+    """
     a = 0
     while a < n:
         b, r = a + 1, i8(rel[a])
@@ -176,7 +198,7 @@ def find_tie_groups(row: Any, n: Any, score: Any, rel: Any, end: Any, hit: Any) 
 
 @outline
 def average_groups(worth: Any, n: Any, end: Any) -> None:
-    """Replace the value of every document by the mean of its tie group."""
+    """Replace the value of every document by the mean of its tie group; a group that starts at `a` ends before end[a]."""
     a = i8(0)
     while a < n:
         average_group(worth, a, end[a])

@@ -1,4 +1,8 @@
-"""HyperLogLog registers: each has the longest run of leading zero bits among the hashes of its keys."""
+"""HyperLogLog registers, from which the number of distinct keys is estimated.
+
+The first bits of a key's hash choose a register. The register holds the length of the longest run of leading zeros in
+the other bits of the hashes of its keys, plus 1.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +16,22 @@ from .hashes import finalize_hash
 
 f8, i8, u1, u8 = np.float64, np.int64, np.uint8, np.uint64
 
-# Rows are hashed in a loop that vectorises, before their registers are updated one by one.
+# Rows are hashed in blocks of this size, in a loop that vectorises. Their registers are then updated one by one.
 BLOCK = 256
-# This salt never changes: with another salt, registers would differ and could not be merged with saved states.
+# Never change the salt. With a different salt, registers would differ, and could not be merged with saved ones.
 SALT = u8(0x5D1A3C7E9B2F4861)
 
 
 @inline
 def leading_run_of_top(top: Any) -> Any:
-    """Return what `leading_run` returns, computed from the upper 53 bits, which must not all be 0."""
-    # An integer below 2**53 is exact as a float64, whose exponent is the position of the leading bit.
+    """Return 1 plus the number of leading zeros of the hash whose upper 53 bits are `top`, which must not be 0."""
+    # Converting an integer below 2**53 to float64 is exact, and the exponent is the position of its leading bit.
     return i8(1 + 1023 + 52) - (f8(top).view(i8) >> i8(52))
 
 
 @inline
 def leading_run(rest: Any, precision: Any) -> Any:
-    """Return 1 plus the number of leading zeros of the 64 - precision remaining bits of a hash."""
+    """Return 1 plus the number of leading zeros of the 64 - `precision` bits of a hash that do not choose the register."""
     top = i8(rest >> u8(11))
     if top:
         return leading_run_of_top(top)
@@ -41,7 +45,11 @@ def leading_run(rest: Any, precision: Any) -> Any:
 
 @kernel(out=("rows", "registers"))
 def update_registers(words: Any, at: Any, precision: Any, rows: Any, registers: Any) -> Any:
-    """Update the register of every key; `words` is rows x 1 or rows x 2, `registers` cells x 2**precision, flat."""
+    """Update the register of the key of each row, and count rows.
+
+    `words` holds one or two integers for each key, in two dimensions. `registers` is flat, with 2**precision registers for
+    each cell.
+    """
     n, width, known = words.shape[0], words.shape[1], at.shape[0] > 0
     hashes, runs = scratch((BLOCK,), u8), scratch((BLOCK,), u1)
     bits, shift = u8(precision), u8(64 - precision)
@@ -55,7 +63,8 @@ def update_registers(words: Any, at: Any, precision: Any, rows: Any, registers: 
         for k in range(1, width):
             for j in range(count):
                 hashes[j] = finalize_hash(hashes[j] + u8(words[start + j, k]))
-        # Nearly always one of the upper 53 bits is 1, and this loop vectorises. The other hashes are recomputed below.
+        # This loop vectorises, but needs a 1 among the upper 53 bits, which nearly every hash has. If a hash has none, the
+        # whole block is computed again below.
         long = i8(0)
         for j in range(count):
             top = i8((hashes[j] << bits) >> u8(11))

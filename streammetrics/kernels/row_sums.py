@@ -1,7 +1,9 @@
-"""Sums over rows without rounding: rows and weights, terms of losses, products of columns, values of rows.
+"""Sum weights, terms of losses, products of columns and values over rows, without rounding.
 
-Every sum is a superaccumulator (module `exact_sums`). With one cell, a block of rows is added at a time. With several
-cells rows are added one by one, and carries are propagated after each row if there are more sums than rows.
+Every sum is a superaccumulator: an array of 68 integers, each of which holds 32 bits of one long number (see
+`exact_sums`). With one cell, a block of rows is added at a time. With several cells, rows are added one by one. If there
+are more sums than rows, carries are propagated after each row, because propagating them in all sums at the end would
+take longer.
 """
 
 from __future__ import annotations
@@ -38,23 +40,26 @@ from .loss_terms import RELATIVE, SIGNED_RELATIVE, SQUARE, fill_squared_term, fi
 
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
-# The indices of further columns in a block of `sum_products` (the weight, a product and its error, scratch), and the
-# number of columns.
+# In a block of `sum_products`: the index of the column of weights, of a product (followed by its rounding error) and of
+# scratch, and the number of columns.
 WEIGHT, BOTH, SPARE, COLUMNS = 6, 7, 9, 11
-# Up to this many sums are copied before rows are checked, so that they can be restored if a row is invalid.
+# The largest number of sums with which rows are checked while they are added. The sums are copied first, and restored if
+# a row is invalid.
 MOST_CHECKED = 16
 CHECKED_CHUNKS = MOST_CHECKED * 68
-# The number of rows of a block. With a power of two, all columns of a block would share the same sets of the cache.
+# The number of rows in a block. It is not a power of two, because then all columns of a block would compete for the same
+# sets of the cache.
 PART = 384
-# Values are scaled by this factor before a fourth power, so that weighted products have no bits below 2**-1074.
+# The factor by which values are multiplied before their fourth power is computed. Without it, products with weights
+# could have bits below 2**-1074, the smallest float64.
 SCALE = 2.0**25
 
 
 @inline
 def carry_from(numbers: Any, at: Any, first: Any) -> None:
-    """Propagate carries in a superaccumulator of which only three chunks from `first` on have changed."""
+    """Propagate carries in the superaccumulator at index `at`, in which only three integers from `first` on changed."""
     k, end, over = at + u8(first), at + CHUNKS - u8(1), i8(0)
-    # After the three chunks, propagate the carry only while it is not 0, which usually ends soon.
+    # After these three integers, continue only while the carry is not 0. The carry usually becomes 0 soon.
     near = min(k + u8(3), end)
     while k < near or (over != 0 and k < end):
         over = numbers[k] >> i8(32)
@@ -65,7 +70,10 @@ def carry_from(numbers: Any, at: Any, first: Any) -> None:
 
 @outline
 def add_to_cells(v: Any, here: Any, stride: Any, offset: Any, numbers: Any, often: Any) -> None:
-    """Add every number to the superaccumulator of its cell; if `often`, propagate carries after each addition."""
+    """Add every number of v to the superaccumulator of its cell; if `often`, propagate carries after each addition.
+
+    `here` holds the cell of each number. A cell has `stride` superaccumulators, of which number `offset` is used.
+    """
     for j in range(v.shape[0]):
         at = (u8(here[j]) * u8(stride) + u8(offset)) * CHUNKS
         add_exact(numbers, at, v[j])
@@ -76,19 +84,22 @@ def add_to_cells(v: Any, here: Any, stride: Any, offset: Any, numbers: Any, ofte
 
 @inline
 def is_carry_due(a: Any, n: Any) -> Any:
-    """Whether to propagate carries after the block of rows from a: after the last block, and after every FULL blocks."""
+    """Return whether to propagate carries after the block that starts at row `a` of n rows.
+
+    Carries are due after the last block and after every FULL blocks, before a sum could overflow.
+    """
     return a + BLOCK >= n or (a // BLOCK) % FULL == FULL - 1
 
 
 @outline
 def count_rows(n: Any, w: Any, at: Any, rows: Any, excess: Any) -> None:
-    """Count n rows in their cells, and add w - 1 of each row."""
+    """Count n rows in their cells, and add w - 1 of each row to the superaccumulators `excess`."""
     lone = at.shape[0] == 0
     if lone:
         rows[0] += n
     for j in range(at.shape[0]):
         rows[u8(at[j])] += 1
-    # With more cells than rows, carries in the changed chunks of each row cost less than carries in all cells at the end.
+    # If there are more cells than rows, propagating carries after each row takes less time than in all cells at the end.
     often = not lone and n < u8(excess.shape[0]) // CHUNKS
     for a in range(0, w.shape[0], BLOCK):
         b = min(a + BLOCK, n)
@@ -117,11 +128,14 @@ def sum_losses(
     y: Any, p: Any, w: Any, at: Any, width: Any, terms: Any, parameters: Any, limits: Any,
     rows: Any, excess: Any, sums: Any, skipped: Any,
 ) -> Any:  # fmt: skip
-    """Add the requested terms of every row and output, and count rows.
+    """Add the requested loss terms of every row and output to the sums of its cell, and count rows.
 
-    Rows are `width` values side by side, in one dimension or two. `sums` and `skipped` (rows whose relative error is
-    undefined) are cells x terms x outputs, flat. With `limits`, the values of one cell, one output and few terms are
-    checked as they are read (see `largest_exponent_in_range`): if one is invalid, nothing is counted, and 1 is returned.
+    `y` and `p` are targets and predictions; a row has `width` values, one for each output. `terms` are the codes of the
+    terms, and `parameters` their parameters. `sums` and `skipped` (the number of rows whose relative error is undefined)
+    are flat arrays of cells x terms x outputs.
+
+    With `limits`, which requires one cell, one output and few terms, values are checked while they are added. If a value
+    is invalid, nothing is added, and 1 is returned.
     """
     yy, pp = y.reshape(y.size), p.reshape(p.size)
     n, n_terms = yy.shape[0] // width, terms.shape[0]
@@ -129,7 +143,7 @@ def sum_losses(
     often = not lone and n * 68 < sums.shape[0]
     target, guess, out = scratch(PART, f8), scratch(PART, f8), scratch(PART, f8)
     checks, before, skipped_before = limits.shape[0] != 0, scratch(CHECKED_CHUNKS, i8), scratch(MOST_CHECKED, i8)
-    # Values are added while they are checked. If a value turns out to be invalid, restore the copy of the sums.
+    # Values are checked while they are added. Copy the sums, which are restored if a value turns out to be invalid.
     if checks:
         copy_numbers(sums, before, sums.shape[0])
         copy_numbers(skipped, skipped_before, skipped.shape[0])
@@ -171,25 +185,29 @@ def sum_products(
     first: Any, second: Any, w: Any, at: Any, width: Any, products: Any, limits: Any,
     rows: Any, excess: Any, sums: Any,
 ) -> Any:  # fmt: skip
-    """Add the products of two columns to the sums of their terms, and count rows.
+    """Add products of columns, such as x y or x**4, over rows to the sums of their terms, and count rows.
 
-    A product has three numbers. The first two name its columns: 0 is `first`, 1 is `second`, -1 (only as the second) means
-    no factor. To sum third and fourth powers exactly, 2 is `first` times SCALE, whose square is 3 (rounded) plus 4 (the
-    rounding error), and 5 is twice 4. The third number is the term, in ascending order. Rows are `width` values side by
-    side, in one dimension or two; `sums` is cells x terms x outputs, flat. With `limits`, values are checked as they are
-    read, as in `sum_losses`.
+    Each row of `products` holds three numbers: two columns to multiply, and the term to which the product is added, in
+    ascending order. A second column of -1 means no second factor. The columns are:
+
+    - 0 is `first`, and 1 is `second`.
+    - 2 is `first` times SCALE. Its square is column 3 (rounded) plus column 4 (the rounding error), and column 5 is twice
+      column 4. With these columns, third and fourth powers are summed exactly.
+
+    A row of data has `width` values, one for each output. `sums` is a flat array of cells x terms x outputs. With
+    `limits`, values are checked while they are added, as in `sum_losses`.
     """
     ff, ss = first.reshape(first.size), second.reshape(second.size)
     n, count = ff.shape[0] // width, products.shape[0]
     stride, lone = (products[count - 1, 2] + 1 if count else 0) * width, at.shape[0] == 0
     often, weighted, powers = not lone and n * 68 < sums.shape[0], w.shape[0] != 0, False
     for q in range(count):
-        # Columns from 2 on are powers of the first column, and only needed if some product uses them.
+        # Columns from 2 on, which hold powers of the first column, are computed only if some product uses them.
         powers |= products[q, 0] > 1
     checks, before = limits.shape[0] != 0, scratch(CHECKED_CHUNKS, i8)
     if checks:
         copy_numbers(sums, before, sums.shape[0])
-    # For the sum of one column, add the values without copying them to a block.
+    # If only the sum of one column is needed, add its values without copying them to a block.
     if checks and count == 1 and products[0, 0] == 0 and products[0, 1] < 0:
         if not add_column(ff, limits, sums):
             copy_numbers(before, sums, sums.shape[0])
@@ -210,7 +228,7 @@ def sum_products(
                 return 1
             if powers:
                 fill_powers(block, sizes, m)
-            # Prefetch the next block while adding this one: an equal share of its rows for each product.
+            # Prefetch the next block while adding this one. Each product prefetches an equal share of its rows.
             for t in range(count):
                 prefetch(ff, (a + PART) * width + t * share, share)
                 prefetch(ss, (a + PART) * width + t * share, share)
@@ -224,8 +242,8 @@ def sum_products(
                 elif not weighted:
                     add_column_products(block, sizes, x_column, y_column, m, at, a, stride, cell, sums, often)
                 else:
-                    # A product of three factors: the product of two and its rounding error are each multiplied by the
-                    # weight.
+                    # There are three factors: two columns and the weight. Multiply the product of the two columns and
+                    # its rounding error by the weight, and add both results.
                     multiply_columns(block, x_column, y_column, m, BOTH)
                     for q in range(BOTH, BOTH + 2):
                         sizes[q] = split_halves(block[0, q, :m], block[0, q], block[1, q], block[2, q], 0.0, np.inf)
@@ -238,9 +256,9 @@ def sum_products(
 
 @outline
 def load_column(values: Any, a: Any, width: Any, c: Any, block: Any, sizes: Any, q: Any, m: Any, limits: Any) -> None:
-    """Copy column c of the rows from a on into a block, with the upper and lower halves of the numbers.
+    """Copy column c of m rows, which start at row `a`, to column q of a block, and split the numbers into halves.
 
-    Also store the largest exponent of the column, or -1 if a value is invalid.
+    Store the largest exponent of the column in sizes[q], or -1 if a value is outside `limits`.
     """
     out, high, low = block[0, q], block[1, q], block[2, q]
     if limits.shape[0]:
@@ -256,14 +274,18 @@ def load_column(values: Any, a: Any, width: Any, c: Any, block: Any, sizes: Any,
 
 @outline
 def gather_in_range(values: Any, a: Any, out: Any, limits: Any) -> Any:
-    """Copy the rows from a on as float64, and return whether all values are within the limits."""
+    """Copy rows, which start at row `a`, as float64 to `out`, and return whether all values are within `limits`.
+
+    The limits are the smallest and the largest absolute value of numbers other than 0, the lowest value, and whether the
+    lowest value itself is excluded.
+    """
     size = copy_in_range(values[a : a + out.shape[0]], out, limits[0], limits[1])
     return size >= 0 and are_all_from(out, limits[2], limits[3] != 0.0)
 
 
 @outline
 def fill_powers(block: Any, sizes: Any, m: Any) -> None:
-    """Compute the columns of a block that `sum_products` multiplies to get third and fourth powers."""
+    """Compute columns 2 to 5 of a block of m rows, which `sum_products` multiplies to get third and fourth powers."""
     for j in range(m):
         block[0, 2, j] = block[0, 0, j] * SCALE
     sizes[2] = split_halves(block[0, 2, :m], block[0, 2], block[1, 2], block[2, 2], 0.0, np.inf)
@@ -276,7 +298,7 @@ def fill_powers(block: Any, sizes: Any, m: Any) -> None:
 
 @outline
 def multiply_columns(block: Any, x_column: Any, y_column: Any, m: Any, to: Any) -> None:
-    """Multiply two columns of a block: write the rounded products, and in the next column the rounding errors."""
+    """Write the rounded products of two columns of a block to column `to`, and the rounding errors to the next column."""
     x, x_high, x_low = block[0, x_column], block[1, x_column], block[2, x_column]
     y, y_high, y_low = block[0, y_column], block[1, y_column], block[2, y_column]
     for j in range(m):
@@ -287,7 +309,7 @@ def multiply_columns(block: Any, x_column: Any, y_column: Any, m: Any, to: Any) 
 
 @outline
 def add_column(v: Any, limits: Any, sums: Any) -> Any:
-    """Add a whole column to one superaccumulator without copying it; return False if a value is invalid, else True."""
+    """Add all numbers of a column to one superaccumulator; return False if a value is outside `limits`, else True."""
     n = v.shape[0]
     for a in range(0, n, BLOCK):
         vv = v[a : a + BLOCK]
@@ -305,9 +327,13 @@ def add_column_products(
     block: Any, sizes: Any, x_column: Any, y_column: Any, m: Any, at: Any, a: Any, stride: Any, cell: Any, sums: Any,
     often: Any,
 ) -> None:  # fmt: skip
-    """Add the products of two columns of a block of rows, which starts at row a, for one cell or several."""
+    """Add the products of two columns of a block of m rows to the sums of their cells.
+
+    `at` holds the cell of each row, and the block starts at its element `a`; if `at` is empty, there is one cell. A cell
+    has `stride` sums, of which number `cell` is used. `sizes` holds the largest exponent of each column.
+    """
     if at.shape[0] == 0:
-        # A number below 2**i times a number below 2**k is below 2**(i + k).
+        # Compute an upper bound on the exponents of products from the largest exponents of the two columns.
         e = sizes[x_column] + sizes[y_column] - i8(1022)
         add_products(block, x_column, y_column, m, max(e, LEAST), sums, u8(cell) * CHUNKS)
     else:
@@ -318,7 +344,11 @@ def add_column_products(
 
 @outline
 def add_values(v: Any, at: Any, a: Any, stride: Any, cell: Any, numbers: Any, often: Any) -> None:
-    """Add the numbers of a block of rows, which starts at row a, for one cell or several."""
+    """Add the numbers v of a block of rows to the sums of their cells.
+
+    `at` holds the cell of each row, and the block starts at its element `a`; if `at` is empty, there is one cell. A cell
+    has `stride` sums, of which number `cell` is used.
+    """
     if at.shape[0]:
         add_to_cells(v, at[a : a + v.shape[0]], stride, cell, numbers, often)
     else:
@@ -327,7 +357,7 @@ def add_values(v: Any, at: Any, a: Any, stride: Any, cell: Any, numbers: Any, of
 
 @outline
 def multiply_in_place(v: Any, factor: Any, error: Any) -> None:
-    """Multiply a block in place, and write the rounding errors, each of which is a float64 (Dekker's splitting)."""
+    """Multiply the numbers v by factors, in place, and write the exact rounding errors to `error` (Dekker's algorithm)."""
     for j in range(v.shape[0]):
         product = v[j] * factor[j]
         error[j] = product_error(v[j], factor[j], product)
@@ -336,7 +366,10 @@ def multiply_in_place(v: Any, factor: Any, error: Any) -> None:
 
 @inline
 def round_to_26_bits(x: Any) -> Any:
-    """Round to 26 significant bits (Veltkamp): sums of such numbers seldom need the slow path of `add_bounded_block`."""
+    """Round a number to 26 significant bits (Veltkamp).
+
+    Such numbers have few bits, so `add_bounded_block` rarely has to add their lowest bits one by one.
+    """
     c = x * SPLIT
     return c - (c - x)
 
@@ -346,11 +379,12 @@ def sum_values(
     values: Any, w: Any, at: Any, width: Any,
     rows: Any, excess: Any, sums: Any, squares: Any, more_w2: Any, more_w2x: Any,
 ) -> Any:  # fmt: skip
-    """Add the `width` values x of each row and the sums that standard errors need, and count rows.
+    """Add the `width` values x of each row, and what standard errors need, to the sums of its cell, and count rows.
 
-    `sums` has the sums of w x without rounding. `squares` has sums of (w x)^2, `more_w2` of (w - 1)(w + 1) and `more_w2x`
-    of (w - 1) w x, each rounded to 26 bits; the last two are 0 for weights of 1. `more_w2` has one sum per cell; the
-    other arrays are cells x width, flat.
+    `sums` holds the sums of w x without rounding. For standard errors, `squares` holds the sums of (w x)**2, `more_w2`
+    those of w**2 - 1 and `more_w2x` those of w**2 x - w x; each number is rounded to 26 bits before it is added. The last
+    two are 0 if all weights are 1. `more_w2` holds one sum per cell, and the other arrays are flat arrays of cells x
+    width.
     """
     n, lone, weighted = values.shape[0] // width, at.shape[0] == 0, w.shape[0] != 0
     often, seldom = not lone and n * 68 < sums.shape[0], not lone and n * 68 < more_w2.shape[0]
@@ -362,7 +396,7 @@ def sum_values(
         # Prefetch the next block while adding this one.
         prefetch(values, (a + BLOCK) * width, m * width)
         for j in range(m if weighted else 0):
-            # Use (w - 1)(w + 1) instead of w^2 - 1 to avoid cancellation for weights close to 1.
+            # Compute w**2 - 1 as (w - 1)(w + 1) to avoid cancellation for weights close to 1.
             vv[j] = round_to_26_bits((w[a + j] - 1.0) * (w[a + j] + 1.0))
         if weighted:
             add_values(vv, at, a, 1, 0, more_w2, seldom)

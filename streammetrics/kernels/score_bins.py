@@ -1,6 +1,6 @@
-"""Counting scores in bins of equal width, with exact bin edges.
+"""Count scores in bins of equal width, with exact bin edges.
 
-Bin i of n holds the scores with i/n <= p < (i + 1)/n; the last bin holds 1 as well.
+Bin i of n holds the scores with i/n <= p < (i + 1)/n; the last bin also holds the score 1.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from .score_terms import add_fixed, has_bad_value, split_limbs
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
 BLOCK = 1024
-# The upper half of a float64 has 24 significant bits, so its product with n <= 2**24 is exact.
+# A mask for the upper half of a float64, which has 24 significant bits. Its product with n <= 2**24 is exact.
 HIGH_HALF = i8(-(1 << 29))
 
 
 @inline
 def find_bin(p: Any, n: Any) -> Any:
-    """Return the bin of p in [0, 1], as a float64; n, the number of bins, is a float64 as well."""
+    """Return the bin of the probability p among n bins of equal width. The bin and n are float64."""
     high = i8(f8(p).view(i8) & HIGH_HALF).view(f8)
-    # The product may round up to k although p lies below k/n. Then the true bin is k - 1. To decide this exactly, p is
-    # split into two halves whose products with n are exact. The difference high * n - k is exact, too, because both are
-    # close.
+    # If p is slightly below k / n, the product p * n may round up to k, but the true bin is k - 1. To decide this exactly,
+    # split p into two halves, whose products with n are exact. The difference high * n - k is also exact, because the
+    # two numbers are close to each other.
     k = f8(i8(p * n))
     below = (high * n - k) < -((p - high) * n)
     return min(k - f8(below), n - f8(1))
@@ -38,7 +38,7 @@ def find_bin(p: Any, n: Any) -> Any:
 def add_to_bins(
     y: Any, s: Any, w: Any, at: Any, logit: Any, n_bins: Any, rows: Any, excess: Any, sums: Any
 ) -> Any:  # fmt: skip
-    """Do what `count_bins` does; `count_bins_multilabel` also calls this function for each label."""
+    """Count each row in its bin, and add its score to the sum of the bin; see `count_bins`, the kernel for one label."""
     n, width = f8(n_bins), u8(n_bins)
     weighted, apart, summed = w.shape[0] != 0, at.shape[0] != 0, sums.shape[0] != 0
     if (not apart) and (not weighted) and has_bad_value(logit, y, s):
@@ -74,11 +74,12 @@ def add_to_bins(
 def count_bins(
     y: Any, s: Any, w: Any, at: Any, logit: Any, n_bins: Any, rows: Any, excess: Any, sums: Any
 ) -> Any:  # fmt: skip
-    """Count each row in its bin, and add its score to the sum of the bin.
+    """Count each row in the bin of its score, and add the score to the sum of the bin.
 
-    `rows` and `excess` (sums of w - 1) are flat arrays of cell, label, bin. `sums` is cell, bin, or empty if no sums are
-    needed. Without weights, `w` is empty; with one cell, `at` is empty. With one cell and no weights, rows are checked
-    here: if a label or score is invalid, return 1 and count nothing.
+    If `logit`, scores are logits, and their sigmoid is used. `rows` and `excess` (sums of w - 1) are flat arrays of cells
+    x labels x bins. `sums` is a flat array of cells x bins, or empty if no sums are needed. Without weights, `w` is empty;
+    with one cell, `at` is empty. With one cell and no weights, rows are also checked: if a label or score is invalid,
+    return 1 and count nothing.
     """
     return add_to_bins(y, s, w, at, logit, n_bins, rows, excess, sums)
 
@@ -87,7 +88,7 @@ def count_bins(
 def count_bins_multilabel(
     width: Any, y: Any, s: Any, w: Any, at: Any, logit: Any, n_bins: Any, rows: Any, excess: Any, sums: Any
 ) -> Any:  # fmt: skip
-    """Count the rows of one label after the other (see `kernels.multilabel`)."""
+    """Do what `count_bins` does, for each of `width` labels in turn (see `kernels.multilabel`)."""
     for i in range(width):
         counts, extra, scores = slice_label(rows, i, width), slice_label(excess, i, width), slice_label(sums, i, width)
         yy, ss = slice_label(y, i, width), slice_label(s, i, width)

@@ -1,7 +1,7 @@
-"""Exact sums over scored rows: rows and weights by label, terms by class, and the squares that standard errors need.
+"""Exact sums over scored rows of terms such as log-loss, and of the squares that standard errors need.
 
-There are kernels for one cell (without weights, for terms of any size, with weights), their multilabel variants, and
-kernels for many cells. Module `block_sums` has the sums of a block.
+There are kernels for one cell, for rows with several labels, and for many cells, each with and without weights. Module
+`block_sums` sums a block of rows.
 """
 
 from __future__ import annotations
@@ -58,18 +58,22 @@ from .score_terms import (
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
 LANES = 4
-# More lanes would not stay in the cache, and with so many cells consecutive rows are seldom in the same cell.
+# With few cells, consecutive rows are added to separate sets of sums ("lanes"). Lanes are used if they have at most this
+# many numbers in total. More numbers would not stay in the cache, and with so many cells, consecutive rows are rarely in
+# the same cell.
 LANE_CELLS = 4096
-# This many counters stay in the cache. If there are more, the counters for the next rows are prefetched.
+# The largest number of counters that stay in the cache. If there are more, the counters for the next rows are
+# prefetched.
 CACHED_NUMBERS = 1 << 16
-# Lanes are flushed after this many parts (blocks of rows): the sum of 2**11 squares or limbs fits an int64.
+# The number of blocks of rows after which lanes are added to the final sums. A lane then has at most 2**11 rows, whose
+# sum fits into an int64.
 FLUSH_PARTS = 18
 
 
 @outline
 def add_labels(y: Any, w: Any, at: Any, rows: Any, excess: Any) -> Any:
-    """Do what `count_labels` does; `count_labels_multilabel` also calls this function for each label."""
-    # With one cell, the number of positives is a sum, which vectorises.
+    """Count rows by cell and label; see `count_labels`, which is the kernel for one label per row."""
+    # With one cell, the number of positives is the sum of the labels, in a loop that vectorises.
     if at.shape[0] == 0:
         positives, bad = count_positives(y)
         if bad:
@@ -87,13 +91,16 @@ def add_labels(y: Any, w: Any, at: Any, rows: Any, excess: Any) -> Any:
 
 @kernel(out=("rows", "excess"))
 def count_labels(y: Any, w: Any, at: Any, rows: Any, excess: Any) -> Any:
-    """Count rows by label. Labels are checked if there is one cell: if one is invalid, return 1 and count nothing."""
+    """Count rows by cell and label (0 or 1), and add their weights minus 1 to `excess`.
+
+    With one cell, labels are checked: if a label is invalid, return 1 and count nothing.
+    """
     return add_labels(y, w, at, rows, excess)
 
 
 @kernel(out=("rows", "excess"))
 def count_labels_multilabel(width: Any, y: Any, w: Any, at: Any, rows: Any, excess: Any) -> Any:
-    """Count the rows of one label after the other (see `kernels.multilabel`)."""
+    """Do what `count_labels` does, for each of `width` labels in turn (see `kernels.multilabel`)."""
     for i in range(width):
         yy = slice_label(y, i, width)
         add_labels(
@@ -104,12 +111,12 @@ def count_labels_multilabel(width: Any, y: Any, w: Any, at: Any, rows: Any, exce
 
 @outline
 def add_scores(y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squares: Any, clipped: Any) -> Any:
-    """Do what `sum_scores` does; `sum_scores_multilabel` also calls this function for each label."""
+    """Add the terms of unweighted rows of one cell; see `sum_scores`, which is the kernel for one label per row."""
     n_terms, n = terms.shape[0], s.shape[0]
     k, f, out = scratch(PART, f8), scratch(PART, f8), scratch(BLOCK, f8)
     total, square, counts, hits = scratch(12, i8), scratch(6, i8), scratch(2, i8), scratch(MOST, i8)
-    # Collect all sums locally and add them to the cell at the end, so that an invalid value in a later block leaves the
-    # cell unchanged.
+    # Collect all sums in local arrays, and add them to the cell at the end, so that the cell is unchanged if a later block
+    # has an invalid value.
     for so_far in (total, square, counts, hits):
         so_far[:] = 0
     for a in range(0, n, BLOCK):
@@ -117,7 +124,8 @@ def add_scores(y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squar
         yy, ss = y[a : a + m], s[a : a + m]
         positives, bad = count_positives(yy)
         least, most = score_extremes(ss)
-        # Invalid scores almost always show in the extremes of the bits. Only then is every score checked.
+        # Except in rare cases, the extremes of the bits show that all scores are valid. Check every score only in these
+        # rare cases.
         if bad or (may_be_bad(most) and has_bad_score(False, ss)):
             return 1
         counts[1] += positives
@@ -125,7 +133,7 @@ def add_scores(y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squar
         clip = may_clip(eps, least, most)
         for t in range(n_terms):
             loss, at = terms[t] == LOG_LOSS, u8(4 * t)
-            # Float32 scores that are not tiny are multiples of 2**-52, and need no split into two limbs.
+            # Float32 scores that are not tiny are multiples of 2**-52, for which there is a faster function.
             if terms[t] == SCORE and is_coarse(least):
                 prefetch(y, a + AHEAD, m)
                 prefetch(s, a + AHEAD, m)
@@ -155,8 +163,8 @@ def add_scores(y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squar
 def add_unbounded(
     y: Any, s: Any, terms: Any, logit: Any, eps: Any, rows: Any, sums: Any, large: Any, squares: Any, clipped: Any
 ) -> Any:  # fmt: skip
-    """Do what `sum_unbounded` does; `sum_unbounded_multilabel` also calls this function for each label."""
-    if has_bad_value(logit, y, s):  # check first, because large terms are added immediately
+    """Add terms of any size of unweighted rows of one cell; see `sum_unbounded`, the kernel for one label per row."""
+    if has_bad_value(logit, y, s):  # check all rows first: large terms are added immediately and cannot be undone
         return 1
     k, f, out, v = scratch(PART, f8), scratch(PART, f8), scratch(BLOCK, f8), scratch(BLOCK, f8)
     for a in range(0, y.shape[0], BLOCK):
@@ -181,7 +189,7 @@ def add_weighted(
     y: Any, s: Any, w: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, excess: Any, sums: Any, large: Any, squares: Any, w2: Any, w2x: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Do what `sum_weighted` does; `sum_weighted_multilabel` also calls this function for each label."""
+    """Add weighted terms of the rows of one cell; see `sum_weighted`, which is the kernel for one label per row."""
     k, f, out, parts = scratch(PART, f8), scratch(PART, f8), scratch(BLOCK, f8), scratch(10, i8)
     for a in range(0, y.shape[0], BLOCK):
         m = min(BLOCK, y.shape[0] - a)
@@ -203,9 +211,11 @@ def add_weighted(
 
 @kernel(out=("rows", "sums", "squares", "clipped"))
 def sum_scores(y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squares: Any, clipped: Any) -> Any:
-    """Add the terms (such as log-loss) of unweighted rows whose scores are probabilities; no log-loss may exceed 45.
+    """Add the terms (such as log-loss) of unweighted rows of one cell, and count the rows.
 
-    If a value is invalid, the function adds nothing and returns 1.
+    Scores are probabilities, which are clipped to [eps, 1 - eps] for log-loss; no log-loss may exceed 45. `sums` holds the
+    sums of each term by label, `squares` the sums of squares, and `clipped` the number of clipped rows. If a value is
+    invalid, the function adds nothing and returns 1.
     """
     return add_scores(y, s, terms, eps, rows, sums, squares, clipped)
 
@@ -214,7 +224,7 @@ def sum_scores(y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squar
 def sum_scores_multilabel(
     width: Any, y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squares: Any, clipped: Any
 ) -> Any:  # fmt: skip
-    """Do what `sum_scores` does for one label after the other (see `kernels.multilabel`)."""
+    """Do what `sum_scores` does, for each of `width` labels in turn (see `kernels.multilabel`)."""
     for i in range(width):
         yy, ss = slice_label(y, i, width), slice_label(s, i, width)
         counts, total, square = slice_label(rows, i, width), slice_label(sums, i, width), slice_label(squares, i, width)
@@ -226,7 +236,10 @@ def sum_scores_multilabel(
 def sum_unbounded(
     y: Any, s: Any, terms: Any, logit: Any, eps: Any, rows: Any, sums: Any, large: Any, squares: Any, clipped: Any
 ) -> Any:  # fmt: skip
-    """Add terms of any size, without weights; if a value is invalid, return 1 and add nothing."""
+    """Do what `sum_scores` does for terms of any size, such as the log-loss of logits.
+
+    Values of 2**31 or more are added to `large`. If a value is invalid, return 1 and add nothing.
+    """
     return add_unbounded(y, s, terms, logit, eps, rows, sums, large, squares, clipped)
 
 
@@ -235,7 +248,7 @@ def sum_unbounded_multilabel(
     width: Any, y: Any, s: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, sums: Any, large: Any, squares: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Do what `sum_unbounded` does for one label after the other (see `kernels.multilabel`)."""
+    """Do what `sum_unbounded` does, for each of `width` labels in turn (see `kernels.multilabel`)."""
     for i in range(width):
         yy, ss, counts, total = (
             slice_label(y, i, width),
@@ -257,7 +270,10 @@ def sum_weighted(
     y: Any, s: Any, w: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, excess: Any, sums: Any, large: Any, squares: Any, w2: Any, w2x: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Add weighted terms of any size, and their second moments; the caller has checked all values."""
+    """Do what `sum_unbounded` does for weighted rows; the caller has checked all values.
+
+    For a term x, the sums of w x, (w x)**2, w**2 and w**2 x are added to `sums`, `squares`, `w2` and `w2x`.
+    """
     return add_weighted(y, s, w, terms, logit, eps, rows, excess, sums, large, squares, w2, w2x, clipped)
 
 
@@ -266,7 +282,7 @@ def sum_weighted_multilabel(
     width: Any, y: Any, s: Any, w: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, excess: Any, sums: Any, large: Any, squares: Any, w2: Any, w2x: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Add the weighted terms of one label after the other; the caller has checked all values."""
+    """Do what `sum_weighted` does, for each of `width` labels in turn (see `kernels.multilabel`)."""
     for i in range(width):
         yy, ss, counts, weights = (
             slice_label(y, i, width),
@@ -283,7 +299,10 @@ def sum_weighted_multilabel(
 
 @outline
 def flush_lanes(lanes: Any, cells: Any, terms: Any, rows: Any, sums: Any, squares: Any) -> None:
-    """Add the partial sums (lanes) to rows, sums and squares, and set the lanes to 0."""
+    """Add the lanes, which are partial sums of unweighted rows, to rows, sums and squares, and set the lanes to 0.
+
+    There are LANES sets of partial sums. Each set has a row count and the sums of all terms for every cell and label.
+    """
     n_terms = terms.shape[0]
     width = 1 + 3 * n_terms
     for k in range(2 * LANES * cells):
@@ -299,7 +318,7 @@ def flush_lanes(lanes: Any, cells: Any, terms: Any, rows: Any, sums: Any, square
 
 @inline
 def prefetch_cells(here: Any, n_terms: Any, rows: Any, sums: Any, squares: Any) -> None:
-    """Prefetch the sums to which the next block of rows will be added."""
+    """Prefetch the counters of the cells `here`, to which a block of rows will be added, if they are not in the cache."""
     if rows.shape[0] > CACHED_NUMBERS:
         for j in range(here.shape[0]):
             prefetch(rows, u8(2) * u8(here[j]), 1)
@@ -312,15 +331,16 @@ def sum_cells(
     y: Any, s: Any, at: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, sums: Any, large: Any, squares: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Add the terms (such as log-loss) of unweighted rows to the cells of the rows; the caller has checked all values.
+    """Add the terms (such as log-loss) of unweighted rows to the sums of their cells; the caller has checked all values.
 
-    Arrays are flat, cells first; `large` is empty where no term can be large. With few cells, consecutive rows are added
-    to four separate sets of sums ("lanes"), because an addition to the same address waits for the previous addition.
+    `at` holds the cell of each row. Sums are flat arrays whose first axis is the cell. Values of 2**31 or more are added
+    to `large`, which is empty if no term can be that large. With few cells, consecutive rows are added to four separate
+    sets of sums ("lanes"), because an addition to the same address would have to wait for the previous one.
     """
     n_terms, n, cells = terms.shape[0], y.shape[0], rows.shape[0] // 2
     width = 1 + 3 * n_terms
     lanes = scratch(LANE_CELLS, i8)
-    # Lanes pay off only with many rows per cell, because each flush adds the lanes of all cells to the sums.
+    # Use lanes only if there are many rows per cell, because the lanes of all cells must be added to the sums in the end.
     laned = n >= 8 * cells and 2 * LANES * cells * width <= LANE_CELLS
     lanes[: 2 * LANES * cells * width if laned else 0] = 0
     k, f, out, place = scratch(PART, f8), scratch(PART, f8), scratch(PART, f8), scratch(PART, u8)
@@ -349,8 +369,8 @@ def sum_cells(
                 move_large_rows(out[:m], here, n_terms, t, large, squares)
             split_block(out[:m], highs, lows)
             count_square_units(out[:m], loss, units)
-            # A loss above 45 occurs only for logits or a tiny eps. Its square could be 2**11 or more, which is too large
-            # for the magic number LOSS.
+            # A loss above 45 occurs only with logits or a tiny eps. Its square may be 2**11 or more, which is too large
+            # for `count_square_units`, so add such squares separately.
             if loss and (logit or eps < 2.0**-52) and is_any_from(out[:m], 45.0):
                 move_wild_squares(out[:m], here, n_terms, t, squares, units)
             if laned:
@@ -377,14 +397,14 @@ def sum_cells(
 def flush_weighted_lanes(
     lanes: Any, cells: Any, n_terms: Any, rows: Any, excess: Any, sums: Any, squares: Any, w2: Any, w2x: Any
 ) -> None:
-    """Add the partial sums (lanes) of weighted rows to all counters, and set the lanes to 0."""
+    """Add the lanes, which are partial sums of weighted rows, to all counters, and set the lanes to 0."""
     width = 5 + 6 * n_terms
     for k in range(2 * LANES * cells):
         # i is twice the cell plus the label.
         i, lane = k % (2 * cells), k * width
         count = lanes[lane]
         rows[i] += count
-        # The lanes have sums of w, but `excess` has sums of w - 1, so subtract the number of rows.
+        # The lanes contain sums of w, but `excess` contains sums of w - 1, so subtract the number of rows.
         add_fixed(excess, u8(2 * i), lanes[lane + 1] - (count << i8(20)), lanes[lane + 2])
         add_saturating(w2, u8(2 * i), lanes[lane + 3], lanes[lane + 4])
         for t in range(n_terms):
@@ -401,7 +421,11 @@ def sum_weighted_cells(
     y: Any, s: Any, w: Any, at: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, excess: Any, sums: Any, large: Any, squares: Any, w2: Any, w2x: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Add weighted terms and their second moments to the cells of the rows; the caller has checked all values."""
+    """Add weighted terms to the sums of their cells; the caller has checked all values.
+
+    For a term x, the sums of w x, (w x)**2, w**2 and w**2 x are added to `sums`, `squares`, `w2` and `w2x`. `at` holds the
+    cell of each row.
+    """
     n_terms, n, cells = terms.shape[0], y.shape[0], rows.shape[0] // 2
     width = 5 + 6 * n_terms
     lanes = scratch(LANE_CELLS, i8)

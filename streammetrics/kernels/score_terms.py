@@ -1,8 +1,9 @@
-"""The terms of scored rows (score, log-loss, Brier score), checks of scores, and fixed-point sums.
+"""Compute the terms of scored rows (score, log-loss, squared error), check scores, and add numbers to fixed-point sums.
 
-A term is computed once per row in float64, in loops that vectorise, and added as an integer multiple of 2**-60 in two
-limbs (see `numerics.exact`): adding a magic number rounds the term, and the bits of the sum are the integer. Integer sums
-do not depend on the order of rows. A term of 2**31 or more (a heavy weight, an extreme logit) goes to a superaccumulator.
+A term is computed once per row in float64, in loops that vectorise. It is added to a sum as a multiple of 2**-60, stored
+as two integers ("limbs"): high * 2**-20 + low * 2**-60. Adding a large constant (a "magic number") to a float rounds it,
+so that the low bits of the result are such an integer. Integer sums do not depend on the order of rows. A term of 2**31
+or more, from a large weight or an extreme logit, is added to an exact sum of any size (see `exact_sums`).
 """
 
 from __future__ import annotations
@@ -17,15 +18,20 @@ from .elementary import log_parts, minus_log, sigmoid, softplus
 
 f4, f8, i4, i8, u1, u4, u8 = np.float32, np.float64, np.int32, np.int64, np.uint8, np.uint32, np.uint64
 
-PART = 448  # the number of rows whose terms are computed together
-BLOCK = 3 * PART  # the number of rows that are checked and summed together
-AHEAD = 5 * PART  # the number of rows that prefetching is ahead of computing
+# The number of rows whose terms are computed in one loop.
+PART = 448
+# The number of rows that are checked and summed at a time.
+BLOCK = 3 * PART
+# Rows are prefetched this many rows ahead.
+AHEAD = 5 * PART
 SCORE, LOG_LOSS, BRIER = 0, 1, 2
-MOST, LIMBS = 3, 6  # the maximum number of terms in a call, and of words of their sums
-LARGE = 2.0**31  # terms of this size or more are outside the fixed-point range
+# A call computes at most this many terms, whose sums have at most this many limbs.
+MOST, LIMBS = 3, 6
+# A term of this size or more is too large for a fixed-point sum.
+LARGE = 2.0**31
 
-# Magic numbers: the last bit of 1.5 * 2**32 is worth 2**-20, and that of 1.5 * 2**-8 is worth 2**-60. Adding one of them
-# to a number of either sign rounds the number to a multiple of this bit.
+# The last bit of the float64 1.5 * 2**32 has the value 2**-20, and that of 1.5 * 2**-8 has the value 2**-60. Adding one
+# of these magic numbers to a positive or negative number rounds the number to a multiple of the value of its last bit.
 HIGH, LOW = 1.5 * 2.0**32, 1.5 * 2.0**-8
 HIGH_BITS, LOW_BITS = i8(0x41F8000000000000), i8(0x3F78000000000000)
 LOW_MASK = i8((1 << 40) - 1)
@@ -48,7 +54,10 @@ def _score_of_bits64(z: Any) -> Any:
 
 
 score_bits = choose_by_dtype(float32=_score_bits32, float64=_score_bits64)
-"""Return the bits of a score: they order like the scores from 0 to 1, and exceed 1.0 for all others and -0.0."""
+"""Return the bits of a score as an unsigned integer.
+
+These integers sort like the scores from 0 to 1. The integers of all other numbers, and of -0.0, are larger.
+"""
 
 score_of_bits = choose_by_dtype(float32=_score_of_bits32, float64=_score_of_bits64)
 
@@ -62,13 +71,17 @@ def _is_coarse64(z: Any) -> Any:
 
 
 is_coarse = choose_by_dtype(float32=_is_coarse32, float64=_is_coarse64)
-"""Whether all scores from this one to 1 are multiples of 2**-52: true for float32, 24 bits, from 2**-29 on."""
+"""Return whether all scores from this one to 1, of the same dtype, are multiples of 2**-52.
+
+This is true for float32 scores of 2**-29 or more, which have 24 bits, and false for float64 scores.
+"""
 
 
 @inline
 def split_limbs(v: Any) -> Any:
-    """Return v as high * 2**-20 + low * 2**-60, for |v| < 2**31."""
-    # The first sum rounds v to 2**-20; the rest is exact, and the second sum rounds it to 2**-60.
+    """Return integers high and low with v = high * 2**-20 + low * 2**-60, rounded to 2**-60; |v| must be below 2**31."""
+    # Adding HIGH rounds v to a multiple of 2**-20. The remainder is exact, and adding LOW rounds it to a multiple of
+    # 2**-60.
     t = v + HIGH
     rest = v - (t - HIGH)
     return f8(t).view(i8) - HIGH_BITS, f8(rest + LOW).view(i8) - LOW_BITS
@@ -76,8 +89,11 @@ def split_limbs(v: Any) -> Any:
 
 @inline
 def add_fixed(numbers: Any, at: Any, high: Any, low: Any) -> None:
-    """Add to the fixed-point number at index `at`, and propagate the carry, so that 0 <= low < 2**40."""
-    # The shift rounds towards minus infinity, so the low limb ends up in [0, 2**40) for negative numbers as well.
+    """Add `high` and `low` to the two limbs of the fixed-point number at index `at`, and propagate the carry.
+
+    The low limb is then from 0 to 2**40 - 1.
+    """
+    # The shift rounds towards minus infinity, so the low limb is in this range even for negative numbers.
     low += numbers[at + u8(1)]
     numbers[at] += high + (low >> i8(40))
     numbers[at + u8(1)] = low & LOW_MASK
@@ -85,7 +101,7 @@ def add_fixed(numbers: Any, at: Any, high: Any, low: Any) -> None:
 
 @inline
 def outcome_probability(y: Any, s: Any) -> Any:
-    """Return the predicted probability of the label that occurred."""
+    """Return the predicted probability of the label y that occurred: s for 1, and 1 - s for 0."""
     p = f8(s)
     return p if y else f8(1) - p
 
@@ -99,7 +115,10 @@ def is_clipped(eps: Any, y: Any, s: Any) -> Any:
 
 @inline
 def may_clip(eps: Any, least: Any, most: Any) -> Any:
-    """Whether a row could be clipped, given the lowest and highest score: probability is monotonic in the score."""
+    """Return whether a probability may be clipped to [eps, 1 - eps], given the lowest and the highest score of the rows.
+
+    The probability of the outcome is monotonic in the score, so the two extremes are enough.
+    """
     hits = i8(0)
     for y in range(2):
         hits += is_clipped(eps, y, least) + is_clipped(eps, y, most)
@@ -110,13 +129,13 @@ def may_clip(eps: Any, least: Any, most: Any) -> Any:
 def fill_probability_term(term: Any, eps: Any, clip: Any, y: Any, s: Any, k: Any, f: Any, out: Any) -> None:
     """Write one term (score, log-loss or squared error) of rows whose scores are probabilities.
 
-    `k` and `f` are scratch. `clip` is False if no probability has to be clipped.
+    Probabilities are clipped to [eps, 1 - eps] for log-loss if `clip`. `k` and `f` are scratch.
     """
     n = s.shape[0]
     if term == LOG_LOSS:
         top = 1.0 - eps
-        # The logarithm is split into two loops: one chain of all its operations is too long for the processor to overlap
-        # rows.
+        # Compute the logarithm in two loops. In one loop, its chain of operations would be too long for the processor to
+        # compute several rows at the same time.
         for j in range(n if clip else 0):
             q = outcome_probability(y[j], s[j])
             q = q if q > eps else eps
@@ -149,7 +168,7 @@ def fill_logit_term(term: Any, y: Any, s: Any, out: Any) -> None:
 
 @outline
 def replace_by_squared_errors(y: Any, out: Any) -> None:
-    """Replace predictions by their squared errors, in place."""
+    """Replace predicted probabilities by their squared differences from the labels y, in place."""
     for j in range(out.shape[0]):
         d = out[j] - f8(i4(y[j]))
         out[j] = d * d
@@ -157,7 +176,10 @@ def replace_by_squared_errors(y: Any, out: Any) -> None:
 
 @inline
 def fill_term(term: Any, logit: Any, eps: Any, clip: Any, y: Any, s: Any, k: Any, f: Any, out: Any) -> None:
-    """Write one term (score, log-loss or squared error) of some rows; `k` and `f` are scratch."""
+    """Write one term (score, log-loss or squared error) of some rows, whose scores are logits if `logit`.
+
+    Otherwise scores are probabilities, which are clipped to [eps, 1 - eps] if `clip`. `k` and `f` are scratch.
+    """
     if logit:
         fill_logit_term(term, y, s, out)
     else:
@@ -166,7 +188,7 @@ def fill_term(term: Any, logit: Any, eps: Any, clip: Any, y: Any, s: Any, k: Any
 
 @outline
 def fill_block(term: Any, logit: Any, eps: Any, clip: Any, y: Any, s: Any, k: Any, f: Any, out: Any) -> None:
-    """Write one term of every row of a block, and prefetch the same number of later rows."""
+    """Write one term of every row of a block, as `fill_term` does, and prefetch the same number of later rows."""
     for b in range(0, s.shape[0], PART):
         part = slice(b, min(b + PART, s.shape[0]))
         prefetch(y, b + AHEAD, PART)
@@ -177,7 +199,7 @@ def fill_block(term: Any, logit: Any, eps: Any, clip: Any, y: Any, s: Any, k: An
 @outline
 def count_positives(y: Any) -> Any:
     """Return the number of positives in a block of labels, and whether any label is not 0 or 1."""
-    # The maximum of the labels reveals any invalid label without a branch.
+    # An invalid label is larger than 1. Check the maximum of the labels, which needs no branch in the loop.
     total, most = i4(0), u1(0)
     for j in range(y.shape[0]):
         total += i4(y[j])
@@ -187,10 +209,10 @@ def count_positives(y: Any) -> Any:
 
 @outline
 def score_extremes(s: Any) -> Any:
-    """Return the smallest and the largest score of a block, in the order of their bits as unsigned integers.
+    """Return the two scores of a block whose bits, as unsigned integers, are the smallest and the largest.
 
-    As unsigned integers the bits of the numbers from 0 to 1 order like the numbers. The bits of all other numbers are
-    larger: numbers above 1, infinity, NaN, and every number with a sign bit, first of all -0.0.
+    As unsigned integers, the bits of numbers from 0 to 1 sort like the numbers. The bits of all other numbers are larger:
+    numbers above 1, infinity, NaN, negative numbers and -0.0.
     """
     least = most = score_bits(s[0])
     for j in range(s.shape[0]):
@@ -200,30 +222,30 @@ def score_extremes(s: Any) -> Any:
 
 @inline
 def may_be_bad(most: Any) -> Any:
-    """Whether a block may have an invalid score, given the score with the largest bits, `most`.
+    """Return whether a block may have an invalid score, given the score with the largest bits, `most`.
 
-    If this is -0.0, which is valid, other scores may still be invalid, because its bits exceed those of 1.5, for example.
+    If this score is -0.0, which is valid, other scores may be invalid. For example, 1.5 has smaller bits than -0.0.
     """
     return not (0 < most <= 1)
 
 
 @outline
 def has_bad_score(logit: Any, s: Any) -> Any:
-    """Whether a score is not finite or, unless `logit`, not a probability."""
+    """Return whether a score is invalid: not finite or, unless scores are logits (`logit`), not a probability."""
     bad = i4(0)
     if logit:
         for j in range(s.shape[0]):
             bad |= i4(not (abs(s[j]) < np.inf))
     else:
         for j in range(s.shape[0]):
-            # Negate two comparisons, so that NaN is invalid as well.
+            # Negate the comparisons, so that NaN, for which both are false, is invalid.
             bad |= i4(not (s[j] >= 0)) | i4(not (s[j] <= 1))
     return bad != 0
 
 
 @outline
 def has_bad_value(logit: Any, y: Any, s: Any) -> Any:
-    """Whether a label is not 0 or 1, or a score is invalid for its scale."""
+    """Return whether a label is not 0 or 1, or a score is invalid (see `has_bad_score`)."""
     if count_positives(y)[1]:
         return True
     if logit or s.shape[0] == 0:

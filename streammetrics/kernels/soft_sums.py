@@ -1,7 +1,8 @@
-"""Exact sums over rows of a score and a target in [0, 1]: the terms of `score_sums` for soft labels.
+"""Exact sums over rows whose target is a number between 0 and 1 (a soft label): the same terms as in `score_sums`.
 
-The log-loss of target t is t L(1) + (1 - t) L(0), where L is the loss of a row with this label. A target of 0 or 1 thus
-has the terms of its label, bit for bit. Rows of one cell are added block by block, rows of several cells one by one.
+The log-loss of target t is t L(1) + (1 - t) L(0), where L(y) is the loss for the label y. A target of 0 or 1 therefore
+gives the same terms as this label, bit for bit. Rows are added block by block if there is one cell, otherwise one by
+one.
 """
 
 from __future__ import annotations
@@ -49,16 +50,16 @@ TARGET = 3
 def fill_soft_term(
     term: Any, logit: Any, eps: Any, clip: Any, y: Any, s: Any, labels: Any, k: Any, f: Any, other: Any, out: Any
 ) -> None:  # fmt: skip
-    """Write one term (score, log-loss or squared error) of some rows with soft labels.
+    """Write one term (target, score, log-loss or squared error) of some rows with targets y from 0 to 1.
 
-    `labels` has a row of ones and a row of zeros; `k`, `f` and `other` are scratch.
+    `labels` holds a row of ones and a row of zeros; `k`, `f` and `other` are scratch.
     """
     n = s.shape[0]
     if term == TARGET:
         for j in range(n):
             out[j] = y[j]
     elif term == LOG_LOSS:
-        # Both losses are computed for every row, even where the target is 0 or 1: 0 times a finite loss adds nothing.
+        # Compute both losses for every row, even if the target is 0 or 1, because 0 times a finite loss is 0.
         fill_term(term, logit, eps, clip, labels[0, :n], s, k, f, out)
         fill_term(term, logit, eps, clip, labels[1, :n], s, k, f, other)
         for j in range(n):
@@ -73,7 +74,7 @@ def fill_soft_term(
 
 @inline
 def add_number(numbers: Any, at: Any, high: Any, low: Any, stops: Any) -> None:
-    """Add to one fixed-point number, which saturates at CEILING if `stops` is True."""
+    """Add two limbs to the fixed-point number at index `at`. If `stops`, a number that reaches CEILING stays there."""
     if stops:
         add_saturating(numbers, at, high, low)
     else:
@@ -82,11 +83,12 @@ def add_number(numbers: Any, at: Any, high: Any, low: Any, stops: Any) -> None:
 
 @outline
 def add_rows(v: Any, at: Any, lone: Any, magic: Any, magic_bits: Any, shift: Any, stops: Any, numbers: Any) -> None:
-    """Round numbers below 2**31 to multiples of the last bit of `magic`, and add each to the sum at its index.
+    """Round numbers below 2**31, and add each to the fixed-point sum at its index `at`.
 
-    `shift` converts these multiples to units of 2**-60.
+    Numbers are rounded to multiples of the last bit of `magic`; shifting such a multiple left by `shift` gives units of
+    2**-60. If `lone`, there is one sum. If `stops`, a sum that reaches CEILING stays there.
     """
-    # With one cell, sum the block as integers first, and add the sum once.
+    # With one cell, sum the block as integers first, and add the result once.
     if lone:
         high, low = sum_squares(v, magic, magic_bits)
         add_number(numbers, u8(2) * at[0], high, low << i8(shift), stops)
@@ -99,7 +101,10 @@ def add_rows(v: Any, at: Any, lone: Any, magic: Any, magic_bits: Any, shift: Any
 
 @outline
 def add_product_rows(v: Any, at: Any, lone: Any, numbers: Any) -> None:
-    """Add products, rounded to 2**-60, to saturating sums; products of 2**31 and more are set to 0."""
+    """Add products v, rounded to 2**-60, to the saturating sums at their indices `at`.
+
+    Products of 2**31 or more are added one by one, and set to 0 in `v`.
+    """
     if is_any_from(v, LARGE):
         move_heavy_rows(v, at, numbers)
     add_rows(v, at, lone, LOW, LOW_BITS, 0, True, numbers)
@@ -107,7 +112,10 @@ def add_product_rows(v: Any, at: Any, lone: Any, numbers: Any) -> None:
 
 @outline
 def add_square_rows(v: Any, at: Any, lone: Any, loss: Any, numbers: Any) -> None:
-    """Add squares, rounded to 2**-41 (log-loss) or 2**-52, to saturating sums; squares of 2**31 and more are set to 0."""
+    """Add squares v, rounded to 2**-41 (log-loss) or 2**-52, to the saturating sums at their indices `at`.
+
+    Squares of 2**31 or more are added one by one, and set to 0 in `v`.
+    """
     if is_any_from(v, LARGE):
         move_heavy_rows(v, at, numbers)
     if loss:
@@ -118,7 +126,7 @@ def add_square_rows(v: Any, at: Any, lone: Any, loss: Any, numbers: Any) -> None
 
 @outline
 def count_rows(w: Any, at: Any, lone: Any, v: Any, rows: Any, excess: Any, w2: Any) -> None:
-    """Count rows, and if there are weights, add w - 1 and w**2 of each row to its cell; `v` is scratch."""
+    """Count rows in their cells `at`; with weights, also add w - 1 to `excess` and w**2 to `w2`. `v` is scratch."""
     n = at.shape[0]
     for j in range(0 if lone else n):
         rows[at[j]] += 1
@@ -138,7 +146,7 @@ def add_soft(
     y: Any, s: Any, w: Any, at: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, excess: Any, sums: Any, large: Any, squares: Any, crossed: Any, w2: Any, w2x: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Do what `sum_soft` does; `sum_soft_multilabel` also calls this function for each label."""
+    """Add the terms of rows with soft labels to their cells; see `sum_soft`, which is the kernel for one label per row."""
     n_terms, lone, weighted = terms.shape[0], at.shape[0] == 0, w.shape[0] != 0
     k, f, other = scratch(PART, f8), scratch(PART, f8), scratch(PART, f8)
     x, v, cell, place = scratch(PART, f8), scratch(PART, f8), scratch(PART, u8), scratch(PART, u8)
@@ -171,7 +179,7 @@ def add_soft(
             if weighted:
                 add_product_rows(xx, to, lone, w2x)
             for j in range(m if loss and clip else 0):
-                # A row counts as clipped if one of its two losses was clipped and has a positive weight, t or 1 - t.
+                # A row counts as clipped if the probability of a label that has a weight above 0 (t or 1 - t) is clipped.
                 is_outside = is_clipped(eps, 1, ss[j]) if yy[j] > 0.0 else i8(0)
                 is_outside |= is_clipped(eps, 0, ss[j]) if yy[j] < 1.0 else i8(0)
                 clipped[to[j]] += is_outside
@@ -183,10 +191,12 @@ def sum_soft(
     y: Any, s: Any, w: Any, at: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, excess: Any, sums: Any, large: Any, squares: Any, crossed: Any, w2: Any, w2x: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Add the terms (such as log-loss) of the rows to their cells; the caller has checked all values.
+    """Add the terms (such as log-loss) of rows with soft labels to the sums of their cells.
 
-    Without weights, `w` is empty; with one cell, `at` is empty. Arrays are flat, cells first; `large` is empty where no
-    term can be large. `crossed` has the sums of w**2 x t, where x is the term and t the target.
+    The caller has checked all values. Without weights, `w` is empty; with one cell, `at` is empty. For a term x and a
+    target t, the sums of w x, (w x)**2, w**2 x t, w**2 and w**2 x are added to `sums`, `squares`, `crossed`, `w2` and
+    `w2x`. Values of 2**31 or more are added to `large`, which is empty if no term can be that large. Arrays are flat,
+    and their first axis is the cell.
     """
     return add_soft(y, s, w, at, terms, logit, eps, rows, excess, sums, large, squares, crossed, w2, w2x, clipped)
 
@@ -196,7 +206,7 @@ def sum_soft_multilabel(
     width: Any, y: Any, s: Any, w: Any, at: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, excess: Any, sums: Any, large: Any, squares: Any, crossed: Any, w2: Any, w2x: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Add the terms of one label after the other (see `kernels.multilabel`)."""
+    """Do what `sum_soft` does, for each of `width` labels in turn (see `kernels.multilabel`)."""
     for i in range(width):
         yy, ss = slice_label(y, i, width), slice_label(s, i, width)
         total, wide, square, cross = (

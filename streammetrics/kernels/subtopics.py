@@ -1,4 +1,8 @@
-"""Measures of ranked lists whose documents cover subtopics; each document that covers a subtopic reduces its value."""
+"""Measures of rankings whose documents cover subtopics of a query, such as alpha-NDCG and ERR-IA.
+
+Every subtopic starts with the value 1. Each document that covers a subtopic reduces the value of the subtopic for the
+documents ranked below.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,10 @@ ALPHA_NDCG, ALPHA_DCG, ERR_IA, ERR_IDEAL, ERR_PLAIN, RECALL, DIVERSITY = range(7
 
 @outline
 def take_worth(topic: Any, a: Any, b: Any, remaining: Any, alpha: Any) -> Any:
-    """Return the sum of the remaining values of a document's subtopics, and multiply each value by 1 - alpha."""
+    """Return the sum of the remaining values of a document's subtopics, and multiply these values by 1 - alpha.
+
+    topic[a:b] are the subtopics of the document, and `remaining` holds the value of each subtopic.
+    """
     total = 0.0
     for i in range(a, b):
         if topic[i] >= 0:
@@ -27,7 +34,7 @@ def take_worth(topic: Any, a: Any, b: Any, remaining: Any, alpha: Any) -> Any:
 
 @outline
 def current_worth(topic: Any, a: Any, b: Any, remaining: Any) -> Any:
-    """Return the sum of the remaining values of a document's subtopics."""
+    """Return the sum of the remaining values of a document's subtopics, which are topic[a:b]."""
     total = 0.0
     for i in range(a, b):
         if topic[i] >= 0:
@@ -37,7 +44,11 @@ def current_worth(topic: Any, a: Any, b: Any, remaining: Any) -> Any:
 
 @outline
 def ranked_gain(topic: Any, bounds: Any, m: Any, alpha: Any, discount: Any, remaining: Any) -> Any:
-    """Return the discounted gain of the first m documents; a document's gain is what `take_worth` returns."""
+    """Return the discounted gain of the first m documents.
+
+    The gain of a document is the sum of the remaining values of its subtopics. The rows of document d are bounds[d] to
+    bounds[d + 1] - 1.
+    """
     remaining[:] = 1.0
     total = 0.0
     for d in range(m):
@@ -51,13 +62,14 @@ def greedy_ideal_gain(
 ) -> Any:
     """Return the discounted gain of a greedy ideal ranking of m documents.
 
-    At each rank, the document with the largest gain is chosen; `by_name` breaks ties.
+    At each rank, the greedy ranking takes the document with the largest gain. Among documents with equal gains, it takes
+    the first one in `by_name`.
     """
     remaining[:] = 1.0
     used[:] = 0
     total = 0.0
     for place in range(min(m, docs)):
-        # A strict comparison keeps the first of several documents with equal gains.
+        # Compare with `>`, so that the first of several documents with equal gains is chosen.
         best, most = i8(-1), 0.0
         for i in range(docs):
             d = by_name[i]
@@ -74,7 +86,10 @@ def greedy_ideal_gain(
 
 @outline
 def subtopic_recall(topic: Any, end: Any, topics: Any, is_covered: Any) -> Any:
-    """Return subtopic recall: the share of all subtopics that the rows before `end` cover."""
+    """Return subtopic recall: the fraction of all subtopics that the rows before row `end` cover.
+
+    `topics` is the total number of subtopics of the query. `is_covered` is scratch.
+    """
     is_covered[:] = 0.0
     found = 0
     for i in range(end):
@@ -86,9 +101,9 @@ def subtopic_recall(topic: Any, end: Any, topics: Any, is_covered: Any) -> Any:
 
 @outline
 def jaccard_distance(topic: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
-    """Return one minus the Jaccard similarity of the subtopics of two documents: sorted rows a to b, and c to d."""
+    """Return one minus the Jaccard similarity of the subtopics of two documents, topic[a:b] and topic[c:d]."""
     both, either, i, j = 0, (b - a) + (d - c), a, c
-    # Both documents have sorted subtopics, so their intersection is found by merging.
+    # The subtopics of each document are sorted, so one pass over both lists finds the common subtopics.
     while i < b and j < d:
         if topic[i] == topic[j]:
             both += 1
@@ -103,7 +118,7 @@ def jaccard_distance(topic: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
 
 @outline
 def mean_jaccard_distance(topic: Any, bounds: Any, m: Any) -> Any:
-    """Return the mean Jaccard distance of all pairs of the first m documents."""
+    """Return the mean Jaccard distance over all pairs of the first m documents."""
     total = 0.0
     for i in range(m):
         for j in range(i + 1, m):
@@ -116,12 +131,15 @@ def compute_subtopic_measures(
     topic: Any, bounds: Any, by_name: Any, starts: Any, returned: Any, topics: Any, codes: Any, ks: Any, alphas: Any,
     logs: Any, places: Any, remaining: Any, used: Any, out: Any,
 ) -> None:  # fmt: skip
-    """Write the requested subtopic measures (`codes`, with cut-offs `ks`) of some queries.
+    """Write the requested subtopic measures of some queries.
 
-    `topic` is the subtopic of each row, by number in its query, -1 for none. The rows of document d, in the order of the
-    ranking, are bounds[d] to bounds[d + 1]; the documents of query q are starts[q] to starts[q + 1], of which `returned`
-    were returned, and which cover `topics` subtopics. `by_name` are their numbers in the query, sorted by name. `logs` and
-    `places` are discounts; `remaining` and `used` are scratch.
+    Measures are given by `codes`, cut-offs `ks` and `alphas`, and are written to `out`. The other arguments:
+
+    - `topic` holds the subtopic of each row as a number within its query, or -1 for none.
+    - The rows of document d are bounds[d] to bounds[d + 1] - 1; documents are in rank order.
+    - The documents of query q are starts[q] to starts[q + 1] - 1. Of these, `returned` were returned, and all of them
+      together cover `topics` subtopics. `by_name` holds their numbers in the query, sorted by name.
+    - `logs` and `places` are discounts by rank; `remaining` and `used` are scratch.
     """
     n_terms = codes.shape[0]
     for q in range(returned.shape[0]):

@@ -1,9 +1,12 @@
-"""Kernels for tallies: from rows to codes, from codes to sorted entries, and merging of sorted sets.
+"""Kernels for tallies, which count rows by code. A code encodes a cell and a place (bucket and label).
 
-A tally that takes rows is passed to a kernel as seven arguments (`count.tallies.HotTally.target`): the number of bits of a
-place, and of places in a cell; a byte counter for each place of each cell, or none; the sums of w - 1; and a buffer of
-codes, their weights, and the length of the buffer. When a byte overflows, its code is appended to the buffer once for 256
-rows, instead of once for each row.
+A tally keeps sorted distinct codes with their counts (its entries). New rows are first counted in a byte for each place of
+each cell, or their codes are appended to a buffer. When a byte overflows, its code is appended to the buffer once for
+256 rows, rather than once for each row.
+
+A kernel that counts rows in a tally has seven arguments for the tally: the number of bits of a place (`shift`), the
+number of places in a cell (`stride`), the byte counters (or an empty array), the sums of w - 1, and the codes, weights
+and length of the buffer.
 """
 
 from __future__ import annotations
@@ -23,12 +26,16 @@ def add_rows(
     place: Any, a: Any, n: Any, at: Any, w: Any,
     shift: Any, stride: Any, low: Any, excess: Any, codes: Any, weights: Any, waiting: Any,
 ) -> None:  # fmt: skip
-    """Add n rows, given by cell and place, to the byte counters of a tally, or to its buffer of codes if it has none."""
+    """Add n rows to the byte counters `low` of a tally or, if it has none, to its buffer of codes.
+
+    Element j of `place` and element `a + j` of `at` and `w` are the place, cell and weight of a row. The lower `shift`
+    bits of a code are the place, and the bits above are the cell.
+    """
     lone, m = at.shape[0] == 0, u8(waiting[0])
     if low.shape[0]:
         for j in range(n):
             here = u8(place[j]) if lone else u8(at[a + j]) * u8(stride) + u8(place[j])
-            # A byte that overflows becomes 0, and its 256 rows are represented by one code in the buffer.
+            # A byte that overflows becomes 0. Append one code, which stands for the 256 rows, to the buffer.
             rows = u1(low[here] + u1(1))
             low[here] = rows
             if rows == u1(0):
@@ -52,7 +59,10 @@ def add_rows(
 
 @kernel(out=("codes", "counts"))
 def collect_bytes(low: Any, stride: Any, shift: Any, cells: Any, codes: Any, counts: Any) -> Any:
-    """Write code and count of each nonzero byte counter, and return their number; if `codes` is empty, only count them."""
+    """Write the code and the count of each byte counter that is not 0, and return how many there are.
+
+    If `codes` is empty, only return the number.
+    """
     m = u8(0)
     write = codes.shape[0] > 0
     for cell in range(cells):
@@ -67,9 +77,12 @@ def collect_bytes(low: Any, stride: Any, shift: Any, cells: Any, codes: Any, cou
 
 @kernel(out=("codes", "counts"))
 def collect_counters(rows: Any, codes: Any, counts: Any) -> Any:
-    """Write index and count of each nonzero counter; return how many there are, or -1 if a count exceeds 32 bits."""
+    """Write the index and the count of each counter that is not 0, and return how many there are.
+
+    If a count exceeds 32 bits, return -1.
+    """
     m, most = u8(0), i8(0)
-    # Write every place; if its counter is 0, the next place overwrites it. A branch would often be mispredicted.
+    # Write every counter. If it is 0, the next one overwrites it. A branch would often be mispredicted.
     for i in range(rows.shape[0]):
         x = rows[i]
         codes[m], counts[m] = i, x
@@ -86,7 +99,8 @@ def count_runs(fresh: Any, codes: Any, counts: Any) -> Any:
     for i in range(fresh.shape[0]):
         c = fresh[i]
         new = c != last
-        # Write the count for every code, without a branch; the last write of a run is the final one.
+        # Write the count so far at every code, so that no branch is needed. The last count written in a run of equal
+        # codes remains.
         counts[m] = i - first
         first = i if new else first
         m += u8(new)
@@ -98,10 +112,14 @@ def count_runs(fresh: Any, codes: Any, counts: Any) -> Any:
 
 @kernel(out=("codes", "counts"))
 def add_sorted(old: Any, rows: Any, fresh: Any, codes: Any, counts: Any) -> Any:
-    """Merge at least one sorted entry with sorted codes, each of one row; return the number of merged entries."""
+    """Merge one or more sorted codes with counts and sorted codes of single rows; return the number of merged codes.
+
+    `old` and `rows` are the codes and their counts, and `fresh` holds the codes of single rows, which may repeat. The
+    result is written to `codes` and `counts`.
+    """
     i, j, m, na, nb = u8(0), u8(0), u8(0), u8(old.shape[0]), u8(fresh.shape[0])
     last, run = min(old[0], fresh[0]), u4(0)
-    # Compute both candidates and select the smaller one, without a branch.
+    # Take the smaller of the two next codes. `ours` is 1 or 0, so the loop needs no branch.
     while i < na and j < nb:
         x, y = old[i], fresh[j]
         code, ours = min(x, y), u4(x <= y)
@@ -125,11 +143,14 @@ def add_sorted(old: Any, rows: Any, fresh: Any, codes: Any, counts: Any) -> Any:
 
 @kernel(out=("out", "in_a", "in_b"))
 def merge_codes(a: Any, b: Any, out: Any, in_a: Any, in_b: Any) -> Any:
-    """Write the union of two sorted arrays of distinct codes, and each code's index in the union; return its length."""
+    """Write the union of two sorted arrays of distinct codes, and return its length.
+
+    The index in the union of each code of `a` and of `b` is written to `in_a` and `in_b`.
+    """
     i, j, m, na, nb = u8(0), u8(0), u8(0), u8(a.shape[0]), u8(b.shape[0])
     while i < na and j < nb:
         x, y = a[i], b[j]
-        # Write positions for both codes. The position of the code that is not taken now is overwritten later.
+        # Write the index for both codes. If one of them is not taken now, its index is overwritten later.
         in_a[i], in_b[j] = m, m
         out[m] = min(x, y)
         i += u8(x <= y)
@@ -148,14 +169,15 @@ def merge_codes(a: Any, b: Any, out: Any, in_a: Any, in_b: Any) -> Any:
 
 @kernel(out=("high", "low", "in_a", "in_b"))
 def merge_two_word_codes(ha: Any, la: Any, hb: Any, lb: Any, high: Any, low: Any, in_a: Any, in_b: Any) -> Any:
-    """Do what `merge_codes` does, for codes of two words."""
+    """Do what `merge_codes` does for codes of two words, which are sorted by the high word, then by the low word."""
     i, j, m, na, nb = u8(0), u8(0), u8(0), u8(la.shape[0]), u8(lb.shape[0])
     while i < na and j < nb:
         p, q, x, y = ha[i], hb[j], la[i], lb[j]
         ours = u8(p < q) | (u8(p == q) & u8(x <= y))
         theirs = u8(q < p) | (u8(p == q) & u8(y <= x))
         in_a[i], in_b[j] = m, m
-        # `0 - ours` has all bits set or none, which selects x or y without a branch.
+        # The number `0 - ours` has all bits set or no bits set. It serves as a mask that selects x or y without a
+        # branch.
         high[m], low[m] = min(p, q), y ^ ((x ^ y) & (u8(0) - ours))
         i += ours
         j += theirs
@@ -181,14 +203,15 @@ def scatter_add(at: Any, values: Any, out: Any) -> Any:
 
 @kernel(out=("out",))
 def gather_runs(source: Any, starts: Any, order: Any, shift: Any, out: Any) -> Any:
-    """Copy the entries of each cell, in a new order of cells.
+    """Copy the elements of each cell to `out`, in a new order of cells.
 
-    With a `shift`, the entries are codes, and the number of the new cell replaces that of the old one.
+    The elements of cell c are source[starts[c]:starts[c + 1]], and `order` holds the old number of each new cell. If
+    `shift` is not 0, elements are codes, in which the bits from `shift` on are the cell; the new number replaces the old
+    one.
     """
     k = u8(0)
     for cell in range(order.shape[0]):
         for i in range(starts[order[cell]], starts[order[cell] + 1]):
-            # The upper bits of a code are its old cell, and are replaced by the new one.
             out[k] = (source[i] & ((u8(1) << u8(shift)) - u8(1))) | (u8(cell) << u8(shift)) if shift else source[i]
             k += u8(1)
     return 0
@@ -196,7 +219,7 @@ def gather_runs(source: Any, starts: Any, order: Any, shift: Any, out: Any) -> A
 
 @inline
 def sort_by_digit(source: Any, to: Any, counts: Any, shift: Any) -> None:
-    """Copy codes sorted by one digit of 11 bits; codes with equal digits keep their order."""
+    """Copy codes to `to`, sorted by the 11-bit digit at bit `shift`. Codes with equal digits keep their order."""
     for k in range(2048):
         counts[k] = 0
     for i in range(source.shape[0]):
@@ -216,9 +239,9 @@ def sort_by_digit(source: Any, to: Any, counts: Any, shift: Any) -> None:
 
 @kernel(out=("codes", "other", "counts"))
 def sort_codes(codes: Any, other: Any, counts: Any) -> Any:
-    """Sort codes in place by a radix sort with digits of 11 bits, which skips bits that are equal in all codes.
+    """Sort codes in place by a radix sort with 11-bit digits, which skips bits that are equal in all codes.
 
-    `other` is scratch of the same length, `counts` has room for 2048. No branch depends on the codes.
+    `other` is scratch of the same length, and `counts` is scratch of length 2048. The loops over codes have no branches.
     """
     n, differ, first = codes.shape[0], u8(0), u8(codes[0])
     for i in range(n):

@@ -1,9 +1,9 @@
 """Averages of ranking measures over all possible orders of tied documents.
 
-A group of `n` tied documents, `r` of them relevant, stands after `c` others, of which `h` are relevant; a cut-off leaves
-the first `m` places of the group. Every mean is a closed form or a sum of `m` positive terms, and no order is sampled.
-After McSherry and Najork, "Computing information retrieval performance measures efficiently in the presence of tied
-scores" (2008).
+In all functions, a group has `n` tied documents, of which `r` are relevant. `c` documents rank above the group, and `h` of
+these are relevant. The first `m` places of the group are within the cut-off of the measure. Every mean is computed exactly
+from a formula or from a sum of positive terms; no orders are sampled. See McSherry and Najork, "Computing information
+retrieval performance measures efficiently in the presence of tied scores" (2008).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def sort_descending(values: Any, a: Any, b: Any) -> None:
-    """Sort values[a:b] in place, in descending order, with Shell's sort."""
+    """Sort values[a:b] in place, in descending order, with Shellsort."""
     gap = (b - a) // 2
     while gap:
         for i in range(a + gap, b):
@@ -38,7 +38,7 @@ def average_group(values: Any, a: Any, b: Any) -> None:
 
 
 def probability_of_no_hit(n: Any, r: Any, m: Any) -> Any:
-    """Return the probability that none of the first m places of a group is relevant."""
+    """Return the probability that none of the first m of n tied documents is relevant, if r of them are relevant."""
     none = 1.0
     for i in range(m):
         none *= (n - r - i) / (n - i)
@@ -46,7 +46,11 @@ def probability_of_no_hit(n: Any, r: Any, m: Any) -> Any:
 
 
 def mean_reciprocal_rank(c: Any, n: Any, r: Any, m: Any) -> Any:
-    """Return the expected reciprocal rank of the first relevant document, which counts 0 beyond the first m places."""
+    """Return the expected reciprocal rank of the first relevant document, which is in a group of n tied documents.
+
+    The group has r relevant documents, and c documents rank above it. If no relevant document is at the first m places of
+    the group, the reciprocal rank is 0.
+    """
     total, none = 0.0, 1.0
     for i in range(m):
         if none <= 0:
@@ -59,7 +63,9 @@ def mean_reciprocal_rank(c: Any, n: Any, r: Any, m: Any) -> Any:
 def mean_precision_sum(c: Any, h: Any, n: Any, r: Any, m: Any) -> Any:
     """Return the expected sum of the precisions at relevant documents among the first m places of a group.
 
-    A place is relevant with probability r / n, and then each earlier place of the group with (r - 1) / (n - 1).
+    The group has n documents, of which r are relevant; c documents, of which h are relevant, rank above it. The document
+    at a place is relevant with probability r / n. If it is, each document at an earlier place of the group is relevant
+    with probability (r - 1) / (n - 1).
     """
     before = (r - 1.0) / (n - 1.0) if n > 1 else 0.0
     total = 0.0
@@ -69,13 +75,16 @@ def mean_precision_sum(c: Any, h: Any, n: Any, r: Any, m: Any) -> Any:
 
 
 def mean_precision_per_hit(sums: Any, c: Any, h: Any, n: Any, r: Any, m: Any) -> Any:
-    """Return the mean of (sums + precision sum) / hits, where the first m places of a group have x relevant documents.
+    """Return the expected average precision for a cut-off within a tie group, relative to the relevant documents found.
 
-    x has a hypergeometric distribution. Its probabilities are computed relative to that of the mode, outwards, so that
-    none of the large ones underflows, and normalised at the end.
+    `sums` is the sum of precisions above the group. For each possible number x of relevant documents among the first m
+    places of the group, the average precision is (sums + expected sum of precisions in the group) / (h + x). The result is
+    its mean over x, which has a hypergeometric distribution. Probabilities are computed relative to that of the most
+    probable x, so that the large ones do not underflow, and are normalised at the end.
     """
     low, high = max(0, m - (n - r)), min(m, r)
-    # Start at the most probable x, and compute the probabilities upwards, then downwards, from the ratios of neighbours.
+    # Start at the most probable x, and go upwards, then downwards. Each probability is computed from that of its
+    # neighbour.
     mode = min(max(((m + 1) * (r + 1)) // (n + 2), low), high)
     total, weight = 0.0, 0.0
     for side in range(2):
@@ -95,11 +104,12 @@ def mean_precision_per_hit(sums: Any, c: Any, h: Any, n: Any, r: Any, m: Any) ->
 
 
 def mean_reciprocal_stop(stop: Any, top: Any, a: Any, b: Any, m: Any, mean: Any) -> Any:
-    """Return the expected reciprocal of the rank at which a user stops, within the first m places of a group.
+    """Return the expected reciprocal of the rank at which a user stops, if it is among the first m places of a tie group.
 
-    `stop` / `top` is the probability to stop at a document. mean[i] becomes the probability to continue after i documents,
-    averaged over all choices of i documents, adding one document of the group at a time; mean[b - a] is the probability to
-    continue after the group.
+    The group has the documents `a` to `b` - 1, and a user who looks at document i stops there with probability
+    stop[i] / top. The function sets mean[i] to the probability that a user continues after i documents of the group,
+    averaged over all choices of i documents. If m is b - a, mean[b - a] is the probability that the user continues after
+    the group.
     """
     sort_descending(stop, a, b)
     n = b - a
@@ -109,7 +119,7 @@ def mean_reciprocal_stop(stop: Any, top: Any, a: Any, b: Any, m: Any, mean: Any)
     mean[0] = 1.0
     for t in range(1, n + 1):
         on = 1.0 - stop[a + t - 1] / top
-        # Update from the largest i down, so that mean[i - 1] is still the mean without document t.
+        # Add document t to the means. Start with the largest i, so that mean[i - 1] is still the mean without document t.
         for i in range(min(t, longest), 0, -1):
             mean[i] = ((t - i) * mean[i] + i * (on * mean[i - 1])) / t
     total = 0.0

@@ -1,7 +1,9 @@
-"""Counting numbers in buckets, in a window of counters or in a buffer; the level of a cell is its bucket width.
+"""Count numbers in buckets whose width adapts to the numbers of a cell.
 
-The numbers of one column of a block of rows are converted to buckets first, in a loop that vectorises, and counted
-afterwards.
+The level of a cell, an integer L, gives the width of its buckets, 2**(L - 512); buckets close to 0 are narrower. A state
+with one cell has a counter for each bucket in a range (a window). The buckets of other numbers, and of states with several
+cells, are appended to a buffer. The numbers of one column of a block of rows are converted to buckets first, in a loop
+that vectorises, and counted afterwards.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ from .score_terms import add_fixed, split_limbs
 f8, i8, u4, u8 = np.float64, np.int64, np.uint32, np.uint64
 
 BLOCK = 256
-# The number of the bucket of 0, and an offset for positive buckets, which leaves room for buckets nearer to 0.
+# ZERO is the bucket of the number 0. OFFSET is added to the buckets of positive numbers, so that buckets close to 0,
+# which would otherwise be negative, are also positive.
 ZERO = i8(1 << 62)
 OFFSET = i8(1 << 53)
-# The biased exponent of the bucket width at level 0.
+# The biased exponent of the bucket width at level 0, 2**-512.
 FIRST = i8(1023 - 512)
 FRACTION = i8(52)
 MASK = i8((1 << 52) - 1)
@@ -29,11 +32,11 @@ HIDDEN = i8(1 << 52)
 SIZE = i8((1 << 63) - 1)
 TOP = i8(-(1 << 63))
 LEVELS = 1024
-# Adding this magic number to a whole number below 2**51 gives a float whose last bits are the whole number.
+# Adding this magic number to an integer below 2**51, as a float, gives a float whose last bits are the integer.
 MAGIC = f8(1.5 * 2.0**52)
 MAGIC_BITS = i8(0x4338000000000000)
 FAR = f8(2.0**51)
-# This value, in place of the flag of a window, means that the counters belong to exact numbers, not to buckets.
+# If the second number of a window has this value, the counters of the window are for exact numbers rather than buckets.
 EXACT_NUMBERS = i8(2)
 SLOT_BITS = 12
 HIGHEST, NEVER = i8(914), i8(1023)
@@ -41,13 +44,16 @@ HIGHEST, NEVER = i8(914), i8(1023)
 
 @inline
 def find_bucket(v: Any, level: Any, bits: Any) -> Any:
-    """Return the bucket of a number, as `state.levels.find_buckets` does."""
+    """Return the bucket of a number v at a level; a higher level has wider buckets.
+
+    A bucket is never wider than 2**-bits times its numbers.
+    """
     word = f8(v).view(i8)
     size = word & SIZE
     if size == 0:
         return ZERO
-    # At 2**bits widths or more, all buckets have the width of the level. Nearer to 0, a bucket is narrower, and is given
-    # by the first `bits` bits of the fraction.
+    # Numbers of at least 2**bits times the width of the level are in buckets of this width. Closer to 0, buckets are
+    # narrower: the bucket of a number is given by its exponent and the first `bits` bits of its fraction.
     octave = (size >> FRACTION) - FIRST - level
     steps = ((size & MASK) | HIDDEN) >> (FRACTION - min(max(octave, bits), FRACTION))
     steps += ((min(octave, bits) - bits) << bits) + ((max(octave, FRACTION) - FRACTION) << FRACTION) + OFFSET
@@ -56,7 +62,7 @@ def find_bucket(v: Any, level: Any, bits: Any) -> Any:
 
 @inline
 def edge_bits(place: Any, level: Any, bits: Any) -> Any:
-    """Return, as the bits of a float64, the edge of a bucket that is nearer to 0."""
+    """Return the edge closer to 0 of the bucket `place`, as the bits of a float64."""
     signed = i8(place) - ZERO
     if signed == 0:
         return i8(0)
@@ -66,7 +72,7 @@ def edge_bits(place: Any, level: Any, bits: Any) -> Any:
     elif steps < i8(1) << bits:
         octave, fraction = (steps >> bits) + bits - i8(1), (steps & ((i8(1) << bits) - i8(1))) << (FRACTION - bits)
     else:
-        # The steps are whole multiples of the width: converting them to float64 finds the leading bit.
+        # The edge is this number of steps times the width. The exponent of the number as a float64 is its leading bit.
         octave = (f8(steps).view(i8) >> FRACTION) - i8(1023)
         fraction = (steps - (i8(1) << octave)) << (FRACTION - octave)
     word = ((octave + level + FIRST) << FRACTION) | fraction
@@ -75,7 +81,10 @@ def edge_bits(place: Any, level: Any, bits: Any) -> Any:
 
 @inline
 def lost_bits(word: Any, level: Any, bits: Any) -> Any:
-    """Return the bits of a number that its bucket drops, as an integer: 0 if the number is the edge of its bucket."""
+    """Return the bits of a number that its bucket drops, as an integer.
+
+    `word` holds the bits of the number. The result is 0 if the number is the edge closer to 0 of its bucket.
+    """
     size = i8(word) & SIZE
     kept = min(max((size >> FRACTION) - FIRST - level, bits), FRACTION)
     return size & ((i8(1) << (FRACTION - kept)) - i8(1))
@@ -85,7 +94,10 @@ def lost_bits(word: Any, level: Any, bits: Any) -> Any:
 def read_values(
     first: Any, second: Any, a: Any, n: Any, width: Any, c: Any, pair: Any, signed: Any, value: Any
 ) -> None:  # fmt: skip
-    """Copy the values in column c of n rows, which start at row a."""
+    """Copy the values in column c of n rows, which start at row `a`, to `value`.
+
+    The values are `first` or, if `pair`, |second - first| (second - first if `signed`).
+    """
     for j in range(n):
         k = u8(a + j) * u8(width) + u8(c)
         v = f8(first[k])
@@ -99,7 +111,10 @@ def read_values(
 def update_value_extremes(
     value: Any, w: Any, at: Any, a: Any, n: Any, width: Any, c: Any, least: Any, largest: Any
 ) -> None:
-    """Update the minimum and maximum of each cell by n values, ignoring rows of weight 0."""
+    """Update the minimum `least` and maximum `largest` of each cell with n values of column c.
+
+    Rows of weight 0 are ignored. The rows start at element `a` of `at` and `w`.
+    """
     if at.shape[0]:
         for j in range(n):
             if not w.shape[0] or w[a + j] != 0.0:
@@ -117,9 +132,9 @@ def update_value_extremes(
 
 @inline
 def find_exact_slots(value: Any, n: Any, multiplier: Any, slot_words: Any, place: Any) -> Any:
-    """Write the slot of each of n values in the table of exact numbers, or -1.
+    """Write the slot of each of n values in a hash table of exact numbers, or -1 if the value is not in the table.
 
-    Returns a negative number if a value is missing from the table.
+    `slot_words` holds the bits of the number in each slot. Return a negative number if any value is not in the table.
     """
     outside = i8(0)
     for j in range(n):
@@ -133,15 +148,15 @@ def find_exact_slots(value: Any, n: Any, multiplier: Any, slot_words: Any, place
 
 @inline
 def find_in_window(value: Any, n: Any, own: Any, bits: Any, place: Any) -> Any:
-    """Write the index of the counter of each of n values, or -1 for a value outside the window.
+    """Write the index of the counter of each of n values, or -1 if the window has no counter for the value.
 
-    Returns a negative number if any value is outside.
+    `own` holds the six numbers of the window (see `count_values`). Return a negative number if any value has no counter.
 
-    At 2**bits times the width of the level or more, all buckets have this width. Nearer to 0, a bucket is given by the
-    leading bits of its numbers.
+    Numbers of at least 2**bits times the width of the level are in buckets of this width. Closer to 0, the bucket of a
+    number is given by its leading bits.
     """
-    # If the level of the window is higher than that of the cell, only numbers at the edge of a bucket are counted in it,
-    # because other numbers would lose bits.
+    # If the level of the window is higher than that of the cell, count only numbers that are the edge of a bucket, because
+    # other numbers would lose bits.
     strict = own[1] != 0
     scale = i8((i8(1023 + 512) - own[0]) << FRACTION).view(f8)
     up, ups, down, downs = own[2], own[3], own[4], own[5]
@@ -155,7 +170,7 @@ def find_in_window(value: Any, n: Any, own: Any, bits: Any, place: Any) -> Any:
         steps = whole if size >= near else (size.view(i8) >> less) - before
         begin, most, first = (down, downs, ups) if v < 0.0 else (up, ups, i8(0))
         here = steps - begin
-        # For numbers of 2**51 or more, the sum with MAGIC would be rounded.
+        # Adding MAGIC is exact only for numbers below 2**51. Larger numbers have no counter.
         out = (here < i8(0)) | (here >= most) | (size >= FAR)
         here = i8(-1) if out else here + first + i8(1)
         here = i8(0) if v == 0.0 else here
@@ -174,7 +189,11 @@ def count_or_buffer(
     value: Any, place: Any, w: Any, a: Any, n: Any, c: Any, bits: Any, level: Any, counters: Any, excess: Any, room: Any,
     high: Any, low: Any, weights: Any, m: Any,
 ) -> Any:  # fmt: skip
-    """Count values that have a counter, and append the others to the buffer of length m; return its new length."""
+    """Count those of n values of column c that have a counter, and append the buckets of the others to the buffer.
+
+    `place` holds the index of each value's counter, or -1, and each column has `room` counters. `high`, `low` and
+    `weights` are the buffer, and m is its length; return the new length.
+    """
     start = u8(c) * u8(room)
     for j in range(n):
         if place[j] >= i8(0):
@@ -199,14 +218,17 @@ def count_values(
     least: Any, largest: Any, windows: Any, slot_words: Any, counters: Any, excess: Any, high: Any, low: Any, weights: Any,
     used: Any,
 ) -> Any:  # fmt: skip
-    """Count values, or |second - first| of a pair (second - first if `signed`).
+    """Count values in buckets, and update the minimum and maximum of each cell.
 
-    Rows are `width` values side by side, in one dimension or two. A single cell has a window of counters for each column:
-    one for 0, then one for each bucket of positive numbers, then of negative ones. `windows` has six numbers per column:
-    the level of these buckets; whether the window only takes numbers at the edge of a bucket, because its level is above
-    that of the cell; and for either sign the first bucket and the number of buckets. A cell with few distinct numbers has
-    counters of these exact numbers instead, each in the slot of its hash. Values without a counter are buffered, at the
-    level of the cell.
+    The values are `first` or, if `pair`, |second - first| (second - first if `signed`). A row has `width` values, one
+    for each column. `level` holds the level (bucket width) of each cell and column.
+
+    A state with one cell may have a window of counters for each column: a counter for 0, then counters for buckets of
+    positive numbers, then for buckets of negative numbers. `windows` holds six numbers per column: the level of these
+    buckets; 1 if the window counts only numbers that are the edge of a bucket, because its level is above that of the
+    cell; and the first bucket and the number of buckets, for positive and for negative numbers. If a cell has few distinct
+    numbers, it has counters for these exact numbers instead, in slots that are determined by their hashes. The buckets
+    of values without a counter are appended to the buffer `high`, `low` and `weights`, whose length is used[0].
     """
     ff, ss = first.reshape(first.size), second.reshape(second.size)
     value, place = scratch(BLOCK, f8), scratch(BLOCK, i8)
@@ -224,7 +246,7 @@ def count_values(
                     outside = find_exact_slots(value, n, own[2], slots, place)
                 else:
                     outside = find_in_window(value, n, own, bits, place)
-                # In the usual case all values of the block have a counter, and there are no weights.
+                # This loop is for the usual case: all values of the block have a counter, and there are no weights.
                 if outside >= i8(0) and not w.shape[0]:
                     start = u8(c) * u8(room)
                     for j in range(n):
@@ -248,9 +270,11 @@ def count_values(
 
 @inline
 def joining_level(a: Any, b: Any, bits: Any) -> Any:
-    """Return the lowest level at which two different numbers, given as bits, share a bucket of constant width.
+    """Return the lowest level (bucket width) at which two different numbers are in the same bucket, under two rules.
 
-    The second result is the level with the narrower buckets near 0; NEVER if their leading bits keep the numbers apart.
+    The first result is for buckets that all have the width of the level. The second result is for buckets that are
+    narrower close to 0; it is NEVER if their leading bits keep the numbers in different buckets at every level. The
+    numbers are given as bits.
     """
     differ = a ^ b
     ours, theirs = ((a & SIZE) >> FRACTION) - FIRST, ((b & SIZE) >> FRACTION) - FIRST
@@ -263,7 +287,10 @@ def joining_level(a: Any, b: Any, bits: Any) -> Any:
 
 @inline
 def select_level(counts: Any, most: Any) -> Any:
-    """Return the `most`-th highest level, given the number of pairs at each level; set these counts to 0."""
+    """Return the level of the pair with the `most`-th highest level, given the number of pairs at each level.
+
+    If there are fewer pairs, return 0. The counts are set to 0.
+    """
     passed, level = i8(0), i8(0)
     for k in range(LEVELS - 1, -1, -1):
         before, passed = passed, passed + counts[k]
@@ -277,7 +304,13 @@ def find_lowest_levels(
     codes: Any, starts: Any, levels: Any, bits: Any, few: Any, less: Any, most: Any, floor: Any, lossless: Any,
     out: Any,
 ) -> Any:  # fmt: skip
-    """Write the level that the numbers of each group need, as `state.levels.find_lowest_levels` does."""
+    """Write the lowest level (bucket width) that is sufficient for the numbers of each group.
+
+    The numbers of a group are given by their buckets (`codes`) at the group's current level. A group with at most `few`
+    different numbers gets level 0. Otherwise, the level must be such that the numbers are in at most `most` buckets, and
+    in at most `few` buckets if the width were 2**less times larger. If `lossless`, a group at level 0 stays there if all
+    of its numbers are edges of buckets at the new level.
+    """
     linear, limited = scratch(LEVELS, i8), scratch(LEVELS, i8)
     for k in range(LEVELS):
         linear[k] = limited[k] = i8(0)
@@ -298,7 +331,7 @@ def find_lowest_levels(
         need = max(select_level(linear, i8(few)) - i8(less), i8(0))
         if many:
             need = max(need, min(select_level(limited, i8(most)), HIGHEST))
-        # Numbers at level 0 may be exact. Raise the level only if a number would lose bits.
+        # A group at level 0 is exact. If `lossless`, raise its level only if one of its numbers would lose bits.
         if level or not lossless:
             out[g] = need
             continue
@@ -311,7 +344,7 @@ def find_lowest_levels(
 
 @kernel(out=("buckets",))
 def find_buckets(numbers: Any, levels: Any, bits: Any, buckets: Any) -> Any:
-    """Write the bucket of each number at its level."""
+    """Write the bucket of each number, given the level (bucket width) of each number."""
     for i in range(numbers.shape[0]):
         buckets[i] = u8(find_bucket(numbers[i], levels[i], i8(bits)))
     return 0
@@ -319,7 +352,7 @@ def find_buckets(numbers: Any, levels: Any, bits: Any, buckets: Any) -> Any:
 
 @kernel(out=("numbers",))
 def find_near_edges(buckets: Any, levels: Any, bits: Any, numbers: Any) -> Any:
-    """Write, for each bucket, its edge nearer to 0."""
+    """Write the edge closer to 0 of each bucket, given the level (bucket width) of each bucket."""
     for i in range(buckets.shape[0]):
         numbers[i] = i8(edge_bits(buckets[i], levels[i], i8(bits))).view(f8)
     return 0
@@ -327,7 +360,11 @@ def find_near_edges(buckets: Any, levels: Any, bits: Any, numbers: Any) -> Any:
 
 @kernel(out=("codes", "high", "counts"))
 def raise_levels(codes: Any, high: Any, counts: Any, starts: Any, old: Any, new: Any, bits: Any) -> Any:
-    """Convert the buckets of each group to a higher level, and add entries with equal buckets; return their new number."""
+    """Convert the buckets of each group from its old level to its new, higher level (a larger bucket width), in place.
+
+    The buckets of a group are sorted; buckets that become equal are joined, and their counts are added. Return the number
+    of buckets that remain.
+    """
     m = u8(0)
     for g in range(starts.shape[0] - 1):
         begin = m

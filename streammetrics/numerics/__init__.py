@@ -1,1 +1,4 @@
-"""Exact integers, elementary functions, settings and canonical text; depends on numpy alone."""
+"""The foundation of the other packages: exact and reproducible arithmetic, settings, and keys of slices.
+
+It depends only on numpy.
+"""

@@ -1,6 +1,6 @@
-"""Copying and summing rows of arrays.
+"""Copy and sum the rows of arrays.
 
-Each row is moved as one item: indexing an array of several axes takes ten times as long.
+To copy rows, each row is moved as a single item, because indexing an array with several axes takes ten times as long.
 """
 
 from __future__ import annotations
@@ -24,12 +24,16 @@ def put_rows(array: Array, at: NDArray[Any], rows: Array) -> None:
     array : ndarray of shape (n, ...)
         The array to write to.
     at : ints of shape (m,)
-        The indices. (To read rows, `array.take(at, axis=0)` is fast.)
+        The indices.
     rows : ndarray of shape (m, ...)
         The rows, of the same dtype.
+
+    Notes
+    -----
+    To read rows, `array.take(at, axis=0)` is fast enough.
     """
     if len(at) and array.size and array.ndim > 1:
-        # A whole row becomes one item of an opaque dtype, so indexing copies rows and not single elements.
+        # View each row as a single item of a void dtype, so that indexing copies whole rows rather than single elements.
         item = np.dtype((np.void, array[0].nbytes))
         whole = np.ascontiguousarray(rows, array.dtype).reshape(len(at), -1)
         array.reshape(len(array), -1).view(item)[:, 0][at] = whole.view(item)[:, 0]
@@ -38,7 +42,7 @@ def put_rows(array: Array, at: NDArray[Any], rows: Array) -> None:
 
 
 def row_sums(values: Array) -> Array:
-    """Return the sum of each row, that is, over all axes but the first."""
+    """Return the sum of each row: over all axes except the first."""
     return np.asarray(values.sum(axis=tuple(range(1, values.ndim))))
 
 

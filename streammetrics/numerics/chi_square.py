@@ -15,18 +15,19 @@ HALF_LOG_PI = 0.57236494292470008707
 
 
 def chi2_tail(x: float, df: int) -> float:
-    """Return P(X > x) of chi-square with df >= 1 degrees of freedom; relative error below 1e-10 for P > 1e-100.
+    """Return P(X > x) for a chi-square variable X with df >= 1 degrees of freedom.
 
-    With h = x / 2, P is the sum of e^-h h^k / Gamma(k + 1) over k < df / 2. For even df k is whole; for odd df k is half
-    an odd number, and the tail of a normal is added.
+    With h = x / 2, the result is the sum of e^-h h^k / Gamma(k + 1) over k < df / 2. For even df, k is 0, 1, 2, and so on.
+    For odd df, k is 1/2, 3/2, and so on, and the two-sided tail of a normal distribution is added. The relative error is
+    below 1e-10 for results above 1e-100.
     """
     if not x > 0:
         return 1.0 if x == x else math.nan
     if x == math.inf:
         return 0.0
     h, odd = np.float64(x) / 2.0, df % 2
-    # Each term is the previous one times h / k. Logarithms are summed, because e^-h may underflow. The first term has k =
-    # 0. For odd df it has k = -1/2, starts the product, and is not part of the sum.
+    # Compute each term by multiplying the previous one by h / k, on logarithms because e^-h may underflow. For even df,
+    # the first term has k = 0. For odd df, start from the term with k = -1/2, which is not itself part of the sum.
     k = np.arange(1, df // 2 + odd) - 0.5 * odd
     first = -h - (0.0 if not odd else HALF_LOG_PI + log(h) / 2.0)
     if odd:

@@ -1,4 +1,4 @@
-"""Dominance sums: for each cell of a table, the sum over all cells whose row and column both precede its own."""
+"""Dominance sums: for each cell of a table, the sum over all cells whose row and column are both earlier."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Ints = NDArray[np.int64]
 
 
 def dominated_mass(mass: Mass, x: Ints, y: Ints) -> Mass:
-    """Return for each cell the total mass of the cells whose x and y are both smaller.
+    """Return, for each cell, the sum over the cells whose x and y are both smaller.
 
     Parameters
     ----------
     mass : Mass
-        The mass of each cell.
+        The number of rows, or their total weight, in each cell.
     x, y : int64 arrays
-        The coordinates of each cell: x is ascending, and y is nonnegative.
+        The coordinates of each cell. x must be ascending, and y must not be negative.
     """
     sums = np.stack([_dominated_sums(digits, x, y) for digits in mass.digits])
     return Mass(sums).plus(Mass(np.zeros((1, len(x)), np.int64)))
@@ -29,22 +29,26 @@ def dominated_mass(mass: Mass, x: Ints, y: Ints) -> Mass:
 def _dominated_sums(values: Ints, x: Ints, y: Ints) -> Ints:
     """Return the dominance sums of int64 values, in one pass over the cells for each bit of y.
 
-    Cells are grouped by the leading bits of y; within a group x ascends. Two different y first differ at one bit, so every
-    pair of cells is compared exactly once, at this bit.
+    The passes go from the highest bit of y to the lowest. In each pass, a group contains the cells that are equal in all
+    higher bits of y, in ascending order of x. If two cells have different y, there is exactly one pass in which they are
+    in the same group and differ in the current bit. In this pass, the cell with the smaller y is added to the sum of the
+    other cell if its x is also smaller.
     """
     n, out = len(x), np.zeros(len(x), np.int64)
     at, place = np.arange(n), np.arange(n)
     for bit in reversed(range(int(y.max(initial=0)).bit_length())):
-        # A cell with this bit set takes the sum of the cells of its group that have the bit clear and a smaller x.
+        # Add to each cell with the bit 1 the values of the cells in its group that have the bit 0 and a smaller x.
         head, up = y[at] >> (bit + 1), (y[at] >> bit & 1).astype(bool)
         run = _exclusive_cumsum(np.where(up, 0, values[at]))
         group = _find_run_starts(place, head[1:] != head[:-1])
         column = np.maximum(group, _find_run_starts(place, x[at][1:] != x[at][:-1]))
         out[at] += np.where(up, run[column] - run[group], 0)
-        # Split the cells of each group by this bit: cells with a clear bit first, in unchanged order.
+        # Form the groups of the next pass: reorder each group so that cells with the bit 0 come first. Otherwise the order
+        # does not change.
         zeros = _exclusive_cumsum((~up).astype(np.int64))
         ends = np.append(np.flatnonzero(group == place)[1:], n)
-        # The number of cells with a clear bit in the whole group, and among the earlier cells of the group.
+        # `lower` is the number of cells with the bit 0 in the group of each cell, and `earlier` the number of those that
+        # precede the cell.
         lower = np.repeat(zeros[ends], np.diff(ends, prepend=0)) - zeros[group]
         earlier = zeros[:-1] - zeros[group]
         to = np.where(up, lower + place, group) + np.where(up, -earlier, earlier)
@@ -55,14 +59,17 @@ def _dominated_sums(values: Ints, x: Ints, y: Ints) -> Ints:
 
 
 def _exclusive_cumsum(values: Ints) -> Ints:
-    """Return for each value the sum of the values before it, followed by the total."""
+    """Return, for each value, the sum of the values before it; then append the total."""
     run = np.zeros(len(values) + 1, np.int64)
     np.cumsum(values, out=run[1:])
     return run
 
 
 def _find_run_starts(place: Ints, fresh: NDArray[np.bool_]) -> Ints:
-    """Return for each position the start of its run; a new run begins after each True in `fresh`."""
+    """Return, for each position, the start of the run that contains it.
+
+    `place` has the positions 0, 1, 2, ... The element i of `fresh` says whether a new run starts at position i + 1.
+    """
     first = np.zeros(len(place), np.int64)
     first[1:][fresh] = place[1:][fresh]
     return np.maximum.accumulate(first)

@@ -1,4 +1,4 @@
-"""Durations such as "15m", "1h" and "7d"."""
+"""Parse and format durations such as "15m", "1h" and "7d"."""
 
 from __future__ import annotations
 
@@ -24,12 +24,19 @@ LONGEST = 9999 * 366 * UNITS["d"]
 
 
 def to_microseconds(duration: Any, what: str) -> int:
-    """Return a duration in microseconds.
+    """Convert a duration to a number of microseconds.
+
+    Parameters
+    ----------
+    duration : str, timedelta or np.timedelta64
+        The duration, for example "15m".
+    what : str
+        The name of the argument, for the error message.
 
     Raises
     ------
     ValueError
-        If the value is not a duration; the message begins with `what`, the name of the argument.
+        If the value is not a positive duration, or is too long.
     """
     length = _to_timedelta(duration) if isinstance(duration, np.timedelta64) else duration
     if isinstance(length, datetime.timedelta):
@@ -43,13 +50,16 @@ def to_microseconds(duration: Any, what: str) -> int:
 
 
 def _to_timedelta(duration: np.timedelta64) -> Any:
-    """Return a numpy duration as a timedelta; another type if it is too long, or has no fixed length (months)."""
-    # Python's timedelta has no nanoseconds.
+    """Convert a numpy duration to a timedelta.
+
+    A duration that is too long or has no fixed length, such as a month, becomes an integer, which the caller rejects.
+    """
+    # A timedelta has no nanoseconds, and numpy would convert a duration in nanoseconds to an integer.
     fine = np.datetime_data(duration.dtype)[0] == "ns"
     return (duration.astype("m8[us]") if fine else duration).item()
 
 
 def format_duration(length: int) -> str:
-    """Format a duration in the largest unit, up to days, of which it is a whole multiple."""
+    """Format a number of microseconds in the largest unit, up to days, that divides it: "90m", not "1.5h"."""
     unit = next(u for u, size in UNITS.items() if u != "w" and not length % size)
     return f"{length // UNITS[unit]}{unit}"

@@ -1,9 +1,9 @@
 """Logarithm, exponential and related functions, with the same bits on every machine.
 
-The functions use only + - * / and integer operations on the bits of a float64, each of which IEEE 754 rounds in one way.
-The last bits of libm and numpy differ between processors. Python and the kernels use the same source: the functions take
-float64 scalars and arrays, and kernels compile and inline them. Therefore they have no branches (the loops must
-vectorise), cause no warnings from integers that wrap around, and do not import numba.
+The functions of libm and numpy give different last bits on different processors. The functions here use only + - * / and
+integer operations on the bits of a float64, whose results IEEE 754 defines exactly. Python calls these functions with
+float64 scalars and arrays, and the numba kernels compile and inline the same source. The functions therefore have no
+branches, so that loops can be vectorised. They cause no warnings about integers that wrap around, and do not import numba.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 Real = Any
-"""A float64, or an array of them; the result has the same form."""
+"""The type of arguments and results: a float64, or an array of them. A function of a scalar returns a scalar."""
 
 LN2 = 0.6931471805599453
-# The last 20 bits are zero, so that k * LN2_HIGH is exact for every exponent k of a float64.
+# log(2) as the sum of a high and a low part. The last 20 bits of the high part are zero, so that k * LN2_HIGH is exact for
+# every exponent k of a float64.
 LN2_HIGH = 6.93147180369123816490e-01
 LN2_LOW = 1.90821492927058770002e-10
 LOG2_E = 1.44269504088896338700e00
@@ -37,38 +38,44 @@ EXP3 = 6.61375632143793436117e-05
 EXP4 = -1.65339022054652515390e-06
 EXP5 = 4.13813679705723846039e-08
 
-SPLIT = 134217729.0  # 2^27 + 1, Dekker
-TINY = 2.0**-30  # the low word of an exponent inside the range of exp is smaller than this
+# The factor 2^27 + 1 of Dekker's algorithm, which splits a float64 into two halves.
+SPLIT = 134217729.0
+# An upper bound on the low part of y log(x), which `power` computes as the sum of a high and a low part. The bound holds
+# where exp does not overflow.
+TINY = 2.0**-30
 
-ONE = 0x3FF0000000000000  # bits of 1.0
-ROOT_HALF = 0x3FE6A09E667F3BCD  # bits of sqrt(1/2): a mantissa is taken from [sqrt(1/2), sqrt(2))
+# The bits of 1.0.
+ONE = 0x3FF0000000000000
+# The bits of sqrt(1/2). Mantissas are chosen from [sqrt(1/2), sqrt(2)), which contains 1.
+ROOT_HALF = 0x3FE6A09E667F3BCD
 MANTISSA = 0x000FFFFFFFFFFFFF
 EXPONENT = 0x7FF
-# The bits of 2^52. A bitwise or with a small integer k gives the float 2^52 + k, a conversion that vectorises on AVX2.
+# The bits of 2^52. Their bitwise OR with a small integer k gives the bits of the float 2^52 + k. This conversion of
+# integers to floats can be vectorised with AVX2.
 TWO_52_BITS = 0x4330000000000000
 TWO_52_BIASED = 4503599627370496.0 + 1023.0
-# Adding 1.5 * 2^52 rounds a float to an integer, which is then in the low bits of the sum.
+# 1.5 * 2^52. Adding this number rounds a float to an integer, which is then in the low bits of the sum.
 ROUND = 6755399441055744.0
 ROUND_BITS = 0x4338000000000000
 
 
 def real(x: Any) -> Real:
-    """Return a float64 of numpy, or an array of them; kernels compile it as np.float64.
+    """Convert a number to np.float64, or an array to a float64 array. In kernels, numba compiles this as np.float64.
 
-    For an array of one number, np.float64 itself returns a scalar before numpy 2.2.
+    Outside of kernels, np.float64 cannot be used, because before numpy 2.2 it converts an array of one number to a scalar.
     """
     return np.asarray(x, np.float64)[()]
 
 
 def bits_of(x: Real) -> Any:
-    """Return the bits of a float64 as int64; kernels compile it as `np.float64(x).view`, which numba requires."""
+    """Return the bits of a float64 as int64. In kernels, numba needs and compiles the form `np.float64(x).view`."""
     return x.view(np.int64)
 
 
 def _exponent(u: Real) -> Real:
-    """Return k as a float, where u = 2^k m and m is in [sqrt(1/2), sqrt(2))."""
+    """Return the exponent k of u as a float, where u = 2^k m and m is in [sqrt(1/2), sqrt(2))."""
     bits = bits_of(u) + (ONE - ROOT_HALF)
-    # The mask allows the compiler to use a logical shift; AVX2 has no arithmetic shift of 64 bits.
+    # With the mask, the compiler can use a logical shift. AVX2 has no arithmetic shift of 64-bit integers.
     k = (bits >> 52) & EXPONENT
     return np.int64(k | TWO_52_BITS).view(np.float64) - TWO_52_BIASED
 
@@ -80,29 +87,35 @@ def _fraction(u: Real) -> Real:
 
 
 def _series(s: Real) -> Real:
-    """Return R(s^2) = log((1 + s) / (1 - s)) / s - 2 for |s| < 0.172, by Estrin's scheme, whose operations overlap."""
+    """Return R(s^2) = log((1 + s) / (1 - s)) / s - 2 for |s| < 0.172, the polynomial in the formula of the logarithm.
+
+    It is evaluated by Estrin's scheme, with which a processor can run several operations at the same time.
+    """
     z = s * s
     w = z * z
     return z * ((LOG1 + z * LOG2) + w * (LOG3 + z * LOG4) + w * w * ((LOG5 + z * LOG6) + w * LOG7))
 
 
 def _deficit(f: Real, s: Real, low: Real) -> Real:
-    """Return f - log(1 + f) - low = f^2/2 - (s (f^2/2 + R(s^2)) + low) with s = f / (2 + f)."""
+    """Return f - log(1 + f) - low, a small number that logarithms subtract from f.
+
+    It is f^2/2 - (s (f^2/2 + R(s^2)) + low) with s = f / (2 + f). `low` has the low-order bits of the other terms.
+    """
     half_square = 0.5 * f * f
     return half_square - (s * (half_square + _series(s)) + low)
 
 
 def _rest(x: Real, u: Real) -> Real:
-    """Return 1 + x - u exactly, where u is 1 + x rounded (Knuth's two-sum)."""
+    """Return the rounding error 1 + x - u exactly, where u is 1 + x rounded to float64 (Knuth's two-sum)."""
     part = u - 1.0
     return (1.0 - (u - part)) + (x - part)
 
 
 def log_parts(x: Real) -> tuple[Real, Real, Real]:
-    """Return (k, f, s) with x = 2^k (1 + f) and s = f / (2 + f): the first half of a logarithm, up to the division.
+    """Return (k, f, s) with x = 2^k (1 + f) and s = f / (2 + f), the first half of a logarithm; `minus_log` is the second.
 
-    Kernels compute the two halves in separate loops. In a single loop the dependent operations of one row would be too
-    many for the processor to overlap several rows.
+    Kernels compute the two halves in separate loops. In a single loop, the chain of dependent operations for a row would
+    be so long that the processor could not overlap several rows.
     """
     u = real(x)
     f = _fraction(u)
@@ -110,9 +123,10 @@ def log_parts(x: Real) -> tuple[Real, Real, Real]:
 
 
 def minus_log(k: Real, f: Real, s: Real) -> Real:
-    """Return -log(2^k (1 + f)) from `log_parts` as -k log(2) - (f - s (f - R(s^2))); error below 1.25 ulp.
+    """Return -log(x), given the results (k, f, s) of `log_parts` for x. The error is below 1.25 ulp.
 
-    This takes three operations fewer than `log`, which saves a tenth of the time of log-loss.
+    The formula -k log(2) - (f - s (f - R(s^2))) has three fewer operations than that of `log`, which saves a tenth of the
+    time of log-loss.
     """
     return (s * (f - _series(s)) - k * LN2_LOW - f) - k * LN2_HIGH
 
@@ -128,7 +142,10 @@ def log(x: Real) -> Real:
 
 
 def log1p(x: Real) -> Real:
-    """Return log(1 + x) = log(u) + c / u, u + c = 1 + x, for a finite x > -1; the error is below 1 ulp, also near 0."""
+    """Return log(1 + x) for a finite x > -1. The error is below 1 ulp, even near 0.
+
+    The result is log(u) + c / u, where u is 1 + x rounded to float64, and c is the rounding error.
+    """
     x = real(x)
     u = 1.0 + x
     k = _exponent(u)
@@ -137,10 +154,10 @@ def log1p(x: Real) -> Real:
 
 
 def x_minus_log1p(x: Real) -> Real:
-    """Return x - log(1 + x) for a finite x >= 0; error below 6 ulp, also near 0, where it is x^2 / 2.
+    """Return x - log(1 + x) for a finite x >= 0. The error is below 6 ulp, even near 0, where the result is about x^2 / 2.
 
-    With 1 + x = 2^k (1 + f), the result is (x - f - k log(2)) + (f - log(1 + f)), a sum of two non-negative terms. Below
-    0.4, f is x itself, because 1 + x has lost the last bits of x.
+    With 1 + x = 2^k (1 + f), the result is (x - f - k log(2)) + (f - log(1 + f)), a sum of two non-negative terms. For x
+    below 0.4, k is 0 and f is set to x, because f computed from the rounded 1 + x would lack the last bits of x.
     """
     x = real(x)
     near = real(x < 0.4)
@@ -152,9 +169,10 @@ def x_minus_log1p(x: Real) -> Real:
 
 
 def near_deviance(x: Real, power: Real) -> Real:
-    """Return half the Tweedie deviance of 1 + x from 1 for |x| <= 1/32, where the formula cancels; error below 8 ulp.
+    """Return half the Tweedie deviance of 1 + x from 1 for |x| <= 1/32, with an error below 8 ulp.
 
-    The series is x^2/2 - k x^3/6 + k (k + 1) x^4/24 - ..., where k is the power. 15 terms suffice for powers up to 10.
+    For such x, the usual formula would subtract nearly equal numbers and lose precision. The function sums the series
+    x^2/2 - k x^3/6 + k (k + 1) x^4/24 - ..., where k is the power. Fifteen terms suffice for powers up to 10.
     """
     rest = 1.0
     for j in range(14, -1, -1):
@@ -165,8 +183,8 @@ def near_deviance(x: Real, power: Real) -> Real:
 def _exp_of_sum(x: Real, rest: Real) -> Real:
     """Return e^(x + rest), where rest is far smaller than 1.
 
-    With x = k log(2) + r, e^r is 1 + r + r c / (2 - c). 2^k is a product of two powers, because 2^k itself may be out of
-    range.
+    With x = k log(2) + r, the result is 2^k e^r. Here e^r is 1 + r + r c / (2 - c), where c is a polynomial in r. The
+    factor 2^k is computed as a product of two powers, because 2^k itself may be out of the range of float64.
     """
     x = np.minimum(np.maximum(x, -746.0), 710.0)
     rounded = x * LOG2_E + ROUND
@@ -177,7 +195,7 @@ def _exp_of_sum(x: Real, rest: Real) -> Real:
     z = r * r
     c = r - z * (EXP1 + z * (EXP2 + z * (EXP3 + z * (EXP4 + z * EXP5))))
     y = 1.0 - ((low - (r * c) / (2.0 - c)) - high)
-    # Each of the two powers has half of the exponent k.
+    # Split the exponent k into two halves.
     biased = bits_of(rounded) - (ROUND_BITS - 2046)
     half = (biased >> 1) & EXPONENT
     return y * np.int64(half << 52).view(np.float64) * np.int64((biased - half) << 52).view(np.float64)
@@ -206,7 +224,10 @@ def softplus(x: Real) -> Real:
 
 
 def _product_error(a: Real, b: Real, product: Real) -> Real:
-    """Return a b - product exactly, where product is a b rounded (Dekker's splitting; no fused multiply-add)."""
+    """Return the rounding error a b - product exactly, where product is a b rounded to float64.
+
+    The function uses Dekker's splitting, because a fused multiply-add is not available on every machine.
+    """
     t = SPLIT * a
     a_high = t - (t - a)
     a_low = a - a_high
@@ -217,9 +238,10 @@ def _product_error(a: Real, b: Real, product: Real) -> Real:
 
 
 def power(x: Real, y: Real) -> Real:
-    """Return x^y for a positive, normal, finite x and |y| < 2^900: e^(y log(x)) with both factors to about 60 bits.
+    """Return x^y for a positive, normal, finite x and |y| < 2^900.
 
-    The error is below 1 + |y log(x)| / 16 ulp. The result is exact if x is a power of two and y is an integer.
+    It is computed as e^(y log(x)), where y log(x) has about 60 bits. The error is below 1 + |y log(x)| / 16 ulp. The
+    result is exact if x is a power of two and y is an integer.
     """
     u = real(x)
     y = real(y)

@@ -1,9 +1,14 @@
-"""Integers wider than int64, in numpy, so that `compute()` rounds only once.
+"""Exact numbers that are wider than int64, in numpy arrays, so that `compute()` rounds only once.
 
-States store three forms of number. A *count* is an int64. A *fixed* number has two limbs, (high, low), and the value
-`high * 2**-20 + low * 2**-60` with `0 <= low < 2**40`. An *exact* number is a superaccumulator of 68 chunks of 32 bits
-(Neal 2015); chunk k is worth `2**(32*k - 1088)`, so it holds any sum of float64 without rounding. Each form is canonical:
-equal values are equal arrays.
+States store numbers in three formats:
+
+- A *count* is an int64.
+- A *fixed-point* number consists of two int64 limbs, (high, low). Its value is `high * 2**-20 + low * 2**-60`, with
+  `0 <= low < 2**40`.
+- An *exact* number is a superaccumulator: 68 chunks of 32 bits (Neal 2015), where a unit of chunk k has the value
+  `2**(32*k - 1088)`. It stores any sum of float64 numbers without rounding.
+
+Each format has a canonical form, in which equal numbers are equal arrays.
 """
 
 from __future__ import annotations
@@ -21,67 +26,83 @@ from .double_double import DoubleDouble
 
 Ints = NDArray[np.int64]
 NAN = float("nan")
-# If two arrays have totals below this limit, the sum of their products fits into an int64.
+# A `Mass` with a total below this limit has a single digit for each cell. The dot product of two such objects fits in an
+# int64.
 ONE_DIGIT = 1 << 30
 
-LOW_BITS = 40  # the bits of the low limb of a fixed number
-FRACTION_BITS = 60  # a fixed number is a multiple of 2**-60
+# The number of bits in the low limb of a fixed-point number.
+LOW_BITS = 40
+# A fixed-point number is a multiple of 2**-60.
+FRACTION_BITS = 60
 UNIT = 1 << FRACTION_BITS
-# Chunks of 32 bits. They cover all bits of float64, and have room for the sum of 2**62 of its largest numbers.
+# The number of 32-bit chunks. They cover all bits of a float64, and the sum of 2**62 of the largest float64 numbers.
 CHUNKS = 68
-CHUNK_BASE = 1088  # chunk 0 is worth 2**-1088
+# A unit of chunk 0 has the value 2**-1088.
+CHUNK_BASE = 1088
 BLOCK = 1 << 16
-# The sum of this many products of digits (each below 2**40) fits into an int64.
+# The maximum number of products of two digits of a `Mass` (each below 2**40) whose sum is certain to fit in an int64.
 MOST_PRODUCTS = 1 << 20
-# The value of the lowest bit of each chunk, in units of 2**64.
+# The value of a unit of each chunk, divided by 2**64 so that it does not overflow.
 WORTH = np.ldexp(1.0, 32 * np.arange(CHUNKS) - CHUNK_BASE - 64)
 ONE = Fraction(1)
-# Sums of at most this many fractions are exact. Sums of more fractions are computed to 256 bits.
+# The maximum number of fractions whose sum is computed exactly; sums of more fractions are computed to about 256 bits.
 FEW_TERMS = 16
-# The number of bits of a digit of `Mass`. The sum over 2**20 cells of products of two digits fits into an int64.
+# The number of bits of a digit of `Mass`. The sum of products of two digits over 2**20 cells fits in an int64.
 DIGIT_BITS = 20
 
 
 def carry_fixed(numbers: Ints) -> None:
-    """Bring fixed numbers (last axis: high, low) to canonical form, in place."""
+    """Bring fixed-point numbers (last axis: high, low) to canonical form in place, by carrying from low to high."""
     low = numbers[..., 1]
     numbers[..., 0] += low >> LOW_BITS
     low &= (1 << LOW_BITS) - 1
 
 
 def carry_exact(numbers: Ints) -> None:
-    """Bring superaccumulators (last axis: chunks) to canonical form, in place."""
+    """Bring superaccumulators (last axis: chunks) to canonical form in place, by carrying from each chunk to the next."""
     for k in range(CHUNKS - 1):
         numbers[..., k + 1] += numbers[..., k] >> 32
         numbers[..., k] &= (1 << 32) - 1
 
 
 def to_python_int(numbers: Any) -> Any:
-    """Convert a number to a Python integer, which does not overflow, or an array to an object array of such integers."""
+    """Convert a numpy integer to a Python integer, or an array to an object array of these, which cannot overflow."""
     return numbers.astype(object) if numbers.ndim else int(numbers)
 
 
 def fixed_to_int(number: Ints) -> Any:
-    """Return a fixed number in units of 2**-60; for cells on the last axis, an array of them."""
+    """Convert a fixed-point number to an integer in units of 2**-60.
+
+    The first axis has the limbs (high, low). If there is a second axis, it has the cells, and the result is an array.
+    """
     return (to_python_int(number[0]) << LOW_BITS) + to_python_int(number[1])
 
 
 def weights_in_units(rows: Ints, excess: Ints | None) -> NDArray[Any]:
-    """Return the rows of each cell as Python integers, or with `excess` their weights in units of 2**-60.
+    """Return the total weight of each cell as Python integers, in units of 2**-60.
 
-    `excess` has the sums of w - 1 as fixed numbers, limbs last.
+    Parameters
+    ----------
+    rows : int64
+        The number of rows in each cell.
+    excess : int64, fixed-point numbers, or None
+        The sum of w - 1 over the rows of each cell, where w is the weight of a row; the last axis has the limbs. None
+        means that all weights are 1. The result is then `rows` itself, as Python integers.
     """
     counted = rows.astype(object)
     return counted if excess is None else (counted << FRACTION_BITS) + fixed_to_int(np.moveaxis(excess, -1, 0))
 
 
 def units_to_fraction(units: Any) -> Any:
-    """Convert a number in units of 2**-60 to a fraction; return an array unchanged, because only its ratios are used."""
+    """Convert a number in units of 2**-60 to a fraction.
+
+    An array is returned unchanged, because callers only use ratios of arrays, in which the unit cancels.
+    """
     return Fraction(units, UNIT) if isinstance(units, int) else units
 
 
 def exact_to_fraction(number: Ints) -> Fraction:
-    """Return one superaccumulator as a fraction."""
+    """Convert one superaccumulator to a fraction, without rounding."""
     if not number.any():
         return Fraction(0)
     total = 0
@@ -91,9 +112,9 @@ def exact_to_fraction(number: Ints) -> Fraction:
 
 
 def to_floats(numbers: Ints) -> NDArray[np.float64]:
-    """Convert fixed numbers or superaccumulators to floats.
+    """Convert fixed-point numbers or superaccumulators to floats.
 
-    Limbs are added one by one, so that the bits are the same on every machine.
+    The limbs (or chunks) are added one by one, in a fixed order, so that the result has the same bits on every machine.
     """
     limbs = numbers.shape[-1]
     if limbs == 2:
@@ -120,7 +141,7 @@ def _split_signs(numbers: Ints) -> tuple[NDArray[np.bool_], Ints]:
 def to_approximate_floats(numbers: Ints) -> NDArray[np.float64]:
     """Return superaccumulators as floats with an error of a few ulp, which is faster than `to_floats`.
 
-    The order of the additions, and so the last bits, may differ between machines.
+    The order of the additions, and therefore the last bits, may differ between machines.
     """
     negative, sizes = _split_signs(numbers)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -133,13 +154,13 @@ def to_float(numerator: int | Fraction, denominator: int | Fraction = 1, empty: 
 @overload
 def to_float(numerator: NDArray[Any], denominator: NDArray[Any], empty: float = NAN) -> NDArray[np.float64]: ...
 def to_float(numerator: Any, denominator: Any = 1, empty: float = NAN) -> Any:
-    """Round a quotient of exact numbers, or each of two arrays, to the nearest float64; 0/0 and x/0 are `empty`.
+    """Divide exact numbers, or arrays of them, and round the quotient once to the nearest float64.
 
-    A quotient beyond the largest float64 is infinite.
+    If the denominator is 0, the result is `empty`. A quotient beyond the largest float64 is infinite.
     """
     if isinstance(numerator, np.ndarray):
         out, some = np.full(numerator.shape, empty), np.asarray(denominator != 0, bool)
-        # Python divides integers of any length with one rounding.
+        # A division of Python integers rounds only once, even if the integers are long.
         out[some] = numerator[some] / denominator[some]
         return out
     return _nearest_float(Fraction(numerator) / Fraction(denominator)) if denominator else empty
@@ -148,13 +169,13 @@ def to_float(numerator: Any, denominator: Any = 1, empty: float = NAN) -> Any:
 def _nearest_float(value: Fraction) -> float:
     try:
         return value.numerator / value.denominator
-    # Python raises OverflowError if the quotient exceeds the largest float.
     except OverflowError:
+        # The quotient exceeds the largest float.
         return math.inf if value > 0 else -math.inf
 
 
 def enclose(low: Fraction, high: Fraction) -> tuple[float, float]:
-    """Return the two nearest floats whose interval contains [low, high]: low rounded down, and high rounded up."""
+    """Return the smallest interval of floats that contains [low, high]: `low` rounded down, and `high` rounded up."""
     a, b = _nearest_float(low), _nearest_float(high)
     return (
         a if a <= low else math.nextafter(a, -math.inf),
@@ -163,16 +184,16 @@ def enclose(low: Fraction, high: Fraction) -> tuple[float, float]:
 
 
 BEYOND = Fraction(1 << 1100)
-"""An error larger than any float: nothing is known of the number."""
+"""An error that is larger than any float, for numbers about which nothing is known."""
 
 
 class Limits(NamedTuple):
-    """A number with guaranteed lower and upper limits, as exact fractions.
+    """An estimate of a number with guaranteed lower and upper limits, as exact fractions.
 
     Parameters
     ----------
     low, value, high : Fraction
-        If all three are equal, the number is exact.
+        The lower limit, the estimate, and the upper limit. If all three are equal, the number is exact.
     """
 
     low: Fraction
@@ -181,7 +202,7 @@ class Limits(NamedTuple):
 
     @classmethod
     def exactly(cls, numerator: int | Fraction, denominator: int | Fraction = 1) -> Limits | None:
-        """Return a quotient without error, as limits that are equal; None for 0/0 and x/0."""
+        """Return an exact quotient, whose limits are equal; None if the denominator is 0."""
         if not denominator:
             return None
         value = Fraction(numerator) / Fraction(denominator)
@@ -189,7 +210,7 @@ class Limits(NamedTuple):
 
     @classmethod
     def root(cls, square: Fraction) -> Limits:
-        """Return the square root, with limits that agree to 120 bits."""
+        """Return the square root of a number, with limits that are equal in their first 120 bits."""
         if not square:
             return cls(square, square, square)
         shift = 120 + max(0, square.denominator.bit_length() - square.numerator.bit_length())
@@ -209,14 +230,15 @@ class Limits(NamedTuple):
 
     @classmethod
     def sum(cls, numbers: Sequence[tuple[Fraction, Fraction, Fraction]]) -> Limits:
-        """Return the sum of numbers that have limits."""
-        if all(low is high for low, _, high in numbers):  # all limits are equal, so one sum is enough
+        """Return the sum of numbers, each with the elements low, value and high."""
+        # If all numbers are exact, a single sum is enough.
+        if all(low is high for low, _, high in numbers):
             return cls.quotients([value.as_integer_ratio() for _, value, _ in numbers])
         return cls._of_sums([[n[i] for n in numbers] for i in range(3)], Fraction(1))
 
     @classmethod
     def quotients(cls, pairs: Sequence[tuple[int, int]], total: Fraction = ONE) -> Limits:
-        """Return the sum of quotients of integers, divided by a total."""
+        """Return the sum of quotients, each a pair (numerator, denominator) of integers, divided by `total`."""
         low, high = _quotient_of_sum(pairs, total)
         return cls(low, (low + high) / 2, high)
 
@@ -243,19 +265,23 @@ class Limits(NamedTuple):
         return _nearest_float(self.value)
 
     def round_outward(self) -> tuple[float, float]:
-        """Return the limits as floats, rounded outward; if both round to the same nearest float, return it twice."""
+        """Return the limits as floats, the lower one rounded down and the upper one rounded up.
+
+        If both limits have the same nearest float, that float is returned for both.
+        """
         low, high = _nearest_float(self.low), _nearest_float(self.high)
         return (low, high) if low == high else enclose(self.low, self.high)
 
 
 def _quotient_of_sum(pairs: Sequence[tuple[int, int]], total: Fraction) -> tuple[Fraction, Fraction]:
-    """Return lower and upper limits of a sum of quotients that is divided by a total.
+    """Return lower and upper limits of the sum of quotients (numerator, denominator), divided by `total`.
 
-    The limits are equal, or, for many quotients, so close that they round to the same float: the exact sum of thousands of
-    quotients would have the product of all their denominators.
+    For a few quotients, the sum is exact and the limits are equal. The exact sum of thousands of quotients would be slow,
+    because its denominator is about the product of all denominators. The limits are then so close that they round to the
+    same float.
     """
     if len(pairs) > FEW_TERMS and any(top for top, _ in pairs):
-        # Truncate every quotient to a multiple of 2**-shift, which leaves 256 bits of the largest quotient.
+        # Truncate every quotient to a multiple of 2**-shift, so that the largest quotient keeps about 256 bits.
         shift = 256 - max(top.bit_length() - bottom.bit_length() for top, bottom in pairs)
         up, down = max(shift, 0), max(-shift, 0)
         parts = [divmod(top << up, bottom << down) for top, bottom in pairs]
@@ -269,33 +295,37 @@ def _quotient_of_sum(pairs: Sequence[tuple[int, int]], total: Fraction) -> tuple
 
 
 def weight_rounding(rows: Ints, excess: Ints | None) -> Fraction:
-    """Return the largest relative error of the weight of a cell: each row's weight was rounded to 2**-60.
+    """Return an upper bound on the relative error in the total weight of any cell.
+
+    The error arises because the weight of each row is rounded to a multiple of 2**-60.
 
     Parameters
     ----------
     rows : int64
-        Rows of each cell.
-    excess : int64, fixed numbers
-        The sums of w - 1.
+        The number of rows in each cell.
+    excess : int64, fixed-point numbers, or None
+        The sum of w - 1 over the rows of each cell, where w is the weight of a row. None means that all weights are 1, so
+        there is no error.
     """
     if excess is None:
         return Fraction(0)
     weight = (excess[..., 0] + (rows << 20)) * 2.0**-20 + excess[..., 1] * 2.0**-60
-    # All rows of the other cells have weight 0, because any other weight is at least 2**-36.
+    # The weight of a row is 0 or at least 2**-36. In cells below this limit, all rows have weight 0, which has no error.
     there = weight > 2.0**-37
     most = np.minimum(rows[there], weight[there] * 2.0**36 + 1) / weight[there]
     return Fraction(float(most.max(initial=0.0)) * 1.0001) / (1 << FRACTION_BITS + 1)
 
 
 class Mass:
-    """Arrays of non-negative integers of any size, one for each cell: numbers of rows, or weights in units of 2**-60.
+    """A non-negative integer of any size for each cell: its number of rows, or their total weight in units of 2**-60.
 
-    The integers are stored as digits in base 2**20, least significant first, so that sums and products of whole arrays are
-    int64 loops. If the total is below 2**30, which is common, there is a single digit, which is faster.
+    The integers are stored as digits in base 2**20, so that sums and products of whole arrays are fast int64 operations.
+    If the sum over all cells is below 2**30, which is common, each integer is stored as a single digit, which is faster.
 
     Parameters
     ----------
-    digits : int64, digits x cells
+    digits : int64, shape (digits, cells)
+        The digits of each integer, least significant first.
     """
 
     def __init__(self, digits: Ints) -> None:
@@ -303,30 +333,36 @@ class Mass:
 
     @classmethod
     def from_rows(cls, rows: Ints, excess: Ints | None = None) -> Mass:
-        """Return the rows of each cell, or with `excess` their weights in units of 2**-60.
+        """Return the total weight of each cell.
 
-        `excess` has the sums of w - 1 as fixed numbers.
+        Parameters
+        ----------
+        rows : int64
+            The number of rows in each cell.
+        excess : int64, fixed-point numbers, or None
+            The sum of w - 1 over the rows of each cell, where w is the weight of a row; the result is then in units of
+            2**-60. None means that all weights are 1; the result is then the number of rows.
         """
         if excess is None:
             rows = np.ascontiguousarray(rows)
-            # Check the maximum, too, because the sum alone could wrap around.
+            # Check the maximum as well, because the int64 sum could overflow to a small number.
             small = rows.max(initial=0) < ONE_DIGIT and rows.sum() < ONE_DIGIT
             return cls(rows[None] if small else _normalize_digits(rows[None]))
         high, low = excess[..., 0], excess[..., 1]
         mask = (1 << DIGIT_BITS) - 1
-        # rows * 2**60 + high * 2**40 + low, in digits of 20 bits; `_normalize_digits` makes every digit non-negative.
+        # Split rows * 2**60 + high * 2**40 + low into digits of 20 bits. `_normalize_digits` makes them non-negative.
         return cls(
             _normalize_digits(np.stack([low & mask, low >> DIGIT_BITS, high & mask, (high >> DIGIT_BITS) + rows]))
         )
 
     @classmethod
     def from_digits(cls, digits: Ints) -> Mass:
-        """Return the numbers that these digits represent. Digits may be negative or large; numbers may not be negative."""
+        """Return the numbers with these digits. Digits may be negative or large, but the numbers may not be negative."""
         return cls(_normalize_digits(digits))
 
     @classmethod
     def from_int(cls, number: int) -> Mass:
-        """Return a `Mass` of one cell."""
+        """Return a `Mass` of one cell with this number."""
         count = max(-(-number.bit_length() // DIGIT_BITS), 1)
         return cls(np.array([[number >> DIGIT_BITS * i & (1 << DIGIT_BITS) - 1] for i in range(count)], np.int64))
 
@@ -346,7 +382,7 @@ class Mass:
         return _digits_to_int(self.digits.sum(axis=1))
 
     def sums_before(self) -> Mass:
-        """Return for each cell the sum of all cells before it."""
+        """Return, for each cell, the sum of all cells before it."""
         sums = np.empty_like(self.digits)
         sums[:, :1] = 0
         np.cumsum(self.digits[:, :-1], axis=1, out=sums[:, 1:])
@@ -356,7 +392,7 @@ class Mass:
     def dot(self, other: Mass) -> int:
         """Return the dot product with `other`, as a Python integer."""
         total = 0
-        # Work in blocks, so that the products stay in the cache.
+        # Work on blocks of cells, so that the products stay in the processor cache.
         for start in range(0, self.digits.shape[1], BLOCK):
             cells = slice(start, start + BLOCK)
             for i, a in enumerate(self.digits[:, cells]):
@@ -365,14 +401,14 @@ class Mass:
         return total
 
     def segment_sums(self, cuts: Ints) -> NDArray[Any]:
-        """Return the sum of the cells from each index in `cuts` to the next one, as Python integers."""
+        """Return the sum over each segment of cells, as Python integers; `cuts` has their starts and the last end."""
         out = np.zeros(len(cuts) - 1, object)
         for i, digits in enumerate(self.digits):
             out += np.diff(_exclusive_cumsum(digits)[cuts]).astype(object) << DIGIT_BITS * i
         return out
 
     def segment_dots(self, other: Mass, cuts: Ints) -> NDArray[Any]:
-        """Return the dot product of each segment between two adjacent cuts, as Python integers."""
+        """Return the dot product over each segment of cells; `cuts` has the start of each segment and the last end."""
         if self.digits.shape[1] > MOST_PRODUCTS:
             return np.array([self[a:b].dot(other[a:b]) for a, b in itertools.pairwise(cuts.tolist())], object)
         out = np.zeros(len(cuts) - 1, object)
@@ -382,16 +418,20 @@ class Mass:
         return out
 
     def count_pairs_above(self, other: Mass) -> tuple[int, int]:
-        """Count pairs of a row of this object and a row of `other`: return twice the pairs won, and the tied pairs.
+        """Count pairs of rows, one row from this object and one from `other`, as needed for the AUC.
 
-        A pair is won if the row of this object is in a later cell, and tied if both are in the same cell. Twice the pairs
-        won includes each tied pair once, as half a win.
+        A pair is won if the row of this object is in a later cell, and tied if both rows are in the same cell.
+
+        Returns
+        -------
+        tuple of int
+            Twice the number of won pairs plus the number of tied pairs, and the number of tied pairs.
         """
         if len(self.digits) > 1 or len(other.digits) > 1:
             equal = self.dot(other)
             return 2 * self.dot(other.sums_before()) + equal, equal
         twice = equal = below = 0
-        # Work in blocks that stay in the cache.
+        # Work on blocks of cells that stay in the processor cache.
         for start in range(0, self.digits.shape[1], BLOCK):
             a, b = (m.digits[0, start : start + BLOCK] for m in (self, other))
             up_to = np.cumsum(b)
@@ -400,25 +440,25 @@ class Mass:
         return twice, equal
 
     def sums_through(self) -> Mass:
-        """Return for each cell the sum of all cells up to and including it."""
+        """Return, for each cell, the sum of all cells up to and including it."""
         sums = self.sums_before()
         if len(sums.digits) == len(self.digits) == 1:
             return Mass(sums.digits + self.digits)
         return sums.plus(self)
 
     def plus(self, other: Mass) -> Mass:
-        """Add the numbers of `other`, cell by cell."""
+        """Return the sum of this object and `other`, cell by cell."""
         count = max(len(self.digits), len(other.digits))
         return Mass(_normalize_digits(self.pad_digits(count) + other.pad_digits(count)))
 
     def pad_digits(self, count: int) -> Ints:
-        """Return the digits, padded with zeros to `count` digits."""
+        """Return the digits of each integer, padded with zeros to `count` digits."""
         out = np.zeros((count, self.digits.shape[1]), np.int64)
         out[: len(self.digits)] = self.digits
         return out
 
     def to_double_double(self) -> DoubleDouble:
-        """Return each cell as a double-double number of 106 bits."""
+        """Return the numbers of all cells as double-double numbers, which have 106 bits."""
         if len(self.digits) <= 2:
             whole = self.digits[0] if len(self.digits) == 1 else self.digits[0] + (self.digits[1] << DIGIT_BITS)
             return DoubleDouble(whole.astype(np.float64), np.zeros(len(whole)))
@@ -438,19 +478,23 @@ class Mass:
 
 
 def _exclusive_cumsum(numbers: Ints) -> Ints:
-    """Return for each value the sum of the values before it, followed by the total."""
+    """Return, for each value, the sum of the values before it; then append the total."""
     run = np.zeros(len(numbers) + 1, np.int64)
     np.cumsum(numbers, out=run[1:])
     return run
 
 
 def ratios(tops: Mass, whole: Mass) -> NDArray[np.float64]:
-    """Divide cell by cell, or all cells by a single divisor, with one rounding; NaN where the divisor is 0."""
+    """Divide the cells of `tops` by the cells of `whole`, or by its only cell, and round each quotient once.
+
+    The quotient is NaN where the divisor is 0.
+    """
     a, b = tops.to_double_double(), whole.to_double_double()
     with np.errstate(invalid="ignore", divide="ignore"):
         if len(tops.digits) == len(whole.digits) == 1:
             return np.where(b.high > 0, a.high / b.high, np.nan)
-        # Double-double precision is enough to round almost every quotient. The few others are divided as Python integers.
+        # Double-double precision suffices to round almost every quotient correctly. The few others are divided below as
+        # Python integers.
         value, sure = (a / b).nearest(2.0**-92)
     there = np.broadcast_to(b.high > 0, value.shape)
     for i in np.flatnonzero(there & ~sure).tolist():
@@ -459,7 +503,7 @@ def ratios(tops: Mass, whole: Mass) -> NDArray[np.float64]:
 
 
 def _normalize_digits(parts: Ints) -> Ints:
-    """Carry digits of any size and sign, so that each is in [0, 2**20), and the numbers stay the same."""
+    """Carry digits of any size and sign, so that each is in [0, 2**20) and the numbers stay the same."""
     out = []
     carry = np.zeros_like(parts[0])
     for part in parts:

@@ -1,6 +1,7 @@
 """The registry that gives access to compiled kernels without importing numba.
 
-The package that loads kernels registers a finder; columns and statistics ask for a kernel by name when rows arrive.
+A kernel is a function that numba compiles. The package that loads kernels registers a function that finds them by name.
+Other modules call `find_kernel` when the first rows arrive, so that importing the library does not import numba.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _REPORTS: list[Callable[[], None]] = []
 
 
 def set_kernel_finder(find: Find) -> None:
-    """Set the function that finds a kernel by name; called once, by the module that loads kernels.
+    """Set the function that finds a kernel by name. The module that loads kernels calls this once.
 
     Parameters
     ----------
@@ -33,7 +34,7 @@ def find_kernel(name: str) -> Callable[..., Any]:
     Parameters
     ----------
     name : str
-        Its module and its function, such as "keys:encode_ints".
+        The module and the function of the kernel, such as "keys:encode_ints".
 
     Raises
     ------
@@ -51,22 +52,25 @@ def has_kernels() -> bool:
 
 
 def set_slow_report(report: Callable[[], None]) -> None:
-    """Set the function to call, once, when a process has compiled kernels for more than a second.
+    """Set a function that tells the user about slow compilation.
+
+    It is called once, when the process has compiled kernels for more than a second.
 
     Parameters
     ----------
     report : callable
-        Prints a message, for example. It runs in another thread while the compilation continues.
+        A function without arguments, which prints a message, for example. It runs in another thread while the compilation
+        continues.
     """
     _REPORTS[:] = [report]
 
 
 def has_slow_report() -> bool:
-    """Return whether `set_slow_report` has set a function that `report_slow` has not called yet."""
+    """Return whether a report about slow compilation is still to come: a function is set but has not been called yet."""
     return bool(_REPORTS)
 
 
 def report_slow() -> None:
-    """Call the function of `set_slow_report`, if it has not been called yet."""
+    """Call the function that `set_slow_report` has set, unless it has been called before."""
     while _REPORTS:
         _REPORTS.pop()()

@@ -1,4 +1,7 @@
-"""The maximum weight matching of rows and columns of a sparse table, in integers."""
+"""Maximum weight matching: choose cells of a sparse table with the largest sum, at most one in each row and column.
+
+The weights are integers, so the result is exact.
+"""
 
 from __future__ import annotations
 
@@ -13,25 +16,26 @@ Ints = NDArray[np.int64]
 
 FREE = -1
 NARROW = 1 << 61
-"""Sums of three weights with a total below this limit fit int64."""
+"""If the sum of all weights is below this limit, sums of three prices or weights fit in an int64."""
 
 
 def max_matching_weight(row: Ints, column: Ints, weight: NDArray[Any]) -> int:
-    """Return the largest sum of weights of pairs of which no two share a row or a column.
+    """Return the weight of the maximum weight matching: the largest total weight of pairs that share no row or column.
 
     Parameters
     ----------
     row, column : int64 arrays
-        The row and column of each pair, numbered from 0 without gaps; pairs are distinct.
+        The row and column of each pair, numbered from 0 without gaps. The pairs must be distinct.
     weight : object array
-        Positive integers.
+        The weight of each pair, a positive integer.
 
     Notes
     -----
-    Kuhn's Hungarian method with shortest augmenting paths: for n rows and m columns at most n^2 steps over m numbers. The
-    final prices are a proof: by linear programming duality no matching has a larger weight than the sum of all prices.
+    The algorithm is Kuhn's Hungarian method with shortest augmenting paths. For n rows and m columns, it takes at most n^2
+    steps, each over m numbers. It computes a dual price for each row and column. By linear programming duality, no
+    matching has a larger weight than the sum of all prices, so the final prices prove that the result is optimal.
     """
-    # Without their common divisor the weights usually fit int64, which is much faster than Python integers.
+    # Divide the weights by their common divisor. They then usually fit in int64, which is much faster than Python ints.
     unit = int(np.gcd.reduce(weight))
     weight = weight // unit
     matching = _Matching(row, column, weight.astype(np.int64) if int(weight.sum()) < NARROW else weight)
@@ -41,10 +45,11 @@ def max_matching_weight(row: Ints, column: Ints, weight: NDArray[Any]) -> int:
 
 
 class _Matching:
-    """The maximum weight matching of some rows, with dual prices of rows and columns.
+    """The maximum weight matching of the rows that were added so far, with dual prices of rows and columns.
 
-    Prices are not negative. The prices of a pair sum up to at least its weight, and exactly to its weight if the pair is
-    matched. Unmatched rows and columns have price 0.
+    Prices always satisfy the following conditions. No price is negative. For each pair, the price of its row plus the
+    price of its column is at least its weight or, for a matched pair, equal to its weight. Unmatched rows and columns have
+    a price of 0.
     """
 
     def __init__(self, row: Ints, column: Ints, weight: NDArray[Any]) -> None:
@@ -60,7 +65,7 @@ class _Matching:
     def add(self, start: int) -> None:
         """Add a row to the matching along the shortest augmenting path, which may leave another row unmatched.
 
-        The length of a path is the sum of price minus weight over its pairs.
+        The length of a path is the sum of row price + column price - weight over its pairs, which is 0 for matched pairs.
         """
         distance = np.full_like(self.column_prices, self.far)
         ahead, before = distance.copy(), np.full(len(distance), FREE)
@@ -75,7 +80,8 @@ class _Matching:
             distance[at] = ahead[at] = new[nearer]
             before[at] = row
             nearest = int(ahead.argmin())
-            if ahead[nearest] >= end:  # leaving the row `last` unmatched is at least as good
+            # No path to a free column is shorter than leaving the row `last` unmatched.
+            if ahead[nearest] >= end:
                 nearest, self.mates[last] = self.mates[last], FREE
                 break
             length, row = distance[nearest], self.owners[nearest]
@@ -87,8 +93,8 @@ class _Matching:
             lengths.append(length)
             if length + self.row_prices[row] < end:
                 last, end = row, length + self.row_prices[row]
-        # Change the prices of all rows and columns with shorter paths by the difference from the length of the final path.
-        # The prices then still satisfy the conditions in the docstring of the class.
+        # Change the price of each row and column that was reached by a shorter path, by the length of the final path
+        # minus the length of that path. The conditions in the docstring of the class then hold again.
         self.column_prices += np.maximum(end - distance, 0)
         self.row_prices[rows] -= end - np.array(lengths, self.row_prices.dtype)
         # Walk the path backwards, and match every row on it with its new column.

@@ -1,4 +1,7 @@
-"""Correction for negative down-sampling: a model trained on a sample of the negatives predicts too high probabilities."""
+"""Correct scores for negative down-sampling.
+
+A model that was trained with only a sample of the negatives predicts probabilities that are too high.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,21 @@ __all__ = ["undo_negative_sampling"]
 
 
 def undo_negative_sampling(scores: NDArray[Any], rate: float, scale: str) -> NDArray[np.float64]:
-    """Return p / (p + (1 - p) / rate), or its logit, with the same bits on every machine.
+    """Return the scores that the model would predict without down-sampling, with the same bits on every machine.
 
-    Rounding may swap two scores that differ only in their last bits. Metrics that rank therefore use the original scores,
-    and only apply this correction to results such as thresholds.
+    A probability p becomes p / (p + (1 - p) / rate). On the scale "logit", the result is the logit of this value.
+
+    Rounding may swap the order of two scores that differ only in their last bits. Metrics that rank scores therefore use
+    the original scores, and apply this correction only to results such as thresholds.
+
+    Parameters
+    ----------
+    scores : array
+        The predictions of the model.
+    rate : float
+        The share of negatives that were kept for training.
+    scale : str
+        "logit" if the scores are logits; otherwise they are probabilities.
     """
     p = np.asarray(scores, np.float64)
     if scale == "logit":

@@ -1,10 +1,12 @@
-"""Score buckets: scores as integers of the same order, the bucket of a score, and the range of scores in a bucket.
+"""Score buckets: map scores to the buckets of a histogram, and buckets to the range of their scores.
 
-A bucket is found by truncating bits, never by rounding, so the map never decreases. `kernels.histogram` has the compiled
-version.
+A higher score never falls into a lower bucket, because scores are mapped to buckets by truncating bits, never by rounding.
+`kernels.histogram` has the compiled version.
 
-On the scale `probability`, p below 1/2 has buckets in 32 octaves, p above 1/2 has the mirrored buckets of 1 - p, and 1/2
-has one bucket. On the scale `real`, the bucket of any finite number has the leading bits of its float32, truncated.
+All functions take the scale of scores as `real`, and the resolution as `bits`, the binary logarithm of the number of
+buckets. On the scale "probability" (`real` is False), probabilities below 1/2 have buckets in 32 octaves. The buckets of
+p above 1/2 mirror those of 1 - p, and 1/2 has its own bucket. On the scale "real" (`real` is True), scores are any
+finite numbers, and a bucket has the leading bits of the float32 number.
 """
 
 from __future__ import annotations
@@ -32,10 +34,11 @@ Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
 I8, U8 = np.int64, np.uint64
 
-# The bits of 2**-33, where the lowest octave of probabilities begins.
+# The bits of 2**-33 as a float32, where the lowest octave of probabilities begins.
 FIRST = 94 << 23
 INFINITE = 0x7F800000
-LARGEST = 0x7F7FFFFF  # the bits of the largest float32
+# The bits of the largest float32.
+LARGEST = 0x7F7FFFFF
 TOP = U8(1 << 63)
 
 
@@ -43,12 +46,15 @@ TOP = U8(1 << 63)
 
 
 def count_exact_bits(real: bool) -> int:
-    """Return the number of bits of an exact code: the score (probabilities have no sign bit), plus one for the label."""
+    """Return the number of bits that encode a row exactly: the bits of its score, plus one bit for its label.
+
+    A probability has 63 bits, because it needs no sign bit.
+    """
     return 65 if real else 64
 
 
 def encode_scores(scores: Array, real: bool) -> Words:
-    """Encode float32 or float64 scores as 64-bit integers of the same order; -0.0 becomes 0.0."""
+    """Encode float32 or float64 scores as 64-bit integers that sort in the same order; -0.0 becomes 0.0."""
     words = (np.asarray(scores, np.float64) + 0.0).view(U8)
     return np.where(words >> U8(63), ~words, words | TOP) if real else words
 
@@ -60,7 +66,7 @@ def decode_scores(keys: Words, real: bool) -> Floats:
 
 
 def are_score_keys(keys: Words, real: bool) -> bool:
-    """Whether all keys are encoded scores: finite, within [0, 1] for probabilities, and not -0.0."""
+    """Return whether all keys are encoded scores: finite, within [0, 1] for probabilities, and not -0.0."""
     if not len(keys):
         return True
     if not real:
@@ -73,12 +79,12 @@ def are_score_keys(keys: Words, real: bool) -> bool:
 
 
 def count_buckets(bits: int, real: bool) -> int:
-    """Return the number of buckets of a scale."""
+    """Return the number of buckets: 2**bits, plus one on the scale "probability" for the score 1/2."""
     return (1 << bits) + (not real)
 
 
 def find_buckets(scores: Floats, real: bool, bits: int) -> tuple[Ints, NDArray[np.bool_]]:
-    """Return the bucket of each score, and whether the score has bits that its bucket does not show."""
+    """Return the bucket of each score, and whether the bucket represents a different score, so that bits are lost."""
     x = np.asarray(scores, np.float64) + 0.0
     if real:
         return _find_real_buckets(x, bits)
@@ -86,7 +92,7 @@ def find_buckets(scores: Floats, real: bool, bits: int) -> tuple[Ints, NDArray[n
     word = np.where(up, 1.0 - x, x).view(I8)
     bucket = (word >> shift) - (((896 << 23) + FIRST) << 29 >> shift)
     lost = (word & ((1 << shift) - 1)) != 0
-    # The lowest bucket represents only 0 exactly.
+    # The lowest bucket represents the score 0, so all other scores in it lose bits.
     lost |= (bucket <= 0) & (word != 0)
     np.maximum(bucket, 0, out=bucket)
     return np.where(up, (1 << bits) - bucket, bucket), lost
@@ -97,7 +103,7 @@ def _find_real_buckets(x: Floats, bits: int) -> tuple[Ints, NDArray[np.bool_]]:
     word = size.view(I8)
     top = (word >> 29) - (896 << 23)
     tiny, over = top < 1 << 23, top > LARGEST
-    # Below 2**-126 the float32 numbers are the multiples of 2**-149.
+    # Below 2**-126, float32 numbers are subnormal, and their bits are the score in units of 2**-149.
     scaled = np.where(tiny, size, 0.0) * 2.0**149
     small = scaled.astype(I8)
     lost = np.where(tiny, small != scaled, ((word & 0x1FFFFFFF) != 0) | over)
@@ -108,22 +114,25 @@ def _find_real_buckets(x: Floats, bits: int) -> tuple[Ints, NDArray[np.bool_]]:
 
 
 def coarsen(bucket: Ints, real: bool, bits: int, drop: int) -> tuple[Ints, NDArray[np.bool_]]:
-    """Map buckets to wider ones with `drop` bits fewer; also return whether a score at the bucket's edge loses bits."""
+    """Map buckets to the wider buckets of a histogram with `drop` fewer bits.
+
+    Also return whether bits are lost: the score that the bucket represents differs from that of the wider bucket.
+    """
     mask = (1 << drop) - 1
     if real:
         half = 1 << (bits - 1)
         magnitude = np.where(bucket >= half, bucket - half, half - 1 - bucket)
         return bucket >> drop, magnitude & mask != 0
-    # Buckets above 1/2 mirror the buckets below it, so their numbers are rounded up.
+    # Buckets above 1/2 mirror those below, so their distance from the top bucket is truncated, not their own number.
     top = 1 << bits
     step = np.minimum(bucket, top - bucket)
     to = np.where(bucket <= top >> 1, bucket >> drop, (top >> drop) - ((top - bucket) >> drop))
-    # The lowest bucket represents only 0 exactly, so scores that move into it from higher buckets lose bits.
+    # The lowest bucket represents the score 0, so scores that move into it from higher buckets lose bits.
     return to, (step & mask != 0) | ((step > 0) & (step >> drop == 0))
 
 
 def bucket_bounds(bucket: Ints, real: bool, bits: int) -> tuple[Floats, Floats, Floats]:
-    """Return a lower bound of the scores in a bucket, the score that the bucket represents exactly, and an upper bound."""
+    """Return three scores for each bucket: a lower bound, the score that the bucket represents, and an upper bound."""
     if real:
         half = 1 << (bits - 1)
         up = bucket >= half
@@ -138,7 +147,7 @@ def bucket_bounds(bucket: Ints, real: bool, bits: int) -> tuple[Floats, Floats, 
 
 
 def smallest_scores(bucket: Ints, real: bool, bits: int, *, exact: bool) -> Floats:
-    """Return the smallest score in a bucket; with `exact`, the score that the bucket represents exactly."""
+    """Return the smallest score in each bucket; with `exact`, the score that the bucket represents."""
     bucket = np.asarray(bucket, I8)
     if real:
         half = 1 << (bits - 1)
@@ -157,6 +166,10 @@ def smallest_scores(bucket: Ints, real: bool, bits: int, *, exact: bool) -> Floa
 
 
 def _bucket_floor(bucket: Ints, base: int, shift: int) -> Floats:
-    """Return the smallest number with the leading bits of a bucket, or 0 for the lowest bucket."""
+    """Return the smallest number in each bucket, whose bits are those of the bucket followed by zeros.
+
+    It is 0 for the lowest bucket. `base` has the bits of the smallest number of the scale, and `shift` is the number of
+    bits that buckets leave out.
+    """
     words = np.where(bucket > 0, ((base >> shift) + bucket) << shift, 0)
     return np.minimum(words, INFINITE).astype(np.int32).view(np.float32).astype(np.float64)

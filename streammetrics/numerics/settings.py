@@ -1,4 +1,7 @@
-"""Settings: the immutable, validated, comparable arguments of states and metrics, declared as class fields."""
+"""Settings: the arguments of states and metrics, which classes declare as fields.
+
+Settings are validated when an object is created, and never change afterwards.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ def setting(
     kw_only: bool = True,
     default_from: Callable[[Any, Any], Any] | None = None,
 ) -> Any:
-    """Declare a setting, with its default and the values that are valid.
+    """Declare a setting, with its default and its valid values.
 
     Parameters
     ----------
@@ -54,12 +57,13 @@ def setting(
     above : float, optional
         Exclusive lower limit of a number.
     choices : tuple, optional
-        The values allowed.
+        The allowed values.
     unordered : bool
-        True if order and duplicates of several values have no meaning: they are sorted, and duplicates are dropped.
+        Whether the setting is a list whose order and duplicates have no meaning. The list is then sorted, and duplicates
+        are dropped.
     operational : bool
-        True for a setting that changes how rows are processed, never the meaning of the state (`on_invalid`, memory
-        limits). It is neither saved nor compared.
+        Whether the setting, such as `on_invalid` or a memory limit, only changes how rows are processed, not the meaning
+        of the state. It is neither saved with the state nor compared.
     kw_only : bool
         Whether the setting is keyword-only.
     default_from : callable, optional
@@ -72,18 +76,19 @@ def setting(
 
 
 def union(default: tuple[Any, ...], *, kw_only: bool = True) -> Any:
-    """Declare a setting that lists read-outs: results, such as thresholds, that a state prepares for its metrics.
+    """Declare a setting of a state that lists what the state prepares for its metrics, such as the thresholds of a curve.
 
-    Metrics of a collection share a state: the collection widens the list to the union over its metrics.
+    Metrics in a collection may share a state. The collection then passes the union of the lists that its metrics need.
     """
     return field(default=default, kw_only=kw_only, metadata={"union": True, "rules": {}})
 
 
 class _Signature:
-    """The signature that `help` and notebooks show for a constructor, created on access."""
+    """Provides the signature that `help` and notebooks show for a constructor; it is built from the fields on access."""
 
     def __get__(self, instance: object, cls: Any) -> inspect.Signature:
-        if cls is Settings or cls.__init__ is not Settings.__init__:  # the class defines a constructor
+        # The class defines its own constructor, so show the signature of that.
+        if cls is Settings or cls.__init__ is not Settings.__init__:
             own = inspect.signature(cls.__init__)
             return own.replace(parameters=[*own.parameters.values()][1:])
         return inspect.Signature(
@@ -103,10 +108,10 @@ class _Signature:
     frozen_default=True, kw_only_default=True, eq_default=False, field_specifiers=(setting, union)
 )
 class Settings:
-    """Base of states and metrics: an immutable dataclass whose fields are its settings.
+    """The base class of states and metrics: an immutable dataclass whose fields are its settings.
 
-    The constructor is shared by all classes: a dataclass would compile one for each class, and for hundreds of classes
-    this would take half of the import time.
+    All subclasses share the constructor of this class. A normal dataclass would compile a constructor for each class,
+    which for hundreds of classes would take half of the import time.
     """
 
     __signature__ = _Signature()
@@ -140,14 +145,14 @@ class Settings:
         for name, (default, hint, rules) in _setting_rules(cls).items():
             value = getattr(self, name)
             if value is not default:
-                # Do not cache checks of floats: -0.0 and 0.0 are equal as cache keys, but different settings.
+                # Do not cache the checked values of floats: -0.0 and 0.0 are different settings, but equal cache keys.
                 cached = type(value) in (str, int, bool)
                 checked = _check_cached(cls, name, value) if cached else _check(cls.__name__, name, value, hint, rules)
                 object.__setattr__(self, name, checked)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings by name, without the operational ones."""
+        """The settings by name, without those that only change how rows are processed (operational settings)."""
         cls: Any = type(self)
         return {f.name: getattr(self, f.name) for f in _identity_fields(cls)}
 
@@ -158,9 +163,10 @@ class Settings:
 
 
 def encode_changed_settings(thing: Settings) -> dict[str, Any]:
-    """Return the settings that differ from their defaults, encoded for JSON; state headers and digests contain these.
+    """Return the settings that differ from their defaults, encoded for JSON, for state headers and digests.
 
-    A later release can then add a setting without changing the digests of existing states. Defaults never change.
+    Settings with default values are left out, so that a later release can add a setting without changing the digests of
+    existing states. For the same reason, defaults never change.
     """
     cls: Any = type(thing)
     unchanged = {f.name for f in _identity_fields(cls) if _is_default(thing, f)}
@@ -175,7 +181,7 @@ def _identity_fields(cls: Any) -> tuple[Any, ...]:
 
 @functools.cache
 def _setting_rules(cls: Any) -> dict[str, tuple[Any, Any, dict[str, Any]]]:
-    """Return the settings of a class by name: default, type and constraints."""
+    """Return (default, type hint, rules) for each setting of a class, by name; the rules are limits and choices."""
     hints = typing.get_type_hints(cls)
     return {f.name: (f.default, hints[f.name], f.metadata.get("rules", {})) for f in _setting_fields(cls)}
 
@@ -188,13 +194,13 @@ def union_settings(cls: Any) -> tuple[str, ...]:
 
 @functools.lru_cache(4096, typed=True)
 def _check_cached(cls: type, name: str, value: Any) -> Any:
-    """Check a hashable value, and cache the result, because many states with the same settings are created."""
+    """Check the value of a setting, and cache the result, because many states are created with the same settings."""
     _, hint, rules = _setting_rules(cls)[name]
     return _check(cls.__name__, name, value, hint, rules)
 
 
 def _is_default(instance: Any, declared: Any) -> bool:
-    """Whether a setting has its default value; NaN counts as equal to NaN."""
+    """Return whether a setting has its default value; NaN counts as equal to NaN."""
     value, default = getattr(instance, declared.name), declared.default
     default_from = declared.metadata.get("default_from")
     if default_from is not None:
@@ -204,13 +210,20 @@ def _is_default(instance: Any, declared: Any) -> bool:
 
 @functools.cache
 def _setting_fields(cls: Any) -> tuple[Any, ...]:
-    """Return the dataclass fields of the settings of a class."""
+    """Return the dataclass fields of a class that are settings, including the operational ones."""
     return tuple(f for f in fields(cls) if f.init)
 
 
 @functools.cache
 def _constructor(cls: Any) -> tuple[tuple[str, ...], dict[str, Any], frozenset[str], tuple[tuple[str, Any], ...]]:
-    """Return positional names, all defaults, required names, and the functions that compute defaults."""
+    """Return what the constructor of a class needs.
+
+    Returns
+    -------
+    tuple of four
+        The names of positional settings, the defaults by name, the names of required settings, and (name, function) for
+        each setting whose default depends on other settings.
+    """
     declared = _setting_fields(cls)
     first = tuple(f.name for f in declared if not f.kw_only)
     required = frozenset(f.name for f in declared if f.default is MISSING)
@@ -219,7 +232,11 @@ def _constructor(cls: Any) -> tuple[tuple[str, ...], dict[str, Any], frozenset[s
 
 
 def _by_name(cls: type, first: tuple[str, ...], values: tuple[Any, ...], settings: dict[str, Any]) -> dict[str, Any]:
-    """Return all settings by name, including those passed by position."""
+    """Return all settings by name, including those passed by position; raise if one is passed twice.
+
+    `first` has the names of the positional settings, `values` the values passed by position, and `settings` those passed
+    by name.
+    """
     if len(values) > len(first):
         most = f"at most {len(first)} by position ({', '.join(first)})" if first else "none by position"
         raise TypeError(f"{cls.__name__} takes its settings by keyword, {most}; {len(values)} came")
@@ -241,18 +258,30 @@ def _reject(cls: type, values: dict[str, Any]) -> None:
 
 
 def check_missing_values(owner: str, values: Any) -> tuple[Any, ...]:
-    """Return the keys that count as missing, converted to the stored form of the setting."""
+    """Check and convert the setting `missing_values`: the key values, such as -1, that mean that a key is missing."""
     keys: tuple[Any, ...] = _check(owner, "missing_values", values, tuple[int | str | bytes, ...], {"unordered": True})
     return keys
 
 
 def _check(owner: str, name: str, value: Any, hint: Any, rules: dict[str, Any]) -> Any:
-    """Convert a value to the declared type of a setting, or raise an error that says what was expected."""
+    """Convert a value to the declared type of a setting, or raise an error that says what was expected.
+
+    Parameters
+    ----------
+    owner, name : str
+        The names of the class and of the setting, for the error message.
+    value : object
+        The value that was passed.
+    hint : type
+        The declared type of the setting.
+    rules : dict
+        The limits and choices of the setting.
+    """
     value = to_python_value(value)
     choices = rules.get("choices")
     if choices is not None:
         if not any(value is c or (type(value) is type(c) and value == c) or _both_nan(value, c) for c in choices):
-            # An int such as 1 selects the choice 1.0.
+            # Accept an int such as 1 for the choice 1.0.
             if isinstance(value, (int, float)) and not isinstance(value, bool) and float(value) in choices:
                 return float(value)
             raise ValueError(f"{owner}: {name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
@@ -297,13 +326,16 @@ def check_integer(what: str, value: Any, least: int = 0) -> int:
 
 
 def is_partition(value: Any) -> bool:
-    """Whether a value is a pair (i, n) that denotes partition i of n."""
+    """Return whether a value is a pair of integers (i, n) with 0 <= i < n, which stands for partition i of n."""
     whole = isinstance(value, tuple) and len(value) == 2 and all(type(to_python_int(x)) is int for x in value)
     return whole and 0 <= value[0] < value[1]
 
 
 def check_list(what: str, value: Any, kind: str) -> list[Any]:
-    """Convert an iterable to a list, and a single string to a list of length 1; raise an error for other values."""
+    """Convert an iterable to a list, and a string to a list of one string; raise TypeError for other values.
+
+    `what` is the name of the argument, and `kind` describes the expected values in the error.
+    """
     if isinstance(value, str):
         return [value]
     if not isinstance(value, Iterable):
@@ -312,14 +344,14 @@ def check_list(what: str, value: Any, kind: str) -> list[Any]:
 
 
 PLAIN = (int, float, str, bytes, tuple, types.NoneType)
-# The names of conversion methods of numpy and pandas, pyarrow, polars, and scalars of pyarrow.
+# The methods that convert to Python values, for numpy and pandas, pyarrow columns, polars, and pyarrow scalars.
 UNPACKS = ("tolist", "to_pylist", "to_list", "as_py")
 
 
 def to_python_value(value: Any) -> Any:
     """Convert scalars, strings and columns of numpy, pandas, polars or pyarrow to plain Python types.
 
-    Settings with the same meaning are thus equal, and are written and shown alike.
+    Settings that were passed in different types are then equal, and are saved and displayed in the same way.
     """
     kind: type = type(value)
     if kind not in PLAIN:
@@ -373,7 +405,7 @@ def _describe_type(hint: Any) -> str:
 
 
 def encode_setting(value: Any) -> Any:
-    """Return a setting in its JSON form: NaN by name, bytes in hexadecimal, tuples as lists."""
+    """Return a setting in its JSON form: NaN as ``{"float": "nan"}``, bytes as hexadecimal text, and tuples as lists."""
     if isinstance(value, float) and value != value:
         return {"float": "nan"}
     if isinstance(value, bytes):
@@ -395,7 +427,10 @@ def decode_setting(value: Any) -> Any:
 
 
 def find_differing_settings(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    """Return the settings that differ, each with both values as text; a setting missing in one has its default there."""
+    """Compare two dicts of encoded settings, and return both values of each setting that differs, as text.
+
+    A setting that is missing in one dict has its default value there, which is shown as "its default".
+    """
     both = {
         n: tuple(repr(decode_setting(s[n])) if n in s else "its default" for s in (ours, theirs))
         for n in {**ours, **theirs}

@@ -1,4 +1,8 @@
-"""Calls that signal handlers cannot interrupt, because handlers run only between bytecodes, in the main thread."""
+"""Calls that a signal handler (such as that of Ctrl-C) cannot interrupt.
+
+Python runs signal handlers only in the main thread, between two bytecode instructions. A single call of a C function, or a
+call in another thread, is therefore not interrupted.
+"""
 
 from __future__ import annotations
 
@@ -16,34 +20,38 @@ T = TypeVar("T")
 
 
 def run_without_interrupt(steps: Sequence[Callable[[], Any]]) -> None:
-    """Call functions that are implemented in C, one after the other, without a signal handler in between.
+    """Call functions one after another, so that no signal handler can run between them.
 
-    All calls are made within one call into C, and handlers only run between bytecode instructions.
+    The functions must be implemented in C. They are all called within a single call of a C function.
     """
     deque(map(call, steps), maxlen=0)
 
 
 def run_with_locks(locks: Sequence[threading.Lock], function: Callable[[], T]) -> T:
-    """Call a function with all these locks acquired, and return its result.
+    """Acquire all locks, call a function, release the locks, and return the result of the function.
 
-    A Python context manager would be unsafe: a Ctrl-C between its instructions would leave locks acquired.
+    A context manager would be unsafe: a Ctrl-C in its Python code could leave locks acquired.
     """
     releases: list[Callable[[], Any]] = []
-    release_all = map(call, releases)  # a lazy iterator: consuming it releases the acquired locks
+    # The iterator is lazy: it calls the releases when it is consumed in the `finally` block.
+    release_all = map(call, releases)
     try:
-        # The release of a lock is recorded in the same call into C that acquires it.
+        # Acquire each lock and record its release without interruption, so that no acquired lock is left unrecorded.
         for lock in locks:
             run_without_interrupt([lock.acquire, partial(releases.append, lock.release)])
         return function()
     finally:
-        # This is the first call of the block, so that no signal handler can run before it.
+        # A signal handler could interrupt Python code in this block. A single call of a C function releases all locks.
         deque(release_all, 0)
 
 
 def start_in_thread(
     function: Callable[[], T], purpose: str, daemon: bool = False
 ) -> tuple[Future[T], threading.Thread]:
-    """Start a call in a new thread; return a future of its result, and the thread."""
+    """Call a function in a new thread; return a future for its result, and the thread.
+
+    `purpose` becomes part of the name of the thread. A `daemon` thread does not keep the process from exiting.
+    """
     future: Future[T] = Future()
 
     def run() -> None:
@@ -60,13 +68,15 @@ def start_in_thread(
 def run_uninterrupted(function: Callable[[], T]) -> T:
     """Call a function in another thread, where no signal handler runs, and return its result.
 
-    For work that must not stop halfway, such as imports and compilations of numba. A Ctrl-C is still raised at once in the
-    main thread; the function then continues in the background, and has to hold the locks that protect its work.
+    Use it for work that must not stop halfway, such as imports and compilations of numba. A Ctrl-C still raises
+    KeyboardInterrupt in the main thread immediately. The function then continues in the background, so it must itself hold
+    the locks that protect its work.
     """
     if threading.current_thread() is not threading.main_thread():
         return function()
     try:
         future, _ = start_in_thread(function, "uninterrupted")
-    except RuntimeError:  # no thread can be started, or the interpreter shuts down
+    except RuntimeError:
+        # No thread can be started, for example because the interpreter is shutting down.
         return function()
     return future.result()

@@ -1,6 +1,7 @@
-"""Keys of slices: their kinds, stored form, JSON form, order, and hash, which is the same in every release.
+"""Keys of slices, such as ("DE", 3): convert them to the stored form and to JSON, sort them, and hash them.
 
-The hash decides which keys a limit on the number of slices keeps.
+A key is a tuple with a value (atom) for each column. Its hash decides which slices are kept if their number is limited, so
+the hash must be the same in every release.
 """
 
 from __future__ import annotations
@@ -37,16 +38,22 @@ __all__ = [
 KINDS = {
     "integer": False, "string": True, "bytes": True, "bool": False, "date": False, "timestamp": False, "decimal": True,
 }  # fmt: skip
-"""Kinds of keys, and whether they are stored as bytes. Keys of different kinds cannot be merged."""
+"""The kinds of keys, and whether keys of each kind are stored as bytes. Keys of different kinds cannot be merged."""
 
 SHARDS = {kind: f"shard of {kind}" for kind in (*KINDS, "several")}
-"""The kind of shard numbers, by the kind of their units; "several" for units of several columns."""
+"""The kind of the shard numbers, by the kind of the unit column from which they are computed.
+
+Units of several columns have the kind "several". Shards of units of different kinds cannot be merged.
+"""
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def to_stored_key(key: Any) -> tuple[str, Any] | None:
-    """Return the kind and the stored form of a key that a user passes, or None for a value that cannot be a key."""
+    """Return the kind and the stored form of the value of one key column, such as ("string", b"DE") for "DE".
+
+    The result is None for a value that cannot be part of a key, such as a float.
+    """
     key = key.item() if isinstance(key, np.generic) else key
     if isinstance(key, bool):
         return "bool", int(key)
@@ -57,7 +64,7 @@ def to_stored_key(key: Any) -> tuple[str, Any] | None:
     if isinstance(key, (bytes, bytearray)):
         return "bytes", bytes(key)
     if isinstance(key, datetime.datetime):
-        # Times without a zone count as UTC.
+        # Times without a time zone are treated as UTC.
         aware = key if key.tzinfo is not None else key.replace(tzinfo=datetime.UTC)
         return "timestamp", (aware - EPOCH) // datetime.timedelta(microseconds=1)
     if isinstance(key, datetime.date):
@@ -68,8 +75,9 @@ def to_stored_key(key: Any) -> tuple[str, Any] | None:
 
 
 def _format_decimal(key: Decimal) -> str:
-    """Return the canonical text of a decimal: no exponent and no trailing zeros."""
-    text = format(key, "f")  # `normalize` would round to 28 digits
+    """Return the canonical text of a decimal, which has no exponent and no trailing zeros: "0.5" for 0.50."""
+    # `Decimal.normalize` would round to 28 digits.
+    text = format(key, "f")
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return text if key else "0"
 
@@ -78,9 +86,9 @@ DIGITS = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 
 
 def _parse_decimal(text: str) -> Decimal:
-    """Return a decimal from its digits.
+    """Return the decimal with these digits.
 
-    Exponents are refused: a text of ten characters could stand for gigabytes of digits.
+    Exponents are refused, because a short string such as "1e999999" could expand to a very large number of digits.
     """
     if not DIGITS.fullmatch(text):
         raise ValueError("a decimal key is not in canonical form")
@@ -93,11 +101,11 @@ RANGES = {
     "timestamp": (-62_135_596_800_000_000, 253_402_300_799_999_999),
     "integer": (-(1 << 63), (1 << 64) - 1),
 }  # fmt: skip
-"""The ranges of stored keys; dates and timestamps have the years 1 to 9999."""
+"""The smallest and largest stored numbers of each kind; for dates and timestamps, they are in the years 1 and 9999."""
 
 
 def are_stored_keys(kind: str, values: Any) -> bool:
-    """Whether all values are valid stored forms of keys of this kind."""
+    """Return whether all values are valid stored forms of keys of this kind."""
     if not KINDS.get(kind):
         low, high = RANGES.get(kind, RANGES["integer"])
         return bool(low <= int(values.min()) and int(values.max()) <= high) if len(values) else True
@@ -106,12 +114,13 @@ def are_stored_keys(kind: str, values: Any) -> bool:
     try:
         texts = [v.decode() for v in values]
         return kind == "string" or all(to_stored_key(_parse_decimal(t)) == ("decimal", t.encode()) for t in texts)
-    except (UnicodeDecodeError, ArithmeticError, ValueError):  # corrupt bytes, which are not UTF-8 or not a number
+    except (UnicodeDecodeError, ArithmeticError, ValueError):
+        # The bytes are not valid UTF-8, or do not represent a number.
         return False
 
 
 def from_stored_key(kind: str, value: Any) -> Any:
-    """Return a stored key as a plain Python value."""
+    """Convert a stored value of this kind back to a plain Python value; the inverse of `to_stored_key`."""
     if kind == "string":
         return value.decode()
     if kind == "bytes":
@@ -129,7 +138,7 @@ def from_stored_key(kind: str, value: Any) -> Any:
 
 
 def encode_key(key: tuple[Any, ...]) -> list[Any]:
-    """Return a key in its JSON form."""
+    """Return a key in its JSON form: a list with one value for each column, such as ["DE", {"date": 20000}]."""
     return [_encode(atom) for atom in key]
 
 
@@ -172,20 +181,21 @@ def decode_key(value: Any) -> tuple[Any, ...]:
             key.append(atom)
         else:
             raise ValueError("a key has an unknown kind")
-    # Each key has one JSON form: equal keys in two forms would be two slices.
+    # Each key must have only one JSON form. Otherwise equal keys in different forms would become different slices.
     if encode_key(tuple(key)) != list(value):
         raise ValueError("a key is not in canonical form")
     return tuple(key)
 
 
 def format_atom(atom: Any) -> str:
-    """Format one column of a key: times in ISO 8601, null as `null`, and distinct texts for distinct values."""
+    """Format the value of one column of a key for display, with times in ISO 8601 and a missing value as "null"."""
     if atom is None:
         return "null"
     if isinstance(atom, (bytes, bytearray)):
         try:
             atom = bytes(atom).decode()
-        except UnicodeDecodeError:  # no text
+        except UnicodeDecodeError:
+            # The bytes are not valid UTF-8.
             return f"0x{bytes(atom).hex()}"
     if isinstance(atom, datetime.date):
         return atom.isoformat()
@@ -200,7 +210,7 @@ def escape_unprintable(text: str) -> str:
 
 
 def encode_atom_text(atom: Any) -> str:
-    """Return the JSON text of one column of a key, as it appears in the JSON text of the whole key."""
+    """Return the JSON text of the value of one column, as it appears in the JSON text of the whole key."""
     return canonical_json(_encode(atom))
 
 
@@ -215,7 +225,10 @@ def hash_key(key: tuple[Any, ...]) -> int:
 
 
 def sort_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a key for sorting: null first, then numbers, booleans and times by value, then texts by UTF-8 bytes."""
+    """Return the sort key of a slice key, for ``sorted(keys, key=sort_key)``.
+
+    In each column, null comes first, then numbers, booleans and times by value, then strings by their UTF-8 bytes.
+    """
     return tuple(_sort_atom(atom) for atom in key)
 
 
@@ -232,7 +245,7 @@ FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def mix_bits(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Hash each 64-bit word with the finaliser of SplitMix64, a bijection."""
+    """Hash each 64-bit word with the finaliser of SplitMix64. Different words have different hashes."""
     words = (words ^ (words >> np.uint64(30))) * FIRST
     words = (words ^ (words >> np.uint64(27))) * SECOND
     return words ^ (words >> np.uint64(31))

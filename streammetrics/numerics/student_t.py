@@ -1,8 +1,8 @@
-"""Student's t and the normal distribution: tails, quantiles, and the conversion between t and normal deviates.
+"""Student's t and the normal distribution: tail probabilities, quantiles, and conversion between t and normal deviates.
 
-Functions take single numbers or arrays. Vectorised: each element equals its scalar result bit for bit, because an element
-that has converged does not change while the others continue. As in `elementary`, only operations that every machine
-rounds in the same way are used.
+Functions take numbers or arrays. Each element of an array result equals the scalar result bit for bit, because an element
+that has converged does not change while iterations for other elements continue. As in `elementary`, all operations give
+the same bits on every machine.
 """
 
 from __future__ import annotations
@@ -17,50 +17,52 @@ from .elementary import exp, log, log1p
 __all__ = ["NORMAL", "normal_of_t", "normal_quantile", "normal_tail", "t_of_normal", "t_quantile", "t_tail"]
 
 Numbers = Any
-"""A float64 of numpy, or an array of them with one axis."""
+"""The type of arguments and results: a np.float64, or an array of float64 with one axis."""
 
-GAMMA1 = 1.0 / 64.0  # Gamma(w + 3/4) / Gamma(w + 1/4) = sqrt(w) (1 + GAMMA1 / w^2 + GAMMA2 / w^4 + ...)
+# Coefficients of the series Gamma(w + 3/4) / Gamma(w + 1/4) = sqrt(w) (1 + GAMMA1 / w^2 + GAMMA2 / w^4 + ...).
+GAMMA1 = 1.0 / 64.0
 GAMMA2 = -19.0 / 8192.0
 GAMMA3 = 631.0 / 524288.0
 GAMMA4 = -174317.0 / 134217728.0
 PI = 3.14159265358979323846
-# With this many degrees of freedom, Student's t equals the normal distribution to the last bit of a float64.
+# The number of degrees of freedom at which Student's t equals the normal distribution to the last bit of a float64.
 NORMAL = 2.0**80
 # The maximum number of Newton steps; 4 to 10 are usual.
 STEPS = 100
-# The largest t, whose square does not overflow.
+# The largest t for which results are computed. Its square does not overflow.
 MOST_T = 1e150
-# log(MOST_T).
+# About log(MOST_T).
 MOST_LOG = 345.0
 
 
 def _apply_elementwise(function: Callable[[Numbers, Numbers], Numbers], x: Any, df: Any) -> Any:
-    """Apply a function of flat arrays to numbers or arrays of any shape, after broadcasting.
+    """Apply a function to numbers or arrays of any shape, after broadcasting; return a float for numbers.
 
-    Returns a float for numbers.
+    The function itself takes single numbers or arrays with one axis.
     """
     first, second = np.broadcast_arrays(np.asarray(x, np.float64), np.asarray(df, np.float64))
-    with np.errstate(all="ignore"):  # elements that have converged are still computed, and may overflow
+    # Iterations also compute elements that have already converged. Suppress warnings, because these may overflow.
+    with np.errstate(all="ignore"):
         if first.ndim:
             return function(first.reshape(-1), np.minimum(second.reshape(-1), NORMAL)).reshape(first.shape)
-        # Operations on numpy scalars are ten times as fast as on arrays of one element.
+        # Pass numpy scalars, because operations on them are ten times as fast as operations on arrays of one element.
         return float(function(first[()], np.minimum(second[()], NORMAL)))
 
 
 def _select(condition: Any, here: Any, there: Any) -> Any:
-    """Do what np.where does, but without its overhead for a single number."""
+    """Return np.where(condition, here, there), but without the overhead of np.where for a single number."""
     return np.where(condition, here, there) if condition.ndim else here if condition else there
 
 
 def _is_any(condition: Any) -> bool:
-    """Whether any element of an array, or the single value, is true."""
+    """Return whether any element of an array, or the single value, is true."""
     return bool(condition.any() if condition.ndim else condition)
 
 
 def _apply_piecewise(
     near: Any, near_function: Callable[..., Numbers], far_function: Callable[..., Numbers], *arguments: Numbers
 ) -> Numbers:
-    """Apply one function to the elements where `near` is true, and another one to the rest."""
+    """Apply `near_function` to the elements where `near` is true, and `far_function` to the others."""
     if not _is_any(near):
         return far_function(*arguments)
     if not _is_any(~near):
@@ -72,7 +74,7 @@ def _apply_piecewise(
 
 
 def _gamma_ratio(a: Numbers) -> Numbers:
-    """Return Gamma(a + 1/2) / Gamma(a) for a > 0: the series of Tricomi and Erdelyi (1951) in (a - 1/4)^-2."""
+    """Return Gamma(a + 1/2) / Gamma(a) for a > 0, from the series of Tricomi and Erdelyi (1951) in (a - 1/4)^-2."""
     factor = 1.0 + 0.0 * a
     while _is_any(low := a < 32.0):
         factor = _select(low, factor * (a / (a + 0.5)), factor)
@@ -87,14 +89,15 @@ def _peak(df: Numbers) -> Numbers:
 
 
 def _density(t: Numbers, df: Numbers, peak: Numbers) -> Numbers:
-    """Return the density of Student's t."""
+    """Return the density of Student's t at `t`, where `peak` is its density at 0."""
     return peak * exp(-0.5 * (df + 1.0) * log1p(t * t / df))
 
 
 def _centre(t: Numbers, df: Numbers) -> Numbers:
-    """Return P(0 < T < t) / (t density), from the hypergeometric series, whose terms are all positive (DLMF 8.17.8).
+    """Return P(0 < T < t) / (t density(t)), from the hypergeometric series (DLMF 8.17.8).
 
-    The terms increase, then decrease. The series stops when a term is below 1e-17 of the sum.
+    All terms of the series are positive, so none cancel. The terms may increase at first. The sum ends when a term is
+    below 1e-17 times the sum.
     """
     y = t * t / (df + t * t)
     half = 0.5 * (df + 1.0)
@@ -108,10 +111,10 @@ def _centre(t: Numbers, df: Numbers) -> Numbers:
 
 
 def _fraction(t: Numbers, df: Numbers) -> Numbers:
-    """Return P(T > t) / (t density) for t > 0, from an even continued fraction (DLMF 8.17.22), by Lentz's method.
+    """Return P(T > t) / (t density(t)) for t > 0, from an even continued fraction (DLMF 8.17.22), by Lentz's method.
 
-    The usual fraction loses digits for small df. In this one 1 - x appears only as a whole, without cancellation. It
-    converges slowly near 0.
+    With x = df / (df + t^2), the usual continued fraction loses digits for small df. In this one, 1 - x is computed
+    directly, so that no digits cancel. It converges slowly for t near 0.
     """
     a = 0.5 * df
     x = df / (df + t * t)
@@ -134,7 +137,7 @@ def _fraction(t: Numbers, df: Numbers) -> Numbers:
 
 
 def _mills(t: Numbers, df: Numbers, peak: Numbers) -> Numbers:
-    """Return P(T > t) / (t density) for t > 0."""
+    """Return P(T > t) / (t density(t)) for t > 0, by the series near 0 and by the continued fraction elsewhere."""
 
     def near(t: Numbers, df: Numbers, peak: Numbers) -> Numbers:
         return 0.5 / (t * _density(t, df, peak)) - _centre(t, df)
@@ -150,12 +153,15 @@ def _tail(t: Numbers, df: Numbers) -> Numbers:
 
 
 def t_tail(t: Any, df: Any) -> Any:
-    """Return P(T > t) of Student's t for df >= 1; relative error below 1e-13 for P > 1e-100."""
+    """Return P(T > t) for Student's t with df >= 1; relative error below 1e-13 for P > 1e-100."""
     return _apply_elementwise(_tail, t, df)
 
 
 def _solve_centre(d: Numbers, df: Numbers) -> Numbers:
-    """Return t with P(0 < T < t) = d, by Newton's method from the left, where the tangent never overshoots."""
+    """Return t with P(0 < T < t) = d, by Newton's method.
+
+    The iteration starts below the solution and never exceeds it, because the distribution function is concave there.
+    """
     peak = _peak(df)
     t = d / peak
     going = d > 0.0
@@ -169,9 +175,10 @@ def _solve_centre(d: Numbers, df: Numbers) -> Numbers:
 
 
 def _solve_tail(log_q: Numbers, df: Numbers, t: Numbers) -> Numbers:
-    """Return t with log P(T > t) = log_q, by Newton's method in log t from a starting point t.
+    """Return t with log P(T > t) = log_q, by Newton's method; the argument `t` is the starting point.
 
-    The curve is concave, and nearly straight for heavy tails. Returns inf where t exceeds MOST_T.
+    The iteration is in log t, because log P is a concave function of log t, and nearly linear for heavy tails. The result
+    is inf where t exceeds MOST_T.
     """
     peak = _peak(df)
     going = t > 0.0
@@ -182,13 +189,13 @@ def _solve_tail(log_q: Numbers, df: Numbers, t: Numbers) -> Numbers:
         step = mills * (_log_tail(t, df, peak, mills) - log_q)
         beyond = going & (step + log(t) > MOST_LOG)
         t = _select(beyond, np.inf, _select(going, t * exp(step), t))
-        # Convergence is quadratic: the next step would be about the square of this one.
+        # Convergence is quadratic. After a step below 1e-9, the next step would change nothing, so stop.
         going = going & ~beyond & ~(abs(step) < 1e-9)
     return t
 
 
 def _log_tail(t: Numbers, df: Numbers, peak: Numbers, mills: Numbers) -> Numbers:
-    """Return log P(T > t) for t > 0, computed from the log-density, so that it is accurate where P itself underflows."""
+    """Return log P(T > t) for t > 0. It is computed from the log-density, so it is accurate even where P underflows."""
     return log(t * peak * mills) - 0.5 * (df + 1.0) * _log1p_square(t, df)
 
 
@@ -216,17 +223,21 @@ def t_quantile(p: Any, df: Any) -> Any:
 
 
 def normal_quantile(p: Any) -> Any:
-    """Return the p-quantile of the standard normal, as the limit of Student's t; relative error below 1e-14."""
+    """Return the p-quantile of the standard normal distribution, a limit of Student's t; relative error below 1e-14."""
     return t_quantile(p, NORMAL)
 
 
 def normal_tail(x: Any) -> Any:
-    """Return P(X > x) of the standard normal; relative error below 1e-13 for P > 1e-100."""
+    """Return P(X > x) for a standard normal variable X; relative error below 1e-13 for P > 1e-100."""
     return t_tail(x, NORMAL)
 
 
 def _same_tail(x: Numbers, df: Numbers, other: Numbers) -> Numbers:
-    """Return y with P(T_other > y) = P(T_df > x); matches P(0 < T < t) for x near 0, and logarithms of tails otherwise."""
+    """Return the deviate with `other` degrees of freedom that has the same tail probability as `x` with `df`.
+
+    For x near 0, the function finds the deviate with an equal P(0 < T < t). Elsewhere it finds the deviate with an equal
+    logarithm of the tail probability.
+    """
     size = np.minimum(abs(x), MOST_T)
 
     def near(size: Numbers, df: Numbers, other: Numbers) -> Numbers:
@@ -242,7 +253,11 @@ def _same_tail(x: Numbers, df: Numbers, other: Numbers) -> Numbers:
 
 
 def _start(x: Numbers, df: Numbers, other: Numbers, log_q: Numbers) -> Numbers:
-    """Return an approximation of `_same_tail`, after Wallace (1959): z is about c sqrt(df log(1 + t^2 / df))."""
+    """Return an approximation of `_same_tail`, from which Newton's method starts.
+
+    It converts x to a normal deviate z, and z to a t with `other` degrees of freedom, by the approximation of Wallace
+    (1959): z = c sqrt(df log(1 + t^2 / df)) with c = (8 df + 1) / (8 df + 3).
+    """
     z = np.sqrt(df * _log1p_square(x, df)) * (8.0 * df + 1.0) / (8.0 * df + 3.0)
     z_other = z * (8.0 * other + 3.0) / (8.0 * other + 1.0)
     power = z_other * z_other / other
@@ -251,15 +266,17 @@ def _start(x: Numbers, df: Numbers, other: Numbers, log_q: Numbers) -> Numbers:
 
 
 def normal_of_t(t: Any, df: Any) -> Any:
-    """Return the normal deviate with the same tail as Student's t; relative error below 1e-13; |t| is capped at 1e150."""
+    """Return the normal deviate with the same tail probability as `t` with `df` degrees of freedom.
+
+    The relative error is below 1e-13. Values of |t| above 1e150 are treated as 1e150.
+    """
     return _apply_elementwise(lambda t, df: _same_tail(t, df, np.full(t.shape, NORMAL)[()]), t, df)
 
 
 def t_of_normal(z: Any, df: Any) -> Any:
-    """Return the t with the same tail as the normal deviate z, for df >= 1.
+    """Return the t with `df` >= 1 degrees of freedom that has the same tail probability as the normal deviate `z`.
 
-    The relative error is below 1e-12, even where the tail underflows.
-
-    Returns inf where t is too large.
+    The relative error is below 1e-12, even where the tail probability underflows. If t exceeds about 1e150, the result is
+    inf.
     """
     return _apply_elementwise(lambda z, df: _same_tail(z, np.full(z.shape, NORMAL)[()], df), z, df)
