@@ -1,1 +1,4 @@
-"""Wrappers of metrics: slices, windows, decay and shards of users; and totals with the parts that they contain."""
+"""Wrappers that compute metrics by slice, by time window, with decay or by shard of users.
+
+The modules `ledger` and `checkpoint` contain totals that also record which parts of a log they contain.
+"""

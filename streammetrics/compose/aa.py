@@ -1,4 +1,7 @@
-"""A/A tests: how often an interval finds a difference between equal arms, for the right unit and for a wrong one."""
+"""A/A tests: compare equal arms, and count how often the interval of their difference excludes 0.
+
+The count shows whether the chosen unit, such as the user, is independent enough for valid intervals.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +37,14 @@ from .sharded import Sharded
 
 __all__ = ["FalseAlarms", "aa"]
 
-# Never change the salt. Shards and samples have other salts, so arms are independent of both.
+# Never change the salt: the same seed must always give the same arms. Shards and samples use other salts, so that arms are
+# independent of both.
 SALT = 0x4141544553540001
 CHUNK = 1 << 15
-"""The number of rows that get their arms in all runs at a time; they take about 100 MB."""
+"""The number of rows assigned to arms and counted at a time. A chunk takes about 100 MB for all runs together."""
 ROW = "row of the log"
 SPREAD = 3.0
-"""The number of standard errors by which the rate may exceed its expectation."""
+"""The intervals are trusted if the rate is at most this many standard errors above the expected rate."""
 Ints = NDArray[np.int64]
 
 
@@ -50,9 +54,9 @@ class FalseAlarms(NamedTuple):
     Parameters
     ----------
     metric : str
-        The name in the collection.
+        The name of the metric in the collection, such as "ctr".
     unit : str
-        The column of the units that the intervals assumed to be independent; "row" for rows.
+        The column whose values the intervals assume to be independent, such as "user"; "row" if every row is a unit.
     rate : float
         The share of comparisons whose interval does not contain 0; NaN if there is no interval.
     expected : float
@@ -72,7 +76,7 @@ class FalseAlarms(NamedTuple):
 
     @property
     def most(self) -> float:
-        """The largest rate that chance explains: three standard errors above the expected rate."""
+        """The largest rate that chance can explain: three standard errors above the expected rate."""
         if not self.compared:
             return math.nan
         return self.expected + SPREAD * math.sqrt(self.expected * (1.0 - self.expected) / self.compared)
@@ -84,7 +88,7 @@ class FalseAlarms(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """The result in words."""
+        """The result as a sentence: the rate, the expected rate, and a warning if the intervals are too narrow."""
         if not self.compared:
             return f"{self.metric} by {self.unit}: no interval in any of {self.refused} comparisons"
         text = (
@@ -111,8 +115,8 @@ def aa(
 ) -> list[FalseAlarms]:
     """Assign the units of a log to random arms many times, and count how often the arms seem to differ.
 
-    All arms are equal, so valid intervals exclude 0 in a share 1 - confidence of the comparisons. The function needs rows:
-    sharded states no longer contain units, and shuffling shards would not detect a wrong unit.
+    All arms are equal, so valid intervals exclude 0 in a fraction 1 - confidence of the comparisons. The function needs
+    rows: sharded states no longer contain units, and shuffling shards would not detect a wrong unit.
 
     Parameters
     ----------
@@ -125,22 +129,23 @@ def aa(
     runs : int
         The number of random assignments.
     arms : int
-        The number of arms; each other arm is compared with the first.
+        The number of arms. Every other arm is compared with the first one.
     rows : bool
-        Whether to also report the rate if every row is a unit of its own, which is usually wrong.
+        Whether to also report the rates with every row as a unit of its own, which is usually wrong.
     confidence : float
         The confidence level of the intervals.
     shards, shard_bits : int
         As for `Sharded`.
     seed : int
-        Another seed gives other assignments.
+        The seed of the random assignments.
     memory_limit : int
-        The largest number of bytes; more raises MemoryLimitError. Each run keeps the shards of all arms.
+        The memory limit in bytes; exceeding it raises MemoryLimitError. Each run keeps the shards of all arms.
 
     Returns
     -------
     list of FalseAlarms
-        One for each number of each metric, for the unit, and with `rows` for rows.
+        The false alarm rates by `unit`, one for each metric, or for each number of a metric with several numbers. With
+        `rows`, the rates by row follow in the same order.
 
     Raises
     ------
@@ -212,7 +217,7 @@ def _arm_column(run: int) -> str:
 
 
 def _reads(sharded: Sharded, units: Sequence[str], runs: int) -> list[Read]:
-    """Return what to count: the states of the metrics by arm and shard, for each unit column and run."""
+    """Return empty states of all metrics, split by arm and shard, for each unit column and each run."""
     definition = definition_of(sharded)
     coarse = definition.reads[len(definition.reads) // 2 :]
     return [
@@ -224,7 +229,7 @@ def _reads(sharded: Sharded, units: Sequence[str], runs: int) -> list[Read]:
 
 
 def _batches(table: Any, unit: str) -> Iterator[tuple[Batch, Ints]]:
-    """Yield each table as a batch, with the IDs of its units."""
+    """Yield each table as a batch, and the ID of the unit in each row of the batch."""
     alone = not isinstance(table, (list, tuple)) and as_columns(table) is not None
     tables: Iterable[Any] = [table] if alone else table
     for one in tables:
@@ -239,7 +244,7 @@ def _batches(table: Any, unit: str) -> Iterator[tuple[Batch, Ints]]:
 
 
 def _split_rows(batch: Batch, rows: int, blocks: Mapping[Any, Kind]) -> Iterator[slice]:
-    """Yield ranges of rows to count at a time. Rows of one block, such as a query, stay together."""
+    """Yield ranges of about CHUNK rows to count at a time. No range splits a block of rows, such as a query."""
     edges = np.arange(0, rows, CHUNK)
     for name, kind in blocks.items():
         ids = batch.column(name, kind)
@@ -251,7 +256,7 @@ def _split_rows(batch: Batch, rows: int, blocks: Mapping[Any, Kind]) -> Iterator
 
 @contextmanager
 def _shift_row_numbers(first: int) -> Iterator[None]:
-    """Let errors give row numbers of the whole table, not of the chunk."""
+    """Add `first` to the row number in an error, so that it refers to the whole table rather than to the chunk."""
     try:
         yield
     except InvalidInputError as error:
@@ -263,7 +268,7 @@ def _shift_row_numbers(first: int) -> Iterator[None]:
 
 
 def _slice_column(column: Any, rows: slice) -> Any:
-    """Return some rows of a column without changing its type."""
+    """Return a range of rows of a column, such as a pandas or Arrow column, with the same type."""
     if hasattr(column, "iloc"):
         return column.iloc[rows]
     if hasattr(column, "slice"):
@@ -272,9 +277,10 @@ def _slice_column(column: Any, rows: slice) -> Any:
 
 
 def _assign_arms(ids: Ints, salt: int, arms: int) -> Ints:
-    """Return the arm of the unit of each row.
+    """Return the arm of each row, which follows from the hash of the row's unit.
 
-    The arm is the upper 32 bits of the hash, read as a fraction of 2**32, times the number of arms, rounded down.
+    The upper 32 bits of the hash, divided by 2**32, are a fraction below 1. The arm is this fraction times the number of
+    arms, rounded down.
     """
     return np.asarray((hashes_of(ids, salt) >> np.uint64(32)) * np.uint64(arms) >> np.uint64(32), np.int64)
 
@@ -298,11 +304,14 @@ def _merge_runs(states: Sequence[State]) -> State:
 
 
 def _count_false_alarms(sharded: Sharded, states: Sequence[State], name: str, alpha: float) -> list[FalseAlarms]:
-    """Return a `FalseAlarms` for each number of each metric."""
+    """Return the false alarm rate of each metric, or of each number of a metric with several numbers.
+
+    `name` is the unit column, and `alpha` is 1 - confidence.
+    """
     out = []
     for called, (metric, unit, binding) in (definition_of(sharded).metric_reads() or {}).items():
         state: Any = states[unit]
-        # If the groups of the metric are the units, every group lies in one shard.
+        # If the metric groups rows by the unit, all rows of a group are in one shard. A shard is then subtracted exactly.
         grouped = name == sharded.unit == binding.column("group")
         shards = state.to_subtractable() if grouped else state
         total: Any = binding.correct_state(merge_shards(shards))
@@ -322,7 +331,10 @@ def _count_false_alarms(sharded: Sharded, states: Sequence[State], name: str, al
 
 
 def _pair_arms(total: State) -> tuple[list[int], list[int]]:
-    """Return the cells of the first arm and of each other arm, for every run; arms without rows are left out."""
+    """Return two lists of cells to compare, the first arm and the other arm of each pair, for all runs.
+
+    A pair is left out if one of its arms has no rows.
+    """
     if not len(total):
         return [], []
     runs, arms = (total.cells.vocabularies[i].values[total.cells.keys[:, i]].tolist() for i in range(2))

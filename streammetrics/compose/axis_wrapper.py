@@ -1,4 +1,7 @@
-"""AxisWrapper: the base class of slices, windows and other wrappers: each computes a metric in many cells."""
+"""AxisWrapper, the base class of `Sliced`, `Windowed` and other wrappers that compute a metric for many cells.
+
+A cell is, for example, one slice or one window. The axis defines the cells.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,8 @@ Ints = NDArray[np.int64]
 class AxisDefinition(Definition):
     """The definition of a metric, a collection or a wrapper in every cell of an axis, such as every slice.
 
-    A subclass sets `kind`, and implements `name`, `header` and `of_header`.
+    A subclass sets `kind`, its name in saved files. It implements `name`, and converts itself to and from the header of
+    a saved file with `header` and `of_header`.
 
     Parameters
     ----------
@@ -48,10 +52,10 @@ class AxisDefinition(Definition):
     """
 
     rest: ClassVar[str] = "(other)"
-    """The key, in tables, of the row for all rows whose cell is not kept."""
+    """The key that tables print for the sum of all cells that are not kept, such as slices beyond a limit."""
 
     noun: ClassVar[str] = "slice"
-    """The word for a cell in messages."""
+    """The word for a cell in error messages, such as "slice" or "window"."""
 
     def __init__(
         self, inner: Any, axis: Axis, on_invalid: str = "raise", memory_limit: int | None = MEMORY_LIMIT
@@ -61,7 +65,10 @@ class AxisDefinition(Definition):
 
     @classmethod
     def from_metrics(cls, metric: Metrics, axis: Axis, on_invalid: str | None, memory_limit: int | None) -> Self:
-        """Return the definition around metrics that a user passed; raise MemoryLimitError if it would be too large."""
+        """Return the definition around metrics that a user passed.
+
+        Raise MemoryLimitError if arrays whose size is known in advance would exceed the memory limit.
+        """
         inner = inner_of(metric, on_invalid)
         definition = cls(inner, axis, resolve_on_invalid(on_invalid, [inner]), memory_limit)
         check_dense_size(definition)
@@ -69,14 +76,14 @@ class AxisDefinition(Definition):
 
     @classmethod
     def check_inner(cls, inner: Any) -> Any:
-        """Return the inner definition; raise TypeError if it cannot be in a cell."""
+        """Return `inner` unchanged; raise TypeError if this wrapper cannot contain it, for example a bundle."""
         if not (inner.adds and inner.counts):
             name = cls.public.__name__
             raise TypeError(f"a {name} holds metrics, collections and slices, not a {inner.type_name}")
         return inner
 
     def having(self, **parts: Any) -> Self:
-        """Return a copy with another `inner` or `axis`."""
+        """Return a copy with a different `inner` or `axis`."""
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__getstate__() | parts)
         return copy
@@ -97,7 +104,10 @@ class AxisDefinition(Definition):
         return tuple(map(self.add_axis, self.inner.reads))
 
     def add_axis(self, read: Read) -> Read:
-        """Return a read of the inner definition, with the axis in front of the other axes of its state."""
+        """Return a read (a state and its columns) of the inner definition, with this axis in front of its other axes.
+
+        Raise ValueError if the inner object is already sliced by the same column.
+        """
         known = {name for axis in read.state.axes if axis.kind == "key" for name in axis.names}
         if self.axis in read.state.axes or (self.axis.kind == "key" and known & set(self.axis.names)):
             raise ValueError(f"{', '.join(self.axis.names)}: the inner object is sliced by this column already")
@@ -109,7 +119,7 @@ class AxisDefinition(Definition):
 
     @classmethod
     def inner_of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
-        """Build the inner definition from the header of the wrapper."""
+        """Build the inner definition from the header of a saved wrapper and from the states of the wrapper."""
         return definition_of_header(header["inner"], [s.empty_copy(s.axes[1:]) for s in states])
 
     @classmethod
@@ -135,31 +145,31 @@ class AxisDefinition(Definition):
 
     def samples(self, states: Sequence[State]) -> list[Sample]:
         samples: list[Sample] = self.inner.samples(states)
-        # Keys of cells include the slice and window already, so the samples are returned unchanged.
+        # The samples of the inner definition have the keys of all axes, including this one, so they need no change.
         return samples
 
     def check_states(self, states: Sequence[State]) -> None:
         self.inner.check_states(states)
 
     def places(self, states: Sequence[State]) -> Places:
-        """Return, for each key, the indices of its cells: one array for each state. Keys are sorted, and `REST` is last.
+        """Return, for each key, the indices of its cells: one array for each state.
 
-        Callers may change the dict.
+        Keys are sorted. `REST`, the key of all cells that are not kept, is last. Callers may change the dict.
         """
         # States are immutable, so the first state caches the result.
         cache: dict[Any, Any] = states[0].__dict__.setdefault("_places", {})
-        # Wrappers of other classes read other keys from the same states, so the class is part of the cache key.
+        # A wrapper of another class returns other keys for the same states, so the class is part of the cache key.
         cache_key = (type(self), len(self.axis.names), *map(id, states[1:]))
         if cache_key not in cache:
-            # The cache also refers to the states, so that no other state can get their ids.
+            # The cache also keeps the states alive. Otherwise a new state could get the `id` of a deleted one.
             cache[cache_key] = states[1:], self.find_places(states)
         return dict(cache[cache_key][1])
 
     def find_places(self, states: Sequence[State]) -> Places:
-        """Compute the result of `places`."""
+        """Compute the result of `places`, which caches it."""
         width, none = len(self.axis.names), np.zeros(0, np.int64)
         cells: Places = {}
-        # The number of keys of the first state.
+        # The number of keys after the first state. If later states add keys, the keys must be sorted again.
         first = 0
         names: list[tuple[Any, ...]] = []
         pieces: list[Ints] = []
@@ -177,13 +187,13 @@ class AxisDefinition(Definition):
             first = first or len(cells)
         if len(cells) > first:
             return {k: cells[k] for k in sorted(cells, key=_key_order)}
-        # Cells are sorted by key, and the marks for other and expired rows come first. Move them to the end.
+        # Cells are sorted by key, and cells of rows that are not kept come first. Move these cells to the end.
         if REST in cells:
             cells[REST] = cells.pop(REST)
         return cells
 
     def place_of(self, states: Sequence[State], key: Any) -> list[Ints] | None:
-        """Return, for each state, the indices of the cells of a key; None if there are none."""
+        """Return, for each state, the indices of the cells with a key; None if no state has such a cell."""
         atoms = key if isinstance(key, tuple) else (key,)
         if len(atoms) != len(self.axis.names):
             return None
@@ -227,13 +237,13 @@ class AxisWrapper(MetricContainer):
 
     @property
     def inner(self) -> Any:
-        """An empty copy of the object in each cell."""
+        """An empty object with the settings of the object in each cell."""
         inner = definition_of(self).inner
         return inner.wrap(accumulate(inner))
 
     @property
     def keys(self) -> list[Any]:
-        """The sorted keys of the cells; tuples if there are several columns."""
+        """The sorted keys of the cells; each key is a tuple if there are several columns."""
         return [unwrap_key(k) for k in definition_of(self).places(self._accumulator.states) if k != REST]
 
     def __len__(self) -> int:
@@ -254,17 +264,19 @@ class AxisWrapper(MetricContainer):
 
     @property
     def total(self) -> Any:
-        """The object for all rows; it equals one without slices or windows, bit for bit."""
+        """The object for all rows, equal bit for bit to the same metrics without slices or windows."""
         states = self._accumulator.states
         return object_of_cells(definition_of(self), [apply_retention(s.rollup(*s.axes[1:])) for s in states])
 
     def across(self, *names: str) -> Self:
-        """Return a copy in which inner slices or windows by these columns are summed: slices of windows become slices.
+        """Return a copy without the inner slices or windows by these columns; their cells are summed.
+
+        For example, slices that contain windows of the column "time" become plain slices with ``across("time")``.
 
         Parameters
         ----------
         *names : str
-            The columns of inner slices and windows; other names are ignored.
+            The columns of inner slices and windows to remove. Names of other columns are ignored.
         """
         new = _drop_axes(definition_of(self), set(names))
         new_states = []
@@ -290,20 +302,21 @@ class AxisWrapper(MetricContainer):
 
 
 def inner_of(metric: Metrics, on_invalid: str | None) -> Any:
-    """Return the definition of metrics that a user passed; several metrics become a collection."""
+    """Return the definition of the metrics that a user passed. A list or dict of metrics becomes a collection."""
     thing = metric if isinstance(metric, MetricLike) else MetricCollection(metric, on_invalid=on_invalid)
     return definition_of(thing)
 
 
 def object_of_cells(definition: AxisDefinition, states: Sequence[State]) -> Any:
-    """Return the inner object with the states of some cells."""
+    """Return a new object of the inner definition, whose states are those of one cell or the sums of several cells."""
     inner = definition.inner.with_on_invalid(definition.on_invalid)
-    # `canonicalize` removes optional parts that only other cells have, so that the state equals one that counted alone.
+    # A state has some arrays only if one of its cells needs them. `canonicalize` removes those that this cell does not
+    # need. The result then equals an object that counted only the rows of this cell.
     return inner.wrap(accumulate(inner, [s.canonicalize() for s in states]))
 
 
 def _drop_axes(definition: Any, names: set[str], first: bool = True) -> Any:
-    """Return the definition without the inner axes of some columns; the first axis stays."""
+    """Return the definition without its inner axes for the columns `names`; the outermost axis (`first`) is kept."""
     if not isinstance(definition, AxisDefinition):
         return definition
     inner = _drop_axes(definition.inner, names, False)
@@ -311,7 +324,7 @@ def _drop_axes(definition: Any, names: set[str], first: bool = True) -> Any:
 
 
 def _user_keys(state: State, keys: Ints) -> list[tuple[Any, ...]]:
-    """Return keys with plain Python values; `REST` for cells of rows that are not kept."""
+    """Convert stored keys to tuples of Python values, and the keys of cells that are not kept to `REST`."""
     columns = []
     for i in range(keys.shape[1]):
         words = state.cells.vocabularies[i]
@@ -323,7 +336,7 @@ def _user_keys(state: State, keys: Ints) -> list[tuple[Any, ...]]:
 
 
 def _have_same_keys(a: State, b: State) -> bool:
-    """Return whether two states have cells with the same keys."""
+    """Return whether two states have the same keys, in the same order."""
     words = zip(a.cells.vocabularies, b.cells.vocabularies, strict=True)
     return np.array_equal(a.cells.keys, b.cells.keys) and all(x.kind == y.kind and x.equals(y) for x, y in words)
 
@@ -333,7 +346,10 @@ def _key_order(key: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def check_dense_size(definition: Any) -> None:
-    """Raise MemoryLimitError if arrays of fixed size would exceed the limit once all windows and shards have rows."""
+    """Raise MemoryLimitError if the arrays of all windows and shards together would exceed the memory limit.
+
+    Only arrays whose size does not depend on the number of rows are included, such as the counts of a confusion matrix.
+    """
     size = sum(_dense_bytes(r.state) for r in definition.reads)
     if definition.memory_limit is not None and size > definition.memory_limit:
         raise MemoryLimitError(
@@ -343,7 +359,7 @@ def check_dense_size(definition: Any) -> None:
 
 
 def _dense_bytes(state: State) -> int:
-    """Return the bytes of the arrays of fixed size of a state if all windows and shards have rows."""
+    """Return the size in bytes of a state with rows in all windows and shards, except arrays that grow with the rows."""
     cells = 1
     for axis in state.axes:
         cells *= axis.size if axis.kind == "shard" else 1 + (axis.keep or 0) if axis.kind in EPOCHS else 1

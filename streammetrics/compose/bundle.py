@@ -21,7 +21,7 @@ __all__ = ["Bundle", "BundleAccumulator", "BundleDefinition"]
 
 
 class BundleAnswers(NamedAnswers):
-    """The answers of the objects of a bundle, by name."""
+    """The values, intervals and tables of all objects of a bundle, by name."""
 
     def numbers(self) -> NamedNumbers:
         for name, answer in self.answers.items():
@@ -34,9 +34,9 @@ class BundleAccumulator(Accumulator):
     Parameters
     ----------
     definition : BundleDefinition
-        The definitions by name.
+        The definition of each object, by name.
     states : sequence of State, optional
-        The initial states.
+        The initial states of all objects, one object after the other.
     parts : mapping of str to Accumulator, optional
         The accumulators by name; by default new ones.
     """
@@ -95,12 +95,12 @@ class BundleAccumulator(Accumulator):
 
 
 class BundleDefinition(Definition):
-    """The definition of several objects by name.
+    """The definition of a bundle: the definitions of its objects.
 
     Parameters
     ----------
     definitions : mapping of str to Definition
-        The definitions, by name.
+        The definition of each object, by name.
     """
 
     kind = "bundle"
@@ -111,7 +111,7 @@ class BundleDefinition(Definition):
         self.definitions = dict(definitions)
 
     def having(self, definitions: Mapping[str, Definition]) -> Self:
-        """Return a definition of the same kind with other objects."""
+        """Return a definition of the same class with these definitions of objects."""
         return type(self)(definitions)
 
     @property
@@ -167,7 +167,7 @@ class BundleDefinition(Definition):
             definition.check_states(mine)
 
     def _pair_with_states(self, states: Sequence[State]) -> Iterator[tuple[tuple[str, Definition], list[State]]]:
-        """Yield each definition with its name and its states."""
+        """Yield the name and definition of each object, and those of the `states` that belong to the object."""
         rest = list(states)
         for item in self.definitions.items():
             n = len(item[1].reads)
@@ -232,7 +232,7 @@ class Bundle(Mapping[str, Any], MetricLike):
         self._accumulator = BundleAccumulator(definition, None, parts)
 
     def _leaves(self) -> Iterator[tuple[str, MetricLike]]:
-        """Yield all objects that are not bundles, with their names."""
+        """Yield the name and object of each entry that is not itself a bundle, including the entries of nested bundles."""
         for name, thing in self.items():
             if isinstance(thing, Bundle):
                 yield from ((f"{name}: {of}", one) for of, one in thing._leaves())
@@ -255,7 +255,7 @@ class Bundle(Mapping[str, Any], MetricLike):
         return len(list(iter(self)))
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Any:
-        """Raise TypeError, because a bundle counts nothing itself; update its objects."""
+        """Raise TypeError. A bundle has no metrics of its own to update; update the objects in it instead."""
         raise TypeError("a bundle counts nothing itself: update the objects in it")
 
     def __eq__(self, other: object) -> bool:
@@ -272,7 +272,7 @@ BundleDefinition.public = Bundle
 
 
 def _add_name_to_errors(name: str, change: StateChange) -> StateChange:
-    """Return the change with the name of the object in front of its error messages."""
+    """Return a change of states (a merge or subtraction) whose error messages begin with the name of the object."""
 
     def how(states: tuple[State, ...]) -> Sequence[State]:
         try:

@@ -1,4 +1,7 @@
-"""CellAnswers: the answers of all cells (such as slices) by key; they are computed for all cells at once if possible."""
+"""CellAnswers: values, bounds, intervals and tables of all cells, such as slices, by key.
+
+If each key has one cell for each metric, all cells are computed together, which is faster than one by one.
+"""
 
 from __future__ import annotations
 
@@ -21,21 +24,21 @@ from ..state.state import State
 __all__ = ["REST", "CellAnswers", "Places", "unwrap_key"]
 
 REST: tuple[Any, ...] = ()
-"""The key of all rows whose cell is not kept. It is the only empty tuple among keys."""
+"""The key of the sum of all cells that are not kept, such as slices beyond a limit. No other key is an empty tuple."""
 
 Places = dict[Any, list[NDArray[np.int64]]]
-"""The indices of the cells of each key: one array for each state."""
+"""For each key, a list with one array for each state: the indices of the cells in the state that have this key."""
 
 
 class CellAnswers(Answer):
-    """The answers of all cells of an axis, by key.
+    """Values, bounds, intervals and tables of all cells of an axis, by key.
 
     Parameters
     ----------
     definition : AxisDefinition
-        The axis and the inner definition.
+        The definition, which has the axis and the definition in each cell (`inner`).
     states : sequence of State
-        The states, with the axis in front.
+        The states of all metrics. Their first axis is the axis of the definition.
     """
 
     def __init__(self, definition: Any, states: Sequence[State]) -> None:
@@ -45,23 +48,26 @@ class CellAnswers(Answer):
 
     @cached_property
     def places(self) -> Places:
-        """The cells of each key, except `REST`."""
+        """The indices of the cells of each key except `REST`, in every state."""
         return {k: at for k, at in self.definition.places(self.states).items() if k != REST}
 
     def cell_answer(self, at: Sequence[NDArray[np.int64]]) -> Answer:
-        """Return the answer of the cells at these indices, read as one object."""
+        """Return one answer for several cells together; `at` holds an array of cell indices for each state."""
         states = [s.drop_leading_axes(p, 1) for s, p in zip(self.states, at, strict=True)]
         answer: Answer = self.inner.read(states)
         return answer
 
     @cached_property
     def answers_by_key(self) -> dict[Any, Answer]:
-        """The answer of every cell, by key."""
+        """The answer of each key, computed separately."""
         return {unwrap_key(key): self.cell_answer(at) for key, at in self.places.items()}
 
     @cached_property
     def metrics(self) -> dict[str, MetricRead] | None:
-        """The metrics by name, if each key has one cell of each metric, so that all can be read at once; else None."""
+        """The metrics by name, if all cells can be computed together; otherwise None.
+
+        This is possible if each key has exactly one cell in the state of each metric.
+        """
         metrics: dict[str, MetricRead] | None = self.inner.metric_reads()
         if metrics is None or any(len(self.states[m.place].axes) != 1 for m in metrics.values()):
             return None
@@ -71,11 +77,14 @@ class CellAnswers(Answer):
 
     @cached_property
     def readings(self) -> dict[str, CellReadings]:
-        """The readings of all cells, by metric."""
+        """The values and bounds of all cells, by metric; empty if the cells cannot be computed together."""
         return {n: CellReadings(m.metric, self.states[m.place]) for n, m in (self.metrics or {}).items()}
 
     def group_by_key(self, of_cells: dict[str, list[Any]]) -> dict[Any, Any]:
-        """Convert lists over cells, by metric, to a dict by key (and by name, if there are several metrics)."""
+        """Convert a list for each metric, with one item for each cell, to a dict by key.
+
+        If there are several metrics, the value of each key is a dict by metric name.
+        """
         metrics = self.metrics or {}
         if self.inner.is_single:
             ((name, one),) = metrics.items()
@@ -131,14 +140,14 @@ class CellAnswers(Answer):
         return self.records_of(self.definition.places(self.states), confidence)
 
     def records_of(self, places: Places, confidence: float | None) -> list[dict[str, Any]]:
-        """Return the table rows of these keys."""
+        """Return the rows of a table for these keys as dicts, in the order of the keys."""
         check_levels(self.definition.axis.names)
         metrics, readings = self.metrics or {}, self.readings
         values, bounds = {n: c.values for n, c in readings.items()}, {n: c.bounds for n, c in readings.items()}
         intervals = {} if confidence is None or not metrics else self._intervals_of_cells(confidence)
         out = []
         for key, at in places.items():
-            # `REST` has no cells if the limit kept all keys.
+            # A key, such as `REST`, may lack a cell in the state of some metric. Its rows are then computed separately.
             if metrics and all(len(at[m.place]) for m in metrics.values()):
                 rows = self._build_rows(metrics, values, bounds, intervals, at)
             else:
@@ -151,7 +160,7 @@ class CellAnswers(Answer):
         return {n: c.intervals(confidence) for n, c in self.readings.items()} if intervals is None else intervals
 
     def _key_columns(self, key: tuple[Any, ...]) -> dict[str, Any]:
-        """Return the slicing columns of the table rows of a cell."""
+        """Return the columns of a table row that hold the key, by name."""
         names = self.definition.axis.names
         if key == REST:
             return dict.fromkeys(names, self.definition.rest) | {"other": True}
@@ -172,5 +181,5 @@ class CellAnswers(Answer):
 
 
 def unwrap_key(key: tuple[Any, ...]) -> Any:
-    """Return the key of a single column without its tuple."""
+    """Return the only element of a key of one column, and keys of several columns unchanged."""
     return key[0] if len(key) == 1 else key

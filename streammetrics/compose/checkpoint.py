@@ -1,4 +1,7 @@
-"""Checkpoint: the state of an unfinished pass over a log, with the parts that it contains and the identity of the log."""
+"""Checkpoint: the state of an unfinished pass over a log, from which the pass can continue.
+
+A checkpoint also has the parts of the log that were counted, and the identity of the log.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +24,18 @@ Ranges = Sequence[Sequence[int]]
 
 
 class LogIdentity(NamedTuple):
-    """The identity of a log: numbers, and SHA-256 digests of longer properties.
+    """Identifies a log, so that a pass continues only from a checkpoint of the same log. Digests are SHA-256.
 
     Parameters
     ----------
     files, bytes : int
-        The number of files, and of their bytes.
+        The number of files, and their total size in bytes.
     names : str
         The digest of the file names, in order.
     stamps : str
-        The digest of the sizes and modification times.
+        The digest of the sizes and modification times of the files.
     reading : str
-        The digest of the read settings: columns, delimiter, conditions, limits of slices.
+        The digest of the read settings: the columns, delimiter, conditions and slice limits.
     cut : str
         The digest of the parts into which the log is cut.
     """
@@ -45,7 +48,10 @@ class LogIdentity(NamedTuple):
     cut: str
 
     def differences(self, now: LogIdentity) -> str:
-        """Return the first difference from another log, which explains all others; empty if it is the same."""
+        """Describe the most basic difference between this log and the log `now`; an empty string means no difference.
+
+        For example, if different files are read, differences in their sizes are not reported.
+        """
         if self.names != now.names:
             return (
                 f"of another log: of {self.files:,} files of {self.bytes:,} bytes; now there are {now.files:,} of "
@@ -59,13 +65,13 @@ class LogIdentity(NamedTuple):
 
 
 class CheckpointAccumulator(Accumulator):
-    """The accumulator of an unfinished pass; it contains the accumulator of the total."""
+    """The accumulator of an unfinished pass. Its states are those of the total, which has its own accumulator."""
 
     def __init__(
         self, definition: Any, states: Sequence[State] | None = None, total: Accumulator | None = None
     ) -> None:
         if total is None and states is None:
-            # An empty accumulator contains no part, whatever parts the definition lists.
+            # A new accumulator has counted nothing, although the definition may list parts that were counted before.
             definition = definition.having(done=(), rows=0)
         self.total: Accumulator = accumulate(definition.total) if total is None else total
         super().__init__(definition, states)
@@ -109,7 +115,7 @@ class CheckpointDefinition(Definition):
         self.done = tuple((a, b) for a, b in part_ranges)
 
     def having(self, **parts: Any) -> Self:
-        """Return a copy with other `done` and `rows`."""
+        """Return a copy with new values of `done` (the ranges of counted parts) or `rows` (the rows in these parts)."""
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__ | parts)
         return copy
@@ -139,7 +145,8 @@ class CheckpointDefinition(Definition):
             raise ValueError("the numbers of parts, rows, files and bytes are integers")
         if not all(isinstance(text, str) for text in log[2:]):
             raise ValueError("the digests of a log are strings")
-        # The header may be damaged. Ranges are sorted and disjoint with gaps in between, so their flat edges must ascend.
+        # The header may be damaged. In a valid header, ranges are sorted and do not touch. The list of the first and
+        # last numbers of all ranges must therefore be strictly increasing.
         edges = [edge for pair in part_ranges for edge in pair]
         if not all(type(edge) is int for edge in edges) or not all(len(pair) == 2 for pair in part_ranges):
             raise ValueError("ranges of parts are pairs of integers")
@@ -162,20 +169,20 @@ class CheckpointDefinition(Definition):
 
 
 class Checkpoint(MetricLike):
-    """The state of an unfinished pass over a log, with the parts that it contains.
+    """The state of an unfinished pass over a log, with the list of the parts that were counted.
 
     Parameters
     ----------
     total : metric, collection or wrapper
-        The object that counts the log.
+        The object that counts the rows of the log.
     log : LogIdentity
         The identity of the log.
     parts : int
         The number of parts of the log.
     done : sequence of (int, int)
-        The parts that the total contains, as ascending ranges.
+        The numbers of the parts that the total contains, as ascending ranges (first, one past the last).
     rows : int
-        The number of rows of these parts, including rows that were left out.
+        The number of rows of these parts, including invalid rows that were left out.
     """
 
     _accumulator: CheckpointAccumulator
@@ -186,7 +193,7 @@ class Checkpoint(MetricLike):
 
     @property
     def total(self) -> Any:
-        """The object that counts the log."""
+        """The object that counts the rows of the log; it contains all rows counted so far."""
         total = self._accumulator.total
         return total.definition.wrap(total)
 
@@ -204,13 +211,13 @@ class Checkpoint(MetricLike):
 
     @property
     def done(self) -> Ranges:
-        """The parts that the total contains, as ascending ranges."""
+        """The numbers of the parts that the total contains, as ascending ranges (first, one past the last)."""
         done: Ranges = definition_of(self).done
         return done
 
     @property
     def rows(self) -> int:
-        """The number of rows of these parts."""
+        """The number of rows of the parts that the total contains, including invalid rows that were left out."""
         rows: int = definition_of(self).rows
         return rows
 
@@ -232,7 +239,7 @@ CheckpointDefinition.public = Checkpoint
 
 
 def ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Return numbers as ascending half-open ranges (first, one past the last)."""
+    """Return distinct numbers as ascending ranges (first, one past the last); 1, 2 and 4 become (1, 3) and (4, 5)."""
     result: list[tuple[int, int]] = []
     for n in sorted(numbers):
         first = result.pop()[0] if result and result[-1][1] == n else n

@@ -1,4 +1,4 @@
-"""Concatenate slices with equal settings, such as those of many hours, to read all of their cells at once."""
+"""Concatenate `Sliced` objects with equal settings, such as one for each hour, to compute all of their cells together."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ __all__ = ["concat_slices"]
 
 
 def concat_slices(slices: Mapping[Any, Sliced], by: str) -> Sliced:
-    """Return one object with the slices of all, by their columns and a further column `by` with the keys of the mapping.
+    """Concatenate several `Sliced` objects into one.
 
-    Reading many cells at once takes a fraction of the time of reading each object.
+    The result has one more slicing column, `by`, whose values are the keys of the mapping. Computing all cells together
+    takes a fraction of the time of computing each object.
 
     Parameters
     ----------
     slices : mapping of key to Sliced
-        The slices by key, such as the hour. All have the same metrics and columns, and no limit.
+        The objects by key, such as the hour. All have the same metrics and slicing columns, and no limit.
     by : str
         The name of the new column.
 
@@ -51,7 +52,10 @@ def concat_slices(slices: Mapping[Any, Sliced], by: str) -> Sliced:
 
 
 def _with_column(state: State, axis: Axis, key: Any) -> State:
-    """Return the state with one more key column (with one value), as the last column of the first axis."""
+    """Return the state with one more key column, whose value is `key` in every cell.
+
+    The column is the last one of the first axis; `axis` is this axis including the new column.
+    """
     stored_key = to_stored_key(key)
     assert stored_key is not None
     at, cells = len(axis.names) - 1, state.cells

@@ -31,17 +31,17 @@ from .windowed import Windowed, WindowedDefinition, axis_of, width_of
 __all__ = ["Decayed", "DecayedDefinition"]
 
 READ = ("value", "bound_low", "bound_high", "bounds", "exact", "reason", "wide")
-"""The fields of records and explanations that refer to decayed rows; all others refer to rows without decay."""
+"""The fields of table rows and explanations that are computed with decay; others, such as counts, ignore it."""
 
 NO_SAMPLE = "rows are weighted by age, so they are no sample: Decayed(Sharded(..., unit=), ...) has intervals"
 
 
 class DecayedAnswer(PooledAnswer):
-    """The answer for decayed rows; numbers of rows do not decay."""
+    """Values, bounds and intervals with decay. The numbers of rows in tables and explanations are without decay."""
 
     @property
     def _undecayed_answer(self) -> Any:
-        """The answer for the rows of all epochs that are read, without decay."""
+        """The answer for the same epochs without decay, which contains the numbers of rows."""
         return self.definition.inner.read([sum_cells(s, cell_starts(s)[0]) for s in self.states])
 
     @property
@@ -66,7 +66,7 @@ class DecayedAnswer(PooledAnswer):
 
 
 class DecayedDefinition(PooledDefinition):
-    """The definition of a metric with decay."""
+    """The definition of a metric with exponential decay; see `Decayed`."""
 
     kind = "decayed"
     rest = "(expired)"
@@ -104,8 +104,9 @@ class DecayedDefinition(PooledDefinition):
         total = state.empty_copy(state.axes[1:])
         if not len(cells):
             return total
-        # Horner's scheme from the newest epoch (age 0) to the oldest: double the total, then add the next older epoch. The
-        # newest epoch ends with the largest weight, the oldest with 1. Integer weights keep all sums exact.
+        # Go from the newest epoch (age 0) to the oldest: double the total, then add the next older epoch (Horner's
+        # scheme). In the end, the oldest epoch has weight 1, and every newer epoch has twice the weight of the epoch
+        # before it. All weights are integers, so all sums stay exact.
         age = (int(begin.max()) - begin) // self.axis.size
         for k in range(int(age.max()) + 1):
             again = [total, total] if k else []
@@ -120,8 +121,8 @@ class Decayed(PooledWrapper):
     """A metric, a collection, or slices with exponential decay: the weight of a row halves with every half-life.
 
     Rows are grouped in epochs of one half-life. The weight of a row is 2**-age, where age is the number of epochs between
-    its epoch and the newest one. Epochs begin at multiples of the half-life on every machine, so states of workers merge,
-    and resumed runs continue.
+    its epoch and the newest one. Epochs begin at multiples of the half-life on every machine, so the states of workers
+    can be merged, and resumed runs can continue.
 
     Parameters
     ----------
@@ -133,23 +134,27 @@ class Decayed(PooledWrapper):
     time : str
         The column with the time of each row. A scalar applies to the whole batch: ``update(y, p, step=17)``.
     keep : int
-        The number of newest epochs that are read. Older rows, with a weight of 2**-keep or less, are ignored.
+        The number of newest epochs from which the value is computed. Older rows, whose weight would be 2**-keep or less,
+        are ignored.
     memory_limit : int
-        The largest number of bytes for the cells; more raises MemoryLimitError.
+        The largest number of bytes for the cells; exceeding it raises MemoryLimitError.
     on_invalid : {"raise", "drop"}
         Whether a bad row raises an error, or is left out and reported. A row without a time is in no epoch.
 
     Notes
     -----
-    States of epochs are integers. To read them, an epoch is added 2**k times, where k is the number of epochs since the
-    oldest. So every order of rows and merges gives the same bits, and the value is exactly that of repeated rows. Memory
-    is that of `Windowed`, and `compute()` takes about `keep` merges. Tables and `explain()` show the number of rows
-    without decay. Because rows are repeated, a histogram that keeps a limited number of scores exactly reaches its limit
-    sooner; `bounds()` then shows wider bounds. Intervals need units: ``Decayed(Sharded(...), ...)``. The weight of an
-    epoch times 2**keep must be below 2**42, otherwise CounterOverflowError is raised; use a smaller `keep` then.
+    The state of each epoch consists of integers. `compute()` gives the oldest epoch the weight 1 and each later epoch
+    twice the weight of the epoch before it. The value is therefore exactly the same as if rows were repeated, and does
+    not depend on the order of rows or merges.
+
+    Memory use is that of `Windowed`, and `compute()` takes the time of about `keep` merges. Tables and `explain()` show
+    the number of rows without decay. A histogram that keeps a limited number of scores exactly reaches this limit
+    sooner, because rows are repeated; `bounds()` then shows wider bounds. Intervals need units:
+    ``Decayed(Sharded(...), ...)``. The weight of an epoch times 2**keep must be below 2**42. Otherwise
+    CounterOverflowError is raised; in this case, use a smaller `keep`.
 
     Compare EasyRec's DecayAUC, which decays the state with every batch, and torcheval's WindowedBinaryAUROC and torchrec's
-    windows, which drop old rows at once, like `Recent` and ``Windowed(...).last(n)``.
+    windows, which drop old rows abruptly, like `Recent` and ``Windowed(...).last(n)``.
 
     Examples
     --------
@@ -185,12 +190,12 @@ class Decayed(PooledWrapper):
 
     @property
     def half_life(self) -> str | int:
-        """The half-life: a duration, or a number of steps."""
+        """The half-life: a duration such as "1h", or a number of steps."""
         return width_of(definition_of(self).axis)
 
     @property
     def windows(self) -> Windowed:
-        """The epochs as a `Windowed` object, without decay."""
+        """The same rows without decay, as a `Windowed` object with one window for each epoch."""
         own = definition_of(self)
         definition = WindowedDefinition(own.inner, own.axis, own.on_invalid, own.memory_limit)
         windows: Windowed = definition.wrap(accumulate(definition, self._accumulator.states))
@@ -198,7 +203,7 @@ class Decayed(PooledWrapper):
 
     @property
     def newest(self) -> int | None:
-        """The step, or microsecond since 1970, at which the newest epoch begins; None without rows."""
+        """The start of the newest epoch: a step, or microseconds since 1970 for a column of times. None without rows."""
         return newest_start(self._accumulator.states)
 
     def __repr__(self) -> str:
@@ -210,20 +215,24 @@ DecayedDefinition.public = Decayed
 
 
 def _replace_decayed_fields(undecayed: Any, decayed: Any) -> Any:
-    """Return the explanations of undecayed rows, with the fields in `READ` from the explanations of decayed rows."""
+    """Return the undecayed explanations, with the fields named in `READ` replaced by those of the decayed explanations."""
     if isinstance(undecayed, dict) and "metric" not in undecayed:
         return {key: _replace_decayed_fields(one, decayed[key]) for key, one in undecayed.items()}
     return undecayed | {name: decayed[name] for name in READ if name in decayed}
 
 
 def check_epochs(keep: Any) -> None:
-    """Raise ValueError unless `keep` is a valid number of epochs."""
+    """Raise ValueError unless `keep` is an integer from 1 to 40."""
     if type(keep) is not int or not 1 <= keep <= 40:
         raise ValueError(f"keep= takes a number of epochs from 1 to 40, not {keep!r}")
 
 
 def check_can_decay(inner: Any) -> None:
-    """Raise TypeError if a metric cannot decay: it is extensive, or its state cannot weight rows."""
+    """Raise TypeError if a metric cannot decay.
+
+    Metrics that grow with the number of rows, such as sums, cannot decay. Neither can metrics whose rows cannot be
+    weighted, such as extremes.
+    """
     for metric in iterate_metrics(inner):
         if about_of(metric).extensive:
             raise TypeError(
@@ -240,7 +249,7 @@ def check_can_decay(inner: Any) -> None:
 
 
 def iterate_metrics(definition: Any) -> Iterator[Metric[Any, Any]]:
-    """Yield every metric in a definition, also those inside collections and wrappers."""
+    """Yield every metric in a definition, including the metrics inside collections and wrappers."""
     if isinstance(definition, MetricDefinition):
         yield definition.metric
     elif isinstance(definition, CollectionDefinition):

@@ -1,4 +1,4 @@
-"""Delta: corrections of a total: rows to add, and rows to retract."""
+"""Delta: corrections to a total that was counted before, as rows to add and rows to retract."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ M = TypeVar("M", bound=MetricLike)
 
 
 class DeltaDefinition(BundleDefinition):
-    """The definition of added and retracted rows."""
+    """The definition of a delta: a bundle of two objects with the same settings, "added" and "retracted"."""
 
     kind = "delta"
 
@@ -46,8 +46,8 @@ class DeltaDefinition(BundleDefinition):
 class Delta(Bundle):
     """Rows to add to, and rows to retract from, something that was counted before.
 
-    For example, a click was counted with label 0 and converts days later, or an order is cancelled. A delta counts new and
-    retracted rows separately. So deltas can be saved and merged in any order without the total, and applied to it later.
+    For example, a click that was counted with label 0 converts days later, or an order is cancelled. A delta counts added
+    and retracted rows separately. Deltas can therefore be saved and merged in any order, and applied to the total later.
 
     Parameters
     ----------
@@ -57,13 +57,13 @@ class Delta(Bundle):
     Attributes
     ----------
     added, retracted : of the kind of `metric`
-        The objects that count both kinds of rows; also ``delta["added"]`` and ``delta["retracted"]``.
+        The objects that count the two kinds of rows; also ``delta["added"]`` and ``delta["retracted"]``.
 
     Notes
     -----
-    Each side takes the memory of the metric for its rows; applying a delta takes the time of a merge. A row must be
-    retracted with all values with which it was counted: label, score, weight, slice, unit and time. Use `subtract` to
-    remove a whole merged part.
+    The added rows and the retracted rows each take the memory of one metric. Applying a delta takes the time of a merge.
+    A row must be retracted with all values with which it was counted: label, score, weight, slice, unit and time. Use
+    `subtract` to remove a whole merged part.
 
     Examples
     --------
@@ -110,13 +110,13 @@ class Delta(Bundle):
         Parameters
         ----------
         total : of the kind of the metric
-            The object to change, completely or not at all. It has counted the retracted rows, unless this delta adds them.
-            The delta is unchanged.
+            The object to change, completely or not at all. It must have counted the retracted rows, unless this delta
+            adds them. The delta is unchanged.
 
         Raises
         ------
         IncompatibleStateError
-            The total has other settings; or a retracted row is neither in the total nor added; or rows cannot be
+            The total has different settings; or a retracted row is neither in the total nor added; or rows cannot be
             subtracted (see `subtract`). The total is unchanged.
         """
         if not isinstance(total, MetricLike):

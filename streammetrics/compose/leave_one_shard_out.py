@@ -34,12 +34,12 @@ def shard_of(state: State) -> Ints:
 
 
 def merge_shards(shards: State) -> State:
-    """Return the state without the shard axis: the shards of each cell are added up."""
+    """Return the state without its last axis, the shard: the shards of each cell are summed."""
     return shards.rollup(*shards.axes[:-1])
 
 
 def cells_of_shards(shards: State) -> Ints:
-    """Return, for each sharded cell, the index of its cell in the result of `merge_shards`."""
+    """Return an index for each cell (slice and shard): the index of its slice in the result of `merge_shards`."""
     keys = shards.cells.keys[:, :-1]
     if not len(keys) or not keys.shape[1]:
         return np.zeros(len(keys), np.int64)
@@ -49,7 +49,10 @@ def cells_of_shards(shards: State) -> Ints:
 
 
 def table_by_shard(shards: State, numbers: NDArray[Any], count: int, cells: int) -> Floats:
-    """Return numbers of sharded cells as a table of shape (count, cells), with 0 for empty shards."""
+    """Arrange the numbers, one for each cell (slice and shard), as a table of shape (shards, slices).
+
+    A shard without rows gets 0. `count` is the number of shards, and `cells` the number of cells without shards.
+    """
     out = np.zeros((count, cells))
     out[shard_of(shards), cells_of_shards(shards)] = numbers
     return out
@@ -66,40 +69,49 @@ def check_cells(whole: State, shards: State) -> None:
 
 
 def _have_same_keys(whole: State, shards: State, firsts: Ints) -> bool:
-    """Return whether shards and state have the same keys; `firsts` are the first sharded cells of each key."""
+    """Return whether two states, one without and one with shards, have the same keys.
+
+    `firsts` holds the index of the first shard of each key.
+    """
     same = np.array_equal(shards.cells.keys[firsts, :-1], whole.cells.keys)
     return same and all(map(Vocabulary.equals, shards.cells.vocabularies[:-1], whole.cells.vocabularies))
 
 
 def leave_one_out(name: str, metric: Any, binding: Any, shards: State, count: int) -> dict[str, Floats]:
-    """Return each number of a metric without each shard, by name: arrays of shape (count, cells), NaN if undefined.
+    """Compute a metric once for each shard, from all shards but this one.
 
     Parameters
     ----------
     name : str
-        The name of the metric, from which the names of its numbers follow.
+        The name of the metric; the names of its numbers begin with it.
     metric : Metric
         The metric.
     binding : Binding
-        The binding with which its state is read.
+        The columns of the state; the binding also corrects the state before it is read.
     shards : State
-        The sharded state; the shard is its last axis.
+        The state split by shard; its last axis is the shard.
     count : int
         The number of shards.
+
+    Returns
+    -------
+    dict of str to array
+        The values by the name of the number. Element (k, i) is the value of cell i without shard k, or NaN if it is
+        undefined.
     """
-    # For each sharded cell, `of` is its shard (a row of the result), and `at` its cell without shards (a column).
+    # For each cell of `shards`, `of` is its shard (the row of the result) and `at` its cell without shards (the column).
     of, at = shard_of(shards), cells_of_shards(shards)
     cells = int(at.max(initial=-1)) + 1 if len(shards.axes) > 1 else 1
     statistic = about_of(metric).pair_statistic
     if statistic is not None and type(shards) is ScoreHistogram:
-        # Metrics of pairs, such as AUC: one pass over the histogram counts the pairs without each shard.
+        # For metrics of pairs, such as AUC, one pass over the histogram counts the pairs without each shard.
         pairs = count_pairs_without(shards, at, cells)
         if pairs is not None:
             all_shards, less_one = (divide_integers(*statistic(*each.T)) for each in pairs)
             table = np.repeat(all_shards[None], count, axis=0)
             table[of, at] = less_one
             return {name: table}
-    # All other metrics: subtract one shard at a time from the total.
+    # For all other metrics, subtract one shard at a time from the total.
     total = merge_shards(shards)
     rows_of_cells, subtracts = total.total_row_counts, total.can_subtract
     out: dict[str, Floats] = {}
@@ -111,11 +123,11 @@ def leave_one_out(name: str, metric: Any, binding: Any, shards: State, count: in
         if len(cells_of_shard) and subtracts:
             rest = total.subtract(merge_shards(shards.select(cells_of_shard)))
         elif len(cells_of_shard):
-            # Slower: merge all other shards.
+            # This state does not support subtraction, so merge all other shards, which takes longer.
             rest = merge_shards(shards.select(np.flatnonzero(of != k)))
         rest = binding.correct_state(rest)
         values = CellReadings(metric, rest).values if rest.axes else [metric.reading(rest).value]
-        # Cells without any row outside of the shard are missing in `rest`; their values stay NaN.
+        # A cell whose rows are all in this shard has no rows in `rest`, and its value stays NaN.
         for number, numbers in numbers_of(name, values).items():
             has_rows = rows_left > 0 if rest.axes else slice(None)
             out.setdefault(number, np.full((count, cells), NAN))[k, has_rows] = numbers

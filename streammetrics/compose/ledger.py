@@ -1,4 +1,4 @@
-"""Ledger: a total with the list of its partitions, so that every partition counts once, even if it is added again."""
+"""Ledger: a total with the list of its partitions, so that every partition counts only once, even if it is added again."""
 
 from __future__ import annotations
 
@@ -33,11 +33,14 @@ AXIS = Axis(("partition",))
 WORDS = 8
 """The number of 32-bit words of a SHA-256 digest."""
 LISTED = 3
-"""The largest number of partitions that a message lists."""
+"""The largest number of partitions that an error message names."""
 
 
 class PartitionDigests(State, tag="added"):
-    """The digest of the content of every partition, as a state with one cell for each partition ID."""
+    """The digest of the content of every partition, as a state with one cell for each partition ID.
+
+    As a state, the digests are saved and loaded with the total of a ledger.
+    """
 
     added = Flat(form="once")
     digest = Flat(WORDS)
@@ -56,7 +59,7 @@ class PartitionDigests(State, tag="added"):
 
     @classmethod
     def of(cls, kind: str, digests: Mapping[Any, bytes]) -> PartitionDigests:
-        """Build the state from stored IDs of one kind, and their digests."""
+        """Build the state from the type name of the IDs (such as "integer") and the digest of each ID."""
         empty = cls().empty_copy((AXIS,))
         if not digests:
             return empty
@@ -68,7 +71,7 @@ class PartitionDigests(State, tag="added"):
         return empty.with_cells(Cells((AXIS,), keys, (words,), None, None, flats, {}))
 
     def read(self) -> tuple[str, dict[Any, bytes]]:
-        """Return the kind of the IDs and the digest of each ID, so that ``of(*state.read())`` builds an equal state."""
+        """Return the type name of the IDs and the digest of each ID; ``of(*state.read())`` builds an equal state."""
         (words,) = self.cells.vocabularies
         table: NDArray[Any] = self.read_cells_named("digest").astype("<u4")
         values = words.values if words.is_text or not len(words) else words.values.tolist()
@@ -76,10 +79,10 @@ class PartitionDigests(State, tag="added"):
 
 
 class LedgerAccumulator(Accumulator):
-    """The accumulator of the total, with the digest of every partition.
+    """The accumulator of the total, together with the digest of every partition.
 
-    The kind of the IDs, the digests and the total are one tuple, `content`, which is replaced as a whole: a reader that
-    does not hold the lock always sees a total together with its partitions.
+    The type name of the IDs, the digests and the total are one tuple, `content`, which is replaced as a whole. A thread
+    that reads it without the lock therefore always sees a total together with its partitions.
     """
 
     def __init__(self, definition: Any, states: Sequence[State] | None = None) -> None:
@@ -88,7 +91,7 @@ class LedgerAccumulator(Accumulator):
         super().__init__(definition, states)
 
     def snapshot(self) -> tuple[str, dict[Any, bytes], Accumulator]:
-        """Return a consistent copy of the kind of the IDs, the digests by ID, and the total."""
+        """Return the type name of the IDs, a copy of the digests by ID, and the total, all from the same moment."""
         with self._lock:
             kind, digests, total = self.content
             return kind, dict(digests), total
@@ -112,7 +115,7 @@ class LedgerAccumulator(Accumulator):
 
     def reset(self) -> None:
         definition: Any = self.definition
-        # Hold the lock, so that an `add` in another thread cannot restore the old total afterwards.
+        # Hold the lock. Otherwise an `add` that runs in another thread could store the old total again afterwards.
         with self._lock:
             self.content = "", {}, accumulate(definition.total)
 
@@ -146,10 +149,10 @@ class LedgerAccumulator(Accumulator):
             self._commit(kind, {value: digest}, merged)
 
     def _commit(self, kind: str, new: dict[Any, bytes], total: Accumulator) -> None:
-        """Store new partitions and the total.
+        """Store the digests of new partitions and the new total, without interruption.
 
-        Both happen in one call of C code, so a signal handler (such as Ctrl-C) cannot run in between: it would leave
-        partitions without their rows in the total, or the reverse.
+        Both steps run in one call of C code, so a signal handler (such as Ctrl-C) cannot run in between. Otherwise a
+        partition could be listed without its rows in the total.
         """
         digests = self.content[1]
         run_without_interrupt(
@@ -172,8 +175,9 @@ class LedgerAccumulator(Accumulator):
                 return
             if both and len(both) < len(ours):
                 raise IncompatibleStateError(_overlap_message(kind, both, len(ours), len(theirs)))
-            # Either the other ledger contains all partitions of this one, and its total is the result; or they have no
-            # partition in common, and the totals are merged. The copy keeps both ledgers unchanged if the merge fails.
+            # There are two cases. If the other ledger contains all partitions of this one, its total is the result. If the
+            # ledgers have no partition in common, the totals are merged. The copy keeps both ledgers unchanged if the
+            # merge fails.
             merged = (their_total if both else total).copy()
             if not both:
                 merged.merge(their_total)
@@ -181,7 +185,7 @@ class LedgerAccumulator(Accumulator):
 
 
 class LedgerDefinition(Definition):
-    """The definition of a ledger; it contains the definition of the total."""
+    """The definition of a ledger, which has the settings of its total."""
 
     kind = "ledger"
     accumulator_type = LedgerAccumulator
@@ -234,24 +238,26 @@ class LedgerDefinition(Definition):
 class Ledger(MetricLike):
     """A merged total with the list of the partitions that it contains.
 
-    Tasks are retried, batches are replayed, files are listed twice. Adding a partition again with the same content
-    changes nothing, in any order; adding it with other content raises an error. So a job that may fail at any time can
-    keep a total up to date: it loads the ledger, adds partitions, saves the ledger, and simply starts again after a
-    failure.
+    A partition may be added more than once, for example if a task is retried or a file is listed twice. If its content is
+    the same, adding it again changes nothing. If its content differs, an error is raised. A job that may fail at any time
+    can therefore keep a total up to date: it loads the ledger, adds partitions and saves the ledger. After a failure, it
+    simply starts again.
 
     Parameters
     ----------
     metrics : Metric, MetricCollection, Sliced or Bundle
-        An object with the settings of the partitions. It is unchanged, and its rows do not count.
+        An object with the settings of the partitions. It is unchanged, and its rows are not counted.
 
     Notes
     -----
-    For each partition the ledger keeps the ID and 32 bytes (about 250 bytes in memory), so parts need not be kept after
-    they were added. `add` takes the time of a merge: it works on a copy of the total that shares unchanged arrays.
-    Several threads may call it. `sm.save` writes a ledger atomically, and `sm.load` reads it.
+    For each partition the ledger keeps the ID and a digest of 32 bytes (about 250 bytes in memory). The state of a
+    partition is no longer needed once it has been added. `add` takes the time of a merge, because it works on a copy of
+    the total that shares unchanged arrays. Several threads may call `add`. `sm.save` writes a ledger atomically, and
+    `sm.load` reads it.
 
-    The digest depends on the state, so counting a partition again must give the same state. It does if the rows are the
-    same; but with ``grouped="sorted"`` the state also depends on how rows were cut into batches.
+    The digest is computed from the partition's state, so counting a partition again must give the same state. The same
+    rows always do, with one exception: with ``grouped="sorted"`` the state also depends on how rows were cut into
+    batches.
 
     Examples
     --------
@@ -275,21 +281,22 @@ has 714858656aef...: its rows, or the metrics, changed; count it again, or use a
         self._accumulator = LedgerAccumulator(LedgerDefinition(definition_of(metrics)))
 
     def add(self, partition_id: Any, state: Any) -> Self:
-        """Add the state of a partition, unless the partition is in the ledger already.
+        """Add the state of a partition, unless the ledger already contains the partition.
 
         Parameters
         ----------
         partition_id : str, int, bytes, date, ...
-            The ID of the partition, equal in every run: a path, or the number of a batch. All IDs have one type.
+            The ID of the partition, the same in every run: for example a path, or the number of a batch. All IDs must
+            have the same type.
         state : object, bytes or path
             The object that counted the rows of this partition, with the metrics of the ledger. It is unchanged.
 
         Raises
         ------
         PartitionConflictError
-            The ID is in the ledger with another digest; the message names the ID and both digests.
+            The ID is in the ledger with a different digest; the message names the ID and both digests.
         IncompatibleStateError
-            The state has other metrics; the message names each difference. After any error the ledger is unchanged.
+            The state has different metrics; the message names each difference. After any error the ledger is unchanged.
         """
         self._accumulator.add(partition_id, state)
         return self
@@ -303,9 +310,10 @@ has 714858656aef...: its rows, or the metrics, changed; count it again, or use a
         Raises
         ------
         PartitionConflictError
-            A partition has different digests in both ledgers.
+            A partition has different digests in the two ledgers.
         IncompatibleStateError
-            Some partitions are in both ledgers and each has others, too; or their metrics differ. Both are unchanged.
+            The ledgers share some partitions, but each also has partitions that the other lacks; or their metrics differ.
+            Both ledgers are unchanged.
         """
         return super().merge(other)
 
@@ -317,7 +325,7 @@ has 714858656aef...: its rows, or the metrics, changed; count it again, or use a
 
     @property
     def partitions(self) -> Mapping[Any, str]:
-        """The digest of each partition, sorted by ID."""
+        """The digest of each partition as a hexadecimal string, by partition ID in ascending order."""
         kind, digests, _ = self._accumulator.snapshot()
         return MappingProxyType({from_stored_key(kind, v): digests[v].hex() for v in sorted(digests)})
 
@@ -342,7 +350,7 @@ LedgerDefinition.public = Ledger
 
 
 def _require_id(partition_id: Any) -> tuple[str, Any]:
-    """Return the kind of a partition ID and its stored form; raise if it is not a valid ID."""
+    """Return the type name of a partition ID and the value to store; raise TypeError or ValueError for an invalid ID."""
     if (parsed := _parse_id(partition_id)) is not None:
         return parsed
     message = f"a partition ID is a Unicode string, a 64-bit integer, bytes or a date, not {partition_id!r}"
@@ -350,12 +358,12 @@ def _require_id(partition_id: Any) -> tuple[str, Any]:
 
 
 def _parse_id(partition_id: Any) -> tuple[str, Any] | None:
-    """Return the kind of a partition ID and its stored form; None if it is not a valid ID."""
+    """Return the type name of a partition ID and the value to store; None if the ID is invalid."""
     try:
         parsed = None if partition_id is None else to_stored_key(partition_id)
-        # An ID that does not fit its kind could be added, but never saved.
+        # Reject an ID that cannot be saved, such as an integer of more than 64 bits.
         fit = parsed is not None and (KINDS[parsed[0]] or are_stored_keys(parsed[0], np.array([parsed[1]], object)))
-    # A text with half a surrogate pair, or the NaT of pandas.
+    # The ID is a string that is not valid Unicode, or the NaT of pandas.
     except ValueError:
         return None
     return parsed if fit else None

@@ -1,4 +1,4 @@
-"""PooledDefinition: the base class of wrappers whose windows are read as one (`Recent` and `Decayed`)."""
+"""Base classes of `Recent` and `Decayed`, which combine several windows into one value."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ Ints = NDArray[np.int64]
 
 
 class PooledAnswer(InnerAnswer):
-    """The answer of the inner definition for the pooled states of all cells.
+    """Values, bounds and intervals of all windows together.
 
     Parameters
     ----------
     definition : PooledDefinition
-        The axis and the inner definition.
+        The definition, which combines the windows with `pool_states`.
     states : sequence of State
-        The states, with the axis in front.
+        The states of all metrics. Their first axis has the windows.
     """
 
     def __init__(self, definition: Any, states: Sequence[State]) -> None:
@@ -43,13 +43,13 @@ class PooledAnswer(InnerAnswer):
 
 
 class PooledDefinition(AxisDefinition):
-    """The definition of an axis of steps whose cells are read as one.
+    """The definition of a wrapper that combines windows into one value.
 
-    A subclass implements `pool_states`.
+    A subclass implements `pool_states`, which combines the windows.
     """
 
     def pool_states(self, states: Sequence[State]) -> list[State]:
-        """Return, for each state, one state without the axis that combines its cells."""
+        """Combine the windows of each state, and return the combined states, which no longer have the axis of windows."""
         raise NotImplementedError
 
     @property
@@ -75,17 +75,17 @@ class PooledDefinition(AxisDefinition):
 
 
 class PooledWrapper(AxisWrapper):
-    """A metric, a collection or a wrapper whose cells along one axis are read as one."""
+    """A metric, a collection or a wrapper whose value combines several windows."""
 
 
 def sum_cells(state: State, cells: Ints) -> State:
-    """Return the sum of some cells of a state, as a state without the first axis."""
+    """Return the sum of the cells with these indices, as a state without the first axis."""
     return apply_retention(state.select(cells).rollup(*state.axes[1:]))
 
 
 def cell_starts(state: State) -> tuple[Ints, Ints]:
     """Return the indices of the cells that have a window on the first axis, and the start of each window."""
-    # Negative ranks mark the cells of expired rows and of rows without a time.
+    # A key contains the rank of its window. Cells of expired rows and of rows without a time have a negative rank.
     ranks = state.cells.keys[:, 0]
     cells = np.flatnonzero(ranks >= 0)
     values = state.cells.vocabularies[0].values
@@ -93,11 +93,11 @@ def cell_starts(state: State) -> tuple[Ints, Ints]:
 
 
 def newest_start(states: Sequence[State]) -> int | None:
-    """Return the start of the newest window; None without windows."""
+    """Return the start of the newest window; None if there are no windows."""
     starts = [int(begin.max()) for _, begin in map(cell_starts, states) if len(begin)]
     return max(starts, default=None)
 
 
 def map_values(value: Any, how: Callable[[Any], Any]) -> Any:
-    """Apply a function to every value of nested dicts."""
+    """Return a copy of nested dicts in which the function `how` was applied to every value."""
     return {key: map_values(one, how) for key, one in value.items()} if isinstance(value, dict) else how(value)

@@ -25,13 +25,13 @@ from .pooled_windows import PooledDefinition, PooledWrapper, cell_starts, newest
 __all__ = ["Recent", "RecentDefinition"]
 
 KINDS = {"steps": "(update)", "rows": "(row)"}
-"""The units that can be counted, and the name of the column that numbers them."""
+"""What `Recent` can count (updates, called "steps", or rows), and the name of the column with their numbers."""
 SLACK = 64
-"""At least this many old updates or rows are dropped at a time, so that few calls spend time on it."""
+"""Old updates or rows are dropped only when at least this many have accumulated, because dropping takes time."""
 
 
 class RecentAccumulator(Accumulator):
-    """An accumulator that numbers updates or rows, and drops the old ones from time to time."""
+    """An accumulator that numbers updates or rows consecutively, and drops old ones from time to time."""
 
     def __init__(self, definition: Any, states: Sequence[State] | None = None) -> None:
         self._numbering = threading.Lock()
@@ -39,7 +39,7 @@ class RecentAccumulator(Accumulator):
 
     @property
     def states(self) -> tuple[State, ...]:
-        """The states of the updates or rows that are read."""
+        """The states with only the last updates or rows. Older ones that are not dropped yet are excluded."""
         return tuple(self._last_states(self.updater.states))
 
     def _last_states(self, states: Sequence[State]) -> list[State]:
@@ -48,7 +48,8 @@ class RecentAccumulator(Accumulator):
 
     def set_states(self, states: Sequence[State]) -> None:
         with self._numbering:
-            # Delete the number first: if an interrupt follows, it is computed again from the states.
+            # Delete the number of the next update first. If an interrupt follows, the number is computed again from the
+            # states.
             self._forget_number()
             super().set_states(states)
 
@@ -64,7 +65,7 @@ class RecentAccumulator(Accumulator):
             return
         if columns or second is not None:
             raise TypeError(f"{definition.type_name}.update() takes a table or columns, not both")
-        # Columns that no metric reads may have any length.
+        # Count the rows in columns that a metric reads. Other columns may have any length.
         read = {name: column for name, column in table.items() if name in definition.columns}
         self._count(_count_rows(*read.values()), lambda number: self.updater.count_batch(Batch({**table, **number})))
 
@@ -72,12 +73,16 @@ class RecentAccumulator(Accumulator):
         self.update({name: batch.read_original(name) for name in batch.names}, None, {})
 
     def _count(self, rows: int, count: Callable[[dict[str, Any]], Any]) -> None:
-        """Count a batch with the number of the update, or of each row, as a column; drop old ones from time to time."""
+        """Count a batch, and drop old updates or rows from time to time.
+
+        The function `count` receives one more column: the number of the update, or the numbers of the rows.
+        """
         definition: Any = self.definition
         column, by_row, size = definition.axis.names[0], definition.count_unit == "rows", definition.axis.keep
         with self._numbering:
             at, attributes = self._next_number(), self.__dict__
-            # Delete the number first: if the call fails before or after counting, it is computed again from the states.
+            # Delete the next number first. If the call fails before or after counting, the number is computed again from
+            # the states.
             del attributes["_step"]
             count({column: np.arange(at, at + rows) if by_row else at})
             attributes["_step"] = at = at + (rows if by_row else min(rows, 1))
@@ -113,7 +118,7 @@ class RecentAccumulator(Accumulator):
 
 
 class RecentDefinition(PooledDefinition):
-    """The definition of the last updates or rows."""
+    """The definition of a metric of the last updates or rows; see `Recent`."""
 
     kind = "recent"
     accumulator_type = RecentAccumulator
@@ -131,7 +136,7 @@ class RecentDefinition(PooledDefinition):
 
     @property
     def count_unit(self) -> str:
-        """The unit that is counted: "steps" or "rows"."""
+        """What is counted: "steps" (updates) or "rows"."""
         return next(counted for counted, column in KINDS.items() if column == self.axis.names[0])
 
     @property
@@ -151,7 +156,7 @@ class RecentDefinition(PooledDefinition):
         return cls(cls.inner_of_header(header, states), _number_axis(counted, header[counted]))
 
     def last(self, states: Sequence[State]) -> list[State]:
-        """Return the states of the updates or rows that are read."""
+        """Return the states with only the last `keep` updates or rows."""
         latest = newest_start(states)
         if latest is None:
             return [r.state for r in self.reads]
@@ -167,38 +172,40 @@ class RecentDefinition(PooledDefinition):
 
 
 class Recent(PooledWrapper):
-    """A metric, a collection, or slices of the last updates or rows; equal, bit for bit, to counting only these.
+    """A metric, a collection, or slices of the last updates or rows.
+
+    The value equals, bit for bit, that of a metric that counted only these updates or rows.
 
     Parameters
     ----------
     metric : metric, Task, MetricCollection, Sliced, Sharded, or list or dict of metrics
         The metrics to compute.
     steps : int
-        The number of last updates to read. Empty batches do not count.
+        The number of most recent updates to compute the value from. Updates without rows do not count.
     rows : int
-        Instead of `steps`: the number of last rows to read, including rows that were left out. Metrics of queries do not
-        allow it.
+        An alternative to `steps`: the number of most recent rows, including invalid rows that were left out. Metrics of
+        queries, such as NDCG, allow only `steps`.
     memory_limit : int
-        The largest number of bytes for the cells; more raises MemoryLimitError.
+        The largest number of bytes for the cells; exceeding it raises MemoryLimitError.
     on_invalid : {"raise", "drop"}
         Whether a bad row raises an error, or is left out and reported.
 
     Raises
     ------
     IncompatibleStateError
-        From `merge`, with `rows`: rows of two streams have no common order. With `steps`, updates are merged by their
-        number since the beginning. So workers that update in step merge to the last steps of all workers; none may be
-        behind.
+        With `rows`, `merge` raises this error, because rows of two streams have no common order. With `steps`, updates
+        with the same number since the beginning are merged. All workers must therefore have made the same number of
+        updates; otherwise, the updates of a worker that is behind count as older than they are.
 
     Notes
     -----
-    Unlike all other results, this one depends on the order of updates and on how batches were cut. Therefore collections
-    and slices cannot contain it, but it can contain them. If every row has a time, use ``Windowed(...).last(n)``; for
-    gradual decay of old rows use `Decayed`.
+    Unlike all other results, this one depends on the order of updates and on how rows were cut into batches. Therefore
+    collections and slices cannot contain a `Recent`, but a `Recent` can contain them. If every row has a time, use
+    ``Windowed(...).last(n)``; for gradual decay of old rows use `Decayed`.
 
-    Each update or row has a cell. Up to twice as many cells as are read are kept, and `compute()` adds up those that are
-    read. A histogram of one row takes about ten bytes, an exact sum 550. torchmetrics' Running, torcheval's Windowed
-    metrics and river's Rolling also keep rows or states of updates.
+    Each update or row has a state of its own. `compute()` adds up the last ones, and old ones are dropped before there
+    are more than about twice as many. The histogram of one row takes about ten bytes, and an exact sum takes 550 bytes.
+    torchmetrics' Running, torcheval's Windowed metrics and river's Rolling also keep rows or states of updates.
 
     Examples
     --------
@@ -230,7 +237,7 @@ class Recent(PooledWrapper):
 
     @property
     def size(self) -> int:
-        """The number of last updates or rows that are read."""
+        """The number of most recent updates or rows from which the value is computed."""
         return definition_of(self).axis.keep or 1
 
     def __repr__(self) -> str:
@@ -243,7 +250,7 @@ RecentDefinition.public = Recent
 
 
 def _count_rows(*columns: Any) -> int:
-    """Return the number of rows of columns. A scalar applies to all rows; scalars alone are one event."""
+    """Return the number of rows of columns. A scalar applies to all rows; if all columns are scalars, there is one row."""
     columns_passed = [c for c in columns if c is not None]
     return next(
         (len(c) for c in columns_passed if hasattr(c, "__len__") and not is_scalar(c)), int(bool(columns_passed))

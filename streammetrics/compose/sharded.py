@@ -1,4 +1,4 @@
-"""Sharded: metrics with shards of units, for valid intervals and comparisons if rows of one user are correlated."""
+"""Sharded: metrics with shards of units, for valid intervals and comparisons even if rows of one user are correlated."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ FEWEST, MOST = 8, 4096
 
 
 class ShardedAnswer(InnerAnswer):
-    """The answer of sharded metrics: values from the states without shards, intervals from the states by shard.
+    """Values and intervals of sharded metrics. Values come from the states without shards, intervals from the shards.
 
     Parameters
     ----------
     definition : ShardedDefinition
         The metrics and the units.
     states : sequence of State
-        The states at full resolution, followed by the states by shard.
+        The states without shards, followed by the states by shard, whose histograms have fewer buckets.
     """
 
     def __init__(self, definition: Any, states: Sequence[State]) -> None:
@@ -79,13 +79,14 @@ class ShardedDefinition(Definition):
     units : Unit
         The column of the units, and how missing units are treated.
     shards : int
-        The number of shards; a unit belongs to one by its hash.
+        The number of shards. The hash of a unit determines its shard.
     bits : int
         The logarithm, to base 2, of the number of histogram buckets in shards.
     on_invalid, memory_limit
         As for `Sharded`.
     unknown : tuple of State
-        The states by shard of metrics whose class is not imported here.
+        The states of the shards of metrics whose class this process has not imported, if a saved file contains such
+        metrics.
     """
 
     kind = "sharded"
@@ -105,7 +106,7 @@ class ShardedDefinition(Definition):
         check_inner(inner)
 
     def having(self, **parts: Any) -> Self:
-        """Return a copy with another `inner` or `shard_bits`."""
+        """Return a copy with a different `inner` or `shard_bits`."""
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__getstate__() | parts)
         return copy
@@ -131,12 +132,15 @@ class ShardedDefinition(Definition):
 
     @property
     def axis(self) -> Axis:
-        """The axis of the states by shard."""
+        """The axis whose cells are the shards."""
         return Axis((self.unit,), "shard", self.shards)
 
     @cached_property
     def reads(self) -> tuple[Read, ...]:
-        """The empty states of the metrics with their columns: first at full resolution, then the same states by shard."""
+        """The empty states of all metrics, with the columns that they read.
+
+        First come the states without shards, then the states by shard, whose histograms have fewer buckets.
+        """
         whole = [r._replace(binding=replace(r.binding, unit=self.units)) for r in self.inner.reads]
         coarse = self._unknown or [coarsen_state(r.state, self.shard_bits) for r in whole]
         parts = [r._replace(state=s.empty_copy((*r.state.axes, self.axis))) for r, s in zip(whole, coarse, strict=True)]
@@ -161,7 +165,7 @@ class ShardedDefinition(Definition):
         check_settings(header["unit"], shards, bits, missing)
         values = check_missing_values("Sharded", decode_setting(header.get("missing_values", [])))
         known = all(not isinstance(s, OpaqueState) for s in states[:half])
-        # The class of an unknown state defines how to coarsen it, so the saved sharded states are used as they are.
+        # A state whose class is not imported cannot be coarsened here, so use its saved states by shard as they are.
         unknown = () if known else tuple(s.empty_copy(s.axes[:-1]) for s in states[half:])
         return cls(inner, Unit(header["unit"], Ids(missing, values)), shards, bits, unknown=unknown)
 
@@ -213,7 +217,7 @@ class ShardedDefinition(Definition):
         return intervals
 
     def samples(self, states: Sequence[State]) -> list[Sample]:
-        # Values come from the states at full resolution, replicates from the states by shard.
+        # Values come from the states without shards. Replicates (the values without each shard) come from the shards.
         half = len(states) // 2
         whole, parts = states[:half], states[half:]
         samples = {s.name: s for s in self.inner.samples(whole)}
@@ -222,13 +226,13 @@ class ShardedDefinition(Definition):
     def _shards(
         self, whole: Sequence[State], parts: Sequence[State], samples: dict[str, Sample]
     ) -> Iterator[tuple[str, Shards]]:
-        """Yield the leave-one-shard-out values of each number."""
+        """Yield the name of each number (a metric may have several), and its values without each shard."""
         totals_by_place: dict[int, tuple[Any, ...]] = {}
         for name, (metric, place, binding) in (self.metric_reads() or {}).items():
-            # If the groups of the metric are the units, every group lies in one shard.
+            # If the metric groups rows by the unit, all rows of a group are in one shard. A shard can then be subtracted.
             grouped = binding.column("group") == self.unit
             shards: Any = parts[place].to_subtractable() if grouped else parts[place]
-            # Without axes there is one cell, whether or not it has rows.
+            # A state without slices or windows has exactly one cell, even if it has no rows.
             cells = len(whole[place]) if whole[place].axes else 1
             total: Any = whole[place]
             share = about_of(metric).quantile
@@ -236,7 +240,7 @@ class ShardedDefinition(Definition):
             known = not sharded_refusal_of(metric) and below is None
             numbers = leave_one_out(name, metric, binding, shards, self.shards) if known else {}
             below = None if below is None else table_by_shard(shards, below, self.shards, cells)
-            # Weights and positives are equal for all metrics that share a state.
+            # All metrics that share a state have the same weights and positives, so compute these once.
             if place not in totals_by_place:
                 both = parts[place].row_weights, parts[place].positive_counts
                 totals_by_place[place] = tuple(table_by_shard(shards, each, self.shards, cells) for each in both)
@@ -274,19 +278,18 @@ class ShardedDefinition(Definition):
 
 
 class Sharded(MetricContainer):
-    """A metric, or a collection, with valid intervals if rows of one unit, such as a user, are correlated.
+    """A metric, or a collection, with valid intervals even if rows of one unit, such as a user, are correlated.
 
-    Values come from states at full resolution. In addition there are states with fewer histogram buckets for each of K
-    shards of units, where the shard of a unit follows from its hash. The standard error comes from the delete-one-group
-    jackknife over the shards.
+    The hash of each unit assigns it to one of K shards. Values come from states of all rows. The standard error comes
+    from the delete-one-group jackknife, for which each shard has states of its own, with fewer histogram buckets.
 
     Parameters
     ----------
     metric : metric, Task, MetricCollection, or list or dict of metrics
         The metrics to compute. Slices and windows go around it: ``Sliced(Sharded(...), by=)``.
     unit : str
-        The column of the units, such as the user ID: whatever was assigned to an arm or returns independently. IDs are
-        integers, strings, bytes, booleans, dates, timestamps or decimals.
+        The column of the units, such as the user ID. A unit is whatever was assigned to an arm, or is independent of
+        other units. IDs are integers, strings, bytes, booleans, dates, timestamps or decimals.
     shards : int
         The number of shards, 8 to 4,096. Objects that are compared must have the same number.
     shard_bits : int
@@ -294,10 +297,10 @@ class Sharded(MetricContainer):
     missing : {"raise", "skip"}
         Whether a row without a unit raises an error, or is left out and reported.
     missing_values : tuple of int or str
-        IDs that mean that there is no unit, such as 0.
+        IDs that stand for a missing unit, such as 0.
     memory_limit : int
-        The largest number of bytes for the cells; more raises MemoryLimitError. The constructor raises it, too, if the
-        arrays of fixed size of all shards are larger.
+        The largest number of bytes for the cells; exceeding it raises MemoryLimitError. The constructor also raises this
+        error if arrays whose size does not depend on the rows would need more bytes in all shards together.
     on_invalid : {"raise", "drop"}
         Whether a bad row raises an error, or is left out and reported.
 
@@ -308,12 +311,14 @@ class Sharded(MetricContainer):
 
     Let x_k be the value without shard k, on the scale of the metric (logit for areas and proportions, log for ratios).
     Then se^2 = (K - 1) / K sum (x_k - mean)^2. The limits use Student's t with K_eff - 1 degrees of freedom, where K_eff
-    = (sum W)^2 / sum W^2 for the weights W of the shards, so units with large weights reduce it. If K_eff is below 6,
-    there is no interval, and the reason says so. For quantiles, the error of the share below q is transformed with the
-    histogram (Woodruff 1952). 95 % intervals cover 94.4 to 95.4 % if users have equally many rows, and 93.2 to 96.0 % if
-    rows per user follow a power law (the binomial interval: 46 to 78 %). They cover only 83 % for a mean of totals per
-    user with a power law, where single users dominate: cap the totals (see PerUnit). Reference: delete-a-group
-    jackknife, Kott (2001).
+    = (sum W)^2 / sum W^2 is the effective number of shards, and W are the weights of the shards. Units with large weights
+    reduce K_eff. If K_eff is below 6, there is no interval, and the reason says so. For quantiles, the standard error of
+    the fraction of rows below the quantile is converted to the scale of values with the histogram (Woodruff 1952). The
+    method is the delete-a-group jackknife of Kott (2001).
+
+    95 % intervals cover 94.4 to 95.4 % if all users have the same number of rows, and 93.2 to 96.0 % if rows per user
+    follow a power law (binomial intervals cover 46 to 78 %). They cover only 83 % for a mean of totals per user that
+    follow a power law, because single users dominate the mean. In this case, cap the totals (see PerUnit).
 
     Examples
     --------
@@ -349,7 +354,7 @@ class Sharded(MetricContainer):
 
     @property
     def unit(self) -> str:
-        """The column of the units."""
+        """The name of the column that contains the units, such as "user"."""
         unit: str = definition_of(self).unit
         return unit
 
@@ -361,19 +366,19 @@ class Sharded(MetricContainer):
 
     @property
     def inner(self) -> Any:
-        """An empty copy of the metrics without their shards."""
+        """The same metrics without shards and without rows."""
         inner = definition_of(self).inner
         return inner.wrap(accumulate(inner))
 
     @property
     def whole(self) -> Any:
-        """The metrics without shards, with their states at full resolution."""
+        """The same metrics without shards, for all rows."""
         inner = definition_of(self).inner.with_on_invalid(definition_of(self).on_invalid)
         states = self._accumulator.states
         return inner.wrap(accumulate(inner, states[: len(states) // 2]))
 
     def __getitem__(self, name: str) -> Any:
-        """Return a metric of a collection with its shards, or all metrics under a prefix, such as those of a model."""
+        """Return one metric of the collection, or all metrics whose names begin with a prefix, as a `Sharded` object."""
         definition = definition_of(self)
         inner = definition.inner
         if not isinstance(inner, CollectionDefinition):
@@ -401,7 +406,7 @@ ShardedDefinition.public = Sharded
 
 
 def check_settings(unit: Any, shards: Any, shard_bits: Any, missing: Any) -> None:
-    """Raise ValueError for invalid settings."""
+    """Raise ValueError if an argument of `Sharded` is invalid."""
     if not isinstance(unit, str) or not unit:
         raise ValueError(f'unit= takes the name of a column, such as "user_id", not {unit!r}')
     if type(shards) is not int or not FEWEST <= shards <= MOST:
@@ -413,7 +418,7 @@ def check_settings(unit: Any, shards: Any, shard_bits: Any, missing: Any) -> Non
 
 
 def check_inner(inner: Definition) -> None:
-    """Raise TypeError for wrappers inside of shards; they have to go around them."""
+    """Raise TypeError if `inner` is a wrapper such as `Sliced`, which must contain the `Sharded`, not the reverse."""
     inside = [e.definition for e in inner.plan.entries.values()] if isinstance(inner, CollectionDefinition) else [inner]
     for one in inside:
         if not isinstance(one, MetricDefinition):
@@ -426,7 +431,10 @@ def check_inner(inner: Definition) -> None:
 def _array_interval(
     name: str, metric: Any, value: Any, intervals: dict[str, list[Interval]], cell: int, confidence: float
 ) -> Interval:
-    """Return the interval of an array value, elementwise; a curve has none."""
+    """Return the interval of a metric whose value is an array, with the limits of every element.
+
+    A curve has no such interval; the result then has a reason instead of limits.
+    """
     of_elements = [intervals[n][cell] for n, _ in named_numbers(name, value)]
     if not of_elements:
         why = about_of(metric).no_interval_reason or "a curve has no one standard error; its area has an interval"

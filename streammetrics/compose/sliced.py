@@ -36,7 +36,7 @@ Ints = NDArray[np.int64]
 
 
 class SlicedDefinition(AxisDefinition):
-    """The definition of slices."""
+    """The definition of a metric by slice; see `Sliced`."""
 
     kind = "sliced"
 
@@ -73,22 +73,23 @@ class Sliced(AxisWrapper):
     metric : metric, Task, MetricCollection, Sliced, or list or dict of metrics
         The metrics to compute in every slice.
     by : str or sequence of str
-        The slicing columns; several columns give a slice for each combination. Keys are integers, strings, bytes,
-        booleans, dates, timestamps or decimals. Null is a slice of its own.
+        The slicing columns; with several columns, each combination of their values is a slice. Keys are integers,
+        strings, bytes, booleans, dates, timestamps or decimals. Null is a slice of its own.
     limit : int, optional
         The largest number of slices. Slices whose keys have the smallest hashes are kept, so the choice does not depend
-        on the order of rows. All others are merged exactly into `other`. In nested slices the limit applies to each
+        on the order of rows. All others are merged exactly into `other`. In nested slices, the limit applies within each
         outer slice.
     values : list, optional
         Keys that are always kept, in addition to the limit.
     memory_limit : int
-        The largest number of bytes for the cells; more raises MemoryLimitError.
+        The largest number of bytes for the cells; exceeding it raises MemoryLimitError.
     on_invalid : {"raise", "drop"}
         Whether a bad row raises an error, or is left out and reported.
 
     Notes
     -----
-    The memory of a slice depends on its rows: 5 to 8 bytes for each occupied histogram bucket; sums take 100 bytes.
+    The memory of a slice depends on its rows: 5 to 8 bytes for each occupied histogram bucket, and about 100 bytes for
+    sums.
 
     Examples
     --------
@@ -129,9 +130,9 @@ class Sliced(AxisWrapper):
         return names
 
     def split(self, parts: int) -> list[Self]:
-        """Return the slices as a list of parts; the part of a key follows from its hash.
+        """Split the slices into several objects; the hash of a key determines its part.
 
-        Merging the parts gives the original. Parts with equal index, split on any machine, have the same keys.
+        Merging the parts gives the original. On every machine, the same key is in the part with the same index.
 
         Parameters
         ----------
@@ -156,7 +157,7 @@ class Sliced(AxisWrapper):
 
     @property
     def other(self) -> Any:
-        """The object for all rows whose key the limit did not keep."""
+        """The object for all rows whose slices are not kept because of the limit."""
         states = self._accumulator.states
         at = [np.flatnonzero(s.cells.keys[:, 0] == OTHER) for s in states]
         return object_of_cells(
@@ -165,7 +166,10 @@ class Sliced(AxisWrapper):
 
     @property
     def left(self) -> float:
-        """The share of all rows that are in `other`; with several tasks, the share in the task with the most rows."""
+        """The fraction of all rows that are in `other`, between 0 and 1.
+
+        Different tasks may leave out different rows; the result is the fraction of the task with the most rows.
+        """
         state = max(self._accumulator.states, key=lambda s: int(s.row_counts.sum()))
         rows = state.row_counts
         return float(rows[state.cells.keys[:, 0] == OTHER].sum() / rows.sum()) if rows.sum() else 0.0
@@ -185,9 +189,10 @@ class Sliced(AxisWrapper):
         other : bool
             Whether to include `other`.
         sort : str, optional
-            The name of a metric, to sort slices from worst to best ("calibration": by the ratio to 1; with several
-            tasks, by the worst of them, unless the name contains the task); or "rows", "weight" or "positives", largest
-            first. By default rows are sorted by key.
+            The name of a metric, to sort slices from worst to best, or "rows", "weight" or "positives", to sort from
+            largest to smallest. By default rows are sorted by key. For "calibration", the worst value is the one
+            farthest from 1, as a ratio. If several tasks have the metric, the worst of them decides, unless the name
+            contains the task.
         min_rows : int
             Omit slices with fewer rows, whose values are mostly noise.
         confidence : float or None
@@ -207,15 +212,15 @@ class Sliced(AxisWrapper):
         top: int | None = None,
         confidence: float | None = None,
     ) -> list[dict[str, Any]]:
-        """Return the rows of `table` as dicts, which also contain the dropped rows by reason ("dropped").
+        """Return the rows of `table` as dicts. The key "dropped" contains the number of invalid rows by reason.
 
         Parameters
         ----------
         other, sort, min_rows, confidence
             As for `table`; by default without intervals.
         top : int, optional
-            The number of slices to return: the first ones after sorting or filtering, otherwise those with the most rows.
-            `other` is always included.
+            The number of slices to return. With `sort` or `min_rows`, these are the first slices of the table, otherwise
+            those with the most rows. The row of `other` is also returned.
         """
         definition = definition_of(self)
         answers = CellAnswers(definition, self._accumulator.states)
@@ -231,9 +236,9 @@ class Sliced(AxisWrapper):
         return answers.records_of(places, confidence)
 
     def select(self, keys: Iterable[Any] | Callable[[Any], bool]) -> Self:
-        """Return the slices with these keys, or the slices whose key satisfies a function; without `other`.
+        """Return the slices with these keys, or the slices for whose key a function returns True.
 
-        Keys without a slice are ignored. They have the form of ``sliced[key]``.
+        Keys are written as in ``sliced[key]``, and keys without a slice are ignored. The result does not include `other`.
         """
         definition, states = definition_of(self), self._accumulator.states
         places = definition.places(states)
@@ -271,7 +276,7 @@ class Sliced(AxisWrapper):
         )
 
     def rollup(self, by: str | Iterable[str]) -> Self:
-        """Return the slices by fewer columns; bit for bit equal to slicing by only these columns.
+        """Return slices by fewer columns. The result equals slicing by only these columns, bit for bit.
 
         Notes
         -----
@@ -303,7 +308,10 @@ SlicedDefinition.public = Sliced
 
 
 def _sort_places(slices: Sliced, places: Places, sort: str | None, min_rows: int) -> Places:
-    """Return the cells of keys with at least `min_rows` rows in the order of `table`; undefined values come last."""
+    """Sort and filter the slices for `table`: drop those with fewer than `min_rows` rows, and sort the others.
+
+    `places` holds the indices of the cells of each key. Slices whose value is undefined come last.
+    """
     outer = _sum_inner_cells(slices) if sort is not None or min_rows else None
     if outer is not None:
         sorted_keys = _sort_places(
@@ -324,7 +332,7 @@ def _sort_places(slices: Sliced, places: Places, sort: str | None, min_rows: int
         return dict(places)
     states = slices._accumulator.states
     if sort in (None, "rows"):
-        # Tasks may leave out different rows, so the number of rows of a slice is the largest of all tasks.
+        # Tasks may leave out different rows, so the number of rows of a slice is the largest over all tasks.
         rows_by_cell = [state.row_counts for state in states]
         rows_of = {k: max(int(n[i].sum()) for n, i in zip(rows_by_cell, at, strict=True)) for k, at in places.items()}
         many = [k for k, n in rows_of.items() if n >= min_rows]
@@ -335,14 +343,17 @@ def _sort_places(slices: Sliced, places: Places, sort: str | None, min_rows: int
             if rows >= min_rows:
                 fault = badness(metrics_by_name[name], value) if wanted else float(value or 0)
                 worst = math.inf if fault != fault else -fault
-                # With several models, the worst of them decides.
+                # If several models have this metric, sort a slice by its worst model.
                 faults[key] = min(faults.get(key, math.inf), worst)
     return {k: places[k] for k in sorted(faults, key=faults.__getitem__)}
 
 
 def _sortable(inner: Any) -> dict[str, Any]:
-    """Return, by name, the metrics by which slices can be sorted; None for other entries of a collection."""
-    # A wrapper whose cells are read as one, such as `Decayed`, has the metrics of its inner definition.
+    """Return, by name, the metrics by which slices can be sorted.
+
+    The value is None for an entry of a collection that is not a metric, such as a wrapper.
+    """
+    # The metrics of a wrapper, such as `Decayed`, are in its inner definition.
     while isinstance(inner, AxisDefinition):
         inner = inner.inner
     if isinstance(inner, CollectionDefinition):
@@ -351,7 +362,7 @@ def _sortable(inner: Any) -> dict[str, Any]:
 
 
 def _sum_inner_cells(slices: Sliced) -> Any:
-    """Return the slices with the cells of inner slices and windows summed; None if there are none inside."""
+    """Return the slices with the slices and windows inside of them summed; None if there are none inside."""
     inner = definition_of(slices).inner
     return slices.across(*inner.levels) if isinstance(inner, AxisDefinition) and inner.levels else None
 
@@ -359,7 +370,10 @@ def _sum_inner_cells(slices: Sliced) -> Any:
 def _sort_values(
     slices: Sliced, places: Places, sort: str, metrics_by_name: dict[str, Any]
 ) -> Iterator[tuple[Any, int, Any]]:
-    """Yield each key, its rows, and the value to sort by; values are read at once if possible."""
+    """Yield each key with its number of rows and the value to sort by.
+
+    The values of all slices are computed together if possible, which is faster.
+    """
     answers = CellAnswers(definition_of(slices), slices._accumulator.states)
     metrics = answers.metrics if sort in metrics_by_name else None
     if metrics is None:
@@ -376,7 +390,10 @@ def _sort_values(
 
 
 def _stored_key(definition: SlicedDefinition, states: Sequence[State], key: Any) -> Any:
-    """Return a key in the form of `keys`, whatever the type of its values; `REST` (not a key) if it does not occur."""
+    """Return a key with the types that `keys` has, such as int rather than a numpy integer type.
+
+    If a value of the key occurs in no slice, return `REST`, which is not the key of a slice.
+    """
     atoms = key if isinstance(key, tuple) else (key,)
     for state in states if len(atoms) == len(definition.axis.names) else ():
         words = state.cells.vocabularies[: len(atoms)]

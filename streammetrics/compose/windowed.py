@@ -1,4 +1,4 @@
-"""Windowed: a metric for every tumbling window of event time; sliding windows and lifetime totals are read from it."""
+"""Windowed: a metric for every tumbling window of event time, from which sliding windows and totals are computed."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ __all__ = ["Windowed", "WindowedDefinition"]
 
 Ints = NDArray[np.int64]
 ISO = re.compile(r"\d{4}-(0[1-9]|1[0-2])-\d\d([T ]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?(Z|\+00:00)?)?")
-"""The form in which tables print times."""
+"""Matches a time or date in the format that tables print, such as "2024-05-01T09:00:00+00:00" or "2024-05-01"."""
 
 
 class WindowAnswers(CellAnswers):
-    """The answers of all windows; table rows of young windows are marked as provisional.
+    """Values, intervals and tables of all windows. Tables mark the newest windows as provisional (see `mature_after`).
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class WindowAnswers(CellAnswers):
         if not young or latest is None:
             return super().records_of(places, confidence)
         size = definition.axis.size
-        # Windows that begin at this time or earlier are mature.
+        # The latest start of a window that is old enough, that is, whose rows are all at least `mature_after` old.
         last = (latest + size if self._now is None else self._now) - young - size
         records = []
         for key, at in places.items():
@@ -77,7 +77,7 @@ class WindowAnswers(CellAnswers):
 
 
 class WindowedDefinition(AxisDefinition):
-    """The definition of windows."""
+    """The definition of a metric by time window; see `Windowed`."""
 
     kind = "windowed"
     rest: ClassVar[str] = "(expired)"
@@ -111,7 +111,7 @@ class WindowedDefinition(AxisDefinition):
 
     def find_places(self, states: Sequence[State]) -> Places:
         places = super().find_places(states)
-        # Rows without a time were left out, so they are in no window.
+        # Rows without a time are invalid and were left out, so this key does not stand for a window.
         places.pop((None,), None)
         return places
 
@@ -120,11 +120,11 @@ class WindowedDefinition(AxisDefinition):
         return None if stamp is None else super().place_of(states, plain_time(EPOCHS[self.axis.kind], stamp))
 
     def stamp(self, time: Any) -> int | None:
-        """Return a time as the integer that columns contain; None if it is not a time."""
+        """Return a time as microseconds since 1970, or a step unchanged; None if the value is neither."""
         return _stamp(self.axis, time)
 
     def length(self, duration: Any, what: str) -> int:
-        """Return a duration in microseconds or steps; 0 for None."""
+        """Return a duration in microseconds or steps; 0 for None. `what` names the argument in error messages."""
         if duration is None:
             return 0
         if self.axis.kind == "epoch":
@@ -137,8 +137,9 @@ class WindowedDefinition(AxisDefinition):
 class Windowed(AxisWrapper):
     """A metric, a collection, or slices for every window of event time.
 
-    Windows do not overlap. They begin at multiples of their width since 1970 (UTC) or since 0, on every machine, so
-    states of workers merge. `last` returns the newest windows as one object, `lifetime` all rows.
+    Windows do not overlap. They begin at multiples of their width since 1970 (UTC), or since 0 for steps. All machines
+    therefore have the same windows, and states of workers merge. `last` returns the newest windows as one object, and
+    `lifetime` returns all rows.
 
     Parameters
     ----------
@@ -151,25 +152,26 @@ class Windowed(AxisWrapper):
         The column with the time of each row. Timestamps without a time zone are UTC. A scalar applies to the whole batch:
         ``update(y, p, step=17)``. A row without a time is a bad row (see `on_invalid`).
     keep : int, optional
-        The number of newest windows to keep, including windows without rows. Older windows are summed in one row,
-        independent of the order of rows, so late rows still count in `lifetime`. In slices it applies to each slice.
+        The number of newest windows to keep, including windows without rows. Older windows expire: they are summed, and
+        tables show their sum as one row. Late rows of expired windows are added to this sum, so `lifetime` includes them
+        and the result does not depend on the order of rows. Inside slices, `keep` applies to each slice separately.
     max_time : timestamp, int or str, optional
-        Rows with a later time are bad rows: with `keep`, one wrong clock would otherwise expire all windows. Pass a
-        time, or a duration such as "5m" for the time of this machine plus the duration. It is not part of the settings
-        that are compared and saved.
+        Rows with a later time are bad rows. Without this limit, one wrong clock would expire all windows if `keep` is
+        set. Pass a time, or a duration such as "5m", which is added to the current time of this machine. States with
+        different limits can be merged, and the limit is not saved.
     mature_after : str, timedelta or int, optional
         For late labels such as conversions: tables mark a window as provisional if some of its rows may be younger than
-        this. The age is measured from the end of the newest window (in slices: of each slice), or from `now` of `table`.
-        It is not saved.
+        this. The age is measured from the end of the newest window (in slices, of each slice), or from `now` of `table`.
+        This setting is not saved.
     memory_limit : int
-        The largest number of bytes for the cells; more raises MemoryLimitError.
+        The largest number of bytes for the cells; exceeding it raises MemoryLimitError.
     on_invalid : {"raise", "drop"}
         Whether a bad row raises an error, or is left out and reported. A row without a time is in no window.
 
     Raises
     ------
     MemoryLimitError
-        The arrays of fixed size of all windows that are kept would exceed the limit.
+        Arrays whose size does not depend on the rows would exceed the limit in all windows that are kept together.
 
     Notes
     -----
@@ -219,7 +221,7 @@ class Windowed(AxisWrapper):
 
     @property
     def width(self) -> str | int:
-        """The width of a window: a duration, or a number of steps."""
+        """The width of a window: a duration such as "1h", or a number of steps."""
         return width_of(definition_of(self).axis)
 
     @property
@@ -230,28 +232,29 @@ class Windowed(AxisWrapper):
 
     @property
     def max_time(self) -> Any:
-        """The latest valid time, or how far a time may be ahead of the clock."""
+        """The latest valid time, or the duration by which a time may be ahead of the clock; None if there is no limit."""
         return definition_of(self).max_time
 
     @property
     def mature_after(self) -> Any:
-        """The age from which windows are no longer provisional in tables."""
+        """The age from which tables no longer mark a window as provisional; None if they never mark windows."""
         return definition_of(self).mature_after
 
     def last(self, windows: int = 1, until: Any = None) -> Any:
-        """Return the object for the rows of the newest windows; bit for bit equal to counting only these rows.
+        """Return the object for the rows of the newest windows. It equals an object of only these rows, bit for bit.
 
         Parameters
         ----------
         windows : int
-            The number of windows, including windows without rows: a sliding window of ``windows`` times the width.
-        until : timestamp, text as tables print times, or int, optional
-            A time in the last window; by default that of the newest window with rows.
+            The number of windows, including windows without rows. Together they are a sliding window of ``windows`` times
+            the width.
+        until : timestamp, str in the format of tables, or int, optional
+            A time in the last window; by default a time in the newest window with rows.
 
         Raises
         ------
         ValueError
-            Some of these windows are older than `keep` windows, so their rows are summed already.
+            Some of these windows have expired (see `keep`), so their rows are no longer separate.
         """
         windows = check_integer("last()", windows, 1)
         definition, states = definition_of(self), self._accumulator.states
@@ -276,23 +279,26 @@ class Windowed(AxisWrapper):
         return object_of_cells(definition, chosen)
 
     def lifetime(self) -> Any:
-        """Return the object for all rows, including those of expired windows; equal to counting without windows."""
+        """Return the object for all rows, including expired windows. It equals an object without windows, bit for bit."""
         return self.total
 
     @property
     def late(self) -> int:
-        """The number of rows in expired windows; with several tasks, the largest number of a task."""
+        """The number of rows in expired windows (see `keep`).
+
+        Different tasks may leave out different rows; the result is the largest number over all tasks.
+        """
         states = self._accumulator.states
         return max(int(s.row_counts[s.cells.keys[:, 0] == EXPIRED].sum()) for s in states)
 
     def table(self, *, expired: bool = True, now: Any = None, confidence: float | None = DEFAULT_CONFIDENCE) -> Table:
-        """Return a table with a row for every window and metric, the oldest first; expired windows are one row at the end.
+        """Return a table with a row for every window and metric, oldest first; expired windows are one row at the end.
 
         Parameters
         ----------
         expired : bool
             Whether to include the row of expired windows.
-        now : timestamp, text as tables print times, or int, optional
+        now : timestamp, str in the format of tables, or int, optional
             The time from which the age of windows is measured (see `mature_after`); by default the end of the newest
             window.
         confidence : float or None
@@ -306,7 +312,7 @@ class Windowed(AxisWrapper):
     def table_records(
         self, *, expired: bool = True, now: Any = None, top: int | None = None, confidence: float | None = None
     ) -> list[dict[str, Any]]:
-        """Return the rows of `table` as dicts, which also contain the dropped rows by reason ("dropped").
+        """Return the rows of `table` as dicts. The key "dropped" has the number of invalid rows by reason.
 
         Parameters
         ----------
@@ -336,15 +342,18 @@ WindowedDefinition.public = Windowed
 
 
 def width_of(axis: Axis) -> str | int:
-    """Return the width of a window: a duration, or a number of steps."""
+    """Return the width of the windows of an axis: a duration such as "1h", or a number of steps."""
     return axis.size if axis.kind == "step" else format_duration(axis.size)
 
 
 def axis_of(time: Any, width: Any, keep: Any, what: str = "width=") -> Axis:
-    """Return the axis of windows with these settings; raise if a setting is invalid."""
+    """Return the axis of windows with these settings; raise TypeError or ValueError if a setting is invalid.
+
+    `what` names the argument `width` in error messages.
+    """
     if not isinstance(time, str) or not time:
         raise TypeError(f"time= takes the name of a column, not {time!r}")
-    # numpy treats a timedelta64 as an integer, so it must not be converted to one.
+    # numpy counts timedelta64 among its integers. Do not convert it, so that it stays a duration.
     width = width if isinstance(width, np.timedelta64) else to_python_int(width)
     keep = to_python_int(keep)
     if keep is not None and (type(keep) is not int or keep < 1):
@@ -357,10 +366,10 @@ def axis_of(time: Any, width: Any, keep: Any, what: str = "width=") -> Axis:
 
 
 def _stamp(axis: Axis, time: Any) -> int | None:
-    """Return a time as an integer: microseconds since 1970, or steps; None if it does not fit the column of the axis."""
+    """Return a time as an integer: microseconds since 1970, or a step. None if the time does not fit the column."""
     if isinstance(time, str):
         time = _parse_printed_time(time) if axis.kind == "epoch" else None
-    if isinstance(time, datetime.date) and time != time:  # only NaT of pandas is not equal to itself
+    if isinstance(time, datetime.date) and time != time:  # the value is NaT of pandas, which is not equal to itself
         return None
     if isinstance(time, np.datetime64):
         time = to_python_time(time)
@@ -371,16 +380,16 @@ def _stamp(axis: Axis, time: Any) -> int | None:
 
 
 def _parse_printed_time(text: str) -> datetime.datetime | None:
-    """Parse a time in the form of tables; return None for other texts and invalid dates such as February 30."""
+    """Parse a time as tables print it. Return None for other strings, and for invalid dates such as February 30."""
     try:
         return datetime.datetime.fromisoformat(text) if ISO.fullmatch(text) else None
     except ValueError:
-        # The text is not a time.
+        # The string has the format of a time, but is not a valid date.
         return None
 
 
 def _time_limit(axis: Axis, max_time: Any) -> Latest | None:
-    """Return the limit of valid times; None without a limit."""
+    """Convert `max_time` to the latest valid time, absolute or relative to the clock; None if there is no limit."""
     if max_time is None:
         return None
     if axis.kind == "epoch" and isinstance(max_time, (str, datetime.timedelta, np.timedelta64)):

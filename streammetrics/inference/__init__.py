@@ -1,1 +1,4 @@
-"""Confidence intervals, comparisons, sequential tests and verdicts, all as pure functions of numbers."""
+"""Confidence intervals, comparisons of metrics, sequential tests, and verdicts on experiments.
+
+The functions compute with the values that metrics and their shards provide. They change no state.
+"""

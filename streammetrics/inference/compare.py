@@ -1,4 +1,4 @@
-"""Compare two models, arms or days, overall or slice by slice, with confidence intervals and p-values."""
+"""Compare the metrics of two models, experiment arms or days, with confidence intervals and p-values."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ def compare(
 ) -> Comparison | Comparisons:
     """Return the difference a - b with its confidence interval and p-value, for every metric and slice.
 
-    If both sides have the same shards of units (`Sharded`), the jackknife leaves shard k out on both sides. This is valid
-    for two models of the same rows, for overlapping users and for separate arms. Metrics and slices that only one side
-    has are listed with the reason.
+    The two sides `a` and `b` are, for example, two models or two arms of an experiment. If both have the same shards of
+    units (`Sharded`), the standard error comes from the jackknife, which leaves the same shard out on both sides. This is
+    valid for two models of the same rows, for overlapping users and for separate arms. Metrics and slices that only one
+    side has cannot be compared; the result lists them with this reason.
 
     Parameters
     ----------
@@ -46,26 +47,28 @@ def compare(
     confidence : float
         Nominal coverage of each interval.
     independent : bool
-        State that the sides have no unit in common. Sides without common shards are then compared by Welch's method,
-        with the standard error of each side from its own shards, or from independent rows if it has none.
+        True asserts that the sides have no unit in common. Sides that do not have the same shards are then compared by
+        Welch's method. The standard error of each side comes from its own shards. Without shards, it comes from the
+        formula of the metric for independent rows.
     relative : bool
-        Whether the p-value and `better` refer to a / b - 1 instead of a - b. Both have intervals in any case.
+        Whether the p-value and `better` refer to a / b - 1 rather than a - b. The result always has both intervals.
     sequential : bool
-        Whether intervals and p-values are valid at every look together (always-valid); needs `planned` and `users`.
+        Whether intervals and p-values stay valid over all looks together (always-valid); needs `planned` and `users`.
     planned, users : float, optional
-        The planned number of users, fixed before the first look, and the number so far, of both arms together.
+        The planned number of users, fixed before the first look, and the number of users so far, in both arms together.
     covariates : pair, or list of pairs, optional
         The same arms before the treatment, each as a pair (a, b), for variance reduction (CUPED). In a collection, a
         metric is adjusted by the covariates of its own name, or by all if there are none; at most three. For randomised
         arms only.
     adjust : {"holm", "bh"}, optional
-        Multiplicity correction over all metrics and slices; `better` then needs the adjusted p-value, too. With
+        Multiplicity correction over all metrics and slices; `better` then also needs the adjusted p-value. With
         `sequential`, "bh" is e-BH.
 
     Returns
     -------
     Comparison or Comparisons
-        One comparison for two single metrics, else a mapping by metric name, or by slice keys and name, with `table()`.
+        One comparison for two single metrics; otherwise a mapping by metric name, or by slice keys and name, with
+        `table()`.
 
     Raises
     ------
@@ -81,7 +84,7 @@ def compare(
     least 50 positives (rows, for a metric without positives) and positives in half of the shards.
 
     For a ratio whose best value is 1, the side closer to 1 is better: with a and b the logarithms, the intervals of b - a
-    and b + a must both exclude 0. A comparison takes 50 us for each cell, less than reading the states.
+    and b + a must both exclude 0. A comparison takes 50 microseconds for each cell, less than reading the states.
     Sources: CUPED, Deng, Xu, Kohavi, Walker (2013); always-valid intervals, Waudby-Smith et al. (2021, arXiv 2103.06476);
     e-BH, Wang, Ramdas (2022).
 
@@ -118,7 +121,15 @@ def compare_all(
     independent: bool = False,
     covariates: Any = (),
 ) -> Comparisons:
-    """Return the result of `compare`, always as a mapping, also for two single metrics."""
+    """Do what `compare` does, but return a mapping even for two single metrics.
+
+    Parameters
+    ----------
+    a, b, independent, covariates
+        The same as for `compare`.
+    settings : ComparisonSettings
+        The other arguments of `compare`.
+    """
     alpha_of(settings.confidence)
     pairs, unmatched = _pair_sides(a, b)
     if not pairs:
@@ -132,7 +143,7 @@ def compare_all(
 
 
 def build_look(sequential: bool, users: float | None, planned: float | None, confidence: float) -> Look | None:
-    """Return the current look of a sequential analysis; None for a fixed sample size."""
+    """Return the current look at a sequential experiment (users so far and planned); None if it is not sequential."""
     if not sequential:
         return None
     if users is None or planned is None:
@@ -141,7 +152,7 @@ def build_look(sequential: bool, users: float | None, planned: float | None, con
 
 
 def collect_samples(side: Any) -> list[Sample]:
-    """Return the samples of a side: values, shards and keys of each of its metrics."""
+    """Return a `Sample` for each metric of one side: the values of its cells (slices), their keys, and their shards."""
     if not isinstance(side, MetricLike):
         raise InvalidInputError(f"compare takes metrics, collections, slices or windows, not a {type(side).__name__}")
     samples: list[Sample] = definition_of(side).samples(states_of(side))
@@ -153,7 +164,7 @@ def _pair_sides(a: Any, b: Any) -> tuple[list[Pair], list[UnmatchedCell]]:
 
 
 def collect_slice_columns(side: MetricLike) -> tuple[str, ...]:
-    """Return the names of the slice columns."""
+    """Return the names of the columns by which one side of a comparison is sliced, such as ("country",)."""
     return tuple(
         dict.fromkeys(n for r in definition_of(side).reads for x in r.state.axes if x.kind != "shard" for n in x.names)
     )
@@ -165,7 +176,7 @@ def _describe_no_overlap(a: Any, b: Any) -> str:
 
 
 def _pair_covariates(covariates: Any) -> list[Pair]:
-    """Return the pairs of covariate samples."""
+    """Convert the argument `covariates` of `compare` to pairs, one for each metric that both arms of a covariate have."""
     items = list(covariates)
     if len(items) == 2 and all(isinstance(x, MetricLike) for x in items):
         items = [tuple(items)]
@@ -178,5 +189,5 @@ def _pair_covariates(covariates: Any) -> list[Pair]:
 
 
 def _select_covariates(pair: Pair, before: Sequence[Pair]) -> Sequence[Pair]:
-    """Return the covariates with the name of the metric, or all if none has it."""
+    """Return the covariates that have the same name as the metric; if there are none, return all covariates."""
     return [p for p in before if p.name == pair.name] or before

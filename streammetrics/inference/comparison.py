@@ -38,7 +38,7 @@ class Comparison(Plottable):
     keys : tuple
         Key of the slice; empty for all rows.
     a, b : float
-        The values of both sides.
+        The values of the two sides.
     difference : Interval
         Interval of a - b.
     relative : Interval
@@ -48,21 +48,22 @@ class Comparison(Plottable):
     adjusted : float
         The p-value after the correction `adjust=` for all rows of the table; without it, the p-value.
     better : "a", "b" or None
-        The better side, if the difference exceeds both the sampling error and the certified bounds; else None.
+        The better side if the difference exceeds both the sampling error and the certified bounds; otherwise None.
     limited_by : "sampling", "certified bound" or None
-        Which of the two errors is larger.
+        Which of these two errors is larger; None without an interval.
     cure : str or None
-        What reduces that error.
+        What the user can do to reduce that error.
     reason : str or None
         Why there is no interval.
     reduction : float
         Share of the variance that the covariates removed.
     always : bool
-        Whether intervals and p-values are valid at every look (sequential).
+        Whether intervals and p-values are valid at every look at a running experiment (always-valid).
     metric : Metric, optional
-        The metric, which knows whether high or low values are better.
+        The metric, which defines whether high or low values are better.
     bound : float
-        Half the width of the certified bounds of both sides together: how far bucketing may shift the difference.
+        The largest shift of the difference that the bucketing of scores may cause: half the width of the certified bounds
+        of both sides together.
     rows : int
         Number of rows of both sides together.
     """
@@ -105,7 +106,7 @@ class Comparison(Plottable):
         return f"<p>{html.escape(repr(self))}</p>"
 
     def record(self) -> dict[str, Any]:
-        """Return the comparison as a row of a table, without its keys."""
+        """Return the comparison as a row of a table: a dict from column to value, without the slice columns."""
         return {
             "metric": self.name,
             "a": self.a,
@@ -125,7 +126,7 @@ class Comparison(Plottable):
 
 
 def _format_row(row: dict[str, Any]) -> list[str]:
-    """Return the cells of a row as text."""
+    """Return the text of each column for a row from `Comparison.record`."""
     difference = Interval(row["low"], row["high"], row["difference"], math.nan, "", "", 0.0, row["reason"])
     relative = difference._replace(low=row["relative_low"], high=row["relative_high"], estimate=row["relative"])
     cells = [row["metric"], format_value(row["a"]), format_value(row["b"])]
@@ -147,7 +148,17 @@ LAYOUT = TableLayout(COLUMNS, HEADS, _format_row, ("its interval", "interval", "
 
 
 def build_comparisons(reading: Interpretation, p: Floats, settings: ComparisonSettings) -> list[Comparison]:
-    """Return the comparison of each cell."""
+    """Return a `Comparison` for each cell (slice) of one metric.
+
+    Parameters
+    ----------
+    reading : Interpretation
+        The intervals and p-values of the metric.
+    p : float64 array
+        The p-value of each cell after the multiplicity correction.
+    settings : ComparisonSettings
+        The settings of the comparison.
+    """
     pair = reading.differences.pair
     reduction = np.broadcast_to(np.asarray(reading.differences.difference.reduction), p.shape).tolist()
     columns = (
@@ -197,7 +208,7 @@ class Comparisons(Mapping[Any, Comparison], Plottable):
     by : sequence of str
         The slice columns.
     readings : sequence of Interpretation
-        The result for each metric, with arrays over its cells.
+        The intervals and p-values of each metric, as arrays with one element for each slice.
     unmatched : sequence of UnmatchedCell
         Metrics and slices that cannot be compared, such as those that only one side has.
     settings : ComparisonSettings
@@ -217,7 +228,7 @@ class Comparisons(Mapping[Any, Comparison], Plottable):
 
     @cached_property
     def _by_key(self) -> dict[Any, Comparison]:
-        """The comparisons in the order of slices, built at the first use."""
+        """All comparisons by key, in the order of slices. They are built on first access."""
         slices: dict[Key, list[Comparison]] = {}
         for reading, p in zip(self.readings, self._adjusted_p_values, strict=True):
             for one in build_comparisons(reading, p, self.settings):
@@ -242,7 +253,7 @@ class Comparisons(Mapping[Any, Comparison], Plottable):
     __hash__ = None  # type: ignore[assignment]
 
     def table(self) -> Table:
-        """Return one table of all comparisons, followed by the metrics and slices that only one side has."""
+        """Return a table with a row for each comparison, followed by the metrics and slices that only one side has."""
         rows = [dict(zip(self.by, c.keys, strict=False)) | c.record() for c in self.values()]
         nothing = dict.fromkeys(COLUMNS, math.nan) | {"better": None, "limited_by": None}
         rows += [

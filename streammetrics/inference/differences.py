@@ -1,4 +1,7 @@
-"""Differences between two sides with standard errors: shard by shard, or by Welch for independent sides."""
+"""Compute differences between two sides (such as two models), with their standard errors.
+
+Sides with the same shards are compared by the jackknife, and independent sides by Welch's method.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
-# The best value of a calibration ratio: the ratio closest to 1 is better, not the highest or lowest.
+# The best value of a calibration ratio: a ratio is better if it is closer to 1, not if it is higher or lower.
 BEST_RATIO = 1.0
 
 
@@ -45,7 +48,7 @@ class MetricDifferences:
     difference, relative : ScaledEstimate
         a - b, and a / b - 1.
     contrasts : CalibrationContrasts or None
-        Set for a ratio whose best value is 1.
+        For a ratio whose best value is 1, the contrasts that show which side is closer to 1; None for other metrics.
     reasons : array of str or None, shape (n,)
         Why a cell has no interval, for example too little data.
     """
@@ -58,7 +61,10 @@ class MetricDifferences:
 
 
 def build_replicates(sample: Sample) -> Replicates:
-    """Return the jackknife replicates of each cell; replicates of a quantile are linear in the share below it."""
+    """Return the jackknife replicates (leave-one-shard-out values) of each cell.
+
+    The jackknife is not valid for quantiles, so their replicates are linear approximations (`quantile_replicates`).
+    """
     shards = sample.shards
     assert shards is not None
     if shards.below is None:
@@ -67,7 +73,10 @@ def build_replicates(sample: Sample) -> Replicates:
 
 
 def build_quantile_function(sample: Sample) -> Callable[[Any], Floats]:
-    """Return a function from an array of shares, one for each cell, to their quantiles; NaN in cells without a value."""
+    """Return a function that computes a quantile in each cell.
+
+    Its argument is an array with a probability for each cell. Its result is NaN in cells without a value.
+    """
     quantile, known_ones = sample.quantile, np.isfinite(sample.values).tolist()
     assert quantile is not None
 
@@ -84,7 +93,11 @@ def find_refusal(metric: Any) -> str | None:
 
 
 def estimate_sample(sample: Sample, scale: str) -> ScaledEstimate:
-    """Return the estimate of each cell of one side, from its shards or, without shards, from the metric's own formula."""
+    """Return the estimate of each cell of one side, with its standard error on a scale such as "log".
+
+    The error comes from the jackknife over shards. Without shards, it comes from the formula of the metric for
+    independent rows.
+    """
     if sample.shards is not None:
         return jackknife(build_contrast(build_replicates(sample), scale))
     estimates = sample.estimates()
@@ -97,13 +110,13 @@ def estimate_sample(sample: Sample, scale: str) -> ScaledEstimate:
 
 
 def _read_field(estimate: Estimate, name: str) -> float:
-    """Return a field of an estimate; missing degrees of freedom mean that the standard error is known (inf)."""
+    """Return a field of an estimate as a float; None (as for the degrees of freedom of a known error) becomes inf."""
     value = getattr(estimate, name)
     return np.inf if value is None else float(value)
 
 
 def compute_differences(pair: Pair, *, independent: bool = False, covariates: Sequence[Pair] = ()) -> MetricDifferences:
-    """Return the differences between two sides, in each of their cells.
+    """Return the differences of one metric between two sides, with standard errors, in each cell (slice).
 
     Sides with the same shards are compared shard by shard, which is valid for the same rows, for overlapping users and
     for separate arms. Other sides are compared by Welch's method, if the caller states that they are independent.
@@ -111,7 +124,7 @@ def compute_differences(pair: Pair, *, independent: bool = False, covariates: Se
     Raises
     ------
     InvalidInputError
-        If the shards differ and `independent` is False, or if covariates have other shards or belong to two models of
+        If the shards differ and `independent` is False, or if covariates have different shards or belong to two models of
         the same rows.
     """
     a, b = pair.a, pair.b
@@ -144,7 +157,17 @@ def _compare_by_shard(pair: Pair, covariates: Sequence[Pair]) -> MetricDifferenc
 
 
 def _build_covariate(pair: Pair, before: Pair) -> Contrast:
-    """Return the difference of a covariate in the cells of the adjusted metric; NaN in cells without the covariate."""
+    """Return the difference a - b of a covariate, in the order of the cells of the metric that it adjusts.
+
+    Cells without the covariate are NaN.
+
+    Parameters
+    ----------
+    pair : Pair
+        The metric that is adjusted.
+    before : Pair
+        The covariate: a metric of the same arms before the treatment.
+    """
     sides = []
     for sample, target in ((before.a, pair.a), (before.b, pair.b)):
         cells, positions = select_keys(sample, pair.keys)
@@ -172,12 +195,12 @@ def _compare_independent(pair: Pair) -> MetricDifferences:
 
 
 def _invert(estimate: ScaledEstimate) -> ScaledEstimate:
-    """Return the estimate of 1 / value, on the log scale."""
+    """Return the estimate of 1 / value on the log scale, where only the sign of the point changes."""
     return estimate._replace(point=-estimate.point)
 
 
 def _collect_reasons(pair: Pair, a: Shards | None, b: Shards | None) -> Reasons:
-    """Return why each cell has no interval: too little data, or a metric without a jackknife error."""
+    """Return the reason for each cell that has no interval: too little data, or a metric without a jackknife error."""
     reasons = build_reasons(find_refusal(pair.metric) if a is not None else None, (len(pair.keys),))
     for name, shards in (("first", a), ("second", b)):
         if shards is not None:
@@ -192,7 +215,7 @@ def _build_side_message(name: str, texts: Reasons) -> Callable[[int], str]:
 
 
 def format_shard_plan(shards: Shards | None) -> str:
-    """Return a description of the shards, such as 64 shards of user_id."""
+    """Return a description of the shards, such as "64 shards of user_id"."""
     return "no shards of units" if shards is None else f"{shards.plan[1]} shards of {shards.plan[0]}"
 
 

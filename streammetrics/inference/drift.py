@@ -1,4 +1,4 @@
-"""Drift of score distributions: divergences of two score histograms, and the population stability index."""
+"""Measure the drift of a score distribution by the population stability index and other divergences of histograms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Drift", "Stability", "drift", "population_stability_index"]
 
 BINS = 10
 FLOOR = 1e-4
-"""The smallest share of a bin in PSI and KL, so that an empty bin has a logarithm."""
+"""The smallest share of a bin in PSI and KL. Smaller shares are raised to it, because 0 has no logarithm."""
 SHIFTED, MOVED = 0.1, 0.25
 
 
@@ -32,13 +32,14 @@ class Stability(NamedTuple):
     Parameters
     ----------
     value : float
-        0 for equal distributions; NaN if one has no rows.
+        The index: 0 for equal distributions; NaN if the scores or the reference have no rows.
     word : str
-        "stable" below 0.1, "shifted" below 0.25, else "moved"; empty if one has no rows.
+        The usual name for the size of the index: "stable" below 0.1, "shifted" below 0.25, otherwise "moved". Empty if the
+        scores or the reference have no rows.
     edges : tuple of float
-        The smallest score of every bin but the first.
+        The smallest score of every bin except the first.
     shares, reference : tuple of float
-        The share of rows in every bin, of the scores and of the reference.
+        The share of rows in every bin, for the scores and for the reference.
     """
 
     value: float
@@ -60,11 +61,11 @@ class Drift(NamedTuple):
     js : float
         Jensen-Shannon divergence, from 0 to log 2.
     word : str
-        Class of the index: "stable" below 0.1, "shifted" below 0.25, else "moved"; empty without an index.
+        Class of the index: "stable" below 0.1, "shifted" below 0.25, otherwise "moved"; empty without an index.
     edges : tuple of float
-        The smallest score of every bin but the first.
+        The smallest score of every bin except the first.
     shares, reference : tuple of float
-        The share of rows in every bin, of the scores and of the reference.
+        The share of rows in every bin, for the scores and for the reference.
     """
 
     psi: float
@@ -77,21 +78,23 @@ class Drift(NamedTuple):
 
 
 def drift(scores: MetricLike | State, reference: MetricLike | State, bins: int = BINS, floor: float = FLOOR) -> Drift:
-    """Return how far scores have moved from a reference, such as those of a control or of last month.
+    """Return how far a score distribution has moved from a reference, such as the scores of last month.
 
-    Formula: with p and q the shares of rows in a bin, of the scores and of the reference, sums over bins of p log(p / q)
-    (KL), (p - q) log(p / q) (PSI), and (p log(p / m) + q log(q / m)) / 2 with m = (p + q) / 2 (JS). Bins have equal weight
-    in the reference, with edges at bucket boundaries. A bucket with more than 1 / bins of the weight, such as that of a
-    default score, is a bin of its own. KL and PSI replace a share under `floor` by `floor`; JS needs no floor.
+    Let p and q be the shares of rows in a bin for the scores and the reference. The divergences are sums over bins of
+    p log(p / q) (KL), (p - q) log(p / q) (PSI), and (p log(p / m) + q log(q / m)) / 2 with m = (p + q) / 2 (JS).
+
+    Bins are chosen to have equal weight in the reference, and their edges are edges of histogram buckets. A bucket with
+    more than 1 / bins of the weight, such as that of a default score, becomes a separate bin. KL and PSI replace a share
+    below `floor` by `floor`. JS needs no floor.
 
     Parameters
     ----------
     scores, reference : metric of scores, or ScoreHistogram
         Metrics that count scores, such as `AUC` or `NormalizedEntropy`, without slices, with or without shards.
     bins : int
-        Number of bins: 10 are the deciles of the reference.
+        Number of bins; with 10, the bins are the deciles of the reference.
     floor : float
-        Smallest share of a bin, so that an empty bin has a logarithm.
+        Smallest share of a bin in KL and PSI, so that an empty bin has a logarithm.
 
     Returns
     -------
@@ -105,9 +108,10 @@ def drift(scores: MetricLike | State, reference: MetricLike | State, bins: int =
 
     Notes
     -----
-    If one score has more than 1 / bins of the reference, it is a bin of its own, and any change of it counts as drift.
-    This is not a test: without drift the index is about (bins - 1) (1/n + 1/m) for n and m independent rows. Weighted rows
-    count by weight. For a distribution in each row, see `KLDivergence` and `JensenShannonDivergence`.
+    A score with more than 1 / bins of the weight in the reference is a separate bin, so that any change of its share
+    counts as drift. The result is not a statistical test: without drift, the index is about (bins - 1) (1/n + 1/m) for n
+    and m independent rows. Weighted rows count by weight. If each row has a distribution of its own, use `KLDivergence`
+    or `JensenShannonDivergence`.
 
     Examples
     --------
@@ -127,7 +131,7 @@ def drift(scores: MetricLike | State, reference: MetricLike | State, bins: int =
         return Drift(math.nan, math.nan, math.nan, "", (), (), ())
     tops = _find_bin_tops(steps, theirs, bins, b.buckets)
     p, q = _compute_shares(rungs, ours, tops), _compute_shares(steps, theirs, tops)
-    # Only PSI and KL use the floor. JS compares each side with the mean of both, which is 0 only where both are.
+    # Only PSI and KL use the floor. JS divides by the mean of both shares, which is 0 only if both shares are 0.
     high, low = ([max(x, floor) for x in side] for side in (p, q))
     middle = [(x + y) / 2 for x, y in zip(p, q, strict=True)]
     psi = math.fsum((x - y) * float(log(x / y)) for x, y in zip(high, low, strict=True))
@@ -137,11 +141,12 @@ def drift(scores: MetricLike | State, reference: MetricLike | State, bins: int =
 
 
 def population_stability_index(scores: MetricLike | State, reference: MetricLike | State) -> Stability:
-    """Return how far scores have moved from a reference, such as those of a control or of last month.
+    """Return how far a score distribution has moved from a reference, such as the scores of last month.
 
-    Formula: the sum over bins of (p - q) ln(p / q), with p and q the shares of rows in a bin, of the scores and of the
-    reference. Bins are the deciles of the reference, with edges at bucket boundaries. A bucket with more than a tenth of
-    the weight, such as that of a default score, is a bin of its own. A share under 1e-4 counts as 1e-4.
+    The index is the sum over bins of (p - q) ln(p / q), where p and q are the shares of rows in the bin for the scores and
+    the reference. Bins are the deciles of the reference, with edges at the edges of histogram buckets. A bucket with
+    more than a tenth of the weight, such as that of a default score, becomes a separate bin. A share below 1e-4 counts as
+    1e-4.
 
     Parameters
     ----------
@@ -151,7 +156,7 @@ def population_stability_index(scores: MetricLike | State, reference: MetricLike
     Returns
     -------
     Stability
-        The index and its usual class: below 0.1 stable, below 0.25 shifted, else moved.
+        The index, and the usual word for its size: "stable" below 0.1, "shifted" below 0.25, otherwise "moved".
 
     Raises
     ------
@@ -160,10 +165,10 @@ def population_stability_index(scores: MetricLike | State, reference: MetricLike
 
     Notes
     -----
-    The index is the `psi` of `drift`, which also offers other bins, floors and divergences. It is a symmetric divergence
-    (Jeffreys), not a test: without drift it is about (bins - 1) (1/n + 1/m) for n and m independent rows, 0.02 for 1,000
-    each. Weighted rows count by weight. Sources: Siddiqi (2006), Credit Risk Scorecards; Yurdakul and Naranjo (2020) for
-    the distribution.
+    The index equals the `psi` of `drift`, which also offers other bins, floors and divergences. It is a symmetric
+    divergence (Jeffreys), not a statistical test. Without drift, it is about (bins - 1) (1/n + 1/m) for n and m
+    independent rows, which is 0.02 for 1,000 rows each. Weighted rows count by weight. Sources: Siddiqi (2006), Credit
+    Risk Scorecards; Yurdakul and Naranjo (2020) for the distribution of the index.
 
     Examples
     --------
@@ -188,7 +193,7 @@ def _find_histogram(source: Any) -> ScoreHistogram:
 
 
 def _match_buckets(a: ScoreHistogram, b: ScoreHistogram) -> tuple[ScoreHistogram, ScoreHistogram]:
-    """Return both histograms with the same buckets, the coarser of the two."""
+    """Return both histograms with equal buckets, by coarsening the histogram with the finer buckets."""
     if a.scale != b.scale:
         raise InvalidInputError(f"scores of scale {a.scale} cannot be compared with scores of scale {b.scale}")
     bits = min(BITS[a.scale] if s.bits is None else s.bits for s in (a, b))
@@ -196,29 +201,42 @@ def _match_buckets(a: ScoreHistogram, b: ScoreHistogram) -> tuple[ScoreHistogram
 
 
 def _read_buckets(state: ScoreHistogram) -> tuple[NDArray[np.int64], list[int]]:
-    """Return the buckets in ascending order, and the weight of each."""
+    """Return the indices of the buckets that are not empty, in ascending order, and the weight of each bucket."""
     if not len(state):
         return np.zeros(0, np.int64), []
     return state.distinct_scores.values, state.masses.cells(np.arange(len(state.distinct_scores.values)))
 
 
 def _find_bin_tops(rungs: NDArray[np.int64], mass: list[int], bins: int, buckets: int) -> list[int]:
-    """Return the last bucket of every bin but the last.
+    """Return the index of the last bucket of every bin, except for the last bin.
 
     The i-th bin ends at the first bucket where the cumulative weight reaches i / bins. A bucket with more than 1 / bins
-    of the weight is a bin of its own: otherwise a score that moves from it to a lower bucket would stay in its bin.
+    of the weight becomes a separate bin. Otherwise scores could move from it to lower buckets without leaving the bin, and
+    the index would not show this drift.
+
+    Parameters
+    ----------
+    rungs : int64 array
+        The indices of the buckets that are not empty, ascending.
+    mass : list of int
+        The weight of each of these buckets.
+    bins : int
+        The number of bins.
+    buckets : int
+        The total number of buckets.
     """
     upto = list(accumulate(mass))
     total = upto[-1]
     tops = {int(rungs[bisect_left(upto, -(-i * total // bins))]) for i in range(1, bins)}
-    # A heavy bucket ends a bin, and so does the bucket before it.
+    # To make a heavy bucket a separate bin, end one bin at the bucket before it, and another at the heavy bucket.
     heavy = [int(rung) for rung, weight in zip(rungs.tolist(), mass, strict=True) if weight * bins > total]
     tops_found = tops.union(heavy, (rung - 1 for rung in heavy if rung))
-    return sorted(top for top in tops_found if top + 1 < buckets)  # no bin above the last bucket
+    # No bucket is above the last one, so no bin is needed after it.
+    return sorted(top for top in tops_found if top + 1 < buckets)
 
 
 def _compute_edges(state: ScoreHistogram, tops: list[int]) -> tuple[float, ...]:
-    """Return the smallest score above each top bucket; inf above the last bucket."""
+    """Return the edges between bins: for each index in `tops`, the smallest score above that bucket (inf if none)."""
     assert state.bits is not None
     above = np.minimum(np.array(tops, np.int64) + 1, state.buckets - 1)
     edges: list[float] = smallest_scores(above, state.real, state.bits, exact=False).tolist()

@@ -1,6 +1,7 @@
-"""Estimates with standard errors, and the intervals and p-values that follow from them.
+"""Estimates with standard errors, and the confidence intervals and p-values that follow from them.
 
-An estimate is a number, or an array with one for each cell (slice). Vectorised results equal scalar results bit for bit.
+An estimate is one number, or an array with a number for each cell (slice). Each element of an array result equals the
+scalar result bit for bit.
 """
 
 from __future__ import annotations
@@ -35,20 +36,22 @@ Floats = NDArray[np.float64]
 
 
 class ScaledEstimate(NamedTuple):
-    """A number with its standard error, on a scale where (estimate - truth) / error is about t-distributed.
+    """A number with its standard error, on a scale where (estimate - truth) / error is approximately t-distributed.
+
+    A proportion, for example, is closer to this distribution on the logit scale than on its natural scale.
 
     Parameters
     ----------
     value : float or float64 array, shape (n,)
-        The number that users read; for the scale "relative" v_a / v_b - 1.
+        The number on its natural scale, as users read it; for the scale "relative" it is v_a / v_b - 1.
     point : float or array
-        The number on the scale.
+        The number on the scale `scale`, for example its logarithm.
     standard_error : float or array
-        Standard error on the scale; NaN where there is a reason, 0 only for two sides that are always equal.
+        Standard error of `point`; NaN if there is a reason, and 0 only for two sides that are always equal.
     df : float or array
-        Degrees of freedom; inf for an error that is taken as known.
+        Degrees of freedom; inf if the error is assumed to be known.
     scale : str
-        Name of the scale, see `SCALES`.
+        Name of the scale, such as "natural", "logit" or "log" (see `SCALES`).
     method, assumption : str
         How the error was computed, and the assumption of that method.
     reason : str or None, or array of these
@@ -98,7 +101,10 @@ def build_estimate(
     reasons: Reasons,
     reduction: Any = 0.0,
 ) -> ScaledEstimate:
-    """Return an estimate whose error is NaN in the cells that have a reason."""
+    """Return a `ScaledEstimate` whose error is NaN in the cells that have a reason why there is none.
+
+    The parameters are the fields of `ScaledEstimate`; `error` is the standard error on the scale.
+    """
     none = has_reason(reasons)
     error, df, reduction = (
         unwrap_scalar(np.where(none, blank, x)) for x, blank in ((error, NAN), (df, NAN), (reduction, 0.0))
@@ -126,20 +132,20 @@ def estimate_from_error(
     assumption: str = INDEPENDENT,
     reason: Any = None,
 ) -> ScaledEstimate:
-    """Return the estimate of a number with a standard error in its own units, such as DeLong's for an AUC.
+    """Return the `ScaledEstimate` of a number whose standard error is in the units of the number, such as DeLong's error.
 
     Parameters
     ----------
     value, error : float or array
         The number, and its standard error in its own units.
     scale : str
-        The scale on which the error is taken as t-distributed, see `SCALES`.
+        The scale on which (estimate - truth) / error is assumed to be t-distributed (see `SCALES`).
     df : float or array
-        Degrees of freedom; by default the error is taken as known.
+        Degrees of freedom; by default the error is assumed to be known.
     method, assumption : str
-        As in `ScaledEstimate`.
+        The same as in `ScaledEstimate`.
     reason : str or None, or array of these
-        Why there is no error, if the caller knows.
+        Why there is no error; by default the function finds reasons itself, such as a value outside the scale.
 
     Examples
     --------
@@ -151,19 +157,21 @@ def estimate_from_error(
     reasons = build_reasons(reason, values.shape)
     add_reasons(reasons, ~link.holds(values), lambda i: f"{values.reshape(-1)[i]:g} is not on the {scale} scale")
     add_reasons(reasons, ~(errors > 0.0), lambda i: "it has no standard error")
-    with np.errstate(all="ignore"):  # values outside the scale have a reason
+    # Suppress warnings about values outside the scale, because these already have a reason.
+    with np.errstate(all="ignore"):
         scaled_errors = errors / link.slope(values)
     return build_estimate(values, link.points(values), scaled_errors, df, scale, method, assumption, reasons=reasons)
 
 
 def build_interval(estimate: ScaledEstimate, width: Any, confidence: float, method: str) -> Interval:
-    """Return the interval of `width` standard errors to both sides, mapped back to the natural scale."""
+    """Return the interval from `width` standard errors below the point to `width` above it, on the natural scale."""
     scale = scale_of(estimate.scale)
     reasons = build_reasons(estimate.reason, np.shape(estimate.value))
     error = np.asarray(estimate.standard_error)
-    # An error of 0 or NaN stays as it is, also for an infinite width, where the product would be NaN.
+    # The product of an infinite width and an error of 0 would be NaN, so only positive errors are multiplied.
     half = np.where(error > 0.0, width * np.where(error > 0.0, error, 0.0), error)
-    with np.errstate(all="ignore"):  # NaN
+    # Suppress warnings about cells without an error, which are NaN.
+    with np.errstate(all="ignore"):
         low, high = (np.where(has_reason(reasons), NAN, estimate.point + side) for side in (-half, half))
         natural = np.where(has_reason(reasons), NAN, error * scale.slope(estimate.value))
     low, high, why = scale.value(low), scale.value(high), unwrap_reasons(reasons)
@@ -171,7 +179,9 @@ def build_interval(estimate: ScaledEstimate, width: Any, confidence: float, meth
 
 
 def interval(estimate: ScaledEstimate, confidence: float = 0.95) -> Interval:
-    """Return the confidence interval for one look: point +- t(df) standard errors, on the natural scale.
+    """Return the confidence interval for a single look at the data: point +- t(df) standard errors.
+
+    The limits are mapped back from the scale of the estimate to the natural scale.
 
     Parameters
     ----------
@@ -183,7 +193,8 @@ def interval(estimate: ScaledEstimate, confidence: float = 0.95) -> Interval:
     Returns
     -------
     Interval
-        Limits are NaN, with the reason, if the error is unknown. Repeated looks reduce the coverage: use `always_valid`.
+        If the error is unknown, the limits are NaN and `reason` says why. If you look at the data repeatedly, use
+        `always_valid` instead, because repeated looks reduce the coverage of this interval.
 
     Examples
     --------
@@ -196,8 +207,12 @@ def interval(estimate: ScaledEstimate, confidence: float = 0.95) -> Interval:
 
 
 def statistic(estimate: ScaledEstimate, null: float = 0.0) -> Any:
-    """Return (point - null) / error, for a null on the natural scale; 0 / 0 is 0, NaN without an error."""
-    with np.errstate(all="ignore"):  # an error of 0, and infinite points
+    """Return the test statistic (point - null) / error, where `null` is given on the natural scale.
+
+    If point and null are equal, the result is 0, even if the error is 0. Without an error, the result is NaN.
+    """
+    # Suppress warnings about an error of 0 or an infinite point.
+    with np.errstate(all="ignore"):
         distance = np.asarray(estimate.point - scale_of(estimate.scale).point(null))
         return unwrap_scalar(
             np.where(distance == 0.0, 0.0 * np.asarray(estimate.standard_error), distance / estimate.standard_error)
@@ -229,8 +244,9 @@ def welch(a: ScaledEstimate, b: ScaledEstimate) -> ScaledEstimate:
     Returns
     -------
     ScaledEstimate
-        Variance v_a + v_b, with (v_a + v_b)^2 / (v_a^2 / df_a + v_b^2 / df_b) degrees of freedom (Welch 1947). Two
-        models of one log are not independent: this interval would be about twice as wide as necessary.
+        The difference with variance v_a + v_b and (v_a + v_b)^2 / (v_a^2 / df_a + v_b^2 / df_b) degrees of freedom (Welch
+        1947). Do not use it for two models of one log: they are not independent, and the interval would be about twice as
+        wide as necessary.
 
     Raises
     ------
@@ -258,10 +274,14 @@ def welch(a: ScaledEstimate, b: ScaledEstimate) -> ScaledEstimate:
 
 
 def satterthwaite(va: Any, df_a: Any, vb: Any, df_b: Any) -> Any:
-    """Return the Welch-Satterthwaite degrees of freedom of a sum of two variances; inf if both are known."""
+    """Return the Welch-Satterthwaite degrees of freedom of the variance va + vb.
+
+    The degrees of freedom `df_a` and `df_b` are inf for variances that are known. If both are inf, so is the result.
+    """
     variance = va + vb
-    with np.errstate(all="ignore"):  # no variance, and NaN
-        # Shares of the variance, because squares of the variances themselves would overflow or underflow sooner.
+    # Suppress warnings about a variance of 0 or NaN.
+    with np.errstate(all="ignore"):
+        # Compute with shares of the total variance, because squares of the variances could overflow or underflow.
         share = np.where(variance == 0.0, 0.5, va / variance)
         spread = share * share / df_a + (1.0 - share) * (1.0 - share) / df_b
         return np.where(spread == 0.0, INF, 1.0 / spread)

@@ -1,4 +1,4 @@
-"""Interpretation of differences: intervals, p-values, the better side, and the error that limits the result."""
+"""Interpret differences between two sides: intervals, p-values, which side is better, and what limits the precision."""
 
 from __future__ import annotations
 
@@ -36,7 +36,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Interpretation:
-    """The intervals, p-values and effect of one metric, with arrays over its cells."""
+    """The intervals and p-values of one metric, as arrays with one element for each cell (slice).
+
+    `differences` has the estimates from which they were computed, `difference` and `relative` the intervals of a - b and
+    a / b - 1. `effect` is the same result in the form that verdicts read.
+    """
 
     differences: MetricDifferences
     difference: Interval
@@ -54,7 +58,8 @@ class ComparisonSettings:
     confidence : float
         Nominal coverage of the intervals.
     look : Look or None
-        The current look, for always-valid intervals; None for one look.
+        The current look at a running experiment, for always-valid intervals; None for intervals that are valid at a single
+        look.
     relative : bool
         Whether p-values and the better side refer to the relative difference.
     adjust : str or None
@@ -67,14 +72,14 @@ class ComparisonSettings:
     adjust: str | None = None
 
     def compute_interval(self, estimate: ScaledEstimate) -> Interval:
-        """Return the interval for one look, or the always-valid interval of a sequential analysis."""
+        """Return the always-valid interval if the settings have a `look`, otherwise the interval for a single look."""
         if self.look is None:
             return interval(estimate, self.confidence)
         return always_valid(estimate, self.look, self.confidence)
 
     @property
     def progress(self) -> Progress:
-        """The look as a `Progress`, for verdicts."""
+        """The numbers of users so far and planned, as the `Progress` that the functions of the verdict module take."""
         look = self.look
         return (
             Progress()
@@ -83,7 +88,10 @@ class ComparisonSettings:
         )
 
     def compute_evidence(self, reading: Interpretation, margin: float | None = None) -> Floats:
-        """Return the p-value, or e-value, of the effect in each cell; NaN in cells with too little data."""
+        """Return the p-value of the effect in each cell or, for a sequential comparison, the e-value.
+
+        Cells with too little data are NaN. `margin` is the margin of a guardrail, or None for other metrics.
+        """
         values = compute_evidence(reading.effect, self.progress, margin)
         return np.where(has_reason(reading.differences.reasons), np.nan, values)
 
@@ -97,15 +105,16 @@ class ComparisonSettings:
         readings : sequence of Interpretation
             One for each metric.
         margins : sequence, optional
-            The margin of each guardrail; None for other metrics.
+            The margin of each metric that is a guardrail; None for other metrics.
         """
         if self.adjust is None:
             return [r.p_values for r in readings]
-        # All cells of all metrics are one family of hypotheses: a correction by metric would let the number of false
-        # discoveries grow with the number of metrics.
+        # Correct over all cells of all metrics together. With a separate correction for each metric, the number of false
+        # discoveries would grow with the number of metrics.
         sizes, margin_of = [r.p_values.size for r in readings], margins or [None] * len(readings)
         evidence_values = _concatenate([self.compute_evidence(r, m) for r, m in zip(readings, margin_of, strict=True)])
-        # e-BH needs no assumption about dependence. Holm on always-valid p-values is valid under any dependence, too.
+        # For a sequential comparison, "bh" is e-BH and "holm" uses always-valid p-values. Both are valid for tests that
+        # depend on one another in any way.
         if self.look is not None and self.adjust == "bh":
             p_values = e_benjamini_hochberg(evidence_values)
         else:
@@ -119,7 +128,7 @@ def _concatenate(parts: Sequence[Floats]) -> Floats:
 
 
 def interpret(differences: MetricDifferences, settings: ComparisonSettings) -> Interpretation:
-    """Return the intervals and p-values of differences; NaN in cells with too little data."""
+    """Return the intervals and p-values of differences. They are NaN in cells with too little data."""
     difference, relative = (
         _withhold_errors(m, differences.reasons) for m in (differences.difference, differences.relative)
     )
@@ -135,14 +144,14 @@ def interpret(differences: MetricDifferences, settings: ComparisonSettings) -> I
 
 
 def is_exact(sample: Any) -> Any:
-    """Return whether the values of a sample are exact, cell by cell."""
+    """Return whether the value of each cell is exact, which means that its certified bounds are equal."""
     return sample.low == sample.high
 
 
 def build_effect(
     differences: MetricDifferences, relative: bool, better: str | None = None, margin: float | None = None
 ) -> MetricEffect:
-    """Return the effect that a verdict is based on, for all cells.
+    """Return the effect of one metric on which a verdict is based, with arrays over all cells.
 
     Parameters
     ----------
@@ -151,17 +160,18 @@ def build_effect(
     relative : bool
         Whether to use the relative difference.
     better : {"high", "low", "one"}, optional
-        Which values are better; by default as the metric defines it, or "high".
+        Which values are better; by default what the metric defines or, if it defines nothing, "high".
     margin : float, optional
-        The margin of a guardrail.
+        For a guardrail, how much worse the metric may be.
     """
     a, b = differences.pair.a, differences.pair.b
     of_both = differences.contrasts is not None and better in (None, "one")
     change: Any = differences.contrasts if of_both else differences.relative if relative else differences.difference
     side = "one" if of_both else better or ("low" if differences.pair.metric.about.best == "low" else "high")
-    # The slack is how far the certified bounds of both sides may move the estimate, down and up, on the effect's scale.
+    # How much too high and how much too low the estimate may be, according to the certified bounds of both sides.
     slack: tuple[Any, ...]
-    with np.errstate(all="ignore"):  # NaN, a control of 0, and values without a logarithm
+    # Suppress warnings about a control of 0, NaN, and values without a logarithm.
+    with np.errstate(all="ignore"):
         if of_both:
             usable = [(s.low > 0.0) & np.isfinite(s.high) for s in (a, b)]
             width = sum(
@@ -180,7 +190,7 @@ def build_effect(
 
 
 def _withhold_errors(estimate: ScaledEstimate, reasons: Reasons) -> ScaledEstimate:
-    """Return the estimate without errors in the cells that have a reason."""
+    """Return the estimate with an error of NaN in the cells that have a reason, such as too little data."""
     all_reasons = build_reasons(reasons, reasons.shape)
     own = build_reasons(estimate.reason, reasons.shape)
     add_reasons(all_reasons, has_reason(own), lambda i: str(own[i]))
@@ -188,7 +198,19 @@ def _withhold_errors(estimate: ScaledEstimate, reasons: Reasons) -> ScaledEstima
 
 
 def find_better_side(reading: Interpretation, p: Floats, settings: ComparisonSettings) -> NDArray[Any]:
-    """Return the better side of each cell, "a" or "b"; None where sampling error or certified bounds leave it open."""
+    """Return "a" or "b" for each cell: the side that is better by more than the sampling error and the certified bounds.
+
+    The result is None for cells where neither side is, and for metrics that do not define which values are better.
+
+    Parameters
+    ----------
+    reading : Interpretation
+        The intervals of one metric.
+    p : float64 array
+        The p-value of each cell after the multiplicity correction.
+    settings : ComparisonSettings
+        The settings of the comparison.
+    """
     differences, best = reading.differences, reading.differences.pair.metric.about.best
     out = np.full(p.shape, None, object)
     alpha = alpha_of(settings.confidence)
@@ -204,7 +226,11 @@ def find_better_side(reading: Interpretation, p: Floats, settings: ComparisonSet
 
 
 def find_limiting_error(reading: Interpretation) -> NDArray[Any]:
-    """Return which error is larger in each cell: "certified bound" if it is wider than the interval, else "sampling"."""
+    """Return which error is larger in each cell; None in cells without an interval.
+
+    The result is "certified bound" if the certified bounds of both sides together are wider than the interval, otherwise
+    "sampling".
+    """
     a, b = reading.differences.pair.a, reading.differences.pair.b
     difference = reading.difference
     with np.errstate(invalid="ignore"):

@@ -1,11 +1,11 @@
 """Standard errors by the delete-one-shard jackknife.
 
-Units (users) are hashed to shards, so shards are independent and identically distributed, even if the rows of one user are
-correlated. The weight of a shard is the sum of the weights of its rows. Heavy users make the weights uneven, and the error
-is then only as precise as one from K_eff = (sum W)^2 / sum W^2 equal shards.
+All rows of a unit (user) are hashed to the same shard. Shards are therefore independent and identically distributed, even
+if the rows of a user are correlated. The weight W of a shard is the sum of the weights of its rows. Heavy users make these
+weights uneven. The standard error is then only as precise as one from K_eff = (sum W)^2 / sum W^2 shards of equal weight.
 
-The first axis of an array has an entry for each of K shards. The second axis, if there is one, has n cells. Vectorised
-results equal the scalar results bit for bit.
+The first axis of an array has K shards. The second axis, if there is one, has n cells (such as slices). Each
+element of an array result equals the scalar result bit for bit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ __all__ = [
     "subtract_replicates",
 ]
 
-MIN_SHARDS = 6  # effective shards that an interval needs
+# The smallest number of effective shards (see `effective_shards`) for a reliable interval.
+MIN_SHARDS = 6
 MIN_EVENTS = 50
 MAX_VALUE = 1e150
 NAN = float("nan")
@@ -42,15 +43,15 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Replicates:
-    """A number with its leave-one-shard-out values; or the numbers of n cells.
+    """The value of a metric, and its values with each of K shards left out; or both for each of n cells.
 
     Parameters
     ----------
     value : float, or array of shape (n,)
-        The value of all shards, at full resolution.
+        The value over all shards, at full resolution.
     leave_one_out : array_like, shape (K,) or (K, n)
-        The value without shard k, NaN where it is undefined. For an empty shard, the value of all shards at the
-        resolution of the other leave-one-out values.
+        The value without shard k; NaN if it is undefined. These values may have a lower resolution than `value`, because
+        shards store coarser histograms. For an empty shard, this is the value over all shards at that lower resolution.
     weights : array_like, shape (K,) or (K, n)
         The number of rows of each shard, or the sum of their weights; 0 for an empty shard.
     """
@@ -79,18 +80,20 @@ class Replicates:
 
 @dataclass(frozen=True, eq=False)
 class Contrast:
-    """A value on a scale with its leave-one-out values, from one side or two: the input of the jackknife.
+    """The input of the jackknife: a value, or the difference of two values, with its leave-one-out values.
+
+    All values are on a scale, such as "log", on which they are close to normally distributed.
 
     Parameters
     ----------
     scale : str
         Name of the scale.
     point : float or array of shape (n,)
-        The value of all shards on the scale.
+        The value over all shards, on the scale.
     leave_one_out : ndarray, shape (K,) or (K, n)
-        The value without shard k on the scale.
+        The value without shard k, on the scale.
     occupied : ndarray of bool, of the same shape
-        The shards that are not empty.
+        Whether a shard has rows.
     df : float or array of shape (n,)
         Degrees of freedom of the error.
     reason : str or None, or array of these
@@ -111,18 +114,18 @@ class Contrast:
 
 
 def sum_shards(values: Any) -> Any:
-    """Return the sum over shards, added in order."""
+    """Return the sum over shards (the first axis), added from first to last."""
     if not len(values):
         return np.zeros(values.shape[1:])[()]
-    # numpy sums a single column pairwise, but adjacent columns row by row. Accumulation adds row by row, too, so a cell
-    # has the same bits alone and beside other cells.
+    # For a single column, `np.add.reduce` would add in a different order than for several columns. Accumulation adds from
+    # first to last, so the sum of a cell has the same bits whether it is computed alone or with other cells.
     if values.ndim == 1 or values.shape[1] == 1:
         return np.add.accumulate(values, axis=0)[-1]
     return np.add.reduce(np.ascontiguousarray(values), axis=0)
 
 
 def effective_shards(weights: ArrayLike) -> Any:
-    """Return (sum W)^2 / sum W^2, the number of equal shards with the same precision; 0 without weight.
+    """Return (sum W)^2 / sum W^2, the number of equally heavy shards that would give the same precision; 0 without weight.
 
     Examples
     --------
@@ -131,7 +134,7 @@ def effective_shards(weights: ArrayLike) -> Any:
     """
     shard_weights = np.asarray(weights, np.float64)
     largest = shard_weights.max(axis=0, initial=0.0)
-    # Weights are divided by the largest, so that their squares neither overflow nor underflow.
+    # Divide the weights by the largest one, so that their squares do not overflow or underflow.
     parts = shard_weights / np.where(largest > 0.0, largest, 1.0)
     weight_sum, squares = sum_shards(parts), sum_shards(parts * parts)
     return unwrap_scalar(weight_sum * weight_sum / np.where(largest > 0.0, squares, 1.0))
@@ -140,18 +143,18 @@ def effective_shards(weights: ArrayLike) -> Any:
 def describe_shortage(
     events: ArrayLike, fewest: int = MIN_EVENTS, shards: int | None = None, what: str = "positives"
 ) -> Any:
-    """Return why there are too few events for a reliable interval, or None; an array of these for cells.
+    """Return why there are too few events for a reliable interval, or None if there are enough; an array for n cells.
 
     Parameters
     ----------
     events : array_like, shape (K,) or (K, n)
-        Number of positives in each shard; of rows for metrics without positives.
+        Number of events in each shard: positives, or rows for metrics without positives.
     fewest : int
         Smallest sufficient number of events.
     shards : int, optional
-        Smallest number of shards that must have events; half of them by default.
+        Smallest sufficient number of shards with events; by default half of the shards.
     what : str
-        Name of the events, for the reason.
+        What the reason calls the events.
 
     Examples
     --------
@@ -174,7 +177,7 @@ def describe_shortage(
 
 
 def build_contrast(replicates: Replicates, scale: str = "natural") -> Contrast:
-    """Return the values of one side on a scale, with the reasons why cells have no error."""
+    """Convert the replicates of one side to a scale; cells that cannot have a jackknife error get a reason."""
     link = scale_of(scale)
     occupied = replicates.weights > 0.0
     effective = np.asarray(effective_shards(replicates.weights))
@@ -227,7 +230,7 @@ def _describe_uneven(effective: float) -> str:
 
 
 def _select_cell(values: Any, i: int) -> Any:
-    """Return the column of one cell."""
+    """Return the values of the i-th cell over all shards."""
     return values.reshape(len(values), -1)[:, i]
 
 
@@ -250,9 +253,10 @@ def _combine_sides(a: Replicates, b: Replicates, relative: bool, sign: float) ->
         side_reasons = build_reasons(contrast.reason, reasons.shape)
         texts = side_reasons.reshape(-1)
         add_reasons(reasons, has_reason(side_reasons), lambda i, side=side, texts=texts: f"the {side} side: {texts[i]}")  # type: ignore[misc]
-    with np.errstate(invalid="ignore"):  # cells with a reason may be infinite
+    # Suppress warnings about cells without a valid result, which may be infinite. They already have a reason.
+    with np.errstate(invalid="ignore"):
         points, point = first.leave_one_out + sign * second.leave_one_out, first.point + sign * second.point
-    # A shard that is empty on one side only may have no leave-one-out value there.
+    # If a shard is empty on one side only, that side may have no leave-one-out value for it.
     undefined = occupied & np.isnan(points)
     add_reasons(
         reasons, undefined.any(axis=0), lambda i: f"one side has no value {_format_missing_shard(undefined, i)}"
@@ -274,15 +278,15 @@ def _format_shape(replicates: Replicates) -> str:
 
 
 def _degrees_of_freedom(a: Contrast, b: Contrast, shards: Any) -> Any:
-    """Return the Welch-Satterthwaite degrees of freedom of a sum or difference, at most the number of shards - 1."""
+    """Return the Welch-Satterthwaite degrees of freedom of a sum or difference, limited to the number of shards - 1."""
     return np.minimum(satterthwaite(jackknife_variance(a), a.df, jackknife_variance(b), b.df), shards - 1.0)
 
 
 def subtract_replicates(a: Replicates, b: Replicates, *, relative: bool = False) -> Contrast:
     """Return a - b, or log a - log b, with shard k left out on both sides.
 
-    Valid for two models of the same rows, for overlapping users and for separate arms, if both sides hash the same units
-    to the same shards.
+    The result is valid for two models of the same rows, for overlapping users and for separate arms, as long as both sides
+    hash the same units to the same shards.
 
     Parameters
     ----------
@@ -294,21 +298,25 @@ def subtract_replicates(a: Replicates, b: Replicates, *, relative: bool = False)
     Raises
     ------
     InvalidInputError
-        If they have different numbers of shards.
+        If the sides have different numbers of shards.
     """
     return _combine_sides(a, b, relative, -1.0)
 
 
 def add_replicates(a: Replicates, b: Replicates) -> Contrast:
-    """Return log a + log b, shard by shard; with the difference it shows which of two ratios is farther from 1."""
+    """Return log a + log b, with shard k left out on both sides.
+
+    Together with log a - log b, this sum shows which of two ratios is closer to 1.
+    """
     return _combine_sides(a, b, True, 1.0)
 
 
 def _centre(points: Floats, occupied: NDArray[np.bool_]) -> Floats:
     """Return the values of occupied shards minus their mean, and 0 for empty shards."""
     count = np.maximum(np.count_nonzero(occupied, axis=0), 1)
-    # The mean is rounded, so the first pass leaves a small remainder of it: the second pass subtracts that.
-    with np.errstate(invalid="ignore"):  # cells with a reason may be infinite
+    # Subtract the mean twice, because its rounding error remains after the first time. Suppress warnings about cells
+    # without a valid result, which may be infinite.
+    with np.errstate(invalid="ignore"):
         for _ in range(2):
             kept = np.where(occupied, points, 0.0)
             points = np.where(occupied, kept - sum_shards(kept) / count, 0.0)
@@ -316,7 +324,8 @@ def _centre(points: Floats, occupied: NDArray[np.bool_]) -> Floats:
 
 
 def _sum_products(x: Floats, y: Floats) -> Any:
-    with np.errstate(all="ignore"):  # cells with a reason may overflow
+    # Suppress warnings about cells without a valid result, which may overflow.
+    with np.errstate(all="ignore"):
         return sum_shards(x * y)
 
 
@@ -337,17 +346,18 @@ def jackknife(
     contrast : Contrast or Replicates
         The result of `subtract_replicates` or `build_contrast`; or the replicates of one side.
     covariates : sequence of Contrast
-        At most three differences between the same arms from before the treatment (CUPED). For randomised arms only:
-        between two models of one log such a difference is not 0 on average.
+        At most three differences between the same arms from before the treatment (CUPED). Use them only for randomised
+        arms, because such a difference between two models of one log is not 0 on average.
     scale : str
         Scale for the replicates of one side: "logit" for areas and proportions, "log" for ratios.
 
     Returns
     -------
     ScaledEstimate
-        se^2 = (K - 1) / K sum (x_k - mean)^2 with K_eff - 1 degrees of freedom. With q covariates, from the residuals r
-        of the pseudo-values: se^2 = sum r^2 / (K (K - 1 - q)) (K - 2) / (K - 2 - q), with q fewer degrees of freedom;
-        `reduction` is the share of the variance that the covariates removed.
+        Without covariates, se^2 = (K - 1) / K sum (x_k - mean)^2 with K_eff - 1 degrees of freedom. With q covariates,
+        the error is computed from the residuals r of the pseudo-values:
+        se^2 = sum r^2 / (K (K - 1 - q)) (K - 2) / (K - 2 - q), with q fewer degrees of freedom. `reduction` is the share
+        of the variance that the covariates removed.
 
     Raises
     ------
@@ -356,10 +366,11 @@ def jackknife(
 
     Notes
     -----
-    At nominal 95 %, the coverage is 94.4 to 95.4 % for users with similar numbers of rows, and 93.2 to 96.0 % if rows by
-    user follow a power law, for numbers and differences (`python -m benchmarks.coverage`). With a few heavy users, most
-    misses of single numbers are on one side: a sample without the heaviest users has another value and too small an error.
-    The function takes 5 us for each of 10,000 cells.
+    At nominal 95 %, the coverage of intervals is 94.4 to 95.4 % if users have similar numbers of rows, and 93.2 to 96.0 %
+    if the numbers of rows follow a power law (`python -m benchmarks.coverage`). This holds for single numbers and for
+    differences. With a few heavy users, most intervals of single numbers that miss the truth miss it on the same side: a
+    sample without the heaviest users has a different value, and too small an error. For 10,000 cells, the function takes
+    5 microseconds per cell.
 
     Examples
     --------
@@ -370,14 +381,15 @@ def jackknife(
     (0.0195, 0.0692, 19.0)
     """
     points = build_contrast(contrast, scale) if isinstance(contrast, Replicates) else contrast
-    # The value is not mapped to the scale and back, because that would change its last bits.
+    # Use the value on its natural scale: the point on the scale, mapped back, would differ in the last bits.
     value = contrast.value
     method = f"jackknife over {len(points.leave_one_out)} shards"
     reasons = build_reasons(points.reason, points.leave_one_out.shape[1:])
     variance = jackknife_variance(points)
     if covariates:
         return _adjust_for_covariates(points, covariates, variance, reasons)
-    # A difference of exactly 0 without variance is a result: two models that always agree. A constant number is not.
+    # Two models that always agree have a difference of exactly 0 with no variance, which is a valid result. For any other
+    # value, no variance means that the error is unknown.
     constant = (variance == 0.0) & (isinstance(contrast, Replicates) | (np.asarray(points.point) != 0.0))
     add_reasons(reasons, constant, lambda i: "every leave-one-out value is the same: nothing varies")
     return build_estimate(value, points.point, np.sqrt(variance), points.df, points.scale, method, reasons=reasons)
@@ -386,7 +398,10 @@ def jackknife(
 def _adjust_for_covariates(
     contrast: Contrast, covariates: Sequence[Contrast], before: Any, reasons: Reasons
 ) -> ScaledEstimate:
-    """Return a difference after regression on covariates, shard by shard (CUPED)."""
+    """Return a difference with its error after regression on covariates (CUPED), where each shard is an observation.
+
+    `before` is the variance without covariates, from which the reduction is computed.
+    """
     q = len(covariates)
     if q > 3:
         raise InvalidInputError(f"at most 3 covariates, not {q}: each costs one of few degrees of freedom")
@@ -398,8 +413,8 @@ def _adjust_for_covariates(
         covariate_reasons = build_reasons(covariate.reason, reasons.shape)
         texts = covariate_reasons.reshape(-1)
         add_reasons(reasons, has_reason(covariate_reasons), lambda i, texts=texts: f"a covariate: {texts[i]}")  # type: ignore[misc]
-    # Least squares of the difference on the covariate differences, with one observation for each shard. Pseudo-values are
-    # linear in the leave-one-out values, so the slopes are the same for both.
+    # Regress the difference on the covariates by least squares, with one observation for each shard. CUPED is defined for
+    # pseudo-values, but these are linear in the leave-one-out values, so the slopes are equal.
     shards = np.count_nonzero(occupied, axis=0)
     y = _centre(contrast.leave_one_out, occupied)
     x = [_centre(c.leave_one_out, occupied) for c in covariates]
@@ -411,12 +426,13 @@ def _adjust_for_covariates(
     theta, degenerate = solve_cholesky([[_sum_products(u, v) for v in x] for u in x], [_sum_products(u, y) for u in x])
     add_reasons(reasons, degenerate, lambda i: "the covariates are collinear or constant")
     residuals, point = y, contrast.point
-    with np.errstate(all="ignore"):  # cells with a reason may have any value
+    # Suppress warnings about cells without a valid result, which may have any value.
+    with np.errstate(all="ignore"):
         for slope, covariate, values in zip(theta, covariates, x, strict=True):
             residuals = residuals - slope * values
             point = point - slope * covariate.point
-        # A pseudo-value is K x - (K - 1) x_k: its residual is K - 1 times the residual of x_k. The last factor of the
-        # variance allows for slopes that are estimated from the same shards.
+        # The residual of a pseudo-value K x - (K - 1) x_k is K - 1 times the residual of x_k. The last factor of the
+        # variance corrects for estimating the slopes from the same shards.
         pseudo = (shards - 1.0) * (shards - 1.0) * _sum_products(residuals, residuals)
         variance = pseudo / (shards * (shards - 1.0 - q)) * ((shards - 2.0) / (shards - 2.0 - q))
         reduction = np.where(np.asarray(before) > 0.0, 1.0 - variance / before, 0.0)
@@ -442,14 +458,26 @@ def _adjust_for_covariates(
 
 
 def solve_cholesky(matrix: Sequence[Sequence[Any]], right: Sequence[Any]) -> tuple[list[Any], Any]:
-    """Return the solution of small symmetric positive definite systems by Cholesky, and which of them are degenerate.
+    """Solve small symmetric positive definite linear systems by Cholesky decomposition.
 
-    Entries are numbers, or arrays with one entry for each of many systems.
+    Parameters
+    ----------
+    matrix : sequence of sequences
+        The matrix. Each element is a number, or an array with the numbers of many systems.
+    right : sequence
+        The right-hand side, with elements of the same form.
+
+    Returns
+    -------
+    tuple
+        The solution, and whether each system is degenerate (not positive definite), in which case its solution is
+        meaningless.
     """
     n = len(matrix)
     lower: list[list[Any]] = [[0.0] * n for _ in range(n)]
     degenerate = np.zeros(np.shape(right[0]), bool)
-    with np.errstate(all="ignore"):  # degenerate systems may have any solution
+    # Suppress warnings about degenerate systems, whose solutions are not used.
+    with np.errstate(all="ignore"):
         for i in range(n):
             for j in range(i + 1):
                 remainder = matrix[i][j] - sum(lower[i][k] * lower[j][k] for k in range(j))

@@ -1,6 +1,6 @@
-"""Multiplicity corrections: p-values by Holm or Benjamini and Hochberg, e-values by Wang and Ramdas (e-BH).
+"""Multiplicity corrections: of p-values by Holm or Benjamini and Hochberg, and of e-values by Wang and Ramdas (e-BH).
 
-A NaN stands for a comparison without a p-value: it stays NaN, and does not count as a test.
+The p-value or e-value of a comparison without one is NaN. It stays NaN, and does not count toward the number of tests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 
 
 def _read_p_values(p: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return the p-values as floats, and which of them are not NaN; raise if one is outside 0 to 1."""
+    """Return the p-values as floats, and a mask of those that are not NaN; raise if one is not between 0 and 1."""
     values = np.array(p, np.float64)
     present = ~np.isnan(values)
     if not ((values[present] >= 0.0) & (values[present] <= 1.0)).all():
@@ -32,7 +32,7 @@ def holm(p: ArrayLike) -> Floats:
     Parameters
     ----------
     p : array_like
-        Array of any shape, NaN for comparisons without a p-value.
+        Array of any shape; NaN for comparisons without a p-value.
 
     Examples
     --------
@@ -41,7 +41,8 @@ def holm(p: ArrayLike) -> Floats:
     """
     values, present = _read_p_values(p)
     ordered = values[present]
-    # Step down: the smallest of m p-values times m, the next times m - 1, ..., each at least as large as the one before.
+    # Multiply the smallest of m p-values by m, the next by m - 1, and so on. Each result must be at least as large as
+    # the one before it.
     order = np.argsort(ordered, kind="stable")
     remaining = np.arange(ordered.size, 0, -1)
     ordered[order] = np.minimum(np.maximum.accumulate(ordered[order] * remaining), 1.0)
@@ -55,7 +56,8 @@ def benjamini_hochberg(p: ArrayLike) -> Floats:
     Parameters
     ----------
     p : array_like
-        Array of any shape, NaN for comparisons without a p-value; independent or positively dependent.
+        Array of any shape; NaN for comparisons without a p-value. The correction is valid for p-values that are
+        independent or positively dependent.
 
     Examples
     --------
@@ -64,7 +66,8 @@ def benjamini_hochberg(p: ArrayLike) -> Floats:
     """
     values, present = _read_p_values(p)
     ordered = values[present]
-    # Step up from the largest: the k-th smallest p-value times m / k, each at most as large as the one before.
+    # Start from the largest p-value, and multiply the k-th smallest of m p-values by m / k. Each result must be at most as
+    # large as the one before it.
     order = np.argsort(-ordered, kind="stable")
     ranks = np.arange(ordered.size, 0, -1)
     ordered[order] = np.minimum.accumulate(np.minimum(ordered[order] * ordered.size / ranks, 1.0))
@@ -75,14 +78,14 @@ def benjamini_hochberg(p: ArrayLike) -> Floats:
 def e_benjamini_hochberg(e: ArrayLike) -> Floats:
     """Return e-values as adjusted p-values by e-BH (Wang, Ramdas 2022), which controls the false discovery rate.
 
-    e-BH rejects the k largest e-values, for the largest k with e_(k) >= m / (alpha k). That is the rule of Benjamini and
-    Hochberg for 1 / e, and it is valid under any dependence. All e-values must be of the same look, not each the maximum
-    of several looks.
+    e-BH rejects the k largest of m e-values, for the largest k with e_(k) >= m / (alpha k). This is the rule of Benjamini
+    and Hochberg for the p-values 1 / e, and it is valid for e-values that depend on one another in any way. All e-values
+    must be from the same look at the data. The maximum of an e-value over several looks is not valid.
 
     Parameters
     ----------
     e : array_like
-        Array of any shape, not negative, NaN for comparisons without an e-value.
+        Nonnegative array of any shape; NaN for comparisons without an e-value.
 
     Examples
     --------
@@ -99,7 +102,7 @@ METHODS: dict[str, Callable[[ArrayLike], Floats]] = {"holm": holm, "bh": benjami
 
 
 def adjust_p_values(p: ArrayLike, method: str) -> Floats:
-    """Return p-values adjusted by "holm" or "bh"."""
+    """Return p-values adjusted by the method "holm" (Holm) or "bh" (Benjamini and Hochberg)."""
     if method not in METHODS:
         raise InvalidInputError(f"adjust must be 'holm' or 'bh', not {method!r}")
     return METHODS[method](p)

@@ -1,4 +1,4 @@
-"""Text of differences: as many digits as their interval supports, and relative differences in percent."""
+"""Format differences as text, with as many digits as their interval supports. Relative differences are in percent."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["DifferenceFormat", "choose_format", "format_interval", "format_p_val
 
 
 class DifferenceFormat(NamedTuple):
-    """The format of a difference: its number of decimals, and whether it is in percent."""
+    """Formats differences as text, with a number of decimals and optionally in percent: "+0.0049" or "+5.7 %"."""
 
     decimals: int
     percent: bool
 
     def __call__(self, value: float, sign: str = "+") -> str:
-        """Return a difference as text, without a sign if it rounds to 0."""
+        """Return a difference as text, without a sign if it rounds to 0. `sign` is as in format specifications."""
         if not math.isfinite(value):
             return "NaN" if math.isnan(value) else f"{value:+}"
         text = f"{100.0 * value if self.percent else value:{sign}.{self.decimals}f}"
@@ -26,18 +26,24 @@ class DifferenceFormat(NamedTuple):
 
 
 def choose_format(interval: Interval, percent: bool) -> DifferenceFormat:
-    """Return the format of a difference with this interval; 4 decimals (1 in percent) without an interval."""
+    """Return the format of a difference, whose digits depend on the width of its interval.
+
+    Without a finite interval, the format has 4 decimals, or 1 if it is in percent.
+    """
     half = (interval.high - interval.low) * (50.0 if percent else 0.5)
     if not (half > 0.0 and math.isfinite(half)):
         return DifferenceFormat(1 if percent else 4, percent)
-    # Two significant digits of the half width: further digits of the difference would be noise. The exponent is read from
-    # the rounded number, so that 0.0996 counts as 0.10.
+    # Show two significant digits of the half width, because further digits of the difference would be noise. Take the
+    # exponent from the rounded half width, so that 0.0996 is treated like 0.10.
     exponent = int(f"{half:.1e}".split("e")[1])
     return DifferenceFormat(min(max(1 - exponent, 0), 6), percent)
 
 
 def format_interval(interval: Interval, percent: bool, always: bool = False) -> str:
-    """Return a difference with its interval, such as +5.7 % (95 % always +3.8 % to +7.6 %), if there is one."""
+    """Return a difference with its interval, such as "+5.7 % (95 % +3.8 % to +7.6 %)"; without one, the difference alone.
+
+    With `always`, the interval is marked as always-valid: "(95 % always +3.8 % to +7.6 %)".
+    """
     show = choose_format(interval, percent)
     if interval.reason:
         return show(interval.estimate)
@@ -46,7 +52,7 @@ def format_interval(interval: Interval, percent: bool, always: bool = False) -> 
 
 
 def format_p_value(p: float) -> str:
-    """Return a p-value as text: three decimals, or one significant digit below 0.001."""
+    """Return a p-value as text, such as "0.012" or "2e-07"; "< 1e-15" if it is below 1e-15, and "" if it is NaN."""
     if math.isnan(p):
         return ""
     return "< 1e-15" if p < 1e-15 else f"{p:.0e}" if p < 1e-3 else f"{p:.3f}"

@@ -1,4 +1,7 @@
-"""Pairs of samples of both sides of a comparison, joined by metric name and cell key."""
+"""Match the metrics and cells (slices) of the two sides of a comparison by metric name and slice key.
+
+A `Sample` has the values of one metric in all its cells on one side.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,14 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """The samples of one metric on both sides, in the cells that both sides have.
+    """One metric on both sides of a comparison, in the cells (slices) that both sides have.
 
     Parameters
     ----------
     name : str
         Name of the metric.
     a, b : Sample
-        The samples of both sides, with the same cells in the same order.
+        The values of the metric on each side, with the same cells in the same order.
     """
 
     name: str
@@ -35,17 +38,17 @@ class Pair:
 
     @property
     def metric(self) -> Any:
-        """The metric of side a."""
+        """The metric object of side a, which defines the scale and which values are better."""
         return self.a.metric
 
     @property
     def keys(self) -> Sequence[Key]:
-        """The key of each cell."""
+        """The slice key of each cell; without slices, a single empty tuple."""
         return self.a.keys
 
 
 class UnmatchedCell(NamedTuple):
-    """A metric or cell that cannot be compared.
+    """A metric in one cell (slice) that cannot be compared, with the reason.
 
     Parameters
     ----------
@@ -63,7 +66,7 @@ class UnmatchedCell(NamedTuple):
 
 
 def select_cells(sample: Sample, index: Ints) -> Sample:
-    """Return a sample of the cells at these positions."""
+    """Return a sample with only the cells at these positions, in this order."""
     places = index.tolist()
 
     def estimates() -> Any:
@@ -95,7 +98,10 @@ def _select_shard_cells(shards: Shards, index: Ints) -> Shards:
 
 
 def select_keys(sample: Sample, keys: Sequence[Key]) -> tuple[Sample, Ints]:
-    """Return the cells of a sample with these keys, in this order, and the positions of the keys that it has."""
+    """Return the cells of a sample that have these keys, in the order of the keys.
+
+    Also return the positions in `keys` of the keys that the sample has.
+    """
     if list(sample.keys) == list(keys):
         return sample, np.arange(len(keys))
     position_of = {key: i for i, key in enumerate(sample.keys)}
@@ -106,7 +112,7 @@ def select_keys(sample: Sample, keys: Sequence[Key]) -> tuple[Sample, Ints]:
 
 
 def pair_samples(a: Sequence[Sample], b: Sequence[Sample]) -> tuple[list[Pair], list[UnmatchedCell]]:
-    """Return a pair of samples for each common metric, and the cells that are not compared, with the reason."""
+    """Return a `Pair` for each metric that both sides have, and the cells that cannot be compared, with the reason."""
     ours, theirs = {s.name: s for s in a}, {s.name: s for s in b}
     pairs, unmatched = [], []
     for name in dict.fromkeys([*ours, *theirs]):
@@ -144,6 +150,6 @@ def pair_samples(a: Sequence[Sample], b: Sequence[Sample]) -> tuple[list[Pair], 
 
 
 def _drop_positions(keys: Sequence[Key], at: Ints) -> list[Key]:
-    """Return the keys except those at these positions."""
+    """Return the keys except those at the positions `at`."""
     dropped = set(at.tolist())
     return [key for i, key in enumerate(keys) if i not in dropped]

@@ -1,10 +1,12 @@
-"""Power analysis: users needed for a difference, the smallest detectable difference, and the days to go.
+"""Power analysis: users needed to detect a difference, the smallest detectable difference, and the days to go.
 
-For one look at the end, the usual rule applies: the detectable difference is t_(1 - alpha/2) + t_power standard errors.
-For repeated looks, the module searches for the drift with which a Brownian motion crosses the boundary of `sequential`
-before the planned end with the requested power. The crossing probability solves the integral equation of the first
-passage time. A motion that is observed at few looks crosses less often than a continuous one. Siegmund's correction
-allows for that: it raises the boundary by 0.583 standard deviations of a step.
+For a single look at the end, the usual rule holds: the detectable difference is t_(1 - alpha/2) + t_power standard errors.
+
+With repeated looks, the estimate is modelled as a Brownian motion whose drift is the true difference. A difference is
+detected when the motion crosses the boundary of the always-valid interval before the planned end. The module searches for
+the drift at which the probability of crossing equals the requested power. This probability comes from the integral
+equation of the first passage time. A motion that is observed only at some looks crosses less often than a continuous one.
+Siegmund's correction accounts for this by raising the boundary by 0.583 standard deviations of the change between looks.
 """
 
 from __future__ import annotations
@@ -31,16 +33,19 @@ __all__ = ["PowerPlan", "days_to_go", "power", "smallest_effect", "users_needed"
 
 Floats = NDArray[np.float64]
 EVEN = (0.5, 0.5)
-STEPS = 64  # grid points of the integral equation: the number of users is precise to 0.1 %
+# The number of grid points for the integral equation. With 64, the number of users has an error below 0.1 %.
+STEPS = 64
 HALVINGS = 40
-# Siegmund's correction: discrete looks act like a boundary that is higher by this many standard deviations of a step.
+# Siegmund's correction: looks at discrete times rather than all the time have the effect of a boundary that is higher by
+# this many standard deviations of the change between two looks.
 OVERSHOOT = 0.5826
 ROOT_2_PI = 2.5066282746310005024
-MAX_MULTIPLE = 1e9  # if more than this multiple of the present users is needed, the answer is inf
+# The maximum multiple of the current number of users: if an experiment needs more, the number is reported as inf.
+MAX_MULTIPLE = 1e9
 
 
 class PowerPlan(NamedTuple):
-    """The size of an experiment with a given power.
+    """The size of an experiment that detects a difference with a given power: the result of a power analysis.
 
     Parameters
     ----------
@@ -93,16 +98,17 @@ def power(
     relative : float
         The relative difference to detect: 0.01 is 1 % more, -0.01 is 1 % less.
     users : float, optional
-        Number of units in the data. For metrics without shards the units are rows, queries or groups, and by default their
-        number of rows is used.
+        Number of units (users) in the data. For metrics without shards, the units are rows, queries or groups, and the
+        default is the number of rows.
     planned : float, optional
-        Planned number of users in both arms together: the smallest detectable increase is returned instead.
+        Planned number of users in both arms together. If it is passed, the function returns the smallest increase that
+        this number can detect, and `relative` is not used.
     power, confidence : float
         Probability that the interval excludes 0 if the difference exists, and nominal coverage of the interval.
     shares : tuple of two floats
         Share of the users in each arm.
     sequential : bool
-        Whether the experiment uses always-valid intervals at every look, instead of one look at the end.
+        Whether the experiment uses always-valid intervals at every look rather than a single look at the end.
     looks : int
         Number of looks until the end.
 
@@ -122,7 +128,7 @@ def power(
     users = (t_(1 - alpha / 2) + t_power)^2 V (1 / s + 1 / (1 - s)) / ln(1 + relative)^2, where V is the squared standard
     error of the logarithm of the value times the number of units, and s is the share of an arm. A sequential experiment
     needs 1.6 to 1.8 times as many users at the end, and stops after 1.0 to 1.2 times as many on average. A call takes
-    30 ms, the first sequential call 0.2 s.
+    30 ms, and the first sequential call 0.2 s.
 
     Examples
     --------
@@ -170,9 +176,9 @@ def users_needed(
     Parameters
     ----------
     estimate : ScaledEstimate
-        On the scale "log": the metric of one population that will be split. On "relative": an observed difference.
+        On the scale "log", the metric of one population that will be split; on "relative", an observed difference.
     users : float
-        Number of users of the estimate; in both arms together for a difference.
+        Number of users from whom the estimate was computed; for a difference, in both arms together.
     relative : float
         The relative difference to detect: 0.01 is 1 % more, -0.01 is 1 % less.
     power : float
@@ -242,7 +248,7 @@ def smallest_effect(
 
 
 def days_to_go(users: float, planned: float, per_day: float) -> float:
-    """Return the days until the planned number of users is reached, at `per_day` new users; inf without new users.
+    """Return the days until the planned number of users is reached, with `per_day` new users per day; inf if that is 0.
 
     Examples
     --------
@@ -257,16 +263,16 @@ def days_to_go(users: float, planned: float, per_day: float) -> float:
 def users_to_decide(
     estimate: ScaledEstimate, users: float, null: float = 0.0, *, planned: float | None = None, confidence: float = 0.95
 ) -> float:
-    """Return the total number of users at which the interval would exclude the null if the estimate does not change.
+    """Return the total number of users at which the interval would exclude the null, if the estimate stays the same.
 
     Parameters
     ----------
     estimate : ScaledEstimate
         The current estimate of the difference.
     users : float
-        Number of users of the estimate.
+        Number of users so far, from whom the estimate was computed.
     null : float
-        0, or the limit of a guardrail.
+        The value that the interval must exclude: 0, or the change at which a guardrail is breached.
     planned : float, optional
         Planned number of users, for the always-valid interval; by default the interval for one look is used.
     confidence : float
@@ -275,7 +281,7 @@ def users_to_decide(
     Returns
     -------
     float
-        `users` if the interval excludes the null already; inf if the estimate equals the null or has no error.
+        `users` if the interval already excludes the null; inf if the estimate equals the null or has no error.
 
     Examples
     --------
@@ -297,7 +303,8 @@ def users_to_decide(
 
     if not covers_null(1.0):
         return users
-    # Search for the smallest multiple of the present users whose interval excludes the null: double it, then bisect.
+    # Find the smallest multiple of the current number of users at which the interval excludes the null, by doubling and
+    # bisection.
     high = 2.0
     while covers_null(high):
         high *= 2.0
@@ -311,7 +318,11 @@ def users_to_decide(
 
 
 def _variance_per_user(estimate: ScaledEstimate, users: float, shares: tuple[float, float]) -> float:
-    """Return the variance of the difference of logarithms, multiplied by the number of users in both arms."""
+    """Return the variance of log a - log b for an experiment with one user in total.
+
+    Dividing it by the number of users in both arms gives the variance for that many users. `users` is the number of users
+    from whom the estimate was computed, and `shares` has the share of users in each arm.
+    """
     if estimate.reason:
         raise InvalidInputError(f"a power analysis needs a standard error: {estimate.reason}")
     if estimate.scale not in ("log", "relative"):
@@ -323,7 +334,11 @@ def _variance_per_user(estimate: ScaledEstimate, users: float, shares: tuple[flo
 
 
 def _find_drift(df: float, alpha: float, power: float, looks: int | None) -> tuple[float, float]:
-    """Return the detectable difference, in standard errors at the planned end, and the mean share of users at the stop."""
+    """Return the detectable difference in standard errors at the planned end, and when the experiment stops on average.
+
+    The mean stopping time is a share of the planned users; it is 1 for a single look (`looks` is None). `df` is the number
+    of degrees of freedom.
+    """
     if not alpha / 2.0 < power < 1.0:
         raise InvalidInputError(f"power must lie between half of alpha and 1; it is {power!r}")
     once = t_quantile(1.0 - alpha / 2.0, df) + t_quantile(power, df)
@@ -331,14 +346,15 @@ def _find_drift(df: float, alpha: float, power: float, looks: int | None) -> tup
         return once, 1.0
     if looks < 1:
         raise InvalidInputError(f"looks must be 1 or more, not {looks}")
-    # The sequential drift is for a known error: the ratio of t to normal quantiles allows for few degrees of freedom.
+    # The sequential drift assumes that the standard error is known. Multiply the drift by the ratio of t and normal
+    # quantiles to account for few degrees of freedom.
     drift, stop = _find_sequential_drift(alpha, power, looks)
     return drift * once / (normal_quantile(1.0 - alpha / 2.0) + normal_quantile(power)), stop
 
 
 @lru_cache(maxsize=64)
 def _find_sequential_drift(alpha: float, power: float, looks: int) -> tuple[float, float]:
-    """Return the detectable drift and the mean stopping time for a known standard error, by bisection."""
+    """Return the smallest drift detected with the given power, and the mean stopping time; the error is assumed known."""
     low, high = 0.0, 64.0
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
@@ -352,7 +368,7 @@ def crossing_probability(drift: float, alpha: float, looks: int) -> tuple[float,
     Parameters
     ----------
     drift : float
-        The true difference in standard errors of the planned end.
+        The true difference, in units of the standard error at the planned end.
     alpha : float
         1 - nominal coverage of the interval.
     looks : int
@@ -384,7 +400,7 @@ def crossing_probability(drift: float, alpha: float, looks: int) -> tuple[float,
     later = gaps > 0.0
     passage = np.zeros(gaps.shape)
     passage[later] = normal_tail((at_times[:, None] - at_middles[None, :])[later] / np.sqrt(gaps[later]))
-    # On the grid the system is lower triangular: subtract the contributions of first passages at earlier steps.
+    # The equations on the grid form a lower triangular system. Solve it by forward substitution.
     first: list[float] = []
     for i in range(STEPS):
         reached = math.fsum(f * p for f, p in zip(first, passage[i].tolist(), strict=False))
@@ -395,8 +411,9 @@ def crossing_probability(drift: float, alpha: float, looks: int) -> tuple[float,
 
 
 def normal_tail(z: Floats) -> Floats:
-    """Return the upper tail P(Z > z) of the normal distribution, elementwise, to 1e-12."""
-    # The series of the distribution function converges fast near 0, the continued fraction of the tail beyond 3.
+    """Return the upper tail P(Z > z) of the normal distribution for each element, with an error below 1e-12."""
+    # Use the series of the distribution function below 3, where it converges fast, and the continued fraction of the tail
+    # above 3.
     size = np.abs(z)
     density = exp(-0.5 * size * size) / ROOT_2_PI
     near = np.minimum(size, 3.0)

@@ -1,7 +1,8 @@
 """Confidence intervals of quantiles after Woodruff (1952).
 
-The jackknife is not valid for a quantile itself, which jumps when a shard is left out. The share of weight below a fixed
-value changes smoothly, so its interval is computed and mapped back to values through the full histogram.
+The jackknife is not valid for a quantile itself, because a quantile jumps when a shard is left out. The share of weight
+below a fixed value changes smoothly. The interval of this share is therefore computed, and its limits are mapped to values
+by the quantile function of the full histogram.
 """
 
 from __future__ import annotations
@@ -27,26 +28,36 @@ LOGIT = SCALES["logit"]
 
 
 def _compute_share(below: ArrayLike, weights: ArrayLike) -> Replicates:
-    """Return the share of weight below a value, with its leave-one-shard-out values."""
+    """Return the share of the total weight that lies below a fixed value, with its leave-one-shard-out values.
+
+    `below` is the weight below the value in each shard, and `weights` the total weight of each shard.
+    """
     weight_below, shard_weights = (np.array(x, np.float64, order="C") for x in (below, weights))
     if weight_below.shape != shard_weights.shape or (weight_below > shard_weights).any() or (weight_below < 0.0).any():
         raise InvalidInputError("the weight below the quantile must lie between 0 and the weight of the shard")
     total_weight, total_below = sum_shards(shard_weights), sum_shards(weight_below)
     remaining = total_weight - shard_weights
-    with np.errstate(invalid="ignore", divide="ignore"):  # cells without weight have no share
+    # Suppress warnings about cells without weight, where the share is undefined.
+    with np.errstate(invalid="ignore", divide="ignore"):
         leave_one_out = np.where(remaining > 0.0, (total_below - weight_below) / remaining, NAN)
         return Replicates(np.where(total_weight > 0.0, total_below / total_weight, NAN), leave_one_out, shard_weights)
 
 
 def _compute_limits(q: float, share: Contrast, confidence: float) -> tuple[Any, Any, NDArray[Any]]:
-    """Return the limits of the interval of the share, centred at q on the logit scale, and why cells have none."""
+    """Return an interval around q that has the width of the confidence interval of the share, on the logit scale.
+
+    Returns
+    -------
+    tuple of three
+        The lower and upper limits of the share, and the reason for each cell that has no interval.
+    """
     reasons = build_reasons(share.reason, share.leave_one_out.shape[1:])
     inside = 0.0 < q < 1.0
     add_reasons(
         reasons, not inside, lambda i: f"the {q:g}-quantile is an end of the data: no interval; use a quantile between"
     )
-    # Centred at q, not at the observed share below the estimate, which steps over q by up to the weight of one bucket. The
-    # error on the logit scale is the error of the share divided by q (1 - q).
+    # The interval is centred at q. The observed share below the estimate would be a worse centre, because it exceeds q by
+    # up to the weight of one bucket. The error on the logit scale is the error of the share divided by q (1 - q).
     known_reach = np.where(has_reason(reasons), NAN, critical_value(confidence, share.df))
     half = known_reach * np.sqrt(jackknife_variance(share)) / (q * (1.0 - q) if inside else NAN)
     centre = LOGIT.point(q)
@@ -56,26 +67,28 @@ def _compute_limits(q: float, share: Contrast, confidence: float) -> tuple[Any, 
 def quantile_interval(
     q: float, below: ArrayLike, weights: ArrayLike, quantile: Callable[[Any], Any], confidence: float = 0.95
 ) -> Interval:
-    """Return the interval of a quantile after Woodruff (1952), by shards of units.
+    """Return the interval of a quantile after Woodruff (1952), with an error from shards of units.
 
     Parameters
     ----------
     q : float
-        Which quantile, between 0 and 1.
+        The probability of the quantile, between 0 and 1.
     below : array_like, shape (K,) or (K, n)
         The weight of the values up to the estimated quantile, in each shard (and cell).
     weights : array_like, of the same shape
         The weight of all values, in each shard (and cell).
     quantile : callable
-        Function from a share to the quantile of all shards; for cells, from an array with one share for each.
+        The quantile function over all shards: it takes a probability and returns the quantile. For several cells, it takes
+        an array with a probability for each cell.
     confidence : float
         Nominal coverage.
 
     Returns
     -------
     Interval
-        quantile(q -+ t se), where se is the jackknife error of the share below the estimate. The interval is computed on
-        the logit scale, so that both shares stay between 0 and 1, with K_eff - 1 degrees of freedom.
+        The limits are quantile(q -+ t se), where se is the jackknife error of the share of weight below the estimate, and
+        t has K_eff - 1 degrees of freedom. The limits q -+ t se are computed on the logit scale, so that they stay between
+        0 and 1.
 
     Raises
     ------
@@ -102,11 +115,11 @@ def quantile_interval(
 
 
 def quantile_replicates(q: float, below: ArrayLike, weights: ArrayLike, quantile: Callable[[Any], Any]) -> Replicates:
-    """Return leave-one-shard-out values of a quantile, linearised by Woodruff's 95 % interval.
+    """Return approximate leave-one-shard-out values of a quantile, for differences of quantiles between arms.
 
-    Differences between arms use them. Leaving out a shard changes the share below the quantile by a small amount. The
-    quantile changes by that amount divided by the density, which is estimated from the width of the interval. The
-    parameters are those of `quantile_interval`.
+    Leaving out a shard changes the share of weight below the quantile by a small amount. The quantile changes by about
+    this amount divided by the density, which is estimated from the width of Woodruff's 95 % interval. The parameters are
+    the same as for `quantile_interval`.
 
     Examples
     --------
@@ -115,12 +128,13 @@ def quantile_replicates(q: float, below: ArrayLike, weights: ArrayLike, quantile
     >>> one.value, one.leave_one_out.shape
     (3200.0, (64,))
     """
-    # The slope of the quantile over the share comes from the whole interval: a local density would come from one bucket.
+    # Estimate the slope of the quantile function from the whole interval. A local slope would depend on a single bucket.
     shares = _compute_share(below, weights)
     low, high, _ = _compute_limits(q, build_contrast(shares), 0.95)
     estimate = quantile(unwrap_scalar(np.full(np.shape(shares.value), q)))
     width = np.asarray(high - low)
     ends = [quantile(unwrap_scalar(np.where(np.isnan(width), q, share))) for share in (low, high)]
-    with np.errstate(invalid="ignore", divide="ignore"):  # the width is 0 or NaN in some cells
+    # Suppress warnings about cells where the width is 0 or NaN.
+    with np.errstate(invalid="ignore", divide="ignore"):
         slope = np.where(width > 0.0, (ends[1] - ends[0]) / width, 0.0 * width)
     return Replicates(estimate, estimate - (shares.leave_one_out - shares.value) * slope, shares.weights)

@@ -1,4 +1,7 @@
-"""Arrays of reasons why cells (slices) have no result: a text or None for each cell, where the first reason wins."""
+"""Arrays with the reason why each cell (slice) has no result: a string, or None if it has a result.
+
+If there are several reasons for a cell, the first one that was added is kept.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,14 @@ from numpy.typing import NDArray
 __all__ = ["add_reasons", "build_reasons", "has_reason", "unwrap_reasons"]
 
 Reasons = NDArray[Any]
-"""An array of texts and Nones, without axes for a single number."""
+"""An array whose elements are str or None. For the result of a single number, it is zero-dimensional."""
 
 
 def build_reasons(reasons: Any, shape: tuple[int, ...]) -> Reasons:
-    """Return a writable array of reasons; None means no reason in any cell."""
+    """Return a new array of reasons with this shape, to which `add_reasons` can add.
+
+    `reasons` are the first reasons: an array, a string for all cells, or None for no reason in any cell.
+    """
     array = np.full(shape, None, object)
     array[...] = reasons
     return array
@@ -27,12 +33,15 @@ def has_reason(reasons: Reasons) -> NDArray[np.bool_]:
 
 
 def add_reasons(reasons: Reasons, where: Any, describe: Callable[[int], str]) -> None:
-    """Set the reason of cells in `where` that have none yet; `describe` returns the text for a flat cell index."""
+    """Set the reason of each cell where the mask `where` is true, unless the cell already has a reason.
+
+    `describe` takes the flat index of a cell and returns the reason.
+    """
     flat = reasons.reshape(-1)
     for i in np.flatnonzero(np.asarray(where) & ~has_reason(reasons)).tolist():
         flat[i] = describe(i)
 
 
 def unwrap_reasons(reasons: Reasons) -> Any:
-    """Return reasons as fields of results: an array, or a text or None for a single number."""
+    """Return the reasons as a field of a result: a string or None for a single number, otherwise the array."""
     return reasons if reasons.ndim else reasons.item()

@@ -1,6 +1,7 @@
-"""Sequential test for sample ratio mismatch: whether users are split between the arms as planned.
+"""Sequential test for sample ratio mismatch, which checks that users are split between the arms as planned.
 
-After a mismatch, users are missing, and not at random, so that no difference between the arms can be trusted.
+A mismatch means that some users are missing from an arm, and probably not at random. Differences between the arms can then
+not be trusted.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from ..statistics.unit_sums import UnitSums
 __all__ = ["ALARM", "SampleRatio", "sample_ratio_mismatch"]
 
 ALARM = 100.0
-# Concentration of the Dirichlet prior, as a number of users. With 100, the test finds half as many small mismatches.
+# The concentration of the Dirichlet prior, as a number of users. With 100 rather than 10,000, the test would find half as
+# many small mismatches.
 PRIOR_USERS = 1e4
-# An e-value above e^700 is reported as inf.
+# The maximum logarithm of an e-value; an e-value above e^700 is reported as inf.
 MAX_EXPONENT = 700.0
 
 
@@ -34,17 +36,17 @@ class SampleRatio(NamedTuple):
     Parameters
     ----------
     e_value : float
-        Evidence against the planned shares.
+        Evidence against the planned shares: larger values are stronger evidence.
     alarm : bool
         Whether the e-value has reached 100.
     users : dict
-        Number of users of each arm: exact, or estimated from a sample.
+        Number of users in each arm: exact, or estimated from a sample.
     planned : dict
         Planned share of each arm; the shares add up to 1.
     several : float, optional
         Number of users in more than one arm; None if unknown.
     share : float
-        Share of the users that the test is based on: 1 for exact counts.
+        The share of all users that the test has counted: 1 for exact counts, less if `users` is a sample.
     """
 
     e_value: float
@@ -85,24 +87,24 @@ def sample_ratio_mismatch(
     *,
     sample: MetricLike | None = None,
 ) -> SampleRatio:
-    """Test the counts of users by arm against the planned shares; valid at any number of looks.
+    """Test whether the numbers of users in each arm agree with the planned shares. The test is valid at repeated looks.
 
     Parameters
     ----------
     users : mapping of arm to int, or metric
-        Number of distinct users of each arm, from exposure rows (one for each user and arm). Or a metric sliced by arm:
-        `PerUnit`, whose exposures are counted, or `DistinctSample` of the users, whose arms are reduced to one hash
-        threshold.
+        Number of distinct users in each arm, for example from exposure rows (one for each user and arm). Alternatively, a
+        metric sliced by arm: `PerUnit`, which counts exposures, or a `DistinctSample` of the users.
     planned : mapping of arm to float, optional
-        Planned split, in any unit: {"a": 50, "b": 50}; even by default. A planned arm without rows counts 0 users.
+        Planned split, in any unit: {"a": 50, "b": 50}; even by default. A planned arm without rows counts as 0 users.
     sample : metric, optional
-        `DistinctSample` of the users, sliced by arm, to estimate how many users are in several arms.
+        `DistinctSample` of the users, sliced by arm, to estimate how many users are in more than one arm.
 
     Returns
     -------
     SampleRatio
-        e = B(k p + n) / (B(k p) prod p^n), with B the multivariate beta function and k = 10,000: the Bayes factor of a
-        Dirichlet prior for multinomial counts (Lindon, Malek 2022, arXiv 2011.03567).
+        The result, whose e-value is e = B(k p + n) / (B(k p) prod p^n), where n are the counts, p the planned shares, B is
+        the multivariate beta function and k = 10,000. This is the Bayes factor of a Dirichlet prior for multinomial counts
+        (Lindon, Malek 2022, arXiv 2011.03567).
 
     Raises
     ------
@@ -114,9 +116,9 @@ def sample_ratio_mismatch(
     For exact counts the false alarm rate is proven: under the planned shares e is a martingale with mean 1, so it reaches
     100 with probability at most 1 % over any number of looks (Ville's inequality). Counts from samples reach 100 in 1.0 to
     1.4 % of runs, but have less power, because only sampled users are evidence: exact counts always detect a 50.2/49.8
-    split of 10 million users, samples in 18 % of runs. A chi-square test with an alarm at p < 0.001, repeated 500 times,
-    raises a false alarm in 2.3 % of runs. Do not test counts of `DistinctCount`: their error of about 1 % in each arm
-    would look like a mismatch.
+    split of 10 million users, samples only in 18 % of runs. A chi-square test with an alarm at p < 0.001, repeated 500
+    times, raises a false alarm in 2.3 % of runs. Do not test counts of `DistinctCount`: their error of about 1 % in each
+    arm would look like a mismatch.
 
     Examples
     --------
@@ -128,9 +130,10 @@ def sample_ratio_mismatch(
     """
     share, several = 1.0, None
     counted, state = (users, None) if not isinstance(users, MetricLike) else _read_exposures(users)
-    # A planned arm without rows has no cell in the state: it counts 0 users.
+    # The state has no cell for a planned arm without rows, so add such arms with 0 users.
     empty_arms = dict.fromkeys(planned or (), 0.0) if isinstance(users, MetricLike) else {}
-    # Evidence from a sample counts sampled users only. Estimated totals would count each of them 1 / share times.
+    # For a sample, test the numbers of sampled users. Testing the estimated totals would overstate the evidence, because
+    # it would count each sampled user 1 / share times.
     if sample is not None or isinstance(state, KeySample):
         known = state if sample is None else _find_user_state(sample, (KeySample,))
         assert known is not None
@@ -146,7 +149,7 @@ def sample_ratio_mismatch(
 
 
 def _test_counts(users: Mapping[Any, float], planned: Mapping[Any, float] | None) -> tuple[float, dict[Any, float]]:
-    """Return the e-value, and the planned share of each arm."""
+    """Return the e-value against the planned shares, and the planned share of each arm, scaled to a sum of 1."""
     planned = dict.fromkeys(users, 1.0) if planned is None else planned
     if set(users) != set(planned) or len(users) < 2:
         raise InvalidInputError(
@@ -163,7 +166,7 @@ def _test_counts(users: Mapping[Any, float], planned: Mapping[Any, float] | None
 
 
 def _read_exposures(users: MetricLike) -> tuple[dict[Any, float], State]:
-    """Return the exposures of each arm, and the state; no exposures if the state is a sample."""
+    """Return the number of exposures (users) of each arm, and the state; an empty dict if the state is a sample."""
     state = _find_user_state(users, (UnitSums, KeySample))
     if isinstance(state, KeySample):
         return {}, state
@@ -172,7 +175,7 @@ def _read_exposures(users: MetricLike) -> tuple[dict[Any, float], State]:
 
 
 def _find_user_state(source: MetricLike, kinds: tuple[type[State], ...]) -> State:
-    """Return the state of a metric that counts users by arm."""
+    """Return the first state of one of these kinds that is sliced by one column, the arm; raise if there is none."""
     for state in states_of(source):
         if isinstance(state, kinds) and [(a.kind, len(a.names)) for a in state.axes] == [("key", 1)]:
             return state
@@ -185,7 +188,7 @@ def _read_arms(state: State) -> list[Any]:
 
 
 def _read_sample(state: State) -> tuple[float, dict[Any, float], int]:
-    """Return the sampled share of users, the number of sampled users of each arm, and how many are in several arms."""
+    """Return the share of users in the sample, their number in each arm, and how many of them are in more than one arm."""
     cells: Sequence[Any] = list(state.iterate_cells())
     share, hashes = hashes_at_one_level(cells)
     arm_counts = np.unique(np.concatenate([np.zeros(0, np.uint64), *hashes]), return_counts=True)[1]
@@ -194,12 +197,14 @@ def _read_sample(state: State) -> tuple[float, dict[Any, float], int]:
 
 
 def _log_e_value(counts: list[float], shares: list[float]) -> float:
-    """Return the logarithm of the e-value.
+    """Return the logarithm of the e-value, given the number of users and the planned share of each arm.
 
-    The log gamma functions are replaced by Stirling's formula, and the terms that cancel are left out. The direct formula
-    would lose most digits at 1e12 users. With N = k + n, d = (count - n p) / (N p) and s the remainder of Stirling's
-    formula: N sum p ((1 + d) ln(1 + d) - d) - 1/2 sum ln(1 + d) - (arms - 1) / 2 ln(N / k)
-    + sum (s(k p + count) - s(k p)) - s(N) + s(k).
+    The direct formula with log gamma functions would lose most digits at 1e12 users. Therefore the log gamma functions are
+    replaced by Stirling's formula, and terms that cancel are left out. The result is
+    N sum p ((1 + d) ln(1 + d) - d) - 1/2 sum ln(1 + d) - (arms - 1) / 2 ln(N / k)
+    + sum (s(k p + count) - s(k p)) - s(N) + s(k),
+    where k is `PRIOR_USERS`, n the total number of users, N = k + n, p the planned share of an arm,
+    d = (count - n p) / (N p), and s the remainder of Stirling's formula.
     """
     n = math.fsum(counts)
     total = PRIOR_USERS + n
@@ -215,7 +220,7 @@ def _log_e_value(counts: list[float], shares: list[float]) -> float:
 
 
 def _entropy_term(d: float) -> float:
-    """Return (1 + d) ln(1 + d) - d for d > -1, which is about d^2 / 2, without cancellation."""
+    """Return (1 + d) ln(1 + d) - d for d > -1 without loss of precision near 0, where it is about d^2 / 2."""
     if d >= 0.0:
         return d * float(log1p(d)) - float(x_minus_log1p(d))
     g = -d / (1.0 + d)
@@ -224,7 +229,7 @@ def _entropy_term(d: float) -> float:
 
 def stirling_remainder(a: float) -> float:
     """Return ln Gamma(a) - (a - 1/2) ln a + a - 1/2 ln(2 pi) for a > 0, the remainder of Stirling's formula."""
-    # The asymptotic series has full precision from a = 16 on: smaller arguments step up by Gamma(a + 1) = a Gamma(a).
+    # The asymptotic series has full precision for a >= 16. Increase smaller arguments by Gamma(a + 1) = a Gamma(a).
     total = 0.0
     while a < 16.0:
         total += (a + 0.5) * float(log1p(1.0 / a)) - 1.0

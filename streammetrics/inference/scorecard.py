@@ -33,7 +33,8 @@ from .verdict import MetricEffect, Progress, Verdict, build_verdict, is_not_wors
 __all__ = ["Scorecard", "scorecard"]
 
 PRIMARY, GUARDRAIL, SECONDARY = "primary", "guardrail", "secondary"
-BREACHED_EXIT_CODE = 3  # for programs that stop at a breached guardrail
+# The exit code of a scorecard with a breached guardrail, for scripts that stop an experiment in this case.
+BREACHED_EXIT_CODE = 3
 Floats = NDArray[np.float64]
 
 
@@ -47,9 +48,9 @@ class Question(NamedTuple):
     role : str
         "primary", "guardrail" or "secondary".
     better : str
-        Which values are better: "high", "low" or "one".
+        Which values are better: "high", "low", or "one" for values close to 1.
     margin : float or None
-        For a guardrail, how much worse it may be.
+        For a guardrail, how much worse the metric may be; None for other roles.
     """
 
     name: str
@@ -72,7 +73,8 @@ class ScorecardOptions(NamedTuple):
     independent : bool
         Whether arms without common shards are assumed to have no unit in common.
     guardrail_count : int
-        Number of guardrails of the experiment, if some of them have no data yet.
+        Number of guardrails of the whole experiment, if `questions` does not contain all of them, because some have no
+        data yet.
     """
 
     questions: tuple[Question, ...]
@@ -83,7 +85,7 @@ class ScorecardOptions(NamedTuple):
 
     @property
     def guardrails(self) -> int:
-        """The number of guardrails among the questions."""
+        """The number of questions with the role "guardrail"."""
         return [q.role for q in self.questions].count(GUARDRAIL)
 
 
@@ -100,7 +102,7 @@ class Scorecard(Plottable):
     options : ScorecardOptions
         The questions and settings.
     progress : mapping
-        Progress of each treatment.
+        The numbers of users so far and planned for each treatment (every arm except the control).
     ratio : SampleRatio or None
         Result of the sample ratio test.
     totals : mapping
@@ -116,7 +118,7 @@ class Scorecard(Plottable):
 
     @cached_property
     def verdicts(self) -> dict[Any, Verdict]:
-        """The verdict on each treatment, over all slices together."""
+        """The verdict on each treatment, by arm, from the metrics with all slices merged."""
         verdicts = {}
         control = self.totals[self.control]
         for arm, progress in self.progress.items():
@@ -138,9 +140,10 @@ class Scorecard(Plottable):
 
     @property
     def exit_code(self) -> int:
-        """3 if a guardrail of any treatment is breached, else 0.
+        """The exit code for scripts: 3 if a guardrail of any treatment is breached, otherwise 0.
 
-        It is also 0 while verdicts are withheld, and before the planned end of an experiment with one look.
+        It is also 0 while verdicts are withheld because of a sample ratio mismatch, and before the planned end of an
+        experiment that is not sequential.
         """
         decided = [v for v in self.verdicts.values() if v.decision != "withheld"]
         is_breached = (r.word == "breached" for v in decided for r in v.guardrails)
@@ -155,16 +158,18 @@ class Scorecard(Plottable):
         return sentences + self.table()._repr_html_()
 
     def table(self) -> Table:
-        """Return a table of every treatment and metric.
+        """Return a table with a row for every treatment and metric.
 
-        Columns: `treatment`; `metric`; `role`; `control_value`, `value`; `change`, `low`, `high` (relative by default);
-        `p_value` (of no change), `adjusted`; `p_word` (of the claim in `word`; for a guardrail, of a breach);
-        `word`; `reason`; `relative`; `bound` (how far the certified bounds may shift the change); `rows` (of both arms).
+        The columns are `treatment`, `metric`, `role`, `control_value`, `value` (of the treatment), `change` with the
+        limits `low` and `high` of its interval (relative by default), `p_value` (for no change), `adjusted` (the p-value
+        after the multiplicity correction), `p_word` (the p-value for the claim in `word`; for a guardrail, for a breach),
+        `word` (such as "better"), `reason` (why there is no interval), `relative` (whether the change is relative),
+        `bound` (how far the certified bounds may shift the change) and `rows` (in both arms).
         """
         return self.build_table((), self.totals, None)
 
     def slices(self, adjust: str | None = None) -> Table:
-        """Return the same table by slice.
+        """Return a table with a row for every slice, treatment and metric.
 
         Parameters
         ----------
@@ -181,7 +186,17 @@ class Scorecard(Plottable):
     def build_table(
         self, by: tuple[str, ...], samples: Mapping[Any, Sequence[Sample]], adjust: str | None = None
     ) -> Table:
-        """Return a table of these samples of the arms, with the key columns `by`."""
+        """Return a table of the changes from control to each treatment.
+
+        Parameters
+        ----------
+        by : tuple of str
+            The slice columns; empty for the table with all slices merged.
+        samples : mapping of arm to samples
+            The metrics of each arm.
+        adjust : {"holm", "bh"}, optional
+            Multiplicity correction over all rows of a treatment.
+        """
         rows: dict[Any, list[dict[str, Any]]] = {}
         for arm, progress in self.progress.items():
             changes, unmatched = self._compute_differences(samples[arm], samples[self.control])
@@ -207,8 +222,8 @@ class Scorecard(Plottable):
     def _build_rows(
         self, changes: dict[str, MetricDifferences], progress: Progress, adjust: str | None
     ) -> Iterable[Any]:
-        """Yield the key and the row of each cell and metric."""
-        # Treatments share alpha (Bonferroni), as in the verdicts.
+        """Yield (slice key, row of the table) for each metric of a treatment and each cell (slice)."""
+        # As in the verdicts, divide alpha by the number of treatments (Bonferroni).
         share = 1.0 - alpha_of(self.options.confidence) / len(self.progress)
         settings = ComparisonSettings(share, progress.look, self.options.relative, adjust)
         readings = [self._interpret(q, changes[q.name], settings) for q in self.options.questions]
@@ -246,25 +261,41 @@ class Scorecard(Plottable):
     def _interpret(
         self, question: Question, changes: MetricDifferences, settings: ComparisonSettings
     ) -> Interpretation:
-        """Return the interpretation of differences, with the effect on the metric of a question."""
+        """Return the intervals and p-values of a metric; its effect has the direction and margin of the question."""
         effect = build_effect(changes, settings.relative, question.better, question.margin)
         return replace(interpret(changes, settings), effect=effect)
 
     def _choose_words(
         self, question: Question, reading: Interpretation, p: Floats, progress: Progress, settings: ComparisonSettings
     ) -> list[str]:
-        """Return the word of each cell, by the rules of the verdict."""
+        """Return a word such as "better" or "held" for each cell (slice), by the rules of the verdict.
+
+        Parameters
+        ----------
+        question : Question
+            The role, direction and margin of the metric.
+        reading : Interpretation
+            The intervals and p-values of the metric.
+        p : float64 array
+            The p-value of each cell after the multiplicity correction.
+        progress : Progress
+            The numbers of users so far and planned for the treatment.
+        settings : ComparisonSettings
+            The confidence level and the multiplicity correction.
+        """
         guardrail = question.role == GUARDRAIL
         good, bad, neither = ("held", "breached", "undecided") if guardrail else ("better", "worse", "unclear")
         compared = reading.effect
         alpha, margin = alpha_of(settings.confidence), question.margin or 0.0
-        # Words that claim a difference must pass the multiplicity correction, too. "Held" claims none, see the verdict.
+        # A word that claims a difference ("better", "worse", "breached") must also pass the multiplicity correction. The
+        # word "held" claims no difference, so it needs no correction.
         passes = settings.adjust is None or p <= alpha
         guardrail_count = max(self.options.guardrails, self.options.guardrail_count) if guardrail else 1
         is_bad = is_worse(compared, progress, alpha / guardrail_count, margin) & passes
         is_good = is_not_worse(compared, progress, alpha, margin) & (guardrail or passes)
         out = np.full(p.shape, neither, object)
-        if not progress.is_early:  # the interval for one look is valid at the planned end only
+        # Before the planned end, the interval for a single look is not valid yet, so every cell stays undecided.
+        if not progress.is_early:
             out[is_good], out[is_bad] = good, bad
         out[np.isnan(reading.p_values) | has_reason(reading.differences.reasons)] = "too few"
         words: list[str] = out.tolist()
@@ -272,16 +303,17 @@ class Scorecard(Plottable):
 
 
 def _certified_half_widths(pair: Any, relative: bool) -> Floats:
-    """Return how far the certified bounds of both arms may shift a change."""
+    """Return how far off the change may be in each cell, according to the certified bounds of both arms."""
     half = 0.5 * ((pair.a.high - pair.a.low) + (pair.b.high - pair.b.low))
     if not relative:
         return np.asarray(half)
-    with np.errstate(all="ignore"):  # a control of 0
+    # Suppress the warning about a control of 0.
+    with np.errstate(all="ignore"):
         return np.asarray(half / np.abs(pair.b.values))
 
 
 def _select_only_cell(effect: MetricEffect) -> MetricEffect:
-    """Return the effect of the only cell, with scalar fields."""
+    """Convert an effect with arrays of one cell to one with scalar fields."""
     change: Any = effect.change
     reason: Any = effect.too_few_reason
     one = (
@@ -303,7 +335,7 @@ def merge_slices(thing: MetricLike) -> MetricLike:
 
 
 def _format_row(row: dict[str, Any]) -> list[str]:
-    """Return the cells of a row as text."""
+    """Return the text of each column for a row of the table."""
     interval = Interval(row["low"], row["high"], row["change"], math.nan, "", "", 0.0, row["reason"])
     write = choose_format(interval, row["relative"])
     is_finite = math.isfinite(interval.low) and math.isfinite(interval.high)
@@ -348,8 +380,9 @@ def scorecard(
 ) -> Scorecard:
     """Return the verdict on each treatment of an experiment, and the numbers behind it.
 
-    Ship: the primary metric is better and every guardrail is held. Do not ship: the primary metric is worse, or a
-    guardrail is breached. Otherwise keep running, with the users and days to go, or nothing shown at the planned end.
+    The decision is "ship" if the primary metric is better and every guardrail is held, and "do not" (ship) if the primary
+    metric is worse or a guardrail is breached. Otherwise it is "keep running", with the users and days to go, or, at
+    the planned end, "nothing shown".
 
     Parameters
     ----------
@@ -360,14 +393,16 @@ def scorecard(
     primary : str
         The deciding metric.
     guardrails : dict of str to float, optional
-        Metrics that must not become worse by more than a margin: 0.02 is 2 % of the control, or 0.02 units of the metric
-        with `relative=False`; for a calibration, how much farther from 1.
+        Metrics that must not become worse by more than a margin, as a dict from name to margin. A margin of 0.02 is 2 % of
+        the control or, with `relative=False`, 0.02 units of the metric. For a calibration ratio, the margin is how much
+        farther from 1 it may be.
     secondary : iterable of str
         Metrics that are shown but do not decide.
     better : dict of str to {"high", "low"}, optional
         Which values are better, for metrics that do not define it, such as a click rate or a quantile of latency.
     planned : float, optional
-        Planned number of users in the two compared arms. Without `sequential`, nothing is decided before.
+        Planned number of users in the two compared arms. Without `sequential`, there is no decision until this number is
+        reached.
     users : float, or dict by arm, optional
         Number of users so far, in the two compared arms together or in each arm.
     per_day : float, optional
@@ -375,33 +410,33 @@ def scorecard(
     sequential : bool
         Whether to use always-valid intervals, for repeated looks; needs `users` and `planned`.
     confidence : float
-        Nominal confidence over all treatments together: they share 1 - confidence.
+        Nominal confidence over all treatments together, which share 1 - confidence.
     relative : bool
-        Whether changes and margins are relative (a / b - 1) instead of absolute differences.
+        Whether changes and margins are relative (a / b - 1) rather than absolute differences.
     independent : bool
-        As for `compare`.
+        The same as for `compare`.
     sample_ratio : SampleRatio, or dict by arm, optional
-        Result of `sample_ratio_mismatch`, or the planned shares if `users` is given by arm. At its alarm, verdicts are
-        withheld.
+        Result of `sample_ratio_mismatch`, or the planned shares if `users` is given by arm. If the test raises an alarm,
+        verdicts are withheld.
 
     Returns
     -------
     Scorecard
         `verdicts` by treatment, each with its `decision` ("ship", "do not", "keep running", "nothing shown" or
         "withheld"), `sentence`, users and days to go; `table()` and `slices(adjust=)`, the numbers; `exit_code`, 3 if a
-        guardrail of any treatment is breached, else 0.
+        guardrail of any treatment is breached, otherwise 0.
 
     Raises
     ------
     InvalidInputError
-        If there is no such arm or metric, `better` is missing for a metric, or as in `compare`.
+        If there is no such arm or metric, `better` is missing for a metric, or `compare` would raise.
 
     Notes
     -----
-    "Ship" needs all conditions at once, so it is wrong with probability at most (1 - confidence) / 2 for any number of
+    "Ship" needs all conditions to hold, so it is wrong with probability at most (1 - confidence) / 2 for any number of
     guardrails (intersection-union test, Berger 1982). "Do not ship" needs any one condition: each guardrail is tested at
     (1 - confidence) / number of guardrails. Several treatments share 1 - confidence. Each metric and treatment is one
-    comparison, see `compare`.
+    comparison (see `compare`).
 
     Examples
     --------
@@ -431,12 +466,13 @@ def scorecard(
         arm: Progress(count_users(users, control, arm), planned, per_day, sequential) for arm in sides if arm != control
     }
     card = Scorecard(sides, control, options, progress, build_sample_ratio(sample_ratio, users), totals)
-    _ = card.verdicts  # raises here, not at the first use, if a verdict cannot be computed
+    # Compute the verdicts now, so that errors are raised here rather than on first access.
+    _ = card.verdicts
     return card
 
 
 def read_margins(guardrails: Any, relative: bool) -> dict[str, float]:
-    """Return the margin of each guardrail; raise for a relative margin of 1 or more, which is likely meant in percent."""
+    """Return the margin of each guardrail; raise if a relative margin is 1 or more, as it is probably meant in percent."""
     if guardrails is not None and not isinstance(guardrails, Mapping):
         raise InvalidInputError(
             f'guardrails= takes metrics with their margins, such as {{"auc": 0.01}}, not {guardrails!r}'
@@ -464,7 +500,13 @@ def check_roles(roles: Sequence[tuple[str, str]], better: Mapping[str, str]) -> 
 def build_question(
     name: str, role: str, metrics: Mapping[str, Any], better: Mapping[str, str], margin: float | None
 ) -> Question:
-    """Return the question of a metric; raise if it does not exist or its better values are unknown."""
+    """Return the role of one metric as a `Question`.
+
+    Raises
+    ------
+    InvalidInputError
+        There is no such metric, or neither the metric nor `better` defines which values are better.
+    """
     if name not in metrics:
         raise InvalidInputError(f"there is no metric {name!r}; there are {', '.join(metrics)}")
     best = better.get(name, metrics[name].about.best)
@@ -478,7 +520,7 @@ def build_question(
 
 
 def count_users(users: Any, control: Any, arm: Any) -> float | None:
-    """Return the number of users of an arm and the control together; None if unknown."""
+    """Return the number of users of an arm and the control together; None if `users` is None."""
     if users is None or not isinstance(users, Mapping):
         return None if users is None else float(users)
     if missing := [a for a in (control, arm) if a not in users]:
@@ -487,7 +529,10 @@ def count_users(users: Any, control: Any, arm: Any) -> float | None:
 
 
 def build_sample_ratio(ratio: Any, users: Any) -> SampleRatio | None:
-    """Return the result of the sample ratio test; None if there is no plan."""
+    """Return the result of the sample ratio test, or None if `ratio` is None.
+
+    `ratio` is the result itself, or the planned shares of the arms, which are then tested against `users`.
+    """
     if ratio is None or isinstance(ratio, SampleRatio):
         return ratio
     if not isinstance(users, Mapping):

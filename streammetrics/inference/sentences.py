@@ -1,4 +1,4 @@
-"""One sentence about a comparison: the better side, the difference, and other metrics that changed."""
+"""Describe a comparison in one sentence: the better side, the difference, and other metrics that changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["describe_comparison"]
 
 
 def describe_comparison(primary: Comparison, others: Iterable[Comparison] = (), *, a: str = "a", b: str = "b") -> str:
-    """Return one sentence about the difference of side a from side b.
+    """Return one sentence that says which side is better and by how much.
 
     Parameters
     ----------

@@ -1,11 +1,13 @@
-"""Always-valid intervals and e-values: valid at any number of looks and at any stopping time.
+"""Always-valid intervals and e-values, which stay valid however often one looks at the data and whenever one stops.
 
 The intervals are an asymptotic confidence sequence (Waudby-Smith, Arbour, Sinha, Kennedy, Ramdas 2021, arXiv 2103.06476).
-With x the scaled share of the planned users, the boundary of the normal mixture is
-b(x)^2 = (1 + 1/x) (ln(1 + x) + 2 ln(1/alpha)). The standard error from few shards is itself uncertain, so the t statistic
-is first mapped to the normal deviate with the same tail probability: the exponential of a squared t statistic has no
-finite mean. Every result depends on the current look only. A running intersection of intervals would depend on earlier
-looks, whose data late rows still change.
+The boundary of the normal mixture is b(x)^2 = (1 + 1/x) (ln(1 + x) + 2 ln(1/alpha)), where x is the share of the planned
+users so far, times a constant. The boundary is for normal deviates, but a standard error from few shards is itself
+uncertain, and the exponential of a squared t statistic has no finite mean. Each t statistic is therefore first mapped to
+the normal deviate with the same tail probability.
+
+Every result depends only on the current look. The intersection with the intervals of earlier looks would be narrower, but
+late rows can still change the data of earlier looks.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from .reasons import add_reasons, build_reasons, unwrap_reasons
 __all__ = ["Look", "always_valid", "boundary", "e_value", "p_from_e"]
 
 NAN = float("nan")
-# An e-value above e^700 is reported as inf.
+# The maximum logarithm of an e-value; an e-value above e^700 is reported as inf.
 MAX_EXPONENT = 700.0
 
 
@@ -40,10 +42,10 @@ class Look(NamedTuple):
     users : float
         Number of users so far, in the compared arms together.
     planned : float
-        Planned number of users, fixed before the first look. Planning half or twice as many users changes
-        the time to a result by 2 %.
+        Planned number of users, fixed before the first look. It need not be exact: with half or twice this number, the
+        time to a result changes by 2 %.
     confidence : float
-        Coverage at which the interval is narrowest, fixed before the first look.
+        The nominal coverage for which the intervals are as narrow as possible, fixed before the first look.
     """
 
     users: float
@@ -52,16 +54,19 @@ class Look(NamedTuple):
 
     @property
     def scaled_time(self) -> float:
-        """The share of planned users so far, times 2 L + ln(1 + 2 L), where L = ln(1 / alpha)."""
+        """The argument x of the boundary: the share of planned users so far, times 2 L + ln(1 + 2 L).
+
+        L is ln(1 / alpha).
+        """
         if not (self.planned > 0.0 and self.users >= 0.0 and math.isfinite(self.planned) and math.isfinite(self.users)):
             raise InvalidInputError(f"users must be finite, planned ones more than 0: {self.users}, {self.planned}")
-        # This scale makes the interval about as narrow as possible at the planned end.
+        # With this factor, the interval at the planned end is about as narrow as possible.
         twice = -2.0 * float(log(alpha_of(self.confidence)))
         return (twice + float(log1p(twice))) * self.users / self.planned
 
 
 def boundary(x: float, alpha: float) -> float:
-    """Return the boundary b(x) in standard errors, for a known standard error; inf for x = 0.
+    """Return the boundary b(x): the half width of the interval in standard errors, if the error is known; inf for x = 0.
 
     Examples
     --------
@@ -74,7 +79,7 @@ def boundary(x: float, alpha: float) -> float:
 
 
 def sequential_reach(look: Look, confidence: float, df: Any) -> Any:
-    """Return the half width of the always-valid interval in standard errors; NaN without degrees of freedom."""
+    """Return the half width of the always-valid interval in standard errors; NaN where `df` is NaN or 0."""
     deviate = boundary(look.scaled_time, alpha_of(confidence))
     if np.ndim(df) == 0:
         return _compute_reach(deviate, float(df))
@@ -84,7 +89,11 @@ def sequential_reach(look: Look, confidence: float, df: Any) -> Any:
 
 @lru_cache(maxsize=64)
 def _compute_reaches(deviate: float, df: bytes) -> NDArray[np.float64]:
-    """Return the half widths of many cells; cached, because the interval and the verdict both need them."""
+    """Return the half widths of many cells; cached, because the interval and the verdict both need them.
+
+    `deviate` is the half width for a known standard error, and `df` has the bytes of the float64 degrees of freedom,
+    because an array cannot be a cache key.
+    """
     freedom = np.frombuffer(df)
     is_known = freedom > 0.0
     reaches = np.where(is_known, t_of_normal(deviate, np.where(is_known, freedom, 1.0)), NAN)
@@ -94,7 +103,10 @@ def _compute_reaches(deviate: float, df: bytes) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=1 << 12)
 def _compute_reach(deviate: float, df: float) -> float:
-    """Return the half width of one number; cached, because all rows of a table need it."""
+    """Return the half width for one number; cached, because all rows of a table need it.
+
+    `deviate` is the half width for a known standard error.
+    """
     return float(t_of_normal(deviate, df)) if df > 0.0 else NAN
 
 
@@ -106,20 +118,22 @@ def always_valid(estimate: ScaledEstimate, look: Look, confidence: float | None 
     estimate : ScaledEstimate
         A number with its error, or an array of them.
     look : Look
-        Users so far and planned.
+        The numbers of users so far and planned.
     confidence : float, optional
         Nominal coverage; by default the `confidence` of the look.
 
     Returns
     -------
     Interval
-        The half width is error * T^-1(Phi(b(x))). Limits are NaN, with the reason, while the half width is infinite.
+        The half width is error * T^-1(Phi(b(x))), where b(x) is the boundary, and Phi and T are the distribution functions
+        of the normal and the t distributions. While the half width is infinite, the limits are NaN and `reason` says why.
 
     Notes
     -----
-    At nominal 95 % and 500 looks, 1 to 2 % of runs ever miss the truth; the interval for one look misses in 47 to 50 %
-    (`python -m benchmarks.coverage --only looks`). At the planned end it is 1.6 times as wide as that for one look. It is
-    asymptotic: use it from about 50 positives in each arm on.
+    At nominal 95 % and 500 looks, at least one interval excludes the truth in 1 to 2 % of simulated experiments. For
+    single-look intervals, this happens in 47 to 50 % (`python -m benchmarks.coverage --only looks`). At the planned end,
+    the always-valid interval is 1.6 times as wide as the interval for a single look. It is asymptotic: use it only if
+    each arm has about 50 positives or more.
 
     Examples
     --------
@@ -136,29 +150,32 @@ def always_valid(estimate: ScaledEstimate, look: Look, confidence: float | None 
 
 
 def e_value(estimate: ScaledEstimate, look: Look, null: float = 0.0) -> Any:
-    """Return the e-value against the null: under the null it ever reaches 1 / alpha with probability at most alpha.
+    """Return the e-value against the null hypothesis.
+
+    If the null is true, the probability that the e-value reaches 1 / alpha at any look is at most alpha.
 
     Parameters
     ----------
     estimate : ScaledEstimate
         A number with its error, or an array of them.
     look : Look
-        Users so far and planned.
+        The numbers of users so far and planned.
     null : float
         The null hypothesis, on the natural scale.
 
     Returns
     -------
     float
-        exp(x z^2 / (2 + 2 x)) / sqrt(1 + x) with z = Phi^-1(T(t)); it is at least 1 / alpha exactly when `always_valid`
-        excludes the null. inf beyond 1e304; NaN without an error.
+        exp(x z^2 / (2 + 2 x)) / sqrt(1 + x) with z = Phi^-1(T(t)), where T and Phi are the distribution functions of the t
+        and the normal distributions. It is at least 1 / alpha exactly when the interval of `always_valid` excludes the
+        null. It is inf above 1e304, and NaN without a standard error.
 
     Examples
     --------
     >>> round(e_value(ScaledEstimate(0.1, 0.1, 0.02, df=63), Look(5_000, 10_000)), 1)
     1886.0
     """
-    # The mixture martingale needs a normal deviate: t is mapped to the deviate of the same tail probability.
+    # The formula is for a normal deviate, so map t to the normal deviate with the same tail probability.
     t = np.asarray(statistic(estimate, null))
     df = np.asarray(estimate.df, np.float64)
     is_known = ~np.isnan(t) & (df > 0.0)
@@ -170,5 +187,5 @@ def e_value(estimate: ScaledEstimate, look: Look, null: float = 0.0) -> Any:
 
 
 def p_from_e(e: Any) -> Any:
-    """Return min(1, 1 / e), an always-valid p-value."""
+    """Convert e-values to always-valid p-values, min(1, 1 / e)."""
     return unwrap_scalar(1.0 / np.maximum(e, 1.0))

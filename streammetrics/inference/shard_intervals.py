@@ -1,4 +1,4 @@
-"""Jackknife intervals of a metric over shards of units, for all its cells at once."""
+"""Jackknife intervals of a metric over shards of units, for all its cells together."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["compute_shard_intervals"]
 
 
 def compute_shard_intervals(sample: Sample, confidence: float) -> Interval:
-    """Return the interval of each cell of a sample, as one `Interval` of arrays.
+    """Return the jackknife interval of each cell of a sample, as one `Interval` whose fields are arrays.
 
     Parameters
     ----------
     sample : Sample
-        A sample that has shards.
+        The values of one metric; it must have shards.
     confidence : float
         Nominal coverage.
     """
@@ -45,9 +45,9 @@ def compute_shard_intervals(sample: Sample, confidence: float) -> Interval:
 
 
 def _include_values(values: NDArray[np.float64], interval: Interval) -> Interval:
-    """Return the interval with these estimates, widened if necessary so that it contains them.
+    """Replace the estimates of an interval by `values`, and widen the interval where it does not contain them.
 
-    The value of a quantile is the middle of a bucket, and the limits may round to less than that.
+    For example, the value of a quantile is the middle of a bucket, but the upper limit may lie lower in the same bucket.
     """
     return interval._replace(
         estimate=values, low=np.minimum(interval.low, values), high=np.maximum(interval.high, values)

@@ -1,8 +1,9 @@
-"""The decision of an experiment and its sentence, as a function of the effects alone.
+"""The decision about a treatment (such as "ship"), and a sentence that explains it.
 
-"Ship" requires all conditions at once: the primary metric is better and every guardrail is held. Such an
-intersection-union test needs no correction: the decision is wrong with probability at most alpha / 2. "Do not ship"
-requires any one condition, so a guardrail is breached at alpha / number of guardrails. Several treatments share alpha.
+"Ship" requires all conditions together: the primary metric is better and every guardrail is held. Such an
+intersection-union test needs no multiplicity correction: the decision is wrong with probability at most alpha / 2.
+For "do not ship", a single condition suffices, so each of n guardrails is tested for a breach at level alpha / n. With
+several treatments, alpha is divided by their number.
 """
 
 from __future__ import annotations
@@ -37,28 +38,33 @@ __all__ = [
 
 BETTER = ("high", "low", "one")
 POWER_QUANTILE = normal_quantile(0.8)
-"""Quantile for 80 % power: a difference of the half width plus this many standard errors is detected in 80 %."""
+"""The normal quantile for 80 % power.
+
+If the true difference is the half width of the interval plus this many standard errors, the interval excludes 0 in 80 % of
+experiments.
+"""
 
 
 class MetricEffect(NamedTuple):
-    """The effect of the treatment on one metric, as a verdict reads it; fields are arrays for cells.
+    """The effect of a treatment on one metric, which is the input of a verdict. For several cells, the fields are arrays.
 
     Parameters
     ----------
     name : str
         Name of the metric.
     change : ScaledEstimate or CalibrationContrasts
-        Treatment minus control; both contrasts for a calibration.
+        Treatment minus control; for a calibration ratio, the two contrasts.
     better : {"high", "low", "one"}
-        Which values are better; "one" requires the contrasts of a calibration.
+        Which values are better; "one" requires the contrasts of a calibration ratio.
     margin : float or None
-        For a guardrail, how much worse it may be: a relative difference if the change is one, else in units of the metric;
-        for a calibration, how much farther from 1. With a margin of 0 only a better metric is held.
+        For a guardrail, how much worse the metric may be: relative to the control if `change` is a relative difference,
+        otherwise in units of the metric. For a calibration ratio, how much farther from 1 it may be. With a margin of 0, a
+        guardrail is held only if the metric is better.
     too_few_reason : str or None
-        Why there is too little data for an interval.
+        Why there is too little data for an interval; None if there is enough.
     slack : tuple of float
-        How far the certified bounds of both sides may move the change, down and up; for a calibration, on the scale of the
-        contrasts.
+        By how much the true change may be below and above the estimate, according to the certified bounds of both sides.
+        For a calibration ratio, these amounts are on the scale of the contrasts.
     """
 
     name: str
@@ -70,7 +76,7 @@ class MetricEffect(NamedTuple):
 
     @property
     def estimate(self) -> ScaledEstimate:
-        """The estimate of the difference."""
+        """The estimate of the difference; for a calibration ratio, the difference of logarithms."""
         return self.change.log_difference if isinstance(self.change, CalibrationContrasts) else self.change
 
 
@@ -107,7 +113,7 @@ class Progress(NamedTuple):
 
     @property
     def look(self) -> Look | None:
-        """The current look of a sequential experiment; None for one look."""
+        """The current look at a sequential experiment; None if the experiment is not sequential."""
         if not self.sequential:
             return None
         if self.users is None or self.planned is None:
@@ -116,12 +122,12 @@ class Progress(NamedTuple):
 
     @property
     def is_early(self) -> bool:
-        """Whether it is too early to read the interval for one look, which is valid at the planned end only."""
+        """Whether it is too early for a decision: the interval for a single look is valid only at the planned end."""
         return not self.sequential and self.users is not None and self.planned is not None and not self.is_finished
 
 
 class ComparisonReading(NamedTuple):
-    """The reading of one effect.
+    """The conclusion about one metric: a word such as "better", and the interval that supports it.
 
     Parameters
     ----------
@@ -130,7 +136,7 @@ class ComparisonReading(NamedTuple):
     word : str
         "better", "worse", "unclear" or "too few"; for a guardrail "held", "breached", "undecided" or "too few".
     interval : Interval
-        Interval of the change; for a breached guardrail at the corrected confidence.
+        Interval of the change; for a breached guardrail, at the corrected confidence.
     reason : str or None
         Why the word is "too few".
     """
@@ -155,8 +161,8 @@ class Verdict(NamedTuple):
     guardrails : tuple of ComparisonReading
         Readings of the guardrails, in the order of the input.
     more_users, more_days : float or None
-        Users and days until the open metrics would be decided if the estimates do not change, at most until the planned
-        end; None if unknown.
+        How many more users and days would decide the metrics that are still undecided, if the estimates do not change,
+        counted at most until the planned end. None if unknown.
     """
 
     decision: str
@@ -168,7 +174,7 @@ class Verdict(NamedTuple):
 
 
 def _compute_interval(estimate: ScaledEstimate, progress: Progress, alpha: float) -> Interval:
-    """Return the interval for one look, or the always-valid interval, at confidence 1 - alpha."""
+    """Return the interval at confidence 1 - alpha: always-valid for a sequential experiment, otherwise for one look."""
     look = progress.look
     return interval(estimate, 1.0 - alpha) if look is None else always_valid(estimate, look, 1.0 - alpha)
 
@@ -176,14 +182,17 @@ def _compute_interval(estimate: ScaledEstimate, progress: Progress, alpha: float
 def _compute_limits(
     estimate: ScaledEstimate, progress: Progress, alpha: float, slack: tuple[Any, Any]
 ) -> tuple[Any, Any]:
-    """Return the limits of the interval on the scale, widened by the certified bounds."""
+    """Return the limits of the interval on the scale of the estimate, widened by the slack of the certified bounds."""
     limits = _compute_interval(estimate, progress, alpha)
     scale = scale_of(estimate.scale)
     return scale.point(limits.low) - slack[0], scale.point(limits.high) + slack[1]
 
 
 def is_worse(effect: MetricEffect, progress: Progress, alpha: float, margin: float = 0.0) -> Any:
-    """Return whether the interval shows that the metric is worse by more than the margin, for each cell."""
+    """Return, for each cell, whether the interval shows that the metric is worse by more than the margin.
+
+    The confidence of the interval is 1 - alpha.
+    """
     change = effect.change
     if isinstance(change, CalibrationContrasts):
         limit = scale_of("relative").point(margin)
@@ -194,15 +203,19 @@ def is_worse(effect: MetricEffect, progress: Progress, alpha: float, margin: flo
 
 
 def is_not_worse(effect: MetricEffect, progress: Progress, alpha: float, margin: float = 0.0) -> Any:
-    """Return whether the interval shows that the metric is worse by less than the margin; with margin 0, better."""
+    """Return, for each cell, whether the interval shows that the metric is not worse by more than the margin.
+
+    With a margin of 0, this means that the metric is better.
+    """
     change = effect.change
     if isinstance(change, CalibrationContrasts):
         limit = scale_of("relative").point(margin)
-        # Contrasts on opposite sides of 0 show that the treatment is closer to 1.
+        # The treatment is closer to 1 than the control if its two contrasts have opposite signs.
         if not margin:
             (low, high), (low2, high2) = (_compute_limits(e, progress, alpha, effect.slack) for e in change)
             return ((low > 0.0) & (high2 < 0.0)) | ((high < 0.0) & (low2 > 0.0))
-        # One of the two contrasts must lie within the limits, and either may be the one: each is tested at alpha / 2.
+        # It is enough that either contrast is within a limit. As there are two chances, each contrast is tested at
+        # alpha / 2.
         halves = (_compute_limits(e, progress, alpha / 2.0, effect.slack) for e in change)
         (low, high), (low2, high2) = halves
         return ((high < limit) | (high2 < limit)) & ((low > -limit) | (low2 > -limit))
@@ -211,31 +224,34 @@ def is_not_worse(effect: MetricEffect, progress: Progress, alpha: float, margin:
 
 
 def compute_evidence(effect: MetricEffect, progress: Progress, margin: float | None = None) -> Any:
-    """Return the p-value, or for sequential tests the e-value, of the claim about each cell, for `adjust`.
+    """Return the evidence for the claim about each cell, as the input of a multiplicity correction.
+
+    The evidence is a p-value or, for a sequential experiment, an e-value.
 
     Parameters
     ----------
     effect : MetricEffect
         The effect, with arrays over cells.
     progress : Progress
-        Decides between the test for one look and the sequential test.
+        Defines whether the experiment is sequential.
     margin : float, optional
-        The margin of a guardrail: the claim is that the metric is worse by more. Without a margin, the claim is that the
-        metric is better or worse.
+        The margin of a guardrail: the claim is that the metric is worse by more than this. Without a margin, the claim is
+        that the metric is better or worse.
 
     Returns
     -------
     array
-        For a calibration, whose two contrasts must both be shown, the weaker evidence of the two. If the estimate itself
-        does not support the claim, 1, or 0 for e-values.
+        The p-values or e-values. A claim about a calibration ratio needs evidence about both contrasts, so the weaker of
+        the two counts. If the estimate itself does not support the claim, the p-value is 1, or the e-value 0.
     """
-    # The certified bounds widen the null from a point to an interval: the evidence is that against its nearer end.
+    # Because of the certified bounds, the null hypothesis is an interval rather than a point. The evidence is computed
+    # against the end of this interval that is nearer to the estimate.
     look, change, (down, up) = progress.look, effect.change, effect.slack
     nothing = 1.0 if look is None else 0.0
     limit = margin or 0.0
 
     def test(one: ScaledEstimate, above: Any, below: Any) -> tuple[Any, Any]:
-        """Return the two-sided evidence for a value above the null `above`, and for one below the null `below`."""
+        """Return the two-sided evidence that the value is greater than `above`, and that it is less than `below`."""
         value = np.asarray(one.value)
         nulls = np.where(value > 0.0, above, below)
         values = np.asarray(p_value(one, nulls) if look is None else e_value(one, look, nulls))
@@ -260,23 +276,24 @@ def compute_evidence(effect: MetricEffect, progress: Progress, margin: float | N
 def interpret_effect(
     effect: MetricEffect, progress: Progress, *, confidence: float = 0.95, guardrails: int | None = None
 ) -> ComparisonReading:
-    """Return the reading of one effect.
+    """Return the conclusion about one metric, such as "better" or "held", with its interval.
 
     Parameters
     ----------
     effect : MetricEffect
         The effect of one cell.
     progress : Progress
-        Decides between the interval for one look and the always-valid one.
+        Defines whether the interval is always-valid or for a single look.
     confidence : float
         Nominal coverage of the interval.
     guardrails : int, optional
-        Number of guardrails, if the metric is a guardrail.
+        If the metric is a guardrail, the total number of guardrails.
 
     Raises
     ------
     InvalidInputError
-        If `better` is unknown or does not fit the change, or the margin is negative or not for a guardrail.
+        If `better` is unknown or does not fit the change, the margin is negative, or a metric that is not a guardrail has
+        a margin.
     """
     if effect.better not in BETTER or (effect.better == "one") != isinstance(effect.change, CalibrationContrasts):
         raise InvalidInputError(
@@ -294,10 +311,11 @@ def interpret_effect(
     if reason := effect.too_few_reason or shown.reason or total:
         return ComparisonReading(effect.name, "too few", shown, reason)
     good, bad, neither = ("better", "worse", "unclear") if guardrails is None else ("held", "breached", "undecided")
-    if progress.is_early:  # the interval for one look is valid at the planned end only
+    # The interval for a single look is valid only at the planned end.
+    if progress.is_early:
         return ComparisonReading(effect.name, neither, shown)
-    # "Do not ship" follows from any one breached guardrail, so the error rate is divided among them (Bonferroni). A held
-    # guardrail counts only together with all others, so it needs no correction.
+    # A single breached guardrail decides "do not ship", so alpha is divided by the number of guardrails (Bonferroni).
+    # "Ship" requires that all guardrails are held, so "held" needs no correction.
     strict = alpha / (guardrails or 1)
     if is_worse(effect, progress, strict, margin):
         return ComparisonReading(effect.name, bad, _compute_interval(effect.estimate, progress, strict))
@@ -323,7 +341,7 @@ def build_verdict(
     guardrails : sequence of MetricEffect
         Effects on the metrics that must not become worse than their margins.
     progress : Progress
-        Users so far, planned users, and users per day.
+        Numbers of users so far, planned, and per day.
     confidence : float
         Nominal confidence over all treatments together.
     treatments : int
@@ -331,19 +349,19 @@ def build_verdict(
     treatment : str
         Name of the treatment, for the sentence.
     sample_ratio : SampleRatio, optional
-        Result of the sample ratio test: at its alarm the verdict is withheld.
+        Result of the sample ratio test. If it has raised an alarm, the verdict is withheld.
 
     Returns
     -------
     Verdict
-        "ship" if the primary metric is better and every guardrail is held; "do not" if the primary metric is worse or a
-        guardrail is breached; else "keep running", or "nothing shown" at the planned end. An experiment with one look
-        keeps running until the planned end.
+        The decision is "ship" if the primary metric is better and every guardrail is held, and "do not" if the primary
+        metric is worse or a guardrail is breached. Otherwise it is "keep running", or "nothing shown" at the planned end.
+        For an experiment that is not sequential, it is always "keep running" before the planned end.
 
     Raises
     ------
     InvalidInputError
-        As `interpret_effect`; or if `sequential` is set without the users so far and planned.
+        The same as for `interpret_effect`; or if the experiment is sequential and `users` or `planned` is missing.
 
     Examples
     --------
@@ -397,19 +415,23 @@ def _choose_decision(primary: ComparisonReading, guardrails: tuple[ComparisonRea
 def _estimate_remaining(
     effects: list[MetricEffect], progress: Progress, confidence: float
 ) -> tuple[float | None, float | None]:
-    """Return the users and days until the open metrics are decided, at most until the planned end; None if unknown."""
+    """Return how many more users and days would decide all undecided metrics, at most until the planned end.
+
+    `effects` are the effects on the undecided metrics. Either number is None if it is unknown.
+    """
     if progress.users is None:
         return None, None
     needed = progress.users
     for one in effects:
-        # Nothing is known about a metric with too little data. For a calibration either contrast may decide. Both wait for
-        # the planned end.
+        # The number cannot be estimated for a metric with too little data, or for a calibration ratio, where either
+        # contrast may decide. Assume that these metrics are decided at the planned end.
         if one.too_few_reason or isinstance(one.change, CalibrationContrasts):
             needed = math.inf
             continue
         limit = (one.margin or 0.0) * (-1.0 if one.better == "high" else 1.0)
         distance, slack = one.change.value - limit, one.slack[0] if one.change.value > limit else one.slack[1]
-        if abs(distance) <= slack:  # more users do not narrow the certified bounds
+        # The certified bounds alone leave the metric undecided, and more users would not narrow them.
+        if abs(distance) <= slack:
             needed = math.inf
             continue
         limit += math.copysign(slack, distance)
@@ -425,7 +447,7 @@ def _estimate_remaining(
 
 
 def _format_effect(reading: ComparisonReading, effect: MetricEffect, progress: Progress) -> str:
-    """Return the change with its interval, such as +5.7 % (95 % always +3.8 % to +7.6 %)."""
+    """Return the change with its interval as text, such as "+5.7 % (95 % always +3.8 % to +7.6 %)"."""
     return format_interval(reading.interval, effect.estimate.scale == "relative", progress.sequential)
 
 
@@ -480,7 +502,7 @@ def _format_guardrails(count: int) -> str:
 
 
 def _describe_detectable(primary: ComparisonReading, effect: MetricEffect) -> str:
-    """Return a clause about the difference that the primary metric would have shown with 80 % power."""
+    """Return a clause about the difference that would be detected with 80 % power; "" if this does not apply."""
     limits, change = primary.interval, effect.estimate
     if limits.reason or primary.word != "unclear":
         return ""

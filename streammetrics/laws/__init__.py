@@ -1,7 +1,8 @@
-"""Laws: property tests that every metric must pass, also one of another package (`check_metric`, `check_state`).
+"""Laws: property tests that every metric must pass, including metrics that other packages define.
 
-Each law is a function of a `Case`: a factory of empty objects, and rows to count. A law that does not hold raises
-`LawError` with the name of the law, the expected result, and the actual result.
+`check_metric` and `check_state` run all laws. Each law is a function of a `Case`, which has a factory of empty metrics and
+rows to count. A law that does not hold raises `LawError` with the name of the law, the expected result, and the actual
+result.
 """
 
 from __future__ import annotations
@@ -48,21 +49,23 @@ def check_metric(
 
     Parameters
     ----------
-    metric : Metric, or a class of metrics that needs no arguments or has an `example` of them
-        The metric to check. Rows that it has counted are ignored.
+    metric : Metric, or class of metrics
+        The metric to check. Rows that it has counted are ignored. A class must need no arguments, or declare
+        an `example` of its arguments.
     data : mapping of arrays, or function of (rng, n), optional
-        Valid columns by name, or a function that generates them. By default columns are generated for the needs of the
-        state: labels, scores on its scale, flags and weights, with ties, one class, saturation, or no rows.
+        Valid columns by name, or a function that generates `n` rows of them. By default, the columns that the state
+        declares are generated, such as labels, scores on its scale and weights. Some data sets have ties, a single
+        class, extreme values, or no rows.
     seed : int
         The seed of the generated rows.
     examples : int
-        The number of data sets; seven use each of `STYLES` once.
+        The number of data sets. Seven data sets use each style in `STYLES` once.
 
     Raises
     ------
     LawError
-        A law does not hold. The message names the law, the rows, the expected result and the actual result. It is an
-        AssertionError.
+        A law does not hold. The message names the law, the rows, the expected result and the actual result.
+        LawError is a subclass of AssertionError.
 
     Notes
     -----
@@ -81,14 +84,16 @@ def check_metric(
 
 
 def check_state(state: State, *, data: Data = None, seed: int = 0, examples: int = 7) -> None:
-    """Run every law on a state, which may belong to another package, through a metric that computes nothing.
+    """Run every law on a state, which may belong to another package.
+
+    The laws need a metric, so the function defines one that reads the state and whose value is always 0.
 
     Parameters
     ----------
     state : State
         The state to check. Rows that it has counted are ignored.
     data, seed, examples
-        As for `check_metric`.
+        The same as for `check_metric`.
 
     Raises
     ------
@@ -101,7 +106,7 @@ def check_state(state: State, *, data: Data = None, seed: int = 0, examples: int
 
 @contextmanager
 def reader_of(state: State) -> Iterator[Metric[Any, Any]]:
-    """Yield a metric that reads this state and is registered inside of the context."""
+    """Yield a metric that reads this state, with a value of 0. Its class is registered only while the context is open."""
 
     class Reader(Metric[State, float], tag=f"laws.reader.{state.tag}"):
         def make_state(self) -> State:
@@ -117,7 +122,7 @@ def reader_of(state: State) -> Iterator[Metric[Any, Any]]:
 
 
 def example_case(metric: Metric[Any, Any], data: Data, seed: int, example: int) -> Case:
-    """Return a case with generated rows for a metric."""
+    """Return a case for a metric, with rows that are generated or taken from `data`; `example` selects their style."""
     rng = np.random.default_rng([seed, example])
     style = STYLES[example % len(STYLES)]
     n = {"few": int(rng.integers(1, 4)), "empty": 0}.get(style, int(rng.integers(20, 60)))
@@ -134,14 +139,17 @@ def example_case(metric: Metric[Any, Any], data: Data, seed: int, example: int) 
 
 
 def metric_case(metric: Metric[Any, Any], columns: Columns, rng: np.random.Generator) -> Case:
-    """Return a case of a metric and rows; columns are made consistent with one another."""
+    """Return a case for a metric and some rows.
+
+    The columns are first made consistent with one another. For example, all rows of a query get the same query weight.
+    """
     columns = make_consistent(metric.make_state(), columns)
     bad = {n.role: bad_value(n.kind) for n in metric.make_state().needs() if bad_value(n.kind) is not None}
     return Case(partial(empty_copy, metric), columns, rng, bad, metric)
 
 
 def run(law: Law, case: Case) -> None:
-    """Run a law; raise LawError with its name if it does not hold or fails."""
+    """Run a law; if it does not hold or raises another error, raise a LawError that names the law."""
     try:
         law(case)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Case: the object and rows on which a law runs, and the assertions of laws."""
+"""The input of a law, which is a `Case` (a metric and rows), and the assertion functions that laws use."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Rows = NDArray[np.int64]
 
 
 class LawError(StreamMetricsError, AssertionError):
-    """A metric breaks a law that all metrics must satisfy.
+    """Raised when a metric does not satisfy a law, a property that all metrics must have.
 
     Attributes
     ----------
@@ -50,20 +50,22 @@ class LawError(StreamMetricsError, AssertionError):
 
 
 class Case(NamedTuple):
-    """The object and the rows on which a law runs.
+    """The input of a law: a factory of the objects to check, and rows for them to count.
+
+    Some states read blocks: adjacent rows that belong together, such as the documents of a query. Laws do not split them.
 
     Parameters
     ----------
     make : callable
         Returns an empty metric, collection or slices.
     columns : dict of arrays
-        Valid rows, by column.
+        Valid rows, as columns by name.
     rng : numpy Generator
-        The random generator of the law.
+        The generator for the random choices of the law.
     bad : dict
-        An invalid value for each column that has one.
+        An invalid value for each column that can have one, such as 2 for 0/1 labels.
     metric : Metric, optional
-        The metric, for laws of metrics.
+        The metric, if the law is about a single metric.
     """
 
     make: Callable[[], Any]
@@ -79,69 +81,78 @@ class Case(NamedTuple):
 
     @property
     def needs(self) -> Sequence[Need]:
-        """The needs that the state of the metric declares: its columns and their kinds."""
+        """The columns that the state of the metric reads, as it declares them; empty without a metric."""
         return () if self.metric is None else self.metric.make_state().needs()
 
     def take(self, rows: Any) -> Columns:
-        """Return some rows of all columns."""
+        """Return all columns with only the rows at these indices."""
         return {name: column[rows] for name, column in self.columns.items()}
 
     def build(self, columns: Columns | None = None, make: Callable[[], Any] | None = None) -> Any:
-        """Return a new object that counted these rows (by default all), passed as keyword arguments."""
+        """Return a new object that has counted these rows, by default all rows of the case.
+
+        The columns are passed as keyword arguments. `make` returns an empty object; by default, it is that of the case.
+        """
         return update_by_name((make or self.make)(), self.columns if columns is None else columns)
 
     def parts(self, k: int) -> list[Rows]:
-        """Return the row numbers of `k` random parts; blocks are not split, and parts may be empty."""
+        """Split the rows at random into `k` parts, and return the row numbers of each part.
+
+        Blocks are not split, and parts may be empty.
+        """
         owner = self.rng.integers(0, k, self.n)[self.blocks]
         return [np.flatnonzero(owner == i) for i in range(k)]
 
     def needs_of_kind(self, kind: type) -> list[Need]:
-        """Return the needs of a kind (also as the kind of a matrix) for which there is a column."""
+        """Return the declared columns of this kind, or matrices of this kind, that are optional or are in the case."""
         served = [n for n in self.needs if n.optional or n.role in self.columns]
         return [n for n in served if isinstance(n.kind.kind if isinstance(n.kind, Matrix) else n.kind, kind)]
 
     @property
     def blocks(self) -> Rows:
-        """The block number of each row, from 0. Rows of one query, for example, are a block; otherwise each row is one."""
+        """The block number of each row, from 0; if the state reads no blocks, each row is its own block."""
         role = None if self.metric is None else self.metric.make_state().block_column
         if role is None or not self.n:
             return np.arange(self.n)
         return np.cumsum(np.r_[False, self.columns[role][1:] != self.columns[role][:-1]])
 
     def shuffle_rows(self) -> Rows:
-        """Return the row numbers in random order. Blocks stay together, in their order if the state depends on it."""
+        """Return the row numbers in random order, where the rows of a block stay together.
+
+        If the state depends on the order of rows in a block, that order is kept.
+        """
         ordered = self.metric is not None and self.metric.make_state().is_order_dependent
         within = np.arange(self.n) if ordered else self.rng.random(self.n)
         return np.lexsort([within, self.rng.permutation(self.n)[self.blocks]])
 
     def next_columns(self) -> Columns:
-        """Return the same rows for a second batch, with new block IDs, because a block must not occur again."""
+        """Return the same rows for a second batch, with new block IDs, because a block must not occur in two batches."""
         role = None if self.metric is None else self.metric.make_state().block_column
         return self.columns if role is None else self.columns | {role: self.columns[role] + 100}
 
     def make_consistent(self, columns: Columns) -> Columns:
-        """Return the columns made consistent with one another again, after some of them were replaced."""
+        """Make columns consistent with one another again, after the law has replaced some of them."""
         return columns if self.metric is None else make_consistent(self.metric.make_state(), columns)
 
     def weight_role(self) -> str | None:
-        """Return the role of the weights; None if the metric takes none."""
+        """Return the name of the column of weights, such as "sample_weight"; None if the metric takes no weights."""
         return next((n.role for n in self.needs_of_kind(Weight) if n.optional), None)
 
 
 def update_by_name(thing: Any, columns: Columns) -> Any:
-    """Update an object with the columns that it reads as keyword arguments (a different code path than tables)."""
+    """Update an object with those columns that it reads, passed as keyword arguments rather than as a table."""
     known = columns_of(thing)
     return thing.update(**{name: column for name, column in columns.items() if name in known})
 
 
 def expect(condition: Any, expected: str, actual: Any = "something else") -> None:
-    """Raise LawError unless the condition holds."""
+    """Raise LawError unless the condition is true; `expected` and `actual` describe the two results in the message."""
     if not condition:
         raise LawError(f"expected {expected}; found {actual}")
 
 
 def expect_same_bytes(a: Any, b: Any, expected: str) -> None:
-    """Raise LawError unless two objects have the same bytes."""
+    """Raise LawError, with the first difference, unless two objects have the same bytes; `expected` is for the message."""
     if a.to_bytes() != b.to_bytes():
         raise LawError(f"expected {expected}; found different ones: {_difference_text(a, b)}")
 
@@ -162,17 +173,16 @@ def _content_text(state: Any) -> str:
 
 
 def shorten(thing: Any) -> str:
-    """Return an object as text in one line of bounded length."""
+    """Return an object as text in one line of at most 303 characters."""
     text = " ".join(str(thing).split())
     return text if len(text) < 300 else text[:300] + "..."
 
 
 def expect_error(error: type[Exception], action: Callable[[], Any], what: str) -> None:
-    """Raise LawError unless an action raises this error."""
+    """Raise LawError unless an action raises an error of this type; `what` describes the action in the message."""
     try:
         action()
     except error:
-        # This is the expected error.
         return
     except Exception as other:
         raise LawError(f"expected {error.__name__} for {what}; found {type(other).__name__}: {other}") from other
@@ -180,7 +190,7 @@ def expect_error(error: type[Exception], action: Callable[[], Any], what: str) -
 
 
 def without_warnings(action: Callable[[], Any]) -> Any:
-    """Return the result of an action, without warnings of undefined values and wide bounds."""
+    """Return the result of an action, and suppress warnings about undefined values and wide bounds."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UndefinedMetricWarning)
         warnings.simplefilter("ignore", WideBoundsWarning)
@@ -188,17 +198,20 @@ def without_warnings(action: Callable[[], Any]) -> Any:
 
 
 def folded_cells(thing: Any) -> list[list[bool]]:
-    """Return which cells of the states had too many rows to keep them exactly."""
+    """Return, for each state, a list that says for each cell whether it has moved rows to histogram buckets.
+
+    A state keeps the rows of a cell exactly until their number exceeds a limit. States without such a limit are left out.
+    """
     return [(s.rows_by_cell(s.folding[1]) > 0).tolist() for s in states_of(thing) if s.folding is not None]
 
 
 def value_of(thing: Any) -> Any:
-    """Return the value without warnings."""
+    """Return the value of a metric, and suppress warnings."""
     return without_warnings(thing.compute)
 
 
 def numbers(value: Any) -> NDArray[np.float64]:
-    """Return all numbers of a value: of a float, an array, a tuple or a dict."""
+    """Return all numbers in a value (a float, array, tuple or dict) as a flat array."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
@@ -207,11 +220,21 @@ def numbers(value: Any) -> NDArray[np.float64]:
 
 
 def expect_same_value(a: Any, b: Any, expected: str, close: float = 0.0, nearly: float = 0.0) -> None:
-    """Raise LawError unless two values agree within the relative tolerance `close` or the absolute one `nearly`."""
+    """Raise LawError unless all numbers of two values are equal within a tolerance.
+
+    Parameters
+    ----------
+    a, b : float, array, tuple or dict
+        The values. NaN equals NaN.
+    expected : str
+        The expected result, for the message.
+    close, nearly : float
+        The relative and the absolute tolerance; one of the two must be met.
+    """
     x, y = numbers(a), numbers(b)
     good = x.shape == y.shape
     if good:
-        # Infinity minus infinity gives NaN.
+        # Suppress the warning about the difference of two infinities, which is NaN.
         with np.errstate(invalid="ignore"):
             near = np.abs(x - y) <= np.maximum(close * np.maximum(np.abs(x), np.abs(y)), nearly)
         good = bool(np.all((x == y) | (np.isnan(x) & np.isnan(y)) | near))

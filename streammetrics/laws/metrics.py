@@ -1,4 +1,4 @@
-"""Laws of metrics: values, bounds, weights, dtypes, formats, dropped rows, and collections with other metrics."""
+"""Laws that a single metric must satisfy, such as laws about its value, bounds, weights and the dtypes that it accepts."""
 
 from __future__ import annotations
 
@@ -37,14 +37,15 @@ from .case import (
 )
 from .specimens import Columns, events, formats, on_grid, spoil, tables
 
-# A term with weight k is rounded to 2**-60 once, and k rows are rounded k times. Sums may differ by this amount.
+# The absolute tolerance between one row with weight k and k rows: the former is rounded to a multiple of 2**-60 once,
+# and the latter k times.
 UNITS = 2.0**-59
-# The relative tolerance, for sums that are divided by small numbers.
+# The relative tolerance between such values, because a metric may divide sums by small numbers.
 CLOSE = 2.0**-44
 
 
 def has_tag(case: Case) -> None:
-    """The classes of metric and state are registered under their tags, so that saved bytes can be loaded."""
+    """The classes of the metric and its state are registered under their tags, so that saved bytes can be loaded."""
     metric = case.make()
     expect(METRICS.get(metric.about.tag) is type(metric), "a class declared with tag=", f"tag {metric.about.tag!r}")
     state = metric.state
@@ -53,7 +54,7 @@ def has_tag(case: Case) -> None:
 
 
 def value_follows_rows(case: Case) -> None:
-    """The value follows the rows after `update`, `merge` and `reset`, also if it was computed before."""
+    """The value changes with the rows after `update`, `merge` and `reset`, even if it was computed before."""
     a, b = (case.take(rows) for rows in case.parts(2))
     nothing, whole = value_of(case.make()), value_of(case.build())
     for change in ("update", "merge"):
@@ -79,7 +80,7 @@ def within_bounds(case: Case) -> None:
 
 
 def interval_around_value(case: Case) -> None:
-    """An interval is finite, contains the value and grows with confidence, or has a reason; merged parts have the same."""
+    """An interval contains the value, is finite and grows with confidence, or has a reason why there is none."""
     metric = case.build()
     intervals = [metric.interval(confidence) for confidence in (0.5, 0.8, 0.95, 0.999)]
     parts = merge([case.build(case.take(rows)) for rows in case.parts(3)]).interval()
@@ -131,24 +132,25 @@ def weight_of_one(case: Case) -> None:
 
 
 def integer_weights(case: Case) -> None:
-    """A row or block with weight k equals k rows or blocks, unless `weights_are_counts` is False."""
+    """A row (or block) with weight k has the same effect as k rows, unless the metric has `weights_are_counts` = False."""
     if role := _count_weights_role(case):
         plain = {k: v for k, v in _without_small_probabilities(case).items() if k != role}
         times = case.rng.integers(1, 4, case.n)[case.blocks]
         weighted = case.build(plain | {role: times.astype(np.float64)})
         repeated = case.build(_repeat_rows(case, plain, times))
-        # Repeated rows are more rows and may pass the limit of exactly kept ones, so compare only if neither or both do.
+        # When their number exceeds a limit, rows move to histogram buckets, and the value changes slightly. Repeated rows
+        # may exceed this limit, so compare only if both objects are on the same side of it.
         if folded_cells(repeated) == folded_cells(weighted):
             expect_same_value(value_of(repeated), value_of(weighted), "weight k to count as k rows", CLOSE, UNITS)
 
 
 def _count_weights_role(case: Case) -> str | None:
-    """Return the role of the weights if a weight of k means k rows; otherwise None."""
+    """Return the name of the column of weights if a weight of k means k rows; otherwise None."""
     return case.weight_role() if case.metric is None or about_of(case.metric).weights_are_counts else None
 
 
 def _without_small_probabilities(case: Case) -> Columns:
-    """Return the rows with small probabilities set to 0: fixed-point sums of only small ones have few digits."""
+    """Return the columns with small probabilities set to 0, because fixed-point sums of small numbers have few digits."""
     nothing = {"probability": (2.0**-10, 0.0), "logit": (-7.0, -1000.0)}
     scored = {
         n.role: getattr(getattr(n.kind, "kind", n.kind), "scale", "")
@@ -160,7 +162,10 @@ def _without_small_probabilities(case: Case) -> Columns:
 
 
 def _repeat_rows(case: Case, columns: Columns, times: NDArray[np.int64]) -> Columns:
-    """Return each row or block `times` times; copies of a block have new IDs."""
+    """Return the columns with each row repeated; `times` has the number of copies of each row.
+
+    For a metric that reads blocks, whole blocks are repeated, and each copy of a block gets a new ID.
+    """
     assert case.metric is not None
     block_column = case.metric.make_state().block_column
     if block_column is None:
@@ -172,14 +177,15 @@ def _repeat_rows(case: Case, columns: Columns, times: NDArray[np.int64]) -> Colu
 
 
 def weight_of_zero(case: Case) -> None:
-    """A row or label with weight 0 does not change the value, unless `weights_are_counts` is False."""
+    """A row or label with weight 0 does not change the value, unless the metric has `weights_are_counts` = False."""
     if role := _count_weights_role(case):
         weights = case.columns.get(role, np.ones(case.n)).astype(np.float64)
         weights[(case.rng.random(case.n) < 0.4)[case.blocks]] = 0
         columns = case.columns | {role: weights}
         whole, some = case.build(columns), np.atleast_2d(weights.T).any(axis=0)
         without_zeros, value = case.build({k: v[some] for k, v in columns.items()}), value_of(whole)
-        # Rows of weight 0 count toward the limit of exactly kept rows, too, so compare only if both are on the same side.
+        # When their number exceeds a limit, rows move to histogram buckets, and the value changes slightly. Rows of
+        # weight 0 count toward this limit, so compare only if both objects are on the same side of it.
         if folded_cells(without_zeros) == folded_cells(whole):
             expect_same_value(value_of(without_zeros), value, "rows of weight 0 to change nothing", CLOSE)
         if weights.ndim > 1:
@@ -189,7 +195,7 @@ def weight_of_zero(case: Case) -> None:
 
 
 def weighted_with_unweighted(case: Case) -> None:
-    """Batches with weights and batches without can be mixed: no weights mean weights of 1."""
+    """Batches with and without weights can be mixed; a batch without weights has weights of 1."""
     if role := case.weight_role():
         plain = {k: v for k, v in case.columns.items() if k != role}
         rows, others = case.parts(2)
@@ -207,7 +213,7 @@ def weighted_with_unweighted(case: Case) -> None:
 
 
 def label_dtypes(case: Case) -> None:
-    """Labels count the same in every dtype."""
+    """Labels give the same state in every dtype."""
     whole = case.build()
     for need in [n for n in case.needs_of_kind(Label) if n.role in case.columns]:
         for dtype in ("?", "u1", "i1", "<i4", ">i8", "u8", "f2", "<f4", ">f8"):
@@ -216,7 +222,7 @@ def label_dtypes(case: Case) -> None:
 
 
 def score_dtypes(case: Case) -> None:
-    """Scores and weights that are exact in every floating dtype count the same in all of them."""
+    """Scores and weights that are exact in every floating-point dtype give the same state in each of them."""
     exact_columns = {n.role: on_grid(n.kind, case.rng, case.n) for n in case.needs_of_kind(Score)}
     if (role := case.weight_role()) in case.columns:
         exact_columns[role] = np.ldexp(1.0, case.rng.integers(-10, 10, case.n))
@@ -228,7 +234,7 @@ def score_dtypes(case: Case) -> None:
 
 
 def key_dtypes(case: Case) -> None:
-    """Keys count the same in every integer dtype, also mixed over batches; text beside integers raises an error."""
+    """Keys give the same state in every integer dtype, even if batches differ in dtype; adding strings raises an error."""
     first, rest = case.parts(2)
     for role in [n.role for n in case.needs_of_kind(Ids) if case.columns[n.role].dtype.kind in "iu"]:
         case = case._replace(columns=case.columns | {role: case.columns[role] - case.columns[role].min(initial=0) + 1})
@@ -265,17 +271,18 @@ def shifted_logits(case: Case) -> None:
         return
     try:
         prototype = type(metric)(**(metric.settings | {k: v for k, v in several.items() if k in metric.settings}))
-    except ValueError:  # the metric does not accept these settings
+    except ValueError:
+        # The metric does not accept these settings, so the law does not apply.
         return
     classes, logits = case.rng.integers(0, 3, case.n), case.rng.integers(-256, 257, (case.n, 3)) / 32
-    # Logits and constants have few bits, so their sums are exact.
+    # Choose logits and constants with few bits, so that their sums are exact.
     constants = case.rng.integers(-64, 65, (case.n, 1)) / 4
     whole, moved = (empty_copy(prototype).update(classes, scores) for scores in (logits, logits + constants))
     expect_same_value(value_of(whole), value_of(moved), "a constant added to a row of logits to change nothing", CLOSE)
 
 
 def column_formats(case: Case) -> None:
-    """Lists, arrays, series, Arrow arrays and tensors with equal values count the same."""
+    """Lists, arrays, series, Arrow arrays and tensors with equal values give the same state."""
     columns = {k: v.astype(np.float64) if v.dtype.kind == "f" else v for k, v in case.columns.items()}
     whole = case.build(columns)
     for name, column in columns.items():
@@ -284,7 +291,7 @@ def column_formats(case: Case) -> None:
 
 
 def table_formats(case: Case) -> None:
-    """Mappings, data frames, Arrow tables, record batches, events and keyword arguments count the same."""
+    """Mappings, data frames, Arrow tables, record batches, events and keyword arguments give the same state."""
     whole = case.build()
     if _has_single_events(case):
         one = case.make()
@@ -302,13 +309,13 @@ def table_formats(case: Case) -> None:
 
 
 def _has_single_events(case: Case) -> bool:
-    """Return whether rows can be passed one at a time: there are no blocks, and the first column is not a matrix."""
+    """Return whether rows can be passed one at a time: they form no blocks, and the first column is not a matrix."""
     has_blocks = case.metric is None or case.metric.make_state().block_column is not None
     return not has_blocks and all(column.ndim == 1 for column in [*case.columns.values()][:1])
 
 
 def dropped_rows(case: Case) -> None:
-    """With on_invalid="drop", bad rows are left out and reported by reason, and these numbers merge."""
+    """With on_invalid="drop", invalid rows are left out and counted by reason, and merging adds these counts."""
     columns, reasons = spoil_rows(case)
     make = dropping_factory(case)
     kept = {k: v[reasons == ""] for k, v in columns.items()}
@@ -321,22 +328,23 @@ def dropped_rows(case: Case) -> None:
 
 
 def without_drop_counts(metric: Any) -> Any:
-    """Return a metric with the same state but without the numbers of dropped rows."""
+    """Return a copy of the metric without the counts of dropped rows, to compare it with a metric that dropped none."""
     state = metric.state
     flats = {name: array for name, array in state.cells.flats.items() if name != "dropped"}
     return with_states(metric, [state.with_cells(replace(state.cells, flats=flats)).canonicalize()])
 
 
 def dropping_factory(case: Case) -> Callable[[], Any]:
-    """Return a factory of the metric of a case with on_invalid="drop"."""
+    """Return a function that returns an empty metric like that of the case, but with on_invalid="drop"."""
     cls, settings = type(case.metric), case.metric.settings if case.metric is not None else {}
     return lambda: cls(**settings, on_invalid="drop")  # type: ignore[misc]
 
 
 def spoil_rows(case: Case) -> tuple[Columns, NDArray[Any]]:
-    """Return the rows with some bad values, and for each row the reason why it is dropped (empty if it is valid)."""
+    """Return the columns with some invalid values, and for each row the reason why it is dropped ("" if it is valid)."""
     columns, reasons = dict(case.columns), np.full(case.n, "", object)
-    # Reversed, because the first column with a bad value gives the reason.
+    # If a row has several invalid values, the first such column gives the reason. The loop therefore goes through the
+    # columns backwards, so that the first column overwrites the reasons of the others.
     for role in reversed([n.role for n in case.needs]):
         if role in case.bad and role in columns:
             hit = case.rng.random(case.n) < 0.2
@@ -346,7 +354,7 @@ def spoil_rows(case: Case) -> tuple[Columns, NDArray[Any]]:
 
 
 def in_collection(case: Case) -> None:
-    """In a collection with other metrics, also those that share its state, a metric equals the metric alone."""
+    """A metric has the same state in a collection as alone, even if other metrics of the collection share the state."""
     assert case.metric is not None
     metrics = {"": case.metric} | companion_metrics(case.metric, case.columns)
     whole = MetricCollection(metrics).update(case.columns)
@@ -362,7 +370,10 @@ def in_collection(case: Case) -> None:
 
 
 def companion_metrics(metric: Metric[Any, Any], columns: Columns) -> dict[str, Metric[Any, Any]]:
-    """Return all registered metrics with the same statistic that accept these rows, so that no new kernels compile."""
+    """Return all registered metrics that read the same state and accept these rows, by tag.
+
+    Other metrics are left out because they would need other kernels, whose compilation takes time.
+    """
     companions, mine = {}, metric.make_state()
     for tag, cls in list(METRICS.items()):
         shared = {
@@ -374,8 +385,8 @@ def companion_metrics(metric: Metric[Any, Any], columns: Columns) -> dict[str, M
             if theirs.tag == mine.tag and theirs.needs() == mine.needs():
                 other.update(columns)
                 companions[tag] = empty_copy(other)
-        # Some metrics need another scale or other rows, and a metric may be broken itself.
         except Exception:  # noqa: BLE001
+            # The metric does not accept the scale or the rows, or it has a bug, which its own check reports.
             continue
     return companions
 
@@ -385,13 +396,13 @@ def _has_setting(metric: Any, setting: str) -> bool:
 
 
 def coarsening(case: Case) -> None:
-    """A histogram coarsened to fewer bits equals one that counted the rows with fewer bits."""
+    """A histogram that is coarsened to fewer bits equals a histogram that had fewer bits from the start."""
     metric = case.make()
     if definition_of(metric).can_coarsen and (metric.settings.get("bits") or 0) > 8:
         expect(coarsen(metric, 8).settings["bits"] == 8, "coarsen(8) to have 8 bits")
     if hasattr(metric.state, "coarsen") and "bits" in metric.settings and (metric.state.bits or 0) > 8:
         bits = int(case.rng.integers(8, metric.state.bits))
-        # The default limit of exactly kept rows depends on the bits, so it is passed explicitly below.
+        # The default limit on rows that are kept exactly depends on the bits, so pass the limit explicitly.
         low = coarsen(metric, bits)
         usual = type(metric)(
             **(metric.settings | {"bits": bits} | ({"limit": low.limit} if hasattr(low, "limit") else {}))
@@ -421,4 +432,4 @@ METRIC_LAWS: list[Law] = [
     in_collection,
     coarsening,
 ]
-"""The laws of metrics."""
+"""The laws of this module, in the order in which `check_metric` runs them."""

@@ -1,4 +1,4 @@
-"""Laws of all objects that count rows: metrics, collections and slices."""
+"""Laws that all objects that count rows must satisfy: metrics, collections, slices, shards and windows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ THREADS = (1, 2, 4, 16)
 
 
 def splits(case: Case) -> None:
-    """Every split of the rows into batches, objects and merge trees gives the same bytes."""
+    """The bytes do not depend on how rows are split into batches and objects, or on the order of merges."""
     whole = case.build()
     for k in (2, 5):
         owners = [case.make() for _ in range(3)]
@@ -46,9 +46,9 @@ def row_by_row(case: Case) -> None:
 
 
 def repeats(case: Case) -> None:
-    """Counting the same rows 257 times gives the bytes of 257 merges: no counter overflows."""
+    """Counting the same rows 257 times gives the same bytes as merging 257 objects, so that no 8-bit counter overflows."""
     if case.metric is not None and case.metric.make_state().block_column is not None:
-        # The same block must not be counted again.
+        # A block must not be counted twice, so the law does not apply to metrics that read blocks.
         return
     one = case.build()
     merged, thing = one.copy(), case.make()
@@ -65,7 +65,7 @@ def order(case: Case) -> None:
 
 
 def threads(case: Case) -> None:
-    """Threads that update one object, or one object each, give the same bytes."""
+    """Threads that update one shared object, or one object each, give the same bytes as a single thread."""
     whole = case.build()
     for k in THREADS:
         batches = [case.take(rows) for rows in case.parts(k)]
@@ -79,15 +79,15 @@ def threads(case: Case) -> None:
 
 
 def run_in_threads(actions: Sequence[Callable[[], Any]]) -> None:
-    """Run actions in threads that start at the same time; raise the first error."""
+    """Run each action in its own thread, all at the same time, and then raise the first error, if any."""
     gate, failed = threading.Barrier(len(actions)), list[BaseException]()
 
     def run(action: Callable[[], Any]) -> None:
         gate.wait()
         try:
             action()
-        # Raised below, in the thread of the caller.
         except BaseException as error:  # noqa: BLE001
+            # The calling thread raises this error below.
             failed.append(error)
 
     started = [threading.Thread(target=run, args=(action,)) for action in actions]
@@ -112,7 +112,7 @@ def merge_associates(case: Case) -> None:
 
 
 def empty_is_identity(case: Case) -> None:
-    """Merging with an empty object changes nothing, on either side; nor does an empty batch."""
+    """Merging with an empty object, on either side, changes nothing, and an empty batch changes nothing."""
     a = case.build()
     expect_same_bytes(a, a.copy().merge(case.make()), "a + empty to be a")
     expect_same_bytes(a, case.make().merge(a), "empty + a to be a")
@@ -120,7 +120,7 @@ def empty_is_identity(case: Case) -> None:
 
 
 def merge_leaves_other(case: Case) -> None:
-    """A merged object is unchanged, also if the result continues to count."""
+    """`merge` does not change its argument, even if the result later counts more rows."""
     a, b = (case.build(case.take(rows)) for rows in case.parts(2))
     before = b.to_bytes()
     a.merge(b)
@@ -130,7 +130,7 @@ def merge_leaves_other(case: Case) -> None:
 
 
 def merge_with_itself(case: Case) -> None:
-    """Merging an object with itself raises, and changes nothing."""
+    """Merging an object with itself raises an error, and changes nothing."""
     a = case.build()
     before = a.digest()
     expect_error(IncompatibleStateError, partial(a.merge, a), "a.merge(a)")
@@ -138,14 +138,14 @@ def merge_with_itself(case: Case) -> None:
 
 
 def reset_is_fresh(case: Case) -> None:
-    """After a reset an object equals a new one, and counts like it."""
+    """After `reset`, an object equals a new one, and counts rows like a new one."""
     a = case.build().reset()
     expect_same_bytes(case.make(), a, "an empty object after a reset")
     expect_same_bytes(case.build(), a.update(case.columns), "rows to count as usual after a reset")
 
 
 def copy_is_independent(case: Case) -> None:
-    """Rows of a copy do not reach the original, nor the reverse."""
+    """Updating a copy does not change the original, and updating the original does not change the copy."""
     a = case.build()
     before, b = a.to_bytes(), a.copy()
     b.update(case.next_columns()).merge(case.build())
@@ -212,7 +212,7 @@ def _bad_batches(case: Case) -> Iterator[tuple[str, Columns]]:
 
 
 def failed_merge_changes_nothing(case: Case) -> None:
-    """A merge with an incompatible object raises an error and changes neither."""
+    """A merge with an incompatible object raises an error and changes neither object."""
     a = case.build()
     before = a.to_bytes()
     for other in (object(), states_of(a)[0], _other_metric(a)):
@@ -230,7 +230,7 @@ def _other_metric(thing: Any) -> Any:
 
 
 def absent_class(case: Case) -> None:
-    """If its package is not imported, a state loads, copies and saves the same bytes, and merges or names the package."""
+    """A state whose package is not imported can be loaded, copied and saved unchanged; merging works or raises."""
     parts = [case.build(case.take(rows)) for rows in case.parts(2)]
     whole, (a, b) = merge([p.to_bytes() for p in parts]), (p.to_bytes() for p in parts)
     merged, folds = whole.to_bytes(), _may_outgrow_limit(whole, parts)
@@ -242,7 +242,8 @@ def absent_class(case: Case) -> None:
             "a merged unknown class to be saved as it was loaded",
             "other bytes",
         )
-        if folds:  # only the class of a state can move rows to buckets
+        # This merge would move exact rows to histogram buckets, which only the class of the state can do.
+        if folds:
             expect_error(IncompatibleStateError, partial(one.merge, two), "rows that go to buckets of an unknown class")
             expect(one.to_bytes() == a, "a refused merge to change nothing", "other bytes")
         else:
@@ -251,14 +252,18 @@ def absent_class(case: Case) -> None:
 
 
 def _may_outgrow_limit(whole: Any, parts: list[Any]) -> bool:
-    """Return whether merging moves rows to buckets, or might do so: only the class of the state can tell."""
+    """Return whether merging the parts moves exact rows to histogram buckets, or might do so.
+
+    A state keeps the rows of a cell exactly until their number exceeds a limit. For some states, only their class can
+    tell whether the limit is exceeded.
+    """
     asking: list[Any] = [s for s in states_of(whole) if s.folding is not None and not s.folds_by_rows]
     large = any((s.rows_by_cell(s.folding[0]) > s.exact_rows_limit).any() for s in asking)
     return large or _count_bucketed_rows(whole) > sum(map(_count_bucketed_rows, parts))
 
 
 def _count_bucketed_rows(thing: Any) -> int:
-    """Return the number of rows in buckets, for cells that had too many rows to keep them exactly."""
+    """Return the number of rows in buckets, to which states move the rows of cells that have too many to keep exactly."""
     folding = [(s.cells.tallies, s.folding[1]) for s in states_of(thing) if s.folding is not None]
     return sum(int(tallies[rows].counts.sum()) for tallies, rows in folding)
 
@@ -294,4 +299,4 @@ OBJECT_LAWS: list[Law] = [
     failed_merge_changes_nothing,
     absent_class,
 ]
-"""The laws of metrics, collections and slices."""
+"""The laws of this module, in the order in which `check_metric` runs them."""

@@ -1,4 +1,7 @@
-"""Laws of shards: values equal those of the metric, and each shard equals the metric of its units."""
+"""Laws of `Sharded` metrics, which split units (such as users) into shards and keep a state for each shard.
+
+A sharded metric has the state of the metric itself at full resolution, and a state with coarser histograms for each shard.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +33,12 @@ from .specimens import KEYS, Columns, sample_keys
 __all__ = ["SHARD_LAWS"]
 
 SHARDS = 8
-# The name of a column that no metric reads.
+# The name of the column of units. No metric reads a column with this name.
 UNIT = "whose"
 
 
 def shards_equal_metrics(case: Case) -> None:
-    """States at full resolution equal those of the metric alone; each shard equals the coarsened metric of its units."""
+    """The state over all shards equals that of the metric, and each shard equals the coarsened metric of its rows."""
     units = _random_units(case)
     sharded = shards_factory(case)().update(case.columns | units)
     alone = case.build()
@@ -56,11 +59,11 @@ def shards_equal_metrics(case: Case) -> None:
 
 
 def without_each_shard(case: Case) -> None:
-    """The value without a shard equals that of the other rows, at the resolution of the shards."""
+    """The value without a shard equals the value of the other rows, from histograms as coarse as those of the shards."""
     metric = case.metric
     if metric is None or sharded_refusal_of(metric):
         return
-    # Skip minimum and maximum: an extreme is unknown once the row that has it may be subtracted.
+    # Skip the minimum and the maximum. They are unknown without a shard, because the shard may contain the extreme row.
     if metric.settings.get("q") in (0.0, 1.0):
         return
     units = _random_units(case)
@@ -70,7 +73,8 @@ def without_each_shard(case: Case) -> None:
     of, whole = shards_of(units[UNIT]), case.build()
     for k in range(SHARDS):
         rest = case.build(case.take(np.flatnonzero(of != k)))
-        # Without the shard there may be so few rows that all are kept exactly, which gives another value.
+        # Without the shard, there may be so few rows that all are kept exactly. Their value then differs slightly from
+        # that of a histogram.
         if folded_cells(rest) != folded_cells(whole):
             continue
         bits = definition.shard_bits
@@ -87,7 +91,10 @@ def without_each_shard(case: Case) -> None:
 
 
 def _at_levels(state: State, whole: State) -> State:
-    """Widen the buckets of a state to those of `whole`, which has more rows: subtraction leaves them that wide."""
+    """Widen the buckets of a state to those of the state `whole`, which has more rows.
+
+    Buckets become wider with more rows, and subtracting a shard does not make them narrower again.
+    """
     cells = state.cells
     for name, part in state.parts().items():
         if isinstance(part, Tally) and part.level is not None and len(state) and not state.axes:
@@ -98,7 +105,7 @@ def _at_levels(state: State, whole: State) -> State:
 
 
 def shards_in_any_order(case: Case) -> None:
-    """Shards that are split and merged in any order give one digest, also in slices, windows and collections."""
+    """Sharded metrics give the same bytes for any split of the rows and order of merges, also in slices and windows."""
     units = _random_units(case)
     shards = shards_factory(case)
     wrapped: list[Callable[[], Any]] = [
@@ -118,7 +125,7 @@ def shards_in_any_order(case: Case) -> None:
 
 
 def shards_in_slices(case: Case) -> None:
-    """A slice of shards equals the shards of its rows, and has the same intervals."""
+    """A slice of a sharded metric equals the sharded metric of the rows of the slice, and has the same interval."""
     units = _random_units(case)
     key = case.rng.integers(0, 2, case.n)[case.blocks]
     sliced = Sliced(shards_factory(case)(), by="key").update(case.columns | units | {"key": key})
@@ -133,7 +140,7 @@ def shards_in_slices(case: Case) -> None:
 
 
 def shards_factory(case: Case) -> Callable[[], Sharded]:
-    """Return a factory of empty sharded metrics."""
+    """Return a function that returns an empty sharded metric."""
     return lambda: Sharded(case.make(), unit=UNIT, shards=SHARDS)
 
 
@@ -148,4 +155,4 @@ def _random_units(case: Case) -> Columns:
 
 
 SHARD_LAWS: list[Law] = [shards_equal_metrics, without_each_shard, shards_in_any_order, shards_in_slices]
-"""The laws of shards."""
+"""The laws of this module, in the order in which `check_metric` runs them."""

@@ -1,4 +1,4 @@
-"""Laws of slices: each slice equals the metric of its rows, and the total equals the metric of all rows."""
+"""Laws of `Sliced` metrics: each slice equals the metric of its rows, and the total equals the metric of all rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .specimens import KEYS, Columns, sample_keys
 
 
 def slices(case: Case) -> None:
-    """Each slice equals the metric of its rows, and `total` that of all rows; bad rows are dropped in their slice."""
+    """Each slice equals the metric of its rows, and `total` the metric of all rows, even if invalid rows are dropped."""
     keys = _random_keys(case, 1)
     check_each_slice(case, keys, {})
     columns, _ = spoil_rows(case)
@@ -25,21 +25,21 @@ def slices(case: Case) -> None:
 
 
 def slices_by_two(case: Case) -> None:
-    """Slices by two columns roll up to slices by one."""
+    """Slices by two columns, rolled up by one of them, equal slices by that column alone."""
     keys = _random_keys(case, 2)
     check_each_slice(case, keys, {})
     check_roll_up(case, keys)
 
 
 def slices_within_limit(case: Case) -> None:
-    """With a limit, the keys with the smallest hashes and those in `values` are kept; `other` has all other rows."""
+    """With a limit, the keys in `values` and the keys with the smallest hashes are kept; `other` has all other rows."""
     keys = _random_keys(case, 1)
     values = [k for k in dict.fromkeys(next(iter(keys.values())).tolist()) if case.rng.random() < 0.3]
     check_each_slice(case, keys, {"limit": int(case.rng.integers(0, 4)), "values": values})
 
 
 def slices_in_any_order(case: Case) -> None:
-    """Slices that are split and merged in any order give one digest, with and without a limit."""
+    """Slices give the same bytes for any split of the rows and order of merges, with and without a limit."""
     keys = _random_keys(case, 1)
     pinned = list(next(iter(keys.values()))[:1])
     settings = ({}, {"limit": 2}, {"limit": 1, "values": pinned})[case.rng.integers(3)]
@@ -49,7 +49,7 @@ def slices_in_any_order(case: Case) -> None:
 
 
 def slices_of_slices(case: Case) -> None:
-    """An inner slice equals the metric of its rows, and a limit applies within the outer slice."""
+    """In slices of slices, each inner slice equals the metric of its rows, and inner limits apply to each outer slice."""
     keys = _random_keys(case, 2)
     limits: list[dict[str, Any]] = [{"limit": int(n)} if n < 3 else {} for n in case.rng.integers(0, 6, 2)]
     outer, inner = ({name: column} for name, column in keys.items())
@@ -67,7 +67,7 @@ def slices_of_slices(case: Case) -> None:
 
 
 def slices_of_collections(case: Case) -> None:
-    """In slices of a collection, each metric equals that of slices of the metric alone."""
+    """A metric in slices of a collection equals the same metric in separate slices."""
     keys = _random_keys(case, 1)
     several = case._replace(make=lambda: MetricCollection({"": case.make(), "again": case.make()}))
     check_each_slice(several, keys, {"limit": 2})
@@ -77,7 +77,7 @@ def slices_of_collections(case: Case) -> None:
 
 
 def collections_of_slices(case: Case) -> None:
-    """In a collection of a metric and slices of it, each entry equals the entry alone."""
+    """In a collection of a metric and several kinds of slices of it, each entry has the same state as alone."""
     keys = _random_keys(case, 2)
     one = {name: keys[name] for name in list(keys)[:1]}
     makers = {"": case.make, "one": slices_factory(case, one, {}), "limited": slices_factory(case, one, {"limit": 1})}
@@ -99,7 +99,7 @@ def collections_of_slices(case: Case) -> None:
 
 
 def _nested_slices_factory(case: Case, keys: Columns) -> Callable[[], Sliced]:
-    """Return a factory of empty slices of slices."""
+    """Return a function that returns empty slices by the first key column, with slices by the other columns in each."""
     first, *rest = keys
     return lambda: Sliced(Sliced(case.make(), by=rest), by=first)
 
@@ -112,12 +112,22 @@ def _random_keys(case: Case, k: int) -> Columns:
 
 
 def slices_factory(case: Case, keys: Columns, settings: dict[str, Any]) -> Callable[[], Sliced]:
-    """Return a factory of empty slices by these columns."""
+    """Return a function that returns an empty `Sliced` metric by these key columns, with these settings."""
     return lambda: Sliced(case.make(), by=list(keys), **settings)
 
 
 def check_each_slice(case: Case, keys: Columns, settings: dict[str, Any]) -> None:
-    """Check that each slice, `other` and `total` have the bytes of the metric of their rows."""
+    """Check that each slice, `other` and `total` have the same bytes as the metric of their rows alone.
+
+    Parameters
+    ----------
+    case : Case
+        The metric and its rows.
+    keys : dict of arrays
+        The columns to slice by.
+    settings : dict
+        The settings of `Sliced`, such as `limit`.
+    """
     sliced = slices_factory(case, keys, settings)().update(case.columns | keys)
     of_row = list(zip(*(column.tolist() for column in keys.values()), strict=True))
     kept = expected_keys(of_row, settings)
@@ -132,7 +142,7 @@ def check_each_slice(case: Case, keys: Columns, settings: dict[str, Any]) -> Non
 
 
 def expected_keys(of_row: list[Any], settings: dict[str, Any]) -> set[Any]:
-    """Return the keys that slices with these settings keep."""
+    """Return the keys that slices with these settings should keep; `of_row` has the key of each row."""
     occurring = set(of_row)
     if settings.get("limit") is None:
         return occurring
@@ -142,7 +152,7 @@ def expected_keys(of_row: list[Any], settings: dict[str, Any]) -> set[Any]:
 
 
 def check_roll_up(case: Case, keys: Columns) -> None:
-    """Check that rolled-up slices equal slices by fewer columns."""
+    """Check that slices by several columns, rolled up by one of them, equal slices by that column alone."""
     sliced = slices_factory(case, keys, {})().update(case.columns | keys)
     for name in keys:
         few = slices_factory(case, {name: keys[name]}, {})().update(case.columns | keys)
@@ -159,4 +169,4 @@ SLICE_LAWS: list[Law] = [
     slices_of_collections,
     collections_of_slices,
 ]
-"""The laws of slices."""
+"""The laws of this module, in the order in which `check_metric` runs them."""

@@ -1,4 +1,4 @@
-"""Generated rows for the laws: columns for the needs of a state, in every dtype and format that users pass."""
+"""Generate rows for the laws: the columns that a state reads, in every dtype and format that users pass."""
 
 from __future__ import annotations
 
@@ -33,11 +33,14 @@ __all__ = [
 
 Array = NDArray[Any]
 Columns = dict[str, Array]
-# A string, so that it is not evaluated at import.
+# The type is a string, so that it is not evaluated on import.
 Data: TypeAlias = "Mapping[str, Any] | Callable[[np.random.Generator, int], Mapping[str, Any]] | None"
 
 STYLES = ("plain", "ties", "saturated", "one class", "few", "empty", "far")
-"""The styles of rows. "far": numbers with a large offset and a small spread; 90 % of probabilities are equal."""
+"""The styles of generated rows, for example "ties" with few distinct scores and "saturated" with extreme scores.
+
+In the style "far", numbers have a large offset and a small spread, and 90 % of the probabilities are equal.
+"""
 
 KEYS = ("integer", "wide", "string", "bytes")
 """The kinds of slice keys; "wide" integers are 2**63 or more."""
@@ -50,13 +53,19 @@ WEIGHTS = (1.0, 1.0, 1.0, 0.0, 2.0, 0.5, 3.0, 0.1, 2.0**-36, 1e6)
 
 
 def sample(needs: Sequence[Need], rng: np.random.Generator, n: int, style: str, *, weighted: bool) -> Columns:
-    """Generate `n` rows of the columns that a state needs; purely optional columns only if `weighted`."""
+    """Generate `n` rows of the columns that a state reads, in one of the `STYLES`.
+
+    Columns that may be left out, such as weights, are generated only if `weighted`.
+    """
     wanted = [need for need in needs if weighted or not need.optional or need.either or need.derived]
     return {need.role: _values(need, rng, n, style) for need in wanted}
 
 
 def make_consistent(state: State, columns: Columns) -> Columns:
-    """Make generated columns consistent: for example, one value in each block for needs with `once`."""
+    """Make generated columns consistent with one another.
+
+    For example, a column that the state declares as constant in each block (query) gets the first value of each block.
+    """
     if state.block_column is None or state.block_column not in columns:
         return columns
     keys = columns[state.block_column]
@@ -79,7 +88,7 @@ def _values(need: Need, rng: np.random.Generator, n: int, style: str) -> Array:
     if isinstance(kind, Ids):
         values = rng.integers(-3, 4, n)
         none = [v for v in kind.missing_values if isinstance(v, int)]
-        # Replace the values that stand for a missing key.
+        # Some integers may be declared to mean "missing". Replace them with 4, which no other row has.
         values[np.isin(values, none)] = 4
         return np.sort(values) if need.role == "query" else values
     if isinstance(kind, Label):
@@ -99,14 +108,14 @@ def _values(need: Need, rng: np.random.Generator, n: int, style: str) -> Array:
 
 
 def names(kind: Classes | DiscoveredClasses) -> Array:
-    """Return the classes that a column may contain, or examples of them."""
+    """Return the classes that a column may contain, or three example classes if the state discovers them from the rows."""
     known: Any = ("b", "a", "é") if isinstance(kind, DiscoveredClasses) else kind.names
     there = np.arange(known) if isinstance(known, int) else np.array(known)
     return there[[name != kind.ignore for name in there.tolist()]]
 
 
 def _distributions(width: int, rng: np.random.Generator, n: int, style: str) -> Array:
-    """Return rows of probabilities: arbitrary, with ties, or 0 and 1 only."""
+    """Return `n` rows of `width` probabilities that add up to 1, in one of the `STYLES`."""
     rows: Array
     if style == "saturated":
         rows = np.eye(width)[rng.integers(0, width, n)]
@@ -133,7 +142,7 @@ def _scores(kind: Score, rng: np.random.Generator, n: int, style: str) -> Array:
 
 
 def clip_to_kind(kind: Kind, values: Array) -> Array:
-    """Replace numbers that a kind refuses by their absolute value, or by 1."""
+    """Replace numbers invalid for a kind of column with their absolute value or, if that is also invalid, with 1."""
     if isinstance(kind, Number):
         for other in (np.abs(values), np.ones_like(values)):
             values = np.where(kind.bad(Column(values, values.dtype.name)), other, values)
@@ -141,7 +150,7 @@ def clip_to_kind(kind: Kind, values: Array) -> Array:
 
 
 def on_grid(kind: Kind, rng: np.random.Generator, n: int) -> Array:
-    """Return values that are exact in every floating dtype and away from round thresholds and from clipping limits."""
+    """Return values that are exact in every floating-point dtype, and that equal no common threshold such as 0.5."""
     if isinstance(kind, Distribution):
         return (rng.multinomial(256 - kind.width, np.full(kind.width, 1 / kind.width), n) + 1) / 256
     if isinstance(kind, Matrix):
@@ -153,7 +162,7 @@ def on_grid(kind: Kind, rng: np.random.Generator, n: int) -> Array:
 
 
 def bad_value(kind: Kind) -> Any:
-    """Return a value that this kind refuses in any dtype; None for kinds of other packages."""
+    """Return a value that is invalid for this kind of column in any dtype; None if the kind is not one of this library."""
     if isinstance(kind, Matrix):
         return bad_value(kind.kind)
     if isinstance(kind, Classes):
@@ -167,14 +176,14 @@ def bad_value(kind: Kind) -> Any:
 
 
 def spoil(column: Array, at: Any, value: Any) -> Array:
-    """Return a copy of a column with another value in some rows; booleans become integers, which allow a 2."""
+    """Return a copy of a column with `value` in the rows `at`; a boolean column becomes an integer column, to hold a 2."""
     out = column.astype(np.uint8) if column.dtype == bool else column.copy()
     out[at] = value
     return out
 
 
 def sample_keys(rng: np.random.Generator, n: int, kind: str, *, several: int = 5, nulls: bool = True) -> Array:
-    """Generate slice keys as an array of objects: `several` different keys, and null."""
+    """Generate slice keys of a kind in `KEYS` as an array of objects, with up to `several` distinct keys, and None."""
     names: dict[str, list[Any]] = {
         "integer": [0, -1, 7, 2**40, -(2**63)],
         "wide": [2**63, 2**64 - 1, 5, 2**63 + 5, 0],
@@ -191,7 +200,7 @@ def sample_keys(rng: np.random.Generator, n: int, kind: str, *, several: int = 5
 
 
 def formats(values: Array) -> Iterator[tuple[str, Any]]:
-    """Yield the same column in every format that is available, with the name of the format."""
+    """Yield (name, column) for every format whose library is installed, such as a list or a pandas series."""
     yield "list", values.tolist()
     yield "tuple", tuple(values.tolist())
     yield "strided array", np.repeat(values, 2, axis=0)[::2]
@@ -217,10 +226,10 @@ def formats(values: Array) -> Iterator[tuple[str, Any]]:
 
 
 def tables(columns: Columns) -> Iterator[tuple[str, Any]]:
-    """Yield the same columns (and an unused one) as every kind of table that is available, with its name."""
+    """Yield (name, table) for every kind of table whose library is installed. Each table also has an unused column."""
     wide = {"unused": np.full(len(next(iter(columns.values()))), "x"), **columns}
     yield "dict", wide
-    # An empty list of events has no columns.
+    # Without rows, a list of events has no columns, so it is left out.
     if several := events(wide):
         yield "list of events", several
     wide = {name: _rows_as_list(column) for name, column in wide.items()}
@@ -236,13 +245,13 @@ def tables(columns: Columns) -> Iterator[tuple[str, Any]]:
 
 
 def events(columns: Columns) -> list[dict[str, Any]]:
-    """Return each row of some columns as a mapping from name to value."""
+    """Return the rows of the columns as a list of dicts from column name to value."""
     n = len(next(iter(columns.values())))
     return [{name: column[i] for name, column in columns.items()} for i in range(n)]
 
 
 def _rows_as_list(values: Array) -> Any:
-    """Return a matrix as a list of rows, as tables contain it."""
+    """Return a matrix as a list of its rows, because a table stores it in one column; return other arrays unchanged."""
     return list(values) if values.ndim == 2 else values
 
 
@@ -250,5 +259,4 @@ def _library(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
-        # The library is not installed.
         return None

@@ -1,4 +1,4 @@
-"""Laws of windows, decay and corrections: each window equals the metric of its rows; subtracting undoes counting."""
+"""Laws of windows in time, of decay, and of corrections, which subtract rows that were counted by mistake."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ WIDTH = 10
 
 
 def windows(case: Case) -> None:
-    """Each window equals the metric of its rows, `lifetime` that of all rows, and `last` that of the newest."""
+    """Each window equals the metric of its rows, `lifetime` that of all rows, and `last` that of the newest windows."""
     steps = _random_steps(case)
     for keep in (None, int(case.rng.integers(1, 6))):
         check_each_window(case, steps, keep)
 
 
 def windows_in_any_order(case: Case) -> None:
-    """Windows, windows of slices, and slices of windows have one digest for every order of rows, including late ones."""
+    """Windows, windows of slices, and slices of windows give the same bytes for every order of rows."""
     keys = {"key": sample_keys(case.rng, case.n, "string", several=3)[case.blocks]}
     keep = int(case.rng.integers(1, 5))
     makers: tuple[Callable[[], Any], ...] = (
@@ -48,11 +48,11 @@ def windows_in_any_order(case: Case) -> None:
 
 
 def decay(case: Case) -> None:
-    """With decay, an epoch counts twice as often as the one before it, for every order of rows; or the metric refuses."""
+    """With decay, rows count twice as much as rows one half-life older, or an error says why the metric cannot decay."""
     try:
         Decayed(case.make(), half_life=WIDTH)
-    # A metric may refuse to decay if it says why.
     except TypeError as error:
+        # The metric does not support decay, so check only that the error says why.
         expect("fade" in str(error), "a refusal that says why no row can fade", error)
         return
     keep = int(case.rng.integers(1, 5))
@@ -79,7 +79,7 @@ def decay(case: Case) -> None:
 
 
 def corrections(case: Case) -> None:
-    """Subtracting some rows leaves the state of the others, or the metric says that rows cannot be subtracted."""
+    """Subtracting rows leaves the state of the other rows, or the metric raises an error that says why it cannot."""
     retracted, rest = case.parts(2)
     columns = case.columns | {"step": _random_steps(case)}
     makers: tuple[Callable[[], Any], ...] = (
@@ -96,7 +96,8 @@ def corrections(case: Case) -> None:
         delta.retracted.update(one.take(retracted))
         try:
             less = whole.copy().subtract(part)
-        except IncompatibleStateError as error:  # from states of extremes, registers, samples or closed groups
+        except IncompatibleStateError as error:
+            # Some states cannot subtract, for example extremes (minimum, maximum) and samples.
             expect("taken away" in str(error), "a refusal that says that rows cannot be taken away", error)
             continue
         expect((whole.to_bytes(), part.to_bytes()) == (before, theirs), "copies to change alone", "other bytes")
@@ -108,10 +109,10 @@ def corrections(case: Case) -> None:
 
 
 def _is_subtractable(whole: State, rest: State, part: State) -> bool:
-    """Return whether subtracting gives exactly the state of the other rows.
+    """Return whether subtracting `part` from `whole` must give exactly `rest`, the state of the other rows.
 
-    Flags, levels and buckets of rows that could now be exact remain, and an extreme becomes unknown if a subtracted row
-    has it.
+    The result may differ if the other rows are few enough to be kept exactly, but remain in buckets; if a subtracted row
+    has changed a flag or a bucket width, which remains; or if it has the minimum or maximum, which is then unknown.
     """
     if whole.folding is not None and len(whole.cells.tallies[whole.folding[1]]):
         return False
@@ -127,13 +128,16 @@ def _is_subtractable(whole: State, rest: State, part: State) -> bool:
 
 
 def _random_steps(case: Case) -> Rows:
-    """Return random times in several windows, one of them far behind, and one before 0; a block has one time."""
+    """Return a random time for each block of rows. The times lie in several windows, including negative and late ones."""
     steps = case.rng.choice([-35, -1, 0, 9, 10, 31, 32, 45, 50], max(case.n, 1))
     return np.asarray(steps[case.blocks], np.int64)
 
 
 def check_each_window(case: Case, steps: Rows, keep: int | None) -> None:
-    """Check that each window, the lifetime total, and the last windows have the bytes of the metric of their rows."""
+    """Check the bytes of each window, of all windows merged, and of the last windows against the metric of their rows.
+
+    `steps` has the time of each row, and `keep` is the number of windows to keep, or None for all.
+    """
     windowed = Windowed(case.make(), width=WIDTH, time="step", keep=keep).update(case.columns | {"step": steps})
     starts = steps // WIDTH * WIDTH
     newest = int(starts.max(initial=-(1 << 60)))
@@ -154,4 +158,4 @@ def check_each_window(case: Case, steps: Rows, keep: int | None) -> None:
 
 
 WINDOW_LAWS: Sequence[Law] = [windows, windows_in_any_order, decay, corrections]
-"""The laws of windows, decay and corrections."""
+"""The laws of this module, in the order in which `check_metric` runs them."""

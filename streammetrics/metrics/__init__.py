@@ -1,6 +1,7 @@
-"""The metrics, a folder for each family.
+"""The metrics, with one folder for each family.
 
-Each class declares settings, a docstring with the formula, and `of(state)`, which computes the value.
+Each metric is a class that declares its settings. Its docstring gives the formula, and its method `of(state)` computes the
+value from the accumulated state.
 """
 
 import types as _types
@@ -15,7 +16,7 @@ from .ranking import *
 from .regression import *
 from .values import *
 
-# These are metrics and functions; the types of their results are in streammetrics.results.
+# Only metrics and functions are exported here. The types of the results are in `streammetrics.results`.
 if not _typing.TYPE_CHECKING:
     __all__ = [
         name

@@ -1,7 +1,7 @@
-"""Base classes that extend a metric of two classes to several classes and labels, and average their values.
+"""Base classes that extend a metric for two classes to several classes or labels, and average the values.
 
 The method `read` of a metric handles two classes. With `num_classes=` or `labels=` each class is compared with the rest;
-with `num_labels=` each label is treated as a problem of two classes.
+with `num_labels=` each label is treated as a separate two-class problem.
 """
 
 from __future__ import annotations
@@ -38,15 +38,17 @@ DEPENDENT = (
 
 
 class OfClasses(ScoredLabels[S, T]):
-    """A metric of rows that belong to one of two or of several classes.
+    """Base class of metrics of rows that each belong to exactly one of two or more classes.
+
+    With neither `num_classes` nor `labels` there are two classes, 0 and 1.
 
     Parameters
     ----------
     num_classes : int, optional
-        The number of classes 0, 1, ..., num_classes - 1. `y_score` then has a column for each class: it is a matrix,
-        rows x classes.
+        The number of classes 0, 1, ..., num_classes - 1. `y_score` is then a matrix, rows x classes, with a column for
+        each class.
     labels : tuple of int, str or bytes, optional
-        The classes, where they are not 0, 1, ...: integers or strings, in the order of the columns of `y_score`.
+        The classes, if they are not 0, 1, ...: integers or strings, in the order of the columns of `y_score`.
     """
 
     num_classes: int | None = setting(default=None, low=2, high=1 << 15)
@@ -70,22 +72,24 @@ class OfClasses(ScoredLabels[S, T]):
         return {n: getattr(self, n) for n in names if getattr(self, n, None) is not None}
 
     def spread(self, state: Any) -> Any:
-        """Return the state itself for two classes, or a state that contains one for each class or label."""
+        """Return `state` itself for two classes, otherwise a state with a separate copy for each class or label."""
         return make_label_statistic(state, **self._class_settings) if self._class_settings else state
 
 
 class Several(OfClasses[S, Any]):
-    """A metric of two classes, several classes, or several labels. The method `read` handles two classes.
+    """Base class of metrics for two classes, several classes, or several labels, whose values can be averaged.
+
+    A subclass defines `read` for two classes only. This class applies it to each class or label.
 
     Parameters
     ----------
     num_labels : int, optional
-        The number of labels, where a row has several 0/1 labels and a score of each: `y_true` and `y_score` are
-        matrices, rows x labels.
+        The number of labels, if each row has several 0/1 labels and a score for each of them. `y_true` and `y_score` are
+        then matrices, rows x labels.
     average : {"macro", "micro", "weighted", None}
-        How the values of several classes or labels become one: their mean, the value of all their rows together, their
-        mean weighted by positives, or an array of one value each (None). Undefined values are left out of the mean,
-        and `explain()` counts them.
+        How to combine the values of several classes or labels. "macro": their mean. "micro": one value for the rows of all
+        classes or labels together. "weighted": their mean, weighted by the number of positives of each class or label.
+        None: an array with one value for each. Means leave out undefined values, and `explain()` counts them.
     """
 
     about = About(value_range=(0, None))
@@ -105,28 +109,28 @@ class Several(OfClasses[S, Any]):
         return average_of(self, state) if isinstance(state, (ByLabel, PairCounts)) else self.read(state)
 
     def _with_average(self, name: str) -> str:
-        """Return the name of the metric, with the kind of average added unless it is "macro"."""
+        """Return the name of the metric, followed by the kind of average unless that is "macro"."""
         return {"macro": name, None: f"{name}_each"}.get(self.average, f"{name}_{self.average}")
 
 
 def average_of(metric: Any, state: Any) -> Reading:
-    """Return value and bounds for several classes or labels, computed from those of each class or label."""
+    """Return the reading for several classes or labels, combined as `metric.average` says."""
     kinds: dict[str | None, type[OfLabels]] = {"micro": PooledLabels, None: EachLabel}
     return kinds.get(metric.average, MeanOfClasses)(metric, state)
 
 
 class OfLabels(OwnNumber):
-    """Value and bounds for several classes or labels, computed from those of each class or label."""
+    """Base class of readings for several classes or labels, which combine one reading for each class or label."""
 
     @cached_property
     def parts(self) -> Sequence[Any]:
-        """The state of each class or label, as a state of two classes."""
+        """The states of the individual classes or labels, each as a state for two classes."""
         states: Sequence[Any] = self.state.split_classes()
         return states
 
     @cached_property
     def readings(self) -> list[Reading]:
-        """The value and bounds of each class or label."""
+        """The reading (value and bounds) of each class or label."""
         return of_each(self.metric.read, self.parts)
 
     def certified_parts(self, rounding: Fraction) -> list[Limits | None]:
@@ -160,7 +164,10 @@ class OfLabels(OwnNumber):
 
     @property
     def _is_weighted(self) -> bool:
-        """Whether classes are compared in pairs of weighted rows: the counts lack the squares of weights for intervals."""
+        """Whether the state counts weighted rows for each pair of true and predicted class.
+
+        Such counts do not contain the squares of the weights, which a confidence interval needs.
+        """
         state: Any = self.state
         return isinstance(state, PairCounts) and getattr(state, "excess", None) is not None
 
@@ -170,7 +177,7 @@ class OfLabels(OwnNumber):
 
 
 class EachLabel(OfLabels):
-    """An array with the value of each class or label (`average=None`)."""
+    """The reading whose value is an array with one element for each class or label (`average=None`)."""
 
     def _raw_value(self) -> Any:
         return np.array([one.value for one in self.readings])
@@ -196,7 +203,10 @@ class EachLabel(OfLabels):
 
 
 class MeanOfClasses(OfLabels):
-    """The mean of the defined values of classes or labels (macro or weighted), computed before any value is rounded."""
+    """The reading whose value is the mean over classes or labels (`average="macro"` or `"weighted"`).
+
+    Undefined values are left out. The mean is computed from exact values and is rounded once.
+    """
 
     def _raw_value(self) -> Limits | None:
         return self._mean(Fraction(0))
@@ -219,7 +229,7 @@ class MeanOfClasses(OfLabels):
 
 
 class PooledLabels(OfLabels):
-    """The value of the rows of all classes or labels together (`average="micro"`)."""
+    """The reading whose value is computed from the pooled rows of all classes or labels (`average="micro"`)."""
 
     @cached_property
     def parts(self) -> Sequence[Any]:
@@ -239,6 +249,6 @@ class PooledLabels(OfLabels):
 
 
 def of_each(read: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
-    """Apply a function to each of several states and return the results; equal states are computed only once."""
+    """Apply a function to each of several states and return the results; equal states are processed only once."""
     known = {id(part): read(part) for part, _ in count_distinct_states(parts)}
     return [known[id(part)] for part in parts]

@@ -1,4 +1,4 @@
-"""The names that `dir` shows of a family: `dir(sm.ranking)` lists its metrics only."""
+"""The names that `dir` lists. For a family of metrics, such as `sm.ranking`, these are only its metrics."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from . import curves, decisions, groups, probabilities, ranking, regression, val
 __all__ = ["FAMILIES", "list_public_names"]
 
 FAMILIES = (decisions, probabilities, curves, groups, regression, ranking, values)
-"""The packages of metrics, in the order in which pages have them."""
+"""The packages of metrics, in the order of their pages in the documentation."""
 
 MODULES = ("streammetrics.extend", "streammetrics.results")
-"""The modules that are shown beside the families: for authors of metrics, and the types of results."""
+"""The other modules that `dir` lists: one for authors of metrics, and one with the types of results."""
 
 
 def _metrics_of(family: ModuleType) -> list[str]:
@@ -28,7 +28,7 @@ def _is_metric(thing: type) -> bool:
 
 
 def list_public_names(names: Mapping[str, Any]) -> list[str]:
-    """Return the names that users type, without the modules that are not families."""
+    """Return the public names of a module, sorted. Modules among them are left out, except for families and `MODULES`."""
     return sorted(
         name
         for name, thing in names.items()

@@ -11,20 +11,36 @@ from .standard_errors import WEIGHTED
 
 __all__ = ["BOUND", "woodruff"]
 
-# An interval needs at least this expected number of rows beyond the quantile.
+# There is an interval only if at least this many rows are expected below the quantile, and as many above it.
 FEWEST_BEYOND = 5
 BOUND = "the edges of the bucket; exact for up to 32 different numbers, up to 8,192 integers, and the extremes"
-# The confidence level of the interval from which the standard error is derived.
+# The standard error is derived from the interval with this confidence level.
 USUAL = 0.95
 
 
 def woodruff(state: ValueHistogram, q: float, output: int, value: float, method: str) -> Estimate:
     """Return a quantile with its standard error, from the interval of Woodruff (1952).
 
-    The Wilson interval of the share q of n rows gives two shares; the values at these shares are the interval. Differences
-    need a standard error, which is derived from the 95 % interval. The m rows inside this interval estimate the density
-    with a relative error of m**-1/2, so the standard error has m / 2 degrees of freedom. Without this correction 95 %
-    intervals of the difference of two 0.95-quantiles, of 1,000 and 5,000 rows, would cover 93 %.
+    The Wilson interval of the proportion q of n rows has two limits. The quantiles at these two limits are the limits of
+    the interval for the quantile.
+
+    The interval for a difference of quantiles also needs a standard error. It is derived from the 95 % interval. The m
+    rows inside this interval estimate the density with a relative error of m**-1/2, so the standard error has m / 2
+    degrees of freedom. Without these degrees of freedom, 95 % intervals for the difference of two 0.95-quantiles, of 1,000
+    and 5,000 rows, would have a coverage of only 93 %.
+
+    Parameters
+    ----------
+    state : ValueHistogram
+        The histogram of the values.
+    q : float
+        The share of the rows below the quantile.
+    output : int
+        The index of the output, for data with several outputs.
+    value : float
+        The quantile.
+    method : str
+        The name of the method, for the result.
     """
     mass = state.mass(output)
     if state.rows.excess is not None:

@@ -1,4 +1,8 @@
-"""Standard errors that several metrics use: of functions of means over units (such as rows), and of shares of rows."""
+"""Standard errors that several metrics use.
+
+There are functions for means over units (such as rows, queries or groups), for functions of such means, and for functions
+of counts of rows.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ def mean(
     within: tuple[float, float] = (-math.inf, math.inf),
     assumption: str = ROWS,
 ) -> Estimate:
-    """Return a mean over units (rows, queries or groups) with its standard error."""
+    """Return a mean over units (rows, queries or groups) with its standard error; see `delta` for the parameters."""
     return delta(value, spread, lambda _: (1.0,), scale, method, within, assumption)
 
 
@@ -53,19 +57,21 @@ def delta(
     spread : MeanEstimates
         The means and their covariances.
     gradient : function
-        Takes the means, and returns the derivative of the value by each.
+        Takes the means, and returns the derivative of the value with respect to each of them.
     scale, within, assumption
         As in `Estimate`.
     method : {"delta", "wilson"}
-        "wilson" treats the value as a binomial share, with the sample size that gives it this variance.
+        "wilson" treats the value as a binomial proportion. Its sample size is chosen so that its variance equals that of
+        the delta method.
     """
     size = np.asarray(spread.effective_size, np.float64)
-    # Values that are not finite get no interval, so warnings about them are turned off.
+    # Values that are not finite get no interval, so numpy's warnings about them would not be useful.
     with np.errstate(all="ignore"):
         variance = spread.variance(gradient(*(np.asarray(m, np.float64) for m in spread.means)))
         if method != "wilson":
             return Estimate(value, np.sqrt(variance), scale, method, assumption, size - 1, within=within)
-        # Without the correction for small n, the variance of a share is p (1 - p) / n.
+        # The sample size n follows from the binomial variance p (1 - p) / n. `variance` contains the factor n / (n - 1), a
+        # correction for small samples, which is removed first.
         plain = variance * (1 - 1 / size)
         positive = np.where(plain > 0, value * (1 - value) / plain, size)
         return Estimate(
@@ -74,7 +80,11 @@ def delta(
 
 
 def share(denominator: Any, value: Any, method: str) -> Estimate:
-    """Return a share of rows with its binomial standard error; `denominator` is the number of rows."""
+    """Return a share of rows with its binomial standard error.
+
+    `denominator` is the number of rows, `value` the share, and `method` is "wilson" or "delta". Both numbers can be
+    arrays.
+    """
     n, p = np.asarray(denominator, np.float64), np.asarray(value, np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         error = np.where(n > 0, np.sqrt(p * (1 - p) / n), NAN)
@@ -82,7 +92,7 @@ def share(denominator: Any, value: Any, method: str) -> Estimate:
 
 
 def from_shares(value: Any, cells: Sequence[Any], each: Sequence[tuple[Any, Any]], scale: str) -> Estimate:
-    """Return a quotient of weighted sums of row counts with its standard error.
+    """Return a quotient with its standard error; numerator and denominator are weighted sums of counts of rows.
 
     Parameters
     ----------
@@ -98,7 +108,8 @@ def from_shares(value: Any, cells: Sequence[Any], each: Sequence[tuple[Any, Any]
     rows = [np.asarray(n, np.float64) for n in cells]
     all_rows = sum(rows[1:], rows[0])
     whole, squares = np.zeros_like(all_rows), np.zeros_like(all_rows)
-    # Coefficients are scaled by the largest, because beta squared in F-beta can be close to the largest float64.
+    # The coefficients of the two sums are divided by the largest of them, which does not change the quotient. This avoids
+    # overflow, because beta squared in F-beta can be close to the largest float64.
     most = Fraction(max(bottom for _, bottom in each))
     for n, pair in zip(rows, each, strict=True):
         top, bottom = (float(x / most) for x in pair)
@@ -110,7 +121,7 @@ def from_shares(value: Any, cells: Sequence[Any], each: Sequence[tuple[Any, Any]
 
 
 def from_counts(value: float, counts: Any, influence: Any, scale: str) -> Estimate:
-    """Return a function of row counts with its standard error, computed from influence values.
+    """Return a function of counts of rows with its standard error, computed from the influence of each row.
 
     Parameters
     ----------
@@ -119,7 +130,8 @@ def from_counts(value: float, counts: Any, influence: Any, scale: str) -> Estima
     counts : int64 array
         The number of rows in each cell.
     influence : float64 array of the same shape
-        The influence of one row of each cell on the value, times the number of rows. Its mean over rows is 0.
+        The influence of one row of each cell on the value, times the number of rows. The mean of the influence over rows
+        is 0.
     scale : str
         As in `Estimate`.
     """
@@ -137,12 +149,17 @@ def of_moments(
     gradient: Callable[..., Any],
     within: tuple[float, float] = (-math.inf, math.inf),
 ) -> Estimate:
-    """Return a function of column means with its standard error, or without one if squares were not summed."""
+    """Return a function of column means with its standard error, by the delta method.
+
+    If the setting `squares` of the metric is off, the result contains the reason why there is no standard error. See
+    `delta` for the parameters.
+    """
     if spread is None or not metric.settings["squares"]:
         why = f"{metric.name} keeps no squares: give squares=True, or Sharded(..., unit=)"
         return Estimate(value, reason=why if state.excess is None else WEIGHTED)
     scale = about_of(metric).interval_scale
-    # A ratio of totals can be negative, and then has no logarithm.
+    # On the scale "log" the value has to be positive, but a ratio of totals can be negative. In that case limits are
+    # computed for the value itself ("natural").
     if scale == "log" and not value > 0:
         scale = "natural"
     return delta(value, spread, gradient, scale, about_of(metric).interval_methods[0], within)

@@ -1,7 +1,7 @@
 """Metrics of how well a score ranks positives above negatives: AUC, Gini, average precision, KS.
 
-All are computed from one `ScoreHistogram`. Their certified bounds are the smallest and the largest value that is possible
-for any order of the scores inside each bucket.
+All are computed from one `ScoreHistogram`, which does not know the order of the scores inside a bucket. The certified
+bounds are therefore the smallest and the largest value that any such order can give.
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ BY_ROWS = "samples"
 
 
 class ByRows(ScoredValue):
-    """A metric of two classes that can also be computed for each row of several labels (`average="samples"`)."""
+    """A metric that can also be computed from the labels of each row, and averaged over rows (`average="samples"`)."""
 
     _row_terms: ClassVar[tuple[str, str]]
-    """The names of two row terms: the value of a row (0 if undefined), and 1 if it is defined, else 0."""
+    """The names of two quantities that the state sums over rows: the value of the row (0 if undefined), and an indicator
+    that is 1 if that value is defined and 0 otherwise."""
 
     @property
     def undefined_value(self) -> float:
-        """The value of a row whose value is undefined; NaN leaves such rows out of the mean."""
+        """The number that replaces the undefined value of a row; with NaN such rows are left out of the mean."""
         return NAN
 
     def __post_init__(self) -> None:
@@ -67,7 +68,7 @@ class ByRows(ScoredValue):
 
 
 def mean_over_rows(metric: ByRows, state: LabelRows) -> Reading:
-    """Return the mean over rows of a value that is computed from the labels of each row (`average="samples"`)."""
+    """Return the reading for `average="samples"`: values of rows, computed from their labels, are averaged."""
     total, weight = _sums(metric, state)
     value = to_float(total, weight)
 
@@ -89,10 +90,14 @@ def _sums(metric: ByRows, state: LabelRows) -> tuple[Fraction, Fraction]:
 
 
 def _estimate(metric: ByRows, state: LabelRows, value: float) -> Estimate:
-    """Return the mean over rows with its standard error."""
+    """Return the mean over rows with its standard error, which is computed by the delta method."""
 
     def gradient(mean: Any, defined: Any) -> tuple[Any, Any]:
-        """Return the derivatives of the value by the mean of the row values, and by the share of defined rows."""
+        """Return the partial derivatives of the value with respect to two means over rows.
+
+        `mean` is the mean of the row values, where undefined values count as 0. `defined` is the share of rows whose value
+        is defined.
+        """
         if math.isnan(metric.undefined_value):
             return 1 / defined, -mean / defined**2
         return 1.0, -metric.undefined_value
@@ -101,13 +106,16 @@ def _estimate(metric: ByRows, state: LabelRows, value: float) -> Estimate:
 
 
 def standardise_area(area: Fraction, low: Fraction, high: Fraction) -> Fraction:
-    """Return the area between two false positive rates, standardised by McClish (1989): 1/2 if random, 1 if perfect."""
+    """Return the area under the part of a ROC curve between two false positive rates, rescaled as in McClish (1989).
+
+    The rescaled area is 1/2 for random scores and 1 for a perfect ranking.
+    """
     chance = (high**2 - low**2) / 2
     return (1 + (area - chance) / (high - low - chance)) / 2
 
 
 def area_between(state: ScoresByLabel, low: Fraction, high: Fraction) -> Limits | None:
-    """Return the standardised area between two false positive rates; None if one class has no rows."""
+    """Return the standardised ROC area between the false positive rates `low` and `high`; None if a class has no rows."""
     positives, negatives = state.positives, state.negatives
     P, N = positives.total(), negatives.total()
     if not P or not N:
@@ -121,11 +129,15 @@ def area_between(state: ScoresByLabel, low: Fraction, high: Fraction) -> Limits 
 
 
 def _area_up_to(a: Mass, c: Mass, cut: Fraction) -> tuple[Fraction, Fraction, Fraction]:
-    """Return the least, the estimated and the largest area under the ROC curve up to `cut` negatives."""
+    """Return the smallest, the estimated and the largest area under the ROC curve from its start to `cut` false positives.
+
+    `a` and `c` are the weights of the positives and of the negatives of each bucket, from the highest scores down. The
+    area is not divided by their totals.
+    """
     above, before = a.sums_before(), c.sums_before()
     k = _crossing(before, cut)
     base, ties = c[slice(k)].dot(above[slice(k)]), c[slice(k)].dot(a[slice(k)])
-    # The weight of the negatives of bucket k that lie within the rate.
+    # The cut lies inside bucket k. `part` is the weight of the negatives of this bucket before the cut.
     part = cut - before.cell(k)
     share = part / c.cell(k) if c.cell(k) else Fraction(0)
     low = base + part * above.cell(k)
@@ -133,7 +145,11 @@ def _area_up_to(a: Mass, c: Mass, cut: Fraction) -> tuple[Fraction, Fraction, Fr
 
 
 def _crossing(before: Mass, cut: Fraction) -> int:
-    """Return the index of the last cumulative weight in `before` that is below `cut`, or 0 if none is."""
+    """Return the index of the bucket that contains `cut`, by binary search.
+
+    `before` is the cumulative weight before each bucket. The result is the last bucket for which it is below `cut`, or 0
+    if there is none.
+    """
     low, high = 0, before.digits.shape[1] - 1
     while low < high:
         middle = (low + high + 1) // 2
@@ -156,38 +172,42 @@ class AUC(ByRows, tag="auc"):
     """Area under the ROC curve: the probability that a positive scores above a negative; ties count one half.
 
     Formula: (sum over pairs of [p > n] + [p = n] / 2) / (P N), for P positives and N negatives. From buckets with a
-    positives and c negatives it is sum a (C + c / 2) / (P N), with C the negatives in lower buckets. It is computed in
-    exact integers and rounded once.
+    positives and c negatives each, it is sum a (C + c / 2) / (P N), where C is the number of negatives in lower buckets.
+    It is computed with exact integers and rounded once.
 
     Parameters
     ----------
     max_fpr : float, optional
-        Use the curve up to this false positive rate only, and standardise the area as in McClish (1989), like
+        Use only the part of the curve up to this false positive rate, and standardise the area as in McClish (1989), like
         scikit-learn's `roc_auc_score(max_fpr=)`.
     min_fpr : float
-        Use the curve from this false positive rate on only, and standardise the area in the same way: 1/2 is chance, 1 is
-        the best. The value can be negative where the curve is low.
+        Use only the part of the curve from this false positive rate onwards, and standardise the area in the same way: 1/2
+        is chance, and 1 is the best. The value can be negative if the curve is low there.
     multi_class : {"ovr", "ovo"}
-        How several classes are compared: each class with all others ("ovr"), or each pair of classes on the rows of these
-        two (Hand and Till 2001), for at most 256 classes. "ovo" keeps 65,536 rows exactly by default (of C classes at most
-        2**22 / C**2 rows, which takes 64 MiB), and uses 10 bits beyond.
+        How several classes are compared. "ovr": each class with all others. "ovo": the two classes of each pair with each
+        other, on the rows of these two (Hand and Till 2001), for at most 256 classes. By default "ovo" keeps the scores of
+        up to 65,536 rows exactly (at most 2**22 / C**2 rows for C classes, which takes 64 MiB). With more rows it uses
+        histograms of 2**10 buckets.
     average : {"macro", "micro", "weighted", "samples", None}
-        How the values of several classes or labels become one: their mean, the value of all their rows together, their
-        mean weighted by positives (for "ovo", by the rows of both classes), or an array (None). "samples" is for labels:
-        the mean over rows of the value of the labels of each row. Undefined values are left out, and `explain()` counts
-        them.
+        How to combine the values of several classes or labels. "macro": their mean. "micro": one value for the rows of all
+        classes or labels together. "weighted": their mean, weighted by the number of positives of each (for "ovo", by the
+        number of rows of both classes). "samples", for labels only: a value is computed from the labels of each row, and
+        averaged over rows. None: an array with one value for each. Means leave out undefined values, and `explain()`
+        counts them.
 
     Notes
     -----
-    The bounds are value ± sum a c / (2 P N). The value is exact if scores have no bits beyond those of a bucket, as
-    float16 and bfloat16 scores, and as long as there are no more than `limit` rows. For float32 scores at 16 bits, the
-    bound is typically 2e-5 to 7e-5, and the true error 1e-6. Probabilities below 2**-33 share a bucket, and so do those
-    above 1 - 2**-33: more bits do not help then. `explain()` advises to give logits instead, with `scale="logit"`. Weights
-    below 2**-8 can have bits below 2**-60, which are rounded: the bound allows for that.
+    The bounds are value ± sum a c / (2 P N). The value is exact if each bucket stands for a single score, as with float16
+    and bfloat16 scores, or if there are at most `limit` rows. For float32 scores at 16 bits, the bounds are typically
+    value ± 2e-5 to 7e-5, whereas the true error is about 1e-6. All probabilities below 2**-33 share a bucket, and so do
+    all those within 2**-33 of 1. More bits do not split these two buckets, so `explain()` then recommends passing logits,
+    with `scale="logit"`. Weights below 2**-8 can have bits below 2**-60; these are rounded off, and the bounds allow for
+    that.
 
-    A row takes about 1 ns, 10 ns with `exact=True`, and `compute()` 1 ms. The definition is that of scikit-learn's
-    `roc_auc_score`. The value is undefined if all rows have the same class. `interval()` is DeLong's, on the logit
-    scale, so it lies within (0, 1) and is not symmetric; it is valid if rows are independent.
+    An update takes about 1 ns per row (10 ns with `exact=True`), and `compute()` takes 1 ms. The definition is that of
+    scikit-learn's `roc_auc_score`. The value is undefined if all rows have the same class. `interval()` returns DeLong's
+    interval, computed on the logit scale, so that it lies within (0, 1) and is not symmetric. It is valid if rows are
+    independent.
 
     Examples
     --------
@@ -267,7 +287,7 @@ class AUC(ByRows, tag="auc"):
 
     @property
     def _least(self) -> Fraction:
-        """The least possible value: a standardised part of the area can be negative."""
+        """The smallest possible value: 0 for the full area, negative for a standardised part of the area."""
         return ZERO if self._full else standardise_area(ZERO, Fraction(self.min_fpr), self._rate)
 
     def of(self, state: ScoresByLabel) -> Limits | None:
@@ -287,7 +307,7 @@ class Gini(ScoredValue, tag="gini"):
 
     Notes
     -----
-    State and cost are those of AUC; the bound is twice as wide.
+    The state, the memory and the time are the same as for AUC. The bounds are twice as wide.
 
     Examples
     --------
@@ -324,21 +344,22 @@ class Gini(ScoredValue, tag="gini"):
 class AveragePrecision(ByRows, tag="average_precision"):
     """Average precision: the area under the precision-recall curve as a step function; equal scores form one step.
 
-    Formula: sum over distinct scores, descending, of (change of recall) x precision, as scikit-learn's
+    Formula: sum over distinct scores, descending, of (change of recall) x precision, as in scikit-learn's
     `average_precision_score`. It is not the trapezoidal area, which is too optimistic.
 
     Parameters
     ----------
     zero_division : {nan, 0.0, 1.0}
-        The value of a class, a label or (with `average="samples"`) a row without positives. By default it is undefined,
-        and averages leave it out; scikit-learn returns 0.
+        The value for a class, a label or (with `average="samples"`) a row that has no positives. By default it is
+        undefined, and averages leave it out; scikit-learn returns 0.
 
     Notes
     -----
-    The value treats each bucket as one tie. Bound, for a bucket with a positives and c negatives, TP and FP above it and
-    S = TP + FP + c: at most sum a/P (TP + a) / (TP + FP + a), and at least sum [a TP/S + (FP + c)(x - log(1 + x))] / P
-    with x = a/S, which is the integral below the worst order (TP and S are half a row higher if rows have no weights).
-    Bounds are rounded outward. The cost is that of AUC.
+    The value treats the scores of a bucket as equal. The bounds are sums over buckets. A bucket has a positives and c
+    negatives, TP and FP are the counts above it, S is TP + FP + c, and x is a/S. In the upper bound the positives of each
+    bucket come first; it is sum a/P (TP + a) / (TP + FP + a). In the lower bound they come last, and an integral replaces
+    the sum over rows; it is sum [a TP/S + (FP + c)(x - log(1 + x))] / P. (Without weights, TP and S are half a row higher
+    in the lower bound.) Bounds are rounded outward. Memory and time are the same as for AUC.
 
     Examples
     --------
@@ -386,9 +407,9 @@ class KS(ScoredValue, tag="ks"):
 
     Notes
     -----
-    The value is the largest distance at the edge of a bucket, which a threshold attains. The upper bound is the largest of
-    |D + a/P| and |D - c/N|, with D the distance below a bucket of a positives and c negatives. It is rounded outward. The
-    cost is that of AUC.
+    The value is the largest distance at any edge of a bucket, so there is a threshold with this distance. The upper bound
+    is the largest of |D + a/P| and |D - c/N| over all buckets, where D is the distance at the lower edge of a bucket with
+    a positives and c negatives. It is rounded outward. Memory and time are the same as for AUC.
 
     Examples
     --------

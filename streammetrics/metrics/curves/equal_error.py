@@ -20,9 +20,9 @@ class EqualErrorRate(AtThreshold, tag="equal_error_rate"):
 
     Notes
     -----
-    The definition is that of torchmetrics' EER. FPR rises and FNR falls along the scores, so the two cross once. The
-    bounds are the values if the positives came first, or last, in the bucket where the rates cross. The cost is that of
-    AUC.
+    The definition is that of torchmetrics' EER. As the threshold falls, FPR rises and FNR falls, so the two cross once.
+    The scores inside the bucket where they cross are not known exactly: the lower bound assumes that the positives of this
+    bucket have its highest scores, and the upper bound that they have its lowest. Memory and time are the same as for AUC.
 
     Examples
     --------
@@ -51,7 +51,11 @@ class EqualErrorRate(AtThreshold, tag="equal_error_rate"):
         return self._crossing(state)[2].at
 
     def _crossing(self, state: ScoresByLabel) -> tuple[ROCPoint, ROCPoint, ROCPoint]:
-        """Return the last point with FPR < FNR, the next point, and the one of them where both rates are closer."""
+        """Return the two neighbouring points between which the rates cross, followed by the nearer one of them again.
+
+        FPR is below FNR at the first point, but not at the second. The nearer point is the one where the rates differ
+        less.
+        """
         cells = find_occupied_cells(state)
         tp, fp = (Mass(m.digits[:, cells]).sums_through() for m in (state.positives, state.negatives))
         P, N = state.positives.total(), state.negatives.total()
@@ -77,9 +81,13 @@ class ROCPoint(NamedTuple):
     N: int
 
     def imbalance(self) -> int:
-        """Return FPR - FNR, multiplied by P N, so that it is an integer."""
+        """Return FPR - FNR, multiplied by P N so that the result is an integer."""
         return self.fp * self.P - (self.P - self.tp) * self.N
 
     def errors(self, other: ROCPoint) -> Fraction:
-        """Return the mean of the FPR of this point and the FNR of another one."""
+        """Return the mean of the FPR of this point and the FNR of `other`.
+
+        For two different points it is a bound on the equal error rate; for the same point twice it is the value at that
+        point.
+        """
         return (Fraction(self.fp, self.N) + Fraction(self.P - other.tp, self.P)) / 2

@@ -20,9 +20,10 @@ from .thresholds import find_occupied_cells
 __all__ = ["HMeasure"]
 
 Floats = NDArray[np.float64]
-# An upper limit of the rounding error of the float64 steps.
+# An upper bound on the rounding error of the value, which is computed in float64.
 ROUNDING = Fraction(1, 1 << 45)
-# The number of terms of the series in `_series`: each term is about half the one before it, or less.
+# The number of terms that `_series` adds. Each term is at most about half as large as the one before it, so the rest after
+# 80 terms is far smaller than a rounding error.
 TERMS = 80
 
 
@@ -41,10 +42,10 @@ class HMeasure(ScoredValue, tag="h_measure"):
 
     Notes
     -----
-    A false positive costs t and a false negative 1 - t. AUC is also a mean over costs, but over a distribution that
-    depends on the model (Hand 2009). The value uses thresholds at the edges of buckets, which exist. The upper bound is
-    the value if the positives came first inside each bucket; it allows for float64 rounding. `compute()` takes about 1 us
-    for each bucket with rows.
+    A false positive costs t and a false negative 1 - t. AUC is also a mean over costs, but over a distribution of costs
+    that depends on the model (Hand 2009). The value uses only thresholds at the edges of buckets, where the counts are
+    known exactly. The upper bound assumes that the positives have the highest scores in each bucket. It also allows for
+    float64 rounding. `compute()` takes about 1 us for each bucket that contains rows.
 
     Examples
     --------
@@ -85,9 +86,10 @@ class HMeasure(ScoredValue, tag="h_measure"):
         return found.widen(ROUNDING, *about_of(self).value_range)
 
     def _gain(self, a: Floats, c: Floats, share: float, rest: float) -> float:
-        """Return the H-measure of segments of positives `a` and negatives `c`, from the highest scores down.
+        """Return the H-measure of a ROC curve, whose segments are ordered from the highest scores down.
 
-        `share` is the share of positives. `rest` is 1 - share, computed so that it does not round to 0.
+        `a` and `c` are the positives and the negatives of each segment, as shares of all rows. `share` is the overall
+        share of positives. `rest` is 1 - share, computed so that it does not round to 0.
         """
         a, c = hull(a, c)
         loss = math.fsum(self._losses(a, c, share).tolist())
@@ -95,19 +97,23 @@ class HMeasure(ScoredValue, tag="h_measure"):
         return min(max(1 - loss / whole, 0.0), 1.0)
 
     def _losses(self, a: Floats, c: Floats, share: float) -> Floats:
-        """Return the expected loss of each segment of positives `a` and negatives `c`, up to a constant factor."""
+        """Return the expected loss of each segment, with positives `a` and negatives `c`, up to a constant factor.
+
+        `share` is the overall share of positives.
+        """
         q, r = a / (a + c), c / (a + c)
         if self.prior == "beta22":
-            # Powers are computed as products, because the last bits of numpy's power differ between processors.
+            # Powers are computed as products, because the last bits of numpy's power function differ between processors.
             q3, r3 = q * q * q, r * r * r
             return c * q3 * (2 - 1.5 * q) + a * r3 * (2 - 1.5 * r)
         return c * beta_below(q, r, 2 + share, 2 - share) + a * beta_below(r, q, 3 - share, 1 + share)
 
 
 def hull(a: Floats, c: Floats) -> tuple[Floats, Floats]:
-    """Return the segments of the upper convex hull of the ROC curve.
+    """Return the positives and the negatives of each segment of the upper convex hull of a ROC curve.
 
-    Neighbouring segments are merged while the one with lower scores has a larger share of positives.
+    `a` and `c` are the positives and the negatives of each segment of the curve, from the highest scores down.
+    Neighbouring segments are merged as long as the one with lower scores has at least the same share of positives.
     """
     tops: list[tuple[float, float]] = []
     for x, y in zip(a.tolist(), c.tolist(), strict=True):
@@ -121,7 +127,10 @@ def hull(a: Floats, c: Floats) -> tuple[Floats, Floats]:
 
 
 def beta_below(x: Floats, rest: Floats, a: float, b: float) -> Floats:
-    """Return the integral of t^(a - 1) (1 - t)^(b - 1) from 0 to x = 1 - rest."""
+    """Return the incomplete beta function: the integral of t^(a - 1) (1 - t)^(b - 1) from 0 to x.
+
+    `rest` is 1 - x. It is a separate parameter so that no digits are lost when x is close to 1.
+    """
     half = np.array([0.5])
     whole = float((_series(half, half, a, b) + _series(half, half, b, a))[0])
     near = x <= 0.5
@@ -130,9 +139,10 @@ def beta_below(x: Floats, rest: Floats, a: float, b: float) -> Floats:
 
 
 def _series(x: Floats, rest: Floats, a: Any, b: Any) -> Floats:
-    """Return the same integral for x up to 1/2, by the series x^a (1 - x)^b / a (1 + sum of products of its factors).
+    """Return the incomplete beta function for x up to 1/2, by a power series.
 
-    The k-th factor is (a + b + k) x / (a + 1 + k).
+    The series is x^a (1 - x)^b / a (1 + f_0 + f_0 f_1 + ...), with the factors f_k = (a + b + k) x / (a + 1 + k). `rest`
+    is 1 - x.
     """
     term, total = np.ones_like(x), np.ones_like(x)
     for k in range(TERMS):

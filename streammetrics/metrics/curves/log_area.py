@@ -20,25 +20,26 @@ from .scored_metric import ScoredValue
 __all__ = ["LogAUC"]
 
 Floats = NDArray[np.float64]
-# An upper limit of the rounding error of the float64 steps, for each unit of the logarithm.
+# An upper bound on the rounding error of the value, which is computed in float64. `of` multiplies it by a factor for the
+# size of the logarithms.
 ROUNDING = 2.0**-47
 
 
 class LogAUC(ScoredValue, tag="log_auc"):
     """Area under the ROC curve over the logarithm of the false positive rate: the mean TPR between two rates.
 
-    Formula: integral of TPR d log(FPR) from min_fpr to max_fpr, over log(max_fpr / min_fpr), by trapezoids between the
-    points of the curve. At both ends TPR is interpolated.
+    Formula: integral of TPR d log(FPR) from min_fpr to max_fpr, divided by log(max_fpr / min_fpr), computed with
+    trapezoids between the points of the curve. At both ends TPR is interpolated.
 
     Parameters
     ----------
     min_fpr, max_fpr : float
-        The limits of the false positive rate. Each power of ten between them has the same weight.
+        The limits of the false positive rate. Each factor of ten between them has the same weight.
 
     Notes
     -----
     The definition is that of torchmetrics' LogAUC with `fpr_range=(min_fpr, max_fpr)`. The bounds use the lowest and the
-    highest TPR inside each bucket, and allow for the rounding of logarithms. The cost is that of AUC.
+    highest TPR inside each bucket, and allow for the rounding of logarithms. Memory and time are the same as for AUC.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Curves over all thresholds, with few enough points to plot: ROC, precision-recall, error trade-off, gain.
 
 The points lie exactly on the true curve, because they are at the edges of buckets. Between two neighbouring points the
-true curve stays inside the rectangle that they span.
+true curve stays inside the rectangle with these points as opposite corners.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class ROCPoints(NamedTuple):
     Parameters
     ----------
     fpr, tpr : float64 arrays
-        False and true positive rate of `score >= threshold`.
+        False and true positive rate of the decisions `score >= threshold`.
     thresholds : float64 array
-        Descending; the first is infinity.
+        The thresholds, descending. The first is infinity, which selects no rows.
     """
 
     fpr: Floats
@@ -59,9 +59,10 @@ class PRPoints(NamedTuple):
     Parameters
     ----------
     precision, recall : float64 arrays
-        Of `score >= threshold`; one more point than thresholds: the last is (1, 0).
+        Precision and recall of the decisions `score >= threshold`. There is one more point than there are thresholds: the
+        last point has precision 1 and recall 0.
     thresholds : float64 array
-        Ascending.
+        The thresholds, ascending.
     """
 
     precision: Floats
@@ -75,11 +76,11 @@ class GainPoints(NamedTuple):
     Parameters
     ----------
     fraction : float64 array
-        Share of all rows (or weight) that score at least the threshold.
+        The share of all rows (or of their weight) whose score is at least the threshold.
     gain : float64 array
-        Share of all positives among them; `gain / fraction` is the lift.
+        The share of all positives that are among these rows; `gain / fraction` is the lift.
     thresholds : float64 array
-        Descending; the first is infinity.
+        The thresholds, descending. The first is infinity, which selects no rows.
     """
 
     fraction: Floats
@@ -93,9 +94,9 @@ class DETPoints(NamedTuple):
     Parameters
     ----------
     fpr, fnr : float64 arrays
-        False positive and false negative rate of `score >= threshold`.
+        False positive and false negative rate of the decisions `score >= threshold`.
     thresholds : float64 array
-        Ascending.
+        The thresholds, ascending.
     """
 
     fpr: Floats
@@ -107,12 +108,15 @@ class PerClass(tuple[Any, ...]):
     """A tuple with one curve for each class or label, in the order of the classes or labels."""
 
     def __new__(cls, *curves: Any) -> PerClass:
-        """Create the tuple from the curves, which are passed as separate arguments."""
+        """Create the tuple from curves that are passed as separate arguments, as with a named tuple."""
         return super().__new__(cls, curves)
 
 
 class ScoreSteps(NamedTuple):
-    """Cumulative true and false positives at each bucket with rows, from the highest scores down."""
+    """True and false positives at the lower edge of each bucket with rows, from the highest scores down.
+
+    `cells` contains the indexes of these buckets.
+    """
 
     tp: Mass
     fp: Mass
@@ -120,7 +124,7 @@ class ScoreSteps(NamedTuple):
 
     @classmethod
     def of(cls, state: ScoresByLabel) -> ScoreSteps:
-        """Compute the cumulative counts from a state."""
+        """Compute the cumulative counts, and the indexes of the buckets, from a state."""
         cells = find_occupied_cells(state)
         tp, fp = (Mass(m.digits[:, cells]).sums_through() for m in (state.positives, state.negatives))
         return cls(tp, fp, cells)
@@ -139,21 +143,25 @@ class ScoreSteps(NamedTuple):
 
 
 def from_none(shares: Floats) -> Floats:
-    """Put the point 0 (no rows selected) before cumulative shares; it is NaN if their total is 0."""
+    """Return cumulative shares with a 0 prepended, for the threshold that selects no rows.
+
+    The new first element is NaN instead if the shares are undefined (0/0).
+    """
     return np.concatenate([[0.0 if len(shares) and shares[-1] == 1 else NAN], shares])
 
 
 class Curve(OfClasses[Any, Any], ScoredMetric[Any]):
-    """A curve over all thresholds; for several classes or labels, one curve for each.
+    """Base class of metrics whose value is a curve over all thresholds. Several classes or labels have one curve each.
 
     Parameters
     ----------
     num_labels : int, optional
-        The number of labels, where a row has several 0/1 labels and a score of each: `y_true` and `y_score` are
-        matrices, rows x labels.
+        The number of labels, if each row has several 0/1 labels and a score for each of them. `y_true` and `y_score` are
+        then matrices, rows x labels.
     tolerance : float
-        The largest distance, as a share of the axes, between the curve and the line through the points that are
-        returned: points that change nothing beyond it are left out (1 / 4096 by default). 0 keeps all points.
+        The largest distance allowed between the curve and the line through the points that are returned, with both axes
+        scaled to length 1 (1 / 4096 by default). Points that are not needed for this accuracy are left out. 0 keeps all
+        points.
     """
 
     about = About(
@@ -182,14 +190,18 @@ class Curve(OfClasses[Any, Any], ScoredMetric[Any]):
 
 
 class OfCurve(OwnReading):
-    """The curve for two classes. Its detail `gap` is the largest possible distance from the line between points."""
+    """The reading of a curve for two classes.
+
+    Its details, which `explain()` shows, contain `gap`: how far the true curve can be from the line through the edges of
+    the buckets.
+    """
 
     def _details(self) -> dict[str, Any]:
         return {"gap": gap_of(self.state)}
 
 
 def curves_of(metric: Curve, state: Any) -> Reading:
-    """Return a `Reading` with one curve for each class or label."""
+    """Return a `Reading` whose value is a `PerClass` with one curve for each class or label."""
     each: list[Reading] = of_each(metric.read, state.split_classes())
 
     def reason() -> str | None:
@@ -205,7 +217,10 @@ def curves_of(metric: Curve, state: Any) -> Reading:
 
 
 def gap_of(state: ScoresByLabel) -> float:
-    """Return the largest possible distance between the true curve and the line between neighbouring points."""
+    """Return how far the true curve can be from the line through the edges of the buckets, if both axes have length 1.
+
+    The result is 0 if scores are exact, or if the curve is undefined.
+    """
     if state.is_exact or one_class(state) is not None:
         return 0.0
     a, c = (np.diff(v, prepend=0.0) for v in ScoreSteps.of(state).shares())
@@ -219,9 +234,10 @@ class ROCCurve(Curve, tag="roc_curve"):
 
     Notes
     -----
-    Points are those of scikit-learn's `roc_curve`, from (0, 0) at threshold infinity. Each point is at the end of a
-    bucket, so it lies on the true curve. `explain()["gap"]` says how far the curve can be from the line between two
-    points. Several classes or labels have a `PerClass` with a curve for each. The cost is that of AUC.
+    The points are those of scikit-learn's `roc_curve`, from (0, 0) at threshold infinity. Each point is at the edge of a
+    bucket, so it lies on the true curve. `explain()["gap"]` says how far the true curve can be from the line between two
+    points. For several classes or labels the value is a tuple (`PerClass`) with a curve for each. Memory and time are the
+    same as for AUC.
 
     Examples
     --------
@@ -250,8 +266,10 @@ class PRCurve(Curve, tag="pr_curve"):
 
     Notes
     -----
-    Points are those of scikit-learn's `precision_recall_curve`: ascending thresholds, then (1, 0). No threshold attains
-    the straight lines between points: use AveragePrecision for the area. The cost is that of AUC.
+    The points are those of scikit-learn's `precision_recall_curve`: ascending thresholds, then precision 1 and recall 0.
+    The straight lines between points have no meaning, because no threshold gives the precision and recall of a point on
+    them. So compute the area with AveragePrecision rather than with the trapezoidal rule. Memory and time are the same as
+    for AUC.
 
     Examples
     --------
@@ -285,9 +303,10 @@ class DETCurve(Curve, tag="det_curve"):
 
     Notes
     -----
-    Points are those of scikit-learn's `det_curve`: ascending thresholds, from the last one without a false negative to
-    the first one without a false positive. `tolerance` leaves out other points than scikit-learn's
-    `drop_intermediate=True`. EqualErrorRate is the point where both rates are equal. The cost is that of AUC.
+    The points are those of scikit-learn's `det_curve`: ascending thresholds, from the last one without a false negative to
+    the first one without a false positive. The points that `tolerance` leaves out are not the same as with scikit-learn's
+    `drop_intermediate=True`. EqualErrorRate is the error rate at the point where the two rates are equal. Memory and time
+    are the same as for AUC.
 
     Examples
     --------
@@ -303,11 +322,12 @@ class DETCurve(Curve, tag="det_curve"):
         steps = ScoreSteps.of(state)
         tpr, fpr = map(from_none, steps.shares())
         fnr = from_none(steps.false_negative_rates())
-        # At threshold infinity all positives are missed. The sum is NaN without positives.
+        # At threshold infinity TPR is 0 and FNR is 1. Adding 1 to TPR also keeps its NaN if there are no positives.
         fnr[0] = tpr[0] + 1
         thresholds = np.r_[np.inf, state.thresholds(steps.cells)]
         first = max(int(np.count_nonzero(fpr == 0)) - 1, 0)
-        # FNR comes from the missed positives, so it is 0 only if none is missed. 1 - TPR could round to 0 earlier.
+        # The curve ends at the first threshold without a false negative. FNR was computed from the number of missed
+        # positives, so it is 0 only if none is missed; 1 - TPR could round to 0 earlier.
         part = slice(first, int(np.count_nonzero(fnr > 0)) + 1) if self.reason(state) is None else slice(None)
         fpr, fnr, thresholds = fpr[part], fnr[part], thresholds[part]
         keep = corners(fpr, fnr, self.tolerance)[::-1]
@@ -321,7 +341,8 @@ class GainCurve(Curve, tag="gain_curve"):
 
     Notes
     -----
-    It is also called lift chart or gains chart; Lift is its value at one fraction. The cost is that of AUC.
+    The curve is also called a lift chart or gains chart. The metric Lift is the value at a single fraction. Memory and
+    time are the same as for AUC.
 
     Examples
     --------
@@ -346,10 +367,12 @@ class GainCurve(Curve, tag="gain_curve"):
 
 
 def corners(x: Floats, y: Floats, tolerance: float) -> NDArray[np.int64]:
-    """Return the indexes of points to keep, so that no other is farther than `tolerance` from the simplified line.
+    """Simplify a line: return the indexes of the points to keep.
 
-    This is the algorithm of Douglas and Peucker (1973): it keeps the farthest point of a stretch and then simplifies both
-    halves.
+    `x` and `y` are the coordinates of the points. Every point that is not kept is at most `tolerance` away from the
+    simplified line. This is the algorithm of Douglas and Peucker (1973): between two points that are kept, it keeps the
+    point that is farthest from the straight line through them, if it is too far away, and then continues on both sides of
+    this point.
     """
     last = len(x) - 1
     if not tolerance or not (np.isfinite(x).all() and np.isfinite(y).all()):
@@ -365,7 +388,7 @@ def corners(x: Floats, y: Floats, tolerance: float) -> NDArray[np.int64]:
         off = np.abs((x[i + 1 : j] - x[i]) * dy - (y[i + 1 : j] - y[i]) * dx)
         k = int(off.argmax())
         length = math.sqrt(dx * dx + dy * dy)
-        # Both ends of the stretch are the same point, so distances are measured from this point.
+        # Two identical end points do not define a straight line, so distances are measured from that point instead.
         if not length:
             off = np.maximum(np.abs(x[i + 1 : j] - x[i]), np.abs(y[i + 1 : j] - y[i]))
             k, length = int(off.argmax()), 1.0

@@ -1,4 +1,7 @@
-"""Base classes of metrics that are computed from counts by label and score: a histogram, or exact scores."""
+"""Base classes of metrics that are computed from the number of positives and negatives at each score.
+
+The counts are kept in a histogram of the scores, or for each distinct score.
+"""
 
 from __future__ import annotations
 
@@ -39,26 +42,27 @@ def one_class(state: ScoresByLabel) -> str | None:
 
 
 class ScoredMetric(ScoredLabels[ScoresByLabel, T]):
-    """A metric that is computed from the counts of each label by score: a histogram, or exact scores.
+    """Base class of metrics that are computed from the number of positives and negatives at each score.
 
     Parameters
     ----------
     scale : {"probability", "real", "logit"}
-        What the scores are: numbers in [0, 1] ("probability") or any finite numbers. Logits of classes are ranked by
-        the softmax of the row, logits of labels column by column.
+        What the scores are: numbers in [0, 1] ("probability"), or any finite numbers ("real", "logit"). Logits for several
+        classes are ranked by the softmax of their row, and logits for labels separately in each column.
     bits : int, optional
-        The logarithm, to base 2, of the number of histogram buckets: by default 16 for probabilities (1 MiB) and 19
-        otherwise (8 MiB, of which most stays untouched).
+        The base-2 logarithm of the number of histogram buckets: by default 16 for probabilities (1 MiB) and 19 otherwise
+        (8 MiB of address space, most of which is usually never touched).
     limit : int, optional
-        The number of rows up to which every score is kept exactly, counted over all classes or labels. Further rows
-        move all scores to the buckets. By default 65,536 from 16 bits on, and 0 below. Real scores of two classes stay
-        exact up to 2**20 different ones (40 MB) where they lie so far from 0, and so close together, that few buckets
-        would hold them.
+        The number of rows up to which every score is kept exactly, counted over all classes or labels. With more rows, all
+        scores are moved to the histogram. The default is 65,536 if there are at least 16 bits, and 0 otherwise. There is
+        one exception, for two classes: up to 2**20 distinct real scores stay exact (40 MB) if they are far from 0 and so
+        close together that they would share a few buckets.
     exact : bool
-        Keep every different score instead of a histogram. The value needs no bound then, and memory grows by 24 bytes
-        for each different score (a float32 model has a few millions).
+        Whether to keep every distinct score rather than a histogram. The value is then exact, and memory grows by 24 bytes
+        for each distinct score (a model with float32 scores has a few million of them).
     memory_limit : int
-        The bytes that exact scores may take (4 GiB). An update beyond it raises MemoryLimitError and counts nothing.
+        The most memory that exact scores may take, in bytes (4 GiB by default). An update that would exceed it raises
+        MemoryLimitError, and none of its rows are counted.
     """
 
     about = About(
@@ -90,10 +94,15 @@ class ScoredMetric(ScoredLabels[ScoresByLabel, T]):
 
 
 def _read_histograms(metric: ScoredValue, state: Any) -> Reading | None:
-    """Return one `Reading` with arrays of the values of all cells (such as slices) of a histogram."""
+    """Return one `Reading` with arrays of the values of all cells (such as slices) of a histogram.
+
+    Return None if the cells have to be read one by one: for another type of state, or if the metric has no function that
+    reads all cells together.
+    """
     if type(state) is not ScoreHistogram:
         return None
-    # Products of two weights do not fit into int64, so weighted cells are computed one by one.
+    # The functions for all cells use int64, which is too small for products of two weights, so weighted cells are computed
+    # one by one.
     weighted = any(e.excess is not None for e in state.cells.tallies.values())
     if metric._read_all_cells is not None and not weighted:
         value, low, high = metric._read_all_cells(state)
@@ -107,16 +116,19 @@ def _read_histograms(metric: ScoredValue, state: Any) -> Reading | None:
 
 
 class ScoredValue(Several[ScoresByLabel], ScoredMetric[Any]):
-    """A metric with one number, computed from the counts of positives and negatives at each score.
+    """A metric whose value is one number, computed from the counts of positives and negatives at each score.
 
-    It works for two classes, and for several classes or labels by averaging.
+    With several classes or labels, each has its own value, and `average` says how these are combined.
     """
 
     about = About(value_range=(0, 1), interval_scale="logit", read_cells=_read_histograms)
 
     @property
     def _read_all_cells(self) -> Callable[[ScoreHistogram], CellBounds] | None:
-        """A function that computes all cells at once, with the same bits as `of` for each; None if there is none."""
+        """A function that computes the values and bounds of all cells (such as slices) together; None if there is none.
+
+        Each value is equal, bit for bit, to the value that `of` computes for the cell alone.
+        """
         return None
 
     @property
@@ -126,7 +138,7 @@ class ScoredValue(Several[ScoresByLabel], ScoredMetric[Any]):
 
     @property
     def _standard_errors(self) -> Callable[[ScoreHistogram], Any] | None:
-        """A function that returns the standard errors of all cells at once; None if there is none."""
+        """A function that returns the standard errors of all cells (such as slices) together; None if there is none."""
         return None
 
     def make_state(self) -> Any:

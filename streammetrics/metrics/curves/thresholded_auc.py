@@ -1,4 +1,4 @@
-"""Areas under curves of a few thresholds, as in Keras, to compare with values that other systems report."""
+"""Areas under curves with a few thresholds, as in Keras, for comparison with values that other systems report."""
 
 from __future__ import annotations
 
@@ -18,18 +18,21 @@ from .scored_metric import ScoredValue
 __all__ = ["ThresholdedAUC"]
 
 Floats = NDArray[np.float64]
-# An upper limit of the rounding error of a mean of precisions in float64.
+# An upper bound on the rounding error of a mean of precisions in float64.
 ROUNDING = Fraction(1, 1 << 44)
 
 
 class CountsAbove(NamedTuple):
-    """True and false positives above each threshold, in ascending order: first for all rows, last for none."""
+    """True and false positives above each threshold, in ascending order of thresholds.
+
+    The first element counts all rows, and the last element is 0, because no row is above the last threshold.
+    """
 
     tp: Any
     fp: Any
 
     def precision(self) -> Floats:
-        """Return TP / (TP + FP) for each threshold; 0 if no row is above it, as in Keras."""
+        """Return the precision at each threshold; 0 if no row is above the threshold, as in Keras."""
         tp, fp = (np.asarray(x, np.float64) for x in self)
         return np.divide(tp, tp + fp, out=np.zeros(len(tp)), where=tp + fp > 0)
 
@@ -38,24 +41,26 @@ class ThresholdedAUC(ScoredValue, tag="thresholded_auc"):
     """ROC AUC or PR AUC from a few thresholds, as Keras computes it, to compare with values that Keras reported.
 
     Formula: sum over neighbouring thresholds of (x_i - x_(i+1)) h_i. x is FPR (or recall). The height h_i is the mean, the
-    smaller or the larger of the two TPR (or precisions); interpolated precision follows Davis and Goadrich.
+    smaller or the larger of the two TPRs (or precisions); for precisions, the interpolation of Davis and Goadrich replaces
+    the mean.
 
     Parameters
     ----------
     num_thresholds : int
-        The number of thresholds i / (num_thresholds - 1), which select score > threshold. The first selects all rows and
-        the last none.
+        The number of thresholds i / (num_thresholds - 1), which select the rows with score > threshold. The first selects
+        all rows and the last none.
     curve : {"ROC", "PR"}
         The curve whose area is computed.
     summation_method : {"interpolation", "minoring", "majoring"}
-        The height between two thresholds: the mean (or the interpolation of Davis and Goadrich), the smaller, or the
-        larger.
+        The height between two thresholds. "interpolation": the mean of the values at the two thresholds (for "PR", the
+        interpolation of Davis and Goadrich). "minoring": the smaller value. "majoring": the larger value.
 
     Notes
     -----
-    The value is what `keras.metrics.AUC` reports for float64 scores; Keras counts in float32. With 200 thresholds it is
-    wrong by 0.04 at a click rate of 0.5 %, and by 0.23 at 0.1 %: use AUC instead where you can. The bounds allow for any
-    split of a bucket that contains a threshold; they equal the value while scores are exact. The cost is that of AUC.
+    The value is what `keras.metrics.AUC` reports for float64 scores, except that Keras counts in float32. With 200
+    thresholds it differs from the true area by 0.04 at a click rate of 0.5 %, and by 0.23 at 0.1 %, so use AUC instead
+    where you can. If a threshold lies inside a bucket, the bounds allow for any number of rows of the bucket above it;
+    they equal the value as long as scores are kept exactly. Memory and time are the same as for AUC.
 
     Examples
     --------
@@ -90,7 +95,8 @@ class ThresholdedAUC(ScoredValue, tag="thresholded_auc"):
             return None
         thresholds = np.arange(1, self.num_thresholds - 1) / (self.num_thresholds - 1)
         exact = state.is_exact
-        # Rounding in `undo` can break the ascending order of bucket ends; the running maximum restores it.
+        # `undo` converts the limits of buckets to scores. Its rounding can break their ascending order, which the running
+        # maximum restores.
         ends = [np.maximum.accumulate(state.undo(scores)) for scores in state.value_bounds()]
         ends = [ends[1]] * 3 if exact else ends
         least, middle, most = (np.searchsorted(scores, thresholds, side="right") for scores in ends)
@@ -109,13 +115,21 @@ class ThresholdedAUC(ScoredValue, tag="thresholded_auc"):
 
 
 def _masses_above(mass: Mass, first: NDArray[np.int64]) -> list[int]:
-    """Return the weight at or above each of the buckets in `first`, with the total before them and 0 after them."""
+    """Return the weight of each bucket in `first` and all buckets above it.
+
+    The list begins with the total weight and ends with 0, for the thresholds that select all rows and no rows,
+    respectively.
+    """
     parts = mass.segment_sums(np.concatenate([[0], first, [mass.digits.shape[1]]]))
     return [*np.cumsum(parts[::-1])[::-1].tolist(), 0]
 
 
 def _roc(how: str, at: CountsAbove, P: int, N: int) -> Fraction:
-    """Return the area under the ROC curve. TPR falls with the threshold, so the higher threshold has the smaller TPR."""
+    """Return the area under the ROC curve.
+
+    `how` is the summation method, `at` the counts above each threshold, and `P` and `N` are the numbers of positives and
+    negatives. TPR falls as the threshold rises, so the higher of two thresholds has the smaller TPR.
+    """
     i, j = {"interpolation": (1, 1), "minoring": (0, 2), "majoring": (2, 0)}[how]
     tp, fp = at
     twice = sum((fp[k] - fp[k + 1]) * (i * tp[k] + j * tp[k + 1]) for k in range(len(tp) - 1))
@@ -123,7 +137,7 @@ def _roc(how: str, at: CountsAbove, P: int, N: int) -> Fraction:
 
 
 def _pr(how: str, at: CountsAbove, P: int) -> Fraction:
-    """Return the area under the precision-recall curve."""
+    """Return the area under the precision-recall curve; see `_roc` for the parameters."""
     tp, fp = (np.array(x, np.float64) for x in at)
     if how != "interpolation":
         pick = np.minimum if how == "minoring" else np.maximum
@@ -137,15 +151,16 @@ def _pr(how: str, at: CountsAbove, P: int) -> Fraction:
 
 
 def _pr_limit(how: str, worst: CountsAbove, best: CountsAbove, P: int, *, upper: bool) -> Fraction:
-    """Return the largest or the least area under the precision-recall curve that the buckets allow.
+    """Return a bound on the area under the precision-recall curve: the upper one if `upper`, otherwise the lower one.
 
-    The area is the sum of (r_i - r_(i+1)) h_i, with recalls r and heights h. Each point may lie anywhere between its
-    worst and best counts. The height of the interpolation lies between the precisions at both ends of a segment.
+    The true counts at a threshold are unknown if it lies inside a bucket. `worst` has the smallest possible TP and the
+    largest possible FP, and `best` the opposite. The area is the sum of (r_i - r_(i+1)) h_i, with recalls r and heights h.
+    With interpolation, each height lies between the precisions at the two ends of its segment.
     """
     y = (best if upper else worst).precision()
     some = int(np.count_nonzero(np.asarray(best.tp) + np.asarray(worst.fp)))
     if how == "interpolation":
-        # From the last threshold with rows to the one without rows, the interpolated precision stays constant.
+        # Above the last threshold that has rows, the interpolated precision stays constant.
         y[some:] = y[some - 1]
     larger = how == "majoring" or (how == "interpolation" and upper)
     heights = (np.maximum if larger else np.minimum)(y[1:], y[:-1])

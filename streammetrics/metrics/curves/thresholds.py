@@ -1,8 +1,8 @@
-"""Metrics of the best threshold, such as the largest F1, and that threshold.
+"""Metrics at the best threshold, such as the largest F1; they also return that threshold.
 
-The threshold is the smallest score of a histogram bucket, so `score >= threshold` selects whole buckets, and counts are
-exact. The upper bound assumes that the positives of a bucket have its highest scores: no threshold inside the bucket can
-give a better value.
+The threshold is the smallest score of a histogram bucket, so `score >= threshold` selects whole buckets, and the counts
+are exact. A threshold inside a bucket could give a better value. The upper bound allows for this: it assumes the best
+case, in which the positives of each bucket have its highest scores.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
-# An upper limit of the relative rounding error of a ratio that is computed in float64.
+# An upper bound on the relative rounding error of a ratio that is computed in float64.
 NEAR = 2.0**-47
 
 
 class Cut(NamedTuple):
-    """True and false positives at one threshold or at each of many, and all positives and negatives.
+    """The counts at a threshold, or arrays of counts at many thresholds.
 
-    The counts are integers, or float64 approximations of them.
+    `tp` and `fp` are the true and false positives, and `P` and `N` the total numbers of positives and negatives. The
+    counts are exact integers, or float64 approximations for a quick first pass.
     """
 
     tp: Any
@@ -49,7 +50,10 @@ class Cut(NamedTuple):
 
 
 class AtThreshold(ScoredValue):
-    """The value of a metric at one threshold that the metric chooses, for two classes or for each of several."""
+    """Base class of metrics that choose a threshold, and whose value is computed from the decisions at this threshold.
+
+    With several classes or labels, each has its own threshold.
+    """
 
     about = About(cost="that of AUC")
 
@@ -64,11 +68,15 @@ class AtThreshold(ScoredValue):
         return found.having(details=lambda: {"threshold": self.threshold_of(state)}) if self._class_settings else found
 
     def threshold(self) -> Any:
-        """Return the highest threshold at which the metric has its value; infinity if it selects no row."""
+        """Return the threshold that the metric chose.
+
+        If several thresholds give the same value, the highest is chosen. The result is infinity if it is best to select no
+        rows.
+        """
         return self.threshold_of(self.state)
 
     def threshold_of(self, state: Any) -> Any:
-        """Return the chosen threshold for a state; an array for several classes or labels, NaN if undefined."""
+        """Return the threshold chosen for a state: an array for several classes or labels; NaN if undefined."""
         if isinstance(state, ByLabel):
             if self.average == "micro":
                 return self.threshold_of(state.pool_classes())
@@ -79,22 +87,23 @@ class AtThreshold(ScoredValue):
         return float(state.thresholds(find_occupied_cells(state)[cut - 1 : cut])[0]) if cut else float("inf")
 
     def _cut(self, state: ScoresByLabel) -> int:
-        """Return the number of occupied buckets that the threshold selects, from the highest scores down."""
+        """Return the number of buckets with rows that the chosen threshold selects, from the highest scores down."""
         raise NotImplementedError
 
 
 class OfThreshold(OwnNumber):
-    """Value and bounds for two classes at the chosen threshold, which is in the details."""
+    """The reading for two classes at the chosen threshold. Its details, which `explain()` shows, contain the threshold."""
 
     def _details(self) -> dict[str, Any]:
         return {"threshold": self.metric.threshold_of(self.state)}
 
 
 class BestThreshold(AtThreshold):
-    """The best value that any threshold reaches.
+    """Base class of metrics whose value is the best at any threshold, such as the largest F1.
 
-    `of` returns the value at a `Cut` (the counts at a threshold). The value must not fall as TP grows, nor rise as FP
-    grows. Float64 values select the candidates for the best threshold, which are then compared as exact fractions.
+    In a subclass, `of` returns the numerator and the denominator of the value at a `Cut` (the counts at a threshold). The
+    value must never fall if TP grows, and never rise if FP grows. To find the best threshold, a few candidates are
+    selected by float64 values, and then compared as exact fractions.
     """
 
     about = About(
@@ -106,9 +115,10 @@ class BestThreshold(AtThreshold):
     )
 
     def _required_ratio(self, cut: Cut) -> tuple[Any, Any, float]:
-        """Return numerator and denominator of the ratio that a cut must have at least, and this least ratio.
+        """Return the condition that a threshold has to meet: a numerator, a denominator, and their smallest allowed ratio.
 
-        A ratio of 0/0 qualifies, too.
+        For example, (TP, TP + FP, 0.9) requires a precision of at least 0.9. A ratio of 0/0 also meets the condition. By
+        default every threshold does.
         """
         return 0, 0, 0.0
 
@@ -129,10 +139,10 @@ class BestThreshold(AtThreshold):
         return self._best(state, False, Fraction(0))[1]
 
     def _best(self, state: ScoresByLabel, corners: bool, slip: Fraction) -> tuple[Fraction, int]:
-        """Return the best value, and the number of occupied buckets above the highest threshold that has it.
+        """Return the best value and the highest threshold with this value, as the number of buckets with rows above it.
 
-        With `corners` the positives of a bucket are counted without its negatives, which gives an upper bound. The
-        required ratio is relaxed by the relative amount `slip`.
+        With `corners` the positives of the last bucket are counted without its negatives, which gives an upper bound.
+        `slip` allows for the rounding of weights: the ratio in the condition is multiplied by 1 + `slip`.
         """
         cells = find_occupied_cells(state)
         a, c = (Mass(m.digits[:, cells]) for m in (state.positives, state.negatives))
@@ -155,7 +165,11 @@ class BestThreshold(AtThreshold):
         return best, first
 
     def _rough(self, cuts: Cut, qualifies: Callable[[int], bool], margin: float) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return float64 values of all cuts, and which cuts qualify; `qualifies` decides close cases exactly."""
+        """Return approximate values of all cuts, and a mask of the cuts that meet the condition.
+
+        If the ratio of a cut is within `margin` of the smallest allowed ratio, float64 cannot decide, and `qualifies`
+        decides exactly from the index of the cut.
+        """
         top, whole = (np.broadcast_to(x, cuts.tp.shape) for x in self.of(cuts))
         value = np.divide(top, whole, out=np.full(len(top), -1.0), where=whole > 0)
         part, of, least = self._required_ratio(cuts)
@@ -172,7 +186,7 @@ class BestThreshold(AtThreshold):
 
 
 class OfBest(OfThreshold):
-    """Value and bounds at the best threshold. The metric's `of` takes a `Cut` instead of a state."""
+    """The reading of a `BestThreshold` metric, whose method `of` takes a `Cut` instead of a state."""
 
     def _raw_value(self) -> Limits | None:
         found: Limits | None = self.metric._limits(self.state)
@@ -192,13 +206,13 @@ class MaxFBeta(BestThreshold, tag="max_fbeta"):
     Parameters
     ----------
     beta : float
-        How many times as much recall counts as precision; 1 for F1.
+        The importance of recall relative to precision; 1 gives F1.
 
     Notes
     -----
-    `threshold()` returns the threshold, which is the smallest score of its bucket. It was chosen on these rows, so F-beta
-    will be lower on other rows. The upper bound is the value if the positives came first inside each bucket. The cost is
-    that of AUC.
+    `threshold()` returns the best threshold, which is the smallest score of its bucket. The threshold was chosen to fit
+    these rows, so expect a lower F-beta on new rows. The upper bound assumes that the positives have the highest scores in
+    each bucket. Memory and time are the same as for AUC.
 
     Examples
     --------
@@ -236,8 +250,8 @@ class RecallAtPrecision(BestThreshold, tag="recall_at_precision"):
 
     Notes
     -----
-    If no threshold has this precision the value is 0 and `threshold()` is infinity, as in torchmetrics. The upper bound is
-    the value if the positives came first inside each bucket. The cost is that of AUC.
+    If no threshold has this precision, the value is 0 and `threshold()` is infinity, as in torchmetrics. The upper bound
+    assumes that the positives have the highest scores in each bucket. Memory and time are the same as for AUC.
 
     Examples
     --------
@@ -277,8 +291,8 @@ class PrecisionAtRecall(BestThreshold, tag="precision_at_recall"):
 
     Notes
     -----
-    A threshold that selects no row has no precision. The upper bound is the value if the positives came first inside each
-    bucket. The cost is that of AUC.
+    A threshold that selects no rows has no precision and is ignored. The upper bound assumes that the positives have the
+    highest scores in each bucket. Memory and time are the same as for AUC.
 
     Examples
     --------
@@ -318,8 +332,8 @@ class SensitivityAtSpecificity(BestThreshold, tag="sensitivity_at_specificity"):
 
     Notes
     -----
-    It is also called the true positive rate at a false positive rate of 1 - specificity. The upper bound is the value if
-    the positives came first inside each bucket. The cost is that of AUC.
+    The value is also called the true positive rate at a false positive rate of 1 - specificity. The upper bound assumes
+    that the positives have the highest scores in each bucket. Memory and time are the same as for AUC.
 
     Examples
     --------
@@ -356,8 +370,8 @@ class SpecificityAtSensitivity(BestThreshold, tag="specificity_at_sensitivity"):
 
     Notes
     -----
-    The definition is that of torchmetrics; Keras compares `num_thresholds` thresholds only. The upper bound is the value
-    if the positives came first inside each bucket. The cost is that of AUC.
+    The definition is that of torchmetrics. Keras differs: it compares only `num_thresholds` thresholds. The upper bound
+    assumes that the positives have the highest scores in each bucket. Memory and time are the same as for AUC.
 
     Examples
     --------

@@ -1,7 +1,8 @@
 """Metrics of the rows with the highest scores: lift, gain, precision at k rows, enrichment, early recognition.
 
-If the last of the top rows lies among rows of equal score, or inside a bucket, these rows count in proportion. The bounds
-are the values if the positives of that bucket had its lowest, or its highest, scores.
+If only some rows of a bucket (or only some of several rows with equal scores) are among the top rows, the positives of
+that bucket count in proportion. The lower bound assumes that these positives have the lowest scores in the bucket, and the
+upper bound that they have the highest.
 """
 
 from __future__ import annotations
@@ -25,17 +26,24 @@ from .thresholds import find_occupied_cells
 __all__ = ["BEDROC", "EnrichmentFactor", "Lift", "PrecisionAtKRows"]
 
 Floats = NDArray[np.float64]
-# An upper limit of the rounding error of a mean of exponentials in float64.
+# An upper bound on the rounding error of BEDROC, a mean of exponentials that is computed in float64.
 ROUNDING = Fraction(1, 1 << 47)
 
 
 class TopRows(ScoredValue):
-    """A metric of the number of positives among the rows with the highest scores, up to a number (or weight) of rows."""
+    """Base class of metrics that divide the number of positives among the top rows by a constant.
+
+    A subclass defines `_sizes`, which returns the number of top rows and the divisor.
+    """
 
     about = About(cost="that of AUC", bound="negatives first, positives first, in the bucket of the cut")
 
     def _sizes(self, P: int, N: int, one: int) -> tuple[Fraction, Fraction]:
-        """Return the number of top rows, and the divisor of their positives; `one` is the unit of counts for a row."""
+        """Return the number of top rows, and the number by which the positives among them are divided.
+
+        `P` and `N` are the numbers of positives and negatives. Counts can be in units smaller than a row; `one` is the
+        number of units that a row of weight 1 adds.
+        """
         raise NotImplementedError
 
     def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:
@@ -66,20 +74,23 @@ class TopRows(ScoredValue):
 
 
 def _falling(state: ScoresByLabel) -> tuple[Mass, Mass]:
-    """Return positives and negatives of each score that has rows, in descending order of scores."""
+    """Return the weights of positives and negatives in each bucket that has rows, in descending order of scores."""
     cells = find_occupied_cells(state)
     return Mass(state.positives.digits[:, cells]), Mass(state.negatives.digits[:, cells])
 
 
 def _totals(state: ScoresByLabel) -> tuple[int, int, int]:
-    """Return the positives, the negatives, and the integer that represents a row of weight 1 in these counts."""
+    """Return the number of positives, the number of negatives, and the number that a row of weight 1 adds to them.
+
+    This number is 1 without weights. Weighted counts are integers in small units, so it is larger with weights.
+    """
     return state.positives.total(), state.negatives.total(), UNIT if state.has_weights else 1
 
 
 class Lift(TopRows, tag="lift"):
     """Lift or cumulative gain: how many more positives the highest scores contain than as many random rows.
 
-    Formula: gain = TP / P of the `fraction` of rows (or weight) with the highest scores; lift = gain / fraction.
+    Formula: gain = TP / P for the `fraction` of rows (or weight) with the highest scores; lift = gain / fraction.
 
     Parameters
     ----------
@@ -90,8 +101,9 @@ class Lift(TopRows, tag="lift"):
 
     Notes
     -----
-    If the last of these rows lies among rows of equal score (or inside a bucket), those rows count in proportion. The
-    bounds are the values if the negatives, or the positives, came first in that bucket. The cost is that of AUC.
+    If only some rows of a bucket (or only some of several rows with equal scores) are among these rows, the positives of
+    that bucket count in proportion. The lower bound assumes that they have the lowest scores in the bucket, and the upper
+    bound that they have the highest. Memory and time are the same as for AUC.
 
     Examples
     --------
@@ -121,7 +133,8 @@ class Lift(TopRows, tag="lift"):
 class PrecisionAtKRows(TopRows, tag="precision_at_k_rows"):
     """Precision among the k rows with the highest scores of the whole log, as for a team that works through a list.
 
-    Formula: TP / k of the k rows (or weight k) with the highest scores; of all rows, if there are fewer.
+    Formula: TP / k for the k rows (or weight k) with the highest scores; the share of positives among all rows, if there
+    are fewer.
 
     Parameters
     ----------
@@ -130,9 +143,10 @@ class PrecisionAtKRows(TopRows, tag="precision_at_k_rows"):
 
     Notes
     -----
-    PrecisionAtK is the metric of the first k documents of each query. If the k-th row lies among rows of equal score,
-    those rows count in proportion. The bounds are the values if the negatives, or the positives, came first in the bucket
-    of the k-th row. The cost is that of AUC.
+    For the first k documents of each query, use PrecisionAtK instead. If the k-th row shares its score (or bucket) with
+    other rows, the positives among all of these rows count in proportion. The lower bound assumes that the positives have
+    the lowest scores in that bucket, and the upper bound that they have the highest. Memory and time are the same as for
+    AUC.
 
     Examples
     --------
@@ -160,7 +174,7 @@ class PrecisionAtKRows(TopRows, tag="precision_at_k_rows"):
 class EnrichmentFactor(TopRows, tag="enrichment_factor"):
     """Enrichment factor: the share of positives among the highest scores, over the share among all rows.
 
-    Formula: (TP / n) / (P / (P + N)) of the n = ceil(fraction (P + N)) rows with the highest scores.
+    Formula: (TP / n) / (P / (P + N)) for the n = ceil(fraction (P + N)) rows with the highest scores.
 
     Parameters
     ----------
@@ -169,9 +183,10 @@ class EnrichmentFactor(TopRows, tag="enrichment_factor"):
 
     Notes
     -----
-    The definition is that of RDKit's `CalcEnrichment`, which takes equal scores in the order of rows; here they count in
-    proportion. Lift does not round the number of rows up. The bounds are the values if the negatives, or the positives,
-    came first in the last bucket. The cost is that of AUC.
+    The definition is that of RDKit's `CalcEnrichment`, except for equal scores: RDKit takes them in the order of rows,
+    whereas here they count in proportion. Unlike this metric, Lift does not round the number of rows up. The lower bound
+    assumes that the positives have the lowest scores in the last bucket, and the upper bound that they have the highest.
+    Memory and time are the same as for AUC.
 
     Examples
     --------
@@ -197,27 +212,28 @@ class EnrichmentFactor(TopRows, tag="enrichment_factor"):
 
     def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:
         P, N, one = _totals(state)
-        # Rounded weights can also change the number of top rows, which is rounded up, by one row.
+        # The number of top rows is rounded up to a whole number, so the rounding of weights can also change it by one.
         return super().slack(state, limits, rounding) + 4 * one / self._sizes(P, N, one)[1]
 
 
 class BEDROC(ScoredValue, tag="bedroc"):
     """Boltzmann-enhanced discrimination of ROC: how early positives come, where the first rows count most; from 0 to 1.
 
-    Formula: (S - g e^(-alpha (1 - R))) / (g - g e^(-alpha (1 - R))). S is the mean over positives of e^(-alpha x), with
-    x the share of rows above, averaged over the rank of the row; R = P / (P + N); g = (1 - e^(-alpha R)) / (alpha R).
+    Formula: (S - g e^(-alpha (1 - R))) / (g - g e^(-alpha (1 - R))), where R = P / (P + N) and g = (1 - e^(-alpha R)) /
+    (alpha R). S is the mean over positives of e^(-alpha x), where x is the rank as a share of all rows. Each row covers an
+    interval of length 1 / (P + N) of x, over which e^(-alpha x) is averaged.
 
     Parameters
     ----------
     alpha : float
-        How strongly early rows count: with 20 the first 8 % of the rows make up 80 % of the value.
+        How strongly early rows count: with 20, the first 8 % of the rows make up 80 % of the value.
 
     Notes
     -----
-    Source: Truchon and Bayly (2007). It equals RDKit's `CalcBEDROC`, which takes equal scores in the order of rows; here
-    equal scores share their ranks. The value is undefined for one class, where RDKit returns 0 or 1. The bounds are the
-    values if the positives came last, or first, inside each bucket; they allow for float64 rounding. The cost is that of
-    AUC.
+    Source: Truchon and Bayly (2007). The value equals RDKit's `CalcBEDROC`, except for equal scores: RDKit takes them in
+    the order of rows, whereas here they share their ranks. The value is undefined if all rows are of one class, whereas
+    RDKit returns 0 or 1. The lower bound assumes that the positives have the lowest scores in each bucket, and the upper
+    bound that they have the highest. Both allow for float64 rounding. Memory and time are the same as for AUC.
 
     Examples
     --------
@@ -250,7 +266,8 @@ class BEDROC(ScoredValue, tag="bedroc"):
         weights = a.to_floats() / float(P)
         most = float(_mean_exp(np.array([self.alpha * P / (P + N)]))[0])
         last = float(exp(-self.alpha * N / (P + N)))
-        # With so few negatives, float64 does not distinguish the best order from the worst.
+        # `last` is e^(-alpha N / (P + N)). It is 1 in float64 only if negatives are extremely rare. The divisor would then
+        # be 0, so the value is unknown, and the bounds are 0 and 1.
         if last == 1.0:
             return Limits(Fraction(0), Fraction(1, 2), Fraction(1))
         means = [self._mean(weights, *e) / most for e in ends]
@@ -258,16 +275,20 @@ class BEDROC(ScoredValue, tag="bedroc"):
         return found.widen(ROUNDING / Fraction(1 - last), *about_of(self).value_range)
 
     def _mean(self, weights: Floats, start: Floats, size: Floats) -> float:
-        """Return the mean of e^(-alpha x) over positives, where x is the rank as a share of the rows."""
+        """Return the mean of e^(-alpha x) over positives, where x is the rank as a share of all rows.
+
+        The positives of bucket i have the total weight `weights[i]` and are spread evenly over the ranks from `start[i]`
+        to `start[i] + size[i]`.
+        """
         return math.fsum((weights * exp(-self.alpha * start) * _mean_exp(self.alpha * size)).tolist())
 
 
 def _mean_exp(z: Floats) -> Floats:
-    """Return the mean of e^-x over [0, z], which is (1 - e^-z) / z; a series is used below 1."""
+    """Return the mean of e^-x for x from 0 to z, which is (1 - e^-z) / z."""
     near = np.ones_like(z)
     for k in range(18, 1, -1):
         near = 1 - z / k * near
-    # For small z the difference 1 - e^-z would lose digits by cancellation.
+    # Below z = 1 the difference 1 - e^-z would lose digits by cancellation, so `near` is a power series.
     small = z < 1.0
     safe = np.where(small, 1.0, z)
     out: Floats = np.where(small, near, (1 - exp(-safe)) / safe)

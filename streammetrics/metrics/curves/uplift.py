@@ -1,7 +1,8 @@
-"""Uplift metrics: how well a score ranks rows by the effect of a treatment; Qini and uplift curves and areas.
+"""Uplift metrics: how well a score ranks rows by the effect of a treatment. They are Qini and uplift curves and areas.
 
-They compare treated and control rows among the rows with the highest scores. Rows of equal score, and rows of one bucket,
-are added together: inside a bucket every count lies between its values before and after it.
+These metrics compare treated and control rows among the rows with the highest scores. All rows of a bucket (or all rows
+with equal scores) are added together. At a threshold inside a bucket, each cumulative count lies between its values before
+and after the bucket; this gives the bounds.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from .scored_metric import ScoredMetric
 __all__ = ["AUUC", "QiniCoefficient", "UpliftCurve", "UpliftPoints"]
 
 Floats = NDArray[np.float64]
-# An upper limit of the rounding error of an area in float64, where both axes are shares of all rows.
+# An upper bound on the rounding error of an area, which is computed in float64. Both axes are shares of all rows, so areas
+# are at most about 1.
 ROUNDING = Fraction(1, 1 << 45)
 
 
@@ -36,9 +38,9 @@ class UpliftPoints(NamedTuple):
     Parameters
     ----------
     fraction : float64 array
-        Share of all rows (or weight) that score at least as high.
+        The share of all rows (or of their weight) that is selected: the rows with the highest scores.
     gain : float64 array
-        The additional positives from treating these rows, divided by the number of all rows.
+        The estimated number of additional positives if the selected rows are treated, divided by the total number of rows.
     """
 
     fraction: Floats
@@ -46,7 +48,10 @@ class UpliftPoints(NamedTuple):
 
 
 class Path(NamedTuple):
-    """Cumulative counts from the highest score down: treated and control rows, and positives of both, as shares of all."""
+    """Cumulative counts at each score, from the highest score down, as shares of all rows.
+
+    `nt` and `nc` are the treated and control rows, and `yt` and `yc` the positives among them. The first element is 0.
+    """
 
     nt: Floats
     nc: Floats
@@ -55,7 +60,7 @@ class Path(NamedTuple):
 
     @classmethod
     def of(cls, steps: Any) -> Path:
-        """Build the cumulative counts from the counts at each score."""
+        """Build the cumulative counts from `steps`: the counts nt, nc, yt and yc at each score."""
         sums = [np.r_[0.0, np.cumsum(np.asarray(s, np.float64))] for s in steps]
         return cls(*sums)
 
@@ -75,7 +80,7 @@ class Path(NamedTuple):
         return math.fsum((np.diff(self.x) * (y[1:] + y[:-1]) / 2).tolist())
 
     def limits(self, kind: str) -> tuple[float, float]:
-        """Return the limits of the area for any order of rows inside each bucket."""
+        """Return the smallest and the largest area that are possible for any order of the rows inside each bucket."""
         t, c = _shares(self.yt, self.nt), _shares(self.yc, self.nc)
         if kind == "qini":
             low, high = self.yt[:-1] - self.nt[1:] * c[1], self.yt[1:] - self.nt[:-1] * c[0]
@@ -88,19 +93,22 @@ class Path(NamedTuple):
 
 
 def _share(part: Floats, whole: Floats) -> Floats:
-    """Return part / total; 0 if the total is 0."""
+    """Return `part` / `whole`, elementwise; 0 where `whole` is 0."""
     return np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
 
 
 def _shares(part: Floats, whole: Floats) -> tuple[Floats, Floats]:
-    """Return the least and the largest cumulative share of positives that is possible inside each bucket."""
+    """Return the smallest and the largest cumulative share of positives that are possible inside each bucket.
+
+    `part` and `whole` are the cumulative positives and rows at the edges of the buckets.
+    """
     least = _share(part[:-1], whole[1:])
     most = np.divide(part[1:], whole[:-1], out=np.ones(len(part) - 1), where=whole[:-1] > 0)
     return least, np.where(part[1:] > 0, np.minimum(most, 1.0), 0.0)
 
 
 class UpliftMetric(ScoredMetric[Any]):
-    """A metric of rows that have a score, an outcome and a treatment."""
+    """Base class of metrics of rows that have a score, an outcome (0 or 1) and a treatment (0 or 1)."""
 
     about = About(cost="24 MiB at 19 bits, mostly untouched; about 12 ns a row")
 
@@ -128,7 +136,10 @@ def path_of(state: UpliftScores) -> Path:
 
 
 class UpliftArea(UpliftMetric):
-    """An area under a Qini or uplift curve, relative to a reference area that `norm` selects."""
+    """Base class of metrics that divide the area under a Qini or uplift curve by a reference.
+
+    The setting `norm` selects the reference, for example the area of the best possible order ("perfect").
+    """
 
     about = About(bound="every order inside each bucket", value_range=(None, None))
 
@@ -139,7 +150,10 @@ class UpliftArea(UpliftMetric):
     """The values of `norm` for which the area under the line of a random order is subtracted."""
 
     def _perfect(self, nt: int, nc: int, yt: int, yc: int) -> float:
-        """Return the area for the best possible order, from the treated and control rows and their positives."""
+        """Return the area under the curve of the best possible order of the rows.
+
+        `nt` and `nc` are the numbers of treated and control rows, and `yt` and `yc` the positives among them.
+        """
         raise NotImplementedError
 
     def of(self, state: Any) -> Limits | None:
@@ -150,12 +164,15 @@ class UpliftArea(UpliftMetric):
         low, high = (value, value) if state.is_exact else path.limits(self.kind)
         chance, unit = self._unit(state)
         parts = (Fraction(x - chance) / Fraction(unit) for x in (min(low, value), value, max(high, value)))
-        # The divisor can be negative: if the treatment does harm, the best order without harm can be below chance. Then
-        # the bounds change places.
+        # If the treatment does harm, the best order can be worse than a random order, so the divisor can be negative.
+        # Dividing by it swaps the lower and the upper bound; sorting restores their order.
         return Limits(*sorted(parts)).widen(ROUNDING / abs(Fraction(unit)))
 
     def _unit(self, state: Any) -> tuple[float, float]:
-        """Return the area to subtract and the divisor; the divisor is 0 if it is too small to tell from 0."""
+        """Return the number that is subtracted from the area, and the number by which the difference is divided.
+
+        The divisor is 0 if it is so small that it could be a rounding error.
+        """
         totals = [mass.total() for mass in state.arms()]
         nt, nc, yt, yc = totals
         rows = Fraction(nt if self.kind == "qini" else nt + nc, nt + nc)
@@ -182,33 +199,38 @@ class UpliftArea(UpliftMetric):
 
 
 def _area(steps: Sequence[tuple[int, int, int, int]], rows: int, kind: str) -> float:
-    """Return the area under a curve of a few steps, each of which has treated and control rows and positives of both."""
+    """Return the area under a curve of a few straight pieces; `kind` is "qini" or "uplift".
+
+    A step contains the counts of one piece: treated rows, control rows, and the positives among each. `rows` is the total
+    number of rows.
+    """
     return Path.of((np.array(steps, np.float64) / float(rows)).T).area(kind)
 
 
 class QiniCoefficient(UpliftArea, tag="qini"):
     """Qini coefficient: the area between the Qini curve and the line of a random order, relative to the best order.
 
-    Formula: (A - B) / (A* - B). A is the area under y_t - y_c n_t / n_c over the rows with the highest scores, with y
-    positives and n rows, treated (t) and control (c). B is the area under the straight line to the end of that curve,
-    and A* the area of the best order.
+    Formula: (A - B) / (A* - B). A is the area under the Qini curve y_t - y_c n_t / n_c, where the rows with the highest
+    scores are n_t treated rows, y_t of them positive, and n_c control rows, y_c of them positive. B is the area under the
+    straight line from the start to the end of that curve, and A* the area under the curve of the best order.
 
     Parameters
     ----------
     norm : {"perfect", "total", "rows"}
-        The divisor of A - B: A* - B, as in scikit-uplift's `qini_auc_score`; the absolute gain of treating all, times
-        all rows, as in causalml's `qini_score`; or the square of the number of rows.
+        The divisor of A - B. "perfect": A* - B, as in scikit-uplift's `qini_auc_score`. "total": the absolute value of the
+        gain from treating all rows, times the number of rows, as in causalml's `qini_score`. "rows": the square of the
+        number of rows.
     negative_effect : bool
-        Whether the treatment can do harm, so that the best order has the control positives last.
+        Whether the treatment can do harm. If so, the best order puts the positives of the control group last.
     scale : {"real", "probability", "logit"}
         What the scores are: any finite numbers, or numbers in [0, 1] ("probability").
 
     Notes
     -----
-    Each row has an outcome, a score, and the column `treatment`, which is 0 or 1. Rows of equal score are counted
-    together, as in scikit-uplift; causalml keeps the order of rows, so its value differs by about 1 / rows. Areas are
-    trapezoidal. The bounds hold for any order of the rows inside each bucket. The state is 3 histograms: 24 MiB at 19
-    bits, of which most stays untouched.
+    For each row, pass an outcome, a score, and the column `treatment`, which is 0 or 1. Rows with equal scores are counted
+    together, as in scikit-uplift. In causalml they keep the order of the rows, so its value differs by about one divided
+    by the number of rows. Areas are computed by the trapezoidal rule. The bounds hold for any order of the rows inside
+    each bucket. The state consists of 3 histograms: 24 MiB at 19 bits, most of which is usually never touched.
 
     Examples
     --------
@@ -236,20 +258,21 @@ class QiniCoefficient(UpliftArea, tag="qini"):
 class AUUC(UpliftArea, tag="auuc"):
     """Area under the uplift curve: the gain of treating the rows with the highest scores, over all shares of rows.
 
-    Formula: (A - B) / (A* - B). A is the area under (y_t / n_t - y_c / n_c) n over the n rows with the highest scores,
-    with y positives and n rows, treated (t) and control (c). B is the area under the straight line to the end of that
-    curve, and A* the area of the best order.
+    Formula: (A - B) / (A* - B). A is the area under the uplift curve (y_t / n_t - y_c / n_c) n, where the n rows with the
+    highest scores are n_t treated rows, y_t of them positive, and n_c control rows, y_c of them positive. B is the area
+    under the straight line from the start to the end of that curve, and A* the area under the curve of the best order.
 
     Parameters
     ----------
     norm : {"perfect", "total", "rows"}
-        How the area is scaled: (A - B) / (A* - B), as in scikit-uplift's `uplift_auc_score`; A over the absolute gain of
-        treating all, times all rows, as in causalml's `auuc_score`; or A over the square of the number of rows.
+        How the area is scaled. "perfect": (A - B) / (A* - B), as in scikit-uplift's `uplift_auc_score`. "total": A divided
+        by the absolute value of the gain from treating all rows and by the number of rows, as in causalml's `auuc_score`.
+        "rows": A divided by the square of the number of rows.
 
     Notes
     -----
-    Rows, ties, bound and state are those of QiniCoefficient. Where the curve has no treated (or no control) rows yet,
-    their share of positives is taken as 0.
+    The columns, the handling of equal scores, the bounds and the state are the same as for QiniCoefficient. As long as the
+    curve contains no treated (or no control) rows, their share of positives is taken as 0.
 
     Examples
     --------
@@ -271,7 +294,8 @@ class AUUC(UpliftArea, tag="auuc"):
 
     def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:
         nt, nc, yt, yc = (mass.total() for mass in state.arms())
-        # Within this rounding error of the weights, another order may be the best one.
+        # Which order is best depends on whether yc exceeds nt - yt. If the two are equal within the rounding error of the
+        # weights, the wrong order may have been chosen, so there is no finite bound.
         undecided = self.norm == "perfect" and abs(yc - (nt - yt)) <= 4 * rounding * (nt + nc)
         return BEYOND if undecided else super().slack(state, limits, rounding)
 
@@ -279,20 +303,22 @@ class AUUC(UpliftArea, tag="auuc"):
 class UpliftCurve(UpliftMetric, tag="uplift_curve"):
     """Qini or uplift curve: the gain of treating the rows with the highest scores, against the share of rows.
 
-    Formula: qini: y_t - y_c n_t / n_c; uplift: (y_t / n_t - y_c / n_c) n, over the n rows with the highest scores; both
-    are divided by the number of all rows.
+    Formula: y_t - y_c n_t / n_c for "qini", and (y_t / n_t - y_c / n_c) n for "uplift", where the n rows with the highest
+    scores are n_t treated rows, y_t of them positive, and n_c control rows, y_c of them positive. Both are divided by the
+    total number of rows.
 
     Parameters
     ----------
     kind : {"qini", "uplift"}
         The curve to compute.
     tolerance : float
-        The largest distance between the curve and the line through the points that are returned; 0 keeps all points.
+        The largest distance allowed between the curve and the line through the points that are returned. Points that are
+        not needed for this accuracy are left out. 0 keeps all points.
 
     Notes
     -----
-    Points are those of scikit-uplift's `qini_curve` and `uplift_curve`, from (0, 0), divided by the number of rows. Each
-    point is at the end of a bucket, so it lies on the true curve.
+    The points are those of scikit-uplift's `qini_curve` and `uplift_curve`, divided by the number of rows. The first point
+    is (0, 0). Each point is at the edge of a bucket, so it lies on the true curve.
 
     Examples
     --------

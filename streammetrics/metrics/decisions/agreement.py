@@ -23,9 +23,10 @@ from .multiclass import WholeMatrix
 __all__ = ["Accuracy", "BalancedAccuracy", "ConfusionMatrix", "ErrorRate", "MatthewsCorrcoef"]
 
 NAN = float("nan")
-# The quotients of at most this many classes are summed as exact fractions.
+# With at most this many classes, their recalls are summed as exact fractions.
 FEW = 16
-# More quotients are summed as fixed-point numbers with this many fractional bits: their common denominator is huge.
+# With more classes, the common denominator would be huge, so their recalls are summed as fixed-point numbers with this
+# many fractional bits.
 EXTRA = 128
 
 
@@ -38,14 +39,14 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
         The number of 0/1 labels of a row. The value is then a matrix for each label, labels x 2 x 2 (as in scikit-learn's
         `multilabel_confusion_matrix`).
     normalize : {None, "true", "pred", "all"}
-        The divisor of each count: the number of rows with its true label ("true"), of rows with its decision ("pred"), or
-        of all rows ("all"), as in scikit-learn's `confusion_matrix`.
+        The divisor of each count: the number of rows with the same true label ("true"), of rows with the same decision
+        ("pred"), or of all rows ("all"), as in scikit-learn's `confusion_matrix`.
 
     Notes
     -----
     Counts are exact int64 numbers; they are float64 if rows are weighted or counts are normalised. The state takes 64
-    bytes, or 8 bytes per pair of classes; a row takes under 1 ns. With `labels="discover"` the cost is 100 bytes per pair
-    that occurs, and 10 ns a row.
+    bytes for two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row. With
+    `labels="discover"` the state takes 100 bytes per pair of classes that occurs, and an update takes 10 ns per row.
 
     Examples
     --------
@@ -95,44 +96,56 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
         )
 
     def _stack(self, state: Any, parts: list[Reading]) -> Reading:
-        """Return the matrices of all thresholds, or of all labels, as one array."""
+        """Return one reading whose value stacks the matrices in `parts`, one for each threshold or label."""
         return Reading(state, lambda: np.array([one.value for one in parts]), reason=partial(self.reason, state))
 
 
 class OfMatrix(OwnReading):
-    """Value and details of a confusion matrix; the details contain the class names."""
+    """The reading of a confusion matrix. Its details, which `explain()` shows, contain the class names."""
 
     def _details(self) -> dict[str, Any]:
         return {"names": self.metric.names_of(self.state)} if isinstance(self.state, PairCounts) else {}
 
 
 class Agreement(WholeMatrix):
-    """A quotient that is computed from the whole confusion matrix.
+    """Base class of metrics that are a quotient of functions of the whole confusion matrix, such as accuracy.
 
     Parameters
     ----------
     zero_division : {nan, 0.0, 1.0}
-        The value of 0/0.
+        The value if the quotient is 0/0.
     """
 
     zero_division: float = setting(default=NAN, choices=(NAN, 0.0, 1.0))
 
 
 def product_of_margins(margins: Margins) -> int:
-    """Return the sum over classes of true times predicted rows: n times the number of agreements expected by chance."""
+    """Return the sum over classes of (rows of the class) x (rows that are predicted to be of the class).
+
+    Divided by the number of rows, it is the number of correct predictions that is expected by chance.
+    """
     return sum(t * p for t, p in zip(margins.true, margins.predicted, strict=True))
 
 
 def difference_slack(products: int, divisor: Fraction, limits: Limits, rounding: Fraction) -> Fraction:
-    """Return an error bound of a difference of products of weights, divided by `divisor`.
+    """Return how far the rounding of weights can move a quotient whose numerator is a difference of products of weights.
 
-    `rounding` bounds the error of each weight, and `products` is the sum of the products.
+    Parameters
+    ----------
+    products : int
+        The sum of the products in the numerator.
+    divisor : Fraction
+        The denominator of the quotient.
+    limits : Limits
+        The value of the quotient, with its limits.
+    rounding : Fraction
+        The largest relative error of each weight.
     """
     return rounding * (4 * products / divisor + 8 * max(abs(limits.low), abs(limits.high)))
 
 
 class DecisionShare(Agreement):
-    """A metric that is a share of all decisions, such as accuracy."""
+    """Base class of metrics that are a share of all decisions, such as accuracy. Their interval is a Wilson interval."""
 
     about = About(read_cells=read_decisions_side_by_side, interval_methods=("wilson", "delta"))
 
@@ -143,13 +156,14 @@ class Accuracy(DecisionShare, tag="accuracy"):
     Parameters
     ----------
     average : {"macro", "micro", "weighted", None}
-        How the values of several labels become one: their mean, the value of all labels together, their mean weighted by
-        positives, or an array of one value each (None). Several classes have one value together.
+        How to combine the values of several labels. "macro": their mean. "micro": one value for all labels together.
+        "weighted": their mean, weighted by the number of positives of each. None: an array with one value for each. For
+        several classes there is a single value, and only "macro" is allowed.
 
     Notes
     -----
-    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
-    takes under 1 ns.
+    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
+    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row.
 
     Examples
     --------
@@ -169,8 +183,8 @@ class ErrorRate(DecisionShare, tag="error_rate"):
 
     Notes
     -----
-    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
-    takes under 1 ns.
+    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
+    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row.
 
     Examples
     --------
@@ -191,14 +205,14 @@ class BalancedAccuracy(WholeMatrix, tag="balanced_accuracy"):
     Parameters
     ----------
     adjusted : bool
-        Whether the value A is adjusted for chance: (A - 1/K) / (1 - 1/K) for K classes, which is Informedness for two
-        classes.
+        Whether the value A is adjusted for chance: (A - 1/K) / (1 - 1/K) for K classes. For two classes this is
+        Informedness.
 
     Notes
     -----
-    The value is exact: integer counts, rounded once. The state takes 64 bytes, or 8 bytes per pair of classes; a row takes
-    under 1 ns. The definition is that of scikit-learn's `balanced_accuracy_score`. The adjusted value is undefined for
-    rows of one class.
+    The value is computed from exact integer counts, and is rounded only once. The state takes 64 bytes for two classes, or
+    8 bytes per pair of classes for several; an update takes under 1 ns per row. The definition is that of scikit-learn's
+    `balanced_accuracy_score`. The adjusted value is undefined if all rows are of one class.
 
     Examples
     --------
@@ -222,7 +236,8 @@ class BalancedAccuracy(WholeMatrix, tag="balanced_accuracy"):
     def gradient(self, right: Any, true: Any, predicted: Any) -> Any:
         occurs = true > 0
         of_class, count = np.where(occurs, true, 1.0)[:, None], np.count_nonzero(occurs)
-        # The adjusted value (count A - 1) / (count - 1) has a steeper gradient.
+        # The value A is a mean over `count` classes, so the divisor of its gradient is `count`. The adjusted value is
+        # (count A - 1) / (count - 1), for which the divisor is `count` - 1.
         over = count - 1 if self.adjusted else count
         return occurs[:, None] * (np.eye(len(true)) - right[:, None] / of_class) / of_class / np.float64(over)
 
@@ -243,7 +258,8 @@ class BalancedAccuracy(WholeMatrix, tag="balanced_accuracy"):
     def _mean(self, quotients: list[tuple[int, int]]) -> Limits | None:
         if len(quotients) <= FEW:
             return Limits.exactly(sum((Fraction(*pair) for pair in quotients), Fraction(0)), len(quotients))
-        # Each quotient is rounded down by less than 1 in the last digit, which gives the lower and the upper limit.
+        # Each quotient is rounded down by less than 1 in the last binary digit. So the true sum lies between `low` and
+        # `low` plus the number of quotients.
         whole = len(quotients) << EXTRA
         low = sum((right << EXTRA) // true for right, true in quotients)
         return Limits(
@@ -255,18 +271,19 @@ class MatthewsCorrcoef(Agreement, tag="matthews_corrcoef"):
     """Matthews correlation coefficient: the correlation between labels and decisions, from -1 to 1.
 
     Formula: (TP TN - FP FN) / sqrt((TP + FP)(TP + FN)(TN + FP)(TN + FN)). For several classes it is (n c - sum t_k p_k) /
-    sqrt((n^2 - sum t_k^2)(n^2 - sum p_k^2)), for n rows, of which c are predicted correctly, t_k are of class k, and p_k
-    are predicted to be of class k.
+    sqrt((n^2 - sum t_k^2)(n^2 - sum p_k^2)), for n rows, of which c are predicted correctly, t_k belong to class k, and
+    p_k are predicted to belong to class k.
 
     Parameters
     ----------
     zero_division : {nan, 0.0, 1.0}
-        The value if a row or column of the matrix is empty; scikit-learn's `matthews_corrcoef` returns 0.
+        The value if the denominator is 0, because all rows have the same true class or the same decision. scikit-learn's
+        `matthews_corrcoef` returns 0.
 
     Notes
     -----
-    The value is exact: integer counts, with one square root. The state takes 64 bytes, or 8 bytes per pair of classes; a
-    row takes under 1 ns.
+    The value is computed from exact integer counts; only the square root is rounded. The state takes 64 bytes for two
+    classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row.
 
     Examples
     --------
@@ -290,7 +307,7 @@ class MatthewsCorrcoef(Agreement, tag="matthews_corrcoef"):
         return both / root + (agreed - crossed) / root * (row / of_true + column / of_predicted)
 
     def of(self, margins: Margins) -> Limits | None:
-        # The square of the coefficient is an exact fraction: only its root is rounded.
+        # The square of the coefficient is computed as an exact fraction. Only its root is rounded.
         covariance = margins.total * sum(margins.correct) - product_of_margins(margins)
         if not (square := self._square(margins)):
             return None

@@ -1,4 +1,4 @@
-"""Measures of association between two columns of classes, from chi-squared."""
+"""Measures of association between two columns of classes that are functions of the chi-squared statistic."""
 
 from __future__ import annotations
 
@@ -14,14 +14,25 @@ from .pairs import Labeling, OfLabelings
 
 __all__ = ["ContingencyCoefficient", "CramersV", "TschuprowsT"]
 
-# At most this many quotients are summed as exact fractions.
+# At most this many quotients (one for each pair of classes that occurs) are summed as exact fractions.
 FEW = 16
-# More quotients are summed as fixed-point numbers with this many fractional bits.
+# More quotients would have a huge common denominator, so they are summed as fixed-point numbers with this many fractional
+# bits.
 EXTRA = 256
 
 
 class Dependence(NamedTuple):
-    """What association measures need: phi^2, the numbers of true and of predicted classes, and the total of rows."""
+    """The numbers from which all measures of association in this module are computed.
+
+    Parameters
+    ----------
+    phi : Fraction
+        phi^2: the chi-squared statistic divided by the number of rows.
+    rows, columns : int
+        The number of true and of predicted classes: the shape of the contingency table.
+    total : Fraction
+        The number of rows of data, or their weight.
+    """
 
     phi: Fraction
     rows: int
@@ -30,18 +41,18 @@ class Dependence(NamedTuple):
 
 
 class Association(Labeling):
-    """A square root of a function of phi^2, which is chi-squared over the number of rows.
+    """Base class of metrics that are the square root of a function of phi^2, the chi-squared statistic per row.
 
-    `of` returns the square of the value, as an exact fraction.
+    In a subclass, `of` returns the square of the value as an exact fraction. This class computes the root.
     """
 
     def read(self, state: DiscoveredPairs) -> Reading:
         return OfLabelings(self, state, self._root)
 
     def _root(self, contingency: Contingency) -> Limits | None:
-        """Return the value with its limits: the square root of the result of `of`."""
+        """Return the value with its limits, which is the square root of the result of `of`."""
         sizes = len(contingency.true), len(contingency.predicted), Fraction(contingency.total, contingency.unit)
-        # The square of the value grows with phi^2, so the limits of phi^2 give its limits.
+        # The square of the value never falls as phi^2 grows, so the limits of phi^2 give the limits of the value.
         square, wider = (self.of(Dependence(phi, *sizes)) for phi in _phi(contingency))
         if square is None or wider is None:
             return None
@@ -53,7 +64,10 @@ class Association(Labeling):
 
 
 def _phi(contingency: Contingency) -> tuple[Fraction, Fraction]:
-    """Return a lower and an upper limit of phi^2, the sum of n_jk^2 / (n_j n_k) minus 1; they are equal if it is exact."""
+    """Return a lower and an upper bound on phi^2, which is the sum of n_jk^2 / (n_j n_k), minus 1.
+
+    The two are equal if there are at most `FEW` quotients, because the sum is then exact.
+    """
     tops, bottoms = (
         contingency.joint * contingency.joint,
         contingency.true[contingency.row] * contingency.predicted[contingency.column],
@@ -61,7 +75,8 @@ def _phi(contingency: Contingency) -> tuple[Fraction, Fraction]:
     if len(tops) <= FEW:
         whole = sum((Fraction(a, b) for a, b in zip(tops, bottoms, strict=True)), Fraction(-1))
         return whole, whole
-    # Each quotient is rounded down by less than one unit in its last binary digit.
+    # Each quotient is rounded down by less than 1 in its last binary digit. The true sum therefore lies between `low` and
+    # `low` plus the number of quotients.
     low = sum(((tops << EXTRA) // bottoms).tolist())
     return tuple(max(Fraction(x, 1 << EXTRA) - 1, Fraction(0)) for x in (low, low + len(tops)))  # type: ignore[return-value]
 
@@ -75,14 +90,15 @@ class CramersV(Association, tag="cramers_v"):
     Parameters
     ----------
     bias_correction : bool
-        Whether the bias that chance causes in n rows is subtracted (Bergsma 2013): (r - 1)(c - 1) / (n - 1) from phi^2,
-        which is at least 0 then, and (r - 1)^2 / (n - 1) and (c - 1)^2 / (n - 1) from r and c. This is the default of
-        torchmetrics.
+        Whether to correct for the association that arises by chance in n rows (Bergsma 2013). The correction subtracts
+        (r - 1)(c - 1) / (n - 1) from phi^2 (negative results become 0), (r - 1)^2 / (n - 1) from r, and
+        (c - 1)^2 / (n - 1) from c. This correction is the default in torchmetrics.
 
     Notes
     -----
-    The value is exact: integer counts, with one square root. The state takes about 100 bytes per pair of classes that
-    occurs; a row takes 10 ns. The value is undefined if one of the columns has a single class.
+    The value is computed from exact integer counts; only the square root is rounded. The state takes about 100 bytes per
+    pair of classes that occurs; an update takes 10 ns per row. The value is undefined if one of the columns has a single
+    class.
 
     Examples
     --------
@@ -93,7 +109,7 @@ class CramersV(Association, tag="cramers_v"):
 
     about = About(
         formula="sqrt(phi^2 / min(r - 1, c - 1)), phi^2 = sum of n_jk^2 / (n_j n_k) - 1",
-        # The bias correction depends on the number of rows.
+        # With the bias correction, the value depends on the number of rows, so it changes if every row is repeated.
         extensive=About.per_instance(lambda metric: metric.bias_correction),
     )
 
@@ -116,8 +132,9 @@ class TschuprowsT(Association, tag="tschuprows_t"):
 
     Notes
     -----
-    The value is exact: integer counts, with two square roots. The state takes about 100 bytes per pair of classes that
-    occurs; a row takes 10 ns. The value is undefined if one of the columns has a single class.
+    The value is computed from exact integer counts; only two square roots are rounded. The state takes about 100 bytes per
+    pair of classes that occurs; an update takes 10 ns per row. The value is undefined if one of the columns has a single
+    class.
 
     Examples
     --------
@@ -140,8 +157,8 @@ class ContingencyCoefficient(Association, tag="contingency_coefficient"):
 
     Notes
     -----
-    The value is exact: integer counts, with one square root. The state takes about 100 bytes per pair of classes that
-    occurs; a row takes 10 ns.
+    The value is computed from exact integer counts; only the square root is rounded. The state takes about 100 bytes per
+    pair of classes that occurs; an update takes 10 ns per row.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Base classes of metrics of decisions: two classes at a threshold, several classes, several labels.
 
-Each metric is computed from exact integer counts of rows by true label and decision, and rounded once.
+Each metric is computed from exact integer counts of the rows with each true label and decision, and is rounded once.
 """
 
 from __future__ import annotations
@@ -35,39 +35,39 @@ __all__ = [
     "read_decisions_side_by_side",
 ]
 
-# Predictions 0 and 1 are treated as scores with this threshold.
+# If the input consists of 0/1 predictions rather than scores, they are compared with this threshold.
 HARD = 0.5
 
 
 def default_threshold(metric: Any, declared: float) -> float | None:
-    """Return the default of the setting `threshold`: None with `top_k`, which needs no threshold."""
+    """Return the default of the setting `threshold`: `declared`, or None with `top_k`, which needs no threshold."""
     return declared if metric.top_k is None else None
 
 
 class DecisionMetric(OfClasses[State, T]):
-    """A metric that is computed from counts of rows by true label and decision.
+    """Base class of metrics that are computed from the number of rows for each true label and decision.
 
     Parameters
     ----------
     threshold : float, tuple of float, or None
-        A score is a positive decision if `score >= threshold`. With None the decisions are read from `y_pred`. Of
-        several classes the first one with the highest score is predicted. A tuple of thresholds is counted in one
-        pass: the value is then an array of one value for each threshold.
+        The decision is positive if `score >= threshold`. With None the decisions are read from `y_pred`. With a tuple of
+        thresholds, the value is an array with one value for each threshold. For several classes the threshold is not used:
+        the class with the highest score is predicted (the first one in case of a tie).
     num_classes : int, optional
         The number of classes 0, 1, ..., num_classes - 1.
     labels : tuple of int, str or bytes, or "discover", optional
-        The classes, integers or strings, in this order. With "discover" the classes are those that occur in `y_true`
-        and `y_pred`, in ascending order; `names_of(state)` returns them, and `explain()` shows them.
+        The classes (integers or strings), in this order. With "discover" the classes are those that occur in `y_true` and
+        `y_pred`, in ascending order; `names_of(state)` returns them, and `explain()` shows them.
     num_labels : int, optional
-        The number of labels, where a row has several 0/1 labels: both columns are matrices, rows x labels.
+        The number of labels, if each row has several 0/1 labels. Both columns are then matrices, rows x labels.
     top_k : int, optional
-        A class or label is predicted if it is among the k with the highest scores of the row; among equal scores the first
-        ones count. With a threshold its score must also reach the threshold, as in Keras. Sorting takes about 50 ns a
-        score.
+        Predict the k classes or labels with the highest scores in the row; among equal scores, the first ones are chosen.
+        With a threshold, a score must also reach the threshold, as in Keras. Sorting takes about 50 ns per score.
     ignore_class : int or str, optional
-        Rows of this true class are left out and counted. It need not be among the classes.
+        Rows of this true class are dropped, and `explain()` shows their number. The class need not be one of `labels`.
     max_labels : int
-        The number of classes that may be discovered. An update beyond it raises MemoryLimitError and counts nothing.
+        The largest number of classes that may be discovered. An update that would exceed it raises MemoryLimitError, and
+        none of its rows are counted.
     """
 
     about = About(
@@ -84,7 +84,8 @@ class DecisionMetric(OfClasses[State, T]):
 
     _discovers = True
     _by_class: ClassVar[bool] = False
-    """Whether each class is compared with the rest, so that a row may be predicted to be of several classes."""
+    """Whether the metric compares each class with the rest. Only such a metric allows several classes to be predicted for
+    a row, as with `top_k`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -119,16 +120,17 @@ class DecisionMetric(OfClasses[State, T]):
         y_true : array-like of shape (n,), or (n, num_labels)
             The labels (0 or 1) or classes; or a mapping, data frame or Arrow table that contains the columns by name.
         y_score : array-like of shape (n,), (n, classes) or (n, num_labels)
-            Finite scores; a decision is positive if `score >= threshold`. For several classes, pass a score of each class
+            Finite scores; a decision is positive if `score >= threshold`. For several classes, pass a score for each class
             (the class with the highest score is predicted), or the predicted class as an integer or string. If
             `threshold=None` or `labels="discover"`, pass the predictions as `y_pred`.
         **columns : array-like of shape (n,)
-            `sample_weight`: 0, or between 2**-36 and 2**31. `y_true` and `y_score` may be passed by name, too.
+            `sample_weight`: 0, or between 2**-36 and 2**31. `y_true` and `y_score` may also be passed by name.
 
         Raises
         ------
         InvalidInputError
-            A value is invalid, or lengths differ; no row was counted. The message names the column, the row and the count.
+            A value is invalid, or lengths differ; no rows are counted. The message names the column, the first invalid
+            row, and the number of invalid rows.
         """
         return super().update(y_true, y_score, **columns)
 
@@ -150,7 +152,7 @@ class DecisionMetric(OfClasses[State, T]):
 
     @property
     def _cuts_top(self) -> bool:
-        """Whether a label needs to be among the k highest scores and to reach the threshold, too."""
+        """Whether a label is predicted only if its score is among the k highest and also reaches the threshold."""
         return self.top_k is not None and self.threshold is not None
 
     @property
@@ -164,13 +166,13 @@ class DecisionMetric(OfClasses[State, T]):
 
     @property
     def _cut(self) -> float:
-        """The only threshold; `HARD` if the metric has none, because decisions are read from `y_pred`."""
+        """The only threshold; `HARD` if the metric has none because decisions are read from `y_pred`."""
         assert not isinstance(self.threshold, tuple)
         return HARD if self.threshold is None else self.threshold
 
     @cached_property
     def at_each(self) -> list[Self]:
-        """The same metric for each of several thresholds; an empty list if there is only one."""
+        """Copies of the metric with one threshold each, if it has several thresholds; otherwise an empty list."""
         several = isinstance(self.threshold, tuple)
         return [type(self)(**(self.settings | {"threshold": t})) for t in self._cuts] if several else []
 
@@ -184,7 +186,7 @@ class DecisionMetric(OfClasses[State, T]):
 
 
 class AveragedDecision(Several[State], DecisionMetric[Any]):
-    """A number that is computed from the decisions on a class or label, and averaged over classes or labels."""
+    """Base class of metrics whose value is computed for each class or label from its decisions, and then averaged."""
 
     about = About(interval_methods=("wilson", "delta"), interval_scale="logit")
 
@@ -193,7 +195,10 @@ class AveragedDecision(Several[State], DecisionMetric[Any]):
         return self._with_average(super().name)
 
     def _view(self, state: Any) -> Any:
-        """Return the argument of `of`, `reason` and `slack`, such as counts, for two classes; by default the state."""
+        """Return the argument of `of`, `reason` and `slack` (such as four counts) for a state for two classes.
+
+        By default they take the state itself.
+        """
         return state
 
     def reason(self, state: Any) -> str | None:
@@ -210,24 +215,28 @@ class AveragedDecision(Several[State], DecisionMetric[Any]):
 def read_decisions_side_by_side(metric: AveragedDecision, state: Any) -> Reading | None:
     """Return one `Reading` with arrays for all cells (such as slices); None if the metric has several thresholds."""
     found = None if metric.at_each else read_side_by_side(metric, state)
-    # Only cells without weighted rows have an interval, so with weights each cell computes its own.
+    # Cells with weighted rows have no interval. A state with weights may also have cells without weighted rows, so the
+    # intervals of its cells are computed one by one.
     return found if found is None or "excess" not in state.cells.flats else found.having(estimate=None)
 
 
 class OfDecisions(OwnReading):
-    """Value, bounds and standard error for two classes, computed from counts that `_view` extracts from the state."""
+    """The reading (value, bounds and standard error) for two classes of an `AveragedDecision` metric.
+
+    It calls the methods of the metric not with the state, but with the counts that the metric extracts from it.
+    """
 
     _kept_view: Any = UNKNOWN
 
     @property
     def view(self) -> Any:
-        """The counts that the methods `of`, `reason` and `slack` of the metric take; they are computed only once."""
+        """The argument of the metric's methods `of`, `reason` and `slack`, such as four counts; computed only once."""
         if self._kept_view is UNKNOWN:
             self._kept_view = self.metric._view(self.state)
         return self._kept_view
 
     def _raw_value(self) -> Any:
-        """Return the value, or the number that replaces 0/0; an array if there are several cells."""
+        """Return the value, or the number that replaces 0/0; an array if there are several cells (such as slices)."""
         found = self.metric.of(self.view)
         if isinstance(found, Quotient):
             if isinstance(found.numerator, np.ndarray):
@@ -237,7 +246,7 @@ class OfDecisions(OwnReading):
 
     @property
     def _otherwise(self) -> float:
-        """The number that replaces 0/0 (`zero_division`); NaN leaves the value undefined."""
+        """The number that replaces 0/0, from the setting `zero_division`; NaN leaves the value undefined."""
         otherwise: float = getattr(self.metric, "zero_division", NAN)
         return otherwise
 
@@ -252,7 +261,10 @@ class OfDecisions(OwnReading):
         return slack
 
     def _estimate(self, method: str) -> Estimate | None:
-        """Return the standard error from counts of rows; weighted rows have none, because their squares are not summed."""
+        """Return the value with its standard error, computed from the counts of rows.
+
+        For weighted rows there is no standard error, because the state does not sum the squares of the weights.
+        """
         weighted = getattr(self.state, "excess", None) is not None
         return Estimate(self.value, reason=WEIGHTED) if weighted else super()._estimate(method)
 
@@ -263,7 +275,10 @@ def _zero_division_limits(value: float) -> Limits | None:
 
 
 class AtEachThreshold(OwnReading):
-    """Values and bounds at several thresholds: arrays with a number, or a row of numbers by label, for each threshold."""
+    """The reading at several thresholds, whose value and bounds are arrays.
+
+    The first axis is the threshold. If the metric returns an array for one threshold, the second axis is the label.
+    """
 
     def __init__(self, metric: AveragedDecision, state: Any) -> None:
         super().__init__(metric, state)
@@ -293,12 +308,12 @@ class AtEachThreshold(OwnReading):
 
 
 class DecisionRatio(AveragedDecision):
-    """A quotient of counts of one class against the rest.
+    """Base class of metrics that are a quotient of sums of TP, FP, FN and TN of one class against the rest.
 
     Parameters
     ----------
     zero_division : {nan, 0.0, 1.0}
-        The value of 0/0, in each class and label.
+        The value of a class or label for which the quotient is 0/0.
     """
 
     about = About(read_cells=read_decisions_side_by_side, value_range=(0, 1))
@@ -312,6 +327,7 @@ class DecisionRatio(AveragedDecision):
     def estimate(self, reading: Any, method: str) -> Estimate:
         if "wilson" in about_of(self).interval_methods:
             return share(self.of(reading.view).denominator, reading.value, method)
-        # Numerator and divisor are linear in the four counts, so tables with a single row give their coefficients.
+        # Numerator and denominator are weighted sums of the four counts TN, FP, FN and TP. The weights of a count are
+        # found by computing both sums for a table in which this count is 1 and the others are 0.
         each = [self.of(ClassTable(*(int(i == j) for j in range(4)))) for i in range(4)]
         return from_shares(reading.value, reading.view, each, about_of(self).interval_scale)

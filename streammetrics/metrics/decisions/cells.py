@@ -13,7 +13,7 @@ __all__ = ["FalseNegatives", "FalsePositives", "TrueNegatives", "TruePositives"]
 
 
 class CellCount(AveragedDecision):
-    """The count of one cell of the confusion matrix of a class against the rest.
+    """Base class of metrics that are one of the four counts TN, FP, FN and TP of a class against the rest.
 
     Parameters
     ----------
@@ -48,14 +48,18 @@ class CellCount(AveragedDecision):
 
 
 class OfCell(OfDecisions):
-    """Value and bounds of a count, which is 0 (not undefined) without rows."""
+    """The reading of a count. Without rows the count is 0 rather than undefined."""
 
     def _reason(self) -> None:
         return None
 
 
 def _in_rows(reading: Reading, unit: int) -> Reading:
-    """Convert value and bounds of a count from integer units of weight to rows; without rows the value is 0."""
+    """Convert value and bounds of a count from units to rows.
+
+    States with weighted rows count integer multiples of a small weight; `unit` is the number of these multiples in a row
+    of weight 1.
+    """
 
     def bounds() -> tuple[Any, Any]:
         low, high = reading.bounds
@@ -72,7 +76,8 @@ class TruePositives(CellCount, tag="true_positives"):
     Notes
     -----
     The value is the number of rows or their total weight, and 0 without rows. Sums are exact integers, and only the result
-    is rounded. The state takes 64 bytes, or 8 bytes per pair of classes; a row takes under 1 ns.
+    is rounded. The state takes 64 bytes for two classes, or 8 bytes per pair of classes for several; an update takes under
+    1 ns per row.
 
     Examples
     --------
@@ -92,7 +97,8 @@ class FalsePositives(CellCount, tag="false_positives"):
     Notes
     -----
     The value is the number of rows or their total weight, and 0 without rows. Sums are exact integers, and only the result
-    is rounded. The state takes 64 bytes, or 8 bytes per pair of classes; a row takes under 1 ns.
+    is rounded. The state takes 64 bytes for two classes, or 8 bytes per pair of classes for several; an update takes under
+    1 ns per row.
 
     Examples
     --------
@@ -112,7 +118,8 @@ class TrueNegatives(CellCount, tag="true_negatives"):
     Notes
     -----
     The value is the number of rows or their total weight, and 0 without rows. Sums are exact integers, and only the result
-    is rounded. The state takes 64 bytes, or 8 bytes per pair of classes; a row takes under 1 ns.
+    is rounded. The state takes 64 bytes for two classes, or 8 bytes per pair of classes for several; an update takes under
+    1 ns per row.
 
     Examples
     --------
@@ -132,7 +139,8 @@ class FalseNegatives(CellCount, tag="false_negatives"):
     Notes
     -----
     The value is the number of rows or their total weight, and 0 without rows. Sums are exact integers, and only the result
-    is rounded. The state takes 64 bytes, or 8 bytes per pair of classes; a row takes under 1 ns.
+    is rounded. The state takes 64 bytes for two classes, or 8 bytes per pair of classes for several; an update takes under
+    1 ns per row.
 
     Examples
     --------

@@ -24,7 +24,7 @@ __all__ = [
 
 
 class CombinedRates(DecisionRatio):
-    """A function of rates whose standard error is computed by the delta method."""
+    """Base class of metrics that combine several rates, such as TPR and FPR. Standard errors use the delta method."""
 
     about = About(interval_methods=("delta",))
 
@@ -40,12 +40,16 @@ class CombinedRates(DecisionRatio):
 
 
 class SumOfShares(CombinedRates):
-    """The sum of two shares minus 1: (TP TN - FP FN) over the product of their divisors."""
+    """Base class of metrics that are the sum of two shares minus 1, such as recall + specificity - 1.
+
+    Written as one quotient, the value is (TP TN - FP FN) divided by the product of the denominators of the two shares.
+    """
 
     about = About(value_range=(-1, 1), interval_scale="fisher")
 
     def slack(self, cells: ClassTable, limits: Limits, rounding: Fraction) -> Fraction:
-        # Each of the two products, over the divisors, is at most 1, so its absolute error is at most its relative error.
+        # The value is TP TN / D - FP FN / D, where D is the product of the two denominators. Both terms are at most 1, so
+        # the absolute error of each is at most its relative error, which is a small multiple of `rounding`.
         return 16 * rounding
 
 
@@ -56,9 +60,9 @@ class Informedness(SumOfShares, tag="informedness"):
 
     Notes
     -----
-    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
-    takes under 1 ns. For all of several classes together, use `BalancedAccuracy(adjusted=True)`. The value is undefined
-    without positives or without negatives.
+    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
+    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row. For a single value over
+    several classes, use `BalancedAccuracy(adjusted=True)`. The value is undefined without positives or without negatives.
 
     Examples
     --------
@@ -83,8 +87,9 @@ class Markedness(SumOfShares, tag="markedness"):
 
     Notes
     -----
-    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
-    takes under 1 ns. The value is undefined if all decisions are the same.
+    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
+    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row. The value is undefined if
+    all decisions are the same.
 
     Examples
     --------
@@ -103,13 +108,16 @@ class Markedness(SumOfShares, tag="markedness"):
 
 
 def _variance(x: Any, y: Any) -> Any:
-    """Return the variance of the share x / (x + y), without numpy's power, whose bits differ between processors."""
+    """Return the variance of the share x / (x + y), which is x y / (x + y)**3.
+
+    The power is computed as a product, because the last bits of numpy's power function differ between processors.
+    """
     n = x + y
     return x * y / (n * n * n)
 
 
 class Odds(CombinedRates):
-    """A quotient of rates, which is at least 0."""
+    """Base class of metrics that are a quotient of rates: likelihood ratios and the odds ratio. Values are at least 0."""
 
     about = About(value_range=(0, None), interval_scale="log")
 
@@ -122,13 +130,13 @@ class PositiveLikelihoodRatio(Odds, tag="positive_likelihood_ratio"):
     Parameters
     ----------
     zero_division : {nan, 0.0, 1.0}
-        The value if there are no positives or no false positives, so that the divisor is 0.
+        The value if the divisor is 0 because there are no positives or no false positives.
 
     Notes
     -----
-    The value is the first one of scikit-learn's `class_likelihood_ratios`, whose `replace_undefined_by` is `zero_division`
-    here. The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a
-    row takes under 1 ns.
+    The value is the first of the two that scikit-learn's `class_likelihood_ratios` returns; its `replace_undefined_by` is
+    `zero_division` here. The value is exact up to one rounding, because exact integer counts are divided only once. The
+    state takes 64 bytes for two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row.
 
     Examples
     --------
@@ -153,8 +161,9 @@ class NegativeLikelihoodRatio(Odds, tag="negative_likelihood_ratio"):
 
     Notes
     -----
-    The value is the second one of scikit-learn's `class_likelihood_ratios`. The value is exact: integer counts are divided
-    once. The state takes 64 bytes, or 8 bytes per pair of classes; a row takes under 1 ns.
+    The value is the second of the two that scikit-learn's `class_likelihood_ratios` returns. The value is exact up to one
+    rounding, because exact integer counts are divided only once. The state takes 64 bytes for two classes, or 8 bytes per
+    pair of classes for several; an update takes under 1 ns per row.
 
     Examples
     --------
@@ -179,8 +188,9 @@ class DiagnosticOddsRatio(Odds, tag="diagnostic_odds_ratio"):
 
     Notes
     -----
-    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
-    takes under 1 ns. The value is undefined without false positives or without false negatives.
+    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
+    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row. The value is undefined
+    without false positives or without false negatives.
 
     Examples
     --------

@@ -1,4 +1,7 @@
-"""Entropies and mutual information of two labelings, and their mutual information by chance, with certified limits."""
+"""Entropies and mutual information of two labelings, and the mutual information that is expected by chance.
+
+All results come with certified limits that allow for their rounding errors.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,12 @@ __all__ = ["MOST_ROWS", "Entropies", "average_entropies", "divide_by_positive", 
 
 Floats = NDArray[np.float64]
 Sizes = tuple[tuple[int, int], ...]
-# The largest relative error of a term, from the rounding of a share, a quotient and a logarithm.
+# The largest relative error of one term (a share times the logarithm of a quotient) due to float64 rounding.
 ROUNDED = Fraction(1, 1 << 50)
 
 MOST_ROWS = 1 << 32
-"""With more rows `expect_mutual_information` takes too long: a few times their root for each pair of classes."""
+"""The largest number of rows for which `expect_mutual_information` computes a result. The time it takes for each pair of
+classes grows with the square root of the number of rows."""
 
 
 class Entropies(NamedTuple):
@@ -35,7 +39,7 @@ class Entropies(NamedTuple):
 
     @classmethod
     def of(cls, contingency: Contingency) -> Entropies:
-        """Compute the entropies from a contingency table."""
+        """Compute the mutual information and both entropies from a contingency table."""
         total, true, predicted, slip = (
             contingency.total,
             contingency.true,
@@ -51,11 +55,12 @@ class Entropies(NamedTuple):
 
 
 def _mean_log(parts: Any, total: int, tops: Any, bottoms: Any, slip: Fraction) -> Limits:
-    """Return the weighted mean of logarithms of quotients, which is not negative.
+    """Return the weighted mean of the logarithms of `tops` / `bottoms`, with its limits; the mean is at least 0.
 
-    `parts` are the weights, and `total` their sum. Each term has full relative precision. If each weight has a relative
-    error e, the sum changes by about 2 e times the terms: the other first-order changes cancel, because the weights still
-    sum to the total. The rest is about e**2 times the share of rows outside the largest part.
+    `parts` are the weights, `total` is their sum, and `slip` is the largest relative error of a weight. Each term is
+    computed with full relative precision. Errors of the weights up to e = `slip` change the mean by about 2 e times the
+    sum of the absolute terms; other first-order changes cancel, because the weights still sum to the total. Second-order
+    changes are about e**2 times the share of rows outside the largest part.
     """
     shares, logs = (parts / total).astype(np.float64), _log_quotients(tops, bottoms)
     if len(parts) == 1 or not (slip or logs.any()):
@@ -66,13 +71,14 @@ def _mean_log(parts: Any, total: int, tops: Any, bottoms: Any, slip: Fraction) -
 
 
 def _not_negative(value: Fraction, error: Fraction) -> Limits:
-    """Return limits around a number that is not negative and may be off by `error`."""
+    """Return limits around `value`, whose error is at most `error`; the lower limit is at least 0."""
     return Limits(max(value - error, Fraction(0)), value, value + error)
 
 
 def _log_quotients(tops: Any, bottoms: Any) -> Floats:
-    """Return the logarithms of quotients of integers, with full precision near 1, too."""
-    # Above 1/2 the logarithm is computed from the difference from 1, which keeps all digits near 1.
+    """Return the logarithms of `tops` / `bottoms`, with full relative precision even if a quotient is close to 1."""
+    # For quotients above 1/2, log1p of the difference from 1 is used, because rounding the quotient itself would lose
+    # digits of a logarithm that is close to 0.
     above = ((tops - bottoms) / bottoms).astype(np.float64)
     near = above > -0.5
     far = np.where(near, 1.0, (tops / bottoms).astype(np.float64))
@@ -80,9 +86,11 @@ def _log_quotients(tops: Any, bottoms: Any) -> Floats:
 
 
 def expect_mutual_information(contingency: Contingency) -> Limits | None:
-    """Return the mean mutual information over all permutations of a labeling; None beyond MOST_ROWS rows.
+    """Return the mean mutual information over all permutations of one labeling; None for more than MOST_ROWS rows.
 
-    Source: Vinh, Epps and Bailey (2010). Each pair of classes adds the mean of a function of a hypergeometric number.
+    The formula is that of Vinh, Epps and Bailey (2010): a sum over pairs of classes, one from each labeling. The number of
+    rows that the two classes share has a hypergeometric distribution, and each term is the expected value of a function of
+    this number.
     """
     true, predicted = (
         Counter((part // contingency.unit).tolist()) for part in (contingency.true, contingency.predicted)
@@ -91,10 +99,15 @@ def expect_mutual_information(contingency: Contingency) -> Limits | None:
     return None if total > MOST_ROWS else _expect_by_size(tuple(true.items()), tuple(predicted.items()), total)
 
 
-# The result is cached, because several metrics, or value and bounds of one metric, need it in turn.
+# The result is cached, because the value and the bounds of a metric both need it, and so do other metrics on the same
+# data.
 @lru_cache(maxsize=4)
 def _expect_by_size(true: Sizes, predicted: Sizes, total: int) -> Limits:
-    """Return the mean mutual information, from the distinct class sizes and the number of classes of each size."""
+    """Return the mean mutual information over all permutations, with its limits.
+
+    `true` and `predicted` contain pairs: a class size, and the number of classes of this size. `total` is the number of
+    rows.
+    """
     terms, errors = [], []
     for a, many in true:
         for b, times in predicted:
@@ -105,17 +118,19 @@ def _expect_by_size(true: Sizes, predicted: Sizes, total: int) -> Limits:
 
 
 def _expected_term(a: int, b: int, n: int) -> tuple[float, float]:
-    """Return the mean of k/n log(n k / (a b)) and its error, where k rows are in both of two classes of a and b rows.
+    """Return the expected value of k/n log(n k / (a b)), and an upper bound on its error.
 
-    The number k has a hypergeometric distribution. Each probability is computed from that of the neighbouring k, relative
-    to the most likely k. The k that differ from it by more than 12 standard deviations plus 64 are left out: the sum of
-    their probabilities is less than 2**-100 (Bernstein).
+    Here n is the number of rows, a and b are the sizes of two classes, and k is the number of rows that the two classes
+    share, which has a hypergeometric distribution. The probability of each k is computed from that of the neighbouring k,
+    starting at the most likely k. Values of k that are farther than 12 standard deviations plus 64 from the most likely
+    one are left out. By Bernstein's inequality, their total probability is less than 2**-100.
     """
     mode = (a + 1) * (b + 1) // (n + 2)
     reach = 64 + math.isqrt(144 * (a * b * (n - a) * (n - b)) // (n * n * max(n - 1, 1))) + 12
     low, high = max(0, a + b - n, mode - reach), min(a, b, mode + reach)
-    # `odds` are the probabilities of k + 1 over those of k. Products upward and downward from the mode are at most 1, so
-    # nothing overflows.
+    # `odds` contains, for each k, the probability of k + 1 divided by that of k. The products of these ratios, from the
+    # most likely k upward and downward, are probabilities relative to the largest one. They are at most 1, so nothing
+    # overflows.
     k = np.arange(low, high, dtype=np.float64)
     odds = ((a - k) / (k + 1.0)) * ((b - k) / (n - a - b + k + 1.0))
     up = np.multiply.accumulate(odds[mode - low :])
@@ -124,13 +139,14 @@ def _expected_term(a: int, b: int, n: int) -> tuple[float, float]:
     k = np.arange(low, high + 1, dtype=np.float64)
     logs = log(np.maximum(k, 1.0) * float(n) / (float(a) * float(b)))
     whole, terms = math.fsum(likely.tolist()), k * logs * likely
-    # Each step of a product adds a few rounding errors, and the logarithm adds an absolute error with weight k.
+    # Each factor of a product adds a few rounding errors to a term, and the absolute error of a logarithm is multiplied by
+    # k.
     error = (8.0 * len(k) + 16.0) * 2.0**-52 * (math.fsum(np.abs(terms).tolist()) + math.fsum((k * likely).tolist()))
     return math.fsum(terms.tolist()) / whole / n, error / whole / n
 
 
 def divide_by_positive(a: Limits, b: Limits) -> Limits | None:
-    """Return the limits of a quotient; None if the divisor can be 0 or negative."""
+    """Return `a` / `b` with its limits; None if `b` could be 0 or negative."""
     if b.low <= 0:
         return None
     ends = [x / y for x in (a.low, a.high) for y in (b.low, b.high)]
@@ -138,7 +154,10 @@ def divide_by_positive(a: Limits, b: Limits) -> Limits | None:
 
 
 def average_entropies(a: Limits, b: Limits, method: str) -> Limits:
-    """Return a mean of two entropies by one of the methods of `average_method`."""
+    """Return a mean of two entropies with its limits.
+
+    `method` is "arithmetic", "geometric", "min" or "max", as in the setting `average_method`.
+    """
     pairs = list(zip(a, b, strict=True))
     if method == "geometric":
         low, value, high = (Limits.root(x * y) for x, y in pairs)
@@ -149,5 +168,5 @@ def average_entropies(a: Limits, b: Limits, method: str) -> Limits:
 
 
 def less(a: Limits, b: Limits) -> Limits:
-    """Return the difference of two numbers with its limits."""
+    """Return `a` - `b` with its limits."""
     return Limits(a.low - b.high, a.value - b.value, a.high - b.low)

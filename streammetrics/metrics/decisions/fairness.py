@@ -1,4 +1,4 @@
-"""Fairness of decisions between groups: the lowest rate of any group over the highest."""
+"""Fairness of decisions between groups: the lowest rate of any group divided by the highest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .base_decisions import HARD
 __all__ = ["DemographicParityRatio", "EqualOpportunityRatio", "EqualizedOddsRatio"]
 
 Rate = Callable[[ClassTable], tuple[int, int]]
-"""Numerator and denominator of a rate of a group."""
+"""A function that returns the numerator and the denominator of a rate, such as recall, from the counts of a group."""
 
 RATES: dict[str, Rate] = {
     "selection_rate": lambda t: (t.tp + t.fp, sum(t)),
@@ -28,17 +28,17 @@ RATES: dict[str, Rate] = {
 
 
 class FairnessRatio(ScoredLabels[GroupDecisions, float]):
-    """The lowest rate of any group over the highest.
+    """Base class of metrics that divide the lowest rate (such as recall) of any group by the highest.
 
     Parameters
     ----------
     threshold : float or None
-        A score is a positive decision if `score >= threshold`. With None the decisions are read from `y_pred`.
+        A decision is positive if `score >= threshold`. With None the decisions are read from `y_pred`.
     zero_division : {nan, 0.0, 1.0}
-        The value if no group has a positive decision.
+        The value if the highest rate is 0, for example because no group has a positive decision.
     max_groups : int
-        The number of different groups that there may be. An update beyond it raises MemoryLimitError and counts
-        nothing.
+        The largest number of groups. An update that would exceed it raises MemoryLimitError, and none of its rows are
+        counted.
     """
 
     about = About(
@@ -70,14 +70,15 @@ class FairnessRatio(ScoredLabels[GroupDecisions, float]):
             `y_pred`.
         **columns : array-like of shape (n,)
             `group`: integers, or strings of up to 40 bytes. `sample_weight`: 0, or between 2**-36 and 2**31. `y_true` and
-            `y_score` may be passed by name, too.
+            `y_score` may also be passed by name.
 
         Raises
         ------
         InvalidInputError
-            A value is invalid, or lengths differ; no row was counted. The message names the column, the row and the count.
+            A value is invalid, or lengths differ; no rows are counted. The message names the column, the first invalid
+            row, and the number of invalid rows.
         MemoryLimitError
-            There would be more than `max_groups` groups; no row was counted.
+            There would be more than `max_groups` groups; no rows are counted.
         """
         return super().update(y_true, y_score, **columns)
 
@@ -94,19 +95,22 @@ class FairnessRatio(ScoredLabels[GroupDecisions, float]):
         return GroupDecisions(thresholds=(self._cut,), column=column, max_labels=self.max_groups)
 
     def _rates(self, state: GroupDecisions, rate: str) -> dict[Any, Fraction | None]:
-        """Return a rate for each group; None for groups where it is 0/0."""
+        """Return one of the `RATES` (such as recall) for each group; None for groups where it is 0/0."""
         pairs = {group: RATES[rate](table) for group, table in state.tables(self._cut).items()}
         return {group: Fraction(a, b) if b else None for group, (a, b) in pairs.items()}
 
     def _ratio(self, state: GroupDecisions, rate: str) -> Fraction | None:
-        """Return the lowest rate over the highest; None if the ratio is 0/0, or if no group has a rate."""
+        """Return the lowest rate of any group divided by the highest, or the number that replaces 0/0 (`zero_division`).
+
+        Return None if the ratio is undefined, or if the rate is 0/0 in every group.
+        """
         known = [r for r in self._rates(state, rate).values() if r is not None]
         if not known or not max(known):
             return None if self.zero_division != self.zero_division or not known else Fraction(self.zero_division)
         return min(known) / max(known)
 
     def _ratios(self, state: GroupDecisions) -> list[Fraction]:
-        """Return the ratio for each kind of rate, such as recall; an empty list if one of them is undefined."""
+        """Return the ratio between groups for each of the `rates`; an empty list if one of these ratios is undefined."""
         ratios = [self._ratio(state, rate) for rate in self.rates]
         known = [r for r in ratios if r is not None]
         return known if len(known) == len(ratios) else []
@@ -125,7 +129,10 @@ class FairnessRatio(ScoredLabels[GroupDecisions, float]):
 
 
 class OfGroups(OwnReading):
-    """Value and details of a ratio; the details contain the rates of all groups and the number of undefined rates."""
+    """The reading of a ratio between groups.
+
+    Its details, which `explain()` shows, contain the rates of all groups and the number of undefined rates.
+    """
 
     def _details(self) -> dict[str, Any]:
         found = {rate: self.metric._rates(self.state, rate) for rate in self.metric.rates}
@@ -143,8 +150,8 @@ class DemographicParityRatio(FairnessRatio, tag="demographic_parity_ratio"):
     Notes
     -----
     The definition is that of fairlearn's `demographic_parity_ratio` and torchmetrics' `BinaryFairness`; labels do not
-    matter. `explain()` has the rate of each group. The value is exact: integer counts, rounded once. The state takes about
-    60 bytes a group; a row takes about 20 ns.
+    matter. `explain()` shows the rate of each group. The value is computed from exact integer counts and rounded once. The
+    state takes about 60 bytes per group; an update takes about 20 ns per row.
 
     Examples
     --------
@@ -167,8 +174,9 @@ class EqualOpportunityRatio(FairnessRatio, tag="equal_opportunity_ratio"):
     Notes
     -----
     The definition is that of fairlearn's `equal_opportunity_ratio` and torchmetrics' `BinaryFairness`, except that a group
-    without positives is left out and counted; in these libraries it has a recall of 0. The value is exact: integer counts,
-    rounded once. The state takes about 60 bytes a group; a row takes about 20 ns.
+    without positives is left out, and `explain()` counts it. In these libraries such a group has a recall of 0. The value
+    is computed from exact integer counts and rounded once. The state takes about 60 bytes per group; an update takes about
+    20 ns per row.
 
     Examples
     --------
@@ -186,18 +194,19 @@ class EqualOpportunityRatio(FairnessRatio, tag="equal_opportunity_ratio"):
 class EqualizedOddsRatio(FairnessRatio, tag="equalized_odds_ratio"):
     """Equalized odds ratio: the smaller of two ratios between groups, of the recall and of the false positive rate.
 
-    Formula: min(min_g TPR / max_g TPR, min_g FPR / max_g FPR). With `agg="mean"` it is the mean of both ratios.
+    Formula: min(min_g TPR / max_g TPR, min_g FPR / max_g FPR). With `agg="mean"` it is the mean of the two ratios.
 
     Parameters
     ----------
     agg : {"worst_case", "mean"}
-        Whether the value is the smaller one of the two ratios, or their mean.
+        Whether the value is the smaller of the two ratios, or their mean.
 
     Notes
     -----
     The definition is that of fairlearn's `equalized_odds_ratio`, except that a group without positives (or negatives) is
-    left out of that rate and counted; in fairlearn its rate is 0. The value is exact: integer counts, rounded once. The
-    state takes about 60 bytes a group; a row takes about 20 ns.
+    left out of the ratio of recalls (or of false positive rates), and `explain()` counts it. In fairlearn the rate of such
+    a group is 0. The value is computed from exact integer counts and rounded once. The state takes about 60 bytes per
+    group; an update takes about 20 ns per row.
 
     Examples
     --------

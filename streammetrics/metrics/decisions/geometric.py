@@ -1,4 +1,4 @@
-"""The geometric mean of the recalls of all classes."""
+"""The geometric mean score: the geometric mean of the recalls of all classes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .multiclass import WholeMatrix
 
 __all__ = ["GeometricMeanScore"]
 
-# The precision of numbers in Newton's method, in bits.
+# The precision, in bits, with which Newton's method computes the root.
 BITS = 256
-# The largest relative error of the root after two steps of Newton's method; see `_root`.
+# The largest relative error of the root. `_root` starts with 40 correct bits and takes two steps of Newton's method.
 SURE = Fraction(1, 1 << 110)
 
 
@@ -28,13 +28,14 @@ class GeometricMeanScore(WholeMatrix, tag="geometric_mean_score"):
     """Geometric mean score: the geometric mean of recall and specificity; several classes: of the recalls of all classes.
 
     Formula: sqrt(TP / (TP + FN) TN / (TN + FP)). For several classes it is the K-th root of the product of c_k / t_k over
-    K classes, where t_k rows are of class k, and c_k of them are predicted correctly.
+    K classes, where t_k rows belong to class k, and c_k of them are predicted correctly.
 
     Notes
     -----
     A class without rows is left out, as in BalancedAccuracy. A class with a recall of 0 makes the value 0 (as in
-    imbalanced-learn's `geometric_mean_score` without `correction`). The value is exact: integer counts, with one root,
-    rounded once. The state takes 64 bytes, or 8 bytes per pair of classes; a row takes under 1 ns.
+    imbalanced-learn's `geometric_mean_score` without `correction`). The value is computed from exact integer counts, with
+    a single root, and rounded once. The state takes 64 bytes for two classes, or 8 bytes per pair of classes for several;
+    an update takes under 1 ns per row.
 
     Examples
     --------
@@ -54,26 +55,28 @@ class GeometricMeanScore(WholeMatrix, tag="geometric_mean_score"):
         return _root(known)
 
     def estimate(self, reading: Any, method: str) -> Estimate:
-        # The gradient is that of the logarithm of the value, so the standard error is relative to the value.
+        # `gradient` returns the gradient of the logarithm of the value. The standard error computed from it is therefore
+        # relative, and is multiplied by the value here.
         estimate = super().estimate(reading, method)
         return estimate._replace(error=estimate.error * reading.value)
 
     def gradient(self, right: Any, true: Any, predicted: Any) -> Any:
-        """Return the derivatives of the logarithm of the value by the count of each cell, times the number of rows."""
+        """Return the derivative of log(value) with respect to the count of each cell, times the number of rows."""
         occurs = true > 0
         inner = np.eye(len(true)) / np.where(occurs, right, 1.0)[:, None] - 1 / np.where(occurs, true, 1.0)[:, None]
         return occurs[:, None] * inner / np.count_nonzero(occurs)
 
 
 def _root(quotients: Sequence[tuple[int, int]]) -> Limits:
-    """Return the geometric mean of quotients of positive integers.
+    """Return the geometric mean of quotients of positive integers, with its limits.
 
-    Newton's method starts from a float with 40 correct bits. Each step doubles the number of correct bits, minus the
-    logarithm of the number of quotients.
+    Each quotient is a pair (numerator, denominator). Newton's method starts from a float with 40 correct bits. With k
+    quotients, a step turns b correct bits into about 2 b - log2(k).
     """
     k = len(quotients)
     product = _round_to_bits(Fraction(math.prod(a for a, _ in quotients), math.prod(b for _, b in quotients)))
-    # The product can be outside the range of floats: its logarithm is that of a number near 1 plus a power of two.
+    # The product can be too large or too small for a float, so it is written as `rest` * 2**`size`, with `rest` near 1,
+    # and the logarithms of both factors are added.
     size = product.numerator.bit_length() - product.denominator.bit_length()
     rest = float(product * Fraction(1 << max(-size, 0), 1 << max(size, 0)))
     root = Fraction(float(exp((log(rest) + size * float(log(2.0))) / k)))
@@ -83,7 +86,7 @@ def _root(quotients: Sequence[tuple[int, int]]) -> Limits:
 
 
 def _power(x: Fraction, k: int) -> Fraction:
-    """Return x to the power k, with about BITS correct bits."""
+    """Return x to the power k, computed with numbers of BITS bits."""
     power = Fraction(1)
     for bit in f"{k:b}":
         power = _round_to_bits(power * power * (x if bit == "1" else 1))

@@ -1,4 +1,4 @@
-"""Metrics that compare two labelings of the same rows by mutual information, and scores that are derived from it."""
+"""Mutual information of two labelings of the same rows, and scores that are derived from it, such as homogeneity."""
 
 from __future__ import annotations
 
@@ -28,43 +28,47 @@ TOO_MANY = "more than 2**32 rows: what chance makes takes too long"
 
 
 class InformationMetric(Labeling):
-    """A measure of the information that two labelings share."""
+    """Base class of metrics of the information that two labelings share. Certified bounds allow for rounding."""
 
     about = About(bound="certified: logarithms are rounded, which moves the value by some 2**-50")
 
 
 class SharedInformation(InformationMetric):
-    """A score of at most 1 that `of` computes from entropies; it is 1 if the labelings differ only in class names."""
+    """Base class of scores of at most 1 that are computed from entropies.
+
+    In a subclass, `of` computes the score from `Entropies`. Labelings that differ only in the names of classes have a
+    score of exactly 1.
+    """
 
     def read(self, state: DiscoveredPairs) -> Reading:
         return OfLabelings(self, state, self._of_entropies)
 
     def _of_entropies(self, entropies: Contingency) -> Limits | None:
-        """Return the score with its limits, computed from the entropies of both labelings."""
+        """Return the score with its limits for a contingency table."""
         return Limits.exactly(1) if _is_one(entropies) else _at_most_one(self.of(Entropies.of(entropies)))
 
 
 def _is_one(entropies: Contingency) -> bool:
-    """Return whether two labelings differ only in the names of their classes."""
+    """Return whether two labelings, given by their contingency table, differ only in the names of their classes."""
     return len(entropies.joint) == len(entropies.true) == len(entropies.predicted)
 
 
 def _at_most_one(entropies: Limits | None) -> Limits | None:
-    """Clip the limits of a score at 1."""
+    """Return the limits of a score, reduced to 1 where they exceed 1."""
     return None if entropies is None else Limits(*(min(x, Fraction(1)) for x in entropies))
 
 
 class ChanceMetric(InformationMetric):
-    """A metric that needs the mean over all permutations of a labeling.
+    """Base class of metrics that need the mean mutual information over all permutations of one labeling.
 
-    It is undefined if weights are not whole numbers of rows, and for too many rows.
+    The value is undefined if weights are not whole numbers, or for more than MOST_ROWS rows.
     """
 
     def read(self, state: DiscoveredPairs) -> Reading:
         return OfLabelings(self, state, self._of_rows)
 
     def _of_rows(self, entropies: Contingency) -> Limits | None:
-        """Return the value if all weights are whole numbers of rows; otherwise None."""
+        """Return the value for a contingency table if all class sizes are whole numbers of rows; otherwise None."""
         if any(n % entropies.unit for n in (*entropies.true, *entropies.predicted)):
             return None
         limits: Limits | None = self.of(entropies)
@@ -75,12 +79,12 @@ class ChanceMetric(InformationMetric):
 
 
 class WithMean(InformationMetric):
-    """A metric that divides mutual information by a mean of the two entropies.
+    """Base class of metrics that divide mutual information by a mean of the entropies of the two labelings.
 
     Parameters
     ----------
     average_method : {"arithmetic", "geometric", "min", "max"}
-        The mean of the two entropies that is the denominator.
+        The kind of mean of the two entropies that is the denominator.
     """
 
     average_method: str = setting(default="arithmetic", choices=METHODS)
@@ -98,8 +102,8 @@ class MutualInformation(InformationMetric, tag="mutual_information"):
     Notes
     -----
     The definition is that of scikit-learn's `mutual_info_score`. Terms are rounded, and their sum is exact; `bounds()`
-    certifies the error, which is about 2**-50. The state takes about 100 bytes per pair of classes that occurs; a row
-    takes 10 ns.
+    certifies the error, which is about 2**-50. The state takes about 100 bytes per pair of classes that occurs; an update
+    takes 10 ns per row.
 
     Examples
     --------
@@ -121,11 +125,12 @@ class ExpectedMutualInformation(ChanceMetric, tag="expected_mutual_information")
 
     Notes
     -----
-    The definition is that of scikit-learn's `expected_mutual_information`; AdjustedMutualInformation subtracts the value.
-    A row of weight k counts as k rows. `bounds()` certifies the rounding error. The state takes about 100 bytes per pair
-    of classes that occurs. `compute()` takes time that grows with the number of distinct class sizes of one labeling,
-    times that of the other, times some standard deviations of the overlap of two classes, which is at most the root of the
-    number of rows. The value is undefined if weights are not whole numbers, and for more than 2**32 rows.
+    The definition is that of scikit-learn's `expected_mutual_information`. AdjustedMutualInformation uses this value to
+    correct for chance. A row of weight k counts as k rows. `bounds()` certifies the rounding error. The state takes about
+    100 bytes per pair of classes that occurs. The time of `compute()` grows with the number of pairs of distinct class
+    sizes, one from each labeling. The time for each pair grows with the standard deviation of the number of rows that the
+    two classes share, which is at most the square root of the number of rows. The value is undefined if weights are not
+    whole numbers, or for more than 2**32 rows.
 
     Examples
     --------
@@ -150,8 +155,7 @@ class NormalizedMutualInformation(WithMean, SharedInformation, tag="normalized_m
     Notes
     -----
     The definition is that of scikit-learn's `normalized_mutual_info_score`: 1 for labelings that differ only in the names
-    of classes, 0 if one labeling has a single class. The exactness, the cost and the memory are those of
-    MutualInformation.
+    of classes, and 0 if one labeling has a single class. Exactness, memory and time are the same as for MutualInformation.
 
     Examples
     --------
@@ -178,9 +182,9 @@ class AdjustedMutualInformation(WithMean, ChanceMetric, tag="adjusted_mutual_inf
     Notes
     -----
     The definition is that of scikit-learn's `adjusted_mutual_info_score`: 1 for labelings that differ only in the names of
-    classes, 0 if one labeling has a single class. If one labeling has a class for each row, I equals E, and the value is
-    0; with "min" it is then 0/0 and undefined, where scikit-learn returns 1 or -1. Weights, the exactness and the cost are
-    those of ExpectedMutualInformation.
+    classes, and 0 if one labeling has a single class. If one labeling has a class for each row, I equals E, so the value
+    is 0. In this case `average_method="min"` gives 0/0, which is undefined here, whereas scikit-learn returns 1 or -1.
+    Weights, exactness, memory and time are the same as for ExpectedMutualInformation.
 
     Examples
     --------
@@ -213,7 +217,7 @@ class Homogeneity(SharedInformation, tag="homogeneity"):
 
     Notes
     -----
-    The definition is that of scikit-learn's `homogeneity_score`. The exactness, the cost and the memory are those of
+    The definition is that of scikit-learn's `homogeneity_score`. Exactness, memory and time are the same as for
     MutualInformation.
 
     Examples
@@ -236,7 +240,7 @@ class Completeness(SharedInformation, tag="completeness"):
 
     Notes
     -----
-    The definition is that of scikit-learn's `completeness_score`. The exactness, the cost and the memory are those of
+    The definition is that of scikit-learn's `completeness_score`. Exactness, memory and time are the same as for
     MutualInformation.
 
     Examples
@@ -267,7 +271,7 @@ class VMeasure(SharedInformation, tag="v_measure"):
     Notes
     -----
     The definition is that of scikit-learn's `v_measure_score`. With beta = 1 the value equals NormalizedMutualInformation.
-    The exactness, the cost and the memory are those of MutualInformation.
+    Exactness, memory and time are the same as for MutualInformation.
 
     Examples
     --------

@@ -22,17 +22,18 @@ __all__ = ["CohenKappa"]
 
 
 class ClassSteps(NamedTuple):
-    """Disagreement weighted by the distance between classes in their order, as for weighted kappa.
+    """Observed and expected disagreement for weighted kappa, where errors are weighted by the distance between classes.
 
     Parameters
     ----------
     cells : array of int
-        Rows, or weight in units of 2**-60, by true class and decision.
+        The number of rows (or their weight, in units of 2**-60) for each true class and decision.
     apart : int64 array of the same shape
-        The distance between each two classes.
-    off, by_chance : int
-        The number of rows times the sum over rows of the distance between true class and decision: as observed, and as
-        expected by chance.
+        The distance between the true class and the decision: |j - k| or (j - k)^2.
+    off : int
+        The observed disagreement: the sum of the distances of all rows, times the number of rows.
+    by_chance : int
+        The disagreement that is expected by chance, in the same unit as `off`.
     """
 
     cells: NDArray[Any]
@@ -42,7 +43,7 @@ class ClassSteps(NamedTuple):
 
     @classmethod
     def of(cls, state: PairCounts, how: str) -> ClassSteps:
-        """Compute the distances and their sums from a state; `how` is "linear" or "quadratic"."""
+        """Compute the distances and the two disagreements from a state; `how` is "linear" or "quadratic"."""
         cells = weights_in_units(*state.confusion_matrix())
         every = np.arange(len(cells))
         steps = np.abs(np.subtract.outer(every, every))
@@ -57,7 +58,8 @@ class ClassSteps(NamedTuple):
         shares = to_float(self.cells, np.full(self.cells.shape, total, object))
         true, predicted = (to_float(n, np.full(n.shape, total, object)) for n in (self.cells.sum(1), self.cells.sum(0)))
         off = math.fsum((apart * shares).ravel())
-        # Compute the mean distance of each true class to a random decision, and of each decision to a random true class.
+        # The disagreement by chance depends on a cell through its true class and through its decision. So the derivative
+        # needs the mean distance from each true class to a random decision, and from each decision to a random true class.
         row = np.array([math.fsum(a * predicted) for a in apart])
         column = np.array([math.fsum(a * true) for a in apart])
         by_chance = np.float64(math.fsum(row * true))
@@ -68,9 +70,9 @@ class CohenKappa(Agreement, tag="cohen_kappa"):
     """Cohen's kappa: the agreement of labels and decisions beyond chance, at most 1.
 
     Formula: (po - pe) / (1 - pe) = 2 (TP TN - FP FN) / ((TP + FP)(FP + TN) + (TP + FN)(FN + TN)). For several classes it
-    is (n c - sum t_k p_k) / (n^2 - sum t_k p_k), for n rows, of which c are predicted correctly, t_k are of class k, and
-    p_k are predicted to be of class k. With weights: 1 - n sum d_jk n_jk / sum d_jk t_j p_k, where n_jk rows of class j
-    are predicted to be of class k, and d_jk is |j - k| or (j - k)^2.
+    is (n c - sum t_k p_k) / (n^2 - sum t_k p_k), for n rows, of which c are predicted correctly, t_k belong to class k,
+    and p_k are predicted to belong to class k. With weights it is 1 - n sum d_jk n_jk / sum d_jk t_j p_k, where n_jk rows
+    of class j are predicted to belong to class k, and d_jk is |j - k| or (j - k)^2.
 
     Parameters
     ----------
@@ -80,9 +82,9 @@ class CohenKappa(Agreement, tag="cohen_kappa"):
 
     Notes
     -----
-    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
-    takes under 1 ns. The definition is that of scikit-learn's `cohen_kappa_score`. Discovered classes are in ascending
-    order, as in scikit-learn.
+    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
+    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row. The definition is that of
+    scikit-learn's `cohen_kappa_score`. Discovered classes are in ascending order, as in scikit-learn.
 
     Examples
     --------
@@ -109,7 +111,7 @@ class CohenKappa(Agreement, tag="cohen_kappa"):
         return ClassSteps.of(state, str(self.weights)) if self._has_steps(state) else super()._view(state)
 
     def _has_steps(self, state: Any) -> bool:
-        """Return whether disagreement is weighted by distance, which matters only for more than two classes."""
+        """Return whether errors are weighted by distance. With two classes all errors have distance 1."""
         return self.weights is not None and isinstance(state, PairCounts)
 
     def of(self, margins: Margins | ClassSteps) -> Quotient:

@@ -1,4 +1,4 @@
-"""Base classes of metrics of the whole confusion matrix, for all classes together or for each label."""
+"""The base class of metrics that are computed from the whole confusion matrix, such as accuracy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ __all__ = ["WholeMatrix"]
 
 
 class WholeMatrix(AveragedDecision):
-    """A number that is computed from the whole confusion matrix, for all classes together or for each label."""
+    """Base class of metrics that are computed from the whole confusion matrix.
+
+    For several classes there is a single value. With several labels, each has a confusion matrix of its own, and their
+    values are averaged.
+    """
 
     about = About(value_range=(0, 1), interval_methods=("delta",))
 
@@ -32,7 +36,7 @@ class WholeMatrix(AveragedDecision):
             )
 
     def gradient(self, right: Any, true: Any, predicted: Any) -> Any:
-        """Return the derivative of the value by the count of each cell, times the number of rows.
+        """Return the derivative of the value with respect to the count of each cell, times the number of rows.
 
         Parameters
         ----------

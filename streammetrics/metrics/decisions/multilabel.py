@@ -1,7 +1,7 @@
-"""Metrics of rows of several 0/1 labels that look at all labels of a row together.
+"""Metrics of multilabel data that are computed from all 0/1 labels of a row together, such as the label ranking loss.
 
-Values of each label, and their averages, come from the metrics of two classes: `AUC(num_labels=...)`,
-`F1(num_labels=...)`. `NDCG` of a matrix takes each row as a query.
+For a separate value for each label, or their average, use a metric for two classes with `num_labels`, such as
+`AUC(num_labels=...)` or `F1(num_labels=...)`. `NDCG` also accepts a matrix, and treats each row as a query.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
 
 
 class LabelRowMetric(ScoredLabels[LabelRows, float]):
-    """The mean over rows of a number that is computed from the labels and scores of the row.
+    """Base class of metrics that are the mean over rows of a number computed from the labels and scores of the row.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class CoverageError(LabelRowMetric, tag="coverage_error"):
     Notes
     -----
     The definition is that of scikit-learn's `coverage_error`, including ties and weights; the best value is the mean
-    number of true labels. The value is exact. The state takes 552 bytes; a label takes about 10 ns.
+    number of true labels. The value is exact. The state takes 552 bytes; an update takes about 10 ns per label.
 
     Examples
     --------
@@ -95,8 +95,8 @@ class LabelRankingAveragePrecision(LabelRowMetric, tag="label_ranking_average_pr
     Notes
     -----
     The definition is that of scikit-learn's `label_ranking_average_precision_score`, including ties and weights. A row
-    whose labels are all true or all false counts as 1. Each row is rounded once, and the sum is exact. The state takes 552
-    bytes; a label takes about 10 ns.
+    whose labels are all true or all false counts as 1. The value of each row is rounded once, and the sum of these values
+    is exact. The state takes 552 bytes; an update takes about 10 ns per label.
 
     Examples
     --------
@@ -122,8 +122,9 @@ class LabelRankingLoss(LabelRowMetric, tag="label_ranking_loss"):
 
     Notes
     -----
-    The definition is that of scikit-learn's `label_ranking_loss`, including weights and ties, which count as wrong. Each
-    row is rounded once, and the sum is exact. The state takes 552 bytes; a label takes about 10 ns.
+    The definition is that of scikit-learn's `label_ranking_loss`, including weights and ties, which count as wrong. The
+    value of each row is rounded once, and the sum of these values is exact. The state takes 552 bytes; an update takes
+    about 10 ns per label.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Two labelings of the same rows, such as clusters and true classes, compared by pairs of rows."""
+"""Metrics that compare two labelings of the same rows, such as clusters and true classes, by counting pairs of rows."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ __all__ = ["AdjustedRandScore", "FowlkesMallowsIndex", "PairConfusionMatrix", "R
 
 
 class Labeling(ScoredLabels[DiscoveredPairs, Any]):
-    """A number that is computed from the contingency table of two labelings; the names of classes do not matter.
+    """Base class of metrics that are computed from the contingency table of two labelings.
+
+    Only the partition of the rows matters, not the names of the classes.
 
     Parameters
     ----------
     max_labels : int
-        The number of different labels that both columns may have together. An update beyond it raises MemoryLimitError
-        and counts nothing.
+        The largest number of distinct labels in both columns together. An update that would exceed it raises
+        MemoryLimitError, and none of its rows are counted.
     """
 
     about = About(
@@ -45,17 +47,18 @@ class Labeling(ScoredLabels[DiscoveredPairs, Any]):
         Parameters
         ----------
         y_true, y_pred : array-like of shape (n,)
-            The class of each row in each labeling: integers, or strings of up to 40 bytes; the same type in both. Or a
-            mapping, data frame or Arrow table that contains the columns by name.
+            The class of each row in each labeling: integers, or strings of up to 40 bytes, of the same type in both.
+            Alternatively, `y_true` can be a mapping, data frame or Arrow table that contains the columns by name.
         **columns : array-like of shape (n,)
-            `sample_weight`: 0, or between 2**-36 and 2**31. `y_true` and `y_pred` may be passed by name, too.
+            `sample_weight`: 0, or between 2**-36 and 2**31. `y_true` and `y_pred` may also be passed by name.
 
         Raises
         ------
         InvalidInputError
-            A value is invalid, or lengths differ; no row was counted. The message names the column, the row and the count.
+            A value is invalid, or lengths differ; no rows are counted. The message names the column, the first invalid
+            row, and the number of invalid rows.
         MemoryLimitError
-            There would be more than `max_labels` classes; no row was counted.
+            There would be more than `max_labels` classes; no rows are counted.
         """
         return super().update(y_true, y_pred, **columns)
 
@@ -70,12 +73,15 @@ class Labeling(ScoredLabels[DiscoveredPairs, Any]):
         return "weights are not whole numbers of rows" if not _is_whole(contingency) else "0/0"
 
     def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:
-        # The limits already allow for the rounding of weights.
+        # The limits that `of` returns already allow for the rounding of weights.
         return Fraction(0)
 
 
 class OfLabelings(OwnReading):
-    """Value and bounds of a function of the contingency table of two labelings; undefined without rows."""
+    """The reading of a metric that is computed from the contingency table of two labelings.
+
+    `value` is the function that computes the limits of the value from the table. The value is undefined without rows.
+    """
 
     def __init__(self, metric: Labeling, state: DiscoveredPairs, value: Callable[[Contingency], Limits | None]) -> None:
         super().__init__(metric, state)
@@ -98,14 +104,14 @@ class OfLabelings(OwnReading):
 
 
 def _is_whole(contingency: Contingency) -> bool:
-    """Return whether all weights are whole numbers of rows."""
+    """Return whether the total weight of each pair of classes is a whole number of rows."""
     return contingency.unit == 1 or not any(n % contingency.unit for n in contingency.joint)
 
 
 class RowPairs(NamedTuple):
-    """Numbers of ordered pairs of rows that are together (in one class) or apart in each of two labelings.
+    """The number of ordered pairs of rows, by whether each labeling puts the two rows into one class ("together") or not.
 
-    `tn` are apart in both, `fp` together in the second only, `fn` together in the first only, and `tp` together in both.
+    `tn` pairs are apart in both labelings, `fp` are together in the second only, `fn` in the first only, and `tp` in both.
     """
 
     tn: int
@@ -115,7 +121,10 @@ class RowPairs(NamedTuple):
 
     @classmethod
     def of(cls, contingency: Contingency) -> RowPairs | None:
-        """Count the pairs; return None if weights are not whole numbers of rows, because pairs are then undefined."""
+        """Count the pairs from a contingency table.
+
+        Return None if weights are not whole numbers, because pairs of fractions of rows are not defined.
+        """
         if not _is_whole(contingency):
             return None
         both, true, predicted = (
@@ -133,13 +142,16 @@ class RowPairs(NamedTuple):
 
 
 class PairMetric(Labeling):
-    """A function of the counts of pairs of rows; `of` is called only if the labelings differ in more than names."""
+    """Base class of metrics that are computed from the counts of pairs of rows.
+
+    Labelings that differ only in the names of classes have a value of 1. For all others, `of` computes the value.
+    """
 
     def read(self, state: DiscoveredPairs) -> Reading:
         return OfLabelings(self, state, self._of_pairs)
 
     def _of_pairs(self, contingency: Contingency) -> Limits | None:
-        """Return the value for the pairs of rows; 1 for labelings that differ only in names."""
+        """Return the value with its limits for a contingency table; None if weights are not whole numbers of rows."""
         pairs = RowPairs.of(contingency)
         if pairs is None:
             return None
@@ -150,14 +162,15 @@ class PairMetric(Labeling):
 class RandScore(PairMetric, tag="rand_score"):
     """Rand index of two labelings: the share of pairs of rows that are together in both labelings or apart in both.
 
-    Formula: (pairs together in both + pairs apart in both) / all pairs of rows.
+    Formula: (pairs together in both + pairs apart in both) / all pairs of rows. A pair of rows is together in a labeling
+    if both rows have the same class, and apart otherwise.
 
     Notes
     -----
-    The definition is that of scikit-learn's `rand_score`: 1 for labelings that differ only in the names of classes, also
-    for a single row. A row of weight k counts as k rows. The value is exact: integer counts, divided once. The state takes
-    about 100 bytes per pair of classes that occurs; a row takes 10 ns. The value is undefined if weights are not whole
-    numbers.
+    The definition is that of scikit-learn's `rand_score`: 1 for labelings that differ only in the names of classes, even
+    for a single row. A row of weight k counts as k rows. The value is exact up to one rounding, because exact integer
+    counts are divided only once. The state takes about 100 bytes per pair of classes that occurs; an update takes 10 ns
+    per row. The value is undefined if weights are not whole numbers.
 
     Examples
     --------
@@ -180,9 +193,9 @@ class AdjustedRandScore(PairMetric, tag="adjusted_rand_score"):
 
     Notes
     -----
-    The definition is that of scikit-learn's `adjusted_rand_score`. Weights are treated as in RandScore. The value is
-    exact: integer counts, divided once. The state takes about 100 bytes per pair of classes that occurs; a row takes 10
-    ns.
+    The definition is that of scikit-learn's `adjusted_rand_score`. A row of weight k counts as k rows, and the value is
+    undefined if weights are not whole numbers. The value is exact up to one rounding, because exact integer counts are
+    divided only once. The state takes about 100 bytes per pair of classes that occurs; an update takes 10 ns per row.
 
     Examples
     --------
@@ -206,10 +219,11 @@ class FowlkesMallowsIndex(PairMetric, tag="fowlkes_mallows_index"):
 
     Notes
     -----
-    The definition is that of scikit-learn's `fowlkes_mallows_score`, with one difference: if no two rows are together in
-    either labeling, the value is 1, because the labelings agree, and 0 in scikit-learn. For decisions, use FowlkesMallows.
-    Weights are treated as in RandScore. The value is exact: integer counts, with one square root. The state takes about
-    100 bytes per pair of classes that occurs; a row takes 10 ns.
+    The definition is that of scikit-learn's `fowlkes_mallows_score`, with one difference: if each row has a class of its
+    own in both labelings, the labelings agree, so the value is 1, whereas scikit-learn returns 0. For decisions, use
+    FowlkesMallows. A row of weight k counts as k rows, and the value is undefined if weights are not whole numbers. The
+    value is computed from exact integer counts; only the square root is rounded. The state takes about 100 bytes per pair
+    of classes that occurs; an update takes 10 ns per row.
 
     Examples
     --------
@@ -233,9 +247,9 @@ class PairConfusionMatrix(Labeling, tag="pair_confusion_matrix"):
 
     Notes
     -----
-    The definition is that of scikit-learn's `pair_confusion_matrix`: every pair counts twice. Weights are treated as in
-    RandScore; the matrix is NaN if weights are not whole numbers. Integer counts are exact, and are returned as float64.
-    The state takes about 100 bytes per pair of classes that occurs; a row takes 10 ns.
+    The definition is that of scikit-learn's `pair_confusion_matrix`: every pair is counted twice. A row of weight k counts
+    as k rows; the matrix is NaN if weights are not whole numbers. The counts are exact integers, which are returned as
+    float64. The state takes about 100 bytes per pair of classes that occurs; an update takes 10 ns per row.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Metrics that combine rates of one class against the rest by square roots."""
+"""Metrics that are computed from square roots of rates, such as the geometric mean of precision and recall."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["FowlkesMallows", "PrevalenceThreshold"]
 
 
 class RootOfRates(CombinedRates):
-    """A function of square roots of rates; unlike most metrics of decisions, it is not a quotient of integers."""
+    """Base class of metrics that contain square roots of rates, and are therefore not quotients of integers."""
 
     about = About(read_cells=None, interval_scale="logit")
 
@@ -28,9 +28,10 @@ class FowlkesMallows(RootOfRates, tag="fowlkes_mallows"):
 
     Notes
     -----
-    The definition is that of river's `FowlkesMallows`. F1 is the harmonic mean instead. For two clusterings
-    (scikit-learn's `fowlkes_mallows_score`), use FowlkesMallowsIndex. The value is exact: integer counts, with one square
-    root. The state takes 64 bytes, or 8 bytes per pair of classes; a row takes under 1 ns.
+    The definition is that of river's `FowlkesMallows`. F1 is the harmonic rather than the geometric mean. For two
+    clusterings (scikit-learn's `fowlkes_mallows_score`), use FowlkesMallowsIndex. The value is computed from exact integer
+    counts; only the square root is rounded. The state takes 64 bytes for two classes, or 8 bytes per pair of classes for
+    several; an update takes under 1 ns per row.
 
     Examples
     --------
@@ -47,7 +48,8 @@ class FowlkesMallows(RootOfRates, tag="fowlkes_mallows"):
         return Limits.root(Fraction(tp * tp, both)) if both else None
 
     def _error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
-        # The derivative of the logarithm of the value is dTP / TP - (dTP + dFP) / 2p - (dTP + dFN) / 2r.
+        # The logarithm of the value is log(TP) - log(p) / 2 - log(r) / 2, with p = TP + FP and r = TP + FN. The delta
+        # method needs its derivatives with respect to the three counts.
         p, r = tp + fp, tp + fn
         return value * np.sqrt(tp * (1 / tp - 0.5 / p - 0.5 / r) ** 2 + fp * (0.5 / p) ** 2 + fn * (0.5 / r) ** 2)
 
@@ -59,9 +61,10 @@ class PrevalenceThreshold(RootOfRates, tag="prevalence_threshold"):
 
     Notes
     -----
-    Source: Balayla, "Prevalence threshold and the geometry of screening curves" (2020). The value is exact: integer
-    counts, with two square roots. The state takes 64 bytes, or 8 bytes per pair of classes; a row takes under 1 ns. The
-    value is undefined without positives, without negatives, and without positive decisions.
+    Source: Balayla, "Prevalence threshold and the geometry of screening curves" (2020). The value is computed from exact
+    integer counts; only two square roots are rounded. The state takes 64 bytes for two classes, or 8 bytes per pair of
+    classes for several; an update takes under 1 ns per row. The value is undefined without positives, without negatives,
+    or without positive decisions.
 
     Examples
     --------
@@ -79,11 +82,12 @@ class PrevalenceThreshold(RootOfRates, tag="prevalence_threshold"):
             return None
         if not fp or not tp:
             return Limits.exactly(int(not tp))
-        # The value is 1 / (1 + sqrt(TPR / FPR)), which falls as the root rises.
+        # The value is 1 / (1 + sqrt(TPR / FPR)). This falls as the root rises, so the upper limit of the root gives the
+        # lower limit of the value.
         odds = Limits.root(Fraction(tp * negatives, fp * positives))
         return Limits(*(1 / (1 + x) for x in (odds.high, odds.value, odds.low)))
 
     def _error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
-        # `rates` is the variance of log(TPR / FPR).
+        # `rates` is the variance of log(TPR / FPR), from which the delta method gives the standard error of the value.
         rates = fn / tp / (tp + fn) + tn / fp / (fp + tn)
         return value * (1 - value) / 2 * np.sqrt(rates)

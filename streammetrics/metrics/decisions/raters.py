@@ -1,4 +1,4 @@
-"""Agreement of many raters who are not identified."""
+"""Agreement of several raters of the same items, where only the number of raters who chose each class is known."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ class FleissKappa(Metric[RowTerms, float], tag="fleiss_kappa"):
     """Fleiss' kappa: the agreement of several raters of the same items beyond chance, at most 1.
 
     Formula: (po - pe) / (1 - pe), where po is the share of pairs of raters of the same item who chose the same class, and
-    pe the sum of the squared shares of the classes in all ratings.
+    pe is the sum of the squared shares of the classes in all ratings.
 
     Parameters
     ----------
     num_classes : int
-        The number of classes. A row is an item, and has the number of raters who chose each class.
+        The number of classes. Each row is an item, with a column for each class that contains the number of raters who
+        chose this class.
 
     Notes
     -----
     Items may have different numbers of raters: each pair of raters counts once, and an item with one rater counts only in
     pe. If all items have the same number of raters, the definition is that of Fleiss (1971), of statsmodels'
     `fleiss_kappa`, and of torchmetrics' `FleissKappa` (which adds 1e-5 to 1 - pe); otherwise both libraries use the
-    largest number of raters for all items. For two identified raters, use CohenKappa.
+    largest number of raters for all items. For two raters whose individual ratings are known, use CohenKappa.
 
-    An item of weight w counts as w items. The value is exact: integer counts, divided once. The state takes 1.1 kB a
-    class; a number takes about 50 ns. The value is undefined if no item has two raters, and if all raters chose one class.
+    An item of weight w counts as w items. The value is exact up to one rounding, because exact integer counts are divided
+    only once. The state takes 1.1 kB per class; an update takes about 50 ns for each number in a row. The value is
+    undefined if no item has two raters, or if all raters chose the same class.
 
     Examples
     --------
@@ -60,7 +62,11 @@ class FleissKappa(Metric[RowTerms, float], tag="fleiss_kappa"):
         return to_float(agreeing * everyone - pairs * by_chance, pairs * (everyone - by_chance))
 
     def _sums(self, state: RowTerms) -> tuple[Fraction, Fraction, Fraction, Fraction]:
-        """Return numbers of pairs: raters of one item who agree, raters of one item, all ratings, and equal ratings."""
+        """Return four numbers of pairs.
+
+        In this order, they are the pairs of raters of one item who agree, all pairs of raters of one item, all pairs of
+        ratings (of any items), and the pairs of equal ratings.
+        """
         agreeing, pairs, *each = map(state.total, self.make_state().terms)
         return agreeing, pairs, sum(each, Fraction(0)) ** 2, sum((n * n for n in each), Fraction(0))
 

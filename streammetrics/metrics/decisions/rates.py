@@ -1,4 +1,4 @@
-"""Rates of one class against the rest, beside precision and recall."""
+"""Rates of one class against the rest, other than precision and recall, such as the false discovery rate."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class NegativePredictiveValue(DecisionRatio, tag="negative_predictive_value"):
 
     Notes
     -----
-    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
-    takes under 1 ns.
+    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
+    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row.
 
     Examples
     --------
@@ -43,8 +43,8 @@ class FalseDiscoveryRate(DecisionRatio, tag="false_discovery_rate"):
 
     Notes
     -----
-    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
-    takes under 1 ns.
+    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
+    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row.
 
     Examples
     --------
@@ -64,8 +64,8 @@ class FalseOmissionRate(DecisionRatio, tag="false_omission_rate"):
 
     Notes
     -----
-    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
-    takes under 1 ns.
+    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
+    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row.
 
     Examples
     --------
@@ -85,8 +85,8 @@ class FalseNegativeRate(DecisionRatio, tag="false_negative_rate"):
 
     Notes
     -----
-    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
-    takes under 1 ns.
+    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
+    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row.
 
     Examples
     --------
@@ -106,8 +106,9 @@ class Prevalence(DecisionRatio, tag="prevalence"):
 
     Notes
     -----
-    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
-    takes under 1 ns. The value equals CTR, but is read from counts of decisions, which need no column of scores.
+    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
+    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row. The value equals that of
+    CTR, but is computed from the counts of decisions, which metrics such as Recall also use.
 
     Examples
     --------
@@ -127,9 +128,9 @@ class SelectionRate(DecisionRatio, tag="selection_rate"):
 
     Notes
     -----
-    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
-    takes under 1 ns. The selection rate over Prevalence is the bias of the decisions. The definition is that of
-    fairlearn's `selection_rate`.
+    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
+    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row. The selection rate divided
+    by Prevalence is the bias of the decisions. The definition is that of fairlearn's `selection_rate`.
 
     Examples
     --------

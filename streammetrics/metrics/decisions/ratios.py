@@ -22,23 +22,26 @@ __all__ = ["F1", "FBeta", "FalsePositiveRate", "Jaccard", "Precision", "Recall",
 
 
 class SampledRatio(DecisionRatio):
-    """A ratio that can also be computed for each row of labels (`average="samples"`).
+    """Base class of ratios that can also be computed from the labels of each row (`average="samples"`).
 
     Parameters
     ----------
     average : {"macro", "micro", "weighted", "samples", None}
-        How the values of several classes (each against the rest) or labels become one: their mean, the value of all their
-        rows together, their mean weighted by positives, or an array of one value each (None). Undefined values are left
-        out, and `explain()` counts them. "samples" is for labels: the mean over rows of the value of each row. It takes 2
-        kB, and about 3 ns a label; each row is rounded once, and the sum is exact.
+        How to combine the values of several classes (each against the rest) or labels. "macro": their mean. "micro": one
+        value for the rows of all classes or labels together. "weighted": their mean, weighted by the number of positives
+        of each. "samples", for labels only: a value is computed from the labels of each row, and averaged over rows. None:
+        an array with one value for each. Means leave out undefined values, and `explain()` counts them. With "samples" the
+        state takes 2 kB, and an update about 3 ns per label; the value of each row is rounded once, and these values are
+        summed exactly.
     """
 
     average: str | None = setting(default="macro", choices=(*AVERAGES, "samples"))
 
     row_term: ClassVar[str] = "row_f"
-    """The name of the row term that `LabelRows` sums for `average="samples"`."""
+    """For `average="samples"`: the name of the quantity of each row (such as its F-beta) that the state sums over rows."""
     row_beta: ClassVar[float] = 1.0
-    """The beta for which F-beta equals the ratio, or is undefined for the same rows; a setting `beta` replaces it."""
+    """For `average="samples"`: the beta for which F-beta equals the ratio, or is at least undefined for the same rows. A
+    metric with a setting `beta` uses that instead."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -54,7 +57,10 @@ class SampledRatio(DecisionRatio):
 
     @property
     def _row_terms(self) -> tuple[str, str]:
-        """The names of two row terms: the value of a row, and 1 if this value is undefined."""
+        """The names of two quantities that the state sums over rows.
+
+        The first is the value of a row. The second is 1 if this value is undefined, and 0 otherwise.
+        """
         cut = cut_term(self._cut, self.top_k, above=self._cuts_top)
         beta = float(getattr(self, "beta", self.row_beta))
         first = f"row_f@{beta!r}" if self.row_term == "row_f" else self.row_term
@@ -66,7 +72,7 @@ class SampledRatio(DecisionRatio):
 
 
 def mean_over_rows(metric: SampledRatio, state: LabelRows) -> Reading:
-    """Return the mean over rows of a value that is computed from the labels of each row (`average="samples"`)."""
+    """Return the reading for `average="samples"`: values of rows, computed from their labels, are averaged."""
     total, weight = _sums(metric, state)
     value = to_float(total, weight)
 
@@ -85,7 +91,7 @@ def mean_over_rows(metric: SampledRatio, state: LabelRows) -> Reading:
 def _sums(metric: SampledRatio, state: LabelRows) -> tuple[Any, Any]:
     """Return the sum of the values of rows, and the total weight of the rows in that sum.
 
-    Rows without a value count as `zero_division`, or are left out if that is NaN.
+    Rows with an undefined value count as `zero_division`, or are left out if that is NaN.
     """
     total, lacking = (state.total(term) for term in metric._row_terms)
     if math.isnan(metric.zero_division):
@@ -96,14 +102,19 @@ def _sums(metric: SampledRatio, state: LabelRows) -> tuple[Any, Any]:
 def _estimate(metric: SampledRatio, state: LabelRows, value: float) -> Estimate:
     """Return the mean over rows with its standard error, which is computed from the squares of the values of rows."""
     terms = metric._row_terms
-    # The product of both terms is 0: a row without a value has 0 for the first term.
+    # `products` contains the sums of products of two terms, where the index -1 stands for the weight. For the two terms of
+    # a row the sum is 0, because the first term is 0 in every row in which the second is 1.
     products = {(-1, -1): state.weight_squared(), (0, 1): 0}
     for i, term in enumerate(terms):
         products |= {(-1, i): state.weight_squared(term), (i, i): state.square(term)}
     found = estimate_means(state.weight(), [state.total(term) for term in terms], products)
 
     def gradient(ratio: Any, lacking: Any) -> tuple[Any, Any]:
-        """Return the derivatives of the value by the mean of the term, and by the share of rows without a value."""
+        """Return the partial derivatives of the value with respect to two means over rows.
+
+        `ratio` is the mean of the row values, where undefined values count as 0. `lacking` is the share of rows whose
+        value is undefined.
+        """
         if math.isnan(metric.zero_division):
             return 1 / (1 - lacking), ratio / (1 - lacking) / (1 - lacking)
         return 1.0, metric.zero_division
@@ -116,8 +127,8 @@ class Precision(SampledRatio, tag="precision"):
 
     Notes
     -----
-    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
-    takes under 1 ns.
+    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
+    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row.
 
     Examples
     --------
@@ -141,8 +152,8 @@ class Recall(SampledRatio, tag="recall"):
 
     Notes
     -----
-    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
-    takes under 1 ns.
+    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
+    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row.
 
     Examples
     --------
@@ -171,8 +182,8 @@ class FBeta(SampledRatio, tag="fbeta"):
 
     Notes
     -----
-    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
-    takes under 1 ns.
+    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
+    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row.
 
     Examples
     --------
@@ -199,8 +210,9 @@ class F1(SampledRatio, tag="f1"):
 
     Notes
     -----
-    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
-    takes under 1 ns. The definition is that of scikit-learn's `f1_score`.
+    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
+    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row. The definition is that of
+    scikit-learn's `f1_score`.
 
     Examples
     --------
@@ -220,8 +232,8 @@ class FalsePositiveRate(DecisionRatio, tag="false_positive_rate"):
 
     Notes
     -----
-    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
-    takes under 1 ns.
+    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
+    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row.
 
     Examples
     --------
@@ -241,8 +253,8 @@ class Specificity(DecisionRatio, tag="specificity"):
 
     Notes
     -----
-    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
-    takes under 1 ns.
+    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
+    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row.
 
     Examples
     --------
@@ -262,8 +274,9 @@ class Jaccard(SampledRatio, tag="jaccard"):
 
     Notes
     -----
-    The value is exact: integer counts are divided once. The state takes 64 bytes, or 8 bytes per pair of classes; a row
-    takes under 1 ns. The definition is that of scikit-learn's `jaccard_score`.
+    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
+    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row. The definition is that of
+    scikit-learn's `jaccard_score`.
 
     Examples
     --------

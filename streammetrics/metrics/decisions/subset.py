@@ -30,21 +30,21 @@ class SubsetAccuracy(ScoredLabels[Any, float], tag="subset_accuracy"):
     threshold : float or None
         A label is predicted if `score >= threshold`. With None the 0/1 predictions are read from `y_pred`.
     top_k : int
-        The k labels with the highest scores are predicted; among equal scores the first ones count. With a threshold, only
-        the labels that reach it are predicted.
+        Predict the k labels with the highest scores; among equal scores, the first ones are chosen. With a threshold,
+        predict only those of them whose score reaches it.
     criteria : {"exact_match", "overlap", "contain", "belong"}
-        When a row of labels is right. "exact_match": the predicted labels are the true ones. "overlap": a predicted label
-        is true, or there are no predicted and no true labels. "contain": all true labels are predicted. "belong": all
-        predicted labels are true. These are the criteria of torcheval's `MultilabelAccuracy`; its "hamming" is 1 -
-        HammingLoss.
+        When the prediction for a row counts as right. "exact_match": the predicted labels are the true ones. "overlap": at
+        least one predicted label is true, or there are neither predicted nor true labels. "contain": all true labels are
+        predicted. "belong": all predicted labels are true. These are the criteria of torcheval's `MultilabelAccuracy`. For
+        its criterion "hamming", subtract HammingLoss from 1.
     num_classes, num_outputs : int
-        For outputs instead of labels: a row has `num_outputs` outputs, and each output is one of `num_classes` classes.
-        `y_true` and `y_pred` are matrices, rows x outputs.
+        Use these two instead of `num_labels` if a row has several outputs, each of which is one of `num_classes` classes.
+        `y_true` and `y_pred` are then matrices of classes, rows x outputs.
 
     Notes
     -----
     The definition is that of scikit-learn's `accuracy_score` for matrices of labels. Counts are exact. The state takes 552
-    bytes; a label takes about 1 ns.
+    bytes; an update takes about 1 ns per label.
 
     Examples
     --------
@@ -96,12 +96,13 @@ class SubsetAccuracy(ScoredLabels[Any, float], tag="subset_accuracy"):
         y_score : array-like of shape (n, num_labels) or (n, num_outputs)
             Finite scores. If `threshold=None`, pass 0/1 decisions as `y_pred`; with `num_outputs`, pass classes instead.
         **columns : array-like of shape (n,)
-            `sample_weight`: 0, or between 2**-36 and 2**31. `y_true` and `y_score` may be passed by name, too.
+            `sample_weight`: 0, or between 2**-36 and 2**31. `y_true` and `y_score` may also be passed by name.
 
         Raises
         ------
         InvalidInputError
-            A value is invalid, or lengths differ; no row was counted. The message names the column, the row and the count.
+            A value is invalid, or lengths differ; no rows are counted. The message names the column, the first invalid
+            row, and the number of invalid rows.
         """
         return super().update(y_true, y_score, **columns)
 
@@ -145,17 +146,17 @@ class HammingLoss(WholeMatrix, tag="hamming_loss"):
     Parameters
     ----------
     average : {"macro", "micro", "weighted", None}
-        How the values of several labels become one: their mean, the value of all labels together, their mean weighted by
-        positives, or an array of one value each (None). All labels have the same number of rows, so "macro" and "micro"
-        are the same.
+        How to combine the values of several labels. "macro": their mean. "micro": one value for all labels together.
+        "weighted": their mean, weighted by the number of positives of each. None: an array with one value for each. All
+        labels have the same number of rows, so "macro" and "micro" give the same value.
     num_outputs : int
         With `num_classes=`: the number of outputs of a row, each of which is one of the classes. `y_true` and `y_pred` are
         matrices, rows x outputs.
 
     Notes
     -----
-    The definition is that of scikit-learn's `hamming_loss`. Counts are exact, and each label is rounded once. The state
-    takes 32 bytes a label; each label of a row takes about 4 ns.
+    The definition is that of scikit-learn's `hamming_loss`. Counts are exact, and the value of each label is rounded once.
+    The state takes 32 bytes per label; an update takes about 4 ns for each label of a row.
 
     Examples
     --------
@@ -185,7 +186,7 @@ class HammingLoss(WholeMatrix, tag="hamming_loss"):
         return self._of_outputs(state) if isinstance(state, ClassRows) else super().reading(state)
 
     def _of_outputs(self, state: ClassRows) -> Reading:
-        """Return value and standard error for rows with several outputs, as a `Reading`."""
+        """Return the reading (value and standard error) for rows with several outputs."""
         assert self.num_outputs is not None
         outputs = self.num_outputs
         value = to_float(state.total("wrong"), state.weight() * outputs)

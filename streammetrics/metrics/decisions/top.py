@@ -1,4 +1,4 @@
-"""Metrics of the scores of several classes: top-k accuracy."""
+"""Metrics of the scores for several classes: top-k accuracy."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class TopKAccuracy(OfClasses[ClassRows, float], tag="top_k_accuracy"):
     k : int
         The number of classes with the highest scores that count as predicted.
     num_classes, labels : int, or tuple
-        The classes: 0, 1, ..., num_classes - 1, or a tuple of integers or strings. `y_score` has a column for each class:
-        it is a matrix, rows x classes.
+        The classes: 0, 1, ..., num_classes - 1, or a tuple of integers or strings. `y_score` is a matrix, rows x classes,
+        with a column for each class.
     ignore_class : int or str
-        Rows of this true class are left out and counted. It need not be among the classes.
+        Rows of this true class are dropped, and `explain()` shows their number. The class need not be one of `labels`.
 
     Notes
     -----
-    Of equal scores the class with the lower number comes first, so that k = 1 gives Accuracy (`numpy.argmax`);
-    scikit-learn's `top_k_accuracy_score` uses the opposite order. Counts are exact. The state takes 552 bytes; a score
-    takes about 1 ns.
+    Among classes with equal scores, the one with the lower number comes first (as with `numpy.argmax`), so k = 1 gives
+    Accuracy; scikit-learn's `top_k_accuracy_score` uses the opposite order. Counts are exact. The state takes 552 bytes;
+    an update takes about 1 ns per score.
 
     Examples
     --------

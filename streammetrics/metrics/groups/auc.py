@@ -29,7 +29,8 @@ State = GroupRows | SealedGroups | SortedGroups
 
 def _read_closed_groups(metric: GroupAUC, state: State) -> Reading:
     """Return one `Reading` with arrays of the values and bounds of all cells (such as slices)."""
-    # Closing groups means replacing their rows by sums. It is faster for all cells together than one by one.
+    # Closing a group means replacing its rows with sums. Closing the groups of all cells in one call is faster than
+    # closing them cell by cell.
     each = [metric.read(cell) for cell in state.close_groups().iterate_cells()]
     values = np.array([one.value for one in each])
     return Reading(state, values, bounds=lambda: _columns(one.bounds for one in each))
@@ -47,7 +48,8 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
         the default of EasyRec and FuxiCTR's avgAUC), its positives (as in RecBole), or its pairs of a positive and a
         negative.
     one_class : {"skip", 0.5}
-        Whether groups of one class are left out (and counted in `explain()`), or have an AUC of 0.5.
+        What to do with groups whose rows all have the same label: leave them out ("skip"; `explain()` counts them), or
+        give them an AUC of 0.5.
     scale : {"probability", "real", "logit"}
         What the scores are: numbers in [0, 1] ("probability") or any finite numbers.
     missing : {"raise", "skip"}
@@ -56,8 +58,8 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
         Keys that also mean that the group is missing, such as 0.
     grouped : "sorted", optional
         "sorted" declares that rows are in ascending order of an integer group. A group is then closed (reduced to sums)
-        when the next one begins, so memory is constant. Parts with disjoint ranges of groups can be merged; a group that
-        was cut between two parts is put together.
+        when the next one begins, so memory is constant. Metrics of parts of a log can be merged if their ranges of groups
+        do not overlap. Two parts may share the group at their boundary; the merge joins its rows.
     partition : (i, n), optional
         This worker accepts only groups of partition i of n (see `group_partition`); a row of another partition raises an
         error. `seal()` then reduces the state to a constant size.
@@ -65,29 +67,30 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
         Whether to keep only the groups with the smallest hashes, with at most `sample_rows` rows. The value is then an
         estimate with a standard error.
     sample_rows : int, optional
-        The size of the sample. By default it is the number of rows that fit into `memory_limit` at 33 bytes, the most that
-        a row takes. Samples of different sizes do not merge.
+        The size of the sample. By default it is the number of rows that fit into `memory_limit` at 33 bytes a row, the
+        most that a row can take. Samples of different sizes cannot be merged.
     sealed : int, optional
         The number of partitions of a metric whose groups were closed (reduced to sums). `seal()` sets it.
     memory_limit : int
-        The bytes that rows may take in memory (4 GiB). An update beyond it raises MemoryLimitError, unless there is a
-        `spill_dir`.
+        The bytes that rows may take in memory (4 GiB by default). An update beyond it raises MemoryLimitError, unless
+        there is a `spill_dir`.
     spill_dir : str, optional
-        A folder for files of the rows beyond the memory limit. The files are removed with the metric, which is a context
-        manager.
+        A folder for files of the rows beyond the memory limit. The files are removed when the metric is deleted, or at the
+        end of a `with` block.
 
     Notes
     -----
-    The value is exact, however rows are distributed over workers: a group that is split over workers is put together when
-    they merge. Sums over groups are exact sums of float64 terms, rounded once. Groups are identified by all 64 bits of an
-    integer, or by a 128-bit hash of any other key; `explain()` has the probability that two groups collide.
+    The value is exact, however rows are distributed over workers: a group that is split over workers is put back together
+    when their states are merged. Sums over groups are exact sums of float64 terms, rounded once. Groups are identified by
+    all 64 bits of an integer, or by a 128-bit hash of any other key; `explain()` gives the probability that two groups
+    have the same hash.
 
-    With `sample_weight` the weight of a group is the sum of the weights of its rows, and a pair has the product of both
-    weights. Weights with bits below 2**-60 are rounded; the bound allows for that. `interval()` treats groups as
-    independent.
+    With `sample_weight`, the weight of a group is the sum of the weights of its rows, and the weight of a pair is the
+    product of the weights of its two rows. Weights with bits below 2**-60 are rounded; the bounds allow for that.
+    `interval()` treats groups as independent.
 
-    A row takes 13 bytes of memory (int64 groups, float32 scores), up to 33, and about 20 ns, most of it in `compute()`.
-    Source: Zhu et al. (2017), Zhou et al. (2018).
+    A row takes between 13 bytes of memory (int64 groups, float32 scores) and 33 bytes. Processing it takes about 20 ns,
+    mostly in `compute()`. Source: Zhu et al. (2017), Zhou et al. (2018).
 
     Examples
     --------
@@ -177,7 +180,7 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
     def _error(self, reading: Reading) -> tuple[float, int]:
         """Return the standard error and the number of groups, from sums of squares over groups.
 
-        With `one_class=0.5` groups with rows of only one class are included with the value 1/2.
+        With `one_class=0.5`, groups whose rows all have the same label are included with the value 1/2.
         """
         state: Any = reading.state
         closed, by = state.close_groups(), self.group_weight
@@ -189,14 +192,17 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
             xx, wx, ww = xx + lone / 4, wx + lone / 2, ww + lone
         if n < 2 or not total:
             return NAN, n
-        # The delta method for a quotient of two sums over independent groups: the sum of (w x - v w)**2, expanded into
-        # sums that do not depend on the value v.
+        # Use the delta method for a quotient of two sums over independent groups. The sum of (w x - v w)**2 is expanded
+        # into sums that do not depend on the value v.
         v = Fraction(reading.value)
         spread = max(Fraction(0), xx - 2 * v * wx + v * v * ww) * n / (n - 1)
         return math.sqrt(to_float(spread, total * total)), n
 
     def sealed_metric(self, parts: int | None = None) -> GroupAUC:
-        """Return the metric with the same settings for closed groups (sums without rows), in `parts` partitions."""
+        """Return a metric with the same settings that reads closed groups, which are sums without rows.
+
+        `parts` is the number of partitions of the groups. By default it is the number of partitions of this metric.
+        """
         of = parts or self.sealed or (self.partition or (0, 1))[1]
         return GroupAUC(group_weight=self.group_weight, one_class=self.one_class, sealed=of)
 
@@ -214,10 +220,11 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
 
 
 class OfClosedGroups(OwnReading):
-    """Value, bounds and details of a mean over closed groups, whose rows were replaced by sums."""
+    """Value, bounds and details of a mean over closed groups, whose rows were replaced with sums."""
 
     def _bounds(self) -> tuple[float, float]:
-        # Closed groups do not contain the weights of rows, so the bounds assume the largest rounding error for each.
+        # Closed groups do not contain the weights of their rows, so the bounds assume the largest rounding error for every
+        # weight.
         low, high = widen_for_rounding(self.value, self.state.close_groups())
         # With these arguments in this order, `min` returns NaN if `high` is NaN.
         return low, min(high, 1.0)
@@ -236,7 +243,7 @@ class OfClosedGroups(OwnReading):
 
 
 def _columns(pairs: Iterable[tuple[float, float]]) -> tuple[Floats, Floats]:
-    """Return an array of the first elements of pairs, and an array of the second ones."""
+    """Return the first elements of all pairs as one array, and the second elements as another."""
     low, high = np.array(list(pairs)).reshape(-1, 2).T
     return low, high
 

@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 
 
 class GroupedMetric(Metric[GroupSums, float]):
-    """A weighted mean over groups of a function of the sums of each group.
+    """A weighted mean over groups of a value that is computed from sums over the rows of each group.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class GroupedMetric(Metric[GroupSums, float]):
     missing_values : tuple of int, str or bytes
         Keys that also mean that the group is missing, such as 0.
     memory_limit : int
-        The bytes that groups may take (4 GiB). An update beyond it raises MemoryLimitError and counts nothing.
+        The bytes that groups may take (4 GiB by default). An update beyond it raises MemoryLimitError and counts nothing.
     """
 
     about = About(best="low", cost="some 100 bytes a group; 10 ns a row, 80 where there are very many groups")
@@ -57,11 +57,14 @@ class GroupedMetric(Metric[GroupSums, float]):
         )
 
     def _parts(self, state: GroupSums) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
-        """Return weight, numerator and divisor of each group with a value, and a mask of these groups."""
+        """Return weights, numerators and divisors of the groups with a value, and a mask of these groups.
+
+        The mask has an element for every group of the state. The value of a group is its numerator divided by its divisor.
+        """
         raise NotImplementedError
 
     def _values(self, state: GroupSums) -> tuple[Floats, Floats]:
-        """Return two arrays: the weight c_g and the value of each group with a defined value."""
+        """Return two arrays: the weight in the mean, and the value, of each group with a defined value."""
         counts, tops, divisors, _ = self._parts(state)
         with np.errstate(over="ignore"):
             return counts, np.minimum(tops / divisors, np.finfo(np.float64).max)
@@ -82,8 +85,8 @@ class GroupedMetric(Metric[GroupSums, float]):
         n, total = len(counts), float(exact_sum(counts))
         if n < 2 or not total:
             return Estimate(value, reason="fewer than two groups have a value")
-        # The value is a quotient of two sums over independent groups, so its error comes from the delta method. Values are
-        # scaled so that their squares do not overflow.
+        # The value is a quotient of two sums over independent groups, so its error comes from the delta method. Divide
+        # values by a power of 2 so that their squares do not overflow.
         far = scale_of(values)
         apart = counts * (values / far - value / far)
         error = math.sqrt(float(exact_sum(np.square(apart))) * n / (n - 1)) / total * far
@@ -91,7 +94,7 @@ class GroupedMetric(Metric[GroupSums, float]):
 
 
 class OfMean(OwnReading):
-    """Value and bounds of a mean over groups; the bounds allow for the rounding of weights and of row terms."""
+    """Value and bounds of a mean over groups; the bounds allow for the rounding of weights and of weighted losses."""
 
     def _bounds(self) -> tuple[float, float]:
         value, state = self.value, self.state
@@ -99,10 +102,12 @@ class OfMean(OwnReading):
             return value, value
         counts, _, divisors, there = self.metric._parts(state)
         slip = 8 * float(MAX_WEIGHT_ROUNDING) if state.rounded else 0.0
-        # Each weight w and each product w x with a row term x was rounded to 2**-60.
+        # Each weight w, and each product w x with the term x of a row (such as its loss), was rounded to a multiple of
+        # 2**-60.
         unit = 2.0**-58 if state.rounded else 2.0**-60
         reach = _mean(counts, state.rows.sum(axis=1)[there] * unit / divisors) + 2 * slip * value
-        # The error of the terms themselves is up to 2 ulp, and a smaller rounding error does not widen the bounds.
+        # The term of a row, such as its loss, has an error of up to 2 ulp, which bounds do not include. So do not widen
+        # the bounds for a smaller error.
         if not state.rounded and reach <= 4 * math.ulp(value):
             return value, value
         return max(0.0, value - reach), value + reach
@@ -112,21 +117,24 @@ class OfMean(OwnReading):
 
 
 def _mean(counts: Floats, values: Floats) -> float:
-    """Return the mean of values with weights `counts`, from exact sums that are rounded once."""
+    """Return the mean of `values` with the weights `counts`. The sums are exact, and the quotient is rounded once."""
     far = scale_of(values)
     return to_float(exact_sum(counts * (values / far)) * Fraction(far), exact_sum(counts))
 
 
 def scale_of(values: Floats) -> float:
-    """Return a power of two by which to divide values: losses of logits can be so large that products overflow."""
+    """Return a power of two by which to divide values before they are multiplied, so that products do not overflow.
+
+    It is 1 unless a value exceeds about 2**400, as the loss of an extreme logit can.
+    """
     return 2.0 ** max(0, math.frexp(float(values.max(initial=0.0)))[1] - 400)
 
 
 class GroupLogLoss(GroupedMetric, tag="group_log_loss"):
     """Group log-loss: the mean log-loss of each group (such as a user), averaged over groups.
 
-    Formula: sum_g c_g L_g / sum_g c_g, where L_g = -(1/W_g) sum w log(q) over the rows of the group, and q is the
-    probability of the label.
+    Formula: sum_g c_g L_g / sum_g c_g, where L_g = -(1/W_g) sum w log(q) over the rows of the group, W_g is the sum of
+    their weights w, and q is the predicted probability of the label.
 
     Parameters
     ----------
@@ -177,8 +185,9 @@ class GroupLogLoss(GroupedMetric, tag="group_log_loss"):
 class GroupCalibrationError(GroupedMetric, tag="group_calibration_error"):
     """Group calibration error: the mean gap between predicted and observed positives of each group.
 
-    Formula: sum_g |sum_(i in g) w (p - y)| / sum w (Field-ECE). With `relative=True` the gap of a group is divided by its
-    observed positives: sum_g W_g |sum w (p - y)| / sum w y, over the sum of W_g, for groups with positives (Field-RCE).
+    Formula: sum_g |sum_(i in g) w (p - y)| / sum w (Field-ECE). With `relative=True`, the gap of a group is divided by its
+    observed positives: sum_g W_g (|sum w (p - y)| / sum w y) / sum_g W_g over groups with positives, where W_g is the
+    total weight of the group (Field-RCE).
 
     Parameters
     ----------
@@ -187,10 +196,10 @@ class GroupCalibrationError(GroupedMetric, tag="group_calibration_error"):
 
     Notes
     -----
-    The value is 0 for a model that is calibrated on average in every group. For a slice or field with few values,
-    `Sliced(Calibration(), by=...)` says more. The state, the cost and the exactness are those of GroupLogLoss. Source: Pan
-    et al., "Field-aware calibration" (WWW 2020); their epsilon in the denominator is 0 here. The value is undefined
-    without rows, and with `relative=True` without positives.
+    The value is 0 for a model that is calibrated on average in every group. For a column with few values,
+    `Sliced(Calibration(), by=...)` shows the calibration of each value. The state, the cost and the exactness are the same
+    as for `GroupLogLoss`. Source: Pan et al., "Field-aware calibration" (WWW 2020); their epsilon in the denominator is 0
+    here. The value is undefined without rows, and with `relative=True` without positives.
 
     Examples
     --------

@@ -33,7 +33,7 @@ class OpenGroups(Metric[GroupRows, float]):
     missing_values : tuple of int, str or bytes
         Keys that also mean that the group is missing, such as 0.
     memory_limit : int
-        The bytes that rows may take (4 GiB). An update beyond it raises MemoryLimitError and counts nothing.
+        The bytes that rows may take (4 GiB by default). An update beyond it raises MemoryLimitError and counts nothing.
     """
 
     about = About(
@@ -56,7 +56,10 @@ class OpenGroups(Metric[GroupRows, float]):
         )
 
     def of(self, blocks: Blocks) -> Quotient:
-        """Return the numerator and the divisor of each group's value, computed from blocks of rows of equal score."""
+        """Return the numerators and the divisors of the values of all groups.
+
+        `blocks` has sums over the rows of a group with the same score, for each distinct score of each group.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not say what it computes of a group")
 
     def read(self, state: GroupRows) -> Reading:
@@ -67,17 +70,17 @@ class OpenGroups(Metric[GroupRows, float]):
         n, total, value = len(tops), math.fsum(divisors), reading.value
         if n < 2 or not total:
             return Estimate(value, reason="fewer than two groups have a value")
-        # The delta method for a quotient of two sums over independent groups.
+        # Use the delta method for a quotient of two sums over independent groups.
         error = math.sqrt(math.fsum(np.square(tops - value * divisors)) * n / (n - 1)) / total
         return Estimate(value, error, method=method, assumption=GROUPS, degrees=n - 1, within=(0.0, 1.0))
 
 
 class OverGroups(OwnReading):
-    """Value and bounds of a quotient of two sums over groups."""
+    """Value and bounds of an average over groups: the sum of their numerators divided by the sum of their divisors."""
 
     @cached_property
     def shares(self) -> Quotient:
-        """The numerators and divisors of all groups with a positive divisor."""
+        """The numerators and divisors of the groups with a positive divisor; other groups have no value."""
         each = [self.metric.of(group_score_blocks(rows)) for rows in self.state.sorted_rows()]
         tops, divisors = (np.concatenate(columns) for columns in zip(*each, strict=True))
         defined = divisors > 0
@@ -106,7 +109,7 @@ class GroupAveragePrecision(OpenGroups, tag="group_average_precision"):
     """Group average precision: the average precision of each group (such as a user), averaged over groups with positives.
 
     Formula: sum_g c_g AP_g / sum_g c_g, where AP_g = sum_s (R_s - R_s') P_s over the distinct scores s of the group,
-    descending; s' is the score before s.
+    descending. R_s and P_s are recall and precision at the threshold s, and s' is the score before s.
 
     Parameters
     ----------
@@ -115,11 +118,11 @@ class GroupAveragePrecision(OpenGroups, tag="group_average_precision"):
 
     Notes
     -----
-    The value of a group is that of scikit-learn's `average_precision_score`, where equal scores have one threshold. Groups
-    without positives are left out; `explain()` counts the groups used. For NDCG and MAP by group, use the ranking metrics
-    with the group as the query. The state is that of GroupAUC: 13 to 33 bytes a row. Each group is within a few ulp, and
-    the sum over groups is exact. `interval()` treats groups as independent. The value is undefined if no group has
-    positives.
+    The value of a group is that of scikit-learn's `average_precision_score`, where equal scores share one threshold.
+    Groups without positives are left out; `explain()` counts the groups used. For NDCG and MAP per group, use the ranking
+    metrics with the group as the query. The state is the same as for `GroupAUC`, and takes 13 to 33 bytes a row. The value
+    of each group is accurate to a few ulp, and the sum over groups is exact. `interval()` treats groups as independent.
+    The value is undefined if no group has positives.
 
     Examples
     --------
@@ -139,8 +142,8 @@ class GroupAveragePrecision(OpenGroups, tag="group_average_precision"):
 
     def of(self, blocks: Blocks) -> Quotient:
         some, above = blocks.positive > 0, np.where(blocks.through > 0, blocks.through, 1.0)
-        # Each block of equal scores adds its positives times the precision at its end. This sum, divided by all positives,
-        # is AP.
+        # The rows of a group with the same score add their positives times the precision after these rows. This sum,
+        # divided by all positives of the group, is its average precision.
         terms = np.where(some, blocks.positive * (blocks.positive_through / above), 0.0)
         positives = np.where(blocks.positives > 0, blocks.positives, 1.0)
         value = np.minimum(blocks.sums(terms) / positives, 1.0)
@@ -165,11 +168,12 @@ class SessionPrecisionAtK(OpenGroups, tag="session_precision_at_k"):
 
     Notes
     -----
-    If rows with equal scores reach across place k, each of them counts with the same share, so that k rows count in total.
-    A row of weight 2 therefore counts as two equal rows. The definition is that of torchrec's `precision_session`, which
-    however breaks ties by the order of rows, ignores weights in the ranks, and sees only the sessions within a batch. For
-    the mean over queries instead of the pooled share, use PrecisionAtK. The state and the cost are those of
-    GroupAveragePrecision. `interval()` treats sessions as independent. The value is undefined without rows.
+    If rows with equal scores lie on both sides of the cut-off k, each of them counts with the same fraction, so that k
+    rows count in total. A row of weight 2 therefore counts as two equal rows. The definition is that of torchrec's
+    `precision_session`, which, however, breaks ties by the order of rows, ignores weights in the ranks, and sees only the
+    sessions within a batch. For the mean over queries rather than the pooled share, use `PrecisionAtK`. The state and the
+    cost are the same as for `GroupAveragePrecision`. `interval()` treats sessions as independent. The value is undefined
+    without rows.
 
     Examples
     --------
@@ -200,8 +204,8 @@ class SessionRecallAtK(SessionPrecisionAtK, tag="session_recall_at_k"):
 
     Notes
     -----
-    Ties, weights, the state and the cost are those of SessionPrecisionAtK. The definition is that of torchrec's
-    `recall_session`. The value is undefined without positives.
+    Ties and weights are handled as in `SessionPrecisionAtK`, and the state and the cost are the same. The definition is
+    that of torchrec's `recall_session`. The value is undefined without positives.
 
     Examples
     --------
@@ -224,8 +228,8 @@ class SessionRecallAtK(SessionPrecisionAtK, tag="session_recall_at_k"):
 
 
 def first_of(blocks: Blocks, k: int) -> Quotient:
-    """Return the weight of the positives, and of all rows, among the first k rows of each group."""
-    # If only a part of a block of equal scores is among the first k rows, its positives count in proportion.
+    """Return two arrays: the weight of the positives, and of all rows, among the first k rows of each group."""
+    # If only some of the rows with equal scores are among the first k, their positives count in proportion.
     taken = np.clip(k - (blocks.through - blocks.weight), 0.0, blocks.weight)
     share = blocks.positive / np.where(blocks.weight > 0, blocks.weight, 1.0)
     return Quotient(blocks.sums(taken * share), np.minimum(blocks.weights, float(k)))

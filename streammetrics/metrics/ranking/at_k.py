@@ -1,4 +1,4 @@
-"""Further metrics of the first k documents: recall, F-beta, fall-out, and means over some of the queries."""
+"""Metrics of the first k documents that are less common: number of hits, F-beta, fall-out and others."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class HitsAtK(RankingMetric, tag="hits_at_k"):
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 700 bytes. The definition is that of ranx's `hits`. trec_eval's
-    `num_rel_ret` is the sum over queries, that is, this mean times the number of queries. The share of queries with at
-    least one hit, which some libraries also call hits@k, is `HitRate`. The value is undefined without queries.
+    Counting takes as long as for `CumulativeGain`, and the state takes 700 bytes. The definition is that of ranx's `hits`.
+    trec_eval's `num_rel_ret` is the sum over queries, that is, this mean times the number of queries. The share of queries
+    with at least one hit, which some libraries also call hits@k, is `HitRate`. The value is undefined without queries.
 
     Examples
     --------
@@ -56,9 +56,9 @@ class RelativePrecision(RelevanceMetric, tag="relative_precision"):
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 120 bytes. The definition is that of trec_eval's `relative_P`,
-    and without k that of its `set_relative_P`. The measure is also called capped recall. The value is undefined without
-    queries.
+    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. The definition is that of trec_eval's
+    `relative_P`, and without k that of its `set_relative_P`. The measure is also called capped recall. The value is
+    undefined without queries.
 
     Examples
     --------
@@ -85,8 +85,8 @@ class FBetaAtK(RelevanceMetric, tag="fbeta_at_k"):
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 120 bytes. The definition is that of ranx's `f1`, and without k
-    that of trec_eval's `set_F` (whose parameter x is beta^2). The value is undefined without queries.
+    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. The definition is that of ranx's `f1`,
+    and without k that of trec_eval's `set_F` (whose parameter x is beta^2). The value is undefined without queries.
 
     Examples
     --------
@@ -113,9 +113,9 @@ class SetAveragePrecision(RelevanceMetric, tag="set_average_precision"):
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 120 bytes. The definition is that of trec_eval's `set_map`. The
-    order of the documents does not matter: the value is about the average precision of a ranking in which the relevant
-    documents are spread evenly. It is undefined without queries.
+    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. The definition is that of trec_eval's
+    `set_map`. The order of the documents does not matter. The value is close to the average precision of a ranking in
+    which the relevant documents are spread evenly. It is undefined without queries.
 
     Examples
     --------
@@ -132,7 +132,10 @@ class SetAveragePrecision(RelevanceMetric, tag="set_average_precision"):
 
 
 class MeanWithin(RankingMetric):
-    """The mean of a measure over the queries for which `condition` is 1, such as queries with a hit."""
+    """The mean of a measure over the queries that meet a condition, such as queries with a hit.
+
+    `condition` is the name of a measure that is 1 for these queries, and 0 for all others.
+    """
 
     about = About(read_cells=None)
 
@@ -154,7 +157,8 @@ class MeanWithin(RankingMetric):
         total, inside, others = state.total(*of), state.total(*which), self._others
         if others is None:
             return Quotient(total, inside)
-        # Queries that do not meet the condition add 0 to `total`, so their value `empty` (0 or 1) is added here.
+        # The state adds 0 to `total` for a query that does not meet the condition. Replace this 0 with the value `empty`
+        # (0 or 1).
         queries = state.weight() + state.weight(empty=True)
         return Quotient(total + int(others) * (queries - inside), queries)
 
@@ -183,7 +187,7 @@ class FallOutAtK(MeanWithin, tag="fall_out_at_k"):
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 150 bytes. The definition is that of torchmetrics'
+    Counting takes as long as for `CumulativeGain`, and the state takes 150 bytes. The definition is that of torchmetrics'
     `RetrievalFallOut`. The value is undefined if all queries are left out.
 
     Examples

@@ -1,4 +1,4 @@
-"""Metrics of exposure: how much of a catalogue the lists show, how evenly, and how much lists differ."""
+"""Metrics of exposure: how much of a catalogue the lists show, how evenly they show it, and how much the lists differ."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class ExposureMetric(Metric[ListedKeys, float]):
     Parameters
     ----------
     k : int
-        The number of items with the highest scores in each list that count. Among equal scores the smaller item (in
-        ascending order) comes first.
+        The number of items of each list that count: those with the highest scores. Among items with equal scores, the one
+        with the smallest key comes first.
     limit : int
-        The number of different items that all slices together may have. An update beyond it raises MemoryLimitError
-        and counts nothing.
+        The maximum number of different items over all slices. An update beyond it raises MemoryLimitError and counts
+        nothing.
     """
 
     about = About(
@@ -67,7 +67,7 @@ class OfLists(OwnReading):
 class CatalogueCoverage(ExposureMetric, tag="catalogue_coverage"):
     """Catalogue coverage: the share of all items that are among the first k of at least one list.
 
-    Formula: number of different items among the first k of all lists / n_items.
+    Formula: number of different items among the first k of any list / n_items.
 
     Parameters
     ----------
@@ -76,9 +76,9 @@ class CatalogueCoverage(ExposureMetric, tag="catalogue_coverage"):
 
     Notes
     -----
-    The columns are `item`, `y_score`, `query`, and the others of `PrecisionAtK.update`. The state takes 100 bytes for
-    each item that is shown. The definition is that of RecBole's `ItemCoverage`. The value is undefined without lists,
-    and if the lists show more than `n_items` items.
+    The columns are `item`, `y_score` and `query`. The optional columns of `PrecisionAtK.update`, such as `sample_weight`,
+    can also be passed. The state takes 100 bytes for each item that is shown. The definition is that of RecBole's
+    `ItemCoverage`. The value is undefined without lists, and if the lists show more than `n_items` items.
 
     Examples
     --------
@@ -115,9 +115,9 @@ class ExposureGini(ExposureMetric, tag="exposure_gini"):
 
     Notes
     -----
-    The value is exact and rounded once. State and cost are those of CatalogueCoverage. If `n_items` is the size of the
-    catalogue, the definition is that of RecBole's `GiniIndex`. The value is undefined without lists, and if the lists
-    show more than `n_items` items.
+    The value is exact and rounded once. The state and the cost are the same as for `CatalogueCoverage`. If `n_items` is
+    the size of the catalogue, the definition is that of RecBole's `GiniIndex`. The value is undefined without lists, and
+    if the lists show more than `n_items` items.
 
     Examples
     --------
@@ -139,11 +139,11 @@ class ExposureGini(ExposureMetric, tag="exposure_gini"):
 
 
 class OfDifferences(OfLists):
-    """Value and bounds of a sum of differences of weights, divided by their sum."""
+    """Value and bounds of a sum of differences of weights, divided by the sum of these weights."""
 
     def _bounds(self) -> tuple[float, float]:
-        # The relative error of a sum of differences of rounded weights has no bound. The absolute error of the value is at
-        # most 4 rounding units.
+        # Rounded weights can make the relative error of a small sum of differences arbitrarily large. The absolute error
+        # of the value is at most 4 times the largest relative rounding error of a weight.
         value, off = self.value, float(4 * self.state.weight_rounding)
         return (max(value - off, 0.0), min(value + off, 1.0)) if off else (value, value)
 
@@ -160,9 +160,9 @@ class ExposureEntropy(ExposureMetric, tag="exposure_entropy"):
 
     Notes
     -----
-    The value is computed from exact counts. State and cost are those of CatalogueCoverage. RecBole's `ShannonEntropy` is
-    this entropy divided by the number of items shown, a quotient without a standard meaning; the entropy divided by the
-    logarithm of that number would be the evenness. The value is undefined without lists.
+    The value is computed from exact counts. The state and the cost are the same as for `CatalogueCoverage`. RecBole's
+    `ShannonEntropy` divides this entropy by the number of items shown, and this quotient has no standard meaning. (The
+    entropy divided by the logarithm of that number is known as evenness.) The value is undefined without lists.
 
     Examples
     --------
@@ -191,14 +191,14 @@ class TailShare(ExposureMetric, tag="tail_share"):
     head : float
         The share of the items that form the head: the most exposed ones.
     n_items : int, optional
-        The number of items in the catalogue, so that items that are never shown count, too; by default the number of
-        items shown.
+        The number of items in the catalogue, including those that no list shows; by default the number of items shown.
 
     Notes
     -----
-    The value is exact and rounded once. State and cost are those of CatalogueCoverage. RecBole's `TailPercentage` counts
-    items of a tail that is defined by the training log: use `PrecisionAtK` of a column that marks these items for it.
-    The value is undefined without lists, and if the lists show more than `n_items` items.
+    The value is exact and rounded once. The state and the cost are the same as for `CatalogueCoverage`. RecBole's
+    `TailPercentage` defines the tail from the training log. To compute it, mark the items of the tail in a column, and use
+    `PrecisionAtK` with this column as `y_true`. The value is undefined without lists, and if the lists show more than
+    `n_items` items.
 
     Examples
     --------
@@ -221,14 +221,14 @@ class TailShare(ExposureMetric, tag="tail_share"):
 class Personalisation(ExposureMetric, tag="personalisation"):
     """Personalisation: how small the overlap between the first k items of two lists is.
 
-    Formula: 1 - sum of x_i (x_i - 1) / (k L (L - 1)), where L is the number of lists, and x_i the number of lists that
+    Formula: 1 - sum of x_i (x_i - 1) / (k L (L - 1)), where L is the number of lists, and x_i is the number of lists that
     show item i among their first k.
 
     Notes
     -----
-    This is the mean of 1 - overlap / k over all pairs of lists, computed from counts. If each list has k items, it
-    equals 1 minus the mean cosine similarity (recmetrics' `personalization`). A list of weight w counts as w such lists.
-    State and cost are those of CatalogueCoverage. The value is undefined if the total weight is 1 or less.
+    This is the mean of 1 - overlap / k over all pairs of lists, computed from counts. If each list has k items, it equals
+    1 minus the mean cosine similarity (recmetrics' `personalization`). A list of weight w counts as w such lists. The
+    state and the cost are the same as for `CatalogueCoverage`. The value is undefined if the total weight is 1 or less.
 
     Examples
     --------
@@ -242,7 +242,8 @@ class Personalisation(ExposureMetric, tag="personalisation"):
 
     def of(self, state: ListedKeys) -> float:
         lists, unit = state.list_weight, state.unit
-        # Weights are stored as integers: x_i = mass / unit. An item with x_i < 1 has no pairs of lists, and adds nothing.
+        # The state stores x_i as an integer `mass` in units of 1 / `unit`. An item with x_i < 1 has no pairs of lists, so
+        # it adds 0.
         shared = sum(max(mass * (mass - unit), 0) for mass in state.masses)
         return to_float(1 - Fraction(shared, unit * unit) / (self.k * lists * (lists - 1)))
 

@@ -29,9 +29,9 @@ class RankingMetric(QueryMean[RankingSums]):
     k : int, optional
         The number of documents at the top of each ranking that count; all of them by default.
     ties : {"average", "order", "document", "optimistic", "pessimistic"}
-        How documents of equal score are ranked: as the mean over all their orders; in the order of their rows, or of
-        the column `position`; by the column `document`, descending, as in trec_eval; the highest grade first; or the
-        lowest first.
+        How documents with equal scores are ranked. "average": the value is the mean over all their orders. "order": in the
+        order of their rows, or of the column `position`. "document": by the column `document`, descending, as in
+        trec_eval. "optimistic": the highest grade first. "pessimistic": the lowest grade first.
     missing : {"raise", "unjudged"}
         What a null or NaN grade means: an error, or a document that nobody judged, which has no gain (as in
         trec_eval).
@@ -47,44 +47,44 @@ class RankingMetric(QueryMean[RankingSums]):
     missing: str = setting(default="raise", choices=("raise", "unjudged"))
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Any:
-        """Count a batch of whole queries: a row for each document, or a row for each query of lists.
+        """Count a batch of whole queries, with a row for each document, or as matrices with a row for each query.
 
         Parameters
         ----------
         y_true : array-like of shape (n,) or (n_queries, n_items)
-            Grades: 0 for irrelevant documents, more for relevant ones. Or a mapping, data frame or Arrow table that
-            holds the columns by name.
+            Grades: 0 for irrelevant documents, higher for relevant ones; or a mapping, data frame or Arrow table that
+            contains the columns by name.
         y_score : array-like of shape (n,) or (n_queries, n_items)
             Any finite score; the highest is ranked first.
         **columns : array-like
             `query`: the key of the query or user. All rows of a query must be adjacent and in one batch. A query that
             occurs again in the same batch or in the next one raises an error; later repetitions are not detected.
             `sample_weight`: the weight of the query, the same in all its rows.
-            `mask`: 0 for the padding of a matrix, where there is no document; its values are ignored.
+            `mask`: 0 for the padding of a matrix, where there is no document; the values there are ignored.
             `retrieved`: 0 for documents that were judged but not returned; they count for ideal rankings and recall.
             `relevant`: the number of all relevant documents of the query, if some of them have no rows; these count
             with the lowest relevant grade.
-            `position` (with `ties="order"`) and `document` (with `ties="document"`) rank documents of equal score.
-            `pooled` (with `missing="unjudged"`): 0 for documents outside the pool from which those to judge were
+            `position` (with `ties="order"`) and `document` (with `ties="document"`) rank documents with equal scores.
+            `pooled` (with `missing="unjudged"`): 0 for documents outside the pool from which those to be judged were
             sampled.
 
         Raises
         ------
         InvalidInputError
-            A value is invalid, lengths differ, a query occurs again, or its rows disagree. The message names column and
-            row, and nothing was counted.
+            A value is invalid, lengths differ, a query occurs again, or the rows of a query contradict one another, for
+            example with different weights. The message names the column and the row, and nothing was counted.
         """
         return super().update(y_true, y_score, **columns)
 
     def update_lists(
         self, ranked: Iterable[Sequence[Any]], relevant: Iterable[Any], *, sample_weight: Any = None
     ) -> Any:
-        """Count ranked lists, each with its relevant documents: a set, or grades by document.
+        """Count ranked lists, each with its relevant documents: a set, or a mapping from documents to grades.
 
         Parameters
         ----------
         ranked, relevant, sample_weight
-            The arguments of `ranked_lists`, which builds the rows that `update` takes.
+            The arguments of `ranked_lists`, which converts the lists to the columns of `update`.
         """
         return self.update(ranked_lists(ranked, relevant, sample_weight=sample_weight))
 
@@ -99,7 +99,7 @@ class RankingMetric(QueryMean[RankingSums]):
 
 
 class GainMetric(RankingMetric):
-    """A metric of the gains of documents, which grow with their grades.
+    """A metric of the gains of documents; the gain of a document grows with its grade.
 
     Parameters
     ----------
@@ -122,8 +122,8 @@ class CumulativeGain(GainMetric, tag="cumulative_gain"):
 
     Notes
     -----
-    The sum over queries is exact, and the mean is rounded once. The cost is about 7 ns a document for all metrics of one
-    ranking together, and the state takes 700 bytes. The value is undefined without queries. Source: Järvelin and
+    The sum over queries is exact, and the mean is rounded once. Counting takes about 7 ns a document, for all metrics of
+    one ranking together, and the state takes 700 bytes. The value is undefined without queries. Source: Järvelin and
     Kekäläinen, "Cumulated gain-based evaluation of IR techniques" (2002).
 
     Examples
@@ -147,8 +147,8 @@ class DCG(GainMetric, tag="dcg"):
 
     Notes
     -----
-    The cost is that of CumulativeGain. The definition is that of scikit-learn's `dcg_score`. The value is undefined
-    without queries.
+    The state and the time are the same as for `CumulativeGain`. The definition is that of scikit-learn's `dcg_score`. The
+    value is undefined without queries.
 
     Examples
     --------
@@ -178,9 +178,9 @@ class NDCG(GainMetric, tag="ndcg"):
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 120 bytes. The defaults give scikit-learn's `ndcg_score`;
-    `ties="document"` gives trec_eval's `ndcg_cut`; `gain="exponential", ties="order", empty=1` gives LightGBM's `ndcg`.
-    The value is undefined without queries.
+    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. The defaults give scikit-learn's
+    `ndcg_score`; `ties="document"` gives trec_eval's `ndcg_cut`; `gain="exponential", ties="order", empty=1` gives
+    LightGBM's `ndcg`. The value is undefined without queries.
 
     Examples
     --------
@@ -214,9 +214,9 @@ class ExpectedReciprocalRank(RankingMetric, tag="err"):
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 120 bytes; a group of n tied documents takes n^2 steps. The
-    value is undefined without queries. Source: Chapelle et al., "Expected reciprocal rank for graded relevance" (2009);
-    gdeval.
+    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes; a group of n tied documents takes n^2
+    steps. The value is undefined without queries. Source: Chapelle et al., "Expected reciprocal rank for graded relevance"
+    (2009), and the program gdeval of TREC.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Ranking metrics for documents of which some were not judged: their grade is null, or NaN."""
+"""Ranking metrics for queries with unjudged documents, whose grade is null or NaN."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class JudgedAtK(RankingMetric, tag="judged_at_k"):
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 120 bytes. The definition is that of `Judged` of ir_measures.
-    The value is undefined without queries.
+    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. The definition is that of `Judged` of
+    ir_measures. The value is undefined without queries.
 
     Examples
     --------
@@ -40,12 +40,12 @@ class JudgedAtK(RankingMetric, tag="judged_at_k"):
 
 
 class OneOrder(RelevanceMetric):
-    """A metric that needs one order of tied documents, because its mean over all their orders has no closed form.
+    """A metric that needs one order of tied documents, because no formula gives its mean over all their orders.
 
     Parameters
     ----------
     ties : {"pessimistic", "optimistic", "order", "document"}
-        How documents of equal score are ranked: the lowest grade first, the highest grade first, in the order of their
+        How documents with equal scores are ranked: the lowest grade first, the highest grade first, in the order of their
         rows, or by the column `document`, descending, as in trec_eval.
     """
 
@@ -56,14 +56,15 @@ class OneOrder(RelevanceMetric):
 class BPref(OneOrder, tag="bpref"):
     """Binary preference: how rarely a document judged irrelevant is ranked above a relevant one, averaged over queries.
 
-    Formula: (1/R) sum over relevant documents of 1 - min(n, R) / min(N, R), where R is the number of relevant documents,
-    n the number of documents judged irrelevant above this one, and N the number of all documents judged irrelevant.
+    Formula: (1/R) sum over relevant documents of 1 - min(n, R) / min(N, R), where R is the number of relevant documents, n
+    is the number of documents above this one that were judged irrelevant, and N is the number of all documents judged
+    irrelevant.
 
     Notes
     -----
-    Documents without a judgement do not count. The time is that of CumulativeGain, and the state takes 120 bytes. With
-    `ties="document"` the definition is that of trec_eval's `bpref`. The value is undefined without queries. Source:
-    Buckley and Voorhees, "Retrieval evaluation with incomplete information" (2004).
+    Documents without a judgement do not count. Counting takes as long as for `CumulativeGain`, and the state takes 120
+    bytes. With `ties="document"`, the definition is that of trec_eval's `bpref`. The value is undefined without queries.
+    Source: Buckley and Voorhees, "Retrieval evaluation with incomplete information" (2004).
 
     Examples
     --------
@@ -83,20 +84,20 @@ class InferredAP(OneOrder, tag="inferred_ap"):
     """Inferred average precision: an estimate of average precision from a sample of judgements, averaged over queries.
 
     Formula: (1/R) sum over ranks i of relevant documents of 1/i + ((i-1)/i) (pooled above / (i-1)) (r + e) / (r + n + 2
-    e), where R is the number of relevant documents, r and n are the numbers of documents above rank i judged relevant
-    and irrelevant, and e = 0.00001.
+    e), where R is the number of relevant documents, r and n are the numbers of documents above rank i that were judged
+    relevant and irrelevant, and e = 0.00001.
 
     Parameters
     ----------
     missing : {"unjudged", "raise"}
-        What a null grade means: a document of the pool that was not sampled, or, where the column `pooled` is 0, a
-        document outside the pool; or an error.
+        What a null grade means. "unjudged": a document of the pool that was not sampled or, if the column `pooled` is 0, a
+        document outside the pool. "raise": an error.
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 120 bytes. With `ties="document"` the definition is that of
-    trec_eval's `infAP`, whose grade -1 is null here. The value is undefined without queries. Source: Yilmaz and Aslam,
-    "Estimating average precision with incomplete and imperfect judgments" (2006).
+    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. With `ties="document"`, the definition
+    is that of trec_eval's `infAP`; pass null where trec_eval expects the grade -1. The value is undefined without queries.
+    Source: Yilmaz and Aslam, "Estimating average precision with incomplete and imperfect judgments" (2006).
 
     Examples
     --------

@@ -21,7 +21,8 @@ Empty = float | str
 def _read_queries_side_by_side(metric: Any, state: Any) -> Reading | None:
     """Return one `Reading` with arrays of the values of all cells (such as slices)."""
     found = read_side_by_side(metric, state)
-    # With `bounds=None` the bounds equal the values; only cells with rounded weights are computed one by one.
+    # With `bounds=None`, the bounds of a cell equal its value. If a weight was rounded, the caller computes the bounds
+    # cell by cell instead.
     return None if found is None else found.having(bounds=None)
 
 
@@ -40,7 +41,7 @@ class QueryMean(Metric[S, float]):
 
     @property
     def terms(self) -> tuple[tuple[Any, ...], ...]:
-        """The sums that this metric needs, each as a tuple of the measure, its cut-off and its parameter."""
+        """The sums over queries that this metric needs, each as (measure, k, parameter), such as ("q", 10, 1.0)."""
         raise NotImplementedError(f"{type(self).__name__} does not say which sums it reads")
 
     @property
@@ -55,7 +56,8 @@ class QueryMean(Metric[S, float]):
         return None if what == "skip" else float(what)
 
     def of(self, state: S) -> Quotient:
-        # `others` is the weight of the queries without a relevant document, each of which has the value `each`.
+        # `others` is the total weight of the queries without a relevant document. Each of these queries has the value
+        # `each`.
         total, queries, others = state.total(*self.terms[0]), state.weight(), state.weight(empty=True)
         each = self._others
         if each is None:
@@ -78,23 +80,28 @@ class QueryMean(Metric[S, float]):
 
 
 class OfQueries(OwnReading):
-    """Value and bounds of a mean over queries; the bounds only allow for the rounding of weights."""
+    """Value and bounds of a mean over queries; the bounds allow only for the rounding of weights."""
 
     def _bounds(self) -> tuple[float, float]:
         low, high = widen_for_rounding(self.value, self.state)
-        # The lower bound of a measure that is never negative must not fall below 0 by rounding.
+        # Rounding must not push the lower bound below 0 if the measure is never negative.
         return max(low, min(self.metric.interval_within[0], 0.0)), high
 
 
 def mean_estimate(metric: QueryMean[Any], reading: Reading, spread: MeanEstimates, method: str) -> Estimate:
-    """Return the value of a mean over queries with its standard error, for independent queries."""
+    """Return the value of a mean over queries with its standard error, for independent queries.
+
+    `spread` contains the estimated mean and variance of the values of the queries, and `method` is the name of the
+    interval method.
+    """
     return mean(reading.value, spread, about_of(metric).interval_scale, method, metric.interval_within, QUERIES)
 
 
 def without_products(reading: Reading, parts: str, average: str) -> Estimate:
-    """Return a quotient of sums over queries, without a standard error, and the reason.
+    """Return an estimate of a quotient of sums over queries, with the reason why it has no standard error.
 
-    The standard error would need sums of products, which no state contains.
+    The standard error would need sums of products of `parts` (such as "numerator and denominator"), which no state
+    contains. `average` is the setting for which the metric has a standard error.
     """
     why = f'the state has no products of {parts}: average="{average}" has an interval, Sharded(..., unit=) one of this'
     return Estimate(reading.value, reason=why)

@@ -1,6 +1,7 @@
 """Variants of NDCG and average precision: averaged over the ranks of relevant documents, or otherwise discounted.
 
-All are trec_eval's, and have its values with `ties="document"`. As there, documents with a gain are relevant.
+All are metrics of trec_eval, and have its values if `ties="document"`. As in trec_eval, a document with a grade above 0 is
+relevant.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ class OriginalNDCG(RankingMetric, tag="original_ndcg"):
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 120 bytes. The definition is that of trec_eval's `ndcg_p`. The
-    value is undefined without queries. Source: Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR techniques"
-    (2002), with b = 2.
+    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. The definition is that of trec_eval's
+    `ndcg_p`. The value is undefined without queries. Source: Järvelin and Kekäläinen, "Cumulated gain-based evaluation of
+    IR techniques" (2002), with b = 2.
 
     Examples
     --------
@@ -53,7 +54,7 @@ class BesideIdeal(RankingMetric):
     Parameters
     ----------
     ties : {"pessimistic", "optimistic", "order", "document"}
-        How documents of equal score are ranked: the lowest grade first, the highest grade first, in the order of their
+        How documents with equal scores are ranked: the lowest grade first, the highest grade first, in the order of their
         rows, or by the column `document`, descending, as in trec_eval.
     empty : {0, "skip", 1}
         The value of a query without a relevant document: 0 or 1; "skip" leaves the query out.
@@ -72,8 +73,8 @@ class NDCGAtRelevant(BesideIdeal, tag="ndcg_at_relevant"):
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 120 bytes. The definition is that of trec_eval's `ndcg_rel`.
-    The value is undefined without queries.
+    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. The definition is that of trec_eval's
+    `ndcg_rel`. The value is undefined without queries.
 
     Examples
     --------
@@ -91,12 +92,12 @@ class NDCGAtLevels(BesideIdeal, tag="ndcg_at_levels"):
     """NDCG at levels: the mean NDCG at the ranks where the grade in the ideal ranking drops, averaged over queries.
 
     Formula: mean of DCG@i / IDCG@i over the ranks i at which a grade above 0 ends in the ideal ranking. The end of the
-    ranking also counts if it is more than one rank beyond the last of these.
+    ranking also counts if it is more than one rank beyond the last of these ranks.
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 120 bytes. The definition is that of trec_eval's `Rndcg`,
-    including its condition of more than one rank. The value is undefined without queries.
+    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. The definition is that of trec_eval's
+    `Rndcg`, including its condition of more than one rank. The value is undefined without queries.
 
     Examples
     --------
@@ -113,13 +114,13 @@ class NDCGAtLevels(BesideIdeal, tag="ndcg_at_levels"):
 class NormalizedGain(BesideIdeal, tag="normalized_gain"):
     """Normalized gain: gains discounted by the shortfall from the ideal ranking instead of by rank, averaged over queries.
 
-    Formula: sum of g_i / log2(2 + C_i - G_i) over the sum of all gains, where G_i is the sum of gains up to rank i, and
-    C_i that of the ideal ranking, in which each rank counts at least 1.
+    Formula: sum of g_i / log2(2 + C_i - G_i) over the sum of all gains, where G_i is the sum of the gains up to rank i.
+    C_i is the same sum for the ideal ranking, but each rank adds at least 1 to it.
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 120 bytes. The definition is that of trec_eval's `G`. The value
-    is undefined without queries.
+    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. The definition is that of trec_eval's
+    `G`. The value is undefined without queries.
 
     Examples
     --------
@@ -141,8 +142,8 @@ class BinaryGain(OneOrder, tag="binary_gain"):
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 120 bytes. The definition is that of trec_eval's `binG`. The
-    value is undefined without queries.
+    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. The definition is that of trec_eval's
+    `binG`. The value is undefined without queries.
 
     Examples
     --------
@@ -159,7 +160,7 @@ class BinaryGain(OneOrder, tag="binary_gain"):
 class SmoothedAP(OneOrder, tag="smoothed_ap"):
     """Smoothed average precision: the smoothed log odds of average precision, averaged over queries.
 
-    Formula: log((1 + S) / (1 + R - S)), where R is the number of relevant documents, and S the sum of hits@i / i over
+    Formula: log((1 + S) / (1 + R - S)), where R is the number of relevant documents, and S is the sum of hits@i / i over
     their ranks i, so that S / R is average precision.
 
     Parameters
@@ -169,9 +170,9 @@ class SmoothedAP(OneOrder, tag="smoothed_ap"):
 
     Notes
     -----
-    On this scale easy queries do not dominate the mean. The time is that of CumulativeGain, and the state takes 700 bytes.
-    The definition is that of trec_eval's `yaap`. The value is undefined without queries. Source: Robertson, "On smoothing
-    average precision" (2012).
+    On this scale, easy queries do not dominate the mean. Counting takes as long as for `CumulativeGain`, and the state
+    takes 700 bytes. The definition is that of trec_eval's `yaap`. The value is undefined without queries. Source:
+    Robertson, "On smoothing average precision" (2012).
 
     Examples
     --------

@@ -11,7 +11,10 @@ __all__ = ["AveragePopularity", "Novelty"]
 
 
 class OfPopularity(RankingMetric):
-    """A metric of the popularity of the first k items of each list."""
+    """A metric of the popularity of the first k items of each list.
+
+    Rows have a column `popularity` rather than grades.
+    """
 
     about = About(best=None)
 
@@ -26,9 +29,9 @@ class AveragePopularity(OfPopularity, tag="average_popularity"):
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 700 bytes. Popularity is any number that is not negative: the
-    interactions with the item in the training log (as in RecBole), or its share of users. The value is undefined without
-    lists.
+    Counting takes as long as for `CumulativeGain`, and the state takes 700 bytes. Popularity is any number that is not
+    negative, such as the number of interactions with the item in the training log (as in RecBole), or the share of users
+    who interacted with it. The value is undefined without lists.
 
     Examples
     --------
@@ -51,10 +54,10 @@ class Novelty(OfPopularity, tag="novelty"):
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 700 bytes. The definition is that of recmetrics' `novelty`. A
-    share of 0 raises an error, because its self-information is infinite: add 1 to the count of each item to avoid it. The
-    value is undefined without lists. Source: Zhou et al., "Solving the apparent diversity-accuracy dilemma of recommender
-    systems" (2010).
+    Counting takes as long as for `CumulativeGain`, and the state takes 700 bytes. The definition is that of recmetrics'
+    `novelty`. A share of 0 raises an error, because its self-information is infinite: add 1 to the count of each item to
+    avoid it. The value is undefined without lists. Source: Zhou et al., "Solving the apparent diversity-accuracy dilemma
+    of recommender systems" (2010).
 
     Examples
     --------

@@ -49,9 +49,9 @@ class InterpolatedPrecision(OneOrder, tag="interpolated_precision"):
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 120 bytes. With `ties="document"` the definition is that of
-    trec_eval's `iprec_at_recall`, including its rounding: with three relevant documents, recall 0.7 requires two of them.
-    The value is undefined without queries.
+    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. With `ties="document"`, the definition
+    is that of trec_eval's `iprec_at_recall`, including its rounding: with three relevant documents, recall 0.7 requires
+    two of them. The value is undefined without queries.
 
     Examples
     --------
@@ -82,8 +82,8 @@ class ElevenPointPrecision(OneOrder, tag="eleven_point_precision"):
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 120 bytes. With `ties="document"` the definition is that of
-    trec_eval's `11pt_avg`. The value is undefined without queries.
+    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. With `ties="document"`, the definition
+    is that of trec_eval's `11pt_avg`. The value is undefined without queries.
 
     Examples
     --------
@@ -112,8 +112,8 @@ class QMeasure(RankingMetric, tag="q_measure"):
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 120 bytes. The value is undefined without queries. Source:
-    Sakai, "New performance metrics based on multigrade relevance" (2004); NTCIREVAL.
+    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. The value is undefined without queries.
+    Source: Sakai, "New performance metrics based on multigrade relevance" (2004), and his program NTCIREVAL.
 
     Examples
     --------
@@ -135,7 +135,7 @@ class QMeasure(RankingMetric, tag="q_measure"):
 
 
 class GeometricQueryMean(RelevanceMetric):
-    """The geometric mean of a measure over queries, where values below a floor are replaced by the floor."""
+    """The geometric mean of a measure over queries, where values below a floor are replaced with the floor."""
 
     about = About(bound="exact sums of logs; then an exponential, 2 ulp", interval_scale="log", read_cells=None)
 
@@ -147,11 +147,15 @@ class GeometricQueryMean(RelevanceMetric):
 
     @property
     def _others(self) -> float | None:
-        """The summed term log(value) / log(floor) of a query without a relevant document; None leaves the query out."""
+        """The term that a query without a relevant document adds to the sum; None leaves the query out.
+
+        The term of a query is log(value) / log(floor): 0 for the value 1, and 1 for values up to the floor.
+        """
         return {"skip": None, 0.0: 1.0, 1.0: 0.0}[self.empty]
 
     def of(self, state: RankingSums) -> Any:
-        # The state sums log(measure) / log(floor), which lies in [0, 1].
+        # The state sums log(measure) / log(floor), which lies in [0, 1], so multiply the mean by log(floor) before taking
+        # `exp`.
         mean = super().of(state)
         if not mean.denominator:
             return math.nan
@@ -173,8 +177,9 @@ class OfLogs(OwnReading):
     """Value and bounds of a geometric mean; the bounds allow for the rounding of weights."""
 
     def _bounds(self) -> tuple[float, float]:
-        # Rounded weights change the mean of log(measure) / log(floor) by at most 8 rounding units. The relative change of
-        # the value is about this times -log(floor); the factor 1.01 covers the curvature of the exponential.
+        # Rounded weights change the mean of log(measure) / log(floor) by at most 8 times the rounding error of a weight.
+        # The relative change of the value is about this change times -log(floor). The factor 1.01 covers the curvature of
+        # the exponential.
         value, slip = self.value, self.state.weight_rounding
         off = float(8 * slip) * -math.log(self.metric.floor) * 1.01 + (2.0**-50 if slip else 0.0)
         return value * (1 - off), value * (1 + off)
@@ -189,13 +194,14 @@ class GeometricMAP(GeometricQueryMean, tag="geometric_map"):
     Parameters
     ----------
     floor : float
-        The least value of a query: a lower average precision is raised to it. The default is that of trec_eval, 0.00001.
+        The smallest value of a query: a lower average precision is raised to it. The default is that of trec_eval,
+        0.00001.
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 150 bytes. The definition is that of trec_eval's `gm_map`.
-    Logarithms in float64 are summed exactly; the exponential of their mean is off by an ulp or two. The value is undefined
-    without queries. Source: Robertson, "On GMAP and other transformations" (2006).
+    Counting takes as long as for `CumulativeGain`, and the state takes 150 bytes. The definition is that of trec_eval's
+    `gm_map`. Logarithms in float64 are summed exactly; the exponential of their mean may be off by an ulp or two. The
+    value is undefined without queries. Source: Robertson, "On GMAP and other transformations" (2006).
 
     Examples
     --------
@@ -218,12 +224,12 @@ class GeometricBPref(OneOrder, GeometricQueryMean, tag="geometric_bpref"):
     Parameters
     ----------
     floor : float
-        The least value of a query: lower values are raised to it, so that the geometric mean is not 0.
+        The smallest value of a query: lower values are raised to it, so that the geometric mean is not 0.
 
     Notes
     -----
-    The cost is that of GeometricMAP. With `ties="document"` the definition is that of trec_eval's `gm_bpref`. The value
-    is undefined without queries.
+    The state and the time are the same as for `GeometricMAP`. With `ties="document"`, the definition is that of
+    trec_eval's `gm_bpref`. The value is undefined without queries.
 
     Examples
     --------
@@ -246,9 +252,9 @@ class PrecisionsAndRecalls(NamedTuple):
     Parameters
     ----------
     k : int64 array
-        1, 2, and so on.
+        The numbers of documents at the top of the ranking: 1, 2, and so on.
     precision, recall : float64 arrays
-        Means over queries.
+        The precision and the recall of the first k documents, averaged over queries.
     """
 
     k: NDArray[np.int64]
@@ -268,8 +274,8 @@ class PrecisionRecallAtK(RelevanceMetric, tag="precision_recall_at_k"):
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 64 bytes for each i. The definition is that of torchmetrics'
-    `RetrievalPrecisionRecallCurve`. The values are NaN without queries.
+    Counting takes as long as for `CumulativeGain`, and the state takes 64 bytes for each i. The definition is that of
+    torchmetrics' `RetrievalPrecisionRecallCurve`. The values are NaN without queries.
 
     Examples
     --------
@@ -292,8 +298,8 @@ class PrecisionRecallAtK(RelevanceMetric, tag="precision_recall_at_k"):
         return tuple((what, i) for what in ("precision", "recall") for i in range(1, self.k + 1))
 
     def _precisions_and_recalls(self, state: RankingSums) -> Floats:
-        # Queries without a relevant document count in the divisor, unless they are skipped. They count in the numerator if
-        # their value is 1.
+        # `weight` is the divisor of the mean. It includes queries without a relevant document unless they are skipped. If
+        # the value of these queries is 1, they also add their weight to each sum.
         empty = state.weight(empty=True)
         weight, more = state.weight() + (0 if self.empty == "skip" else empty), empty if self.empty == 1.0 else 0
         return np.array([to_float(state.total(*t) + more, weight) for t in self.terms]).reshape(2, self.k)
@@ -309,7 +315,10 @@ class PrecisionRecallAtK(RelevanceMetric, tag="precision_recall_at_k"):
         return low, high
 
     def _sides(self, state: RankingSums) -> tuple[Floats, Floats]:
-        """Return two arrays: the lower and the upper bounds of all precisions and recalls, for rounded weights."""
+        """Return the lower and the upper bounds of all precisions and recalls, as two arrays of shape (2, k).
+
+        The bounds allow only for the rounding of weights.
+        """
         both, off = self._precisions_and_recalls(state), float(16 * state.weight_rounding)
         return (np.maximum(both - off, 0.0), both + off) if off else (both, both)
 
@@ -324,12 +333,13 @@ class RecallAtFixedPrecision(PrecisionRecallAtK, tag="recall_at_fixed_precision"
     k : int
         The largest number of documents i.
     precision : float
-        The least sufficient precision.
+        The smallest sufficient precision.
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 64 bytes for each i. The definition is that of torchmetrics'
-    `RetrievalRecallAtFixedPrecision`. `explain()` gives the i of the value. The value is undefined without queries.
+    Counting takes as long as for `CumulativeGain`, and the state takes 64 bytes for each i. The definition is that of
+    torchmetrics' `RetrievalRecallAtFixedPrecision`. `explain()` gives the i of the value. The value is undefined without
+    queries.
 
     Examples
     --------
@@ -350,14 +360,17 @@ class RecallAtFixedPrecision(PrecisionRecallAtK, tag="recall_at_fixed_precision"
         return self._greatest(*self._precisions_and_recalls(state))
 
     def _greatest(self, precision: Any, recall: Any) -> float:
-        """Return the largest recall of the cut-offs with enough precision: 0 if none has, NaN without queries."""
+        """Return the largest recall of the cut-offs at which the precision is sufficient.
+
+        The result is 0 if there is no such cut-off, and NaN without queries.
+        """
         return math.nan if np.isnan(precision[0]) else float(np.where(precision >= self.precision, recall, 0.0).max())
 
     def read(self, state: RankingSums) -> Reading:
         return super().read(state).having(bounds=partial(self._limits, state), details=partial(self._details, state))
 
     def _limits(self, state: RankingSums) -> tuple[float, float]:
-        """Return the bounds. Rounded weights can also change which cut-offs reach the required precision."""
+        """Return the bounds of the value. Rounded weights can also change which cut-offs are precise enough."""
         low, high = (self._greatest(*side) for side in self._sides(state))
         return low, high
 

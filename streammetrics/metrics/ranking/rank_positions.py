@@ -1,4 +1,4 @@
-"""Metrics of the ranks of relevant documents: mean rank, pairs in the right order, ideal values."""
+"""Metrics of the ranks of documents: mean rank, share of pairs in the right order, and the DCG of the ideal ranking."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class IDCG(GainMetric, tag="idcg"):
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 700 bytes. `NDCG` divides by this value query by query, so the
-    quotient of the means DCG and IDCG is not NDCG. The value is undefined without queries.
+    Counting takes as long as for `CumulativeGain`, and the state takes 700 bytes. `NDCG` divides by this value for each
+    query separately, so the quotient of the means DCG and IDCG is not NDCG. The value is undefined without queries.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class MeanRank(MeanWithin, tag="mean_rank"):
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 750 bytes. The definition is that of TFMA's
+    Counting takes as long as for `CumulativeGain`, and the state takes 750 bytes. The definition is that of TFMA's
     `min_label_position`, and of the mean rank of link prediction (`ties="average"` gives PyKEEN's "realistic"). Documents
     that were not returned have no rank: the value is undefined if no query returned a relevant document.
 
@@ -75,7 +75,11 @@ class MeanRank(MeanWithin, tag="mean_rank"):
 
 
 class PooledOrWithin(MeanWithin):
-    """A quotient of two sums over documents, for all queries together ("pooled") or averaged over queries."""
+    """A quotient of two sums over documents.
+
+    With `average="pooled"`, it is one quotient of sums over all queries; with "queries", it is the mean of the quotients
+    of the queries.
+    """
 
     parts_of: ClassVar[tuple[str, str]] = ("", "")
     average: str = setting(default="pooled", choices=("pooled", "queries"))
@@ -113,8 +117,8 @@ class AverageRelevancePosition(PooledOrWithin, tag="average_relevance_position")
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 1,300 bytes. The value is undefined if no returned document has
-    a grade above 0.
+    Counting takes as long as for `CumulativeGain`, and the state takes 1,300 bytes. The value is undefined if no returned
+    document has a grade above 0.
 
     Examples
     --------
@@ -138,26 +142,26 @@ class AverageRelevancePosition(PooledOrWithin, tag="average_relevance_position")
 class OrderedPairAccuracy(PooledOrWithin, tag="ordered_pair_accuracy"):
     """Ordered pair accuracy: the share of pairs of documents with different grades that are in the right order.
 
-    Formula: pairs of a query with g_i > g_j and s_i > s_j / pairs with g_i > g_j, where g are the grades and s the
+    Formula: pairs of a query with g_i > g_j and s_i > s_j / pairs with g_i > g_j, where g are the grades and s are the
     scores; a tie of scores counts one half.
 
     Parameters
     ----------
     ties : {"average", "order", "document", "optimistic", "pessimistic"}
-        How pairs of equal score count: one half, by the order of the rows, by the column `document`, as right, or as
+        How pairs with equal scores count: as one half; by the order of the rows; by the column `document`; as right; or as
         wrong (as in TF-Ranking).
     average : {"pooled", "queries"}
         All pairs of all queries together (TF-Ranking's `OPAMetric`), or the mean over the queries with such a pair.
     unreturned : {"ignored", "below", "wrong"}
-        How pairs count that include a document that was judged but not returned. "ignored": they do not count
-        (trec_eval's `prefs_simp_ret`). "below": the document ranks below all that were returned (`prefs_simp_imp`).
-        "wrong": in addition, pairs of two such documents are in the wrong order (`prefs_simp`).
+        How pairs with a document that was judged but not returned count. "ignored": they do not count (trec_eval's
+        `prefs_simp_ret`). "below": the document ranks below all that were returned (`prefs_simp_imp`). "wrong": in
+        addition, pairs of two such documents are in the wrong order (`prefs_simp`).
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 1,300 bytes; a query of n documents takes n log n steps. With
-    two grades, the value is the AUC inside queries (`GroupAUC` with `group_weight="pairs"`). `explain()` gives the number
-    of pairs. The value is undefined without a pair.
+    Counting takes as long as for `CumulativeGain`, and the state takes 1,300 bytes; a query of n documents takes n log n
+    steps. With two grades, the value is the AUC within queries (`GroupAUC` with `group_weight="pairs"`). `explain()` gives
+    the number of pairs. The value is undefined if there are no such pairs.
 
     Examples
     --------

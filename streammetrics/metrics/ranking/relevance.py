@@ -49,8 +49,8 @@ class PrecisionAtK(RelevanceMetric, tag="precision_at_k"):
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 120 bytes. The definition is that of trec_eval's `P` and
-    Spark's `precisionAt`. The value is undefined without queries.
+    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. The definition is that of trec_eval's
+    `P` and Spark's `precisionAt`. The value is undefined without queries.
 
     Examples
     --------
@@ -72,8 +72,8 @@ class RecallAtK(RelevanceMetric, tag="recall_at_k"):
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 120 bytes. The definition is that of trec_eval's `recall`. The
-    value is undefined without queries.
+    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. The definition is that of trec_eval's
+    `recall`. The value is undefined without queries.
 
     Examples
     --------
@@ -100,8 +100,8 @@ class RPrecision(RelevanceMetric, tag="r_precision"):
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 120 bytes. The definition is that of trec_eval's `Rprec`, and
-    of its `Rprec_mult`. The value is undefined without queries.
+    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. The definition is that of trec_eval's
+    `Rprec`, and of its `Rprec_mult`. The value is undefined without queries.
 
     Examples
     --------
@@ -130,19 +130,19 @@ class RPrecision(RelevanceMetric, tag="r_precision"):
 class HitRate(RelevanceMetric, tag="hit_rate"):
     """Hit rate at k: the share of queries or users with a relevant document among the first k.
 
-    Formula: mean over queries of 1[hits@k > 0]; with `average="pooled"`, sum of hits@k / sum of R, which is a recall
-    over all users, where R is the number of all relevant documents of a query.
+    Formula: mean over queries of 1[hits@k > 0]; with `average="pooled"`, sum of hits@k / sum of R, where R is the number
+    of all relevant documents of a query: a recall over all users.
 
     Parameters
     ----------
     average : {"users", "pooled"}
-        The mean over users (as in RecBole, ranx, torchmetrics and trec_eval's `success`), or the hits of all users
-        divided by their relevant documents. Both agree if each user has one relevant document.
+        The mean over users (as in RecBole, ranx, torchmetrics and trec_eval's `success`), or the hits of all users divided
+        by their relevant documents. The two are equal if each user has one relevant document.
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 120 bytes, or 1,200 bytes if pooled. The value is undefined
-    without queries; if pooled, without relevant documents.
+    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes, or 1,200 bytes if pooled. The value is
+    undefined without queries; if pooled, without relevant documents.
 
     Examples
     --------
@@ -189,8 +189,8 @@ class MeanReciprocalRank(RelevanceMetric, tag="mrr"):
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 120 bytes. The definition is that of trec_eval's `recip_rank`.
-    The value is undefined without queries.
+    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. The definition is that of trec_eval's
+    `recip_rank`. The value is undefined without queries.
 
     Examples
     --------
@@ -218,7 +218,7 @@ class MeanAveragePrecision(RelevanceMetric, tag="map"):
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 120 bytes. The value is undefined without queries.
+    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. The value is undefined without queries.
 
     Examples
     --------
@@ -240,8 +240,8 @@ class MeanAveragePrecision(RelevanceMetric, tag="map"):
 class RankBiasedPrecision(RelevanceMetric, tag="rbp"):
     """Rank-biased precision: the precision for a reader who goes on to each next document with probability p.
 
-    Formula: (1 - p) sum over i <= k of rel_i p^(i - 1), averaged over queries, where rel_i is 1 if the document at rank
-    i is relevant, else 0.
+    Formula: (1 - p) sum over i <= k of rel_i p^(i - 1), averaged over queries, where rel_i is 1 if the document at rank i
+    is relevant, and 0 otherwise.
 
     Parameters
     ----------
@@ -250,9 +250,9 @@ class RankBiasedPrecision(RelevanceMetric, tag="rbp"):
 
     Notes
     -----
-    The time is that of CumulativeGain, and the state takes 120 bytes. For binary judgements and p = 0.9, the definition is
-    that of trec_eval's `rbp`. The value is undefined without queries. Source: Moffat and Zobel, "Rank-biased precision for
-    measurement of retrieval effectiveness" (2008).
+    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. For binary judgements and p = 0.9, the
+    definition is that of trec_eval's `rbp`. The value is undefined without queries. Source: Moffat and Zobel, "Rank-biased
+    precision for measurement of retrieval effectiveness" (2008).
 
     Examples
     --------

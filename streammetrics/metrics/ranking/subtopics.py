@@ -19,7 +19,7 @@ class SubtopicMetric(QueryMean[SubtopicSums]):
     Parameters
     ----------
     k : int
-        The number of documents at the top of each ranking that count. Among equal scores the smallest `document` comes
+        The number of documents at the top of each ranking that count. Among equal scores, the smallest `document` comes
         first, as in ndeval.
     relevance_level : float, optional
         The lowest grade of a relevant document; any grade above 0 by default.
@@ -51,16 +51,16 @@ class AlphaNDCG(SubtopicMetric, tag="alpha_ndcg"):
     alpha : float
         The share of its gain that a subtopic loses with each further document about it.
     ideal : {"greedy", "bound"}
-        The ideal ranking. "greedy" takes the judged document with the largest gain next, and the greatest `document`
-        among equal ones (ndeval's alpha-nDCG; the best order of all is hard to find). "bound" is k documents that are
-        each about all subtopics (ndeval's alpha-DCG).
+        The ideal ranking. "greedy" always takes the judged document with the largest gain next, and the largest `document`
+        among those with equal gains (ndeval's alpha-nDCG); finding the best order of all would take too long. "bound" is k
+        documents that are each about all subtopics (ndeval's alpha-DCG).
 
     Notes
     -----
-    There is a row for each pair of document and subtopic, with the columns `query`, `document`, `subtopic`, `y_true`
-    (whether the document is relevant for the subtopic), `y_score`, and the others of `PrecisionAtK.update`. The
-    definition is that of ndeval. The value is undefined without queries. Source: Clarke et al., "Novelty and diversity
-    in information retrieval evaluation" (2008).
+    There is a row for each pair of a document and a subtopic, with the columns `query`, `document`, `subtopic`, `y_true`
+    (whether the document is relevant for the subtopic) and `y_score`. The optional columns of `PrecisionAtK.update`, such
+    as `sample_weight`, can also be passed. The definition is that of ndeval. The value is undefined without queries.
+    Source: Clarke et al., "Novelty and diversity in information retrieval evaluation" (2008).
 
     Examples
     --------
@@ -97,8 +97,8 @@ class IntentAwareERR(SubtopicMetric, tag="err_ia"):
 
     Notes
     -----
-    The rows are those of AlphaNDCG. The value is undefined without queries. Source: Chapelle et al., "Intent-based
-    diversification of web search results" (2011).
+    The rows have the same columns as those of `AlphaNDCG`. The value is undefined without queries. Source: Chapelle et
+    al., "Intent-based diversification of web search results" (2011).
 
     Examples
     --------
@@ -125,8 +125,8 @@ class SubtopicRecall(SubtopicMetric, tag="subtopic_recall"):
 
     Notes
     -----
-    The rows are those of AlphaNDCG. The definition is that of ndeval's `strec`. The value is undefined without queries.
-    Source: Zhai et al., "Beyond independent relevance" (2003).
+    The rows have the same columns as those of `AlphaNDCG`. The definition is that of ndeval's `strec`. The value is
+    undefined without queries. Source: Zhai et al., "Beyond independent relevance" (2003).
 
     Examples
     --------
@@ -152,13 +152,13 @@ class IntraListDiversity(QueryMean[SubtopicSums], tag="intra_list_diversity"):
     Parameters
     ----------
     k : int
-        The number of items at the top of each list that count. Among equal scores the smallest `document` comes first, as
+        The number of items at the top of each list that count. Among equal scores, the smallest `document` comes first, as
         in ndeval.
 
     Notes
     -----
-    There is a row for each category of an item, with the columns `query`, `document`, `category`, `y_score`. A list
-    takes k^2 steps. Lists of fewer than two items are left out, and the value is undefined without other lists.
+    There is a row for each category of an item, with the columns `query`, `document`, `category` and `y_score`. A list
+    takes k^2 steps. Lists of fewer than two items are left out; the value is undefined if no list remains.
 
     Examples
     --------

@@ -24,8 +24,9 @@ from .outputs import BoundedOutputMetric, is_undefined
 __all__ = ["D2AbsoluteError", "D2Pinball", "D2Tweedie"]
 
 LARGEST_LOG = 35.0
-"""An upper bound of the absolute logarithms of numbers from 2**-50 to 2**50."""
-# A rounding error of at most this share of the null deviance is negligible.
+"""An upper bound on |log(v)| for numbers v from 2**-50 to 2**50. The rounding error of a sum of logarithms is proportional
+to it."""
+# The largest relative rounding error of the null deviance at which the value still counts as certain.
 NEGLIGIBLE = 1e-6
 
 
@@ -46,10 +47,10 @@ class D2Pinball(BoundedOutputMetric[ValueHistogram], tag="d2_pinball"):
     Notes
     -----
     The loss of the predictions is an exact sum. The loss of the best constant is computed from a histogram of targets (see
-    Quantile), and its error is at most the width of the buckets: some 0.001 at 7 bits, wherever the targets lie. It is
-    exact for up to 32 different targets, and for up to 8,192 different integers. An output takes at most 2 MiB during
-    updates; a row takes some 5 ns. The definition is that of scikit-learn's `d2_pinball_score`. The value is undefined
-    without rows, and if the best constant has no error, where scikit-learn returns 1.0 or 0.0.
+    Quantile), and its error is at most the width of the buckets: about 0.001 at 7 bits, wherever the targets lie. It is
+    exact for up to 32 different targets, and for up to 8,192 different integers. Each output takes at most 2 MiB during
+    updates, and a row takes about 5 ns. The definition is that of scikit-learn's `d2_pinball_score`. The value is
+    undefined without rows, and if the best constant has no error, where scikit-learn returns 1.0 or 0.0.
 
     Examples
     --------
@@ -81,7 +82,7 @@ class D2Pinball(BoundedOutputMetric[ValueHistogram], tag="d2_pinball"):
 
     @property
     def term(self) -> str:
-        """The name of the row term whose sum is the loss of the predictions."""
+        """The name that the pinball loss of the predictions has among the sums of the state."""
         return f"pinball@{self.alpha!r}"
 
     def make_state(self) -> ValueHistogram:
@@ -96,17 +97,18 @@ class D2Pinball(BoundedOutputMetric[ValueHistogram], tag="d2_pinball"):
         return Limits(low, 1 - loss / least.value, high)
 
     def _least(self, state: ValueHistogram, output: int) -> Limits | None:
-        """Return the total loss of the best constant with its limits, for targets anywhere in their histogram buckets."""
+        """Return the total loss of the best constant, with limits that hold wherever targets lie within their buckets."""
         mass, alpha = state.mass(output), Fraction(repr(self.alpha))
         if not mass.total():
             return None
         (low, high), scale = to_whole_numbers(*state.value_bounds(output))
         weights = mass.segment_sums(np.arange(len(low) + 1))
-        # The middle of a bucket is (low + high) / 2. Losses are computed for low + high, so `unit` has the factor 1/2.
+        # The middle of a bucket is (low + high) / 2. To stay with whole numbers, compute losses for low + high, and
+        # multiply them by `unit`, which contains the factor 1/2.
         unit = Fraction(2, 1) ** scale / (2 * state.unit)
         middle = best_loss(low + high, weights, alpha) * unit
         # A target that moves by d changes the loss of any constant by at most d max(alpha, 1 - alpha). From the middle of
-        # its bucket a target moves by at most (high - low) / 2.
+        # its bucket, a target moves by at most (high - low) / 2.
         slack = int(((high - low) * weights).sum()) * unit * max(alpha, 1 - alpha)
         found = Limits(middle, middle, middle).widen(slack, least=0)
         return found.widen(state.weight_rounding * 4 * found.high, least=0)
@@ -124,8 +126,8 @@ class D2AbsoluteError(D2Pinball, tag="d2_absolute_error"):
 
     Notes
     -----
-    This is D2Pinball at alpha = 0.5, with its bound, state and cost. The definition is that of scikit-learn's
-    `d2_absolute_error_score`. The value is undefined without rows, and if all targets are equal.
+    This is `D2Pinball` at alpha = 0.5. The bounds, the state and the cost are the same. The definition is that of
+    scikit-learn's `d2_absolute_error_score`. The value is undefined without rows, and if all targets are equal.
 
     Examples
     --------
@@ -151,16 +153,16 @@ class D2Tweedie(Metric[RowTerms, float], tag="d2_tweedie"):
     Parameters
     ----------
     power : float
-        The power of the deviance: 1 is Poisson, 2 is gamma, between them it is compound Poisson-gamma; for power 0, use
-        `R2`. Targets must be at least 0, from power 2 on positive; predictions must be positive.
+        The power of the deviance: 1 is Poisson, 2 is gamma, and a power between them is compound Poisson-gamma. For power
+        0, use `R2`. Targets must be at least 0, or positive if the power is at least 2. Predictions must be positive.
 
     Notes
     -----
-    The definition is that of scikit-learn's `d2_tweedie_score`. Sums are exact. The null deviance, that of always
-    predicting the mean, is a difference of powers; it loses digits to rounding if the targets lie far from 0 and close
-    together. `bounds()` gives the size of this error: 1e-12 if the targets spread by 3 % of their mean, 0.7 if they
-    spread by 1e-7 of it. Numbers must lie between 2**-50 and 2**50. The state takes 3.3 kB, a row some 100 ns. The value
-    is undefined without rows, and if all targets are equal.
+    The definition is that of scikit-learn's `d2_tweedie_score`. Sums are exact. The null deviance is the deviance of
+    always predicting the mean. It is computed as a difference of powers, which loses digits if the targets lie far from 0
+    and close together. `bounds()` allows for this error, which is 1e-12 if the spread of the targets is 3 % of their mean,
+    and 0.7 if it is 1e-7 of their mean. Numbers must lie between 2**-50 and 2**50. The state takes 3.3 kB, and a row takes
+    about 100 ns. The value is undefined without rows, and if all targets are equal.
 
     Examples
     --------
@@ -212,7 +214,7 @@ def null_deviance(state: RowTerms, power: float) -> tuple[float, float]:
 
 
 class SavedDeviance(OwnReading):
-    """Value and bounds of a D2 score; the null deviance is computed only once."""
+    """Value and bounds of a D2 score; the null deviance (of always predicting the mean) is computed only once."""
 
     @cached_property
     def null(self) -> tuple[float, float]:
@@ -249,8 +251,9 @@ class SavedDeviance(OwnReading):
 
 
 def to_whole_numbers(*numbers: NDArray[np.float64]) -> tuple[list[NDArray[Any]], int]:
-    """Return float64 numbers as Python integers, and the exponent of the power of two that is their common unit."""
-    # A float64 is m 2**e with a mantissa m of 53 bits. All numbers are shifted to the least exponent, so they stay exact.
+    """Return float64 numbers as Python integers in a common unit, a power of two, and the exponent of this unit."""
+    # A float64 is m 2**e with a mantissa m of 53 bits. All numbers are scaled to the smallest exponent, so they stay
+    # exact.
     parts = [np.frexp(v) for v in numbers]
     least = min(int(e.min(initial=0)) for _, e in parts) - 53
     return [np.ldexp(m, 53).astype(np.int64).astype(object) << (e - 53 - least).astype(object) for m, e in parts], least

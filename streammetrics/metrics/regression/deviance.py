@@ -17,14 +17,14 @@ class TweedieDeviance(SummedLoss, tag="tweedie_deviance"):
     Parameters
     ----------
     power : float
-        The power k: at most 0, or 1 to 10. Below 0, targets may be negative; from 1 on they must be at least 0, from 2
-        on positive. Predictions must be positive unless the power is 0.
+        The power k, which is at most 0 or between 1 and 10. Targets may be negative if k <= 0, must be at least 0 if 1 <=
+        k < 2, and must be positive if k >= 2. Predictions must be positive unless k is 0.
 
     Notes
     -----
-    Powers are accurate to a few ulp, and the sum of terms is exact. Terms are also accurate if p is close to y, where
-    the formula of scikit-learn's `mean_tweedie_deviance` loses all digits. A row takes about 20 ns, an output 600 bytes.
-    The value is undefined without rows.
+    Powers are accurate to a few ulp, and the sum of terms is exact. Terms are also accurate if p is close to y, where the
+    formula of scikit-learn's `mean_tweedie_deviance` loses all digits. A row takes about 20 ns, and each output takes 600
+    bytes. The value is undefined without rows.
 
     Examples
     --------
@@ -67,8 +67,8 @@ class PoissonDeviance(SummedLoss, tag="poisson_deviance"):
 
     Notes
     -----
-    Terms are also accurate if p is close to y, and their sum is exact. A row takes about 10 ns, an output 600 bytes. The
-    definition is that of scikit-learn's `mean_poisson_deviance`. The value is undefined without rows.
+    Terms are also accurate if p is close to y, and their sum is exact. A row takes about 10 ns, and each output takes 600
+    bytes. The definition is that of scikit-learn's `mean_poisson_deviance`. The value is undefined without rows.
 
     Examples
     --------
@@ -93,9 +93,9 @@ class GammaDeviance(SummedLoss, tag="gamma_deviance"):
 
     Notes
     -----
-    A prediction of twice the target costs the same at any size. Terms are also accurate if p is close to y, and their
-    sum is exact. A row takes about 10 ns, an output 600 bytes. The definition is that of scikit-learn's
-    `mean_gamma_deviance`. The value is undefined without rows.
+    A prediction of twice the target has the same loss whatever the size of the target. Terms are also accurate if p is
+    close to y, and their sum is exact. A row takes about 10 ns, and each output takes 600 bytes. The definition is that of
+    scikit-learn's `mean_gamma_deviance`. The value is undefined without rows.
 
     Examples
     --------

@@ -29,8 +29,8 @@ class SummedLoss(OutputMetric[RegressionSums]):
     Parameters
     ----------
     squares : bool
-        Whether squares of the losses are summed, too, which `interval()` needs. Their absolute values must then be 0
-        or lie between 2**-240 and 2**240.
+        Whether the squares of the losses are also summed; `interval()` needs them. The absolute values of the losses must
+        then be 0 or lie between 2**-240 and 2**240.
     """
 
     about = About(
@@ -45,7 +45,7 @@ class SummedLoss(OutputMetric[RegressionSums]):
 
     @property
     def terms(self) -> tuple[str, ...]:
-        """The names of the row terms that the state sums, such as "absolute" for absolute errors."""
+        """The names of the losses that the state sums over rows, such as "absolute" for absolute errors."""
         return ("absolute",)
 
     def make_state(self) -> RegressionSums:
@@ -56,7 +56,11 @@ class SummedLoss(OutputMetric[RegressionSums]):
         return Quotient(state.total(self.terms[0], output), state.weight())
 
     def gradient(self, *means: Any) -> tuple[Any, ...]:
-        """Return the derivatives of the value by the means of its terms: the numerator, and the divisor if it has one."""
+        """Return the derivatives of the value with respect to the means of its terms, for the delta method.
+
+        `means` contains the mean of the numerator and, if the divisor is a term other than the weight, the mean of the
+        divisor.
+        """
         return (1.0,)
 
     def estimate(self, reading: Any, method: str) -> Estimate:
@@ -73,8 +77,9 @@ class MAE(SummedLoss, tag="mae"):
     Notes
     -----
     The difference d = p - y is computed in float64 and rounded once. The sum is exact for numbers of any size, and the
-    mean is rounded once. A row takes about 1 ns, an output 600 bytes; in a collection, MAE shares one state with MSE,
-    RMSE and others. The definition is that of scikit-learn's `mean_absolute_error`. The value is undefined without rows.
+    mean is rounded once. A row takes about 1 ns, and each output takes 600 bytes; in a collection, MAE shares one state
+    with MSE, RMSE and others. The definition is that of scikit-learn's `mean_absolute_error`. The value is undefined
+    without rows.
 
     Examples
     --------
@@ -96,8 +101,8 @@ class MSE(SummedLoss, tag="mse"):
     Notes
     -----
     The difference d = p - y and its square d**2 are rounded once each; the sum of squares is exact, and the mean is
-    rounded once. State and cost are those of MAE. The definition is that of scikit-learn's `mean_squared_error`. The
-    value is undefined without rows.
+    rounded once. The state and the cost are the same as for `MAE`. The definition is that of scikit-learn's
+    `mean_squared_error`. The value is undefined without rows.
 
     Examples
     --------
@@ -122,8 +127,8 @@ class RMSE(MSE, tag="rmse"):
     Notes
     -----
     The root is taken of the exact mean squared error, and rounded once. For several outputs, each root is computed to 120
-    bits, and their mean is rounded once. State and cost are those of MAE. The definition is that of scikit-learn's
-    `root_mean_squared_error`. The value is undefined without rows.
+    bits, and their mean is rounded once. The state and the cost are the same as for `MAE`. The definition is that of
+    scikit-learn's `root_mean_squared_error`. The value is undefined without rows.
 
     Examples
     --------
@@ -153,7 +158,8 @@ class WMAE(SummedLoss, tag="wmae"):
 
     Notes
     -----
-    State and cost are those of MAE. The value equals MAE unless `divisor="rows"`. It is undefined without rows.
+    The state and the cost are the same as for `MAE`. The value equals MAE unless `divisor="rows"`. It is undefined without
+    rows.
 
     Examples
     --------
@@ -166,7 +172,7 @@ class WMAE(SummedLoss, tag="wmae"):
 
     about = About(
         formula="sum w |p - y| / sum w, or / rows",
-        # If the divisor is the number of rows, a row of weight k counts as one row.
+        # A row of weight k is not the same as k rows if the divisor is the number of rows.
         weights_are_counts=About.per_instance(lambda metric: metric.divisor == "weights"),
     )
 
@@ -192,8 +198,8 @@ class PinballLoss(SummedLoss, tag="pinball_loss"):
 
     Notes
     -----
-    State and cost are those of MAE. The definition is that of scikit-learn's `mean_pinball_loss`. The value is undefined
-    without rows.
+    The state and the cost are the same as for `MAE`. The definition is that of scikit-learn's `mean_pinball_loss`. The
+    value is undefined without rows.
 
     Examples
     --------
@@ -227,8 +233,8 @@ class HuberLoss(SummedLoss, tag="huber_loss"):
 
     Notes
     -----
-    State and cost are those of MAE. The definition is that of torch's and Keras' Huber loss. Source: Huber (1964). The
-    value is undefined without rows.
+    The state and the cost are the same as for `MAE`. The definition is that of torch's and Keras' Huber loss. Source:
+    Huber (1964). The value is undefined without rows.
 
     Examples
     --------

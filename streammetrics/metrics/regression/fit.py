@@ -43,12 +43,12 @@ class MeanError(MomentMetric, tag="mean_error"):
     Parameters
     ----------
     squares : bool
-        Whether the state, like that of R2, also has sums of squares and products, which `interval()` needs.
+        Whether the state, like that of `R2`, also contains sums of squares and products, which `interval()` needs.
 
     Notes
     -----
-    The sums of targets and of predictions are exact, and their difference is rounded once. A row takes about 2 ns, an
-    output 1.6 kB. The value is undefined without rows.
+    The sums of targets and of predictions are exact, and their difference is rounded once. A row takes about 2 ns, and
+    each output takes 1.6 kB. The value is undefined without rows.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class MeanError(MomentMetric, tag="mean_error"):
         return Quotient(state.total("y", output) - state.total("x", output), state.weight())
 
     def gradient(self, *means: Any) -> tuple[Any, ...]:
-        """Return the derivatives of the value by the means of targets and predictions."""
+        """Return the derivatives of the value with respect to the means of targets and predictions."""
         return -1.0, 1.0
 
     def estimate(self, reading: Any, method: str) -> Estimate:
@@ -85,18 +85,18 @@ class R2(MomentMetric, tag="r2"):
     Parameters
     ----------
     multioutput : {"uniform_average", "raw_values", "variance_weighted"}
-        How the values of several outputs become one: their mean, an array of one value each, or their mean weighted by
-        the variance of the targets.
+        How the values of several outputs are combined: as their mean, as an array with one value for each, or as their
+        mean weighted by the variance of the targets.
     force_finite : bool
-        Whether the value for equal targets is 1.0 if predictions have no error, and else 0.0, as in scikit-learn by
-        default.
+        What the value is if all targets are equal. With False, it is undefined. With True, it is 1.0 if the predictions
+        have no error, and otherwise 0.0, as in scikit-learn by default.
 
     Notes
     -----
-    The value is computed from exact sums of products and rounded once, so it is correct to the last bit. A row takes
-    about 10 ns, an output 2.7 kB. The definition is that of scikit-learn's `r2_score`, except if all targets are equal:
-    the value is then undefined (NaN, with a reason), and averages leave such outputs out, unless `force_finite=True`;
-    scikit-learn returns NaN and -inf with `force_finite=False`.
+    The value is computed from exact sums of products and rounded once, so every bit of it is correct. A row takes about 10
+    ns, and each output takes 2.7 kB. The definition is that of scikit-learn's `r2_score`, except for the default of
+    `force_finite`. If all targets are equal, the value is undefined (NaN, with a reason), and averages leave such outputs
+    out. With `force_finite=False`, scikit-learn returns NaN or -inf.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def squared_error(state: Moments, output: int) -> Fraction:
 
 
 def _explained_share(metric: R2, state: Moments, residual: Fraction, output: int) -> Quotient:
-    """Return the explained share of the variance of the targets, for a residual sum of squares."""
+    """Return the share of the variance of the targets that predictions with this residual sum of squares explain."""
     spread = state.covariance("x", "x", output)
     if metric.force_finite and not spread and state.weight():
         return Quotient(0 if residual else 1, 1)
@@ -156,13 +156,13 @@ class ExplainedVariance(R2, tag="explained_variance"):
     Parameters
     ----------
     force_finite : bool
-        Whether the value for equal targets is 1.0 if all errors are equal, too, and else 0.0, as in scikit-learn by
-        default.
+        What the value is if all targets are equal. With False, it is undefined. With True, it is 1.0 if all errors are
+        also equal, and otherwise 0.0, as in scikit-learn by default.
 
     Notes
     -----
-    State, cost and exactness are those of R2. The definition is that of scikit-learn's `explained_variance_score`,
-    except that the value is undefined if all targets are equal, unless `force_finite=True`.
+    The state, the cost and the exactness are the same as for `R2`. The definition is that of scikit-learn's
+    `explained_variance_score`, except that the value is undefined if all targets are equal, unless `force_finite=True`.
 
     Examples
     --------
@@ -185,8 +185,8 @@ class PearsonCorrelation(MomentMetric, tag="pearson_correlation"):
 
     Notes
     -----
-    The square of the value is an exact fraction, and its root is rounded once. State and cost are those of R2. The
-    definition is that of scipy's `pearsonr`. The value is undefined if all targets or all predictions are equal.
+    The square of the value is an exact fraction, and its root is rounded once. The state and the cost are the same as for
+    `R2`. The definition is that of scipy's `pearsonr`. The value is undefined if all targets or all predictions are equal.
 
     Examples
     --------
@@ -198,7 +198,8 @@ class PearsonCorrelation(MomentMetric, tag="pearson_correlation"):
     about = About(formula="Cov(y, p) / sqrt(Var(y) Var(p))")
 
     def of(self, state: Moments, output: int = 0) -> Limits | None:
-        # The root of the exact square is rounded only once. The square loses the sign, which is that of the covariance.
+        # Take the root of the exact square, so that the value is rounded only once. The sign, which the square loses, is
+        # the sign of the covariance.
         xx, xy, yy = (state.covariance(a, b, output) for a, b in ("xx", "xy", "yy"))
         found = root(xy * xy, xx * yy)
         return -found if found is not None and xy < 0 else found
@@ -223,8 +224,9 @@ class ConcordanceCorrelation(MomentMetric, tag="concordance_correlation"):
 
     Notes
     -----
-    The value is an exact fraction, rounded once. State and cost are those of R2. Source: Lin (1989). The value is
-    undefined without rows, if all targets and predictions are one number, and if the total weight is at most `ddof`.
+    The value is an exact fraction, rounded once. The state and the cost are the same as for `R2`. Source: Lin (1989). The
+    value is undefined without rows, if all targets and predictions are the same number, and if the total weight is at most
+    `ddof`.
 
     Examples
     --------
@@ -235,7 +237,7 @@ class ConcordanceCorrelation(MomentMetric, tag="concordance_correlation"):
 
     about = About(
         formula="2 Cov(y, p) / (Var(y) + Var(p) + (mean y - mean p)^2)",
-        # An unbiased variance depends on the number of rows.
+        # With `ddof` > 0, the value changes if all rows are counted twice.
         extensive=About.per_instance(lambda metric: metric.ddof > 0),
     )
 

@@ -38,8 +38,8 @@ class QuantileCoverage(SummedLoss, tag="quantile_coverage"):
 
     Notes
     -----
-    The value is exact and rounded once. A row takes about 1 ns; the state is that of MAE. The value is undefined without
-    rows.
+    The value is exact and rounded once. A row takes about 1 ns; the state is the same as for `MAE`. The value is undefined
+    without rows.
 
     Examples
     --------
@@ -66,7 +66,7 @@ class QuantileCoverage(SummedLoss, tag="quantile_coverage"):
 
 
 class IntervalMetric(RowMean[float]):
-    """The mean over rows of a term that is computed from the target and a prediction interval."""
+    """The mean over rows of a number that is computed from the target and a prediction interval, such as its width."""
 
     about = About(positional_columns=("y_true", "lower"), cost="1.1 kB; about 20 ns a row")
 
@@ -79,7 +79,7 @@ class IntervalMetric(RowMean[float]):
         Parameters
         ----------
         y_true : array-like of shape (n,)
-            Targets. Or a mapping, data frame or Arrow table that holds the columns by name.
+            Targets; or a mapping, data frame or Arrow table that contains the columns by name.
         lower, upper : array-like of shape (n,)
             The ends of the intervals.
         **columns : array-like of shape (n,)
@@ -89,7 +89,7 @@ class IntervalMetric(RowMean[float]):
         ------
         InvalidInputError
             A value is not finite, a value other than 0 is not between 2**-400 and 2**400 in size, or lengths differ. The
-            message names column, row and count, and nothing was counted.
+            message names the column, the first bad row and the number of bad rows. Nothing was counted.
         """
         more = {} if upper is None else {"upper": upper}
         return super().update(y_true, lower, **more, **columns)
@@ -142,7 +142,8 @@ class IntervalCoverage(IntervalMetric, tag="interval_coverage"):
 
     Notes
     -----
-    State and cost are those of IntervalScore. The measure is also called PICP. The value is undefined without rows.
+    The state and the cost are the same as for `IntervalScore`. The measure is also called PICP. The value is undefined
+    without rows.
 
     Examples
     --------
@@ -164,7 +165,8 @@ class IntervalWidth(IntervalMetric, tag="interval_width"):
 
     Notes
     -----
-    State and cost are those of IntervalScore. The measure is also called MPIW. The value is undefined without rows.
+    The state and the cost are the same as for `IntervalScore`. The measure is also called MPIW. The value is undefined
+    without rows.
 
     Examples
     --------
@@ -179,7 +181,7 @@ class IntervalWidth(IntervalMetric, tag="interval_width"):
 
 
 class ForecastMetric(RowMean[float]):
-    """The mean over rows of a term that is computed from the target and several forecasts, such as quantiles."""
+    """The mean over rows of a number that is computed from the target and several forecasts, such as quantiles."""
 
     about = About(best="low", positional_columns=("y_true", "y_pred"), cost="1.1 kB; some 10 ns a number")
 
@@ -207,8 +209,8 @@ class CRPSQuantiles(ForecastMetric, tag="crps_quantiles"):
     Notes
     -----
     As the quantiles become dense, the value approaches the score of the whole distribution. Quantiles that cross are not
-    corrected. The terms of rows are computed in float64, and their sum is exact. A number takes some 10 ns. The
-    definition is that of scoringrules' `crps_quantile`. The value is undefined without rows.
+    corrected. The terms of rows are computed in float64, and their sum is exact. A forecast (one column of one row) takes
+    about 10 ns. The definition is that of scoringrules' `crps_quantile`. The value is undefined without rows.
 
     Examples
     --------
@@ -251,8 +253,8 @@ class CRPSEnsemble(ForecastMetric, tag="crps_ensemble"):
     Notes
     -----
     Members are sorted, so the value does not depend on their order. The terms of rows are computed in float64, and their
-    sum is exact. A number takes some 20 ns. The definition is that of properscoring's `crps_ensemble`, and of
-    scoringrules' with "nrg" and "fair". The value is undefined without rows.
+    sum is exact. A member of a row takes about 20 ns. The definition is that of properscoring's `crps_ensemble`, and that
+    of scoringrules' function with its estimators "nrg" and "fair". The value is undefined without rows.
 
     Examples
     --------
@@ -291,10 +293,10 @@ class MASE(Metric[RowTerms, float], tag="mase"):
 
     Notes
     -----
-    The columns are `y_true`, `y_pred`, and `lag`: the naive forecast of the row, such as the previous value, or the
-    value a season before. Both means are over the same rows; Hyndman and Koehler (2006) scale by the naive errors of the
-    training period. Errors are computed in float64, sums are exact, and their quotient is rounded once. A row takes
-    about 30 ns, the state 2.2 kB. The value is undefined without rows, and if the naive forecast has no error.
+    The columns are `y_true`, `y_pred`, and `lag`: the naive forecast of the row, such as the previous value, or the value
+    one season earlier. Both means are over the same rows; Hyndman and Koehler (2006) scale by the naive errors of the
+    training period. Errors are computed in float64, sums are exact, and their quotient is rounded once. A row takes about
+    30 ns, and the state takes 2.2 kB. The value is undefined without rows, and if the naive forecast has no error.
 
     Examples
     --------

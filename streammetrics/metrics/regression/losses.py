@@ -1,4 +1,4 @@
-"""Further losses of predicted numbers: Minkowski distance, log-cosh, and scores of numbers beyond a threshold."""
+"""Less common losses of predicted numbers: log-cosh, Minkowski distance, and the critical success index at a threshold."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class LogCosh(SummedLoss, tag="log_cosh"):
 
     Notes
     -----
-    Terms are accurate to a few ulp, also for small errors, and their sum is exact. A row takes about 10 ns; the state is
-    that of MAE. The definition is that of torchmetrics' `LogCoshError` and Keras' `LogCoshError`. The value is undefined
-    without rows.
+    Terms are accurate to a few ulp, even for small errors, and their sum is exact. A row takes about 10 ns; the state is
+    the same as for `MAE`. The definition is that of torchmetrics' `LogCoshError` and Keras' `LogCoshError`. The value is
+    undefined without rows.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class MinkowskiDistance(SummedLoss, tag="minkowski_distance"):
     Notes
     -----
     Powers are accurate to a few ulp, and their sum is exact. The root is accurate to a few ulp; at p = 1 and 2 the value
-    is rounded once. A row takes about 20 ns; the state is that of MAE. The definition is that of torchmetrics'
+    is rounded once. A row takes about 20 ns; the state is the same as for `MAE`. The definition is that of torchmetrics'
     `MinkowskiDistance`. The value is undefined without rows.
 
     Examples
@@ -92,7 +92,8 @@ class MinkowskiDistance(SummedLoss, tag="minkowski_distance"):
         total = state.total(self.terms[0], output)
         if not state.weight():
             return None
-        # Other powers are computed by a logarithm, which is undefined for 0.
+        # A sum of 0, and the powers 1 and 2, have exact results. Other roots use a logarithm, which would be undefined for
+        # 0.
         if not total or self.p in (1.0, 2.0):
             return root(total, Fraction(1)) if self.p == 2.0 else Quotient(total, 1)
         return float(elementary.power(np.float64(to_float(total)), np.float64(1.0 / self.p)))
@@ -111,9 +112,9 @@ class CriticalSuccessIndex(SummedLoss, tag="critical_success_index"):
 
     Notes
     -----
-    The value is an exact quotient, rounded once. A row takes about 2 ns, an output 1.1 kB. The definition is that of
-    torchmetrics' `CriticalSuccessIndex`, except if no number reaches the threshold: the value is then undefined, where
-    torchmetrics returns 0.
+    The value is an exact quotient, rounded once. A row takes about 2 ns, and each output takes 1.1 kB. The definition is
+    that of torchmetrics' `CriticalSuccessIndex`, except that the value is undefined if no number reaches the threshold,
+    whereas torchmetrics returns 0.
 
     Examples
     --------
@@ -149,7 +150,8 @@ class CriticalSuccessIndex(SummedLoss, tag="critical_success_index"):
             return Estimate(reading.value)
         if reading.state.excess is not None:
             return Estimate(reading.value, reason="rows are weighted: Sharded(..., unit=) has an interval")
-        # The value is a share of the rows in which target or prediction reaches the threshold, so its error is binomial.
+        # The value is a share of the rows in which the target or the prediction reaches the threshold, so its error is
+        # binomial.
         return share(int(some), reading.value, method)
 
     def reason(self, state: RegressionSums) -> str | None:

@@ -19,7 +19,7 @@ __all__ = ["NMSE", "NRMSE", "RelativeSquaredError"]
 
 
 class NormedSquares(MomentMetric):
-    """A squared error divided by a statistic of the targets, or the root of this quotient."""
+    """A metric that is a squared error divided by a statistic of the targets (such as their variance), or its root."""
 
     about = About(
         best="low",
@@ -45,8 +45,8 @@ class RelativeSquaredError(NormedSquares, tag="relative_squared_error"):
 
     Notes
     -----
-    The value is computed from exact sums of products and rounded once. State and cost are those of R2. The definition is
-    that of torchmetrics' `RelativeSquaredError`. The value is undefined if all targets are equal.
+    The value is computed from exact sums of products and rounded once. The state and the cost are the same as for `R2`.
+    The definition is that of torchmetrics' `RelativeSquaredError`. The value is undefined if all targets are equal.
 
     Examples
     --------
@@ -77,17 +77,17 @@ class NMSE(NormedSquares, tag="nmse"):
     Parameters
     ----------
     normalization : {"power", "means", "constant"}
-        The divisor: the power (sum of squares) of the targets, for signals; the product of both means (for dispersion
-        models); or the squared error of a constant prediction (as in torchrec). RelativeSquaredError divides by the
-        variance of the targets.
+        The divisor: the power (sum of squares) of the targets, for signals; the product of the means of targets and
+        predictions (for dispersion models); or the squared error of a constant prediction (as in torchrec).
+        RelativeSquaredError divides by the variance of the targets.
     constant : float
         The constant prediction c of `normalization="constant"`.
 
     Notes
     -----
-    The value is computed from exact sums of products and rounded once. State and cost are those of R2. Source of
-    "means": Hanna and Chang (2004). The value is undefined if the divisor is 0: if all targets are 0, or with "means" if
-    one of the means is 0.
+    The value is computed from exact sums of products and rounded once. The state and the cost are the same as for `R2`.
+    Source of "means": Hanna and Chang (2004). The value is undefined if the divisor is 0, that is, if all targets are 0,
+    all targets equal the constant, or one of the means is 0.
 
     Examples
     --------
@@ -127,10 +127,11 @@ class NRMSE(NormedSquares, tag="nrmse"):
 
     Notes
     -----
-    The square of the value is an exact fraction, and its root is rounded once. The value is negative if the mean is.
-    State and cost are those of R2; "range" adds 16 bytes an output. The definition is that of torchmetrics'
-    `normalized_root_mean_squared_error`. The class of torchmetrics instead uses the standard deviation for "l2", and for
-    merged states the divisor of their last update. The value is undefined if d is 0.
+    The square of the value is an exact fraction, and its root is rounded once. With "mean", the value is negative if the
+    mean of the targets is negative. The state and the cost are the same as for `R2`; "range" adds 16 bytes for each
+    output. The definition is that of torchmetrics' `normalized_root_mean_squared_error`. The class
+    `NormalizedRootMeanSquaredError` of torchmetrics differs: it uses the standard deviation for "l2", and for merged
+    states it uses the divisor of their last update. The value is undefined if d is 0.
 
     Examples
     --------

@@ -36,10 +36,10 @@ class OutputMetric(Metric[S, Any]):
     Parameters
     ----------
     num_outputs : int, optional
-        The number of columns, where targets and predictions are matrices; by default both are single columns.
+        The number of columns of targets and of predictions, which are then matrices; by default each is a single column.
     multioutput : {"uniform_average", "raw_values"}
-        How the values of several outputs become one: their mean, which is rounded only once, or an array of one value
-        each.
+        How the values of several outputs are combined: as their mean, which is rounded only once, or as an array with one
+        value for each.
     """
 
     about = About(best="low")
@@ -53,7 +53,7 @@ class OutputMetric(Metric[S, Any]):
         Parameters
         ----------
         y_true : array-like of shape (n,), or (n, num_outputs)
-            Targets. Or a mapping, data frame or Arrow table that holds the columns by name.
+            Targets; or a mapping, data frame or Arrow table that contains the columns by name.
         y_pred : array-like of the same shape
             Predictions.
         **columns : array-like of shape (n,)
@@ -63,7 +63,7 @@ class OutputMetric(Metric[S, Any]):
         ------
         InvalidInputError
             A value is not finite, a value other than 0 is not between 2**-400 and 2**400 in size, or lengths differ. The
-            message names column, row and count, and nothing was counted.
+            message names the column, the first bad row and the number of bad rows. Nothing was counted.
         """
         return super().update(y_true, y_pred, **columns)
 
@@ -72,7 +72,7 @@ class OutputMetric(Metric[S, Any]):
         raise NotImplementedError(f"{type(self).__name__} does not say what it computes")
 
     def read(self, state: S, output: int = 0) -> Reading:
-        """Return value and bounds of one output, as a `Reading`."""
+        """Return the value and the bounds of one output, as a `Reading`."""
         return ExactOutput(self, state, output)
 
     def reading(self, state: S) -> Reading:
@@ -88,7 +88,7 @@ class OutputMetric(Metric[S, Any]):
 
 
 class OfOutput(OwnReading):
-    """Value and bounds of one output."""
+    """Value and bounds of one output (column) of a metric."""
 
     def __init__(self, metric: OutputMetric[Any], state: State, output: int) -> None:
         self.metric, self.state, self.output = metric, state, output
@@ -98,7 +98,7 @@ class OfOutput(OwnReading):
 
 
 class ExactOutput(OfOutput):
-    """Value and bounds of one output with an exact value; the bounds only allow for the rounding of weights."""
+    """Value and bounds of one output with an exact value; the bounds allow only for the rounding of weights."""
 
     def _bounds(self) -> tuple[Any, Any]:
         return widen_for_rounding(self.value, self.state)
@@ -107,7 +107,7 @@ class ExactOutput(OfOutput):
 class Outputs(Reading):
     """The mean of the values of several outputs, or an array of these values, with bounds.
 
-    The mean is computed before rounding. The values are exact, so the bounds only allow for the rounding of weights.
+    The mean is computed before rounding. The values are exact, so the bounds allow only for the rounding of weights.
     """
 
     def __init__(self, metric: OutputMetric[Any], state: State) -> None:
@@ -120,13 +120,13 @@ class Outputs(Reading):
         return [one.limits for one in self._readings()]
 
     def _readings(self) -> Iterator[Reading]:
-        """Yield value and bounds of each output, one `Reading` at a time."""
+        """Yield a `Reading` with the value and the bounds of each output."""
         # This is an iterator because a list of thousands of `Reading` objects would slow down garbage collection.
         return map(partial(self.metric.read, self.state), range(self.metric.num_outputs or 1))
 
     @property
     def is_each(self) -> bool:
-        """Whether the value is an array with one value for each output, instead of their mean."""
+        """Whether the value is an array with one value for each output, rather than their mean."""
         return self.metric.multioutput == "raw_values"
 
     @cached_property
@@ -192,6 +192,6 @@ def is_undefined(metric: OutputMetric[Any], state: Any) -> bool:
 
 
 def root(numerator: Fraction, denominator: Fraction) -> Limits | None:
-    """Return the square root of a quotient; None for 0/0."""
+    """Return the square root of a quotient with lower and upper limits; None if the denominator is 0."""
     found = Limits.exactly(numerator, denominator)
     return None if found is None else Limits.root(found.value)

@@ -34,8 +34,8 @@ class ErrorQuantile(BoundedOutputMetric[ValueHistogram], tag="error_quantile"):
 
     Notes
     -----
-    Bound, resolution and memory are those of Quantile. |p - y| is rounded once. A row takes about 2 ns an output. The
-    value is undefined without rows.
+    The bounds, the resolution and the memory are the same as for `Quantile`. The absolute error |p - y| is rounded once. A
+    row takes about 2 ns for each output. The value is undefined without rows.
 
     Examples
     --------
@@ -83,7 +83,7 @@ class ResidualQuantile(ErrorQuantile, tag="residual_quantile"):
 
     Notes
     -----
-    Bound and cost are those of ErrorQuantile. The value is undefined without rows.
+    The bounds and the cost are the same as for `ErrorQuantile`. The value is undefined without rows.
 
     Examples
     --------
@@ -108,8 +108,8 @@ class MedianAbsoluteError(ErrorQuantile, tag="median_absolute_error"):
 
     Notes
     -----
-    Bound, state and cost are those of ErrorQuantile. The definition is that of scikit-learn's `median_absolute_error`.
-    The value is undefined without rows.
+    The bounds, the state and the cost are the same as for `ErrorQuantile`. The definition is that of scikit-learn's
+    `median_absolute_error`. The value is undefined without rows.
 
     Examples
     --------
@@ -134,8 +134,8 @@ class MaxError(OutputMetric[Extremes], tag="max_error"):
 
     Notes
     -----
-    The value is exact, except that |p - y| is rounded once. A row takes about 1 ns, the state 100 bytes. The definition
-    is that of scikit-learn's `max_error`. The value is undefined without rows.
+    The value is exact, except that |p - y| is rounded once. A row takes about 1 ns, and the state takes 100 bytes. The
+    definition is that of scikit-learn's `max_error`. The value is undefined without rows.
 
     Examples
     --------

@@ -1,7 +1,8 @@
 """Rank correlations of two numbers, and the share of pairs of rows that predictions put in the right order.
 
-All are computed from one `JointHistogram`, a table of targets by predictions, which is exact up to a limit of rows. Beyond
-it, the bounds allow for any order of the rows inside a bucket.
+All are computed from one `JointHistogram`, a table that counts rows by target and prediction. The table is exact up to a
+number of rows (`limit`). Beyond it, rows are counted in buckets, and the bounds allow for any order of the rows within a
+bucket.
 """
 
 from __future__ import annotations
@@ -27,16 +28,17 @@ Array = NDArray[Any]
 
 
 def ranks(masses: Array) -> Array:
-    """Return twice the ranks of values in ascending order, centred to mean 0, where ties share their mean rank.
+    """Return twice the ranks of values in ascending order, minus their mean, where equal values share their mean rank.
 
-    `masses` are the numbers of rows of each value. The ranks are Python integers.
+    `masses` contains the number of rows, or their total weight, for each value. The factor 2 makes all ranks Python
+    integers.
     """
     through = np.cumsum(masses)
     return 2 * through - masses - (through[-1] if len(through) else 0)
 
 
 def variance(pairs: Pairs, side: int) -> tuple[int, int, int]:
-    """Return the least, the estimated and the largest sum of squared ranks of x (side 0) or y (side 1)."""
+    """Return the smallest, the estimated and the largest possible sum of squared ranks of x (side 0) or y (side 1)."""
     fine, table = pairs.fine[side], (pairs.by_x, pairs.by_y)[side]
     masses = fine.segment_sums(np.arange(fine.digits.shape[1] + 1))
     least = _total(masses * ranks(masses) ** 2)
@@ -48,21 +50,25 @@ def variance(pairs: Pairs, side: int) -> tuple[int, int, int]:
 
 
 def _most_within_buckets(pairs: Pairs, masses: Array) -> Array:
-    """Return by how much different values inside each bucket can raise the sum of squares: n (n**2 - 1) / 3."""
-    # The result is rounded up. With weights, a bucket can have more rows than its mass, and the sum is up to
-    # n**3 / 3.
+    """Return, for each bucket, by how much the sum of squared ranks can grow if its values are not equal.
+
+    For a bucket of n rows, this is at most n (n**2 - 1) / 3, since `ranks` returns twice the ranks. The result is rounded
+    up.
+    """
+    # If rows have weights below 1, a bucket has more rows than its total weight n, and the bound is n**3 / 3.
     cubes = masses**3 - (0 if pairs.weighted else masses)
     return -(-cubes // 3)
 
 
 def covariance(pairs: Pairs) -> tuple[int, int]:
-    """Return the sum of the products of ranks from the table, and a bound of its error."""
+    """Return the sum over rows of the rank of x times the rank of y, from ranks of buckets, and a bound on its error."""
     cells = pairs.mass.segment_sums(np.arange(len(pairs.x) + 1))
     a, b = ranks(pairs.by_x), ranks(pairs.by_y)
     found = _total(cells * a[pairs.x] * b[pairs.y])
-    # The rank of a row is the rank of its bucket plus a part inside the bucket, which the table does not show. Products of
-    # the inside part of one column with bucket ranks of the other are largest if both have the same order. The products of
-    # both inside parts are bounded by the Cauchy-Schwarz inequality.
+    # The rank of a row is the rank of its bucket plus its rank within the bucket, which is unknown. Bound the two kinds of
+    # products that contain a rank within a bucket. The sum of products of such ranks of one column and bucket ranks of the
+    # other is largest if both have the same order. The Cauchy-Schwarz inequality bounds the sum of products of such ranks
+    # of both columns.
     off, spread = 0, [0, 0]
     for side, (own, other, near) in enumerate(((pairs.x, pairs.y, b), (pairs.y, pairs.x, a))):
         if not pairs.sure[side]:
@@ -72,8 +78,13 @@ def covariance(pairs: Pairs) -> tuple[int, int]:
 
 
 def _sorted_within(own: Array, other: Array, cells: Array, near: Array) -> int:
-    """Return the largest sum of products of the ranks inside buckets with the bucket ranks of the other column."""
-    # Rows are sorted by bucket, then by the other column. The inside rank of each is twice its centred rank in its bucket.
+    """Return the largest possible sum over rows of the rank within a bucket times the bucket rank in the other column.
+
+    `own` and `other` are the buckets of each table cell in the two columns, `cells` is the number of rows of each cell,
+    and `near` contains the ranks of the buckets of the other column.
+    """
+    # The sum is largest if the rows of a bucket have the order of the other column, so sort them by that column. Ranks
+    # within a bucket have the mean 0 and a factor of 2, as in `ranks`.
     order = np.lexsort((other, own))
     mass, value, at = cells[order], near[other[order]], own[order]
     first = np.flatnonzero(np.append(True, at[1:] != at[:-1])[: len(at)])
@@ -89,8 +100,8 @@ def _total(numbers: Array) -> int:
     return int(sum(numbers.tolist()))
 
 
-# An upper limit of the change of a value by rounded weights, in rounding units: two for each of a numerator and two
-# divisors, and two to spare.
+# Rounded weights change a value by at most this many times the relative rounding error of a weight: 2 for the numerator, 2
+# for each of the two factors of the divisor, and a margin of 2.
 SLIPS = 8
 NO_PAIRS = "weights count rows, of which there are no two"
 
@@ -101,11 +112,13 @@ class RankMetric(Metric[JointHistogram, float]):
     Parameters
     ----------
     bits : int
-        The resolution beyond `limit` rows: up to 2**(bits + 3) buckets of targets, and as many of predictions.
+        The resolution beyond `limit` rows: up to 2**(bits + 3) buckets of targets, and the same number of buckets of
+        predictions.
     limit : int
-        The number of rows up to which the value is exact. Beyond it all rows are counted in buckets of both numbers.
+        The number of rows up to which the value is exact. Beyond it, all rows are counted in buckets of targets and of
+        predictions.
     memory_limit : int
-        The bytes that rows and buckets may take (4 GiB). An update beyond it raises MemoryLimitError and counts
+        The bytes that rows and buckets may take (4 GiB by default). An update beyond it raises MemoryLimitError and counts
         nothing.
     """
 
@@ -127,7 +140,7 @@ class RankMetric(Metric[JointHistogram, float]):
         Parameters
         ----------
         y_true : array-like of shape (n,)
-            Targets. Or a mapping, data frame or Arrow table that holds the columns by name.
+            Targets; or a mapping, data frame or Arrow table that contains the columns by name.
         y_pred : array-like of shape (n,)
             Predictions.
         **columns : array-like of shape (n,)
@@ -137,7 +150,7 @@ class RankMetric(Metric[JointHistogram, float]):
         ------
         InvalidInputError
             A value is not finite, a value other than 0 is not between 2**-400 and 2**400 in size, or lengths differ. The
-            message names column, row and count, and nothing was counted.
+            message names the column, the first bad row and the number of bad rows. Nothing was counted.
         MemoryLimitError
             The buckets would need more than `memory_limit` bytes; nothing was counted.
         """
@@ -171,7 +184,8 @@ class OfPairs(OwnReading):
             return None
         least, most = map(Fraction, self.value_range)
         low, high = max(found.low, least), min(found.high, most)
-        # Weights below 1, and decoded states that no rows can produce, can give a lower limit above the upper one.
+        # The lower limit can exceed the upper one if weights are below 1, or if a state was decoded from manipulated
+        # bytes. Fall back to the range of the metric.
         if low > high:
             low, high = least, most
         return Limits(low, min(max(found.value, low), high), high)
@@ -181,17 +195,18 @@ class OfPairs(OwnReading):
 
 
 def quotient(top: int, low: int, here: int, high: int, unknown: int = 0, estimate: Fraction | None = None) -> Limits:
-    """Return top / sqrt(square) with limits, where `square` lies between `low` and `high`, with the estimate `here`.
+    """Return top / sqrt(square) with limits, for an unknown `square` between `low` and `high` with the estimate `here`.
 
-    The numerator `top` can be off by `unknown`. If an `estimate` of it is given, the value is computed from that.
+    The true numerator lies between `top` - `unknown` and `top` + `unknown`. The value is computed from `estimate` rather
+    than `top`, unless `estimate` is None.
     """
 
     def root(number: int | Fraction, square: int) -> Limits:
         found = Limits.root(Fraction(number * number) / square) if square else Limits(*[Fraction(2 * bool(number))] * 3)
         return -found if number < 0 else found
 
-    # A negative numerator gives the smallest value over the smallest square, a positive one over the largest. The largest
-    # value is the other way round.
+    # The smallest value divides a negative numerator by the smallest square, or a positive one by the largest square. For
+    # the largest value, it is the reverse.
     least, most = top - unknown, top + unknown
     value = root(top if estimate is None else estimate, here or high).value
     return Limits(root(least, low if least < 0 else high).low, value, root(most, high if most < 0 else low).high)
@@ -204,12 +219,12 @@ class SpearmanCorrelation(RankMetric, tag="spearman_correlation"):
 
     Notes
     -----
-    The bounds assume the best and the worst order of the rows inside each bucket of targets and of predictions. The value
-    is exact while each bucket has only one value. The widths of buckets adapt to the data, wherever the numbers lie: at 7
-    bits the bounds are within about 0.01 of the value, while the true error is less than 0.001. A row of weight k counts
-    as k equal rows. The state takes 64 bytes a row up to `limit`, and beyond it 16 bytes for each bucket of target and
-    prediction that has rows. A row takes some 100 ns. The definition is that of scipy's `spearmanr`. The value is
-    undefined if all targets or all predictions are equal.
+    The bounds assume the best and the worst order of the rows within each bucket of targets and of predictions. The value
+    is exact as long as each bucket contains only one value. The widths of buckets adapt to the data, wherever the numbers
+    lie: at 7 bits, the bounds are within about 0.01 of the value, while the true error is less than 0.001. A row of weight
+    k counts as k equal rows. The state takes 64 bytes a row up to `limit`, and beyond it 16 bytes for each pair of a
+    target bucket and a prediction bucket that contains rows. A row takes about 100 ns. The definition is that of scipy's
+    `spearmanr`. The value is undefined if all targets or all predictions are equal.
 
     Examples
     --------
@@ -243,10 +258,10 @@ class KendallCorrelation(RankMetric, tag="kendall_correlation"):
 
     Notes
     -----
-    The bounds allow for any order of pairs of rows inside one bucket of targets, or of predictions. At 7 bits they are
-    within about 0.02 of the value, while the true error is less than 0.001. State, cost and weights are those of
-    SpearmanCorrelation. The definition is that of scipy's `kendalltau`. The value is undefined for fewer than two rows;
-    "b" and "c" are also undefined if all targets or all predictions are equal.
+    The bounds allow for any order of pairs of rows within one bucket of targets or of predictions. At 7 bits, they are
+    within about 0.02 of the value, while the true error is less than 0.001. The state, the cost and the meaning of weights
+    are the same as for `SpearmanCorrelation`. The definition is that of scipy's `kendalltau`. The value is undefined for
+    fewer than two rows; "b" and "c" are also undefined if all targets or all predictions are equal.
 
     Examples
     --------
@@ -275,12 +290,12 @@ class KendallCorrelation(RankMetric, tag="kendall_correlation"):
         if x[2] <= 0 or y[2] <= 0:
             return None
         if self.variant == "b":
-            # A decoded state that no rows can produce can have negative numbers of pairs.
+            # Numbers of pairs can be negative in a state that was decoded from manipulated bytes, so replace them with 0.
             least = max(x[0], 0) * max(y[0], 0)
             return quotient(top, least, least, x[2] * y[2], pairs.undetermined_pairs, likely)
         m = max(min(pairs.distinct_values()), 2)
-        # A bucket can have several values, so m can be larger. The factor m / (m - 1) then falls towards 1, which
-        # changes the numerator below by at most |C - D|.
+        # If a bucket contains several values, the true m is larger, and the factor m / (m - 1) of the value is closer to
+        # 1. This changes the numerator below by at most |C - D|.
         far = max(abs(top - pairs.undetermined_pairs), abs(top + pairs.undetermined_pairs))
         slack = 0 if pairs.sharp.all() else far
         return _share(
@@ -295,7 +310,7 @@ class KendallCorrelation(RankMetric, tag="kendall_correlation"):
 
 
 class UnresolvedPairs(NamedTuple):
-    """Estimated numbers of pairs of rows by outcome, for the pairs whose order the table does not show.
+    """Estimated numbers of pairs by outcome, among the pairs of rows that share a bucket, so that their order is unknown.
 
     Parameters
     ----------
@@ -311,9 +326,10 @@ class UnresolvedPairs(NamedTuple):
 
 
 def estimate_unresolved(pairs: Pairs) -> UnresolvedPairs:
-    """Estimate how many pairs whose order the table does not show are in the same, the opposite, or no order."""
-    # Unresolved pairs share a bucket of targets, of predictions, or of both. A share of these pairs has different numbers
-    # (a of targets, b of predictions). The local order is the surplus of pairs in the same order among them.
+    """Estimate how many pairs of rows that share a bucket have the same order, opposite orders, or equal numbers."""
+    # Unresolved pairs share a bucket of targets, of predictions, or of both. The estimated share of pairs in one bucket
+    # that have different numbers is `a` for targets and `b` for predictions. The local order (`lean_x`, `lean_y`) is the
+    # share of such pairs in the same order minus the share in the opposite order.
     x, y, both = pairs.tied_pairs
     (a, b), (lean_x, lean_y) = pairs.differing_share, pairs.local_order
     cell = max(both - pairs.self_pairs, 0)
@@ -335,10 +351,11 @@ class XAUC(RankMetric, tag="xauc"):
 
     Notes
     -----
-    Bound, state and cost are those of KendallCorrelation. Source: Zhan et al., "Deconfounding duration bias in
-    watch-time prediction" (KDD 2022). The definition is that of torchrec's `XAUC`, but torchrec only compares rows of
-    the same batch, so its value depends on the batches. Here a row of weight k counts as k equal rows; in torchrec each
-    pair has the product of both weights. The value is undefined for fewer than two rows.
+    The bounds, the state and the cost are the same as for `KendallCorrelation`. Source: Zhan et al., "Deconfounding
+    duration bias in watch-time prediction" (KDD 2022). The definition is that of torchrec's `XAUC`, but torchrec compares
+    only rows of the same batch, so its value depends on the batches. Here, a row of weight k counts as k equal rows; in
+    torchrec, the weight of a pair is the product of the weights of its rows. The value is undefined for fewer than two
+    rows.
 
     Examples
     --------
@@ -351,8 +368,9 @@ class XAUC(RankMetric, tag="xauc"):
 
     def of(self, pairs: Pairs) -> Limits | None:
         both, certain, sure = pairs.tied_pairs[2], pairs.concordant, bool(pairs.sure.all())
-        # Pairs of rows in one cell of the table are equal in both numbers if cells have one value of each. Otherwise their
-        # order is open, like that of pairs in one bucket of targets or of predictions.
+        # If each cell of the table contains a single target and a single prediction, pairs of rows in one cell are equal
+        # in both numbers. Otherwise their order is unknown, like the order of pairs in one bucket of targets or of
+        # predictions.
         equal = max(both - pairs.self_pairs, 0)
         low = certain + (equal if sure else 0)
         high = low + pairs.half_tied_pairs + (0 if sure else both - pairs.min_self_pairs)
@@ -374,14 +392,14 @@ class RegressionAUC(RankMetric, tag="regression_auc"):
     Parameters
     ----------
     pairs : {"different", "all"}
-        The pairs that count. "different": those of different targets, which gives the concordance index, and AUC for
-        targets of 0 and 1. "all": all pairs, with ties as correct (torchrec's `RAUC`).
+        The pairs that count. "different": pairs with different targets, which gives the concordance index (and the AUC if
+        targets are 0 and 1). "all": all pairs, where ties count as correct (torchrec's `RAUC`).
 
     Notes
     -----
-    Bound, state, cost and weights are those of XAUC; torchrec's `RAUC` has no weights, and only compares rows of a
-    window of 100. Source of the concordance index: Harrell et al. (1982), without censoring. The value is undefined if
-    all targets are equal; with `pairs="all"`, for fewer than two rows.
+    The bounds, the state, the cost and the meaning of weights are the same as for `XAUC`. torchrec's `RAUC` has no
+    weights, and compares only rows within a window of 100. Source of the concordance index: Harrell et al. (1982), without
+    censoring. The value is undefined if all targets are equal; with `pairs="all"`, for fewer than two rows.
 
     Examples
     --------
@@ -401,7 +419,7 @@ class RegressionAUC(RankMetric, tag="regression_auc"):
 
     def of(self, pairs: Pairs) -> Limits | None:
         whole, unknown = pairs.total * pairs.total, pairs.undetermined_pairs
-        # In the worst case all undetermined pairs are discordant; in the best case none is.
+        # In the worst case, all pairs of unknown order are discordant; in the best case, none of them is.
         if self.pairs == "all":
             right = whole - pairs.self_pairs - pairs.discordant
             value = right - estimate_unresolved(pairs).opposite
@@ -410,13 +428,14 @@ class RegressionAUC(RankMetric, tag="regression_auc"):
         if not most:
             return None
         _, y, both = pairs.tied_pairs
-        # Pairs in one bucket of predictions but not of targets count one half if their predictions are known to be equal,
-        # and from 0 to 1 otherwise. Pairs in one bucket of targets can have different targets, and add up to 1 each.
+        # A pair in one bucket of predictions but in two buckets of targets counts one half if its predictions are known to
+        # be equal, and between 0 and 1 otherwise. A pair in one bucket of targets may have different targets, and then
+        # counts up to 1.
         ties, more = y - both, most - here
         half = Fraction(ties, 2)
         low = pairs.concordant + (half if pairs.sure[1] else 0)
         high = pairs.concordant + (half if pairs.sure[1] else ties) + more
-        # These pairs have different targets, because their targets are in different buckets.
+        # `known` counts the pairs whose targets are known to differ, because they are in different buckets.
         known = max(some, here)
         lean = (known - here) * pairs.local_order[0] / 2 + ties * pairs.differing_share[1] * pairs.local_order[1] / 2
         value = (pairs.concordant + half + Fraction(known - here, 2) + lean) / known if known else Fraction(1, 2)

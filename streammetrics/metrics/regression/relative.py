@@ -40,8 +40,8 @@ class MAPE(SummedLoss, tag="mape"):
 
     Notes
     -----
-    Terms are computed in float64, and their sum is exact. A row takes about 2 ns, an output 1.2 kB. The value is
-    undefined without rows, and if all targets are 0 and skipped.
+    Terms are computed in float64, and their sum is exact. A row takes about 2 ns, and each output takes 1.2 kB. The value
+    is undefined without rows, and if all targets are 0 and skipped.
 
     Examples
     --------
@@ -89,9 +89,9 @@ class MeanRelativeError(SummedLoss, tag="mean_relative_error"):
 
     Notes
     -----
-    Targets of 0 are left out, and `explain()["skipped"]` gives their number. Terms are computed in float64, and their
-    sum is exact. A row takes about 2 ns, an output 1.2 kB. The value is undefined without rows, and if all targets are
-    0.
+    Targets of 0 are left out, and `explain()["skipped"]` gives their number. Terms are computed in float64, and their sum
+    is exact. A row takes about 2 ns, and each output takes 1.2 kB. The value is undefined without rows, and if all targets
+    are 0.
 
     Examples
     --------
@@ -130,8 +130,8 @@ class MaxRelativeError(Metric[Extremes, float], tag="max_relative_error"):
 
     Notes
     -----
-    The value is exact, except that the error of one row is rounded. A row takes about 3 ns, the state 100 bytes. The
-    value is undefined without rows, and if all targets are 0.
+    The value is exact, except that the error of one row is rounded. A row takes about 3 ns, and the state takes 100 bytes.
+    The value is undefined without rows, and if all targets are 0.
 
     Examples
     --------
@@ -171,8 +171,8 @@ class SMAPE(SummedLoss, tag="smape"):
 
     Notes
     -----
-    State and cost are those of MAE. The definition is that of the M4 competition (Makridakis et al., 2020) and of
-    torchmetrics. The value is undefined without rows.
+    The state and the cost are the same as for `MAE`. The definition is that of the M4 competition (Makridakis et al.,
+    2020) and of torchmetrics. The value is undefined without rows.
 
     Examples
     --------
@@ -208,7 +208,7 @@ class WMAPE(SummedLoss, tag="wmape"):
 
     Notes
     -----
-    A row takes about 2 ns, an output 1.2 kB. The definition is that of torchmetrics'
+    A row takes about 2 ns, and each output takes 1.2 kB. The definition is that of torchmetrics'
     `WeightedMeanAbsolutePercentageError`. The value is undefined without rows, and if all targets are 0.
 
     Examples
@@ -245,8 +245,8 @@ class MSLE(SummedLoss, tag="msle"):
 
     Notes
     -----
-    Logarithms are accurate to 1 ulp, and the sum is exact. A row takes about 5 ns, an output 600 bytes. The definition
-    is that of scikit-learn's `mean_squared_log_error`. The value is undefined without rows.
+    Logarithms are accurate to 1 ulp, and the sum is exact. A row takes about 5 ns, and each output takes 600 bytes. The
+    definition is that of scikit-learn's `mean_squared_log_error`. The value is undefined without rows.
 
     Examples
     --------
@@ -267,12 +267,12 @@ class MSLE(SummedLoss, tag="msle"):
 class RMSLE(MSLE, tag="rmsle"):
     """Root mean squared logarithmic error: the square root of MSLE, for numbers above -1.
 
-    Formula: sqrt(sum w (log(1 + p) - log(1 + y))**2 / sum w). Some texts omit the square; that formula has no meaning.
+    Formula: sqrt(sum w (log(1 + p) - log(1 + y))**2 / sum w). Some texts omit the square; that formula is meaningless.
 
     Notes
     -----
-    State and cost are those of MSLE. The definition is that of scikit-learn's `root_mean_squared_log_error`. The value
-    is undefined without rows.
+    The state and the cost are the same as for `MSLE`. The definition is that of scikit-learn's
+    `root_mean_squared_log_error`. The value is undefined without rows.
 
     Examples
     --------

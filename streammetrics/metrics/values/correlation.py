@@ -33,9 +33,9 @@ class CorrelationMatrix(Metric[ColumnProducts, NDArray[Any]], tag="correlation_m
 
     Notes
     -----
-    The square of each correlation is an exact fraction, and its root is rounded once. Cost for c columns: 270 c (c + 3)
-    bytes, and about 3 c (c + 3) ns a row. The definition is that of numpy's `corrcoef` of the transpose, and of pandas'
-    `DataFrame.corr`. If all values of a column are equal, its row and its column of the matrix are NaN.
+    The square of each correlation is an exact fraction, and its root is rounded once. For c columns, the state takes 270 c
+    (c + 3) bytes, and a row takes about 3 c (c + 3) ns. The definition is that of numpy's `corrcoef` of the transpose, and
+    of pandas' `DataFrame.corr`. If all values of a column are equal, its row and its column of the matrix are NaN.
 
     Examples
     --------

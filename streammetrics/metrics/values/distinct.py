@@ -28,7 +28,7 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
     limit : int
         The largest number of keys in the sample. Whenever there are more, the share of hash values that are kept is
         halved. The relative standard error is therefore between 1 / sqrt(limit) and 1.4 / sqrt(limit): 0.4 to 0.55 % at
-        65,536. Below the limit the count is exact.
+        65,536. Below the limit, the count is exact.
     missing : {"raise", "skip"}
         Whether a row without a key raises an error, or is left out and counted.
     missing_values : tuple of int, str or bytes
@@ -36,15 +36,16 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
 
     Notes
     -----
-    Keys have any type, and are in the column `value`; a task binds the column: ``Task(DistinctSample(),
-    value="user_id")``. Which keys are kept depends only on the set of keys, through a hash that is separate from the hash
-    of shards and never changes. Samples that were made in different places therefore keep the same keys, and
-    `intersection` estimates how many users are in both arms of an experiment. Two `DistinctCount` metrics cannot do that,
-    but need a tenth of the memory for the same error.
+    Keys can have any type, and are passed as the column `value`. In a task, name the column that contains them:
+    ``Task(DistinctSample(), value="user_id")``. Which keys are kept depends only on the set of keys, through a hash that
+    is separate from the hash of shards and never changes. Samples that were made in different places therefore keep the
+    same keys, and `intersection` estimates how many users are in both arms of an experiment. `DistinctCount` cannot
+    estimate intersections, but needs a tenth of the memory for the same error.
 
-    `interval()` is about the keys that occurred in these rows, as that of `DistinctCount` is; there are no intervals by
-    shards. The state takes up to 12 bytes per key kept, and four times that during updates; a row takes 11 ns, plus the
-    hashing of strings. Source: adaptive sampling, Wegman (1984), Flajolet (1990). The value is 0 without rows.
+    Like `DistinctCount`, `interval()` estimates the number of keys that occur in these rows, not in a population. There
+    are no intervals by shards. The state takes up to 12 bytes per key kept, and four times that during updates; a row
+    takes 11 ns, plus the hashing of strings. Source: adaptive sampling, Wegman (1984), Flajolet (1990). The value is 0
+    without rows.
 
     Examples
     --------
@@ -83,12 +84,13 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
         return OfSample(self, state)
 
     def estimate(self, reading: Reading, method: str) -> Estimate:
-        # The standard error is that of the sample: the interval is about the keys in these rows, not about a population.
+        # The only random error comes from the sample, since the interval is for the keys in these rows, not for a
+        # population.
         state: Any = reading.state
         return _estimate(state.kept_keys, state.share, _certain(state))
 
     def intersection(self, other: DistinctSample, confidence: float = 0.95) -> Interval:
-        """Return the number of keys that occur in both of two data sets. For their union, use `merge`.
+        """Return the number of keys that occur in both data sets. For their union, use `merge`.
 
         Parameters
         ----------
@@ -100,8 +102,8 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
         Returns
         -------
         Interval
-            The interval of the number of shared keys. Both samples are first reduced to the smaller share of hashes. If
-            both samples are exact, the interval has no width.
+            The interval of the number of shared keys. The sample that keeps the larger share of hash values is first
+            reduced to the smaller share. If both samples contain all keys, the interval has no width.
 
         Raises
         ------
@@ -118,7 +120,7 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
 
 
 class OfSample(OwnReading):
-    """Value, certified bounds and details of the number of keys that a sample estimates."""
+    """Value, certified bounds and details of the number of keys, estimated from a sample."""
 
     def _bounds(self) -> tuple[float, float]:
         return _certain(self.state)
@@ -129,7 +131,10 @@ class OfSample(OwnReading):
 
 
 def _certain(state: KeySample) -> tuple[float, float]:
-    """Return certified bounds of the number of keys: the kept keys, and (unless all were kept) the number of rows."""
+    """Return certified bounds on the number of keys: the number of kept keys, and the number of rows.
+
+    If all keys were kept, both bounds equal the number of kept keys.
+    """
     kept = float(state.kept_keys)
     return kept, kept if state.share == 1 else float(int(state.rows))
 
@@ -139,7 +144,8 @@ def _estimate(kept_keys: int, share: float, within: tuple[float, float]) -> Esti
 
     The interval inverts a score test: it contains all numbers of keys that the test does not reject.
     """
-    # The number of kept keys is binomial. The ends are the roots of (kept - share n)**2 = z**2 share (1 - share) n.
+    # The number of kept keys has a binomial distribution. The ends of the interval are the solutions n of (kept - share
+    # n)**2 = z**2 share (1 - share) n.
     value, left = _clip(kept_keys / share, within), 1.0 - share
 
     def ends(confidence: float) -> tuple[float, float]:

@@ -19,14 +19,14 @@ __all__ = ["KeyFrequency"]
 class KeyFrequency(Metric[KeySketch, float], tag="key_frequency"):
     """Key frequency: the number of rows that have a given key, in constant memory and never underestimated.
 
-    Formula: the least of the counters of the key in a count-min sketch.
+    Formula: the smallest of the counters of the key in a count-min sketch.
 
     Parameters
     ----------
     key : int, str or bytes
         The key whose rows are counted.
     bits : int
-        The logarithm, to base 2, of the number of counters of a table.
+        The base-2 logarithm of the number of counters in each table.
     depth : int
         The number of tables.
     missing : {"raise", "skip"}
@@ -36,10 +36,11 @@ class KeyFrequency(Metric[KeySketch, float], tag="key_frequency"):
 
     Notes
     -----
-    Metrics that differ only in `key` share one sketch, however many they are. The sketch is linear, so the order of rows
-    does not matter, and the count of any key can be read later: ``KeyFrequency("new").of(state)``. The certified bounds
-    are 0 and the value; with probability 1 - exp(-depth) the count is at least the value minus e / 2**bits of all rows
-    (`explain()`: "expected_excess"). If there are few enough keys to count each, `HeavyHitters` is exact.
+    All metrics that differ only in `key` share one sketch. The sketch is linear, so the order of rows does not matter, and
+    the count of any key can be read later: ``KeyFrequency("new").of(state)``. The certified bounds are 0 and the value.
+    With probability 1 - exp(-depth), the value is too large by at most the number of all rows times e / 2**bits, which
+    `explain()` gives as "expected_excess". If there are few enough keys to count each of them, use `HeavyHitters`, which
+    is exact.
 
     The state takes up to 1 MiB at 16 bits and 4 tables, less for few keys; a row takes about 0.5 us. Source: Cormode and
     Muthukrishnan (2005). The value is 0 without rows.
@@ -85,7 +86,7 @@ class KeyFrequency(Metric[KeySketch, float], tag="key_frequency"):
 
 
 class OfCounters(OwnReading):
-    """Value and bounds of a sketch of counters. It never underestimates, so the value is the upper bound."""
+    """Value and bounds of a count-min sketch. The sketch never underestimates a count, so the value is the upper bound."""
 
     def _bounds(self) -> tuple[float, float]:
         return 0.0, widen_for_rounding(self.value, self.state)[1]

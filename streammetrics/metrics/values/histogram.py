@@ -27,13 +27,14 @@ class Histogram(Metric[KeyCounts, NDArray[Any]], tag="histogram"):
     edges : tuple of float
         The edges of the bins in ascending order: one more edge than bins.
     density : bool
-        Whether each bin is divided by the weight of all bins and by its own width, so that the total area is 1.
+        Whether the weight of each bin is divided by the weight of all bins and by the width of the bin, so that the total
+        area is 1.
 
     Notes
     -----
     The value is exact. Rows below the first edge or above the last edge are counted separately, in `explain()`. The
     definition is that of numpy's `histogram`; values are compared with the edges as float64. The state takes 40 bytes per
-    bin that has rows; a row takes about 40 ns. Without rows the counts are 0, and a density is undefined.
+    bin that contains rows; a row takes about 40 ns. Without rows, the counts are 0, and a density is undefined.
 
     Examples
     --------
@@ -50,7 +51,7 @@ class Histogram(Metric[KeyCounts, NDArray[Any]], tag="histogram"):
         formula="sum w of edges[i] <= v < edges[i + 1]",
         cost="40 bytes a bin that holds rows; about 40 ns a row",
         example={"edges": (-1.0, 0.0, 0.5, 3.0)},
-        # Counts grow with the number of rows; a density does not.
+        # Counts change if all rows are counted twice. A density does not, because its area is always 1.
         extensive=About.per_instance(lambda metric: not metric.density),
     )
 

@@ -27,8 +27,8 @@ class CountedKeys(Metric[KeyCounts, Any]):
     Parameters
     ----------
     limit : int
-        The number of different keys that all slices together may have. An update beyond it raises MemoryLimitError and
-        counts nothing.
+        The maximum number of different keys over all slices. An update beyond it raises MemoryLimitError and counts
+        nothing.
     missing : {"raise", "skip"}
         Whether a row without a key raises an error, or is left out and counted.
     missing_values : tuple of int, str or bytes
@@ -51,7 +51,8 @@ class CountedKeys(Metric[KeyCounts, Any]):
 class HeavyHitters(CountedKeys, tag="heavy_hitters"):
     """Heavy hitters: the most frequent keys and the weight of the rows of each; the first key is the mode.
 
-    Formula: the k keys with the largest sum w; of keys with equal sums the first in ascending order.
+    Formula: the k keys with the largest sum w. Among keys with equal sums, those that come first in ascending order are
+    chosen.
 
     Parameters
     ----------
@@ -116,10 +117,10 @@ class Entropy(CountedKeys, tag="entropy"):
 
     Notes
     -----
-    The value is computed from exact weights, and is within a few ulp even if one key has nearly all rows. The definition
-    is that of scipy's `entropy`. The entropy of a sample underestimates the entropy of the distribution by about (keys -
-    1) / (2 rows); neither the value nor `interval()` corrects this bias. The state and the cost are those of HeavyHitters.
-    The value is undefined without rows.
+    The value is computed from exact weights, and is accurate to a few ulp even if nearly all rows have the same key. The
+    definition is that of scipy's `entropy`. The entropy of a sample underestimates the entropy of the distribution by
+    about (keys - 1) / (2 rows); neither the value nor `interval()` corrects this bias. The state and the cost are the same
+    as for `HeavyHitters`. The value is undefined without rows.
 
     Examples
     --------
@@ -143,8 +144,8 @@ class Entropy(CountedKeys, tag="entropy"):
         value = reading.value
         if state.excess is not None:
             return Estimate(value, reason=WEIGHTED)
-        # Keys with the same count have the same influence, so each distinct count is computed once. The influence of a row
-        # on the entropy is -log p of its key, minus the entropy.
+        # The influence of a row on the entropy is -log p of its key, minus the entropy. Keys with the same weight have the
+        # same influence, so compute it once for each distinct weight.
         counts, each = np.unique(np.array(state.masses, np.int64), return_counts=True)
         terms = [entropy_term(mass, state.total) * state.total / mass / self._unit() for mass in counts.tolist()]
         influence = np.repeat(np.array(terms) - value, each)
@@ -158,9 +159,9 @@ class UniqueShare(CountedKeys, tag="unique_share"):
 
     Notes
     -----
-    The value is exact and rounded once. A row of weight 2 counts as two rows, which are not unique. The metric is Deequ's
-    Uniqueness; Deequ's Distinctness is `DistinctCount` over the number of rows. The state and the cost are those of
-    HeavyHitters. The value is undefined without rows.
+    The value is exact and rounded once. A row of weight 2 counts as two rows, which are not unique. Deequ calls this
+    metric Uniqueness. For Deequ's Distinctness, divide `DistinctCount` by the number of rows. The state and the cost are
+    the same as for `HeavyHitters`. The value is undefined without rows.
 
     Examples
     --------
@@ -191,6 +192,6 @@ class OfUnique(OwnReading):
         if not off or not state.total:
             low, high = widen_for_rounding(self.value, state)
             return low, high
-        # A key whose rounded weight is close to 1 may or may not have had the exact weight 1, which makes it unique.
+        # A key is unique if its weight is 1. Weights are rounded, so a key with a weight close to 1 may be unique or not.
         near = sum(abs(mass - state.unit) <= off * state.unit for mass in state.masses)
         return 0.0, min(to_float(near * state.unit, state.total) * (1 + 4 * float(off)), 1.0)

@@ -27,7 +27,7 @@ class MeanOfTerms(Metric[RowTerms, float]):
         return RowTerms(terms=(self.term,), over="values")
 
     def gradient(self, mean: Any) -> tuple[Any, ...]:
-        """Return the derivative of the value by the mean of the transformed values."""
+        """Return the derivative of the value with respect to the mean of the transformed values."""
         raise NotImplementedError
 
     def estimate(self, reading: Reading, method: str) -> Estimate:

@@ -21,7 +21,7 @@ __all__ = ["Quantile"]
 class Quantile(Metric[ValueHistogram, float], tag="quantile"):
     """Quantile: the weighted quantile of the values, with certified bounds.
 
-    Formula: the least v with W(values <= v) >= q W; if W(values <= v) = q W, the mean of v and the next value.
+    Formula: the smallest v with W(values <= v) >= q W; if W(values <= v) = q W, the mean of v and the next value.
 
     Parameters
     ----------
@@ -33,8 +33,8 @@ class Quantile(Metric[ValueHistogram, float], tag="quantile"):
     Notes
     -----
     The bounds are the edges of the bucket that contains the quantile. The value is exact for up to 32 distinct values, for
-    up to 8,192 distinct integers within 30,000 of each other, and for q = 0 and q = 1. Otherwise bucket widths adapt to
-    the data: at 7 bits the value is within about 0.001 standard deviations between the 0.1 % and the 99.9 % quantile
+    up to 8,192 distinct integers within 30,000 of each other, and for q = 0 and q = 1. Otherwise, bucket widths adapt to
+    the data: at 7 bits, the value is within about 0.001 standard deviations between the 0.1 % and the 99.9 % quantile
     (0.002 for a million rows with heavy tails).
 
     A row takes about 2 ns. The state takes at most 16 bytes a bucket; updates need 2 MiB, and 8 bytes per row of the
@@ -75,7 +75,7 @@ class Quantile(Metric[ValueHistogram, float], tag="quantile"):
         return no_weight_reason(state)
 
     def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:
-        # The limits already allow for the rounding of weights.
+        # The limits of the quantile already allow for the rounding of weights, so no slack is added for it.
         return Fraction(0)
 
     def estimate(self, reading: Reading, method: str) -> Estimate:

@@ -23,8 +23,8 @@ class StandardDeviation(Variance, tag="standard_deviation"):
 
     Notes
     -----
-    The value is computed from exact sums of values and squares, and rounded once. The state is that of Variance. The state
-    takes 1.1 kB; a row takes about 3 ns. The definition is that of numpy's `std`. The value is undefined if the total
+    The value is computed from exact sums of values and squares, and rounded once. The state is the same as for `Variance`,
+    and takes 1.1 kB; a row takes about 3 ns. The definition is that of numpy's `std`. The value is undefined if the total
     weight is not above `ddof`.
 
     Examples
@@ -49,15 +49,15 @@ class Skewness(MomentOfValues, tag="skewness"):
     Parameters
     ----------
     bias : bool
-        With False the value is multiplied by sqrt(n (n - 1)) / (n - 2), where n = sum w, which makes it unbiased for
-        normal data. A weight counts as that many rows.
+        With False, the value is multiplied by sqrt(n (n - 1)) / (n - 2), where n = sum w. It is then unbiased for normal
+        data. A row of weight k counts as k rows.
 
     Notes
     -----
     The value is computed from exact sums of the first three powers, and rounded once: it is correct to the last bit
     whatever the mean. Values are 0, or have an absolute value between 2**-200 and 2**200. The state takes 1.6 kB; a row
-    takes about 20 ns. The definition is that of scipy's `skew`; pandas has bias=False. The value is undefined if all
-    values are equal, and with bias=False for a weight of at most 2.
+    takes about 20 ns. The definition is that of scipy's `skew`; with bias=False it is that of pandas. The value is
+    undefined if all values are equal, and with bias=False also if the total weight is at most 2.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class Skewness(MomentOfValues, tag="skewness"):
     about = About(
         formula="m_3 / m_2^1.5, with m_k = sum w (v - mean)^k / sum w",
         cost="about 1.6 kB; 20 ns a row",
-        # An unbiased estimate depends on the number of rows.
+        # With bias=False, the value changes if all rows are counted twice.
         extensive=About.per_instance(lambda metric: not metric.bias),
     )
 
@@ -81,7 +81,7 @@ class Skewness(MomentOfValues, tag="skewness"):
         weight, spread = state.weight(), state.central_moment(2)
         if not spread or (not self.bias and weight <= 2):
             return NAN
-        # The square of the skewness is an exact fraction: only its root is rounded.
+        # Compute the square of the skewness as an exact fraction, so that only its root is rounded.
         third = state.central_moment(3)
         square = third**2 * weight / spread**3
         if not self.bias:
@@ -111,8 +111,8 @@ class Kurtosis(MomentOfValues, tag="kurtosis"):
     -----
     The value is computed from exact sums of the first four powers, and rounded once. Values are 0, or have an absolute
     value between 2**-200 and 2**200. The state takes 2.2 kB; a row takes about 40 ns. The definition is that of scipy's
-    `kurtosis`; pandas has bias=False. The value is undefined if all values are equal, and with bias=False for a weight of
-    at most 3.
+    `kurtosis`; with bias=False it is that of pandas. The value is undefined if all values are equal, and with bias=False
+    also if the total weight is at most 3.
 
     Examples
     --------
@@ -124,7 +124,7 @@ class Kurtosis(MomentOfValues, tag="kurtosis"):
     about = About(
         formula="m_4 / m_2^2 - 3, with m_k = sum w (v - mean)^k / sum w",
         cost="about 2.2 kB; 40 ns a row",
-        # An unbiased estimate depends on the number of rows.
+        # With bias=False, the value changes if all rows are counted twice.
         extensive=About.per_instance(lambda metric: not metric.bias),
     )
 

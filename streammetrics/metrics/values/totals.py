@@ -1,4 +1,4 @@
-"""Metrics of one column of numbers or keys (role `value`): sums, means, extremes, ratios of totals, distinct counts."""
+"""Metrics of a column of numbers or keys: sums, means, extremes, ratios of totals and distinct counts."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class Mean(MomentOfValues, tag="mean"):
     Parameters
     ----------
     squares : bool
-        Whether sums of squares are kept, too, which `interval()` needs.
+        Whether sums of squares are also kept; `interval()` needs them.
 
     Notes
     -----
-    Sums are exact, whatever the sizes of the values, and the mean is rounded once. The state takes 550 bytes and a row
-    about 1 ns; with squares, 1.1 kB and 3 ns. The value is undefined without rows.
+    Sums are exact, whatever the sizes of the values, and the mean is rounded once. The state takes 550 bytes, and a row
+    takes about 1 ns; with `squares`, they take 1.1 kB and 3 ns. The value is undefined without rows.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class Sum(MomentOfValues, tag="sum"):
     Notes
     -----
     The sum is exact and rounded once: adding 0.1 a million times gives a million times the float64 number 0.1. The state
-    and the cost are those of Mean. The value is 0 without rows.
+    and the cost are the same as for `Mean`. The value is 0 without rows.
 
     Examples
     --------
@@ -115,7 +115,7 @@ class Count(MomentOfValues, tag="count"):
 
     Notes
     -----
-    The count is exact and rounded once. The state is that of Mean. The value is 0 without rows.
+    The count is exact and rounded once. The state is the same as for `Mean`. The value is 0 without rows.
 
     Examples
     --------
@@ -148,8 +148,8 @@ class Variance(MomentOfValues, tag="variance"):
     Parameters
     ----------
     ddof : float
-        The delta degrees of freedom: 0 for the variance of these rows, 1 for an unbiased estimate. A weight counts as that
-        many rows.
+        The delta degrees of freedom: 0 for the variance of these rows, 1 for an unbiased estimate. A row of weight k
+        counts as k rows.
 
     Notes
     -----
@@ -167,7 +167,7 @@ class Variance(MomentOfValues, tag="variance"):
     about = About(
         formula="sum w (v - mean)^2 / (sum w - ddof)",
         cost="about 1.1 kB; 3 ns a row",
-        # With ddof > 0 the divisor depends on the number of rows.
+        # With ddof > 0, the value changes if all rows are counted twice.
         extensive=About.per_instance(lambda metric: metric.ddof > 0),
     )
 
@@ -194,14 +194,14 @@ class Ratio(Metric[Moments, float], tag="ratio"):
     numerator, denominator : str
         The names of the two columns.
     squares : bool
-        Whether sums of squares and products are kept, too, which `interval()` needs.
+        Whether sums of squares and products are also kept; `interval()` needs them.
 
     Notes
     -----
-    The value is the ratio of totals, not the mean of ratios. Sums are exact, and are divided once. The state takes 1.1 kB
-    and a row about 2 ns; with squares, 2.7 kB and 10 ns. With squares `interval()` uses the delta method and treats rows
-    as independent. For intervals by user, use ``Sharded(Ratio(...), unit="user_id")``. The value is undefined if the
-    denominators sum to 0.
+    The value is the ratio of totals, not the mean of ratios. Sums are exact, and their quotient is rounded once. The state
+    takes 1.1 kB, and a row takes about 2 ns; with `squares`, they take 2.7 kB and 10 ns. With squares, `interval()` uses
+    the delta method and treats rows as independent. For intervals by user, use ``Sharded(Ratio(...), unit="user_id")``.
+    The value is undefined if the denominators sum to 0.
 
     Examples
     --------
@@ -257,7 +257,7 @@ class PerUnit(Metric[UnitSums, float], tag="per_unit"):
     outcome : str
         The column of outcomes: an amount, a count, or 0/1. A unit can have any number of rows.
     unit : str
-        The column of units, such as users. Every batch has this column.
+        The column of units, such as users. Every batch must have this column.
     exposed : str
         The column that is 1 in the one row that records the exposure of a unit (one row for each arm), and 0 in other
         rows.
@@ -270,19 +270,19 @@ class PerUnit(Metric[UnitSums, float], tag="per_unit"):
 
     Notes
     -----
-    Outcomes and exposures usually come from two tables, and are passed in separate updates in any order. A batch has the
-    column of outcomes, the column `exposed`, or both (a table of units, or the two tables concatenated); a batch with
+    Outcomes and exposures usually come from two tables, and are passed in separate updates in any order. A batch contains
+    the column of outcomes, the column `exposed`, or both (a table of units, or the two tables concatenated); a batch with
     neither raises an error. A column that a batch lacks counts as 0, so units without an outcome count.
 
     The number of units is the number of exposure rows, not a distinct count of active units, which the treatment would
-    change. A unit with two exposure rows in an arm counts twice, so remove duplicates first. `explain()` has the number of
-    exposures.
+    change. A unit with two exposure rows in an arm counts twice, so remove duplicates first. `explain()` gives the number
+    of exposures.
 
-    Rows of one unit are correlated, and this state of constant size does not identify units. For an interval use
+    Rows of one unit are correlated, and this state of constant size does not identify units. For an interval, use
     ``Sharded(PerUnit("revenue", unit="user_id"), unit="user_id")``; without shards there is no interval, and the result
     gives the reason.
 
-    .. warning:: If few units have most of the total, as with revenue, intervals of a mean do not reach their nominal
+    .. warning:: If a few units make up most of the total, as with revenue, intervals of a mean do not reach their nominal
        coverage: 95 % intervals cover 83 % under a power law, and 88 to 93 % for a difference between arms. A cap restores
        the coverage, but changes the estimand to the mean of the capped outcome. The cap applies to rows; to cap the total
        of a unit, pass one row for each unit. Choose the cap before the experiment, the same for all arms, and not as a
@@ -352,8 +352,8 @@ class Min(Metric[Extremes, float], tag="min"):
 
     Notes
     -----
-    The value is exact. The state is that of Max. The state takes 100 bytes; a row takes about 1 ns. The value is undefined
-    without rows.
+    The value is exact. The state is the same as for `Max`, and takes 100 bytes; a row takes about 1 ns. The value is
+    undefined without rows.
 
     Examples
     --------
@@ -387,8 +387,8 @@ class Max(Min, tag="max"):
 
     Notes
     -----
-    The value is exact. The state is that of Min. The state takes 100 bytes; a row takes about 1 ns. The value is undefined
-    without rows.
+    The value is exact. The state is the same as for `Min`, and takes 100 bytes; a row takes about 1 ns. The value is
+    undefined without rows.
 
     Examples
     --------
@@ -406,22 +406,22 @@ class Max(Min, tag="max"):
 class DistinctCount(Metric[DistinctKeys, float], tag="distinct_count"):
     """Distinct count: an estimate of the number of distinct keys (users, queries, items) by HyperLogLog.
 
-    Formula: Ertl's improved raw estimator, from the harmonic mean of the registers; its expectation is exact from 0 keys
-    on.
+    Formula: Ertl's improved raw estimator, which is based on the harmonic mean of the registers, and is unbiased for any
+    number of keys.
 
     Parameters
     ----------
     precision : int
-        The logarithm, to base 2, of the number of registers: 4 to 18. The standard error is 1.04 / sqrt(2**precision): 0.8
-        % at 14.
+        The base-2 logarithm of the number of registers: 4 to 18. The standard error is 1.04 / sqrt(2**precision): 0.8 % at
+        14.
 
     Notes
     -----
-    Keys are integers of any width, strings or bytes, in the column `value`. `interval()` has the estimate and its standard
-    error. `bounds()` is certain: there are at least as many keys as registers in use, and at most as many as rows. A
-    repeated key changes only the number of rows, so merging states of overlapping logs gives their union. The hash never
-    changes. The state takes 128 KiB at 14; a row takes about 4 ns. Source: Flajolet et al. (2007), Ertl (2017). The value
-    is 0 without rows.
+    Keys are integers of any width, strings or bytes, in the column `value`. `interval()` contains the estimate and its
+    standard error. `bounds()` are certified: there are at least as many keys as registers in use, and at most as many as
+    rows. A repeated key changes only the number of rows, so merging states of overlapping logs gives their union. The hash
+    never changes. The state takes 128 KiB at precision 14; a row takes about 4 ns. Source: Flajolet et al. (2007), Ertl
+    (2017). The value is 0 without rows.
 
     Examples
     --------
@@ -456,7 +456,8 @@ class DistinctCount(Metric[DistinctKeys, float], tag="distinct_count"):
         return OfSketch(self, state)
 
     def estimate(self, reading: Reading, method: str) -> Estimate:
-        # The interval is for the number of keys in these rows, not in a population: the error is only that of the sketch.
+        # The only random error comes from the sketch, since the interval is for the keys in these rows, not for a
+        # population.
         state: Any = reading.state
         relative = 1.04 / math.sqrt(state.size)
         return Estimate(reading.value, relative * reading.value, "natural", method, KEYS, within=_certain(state))
@@ -466,12 +467,12 @@ class DistinctCount(Metric[DistinctKeys, float], tag="distinct_count"):
 
 
 class OfSketch(OwnReading):
-    """Value and certified bounds of the number of keys that a sketch estimates."""
+    """Value and certified bounds of the number of keys, estimated from a sketch."""
 
     def _bounds(self) -> tuple[float, float]:
         return _certain(self.state)
 
 
 def _certain(state: DistinctKeys) -> tuple[float, float]:
-    """Return certified bounds of the number of keys: the registers in use, and the number of rows."""
+    """Return certified bounds on the number of keys: the number of registers in use, and the number of rows."""
     return float(state.used_registers), float(int(state.rows))
