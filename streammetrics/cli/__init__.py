@@ -1,6 +1,6 @@
 """The command line: `streammetrics eval`, `merge`, `show`, `compare`, `power`, `catalog`, `warmup`, `selftest`, `demo`.
 
-Mistakes of a user end in one line on stderr and exit code 2. Each command imports only the modules that it needs, as late
+User errors produce one line on stderr and exit code 2. Each command imports only the modules that it needs, as late
 as possible: `show`, `merge` and `catalog` do not load numba.
 """
 
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     for name in ("stdout", "stderr"):
-        # The caller closed the stream, so discard the output.
+        # The stream is None if the caller closed it. Replace it, so that the output is discarded without an error.
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
         elif isinstance(stream := getattr(sys, name), io.TextIOWrapper):
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 class _TolerantFile(io.FileIO):
-    """Standard output whose reader may close early, such as `| head`. Further output is then discarded.
+    """Standard output whose reader, such as `head`, may close it early. Further output is then discarded.
 
     The files that a command writes and its exit code do not change.
     """
@@ -58,7 +58,7 @@ class _TolerantFile(io.FileIO):
         try:
             return super().write(data)
         except BrokenPipeError:
-            # The reader has closed the pipe: there is nobody left to write to.
+            # Nobody reads the pipe any more, so discard the rest of the output.
             _redirect_to_null(self)
             return len(data)
 
@@ -71,20 +71,22 @@ def _redirect_to_null(stream: Any) -> None:
 
 
 def _tolerate_closed_reader(stream: io.TextIOWrapper) -> io.TextIOWrapper:
-    """Return a wrapper of a stream that raises no error if the reader of the stream closes it early."""
+    """Return a wrapper around a stream that raises no error if the reader of the stream closes it early."""
     stream.flush()
     try:
         number = stream.fileno()
-    except OSError:  # a stream in memory has no file number
+    # A stream in memory has no file number.
+    except OSError:
         return stream
     pipe = io.BufferedWriter(_TolerantFile(number, "wb", closefd=False))
-    # `python -u` asks for unbuffered output, but this stream has a buffer: flush it after each line.
+    # With `python -u`, the user wants unbuffered output. The new stream has a buffer, so flush it after each line.
     lines = stream.line_buffering or stream.write_through
     return io.TextIOWrapper(pipe, stream.encoding, stream.errors, line_buffering=lines)
 
 
 def _run(arguments: Sequence[str]) -> int:
-    if list(arguments) == ["--version"]:  # without importing typer
+    # Importing typer is slow, and is not necessary to print the version.
+    if list(arguments) == ["--version"]:
         return _print_version()
     try:
         from streammetrics.cli.app import run
@@ -107,7 +109,7 @@ def _run(arguments: Sequence[str]) -> int:
         _print_error(line)
         try:
             sys.stdout.flush()
-        # The error is reported already, and Python would report it again at exit.
+        # The error is reported above. Without the redirection, Python would flush again at exit and report it again.
         except OSError:
             _redirect_to_null(sys.stdout)
         return USAGE_ERROR
@@ -122,7 +124,7 @@ def _print_version() -> int:
 
 
 def _announce_compilation() -> None:
-    """Explain on a terminal why the command seems to hang."""
+    """If the output is a terminal, print that kernels are being compiled, to explain why the command seems to hang."""
     if sys.stderr.isatty():
         _print_error("compiling for this processor; this takes up to a minute once, and is kept for later runs")
 
@@ -132,7 +134,10 @@ def _print_error(line: str) -> None:
 
 
 def _exit_process(code: int) -> None:
-    """Run the exit handlers of Python, then exit without those of C++, in which Arrow aborts if it is reading ahead."""
+    """Exit after the exit handlers of Python, but without the exit handlers of C++ libraries.
+
+    In the C++ handlers, Arrow would abort the process if one of its threads is still reading ahead.
+    """
     atexit._run_exitfuncs()
     sys.stdout.flush()
     os._exit(code)
@@ -140,7 +145,8 @@ def _exit_process(code: int) -> None:
 
 def _report_interrupt() -> int:
     print("streammetrics: interrupted", file=sys.stderr, flush=True)
-    # A daemon thread that is still alive is compiling or waits for a disk. A normal exit would wait for it.
+    # A daemon thread that is still alive is compiling a kernel or waiting for a disk. A normal exit would wait for it, so
+    # end the process immediately.
     if any(t.daemon and t.is_alive() for t in threading.enumerate()):
         sys.stdout.flush()
         os._exit(INTERRUPTED)

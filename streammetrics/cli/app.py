@@ -1,4 +1,7 @@
-"""The commands and their options. A command imports its implementation when it is called."""
+"""The commands and their options.
+
+A command imports its implementation only when it is called, so that all commands start fast.
+"""
 
 from __future__ import annotations
 
@@ -95,12 +98,13 @@ app = typer.Typer(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command; return its exit code."""
+    """Run the command that the arguments name; return its exit code. Raise UsageError if they are invalid."""
     COMMAND.set(tuple(arguments))
     try:
         code = app(args=list(arguments) or ["--help"], prog_name="streammetrics", standalone_mode=False)
     except Exception as error:
-        if hasattr(error, "format_message"):  # an error of click, or of typer's copy of click
+        # This attribute identifies the errors of click, whether typer uses the package or its own copy of it.
+        if hasattr(error, "format_message"):
             raise UsageError(_explain_option(error.format_message().replace("\n", " "))) from None
         if type(error).__name__ == "Abort":
             raise KeyboardInterrupt from None
@@ -111,7 +115,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _explain_option(message: str) -> str:
-    """Return the error for an unknown option; for `--json` it suggests `--format json`."""
+    """Return an error message of the option parser; for an unknown option such as `--json`, suggest `--format json`."""
     name = message.removeprefix("No such option: --").split(" ")[0]
     return f"there is no option --{name}; did you mean --format {name}?" if name in list(Format) else message
 
@@ -215,7 +219,7 @@ def _eval(
 ) -> None:
     """Score a log in one pass: all metrics, models, slices and windows; with --unit also intervals and comparisons.
 
-    Exit code 3 if a guardrail is broken.
+    The exit code is 3 if a guardrail is broken.
     """
     from streammetrics.cli.comparison import ComparisonOptions, parse_directions, parse_margins
     from streammetrics.cli.log_options import build_log_arguments
@@ -236,7 +240,8 @@ def _eval(
     )
     names = None if metrics is None else parse_names(metrics)
     sets = list(by or [])
-    file_options: dict[str, Any] = {}  # from a task file; command-line options override them
+    # Options from a task file, which command-line options override.
+    file_options: dict[str, Any] = {}
     if task is not None:
         task_options: dict[str, object] = {
             "label": label,
@@ -461,7 +466,10 @@ def _warmup() -> None:
 
 @app.command("selftest")
 def _selftest() -> None:
-    """Check that this machine computes the same bits as all others, and measure its speed. Exit code 1 if it does not."""
+    """Check that this machine computes the same bits as all others, and measure its speed.
+
+    The exit code is 1 if any bits differ.
+    """
     from streammetrics.cli.selftest import run_self_test
 
     raise typer.Exit(0 if run_self_test() else 1)

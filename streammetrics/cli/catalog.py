@@ -12,7 +12,7 @@ __all__ = ["list_metrics", "show_metric"]
 
 
 def list_metrics() -> None:
-    """Print all metrics. On a terminal each metric takes several lines, as formulas are too wide for a table."""
+    """Print all metrics. On a terminal, each metric takes several lines, because formulas are too wide for a table."""
     metrics_by_name = {
         f"{tag}[@{at}]" if (at := find_at_setting(METRICS[tag])) else tag: METRICS[tag] for tag in metric_names()
     }

@@ -1,4 +1,7 @@
-"""Compare models of one log, arms of an experiment, or saved states: verdicts and differences."""
+"""Compare models of one log, arms of an experiment, or saved states.
+
+The results are verdicts (which side is better) and tables of differences.
+"""
 
 from __future__ import annotations
 
@@ -53,29 +56,30 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ComparisonOptions:
-    """The options of a comparison. Its sides are models, arms of an experiment, or saved states.
+    """The options of a comparison of several sides, which are models, arms of an experiment, or saved states.
 
     Parameters
     ----------
     control : str or None
-        The side that the others are compared with; for models, the first by default.
+        The name of the side that the others are compared with. If it is None, the first model is the control.
     primary : str or None
-        The metric that decides; by default the first for which better values are known.
+        The metric that decides which side is better; by default the first metric with a known better direction.
     guardrails : dict of str to float
-        Metrics that must not become worse by more than a relative margin.
+        Metrics that must not become worse by more than a relative margin, such as 0.02 for 2 %.
     better : dict of str to str
-        The better direction, "high" or "low", for metrics that have none.
+        Whether "high" or "low" values are better, for metrics without a known better direction.
     users, planned : float or None
-        Number of users so far, and at the planned end.
+        The number of users so far, and the number at the planned end of the experiment.
     sequential : bool
-        Whether intervals are valid for repeated looks.
+        Whether intervals are valid even if the results are looked at repeatedly, for example every day.
     confidence : float
-        Confidence level of intervals.
+        The confidence level of intervals.
     independent : bool
-        Whether sides without common shards have no unit in common.
+        Whether the user states that no unit, such as a user ID, has rows on both sides. The sides can then be compared
+        even if their units are not split into the same shards.
     experiment : bool
-        Whether sides are arms of an experiment, so that a scorecard gives a verdict. Models have one only with guardrails
-        or planned users.
+        Whether the sides are arms of an experiment. A scorecard then gives a verdict. For models, there is a scorecard
+        only with guardrails or planned users.
     """
 
     control: str | None = None
@@ -91,12 +95,12 @@ class ComparisonOptions:
 
     @property
     def has_scorecard(self) -> bool:
-        """Whether a scorecard gives a verdict, instead of a sentence that names the better side."""
+        """Whether a scorecard gives a verdict; otherwise a sentence names the better side."""
         return self.experiment or bool(self.guardrails) or self.planned is not None
 
     @property
     def names(self) -> list[str]:
-        """The metrics that the options name."""
+        """The names of the metrics in all options: the primary metric, the guardrails, and those of `better`."""
         return [*([self.primary] if self.primary else []), *self.guardrails, *self.better]
 
     def check(self) -> None:
@@ -109,22 +113,22 @@ class ComparisonOptions:
 
 @dataclass(frozen=True)
 class SideComparison:
-    """Comparison of several sides with a control, for all rows or slice by slice.
+    """Comparison of several sides, such as models, with a control: for all rows, or for each slice.
 
     Parameters
     ----------
     sides : dict of str to MetricLike
-        The metrics of each side, by name.
+        The metrics of each side, by the name of the side. The control is one of the sides.
     control : str
-        The side that the others are compared with.
+        The name of the side that the others are compared with.
     options : ComparisonOptions
-        How sides are compared.
+        The options of the comparison.
     title : str
-        Name of the slices; empty for all rows.
+        The name of the slices, such as "by country"; empty for all rows.
     order : dict of tuple to int
-        The slices to show in order, with their numbers of rows.
+        The keys of the slices to show, in this order, and the number of rows of each.
     overall : SideComparison or None
-        For slices: the comparison of all rows, which gives the verdict.
+        For slices, the comparison of all rows, which supplies the scorecard; None if this is a comparison of all rows.
     """
 
     sides: Mapping[str, MetricLike]
@@ -136,7 +140,7 @@ class SideComparison:
 
     @property
     def treatments(self) -> list[str]:
-        """The names of all sides but the control."""
+        """The names of all sides except the control."""
         return [name for name in self.sides if name != self.control]
 
     @cached_property
@@ -153,7 +157,7 @@ class SideComparison:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """The metric object of each compared value, by the name of the value."""
+        """The metrics that are compared with the control, by name."""
         return {
             r.differences.pair.name: r.differences.pair.metric
             for comparisons in self.comparisons.values()
@@ -162,7 +166,7 @@ class SideComparison:
 
     @cached_property
     def card(self) -> Scorecard | None:
-        """The scorecard with the verdicts on all treatments, if there is one."""
+        """The scorecard with the verdicts on all treatments; None if the options ask for no scorecard."""
         options = self.options
         if not options.has_scorecard:
             return None
@@ -209,7 +213,7 @@ class SideComparison:
         ]
 
     def _name_sides(self, text: str, treatment: str) -> str:
-        """Replace "the first side" and "the second side" in a string by the names of the sides."""
+        """Replace "the first side" and "the second side" in a sentence with the names of both sides."""
         return text.replace("the first side", treatment).replace("the second side", self.control)
 
     def _format_sentence(self, name: str, comparisons: Comparisons) -> str:
@@ -221,7 +225,7 @@ class SideComparison:
 
     @property
     def exit_code(self) -> int:
-        """3 if a guardrail is broken, else 0."""
+        """The exit code of the command: 3 if a guardrail is broken, else 0."""
         return 0 if self.card is None else self.card.exit_code
 
     def grids(self) -> list[Grid]:
@@ -279,13 +283,16 @@ def compare_models(result: Any, group: Sequence[str], options: ComparisonOptions
 
 
 def _shorten_name(name: str, group: Sequence[str]) -> str:
-    """Return the name of a model without the prefix that all models of its group share."""
+    """Shorten the name of a model, such as `ctr/pctr_a` to `pctr_a`, if all models of its group have the same task."""
     parents = {one.rpartition("/")[0] for one in group}
     return name.rpartition("/")[2] if len(parents) == 1 else name
 
 
 def _find_model(name: str, group: Sequence[str]) -> str:
-    """Return the full name of the model with this name, with or without a prefix; if there is none, the first model."""
+    """Return the full name of a model (`ctr/pctr_a`), which the user may name without the task (`pctr_a`).
+
+    If the group has no such model, return the first one.
+    """
     return next((one for one in group if name in (one, one.rpartition("/")[2])), group[0])
 
 
@@ -308,7 +315,10 @@ def compare_arms(sliced: Sliced, options: ComparisonOptions, order: Any = None) 
 
 
 def _describe_axis(result: Any, order: Any) -> dict[str, Any]:
-    """Return the `title` and `order` arguments of `SideComparison` for slices or windows."""
+    """Return the arguments `title` and `order` of a `SideComparison` of slices or windows.
+
+    For the metrics of all rows, return no arguments. `order` is a function that returns the slices to show.
+    """
     if not isinstance(result, AxisWrapper):
         return {}
     if isinstance(result, Windowed):
@@ -317,7 +327,11 @@ def _describe_axis(result: Any, order: Any) -> dict[str, Any]:
 
 
 def select_slices(piece: AxisWrapper, top: int | None = None, **shown_how: Any) -> dict[tuple[Any, ...], int]:
-    """Return the slices to show in a table, in order, with their numbers of rows."""
+    """Return the keys of the slices to show in a table, in order, and the number of rows of each.
+
+    `top` is the number of slices, and `shown_how` contains the options `sort` and `min_rows`. The slice into which a limit
+    merges small slices is left out.
+    """
     rows: dict[tuple[Any, ...], int] = {}
     for record in build_slice_records(piece, top, **shown_how):
         if not record["other"]:
@@ -326,7 +340,11 @@ def select_slices(piece: AxisWrapper, top: int | None = None, **shown_how: Any) 
 
 
 def check_same_shards(sides: Mapping[str, Any], options: ComparisonOptions) -> None:
-    """Raise UsageError unless sides have the same shards of units, or the user states that they are independent."""
+    """Raise UsageError if the differences between sides would have no valid intervals.
+
+    Intervals need units, such as users, that both sides split into the same shards. Otherwise the user must state that no
+    unit is on both sides. A side that shares no metric with the control is also an error.
+    """
     control = str(options.control)
     ours, control_metrics = find_sharded(sides[control]), collect_entries(sides[control])
     for name, side in sides.items():
@@ -364,11 +382,11 @@ def build_comparisons(
     result : MetricCollection, Sharded or Bundle
         The result of the pass.
     options : ComparisonOptions
-        How sides are compared.
+        The options of the comparisons.
     arm : str, optional
-        The column of arms. With it, the sides are arms; otherwise they are models.
+        The column of the arms of an experiment. If it is given, the sides are the arms; otherwise they are the models.
     top, **shown_how
-        Which slices to show, as for `by_slice`.
+        Which slices to show, as for `select_slices`.
     """
     order = partial(select_slices, top=top, **shown_how)
     parts = [piece for _, piece in split_pieces(result)]
@@ -401,7 +419,7 @@ def parse_margins(texts: Iterable[str]) -> dict[str, float]:
     """Parse the values of --guardrail, such as `calibration=0.02`, as a dict of metric names to relative margins."""
     margins = {}
     for one in texts:
-        # Split at the last "=", as a name such as log_loss:eps=1e-6 contains one, too.
+        # Split at the last "=", because the name of a metric may contain one, such as log_loss:eps=1e-6.
         name, _, margin = one.rpartition("=")
         try:
             margins[name.strip()] = float(margin)
@@ -426,7 +444,10 @@ def parse_directions(texts: Iterable[str]) -> dict[str, str]:
 
 
 def expand_metric_names(options: ComparisonOptions, names: Iterable[str]) -> ComparisonOptions:
-    """Return the options with metric names completed (`auc` to `ctr/auc`), if only one metric ends with the name."""
+    """Return the options with full names of metrics, such as `ctr/auc` for `auc`.
+
+    A name is not changed if no metric, or more than one, ends with it.
+    """
 
     def full(name: str) -> str:
         ends = [one for one in names if one.rpartition("/")[2] == name]
@@ -441,7 +462,10 @@ def expand_metric_names(options: ComparisonOptions, names: Iterable[str]) -> Com
 
 
 def check_metric_names(options: ComparisonOptions, metrics: Mapping[str, Any], side: str = "") -> None:
-    """Raise UsageError if a named metric does not exist, or has no better direction."""
+    """Raise UsageError if an option names a metric that does not exist, or whose better direction is unknown.
+
+    `metrics` contains the known metrics by name, and `side` is the name of the side that has them.
+    """
     for name in options.names:
         if name not in metrics:
             raise unknown_name_error(f"metric in {side}:" if side else "metric", name, list(metrics))

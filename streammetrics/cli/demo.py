@@ -25,9 +25,11 @@ __all__ = ["run_demo"]
 
 T = TypeVar("T")
 NEGATIVE_RATE = 0.1
-SHOWN_SLICES = 6  # slices by country and device that the demo prints
+# The number of slices by country and device that the demo prints.
+SHOWN_SLICES = 6
 TRUTH, TASKS, REPORT = "_truth.json", "tasks.toml", "report.html"
-QUERY_ROWS = 100  # the log of searches has one search for this many impressions
+# The log of searches has one search for every 100 impressions of the click log.
+QUERY_ROWS = 100
 METRICS = ("auc", "normalized_entropy", "calibration", "ctr")
 SCREEN = ", ".join(f'"{name}"' for name in METRICS)
 TASK_FILE_TEXT = f"""\
@@ -78,7 +80,8 @@ def _write_missing_logs(root: Path, rows: int) -> DemoTruth:
     """Write missing and incomplete logs; return the true values of the full log."""
     _check_folder(root, rows)
     root.mkdir(parents=True, exist_ok=True)
-    _write_text(root / TASKS, TASK_FILE_TEXT.format(folder=root))  # first, as it marks the folder as a demo
+    # The task file marks the folder as belonging to a demo. It is written first, so an interrupted demo can be resumed.
+    _write_text(root / TASKS, TASK_FILE_TEXT.format(folder=root))
     if not (root / "full" / TRUTH).exists():
         print_line(f"Writing a week of impressions to {root}/ ...", "dim")
     _write_missing_log(root / "sampled", rows, NEGATIVE_RATE)
@@ -86,7 +89,10 @@ def _write_missing_logs(root: Path, rows: int) -> DemoTruth:
 
 
 def _check_folder(root: Path, rows: int) -> None:
-    """Raise UsageError unless the folder is new, empty, or a demo of the same size: its files may be overwritten."""
+    """Raise UsageError unless the folder is new, is empty, or contains a demo of the same size.
+
+    Otherwise the demo might overwrite files of the user.
+    """
     if not root.exists() or (root.is_dir() and not any(root.iterdir())):
         return
     tasks = root / TASKS
@@ -105,7 +111,8 @@ def _write_missing_log(folder: Path, rows: int, rate: float) -> DemoTruth:
     if truth.exists():
         return _read_truth(truth, DemoTruth)
     if folder.exists():
-        shutil.rmtree(folder)  # The demo was interrupted, as the file with the true values is written last.
+        # The file with the true values is written last. It is missing, so an earlier demo was interrupted here.
+        shutil.rmtree(folder)
     truth_of_log = write_demo_log(folder, rows, negative_rate=rate, sampled_scale=False)
     _write_text(truth, json.dumps(asdict(truth_of_log)))
     return truth_of_log
@@ -155,7 +162,7 @@ def _write_report(root: Path, result: Any, rows: int) -> None:
     try:
         write_report(result, str(root / REPORT), f"A demo: {rows:,} impressions")
     except UsageError as error:
-        # The report is an extra: the demo goes on without it.
+        # The report is not essential, so the demo goes on without it.
         print_line(str(error), "dim")
     else:
         print_line(f"with pictures: {root / REPORT}", "bold")
@@ -175,7 +182,10 @@ def _add_truth(grid: Grid, truth: DemoTruth) -> Grid:
 
 
 def _add_truth_columns(grid: Grid, truths: dict[str, dict[str, float]]) -> Grid:
-    """Add a column of true values next to each column that has some."""
+    """Add a column of true values to the right of each model whose true values are known.
+
+    `truths` maps each model to the true values of its metrics.
+    """
     heads, rows = grid.heads[:1], [None if row is None else row[:1] for row in grid.rows]
     for i, name in enumerate(grid.heads[1:], 1):
         heads += [name, "truth"] if name in truths else [name]
@@ -188,7 +198,7 @@ def _add_truth_columns(grid: Grid, truths: dict[str, dict[str, float]]) -> Grid:
 
 
 def _overall_ctr(truth: DemoTruth) -> float:
-    """Return the expected rate over both variants, which are about equal in size."""
+    """Return the expected click-through rate of all rows: the mean of both variants, which are about equally large."""
     return sum(truth.ctr.values()) / len(truth.ctr)
 
 
@@ -196,7 +206,7 @@ def _overall_ctr(truth: DemoTruth) -> float:
 
 
 def _show_sampled(root: Path) -> None:
-    """Show that normalized entropy, calibration and rates are biased on the sample, and right after correction."""
+    """Show that sampling biases normalized entropy, calibration and rates, and that a correction removes the bias."""
     spec = TaskSpec("click", ("pctr_b",), metrics=("auc", "average_precision", "log_loss", *METRICS[1:]))
     corrected = TaskSpec("click", ("pctr_b",), metrics=spec.metrics, negative_rate=NEGATIVE_RATE, corrects="rows")
     columns = {
@@ -213,13 +223,20 @@ def _show_sampled(root: Path) -> None:
 
 
 def _by_variant(folder: Path, spec: TaskSpec) -> dict[str, Record]:
-    """Score a log. Slicing by variant reuses the kernels that the first tables compiled."""
+    """Score a log and return the values of its metrics by name.
+
+    The log is sliced by variant, although the slices are not shown, so that no further kernels have to be compiled.
+    """
     result = evaluate_with_progress(Log(folder), make_collection({"": spec}, "raise"), [("variant",)])
     return group_by_task(build_records(result.overall))[""]
 
 
 def _color_errors(row: list[Cell] | None) -> list[Cell] | None:
-    """Color values of the sample that differ from the full log by more than chance."""
+    """Color a row of the table that compares the full log, the sample, and the corrected sample.
+
+    A value of the sample is red if it differs from the full log by more than 2 %. The corrected value next to it is green
+    if it does not.
+    """
     if row is None or row[0].text in ("rows", "positives"):
         return row
     full, sample, corrected = (float(cell.text) for cell in row[1:])
@@ -257,7 +274,8 @@ def _write_missing_searches(folder: Path, queries: int) -> SearchTruth:
     if truth_file.exists():
         return _read_truth(truth_file, SearchTruth)
     if folder.exists():
-        shutil.rmtree(folder)  # The demo was interrupted, as the true values are written last.
+        # The file with the true values is written last. It is missing, so an earlier demo was interrupted here.
+        shutil.rmtree(folder)
     truth = write_search_log(folder, queries)
     _write_text(truth_file, json.dumps(asdict(truth)))
     return truth

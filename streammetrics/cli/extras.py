@@ -21,13 +21,13 @@ def explain_missing_package(module: str | None, arguments: Sequence[str]) -> str
     module : str or None
         The module that was not found.
     arguments : sequence of str
-        The arguments of the command line. The extra of the dashboard includes the others, so that one installation is
-        enough for its commands.
+        The arguments of the command line. For the commands of the dashboard, the message names the extra `serve` whatever
+        package is missing, because that extra includes the packages of the others.
 
     Returns
     -------
     str or None
-        One line, or None if no extra has the package: then the error is one of the library.
+        A one-line message. None if no extra has the package, which means that the error is a bug of the library.
     """
     package = (module or "").partition(".")[0]
     if package not in (*COMMAND_LINE, *REPORT, *DASHBOARD):

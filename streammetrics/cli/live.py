@@ -25,11 +25,16 @@ __all__ = ["LiveDemo", "run_live"]
 
 DAYS = 14
 HOURS_A_SECOND = 6.0
-EVALUATION_SECONDS = 1.0  # seconds between two evaluations, fewer than on a real server, as simulated time is fast
+# Seconds between two evaluations of the experiment. A real server evaluates less often, but simulated time is fast.
+EVALUATION_SECONDS = 1.0
 
 
 def run_live(port: int, seconds: float | None, once: bool, slow: bool) -> None:
-    """Serve a simulated experiment until Ctrl-C, for some seconds, or until its end; `slow` breaks its guardrail."""
+    """Serve a simulated experiment until the user presses Ctrl-C.
+
+    The server stops earlier after `seconds`, if given, or, with `once`, at the end of the experiment. With `slow`,
+    the treatment breaks its guardrail.
+    """
     start = int(time.time() // HOUR) // DAY * DAY - DAYS * DAY
     simulated = Simulation(start=start, days=DAYS, slow_from=9.0 if slow else None)
     with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "live.db") as store:
@@ -59,11 +64,17 @@ class LiveDemo:
         self.server: Any = None
 
     def clock(self) -> float:
-        """Return the simulated time: the end of the last posted hour, plus real seconds so that it always advances."""
+        """Return the simulated time in seconds: the end of the last posted hour plus the real time since the start.
+
+        The real time makes the clock advance between two hours, too.
+        """
         return self.hour * HOUR + time.monotonic() - self.began
 
     def run(self, port: int = 0, seconds: float | None = None, once: bool = False) -> None:
-        """Serve and post parts until `end` is called or a signal comes."""
+        """Serve the dashboard and post the simulated hours, until `end` is called or a signal stops the server.
+
+        `seconds` limits the duration. With `once`, the server stops when all hours are posted.
+        """
         with open_listener("127.0.0.1", port) as listener:
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
             self.server = build_server(self.app, "127.0.0.1", port)
@@ -89,7 +100,7 @@ class LiveDemo:
         self.server.should_exit = True
 
     def _post_hours(self, url: str, once: bool) -> None:
-        """Post the parts of every simulated hour, like real workers."""
+        """Post the states of every simulated hour to the server, as the workers of a real experiment do."""
         simulated, last_decision = self.simulated, ""
         for hour in range(simulated.start, simulated.end):
             due = time.monotonic() + self.seconds_per_hour
@@ -110,7 +121,7 @@ class LiveDemo:
     def _post_part(self, url: str, part: bytes, source: str, hour: int) -> bool:
         try:
             push(url, part, experiment=self.simulated.id, source=source, hour=hour, token=self.token, retries=1)
-        # A server that is stopping refuses parts; this is no error.
+        # A server refuses states while it stops. This is not an error, so print nothing.
         except PushError as error:
             if not (self.stopped.is_set() or self.server.should_exit):
                 print_line(str(error), "red")
@@ -119,7 +130,7 @@ class LiveDemo:
         return False
 
     def _print_new_verdict(self, before: str) -> str:
-        """Print the verdict if its decision has changed; return the decision."""
+        """Print the verdict if its decision differs from the previous one; return the decision."""
         evaluation = self.app.state.board.evaluation(self.simulated.id)
         decision = evaluation.verdicts[0].decision if evaluation.verdicts else ""
         if decision and decision != before:

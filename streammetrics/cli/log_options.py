@@ -12,7 +12,10 @@ __all__ = ["build_log_arguments", "split_columns"]
 
 
 def split_columns(text: str, columns: Collection[str] = ()) -> tuple[str, ...]:
-    """Split `country,device` into two names, unless a column has this name. A name with a comma may be quoted."""
+    """Split a list of column names, such as `country,device`, at its commas.
+
+    If one of `columns` is named `country,device`, the whole text is this one name. A name with a comma may also be quoted.
+    """
     if text in columns:
         return (text,)
     return tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True), []))
@@ -29,7 +32,7 @@ def build_log_arguments(
 ) -> dict[str, Any]:
     """Return the arguments of `Log` for the options that are set.
 
-    Other arguments are omitted, so that the log can refuse options that do not fit its format.
+    Arguments for other options are omitted. The log raises an error if it gets an argument that its format does not have.
 
     Raises
     ------
@@ -42,7 +45,8 @@ def build_log_arguments(
     if delimiter is not None:
         arguments["delimiter"] = {"\\t": "\t", "tab": "\t"}.get(delimiter, delimiter)
     if nulls:
-        from streammetrics.io.text import DEFAULT_NULLS  # loads pyarrow
+        # This import loads pyarrow, which is slow.
+        from streammetrics.io.text import DEFAULT_NULLS
 
         arguments["nulls"] = [*DEFAULT_NULLS, *_split_all(nulls)]
     if not quotes:

@@ -1,4 +1,4 @@
-"""Error messages for users: one line each, in terms of command-line options instead of Python arguments."""
+"""Error messages for users: one line each, in terms of command-line options rather than Python arguments."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from streammetrics.errors import IncompatibleStateError, MemoryLimitError, Strea
 __all__ = ["COMMAND", "UsageError", "convert_keywords", "format_user_error", "unknown_name_error"]
 
 COMMAND: ContextVar[tuple[str, ...]] = ContextVar("COMMAND", default=())
-"""The arguments of the running command; reports show them as their origin."""
+"""The arguments of the running command. A report shows the command that wrote it."""
 
 _KEYWORD = re.compile(r"\b([a-z_]+)=\"?([\w.-]+)\"?(?= |;|,|\)|$)")
 _OPTION_KEYWORDS = ("scale", "on_invalid", "corrects", "limit", "negative_rate", "bits")
 _MESSAGES = {
     r"give labels=\([^)]*\) to the task": "say which are positive: --pos-label VALUE",
     r"give where= to the task, a 0/1 column that selects": "give --where to select",
-    # These patterns precede the general ones: they name options that the command does not have yet.
+    # This pattern must precede the shorter `give num_classes=` below, which also matches the beginning of this message.
     r"give num_classes=(\d+) if there are so many classes": (
         r"if there are \1 classes, give --classes \1 and a score column for each"
     ),
@@ -32,7 +32,7 @@ _MESSAGES = {
     r'missing="skip" leaves out rows': "--metrics group_auc:missing=skip leaves out rows",
     r"labels=\(\.\.\.\) takes named classes": "--classes a,b,c names classes",
 }
-"""Patterns of messages of the library, and their replacements on the command line."""
+"""For each pattern in the library's error messages, which name Python arguments, a text that names options instead."""
 _LOG_OPTIONS = (
     (re.compile(r"types=\{'([^']*)': '([^']*)'\}"), r"--type \1=\2"),
     (re.compile(r"types=\{\"([^\"]*)\": '([^']*)'\}"), r"--type \1=\2"),
@@ -45,7 +45,7 @@ _LOG_OPTIONS = (
     (re.compile(r"\bnames="), "--columns"),
     (re.compile(r"\bnulls="), "--nulls"),
 )
-"""Patterns of arguments of `Log`, and the equivalent options."""
+"""Patterns in error messages that name arguments of `Log`, and the equivalent command-line options."""
 _KEY_KINDS = re.compile(r"of kind (integer|string) here and (integer|string) there")
 
 
@@ -54,7 +54,7 @@ class UsageError(Exception):
 
 
 def format_user_error(error: Exception) -> str | None:
-    """Return the message for a mistake of the user; None for a bug, which needs the full traceback."""
+    """Return the one-line message for an error that the user can correct; None for a bug, which needs its traceback."""
     if isinstance(error, MemoryLimitError) and " slices " in str(error):
         return f"{str(error).partition(';')[0]}; fewer --bits make them smaller, --limit N keeps N of them"
     if isinstance(error, IncompatibleStateError) and _KEY_KINDS.search(str(error)):

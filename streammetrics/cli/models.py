@@ -1,4 +1,7 @@
-"""Find the columns of a model: one column of scores or lists, or several by a pattern such as `score_*`."""
+"""Find the columns with the scores of a model.
+
+A model has one column, of numbers or of lists, or several columns that match a pattern such as `score_*`.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +30,21 @@ class LoggedModel(NamedTuple):
     column: str | tuple[str, ...]
 
     def count_outputs(self, schema: Any) -> int | None:
-        """Return the number of scores in a row; None if the schema does not tell."""
+        """Return how many scores the model has in each row: the number of its columns, or the length of its lists.
+
+        Return None for a single column unless the schema says that it has lists of a fixed length.
+        """
         if isinstance(self.column, tuple):
             return len(self.column)
         kind = schema.field(self.column).type if schema is not None and self.column in schema.names else None
         return getattr(kind, "list_size", None) if "fixed_size_list" in str(kind) else None
 
     def order_by_class(self, classes: Sequence[object]) -> LoggedModel:
-        """Return the model with its columns in the order of classes, if columns end with their names: `p_cat`, `p_dog`."""
+        """Return the model with its columns in the order of the classes.
+
+        This requires that columns end with the names of classes, such as `p_cat` and `p_dog`. If no column does, the
+        order is not changed; if only some do, a UsageError is raised.
+        """
         if isinstance(self.column, str):
             return self
         columns_by_class = {str(c): [n for n in self.column if _ends_with_class(n, str(c))] for c in classes}
@@ -55,7 +65,7 @@ def find_model(pattern: str, schema: Any) -> LoggedModel:
     Parameters
     ----------
     pattern : str
-        A column, or a pattern of several columns; they are sorted by the numbers in their names.
+        The name of a column, or a pattern that matches several columns. These are sorted by the numbers in their names.
     schema : pyarrow.Schema, optional
         The columns of the log; None if patterns are not allowed.
     """

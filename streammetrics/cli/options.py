@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 
-# Groups of options in --help.
+# Headings under which --help groups the options.
 COLUMNS_PANEL = "Columns"
 METRICS_PANEL = "Metrics"
 SLICES_PANEL = "Slices and windows"
@@ -58,7 +58,7 @@ DASHBOARD_PANEL = "Dashboard"
 
 
 class Format(StrEnum):
-    """Output format of results."""
+    """Format in which results are printed, for `--format`."""
 
     table = "table"
     json = "json"
@@ -66,7 +66,7 @@ class Format(StrEnum):
 
 
 class Corrects(StrEnum):
-    """What the correction for down-sampled negatives changes: scores, weights of rows, or both."""
+    """What to correct if the log kept only a sample of the negatives: the scores, the weights of rows, or both."""
 
     score = "score"
     rows = "rows"
@@ -74,7 +74,7 @@ class Corrects(StrEnum):
 
 
 class ScoreScale(StrEnum):
-    """Scale of scores."""
+    """Scale of the scores in the log: probabilities, log odds (logits), or other real numbers."""
 
     probability = "probability"
     logit = "logit"
@@ -119,7 +119,7 @@ Top = Annotated[
 
 
 class Type(StrEnum):
-    """Type of a prediction task."""
+    """Type of a prediction task, for `--task-type`."""
 
     binary = "binary"
     multiclass = "multiclass"
@@ -133,7 +133,7 @@ Texts = list[str] | None
 
 
 class MissingUnits(StrEnum):
-    """What to do with rows whose unit (such as the user ID) is missing."""
+    """What to do with rows whose unit (such as the user ID) is missing: raise an error, or skip them."""
 
     stop = "raise"
     skip = "skip"

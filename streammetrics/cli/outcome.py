@@ -19,7 +19,7 @@ _MAX_COUNTED_VALUES = 1000
 _MIN_SIMILARITY = 0.8
 
 Labels = Mapping[tuple[str, Any], Any]
-"""Positive labels as the user typed them, by the column and the value that metrics compare with."""
+"""Positive labels as the user typed them. A key is the label column and the label in the type of this column."""
 
 
 def check_outcome(overall: Any, log: Any, filters: Iterable[Any] = (), spellings: Labels | None = None) -> list[str]:
@@ -30,11 +30,11 @@ def check_outcome(overall: Any, log: Any, filters: Iterable[Any] = (), spellings
     overall : MetricCollection or Sharded
         The metrics of all rows.
     log : Log
-        The log. The function reads a column of it again if its values explain the error.
+        The log. To explain an error, the function may read one of its columns again.
     filters : iterable of Filter
         The conditions on rows.
     spellings : mapping of (str, value) to value, optional
-        Positive labels as the user typed them, by the column and the value that metrics compare with.
+        Positive labels as the user typed them, by the label column and the label converted to the type of the column.
 
     Returns
     -------
@@ -45,7 +45,7 @@ def check_outcome(overall: Any, log: Any, filters: Iterable[Any] = (), spellings
     ------
     UsageError
         No task has a row that meets its conditions; or no row has the label that `--pos-label` names, and another label
-        is spelled almost alike. Without such a label the hour may simply have no positives.
+        is spelled almost alike. If there is no similar label, a message is enough: a short log may have no positives.
     """
     columns = {one.name: [c.column for c in one.conditions if c.sign in ("=", "!=")] for one in filters}
     statistics = [(content.binding, content.states[0]) for content in collect_entries(remove_shards(overall)).values()]
@@ -55,7 +55,8 @@ def check_outcome(overall: Any, log: Any, filters: Iterable[Any] = (), spellings
     messages = [_describe_empty_filter(where, rows, log, columns.get(where, ())) for where, rows in none.items()]
     if messages and not any(facts["rows"] for _, facts, _ in counts):
         raise UsageError(messages[0])
-    # Several metrics may read the same label; the log is searched for it only once.
+    # Several metrics may have the same positive label. The keys of a dict are unique, so the log is searched only once for
+    # each label.
     absent = {
         (binding.column("y_true"), binding.pos_label): None
         for binding, facts, _ in counts
@@ -76,9 +77,10 @@ def _describe_empty_filter(condition: str, rows: int, log: Any, columns: Iterabl
 
 
 def _check_label(column: str, positive: Any, spelling: Any, log: Any) -> str | None:
-    """Return a message if no row of the log has the label; raise UsageError if another label is spelled almost alike.
+    """Return a message if no row of the log has the positive label.
 
-    If the log has the label after all, return None: conditions or metrics have left out the rows with it.
+    Raise UsageError if another label is spelled almost alike. Return None if a row has the label: in that case, a
+    condition or a metric left out the rows with the label. `spelling` is the label as the user typed it.
     """
     if log.is_stream:
         return None
@@ -100,9 +102,10 @@ def _check_label(column: str, positive: Any, spelling: Any, log: Any) -> str | N
 
 
 def _find_similar(label: Any, others: Iterable[str]) -> str | None:
-    """Return a label that is probably meant: it differs in case, or in a few letters.
+    """Return the label among `others` that the user probably meant: it differs in case, or in a few letters.
 
-    Labels with other digits (class_0, class_1) or another first letter (typical, atypical) are other labels.
+    A label with different digits (class_1 for class_0) or a different first letter (atypical for typical) is not a
+    misspelling. Return None if there is no similar label.
     """
     if not isinstance(label, str):
         return None
@@ -117,7 +120,10 @@ def _similarity_key(label: str) -> tuple[str, list[str]]:
 
 
 def _count_values(log: Any, column: str) -> Counter[Any]:
-    """Count the rows of each value of a column; empty if the log is read only once, or if there are too many values."""
+    """Return the number of rows with each value of a column.
+
+    The result is empty if the log cannot be read a second time, or if there are too many values.
+    """
     values: Counter[Any] = Counter()
     if log.is_stream:
         return values
@@ -130,7 +136,7 @@ def _count_values(log: Any, column: str) -> Counter[Any]:
 
 
 def _count_batch(batch: Any) -> dict[Any, int]:
-    """Count the rows of each value of a batch of one column."""
+    """Count the rows with each value in a batch that has one column."""
     counts = batch.column(0).value_counts().to_pylist()
     return {one["values"]: one["counts"] for one in counts if one["values"] is not None}
 

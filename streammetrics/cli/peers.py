@@ -1,4 +1,4 @@
-"""`streammetrics catalog --from sklearn roc_auc_score`: show the equivalent of a metric of another library."""
+"""`streammetrics catalog --from sklearn roc_auc_score`: show the equivalents of metrics of other libraries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streammetrics.reports.text_table import Cell, Grid, is_terminal, print_grid
 __all__ = ["list_names", "show_name"]
 
 TASK_PREFIXES = ("Binary", "Multiclass", "Multilabel")
-"""Prefixes of torchmetrics classes that share a name, such as BinaryAUROC and MulticlassAUROC."""
+"""Prefixes of torchmetrics class names. A user may leave them out: AUROC stands for BinaryAUROC and MulticlassAUROC."""
 
 
 def list_names(library: str) -> None:
@@ -57,7 +57,10 @@ def _find_library(library: str) -> str:
 
 
 def _find_lines(peer: str, name: str) -> list[PeerLine]:
-    """Return the table entries for a metric name, ignoring case; a library may use one name for several tasks."""
+    """Return all lines about a metric in the table of equivalents, ignoring the case of its name.
+
+    There may be several, because a library may use one name for several types of tasks.
+    """
     lines_by_name = find_peer_lines(peer)
     if name in lines_by_name:
         return lines_by_name[name]

@@ -16,7 +16,7 @@ __all__ = ["PushTarget"]
 
 @dataclass(frozen=True)
 class PushTarget:
-    """The address and the key under which states are posted.
+    """Where `--push` posts states: the address of the dashboard, and the key under which it stores them.
 
     Parameters
     ----------
@@ -25,9 +25,10 @@ class PushTarget:
     experiment, hour : str or None
         The command-line options with the same names.
     source : str
-        Name of the sender. Machines share it, so that a log scored again on another machine replaces the same part.
+        Name of the sender. If several machines have the same name, a log that is scored again on another machine replaces
+        its earlier states.
     seq : int
-        Number of the part within the hour.
+        Number of this log within the hour, if the hour has several.
     """
 
     url: str
@@ -37,7 +38,7 @@ class PushTarget:
     seq: int
 
     def check(self, arm: str | None, sets: list[tuple[str, ...]], window: str | None) -> None:
-        """Raise UsageError if an option is missing, before the log is read."""
+        """Raise UsageError if an option is missing or does not fit. This is called before the log is read."""
         if self.experiment is None or self.hour is None:
             raise UsageError("--push needs --experiment, and --hour of the rows, such as 2026-06-01T09, in UTC")
         if arm is None:

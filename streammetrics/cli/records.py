@@ -43,7 +43,11 @@ COMPARISON_COLUMNS = (
 
 
 def select_results(result: Any, metrics: Sequence[str] | None, by: Sequence[tuple[str, ...]]) -> Any:
-    """Return the result with only the named metrics, and with slices by these columns, rolled up from saved ones."""
+    """Return a result with only the named metrics, and with slices by the sets of columns in `by`.
+
+    The slices are merged from saved slices with more columns if necessary. If `metrics` is None, all metrics are selected.
+    If `by` is empty, all saved slices are selected.
+    """
     selected = split_pieces(result)
     if by:
         sliced = [piece for _, piece in selected if isinstance(piece, AxisWrapper)]
@@ -66,7 +70,10 @@ def select_results(result: Any, metrics: Sequence[str] | None, by: Sequence[tupl
 
 
 def roll_up(wrappers: Sequence[AxisWrapper], names: tuple[str, ...]) -> AxisWrapper:
-    """Return slices by these columns: saved slices with more columns, merged over the others; the fewest are preferred."""
+    """Return slices by these columns, such as `country`, from saved slices by more columns, such as `country,device`.
+
+    The slices are merged over the other columns. If there are several candidates, the one with the fewest columns is used.
+    """
     candidates = [each for one in wrappers for each in _list_inner_axes(one)]
     fitting = sorted((one for one in candidates if set(names) <= set(_levels(one))), key=lambda one: len(_levels(one)))
     for one in fitting:
@@ -82,19 +89,22 @@ def roll_up(wrappers: Sequence[AxisWrapper], names: tuple[str, ...]) -> AxisWrap
 
 
 def _levels(wrapper: AxisWrapper) -> tuple[str, ...]:
-    """Return the columns of nested slices and windows, outermost first."""
+    """Return the columns of slices and of the slices and windows within them, from the outermost to the innermost."""
     levels: tuple[str, ...] = definition_of(wrapper).levels
     return levels
 
 
 def _name_slices(wrapper: AxisWrapper) -> str:
-    """Return the name of slices, "by" and their columns; the time column of windows within them is left out."""
+    """Return the name of slices, such as "by country,device". The time column of windows is not part of the name."""
     windows = find_windows(wrapper)
     return f"by {','.join(name for name in _levels(wrapper) if windows is None or name != windows.time)}"
 
 
 def _list_inner_axes(wrapper: AxisWrapper) -> Iterator[AxisWrapper]:
-    """Yield the wrapper, then the total of each slice or window level within it."""
+    """Yield nested slices or windows, then their total over the outermost axis, the total of that total, and so on.
+
+    For slices with windows, for example, these are the slices and then the windows of all rows.
+    """
     yield wrapper
     while isinstance(wrapper.inner, AxisWrapper):
         wrapper = wrapper.total
@@ -157,7 +167,7 @@ def write_json(display: DisplayOptions, result: Any = None) -> None:
 
 
 def write_comparisons(sides: Sequence[SideComparison]) -> None:
-    """Print comparisons as a CSV table: the columns of JSON, then one column for each slicing column."""
+    """Print comparisons as a CSV table: the slice, the columns as in `write_json`, then one column per slicing column."""
     records = [one for side in sides for one in _list_comparisons(side)]
     columns = list(dict.fromkeys(name for one in records for name in one["by"]))
     writer = csv.writer(sys.stdout, lineterminator="\n")
@@ -238,7 +248,7 @@ def _list_verdicts(one: SideComparison) -> Iterator[Record]:
 
 
 def _convert_to_json(value: Any) -> Any:
-    """Convert a value to a type that JSON has: NaN to null, dates to text, and bytes to {"bytes": hex}."""
+    """Convert a value to a type that JSON has: NaN to null, dates to strings, and bytes to {"bytes": hex}."""
     if hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, dict):

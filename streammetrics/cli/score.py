@@ -43,37 +43,38 @@ __all__ = [
     "write_report",
 ]
 
-PROGRESS_DELAY = 0.5  # seconds before a progress bar appears
+# The number of seconds before a progress bar appears, so that short passes show none.
+PROGRESS_DELAY = 0.5
 ROW_UNIT = "row"
-"""The value of --unit that makes each row a unit."""
+"""The value of --unit with which every row is a unit of its own, so that rows are independent."""
 UNIT_HINT = "say whose rows belong together with --unit user_id, or --unit row where every row stands for itself"
 DEFAULT_OPTIONS = ComparisonOptions()
 
 
 @dataclass(frozen=True)
 class EvalRequest:
-    """The options of `eval`.
+    """The options of `streammetrics eval`.
 
     Parameters
     ----------
     paths : list of str
-        The log.
+        The files, folders, patterns or URLs of the log.
     specs : dict of str to TaskSpec
-        Tasks by name; "" for the task that options define.
+        The tasks by name. A task that command-line options define has the name "".
     by : list of str
-        Slices, as in `--by`.
+        The values of `--by`, such as "country,device" for slices by two columns.
     limit, on_invalid, threads, save, output_format, top, sort, min_rows, report, keep, checkpoint
         The command-line options with the same names; `output_format` is `--format`.
     log_arguments : dict
-        Arguments of `Log`.
+        Further arguments of `Log`, such as the types of columns.
     unit, shards, missing_unit, window, time, arm
         The command-line options with the same names.
     options : ComparisonOptions
         How models or arms are compared.
     push : PushTarget, optional
-        Where to push states.
+        The dashboard to which the states are posted; None if there is none.
     task_file : str, optional
-        The file that defines the tasks.
+        The file that defines the tasks; None if command-line options define the task.
     """
 
     paths: Sequence[str]
@@ -119,7 +120,7 @@ class EvalRequest:
 
     @property
     def _interval_options(self) -> dict[str, bool]:
-        """The options on comparisons and intervals, and whether each is set."""
+        """For each option that has no effect without `--unit`, by its name: whether it is set."""
         options = self.options
         values: dict[str, Any] = {
             "primary": options.primary,
@@ -136,18 +137,21 @@ class EvalRequest:
 
     @property
     def _slice_options(self) -> dict[str, bool]:
-        """The options on slices, and whether each is set."""
+        """For each option that has no effect without `--by`, by its name: whether it is set."""
         is_set = {"limit": self.limit is not None, "keep": self.keep is not None}
         return is_set | {"sort": self.sort is not None, "min-rows": self.min_rows > 0}
 
     @property
     def rows_are_units(self) -> bool | None:
-        """Whether rows are the units; None without units."""
+        """Whether every row is a unit of its own (`--unit row`); None if there is no `--unit`."""
         return None if self.unit is None else self.unit == ROW_UNIT
 
 
 def missing_label_error(paths: Sequence[str], reading: Mapping[str, Any]) -> UsageError:
-    """Return the error for a missing --label, with the columns of the log."""
+    """Return the error for a missing --label. Its message lists the columns of the log.
+
+    `reading` contains the arguments of `Log` other than the paths.
+    """
     from streammetrics.io.logs import Log, format_names
 
     log = Log(paths, **reading)
@@ -166,7 +170,8 @@ def score_log(request: EvalRequest) -> int:
     request.check()
     _check_outputs({"save": request.save, "report": request.report, "checkpoint": request.checkpoint})
     check_report(request.report)
-    from streammetrics.io.logs import Log  # pyarrow is loaded only for a valid request
+    # The import loads pyarrow, which is slow, so it comes after the checks of the options.
+    from streammetrics.io.logs import Log
 
     log = Log(request.paths, **request.log_arguments)
     hint = log.suggest_delimiter()
@@ -185,7 +190,8 @@ def score_log(request: EvalRequest) -> int:
     for spec in specs.values():
         spec.check_unread_columns(log.schema.names, columns_of(metrics))
     request = replace(request, options=_resolve_options(request, metrics))
-    if request.sort is not None:  # before the log is read
+    # Check the column of --sort now, because reading the log may take a long time.
+    if request.sort is not None:
         from streammetrics.cli.records import check_sort
         from streammetrics.compose.sliced import Sliced
 
@@ -267,7 +273,7 @@ def _resolve_options(request: EvalRequest, metrics: Any) -> ComparisonOptions:
 
 
 def _add_row_shards(request: EvalRequest, metrics: Any) -> Any:
-    """Return the metrics, with shards of the unit column if one is named."""
+    """Return the metrics; if `--unit` names a column, they are split into shards of units, as intervals require."""
     if request.rows_are_units is not False:
         return metrics
     from streammetrics.compose.sharded import Sharded
@@ -280,7 +286,10 @@ def _add_row_shards(request: EvalRequest, metrics: Any) -> Any:
 
 
 def _parse_window(request: EvalRequest, metrics: Any, sets: Sequence[tuple[str, ...]]) -> Any:
-    """Return the windows that the options define, if any."""
+    """Return the time windows that `--window` and `--time` define; None without these options.
+
+    Raise UsageError if the width is invalid, or if the time column is also a slicing column.
+    """
     if request.window is None or request.time is None:
         return None
     from streammetrics.compose.windowed import Windowed
@@ -297,7 +306,7 @@ def _parse_window(request: EvalRequest, metrics: Any, sets: Sequence[tuple[str, 
 
 
 def _compare_sides(request: EvalRequest, saved: Any) -> list[SideComparison]:
-    """Return the comparisons within a result."""
+    """Return the comparisons of models or arms; an empty list if their differences would have no valid intervals."""
     if request.unit is None or (request.rows_are_units and request.arm is None):
         return []
     options = replace(request.options, independent=bool(request.rows_are_units))
@@ -309,7 +318,7 @@ def _confidence(request: EvalRequest) -> float | None:
 
 
 def _collect_hints(request: EvalRequest, metrics: Any) -> list[str]:
-    """Return hints about intervals and differences that are missing, and the options that add them."""
+    """Return messages that say why the result has no intervals or differences, and which option adds them."""
     from streammetrics.reports.records import group_comparable_tasks
 
     if request.unit is None:
@@ -339,13 +348,13 @@ def write_report(
 
 
 def check_report(path: str | None) -> None:
-    """Raise UsageError if a report is requested but cannot be written; called before the log is read."""
+    """Raise UsageError if a report is requested but cannot be written. Commands call this before they read the log."""
     if path is not None and find_spec("jinja2") is None:
         raise UsageError('--report needs jinja2: pip install "streammetrics[report]"')
 
 
 def parse_column_sets(by: Sequence[str], columns: Collection[str] = ()) -> list[tuple[str, ...]]:
-    """Parse values of --by: `country,device` crosses two columns, unless a column has this name."""
+    """Parse the values of --by. `country,device` gives slices by two columns, unless a column has this name."""
     sets = [split_columns(one, columns) for one in by]
     for names in sets:
         if not names or not all(names) or len(set(names)) != len(names):
@@ -385,12 +394,13 @@ def check_not_input(outputs: dict[str, str | None], files: Sequence[object], wha
 
 
 def check_writable(path: str) -> None:
-    """Raise UsageError if a file cannot be written. Commands check this before they read the log, which takes long."""
+    """Raise UsageError if a file cannot be written. Commands check this before they start the slow pass."""
     target = Path(path)
     if target.is_dir():
         raise UsageError(f"{path}: is a folder; name a file")
     if target.exists() and not target.is_file():
-        return  # a pipe or a device
+        # The path is a pipe or a device, which is not created or replaced.
+        return
     folder = target.parent if not target.is_symlink() else Path(os.path.realpath(target)).parent
     if not folder.is_dir():
         raise UsageError(f"{path}: there is no folder {folder}")
@@ -451,7 +461,10 @@ def _print_verdicts(display: DisplayOptions, title: str) -> None:
 
 @contextmanager
 def _show_progress(log: Any) -> Iterator[Any]:
-    """Show a progress bar on stderr if it is a terminal; yield the `watch` function for `evaluate`, or None."""
+    """Show a progress bar on stderr during a `with` block, if stderr is a terminal.
+
+    Yield the function that `evaluate` calls with the progress (`watch`), or None if there is no progress bar.
+    """
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield None
         return
@@ -468,7 +481,7 @@ def _show_progress(log: Any) -> Iterator[Any]:
         now = time.monotonic()
         if now - began > PROGRESS_DELAY:
             bar.start()
-        # The speed is measured from the first counted row, so that compilation is excluded.
+        # Measure the speed from the first counted row on, to exclude the time for compilation.
         first = first or (now if progress.rows else 0.0)
         speed = f"{_format_rate(progress.rows / (now - first))} rows/s" if first and now > first else ""
         done = progress.rows if total is not None else progress.bytes

@@ -1,8 +1,8 @@
 """`streammetrics selftest`: check that this machine computes the same bits as all others, and measure its speed.
 
-Integer arithmetic makes the same rows on every machine, and the digests of the results are compared with those in the
-code. After a change to the format of a state (never to its content), ``python -m streammetrics.cli.selftest`` prints new
-digests.
+The test generates rows with integer arithmetic, which gives the same rows on every machine. It then compares digests of
+the results with the digests in this module. If the byte format of states changes, but not their content, run
+``python -m streammetrics.cli.selftest`` to print the new digests.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ GOLDEN = {
     "slices, limited": "70f8a846844bb2a846fd7c1d4f05c3a9ec2a61a2a01133eb2116e65d8e7af558",
     "by unit": "ef34795f6090e4b4606930fba12712939b611dc9a678bb3a2dd50787a331b3b9",
 }
-"""SHA-256 of the state, values and bounds of each case."""
+"""The expected SHA-256 of the state, values and bounds of each case."""
 
 
 def run_self_test() -> bool:
-    """Print the checks and the measured speed; return whether all digests are right."""
+    """Print the checks and the measured speed; return whether all digests match."""
     print_line(
         f"streammetrics {__version__}, {platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}"
     )
@@ -77,14 +77,18 @@ def compute_fingerprint(metrics: MetricCollection | Sliced) -> str:
 
 
 def _random_integers(rows: int, seed: int) -> NDArray[np.uint64]:
-    """Return random numbers by splitmix64, which uses integers alone."""
+    """Return pseudorandom integers from the generator splitmix64, which are the same on every machine."""
     return mix_bits((np.arange(rows, dtype=np.uint64) + np.uint64(seed << 32)) * np.uint64(0x9E3779B97F4A7C15))
 
 
 def make_columns(rows: int = ROWS, dtype: Any = np.float32) -> dict[str, Any]:
-    """Return a log with a few percent of clicks, and scores that predict them."""
+    """Return the columns of a log in which a few percent of rows are clicks, and scores predict them.
+
+    The columns have the same bits on every machine. `dtype` is the dtype of scores.
+    """
     unit = (_random_integers(rows, 1) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    score = unit * unit * unit * 0.25  # products are rounded the same on every machine
+    # Use products of float64 numbers only: every machine rounds them in the same way.
+    score = unit * unit * unit * 0.25
     luck = (_random_integers(rows, 2) >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return {
         "y_true": (luck < score).astype(np.uint8),

@@ -35,11 +35,11 @@ def run_server(url: str, host: str, port: int, settings: ServerSettings, names: 
     url : str
         URL of the store.
     host, port : str, int
-        Address to listen at; port 0 selects a free port.
+        Address to listen on; port 0 selects a free port.
     settings : ServerSettings
-        Access and limits.
+        The settings for access and limits, such as the largest size of a posted state.
     names : list of str
-        Host names of the server in addition to the local ones.
+        Further names of this host, in addition to localhost, under which readers may open the dashboard.
     """
     for folder in (settings.definitions, settings.watch):
         if folder is not None and "://" not in folder and not Path(folder).is_dir():
@@ -53,12 +53,13 @@ def run_server(url: str, host: str, port: int, settings: ServerSettings, names: 
         print_line(f"http://{shown_host}:{listener.getsockname()[1]}", "bold")
         for hint in _collect_hints(store, settings, alone):
             print_line(hint, "dim")
-        sys.stdout.flush()  # the starting process may wait for the address
+        # The process that started this one may wait for the address.
+        sys.stdout.flush()
         build_server(app, host, port).run(sockets=[listener])
 
 
 def _collect_hints(store: Store, settings: ServerSettings, alone: bool) -> list[str]:
-    """Return hints about missing or unsafe settings."""
+    """Return hints about missing or unsafe settings. `alone` says that only this machine can reach the server."""
     hints = []
     if not (settings.public_read or settings.proxy_header or store.tokens(READER) or store.tokens(OWNER)):
         hints.append("nobody can log in yet: streammetrics serve token --reader NAME")
@@ -70,7 +71,10 @@ def _collect_hints(store: Store, settings: ServerSettings, alone: bool) -> list[
 
 
 def open_listener(host: str, port: int) -> socket.socket:
-    """Open the socket before the server starts, so that its address is known, and early connections wait."""
+    """Open and return the socket of the server, before the server starts.
+
+    Its port is then known even if `port` is 0, and early connections wait until the server starts.
+    """
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
@@ -96,7 +100,7 @@ def parse_auth(text: str) -> str | None:
 
 
 def make_token(url: str, experiment: str | None, name: str | None, owner: str | None, reader: str | None) -> None:
-    """Print a new token, and nothing else on stdout."""
+    """Create a token for the workers of an experiment, an owner or a reader, and print only the token on stdout."""
     if sum(one is not None for one in (experiment, owner, reader)) != 1:
         raise UsageError("whose token? Give EXPERIMENT for workers, --owner NAME or --reader NAME")
     if name is not None and experiment is None:
@@ -110,7 +114,7 @@ def make_token(url: str, experiment: str | None, name: str | None, owner: str | 
 
 
 def list_tokens(url: str, experiment: str | None) -> None:
-    """Print the names of all tokens."""
+    """Print the names of the tokens of owners, of readers, and of one experiment (None: of all experiments)."""
     with _open_store(url) as store:
         rows = [("owner", row.name) for row in store.tokens(OWNER)] + [
             ("reader", row.name) for row in store.tokens(READER)
@@ -122,7 +126,10 @@ def list_tokens(url: str, experiment: str | None) -> None:
 
 
 def revoke_token(url: str, whose: str, name: str) -> None:
-    """Revoke a token."""
+    """Revoke a token by its name; raise UsageError if there is no such token.
+
+    `whose` is the name of an experiment, "owner" or "reader".
+    """
     owner = {"owner": OWNER, "reader": READER}.get(whose, whose)
     with _open_store(url) as store:
         if not store.revoke(owner, name, **_audit_fields()):
@@ -137,9 +144,10 @@ def _check_name(experiment: str) -> None:
 
 
 def _audit_fields() -> dict[str, Any]:
-    """Return the system user and the time, for the audit log."""
+    """Return who changes a token, and when, for the audit log of the store."""
     try:
         who = getuser()
-    except (KeyError, OSError):  # users in containers may have no name
+    # In a container, the user may have a number but no name.
+    except (KeyError, OSError):
         who = f"user {os.getuid()}"
     return {"by": f"{who} by the command line", "at": time.time()}

@@ -1,4 +1,4 @@
-"""Parse metric specifications of options and task files: `auc`, `precision@0.1`, `f2`, `log_loss:eps=1e-6`."""
+"""Parse metric specifications in options and task files: `auc`, `precision@0.1`, `f2`, `log_loss:eps=1e-6`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 DEFAULT_METRICS = TASK_TYPES["binary"].default_metrics
-"""Default metrics for a click log: ranking, loss, calibration, and rates."""
+"""The metrics that are computed for a click log if the user names none: ranking, loss, calibration, and rates."""
 
 _AT_SETTINGS = (
     "k",
@@ -38,7 +38,7 @@ _AT_SETTINGS = (
     "specificity",
     "fraction",
 )
-"""Settings that the number after @ can set; a metric takes the first one that it has."""
+"""Settings that the number after @ can set, as in `ndcg@10`. It sets the first of these settings that the metric has."""
 _INTEGER = re.compile(r"[+-]?\d+")
 _F_BETA = re.compile(r"f(\d+(?:\.\d+)?)")
 _ALIASES: dict[str, tuple[str, dict[str, Any]]] = {"copc": ("calibration", {"inverse": True})}
@@ -67,7 +67,7 @@ def make_metrics(
     scale: str = "probability",
     **shared: Any,
 ) -> dict[str, Metric[Any, Any]]:
-    """Make metrics by name.
+    """Make the metrics that specifications such as `auc` or `ndcg@10` describe; return them by name.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def make_metrics(
     default_metrics : iterable of str
         The default metrics.
     cutoffs : sequence of int
-        Cutoffs for metrics that have one, unless the specification sets it.
+        Cutoffs k. A metric with a setting `k` is made once for each, unless its specification sets `k`.
     scale : {"probability", "logit", "real"}
         The scale of scores.
     **shared
@@ -151,7 +151,10 @@ def _make_metric(spec: str, shared: dict[str, Any]) -> tuple[str, Metric[Any, An
 
 
 def _list_choices(metric: Any, name: str) -> tuple[Any, ...]:
-    """Return the words that a setting allows. For some settings "true" is a word, not a boolean."""
+    """Return the strings that a setting allows; empty if any value may be valid.
+
+    The string "true" is not converted to a boolean if it is one of them.
+    """
     rules = {f.name: f.metadata.get("rules", {}) for f in fields(metric)}
     return tuple(rules.get(name, {}).get("choices") or ())
 
@@ -203,5 +206,6 @@ def _parse_value(text: str) -> Any:
         return words[text.lower()]
     try:
         return int(text) if _INTEGER.fullmatch(text) else float(text)
-    except ValueError:  # The value is not a number, so it stays a string.
+    # The value is not a number, so it stays a string.
+    except ValueError:
         return text

@@ -46,7 +46,8 @@ from streammetrics.reports.text_table import Cell, Grid, print_grid
 
 __all__ = ["compare_files", "merge_files", "show_file", "show_power"]
 
-# Largest size of a decompressed file in bytes: enough for thousands of slices, but it stops decompression bombs.
+# Largest size of a decompressed file in bytes. It is enough for thousands of slices, and it stops small files that would
+# exhaust the memory when they are decompressed.
 MAX_BYTES = 8 << 30
 
 
@@ -76,10 +77,11 @@ def merge_files(paths: Sequence[str], output: str) -> None:
 def _list_files(paths: Sequence[str], output: str) -> list[str]:
     """Return all files that paths, folders and patterns name.
 
-    Raise UsageError for a duplicate, or if a folder or pattern includes the output.
+    Raise UsageError if a file is named twice, or if a folder or pattern includes the output.
     """
     files: dict[tuple[int, int], str] = {}
-    # An output within an input folder would be merged, and count twice, at the next run.
+    # If the output is in an input folder, the next run would merge it with the files that it was made from, and count
+    # their rows twice.
     target = file_identity(output) if os.path.exists(output) else None
     for path in paths:
         for file in find_files(path):
@@ -100,7 +102,10 @@ def show_file(
     metrics: Sequence[str] | None = None,
     by: Sequence[str] = (),
 ) -> None:
-    """Print the results in a file, or a selection of them; with intervals if the file has shards of units."""
+    """Print the results in a file, with intervals if the states were counted with --unit.
+
+    `metrics` and `by` select metrics and slices. `report` is the path of an HTML report, which is written as well.
+    """
     if report is not None:
         check_report(report)
         check_writable(report)
@@ -134,7 +139,10 @@ def compare_files(
     metrics: Sequence[str] | None = None,
     by: Sequence[str] = (),
 ) -> int:
-    """Compare the states in files with those in the first; return the exit code: 3 if a guardrail is broken."""
+    """Compare the saved states in files with those of the control, by default the first file; print the comparisons.
+
+    Return the exit code: 3 if a guardrail is broken, else 0.
+    """
     sets = parse_column_sets(by)
     check_slice_options(display, sets)
     names = _name_sides(files)
@@ -166,7 +174,10 @@ def compare_files(
 
 
 def show_power(file: str, metric: str | None, relative: float, options: dict[str, Any]) -> None:
-    """Print the number of users that can detect a difference in each metric, or the difference that they can detect."""
+    """Print, for each metric, how many users an experiment needs to detect a relative difference.
+
+    With planned users in `options`, instead print the smallest difference that this number of users can detect.
+    """
     named_pieces = split_pieces(load(file, max_bytes=MAX_BYTES))
     side = _find_overall(file, named_pieces)
     names = [s.name for s in definition_of(side).samples(states_of(side))]
@@ -190,7 +201,10 @@ def show_power(file: str, metric: str | None, relative: float, options: dict[str
 
 
 def _name_sides(files: Sequence[str]) -> list[str]:
-    """Return the names of the sides: file names without folders and suffixes, if these are unique."""
+    """Return the name of each side of a comparison, from the paths of the files.
+
+    The names are the file names without suffixes, or the full file names, or the paths: the first that are unique.
+    """
     if len(files) < 2:
         raise UsageError("compare takes two files or more: first the control, then what is compared with it")
     for form in ("stem", "name"):
@@ -203,7 +217,10 @@ def _name_sides(files: Sequence[str]) -> list[str]:
 
 
 def _find_overall(name: str, named_pieces: Sequence[tuple[str, Any]]) -> Any:
-    """Return the metrics of all rows in a file."""
+    """Return the metrics of all rows in a file; if it has only slices, these are merged.
+
+    Raise UsageError if the file has several collections of metrics.
+    """
     collections = [piece for _, piece in named_pieces if not isinstance(piece, AxisWrapper)]
     if len(collections) > 1:
         raise UsageError(f"{name}: has several collections; compare files with one each")
@@ -211,7 +228,10 @@ def _find_overall(name: str, named_pieces: Sequence[tuple[str, Any]]) -> Any:
 
 
 def _describe_progress(content: Any) -> str:
-    """Return a prefix of the title: how many parts a checkpoint has counted, or how many partitions a ledger has."""
+    """Return a note for the title: how many parts of a log a checkpoint covers, or how many partitions a ledger has.
+
+    For other content, it is empty.
+    """
     if isinstance(content, Checkpoint):
         return f"{content.count:,} of {content.parts:,} parts, "
     return f"{len(content):,} partition{'s' if len(content) != 1 else ''}, " if isinstance(content, Ledger) else ""
@@ -219,7 +239,7 @@ def _describe_progress(content: Any) -> str:
 
 def _format_rows(content: Any) -> str:
     piece = split_pieces(content)[0][1]
-    # Every state knows the number of rows, and the smallest one is read fastest.
+    # Every state of the collection stores the number of rows, so read the smallest state, which is the fastest.
     state = min(states_of(piece), key=lambda s: s.nbytes)
     rows = state.without_axes.facts().get("rows")
     return "" if rows is None else f"{rows:,} rows, "

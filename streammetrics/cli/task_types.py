@@ -8,22 +8,22 @@ __all__ = ["TASK_TYPES", "TaskType"]
 
 
 class TaskType(NamedTuple):
-    """A type of task.
+    """A type of task, such as binary classification, with its defaults.
 
     Parameters
     ----------
     role : str
-        The name of the argument of `update` that gets the columns of --score, such as "y_score".
+        The name of the argument of `update` that receives the columns of --score, such as "y_score".
     default_metrics : tuple of str
-        Default metrics for scores.
+        The metrics that are computed for scores if the user names none.
     decision_metrics : tuple of str
-        Default metrics for the decisions of --pred.
+        The metrics that are computed for decisions (such as predicted classes, given by --pred) if the user names none.
     cutoffs : tuple of int
-        Default cutoffs.
+        The default cutoffs k of ranking metrics.
     output_kind : str
-        What several scores of a row stand for: "classes" or "labels"; empty for a single score.
+        Whether a row has one score for each class ("classes") or for each label ("labels"). Empty if it has one score.
     report_metrics : tuple of str
-        Further metrics for the charts of a report.
+        The metrics that the charts of a report need in addition.
     """
 
     role: str

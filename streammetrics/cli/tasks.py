@@ -47,17 +47,17 @@ class TaskSpec:
     label : str
         The column of labels.
     score : tuple of str
-        Columns of scores, one model each. A pattern such as `score_*` combines several columns to a matrix.
+        The score column of each model. A pattern such as `score_*` combines several columns into a matrix.
     pred : tuple of str
-        Columns of decisions instead of scores.
+        Columns of decisions, such as predicted classes, instead of scores.
     task_type : str
         One of `task_types.TASK_TYPES`.
     classes : int or tuple, optional
         Number of classes (or labels), or the names of classes.
     query, group : str, optional
-        The columns of queries and of users; a comma combines several columns.
+        The columns whose values identify a query or a user. A comma combines several columns.
     k : tuple of int, optional
-        Cutoffs for metrics that have one.
+        The cutoffs of ranking metrics, such as 10 for NDCG@10; by default those of the task type.
     weight : str, optional
         The column of weights.
     where : tuple of str
@@ -71,9 +71,11 @@ class TaskSpec:
     negative_rate : float, optional
         Fraction of negatives that the log kept.
     corrects : str, optional
-        Which effects of down-sampling are corrected.
-    labels, pos_label : optional
-        The values of labels, if they are not 0 and 1.
+        What to correct for the dropped negatives: "score", "rows" (their weights), or "both".
+    labels : tuple, optional
+        The negative and the positive label, if they are not 0 and 1.
+    pos_label : optional
+        The positive label, if it is not 1; all other labels are negative.
     report : bool
         Whether to add the metrics for the charts of a report.
     """
@@ -127,17 +129,20 @@ class TaskSpec:
             raise UsageError("a negative rate needs labels of 0 and 1, one a row")
 
     def tasks(self, schema: Any = None) -> dict[str, Task]:
-        """Return a task for every model by name; "" is a task without a model.
+        """Return a task for each model, by the name of the model.
+
+        If there are no scores, the only task has the name "".
 
         Parameters
         ----------
         schema : pyarrow.Schema, optional
-            The columns of the log, to find the columns of patterns and the number of classes.
+            The columns of the log, from which the columns that match patterns and the number of classes are found.
         """
         self.check()
         patterns = self.pred or self.score
         models = [find_model(name, schema) for name in patterns]
-        # Patterns with a common prefix would give models with the same name, so the patterns become the names.
+        # A model is named after the prefix of its pattern. If two patterns have the same prefix, the patterns become the
+        # names of the models.
         if len({model.name for model in models}) < len(models):
             models = [LoggedModel(name, model.column) for name, model in zip(patterns, models, strict=True)]
         if isinstance(self.classes, tuple):
@@ -155,8 +160,12 @@ class TaskSpec:
         }
 
     def filter(self, schema: Any = None) -> Any:
-        """Return the filter on rows for `evaluate`; None without conditions, or for a single 0/1 column."""
-        from streammetrics.io.row_filter import parse_filter  # loads pyarrow
+        """Return the filter on rows for `evaluate`.
+
+        Return None if there are no conditions, or if the only one is a 0/1 column, which the task reads directly.
+        """
+        # This import loads pyarrow, which is slow.
+        from streammetrics.io.row_filter import parse_filter
 
         row_filter = parse_filter(self.where, () if schema is None else schema.names)
         for one in row_filter.conditions if row_filter is not None and schema is not None else ():
@@ -169,7 +178,10 @@ class TaskSpec:
         )
 
     def _class_settings(self, model: LoggedModel, schema: Any) -> dict[str, Any]:
-        """Return the setting for the classes or labels of a model."""
+        """Return the setting of metrics for the classes or labels of a model, such as `{"num_classes": 3}`.
+
+        Return an empty dict for a type of task without classes. Raise UsageError if the number of classes is unknown.
+        """
         what = TASK_TYPES[self.task_type].output_kind
         width = None if self.pred and what == "classes" else model.count_outputs(schema)
         class_count = len(self.classes) if isinstance(self.classes, tuple) else self.classes
@@ -187,7 +199,8 @@ class TaskSpec:
         kind = TASK_TYPES[self.task_type]
         shared: dict[str, Any] = several | ({"bits": self.bits} if self.bits is not None else {})
         if self.pred:
-            shared["threshold"] = None  # which reads y_pred
+            # With this setting, a metric reads decisions (`y_pred`), not scores.
+            shared["threshold"] = None
         default_metrics, cutoffs = kind.decision_metrics if self.pred else kind.default_metrics, self.k or kind.cutoffs
         if not default_metrics and self.metrics is None:
             raise UsageError(f"--pred: --task-type {self.task_type} has no decisions; name its column by --score")
@@ -231,7 +244,11 @@ class TaskSpec:
             ) from None
 
     def check_unread_columns(self, names: Collection[str], read: Collection[str]) -> None:
-        """Raise UsageError if a score column that no metric reads does not exist. Reading the log checks the others."""
+        """Raise UsageError if a score column that no metric reads is not in the log.
+
+        For columns that metrics read, reading the log raises an error. `names` contains the columns of the log, and `read`
+        contains those that metrics read.
+        """
         for column in (*self.score, *self.pred):
             if column not in (*names, *read) and not re.search(r"[*?]", column):
                 raise unknown_name_error("column", column, names)
@@ -299,7 +316,7 @@ class TaskFile(NamedTuple):
     specs : dict of str to TaskSpec
         The tasks.
     by : list of str
-        The slices.
+        The sets of slicing columns, such as "country,device".
     options : dict
         Options on units, windows and comparisons, by the names of `_FILE_OPTIONS`.
     """
@@ -347,7 +364,7 @@ def read_task_file(path: str, bits: int | None) -> TaskFile:
     Raises
     ------
     UsageError
-        The file is not TOML, or has an unknown key or an invalid value.
+        The file is not valid TOML, or has an unknown key or an invalid value.
     """
     try:
         content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
@@ -370,7 +387,10 @@ def read_task_file(path: str, bits: int | None) -> TaskFile:
 
 
 def _check_file_option(path: str, key: str, value: Any) -> Any:
-    """Return an option for all tasks, after a check of its type."""
+    """Return the value of an option that applies to all tasks of a file, in the form of the command-line option.
+
+    Raise UsageError if the value has the wrong type. A table becomes a list such as `["calibration=0.02"]`.
+    """
     kind = _FILE_OPTIONS[key]
     option = str(value) if key == "window" and type(value) is int else value
     if not isinstance(option, kind):
@@ -412,7 +432,7 @@ def _make_spec(place: str, entries: dict[str, Any], bits: int | None) -> TaskSpe
 
 
 def parse_classes(text: str | None) -> int | tuple[Any, ...] | None:
-    """Parse a number of classes `10`, or names `cat,dog`."""
+    """Parse the value of --classes: a number of classes such as `10`, or their names such as `cat,dog`."""
     if text is None:
         return None
     words = [word.strip() for word in text.split(",")]

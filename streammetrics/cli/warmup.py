@@ -40,7 +40,8 @@ from streammetrics.state.axes import Axis
 __all__ = ["warm_up"]
 
 NO_FOLDER = "no cache folder can be written, so every process compiles anew; name one in NUMBA_CACHE_DIR"
-MAX_PROCESSES = 8  # more processes would wait for each other's kernels
+# More processes would only wait for kernels that other processes compile.
+MAX_PROCESSES = 8
 
 
 def warm_up() -> None:
@@ -57,9 +58,16 @@ def warm_up() -> None:
 
 
 def _compile_all(processes: int) -> tuple[int, set[tuple[str, str]]]:
-    """Run all work items; return the number of kernel variants that were compiled, and the set of all variants in use.
+    """Run the functions of `list_work` in several processes, so that all kernels are compiled.
 
-    An item that needs a kernel which another process is compiling goes back to the end of the queue.
+    If a function needs a kernel that another process is compiling, the function goes back to the end of the queue.
+
+    Returns
+    -------
+    compiled : int
+        How many variants of kernels were compiled rather than loaded from the cache.
+    variants : set of tuple of str
+        The name and the argument types of each variant that is in use.
     """
     waiting, running = deque(range(len(list_work()))), dict[Future[Any], int]()
     compiled, variants = 0, set[tuple[str, str]]()
@@ -77,14 +85,27 @@ def _compile_all(processes: int) -> tuple[int, set[tuple[str, str]]]:
 
 
 def _compile_part(part: int, *, patient: bool) -> tuple[bool, int, set[tuple[str, str]]]:
-    """Run one work item; return whether it is done, the number of compiled variants, and the set of all variants."""
+    """Run the function at position `part` of `list_work`.
+
+    Unless `patient` is set, stop if another process is compiling a kernel that the function needs.
+
+    Returns
+    -------
+    is_done : bool
+        Whether the function ran to its end.
+    compiled : int
+        How many variants of kernels this call compiled.
+    variants : set of tuple of str
+        The name and the argument types of each variant that is in use in this process.
+    """
     from streammetrics.count.engine import KERNELS, BusyError, count_compilations, raise_if_busy
 
     before, is_done = count_compilations(), True
     try:
         with nullcontext() if patient else raise_if_busy():
             list_work()[part]()
-    except BusyError:  # another process is compiling a kernel that this item needs
+    # Another process is compiling a kernel that the function needs.
+    except BusyError:
         is_done = False
     variants = {(f"{k.function.__module__}.{k.__name__}", str(s)) for k in KERNELS for s in k.dispatcher.overloads}
     return is_done, count_compilations() - before, variants
@@ -97,7 +118,7 @@ def feed_all() -> None:
 
 
 def list_work() -> list[Callable[[], None]]:
-    """Return the work items."""
+    """Return functions that update metrics with a few rows. Together they call all kernels, which compiles them."""
     alike: dict[tuple[str, str], list[Metric[Any, Any]]] = {}
     for metric in chain.from_iterable(map(_variants, METRICS.values())):
         state = metric.make_state()
@@ -107,7 +128,7 @@ def list_work() -> list[Callable[[], None]]:
 
 
 def _feed_metrics(metric: Metric[Any, Any], *others: Metric[Any, Any]) -> None:
-    """Update a metric, and compute from its state also the other metrics that have the same state."""
+    """Update a metric in every way that has kernels of its own; compute the other metrics from the same state."""
     state = metric.make_state()
     block_column = {state.block_column: np.array([1, 2])} if state.block_column else {}
     for dtype in (np.float32, np.float64):
@@ -118,11 +139,12 @@ def _feed_metrics(metric: Metric[Any, Any], *others: Metric[Any, Any]) -> None:
                 n: c.astype(dtype) if c.dtype.kind == "f" and n != "sample_weight" else c for n, c in rows.items()
             }
             metric.reset()
-            # The second update uses another kernel, which merges the new rows with rows that are merged already.
+            # The second update uses another kernel, which merges new rows into rows that are already in the state.
             for _ in range(2 if state.block_column is None else 1):
                 _read_value(metric.update(columns), metric.state)
             if state.block_column is None:
-                _read_value(metric.update(**columns), metric.state)  # arrays take another code path than tables
+                # Arrays take a different code path from tables.
+                _read_value(metric.update(**columns), metric.state)
             Sliced(metric, by="key").update(columns | {"key": np.array([1, 2])})
             Sliced(metric, by=("key", "text")).update(columns | {"key": [1, 2], "text": ["a", "b"]})
     for other in others:
@@ -135,21 +157,23 @@ def _read_value(metric: Metric[Any, Any], state: Any) -> Any:
 
 
 def _feed_scores(dtype: Any) -> None:
-    """Update with scores to reach code that a few rows of one metric do not reach."""
+    """Update metrics of scores in ways that `_feed_metrics` does not cover, for example with several tasks."""
     y, s, w = np.array([0, 1, 1, 0], np.uint8), np.array([0.1, 0.9, 0.4, 0.3], dtype), np.array([1.0, 2.0, 0.5, 1.0])
     for scale in ("probability", "real"):
-        # With limit=0, scores are counted in buckets at once; with limit=2, exact scores are converted to buckets later.
+        # With limit=0, scores are counted in buckets from the first row on. With limit=2, up to two rows are stored
+        # exactly, and more rows are converted to buckets.
         for limit in (0, 2):
             auc = AUC(scale=scale, limit=limit, bits=10 if scale == "real" and limit else None).update(y, s)
             auc.compute()
             auc.update(y, s).update(y, s, sample_weight=w).compute()
-        # This histogram has too many buckets to mark the occupied ones with a byte each, so another code path is used.
+        # With few buckets, an array with a byte for each bucket marks the occupied ones. This histogram has too many
+        # buckets for such an array, so it takes another code path.
         wide = Sliced(AUC(scale=scale, bits=24, limit=0), by="key")
         wide.update(y, s, key=[2, 1, 2, 1]).compute()
         wide.merge(wide.copy()).update(y, s, key=[0, 1, 0, 1]).compute()
         Sliced(AUC(scale=scale, bits=12), by="key").update(y, s, key=[2, 1, 2, 1]).compute()
         sharded = Sharded(AUC(scale=scale, limit=0), unit="unit")
-        # The first batch creates the shards, the second one finds them.
+        # The first batch creates the shards. The second one finds existing shards, which takes another code path.
         for _ in range(2):
             sharded.update(y, s, unit=np.arange(4))
         sharded.interval()
@@ -168,11 +192,13 @@ def _feed_scores(dtype: Any) -> None:
             ).compute()
     many = AUC(exact=True).update(np.arange(64) % 2, (np.arange(64) / 64).astype(dtype))
     many.compute()
-    many.update(y, s).compute()  # A few new rows are merged into many old ones.
+    # Another kernel merges a few new rows into many old ones.
+    many.update(y, s).compute()
     two = MetricCollection({"a": Task(AUC()), "b": Task(AUC(), y_true="x", y_score="v")})
     two.update(y_true=y, y_score=s, x=y, v=s)
     MetricCollection({"a": Task(AUC()), "b": Task(AUC(), y_score="v")}).update(y_true=y, y_score=s, v=s)
-    if dtype is np.float32:  # Half floats are converted to float32.
+    # Scores in float16 are converted to float32, so they need no second call for float64.
+    if dtype is np.float32:
         AUC().update(y.astype(np.float16), s.astype(np.float16))
     MetricCollection(Task(AUC(), where="x")).update(y_true=y, y_score=s, x=y)
     for grouped in ({"grouped": "sorted"}, {"sample": True, "sample_rows": 2}):
@@ -183,7 +209,7 @@ def _feed_scores(dtype: Any) -> None:
 
 
 def _feed_keys() -> None:
-    """Update with distant integer keys, units of shards, and predicted classes."""
+    """Update with integer keys that are far apart, with shards of units, and with predicted classes."""
     CTR().update([0, 1])
     Sliced(CTR(), by="key").update(y_true=[0, 1], key=[1, 1 << 40])
     Batch({"text": ["a", "b"]}).column("text", Ids())
@@ -212,7 +238,11 @@ def _feed_many_values() -> None:
 
 
 def _variants(metric: Any) -> Iterator[Metric[Any, Any]]:
-    """Yield the metric for every scale it supports, with exact scores, and for several classes and labels."""
+    """Yield the metric with each setting that changes the kernels it uses.
+
+    The settings are each scale of scores, exact scores, two classes, two labels, and soft labels, as far as the
+    metric supports them.
+    """
     declared = {f.name: f.metadata.get("rules", {}) for f in fields(metric)}
     scales = declared["scale"]["choices"] if "scale" in declared else ()
     settings_list: list[dict[str, Any]] = [{"scale": scale} for scale in scales] or [{}]
@@ -222,5 +252,6 @@ def _variants(metric: Any) -> Iterator[Metric[Any, Any]]:
         [{"soft_labels": True} | more for more in ({}, {"num_labels": 2})] if "soft_labels" in declared else []
     )
     for settings in settings_list:
-        with suppress(ValueError):  # some metrics do not support all settings
+        # Some metrics do not support all combinations of their settings.
+        with suppress(ValueError):
             yield metric(**{**metric.about.example, **settings})

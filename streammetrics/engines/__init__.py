@@ -1,7 +1,7 @@
 """Distributed engines: workers compute the states of their batches as bytes, and the engine merges these bytes.
 
-Each adapter is a module named after its engine, which it imports at the top. All adapters use `fold` and
-`streammetrics.merge`, so all give the same digest as one pass over the whole log in one process.
+There is one module for each engine, such as `dask`; importing the module imports the engine. All modules use `fold` and
+`streammetrics.merge`, so their states have the same digest as the state of one pass over the whole log in one process.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def fold(batches: Iterable[Any], metrics: MetricLike) -> bytes:
 
 
 def check_metrics(metrics: Any) -> None:
-    """Raise TypeError unless `metrics` can be updated; a task, for example, cannot."""
+    """Raise TypeError unless `metrics` can be updated; a task, for example, cannot be updated."""
     if not isinstance(metrics, MetricLike):
         raise TypeError(
             f"expected a metric, a MetricCollection or Sliced, not a {type(metrics).__name__}: build one from it first"

@@ -1,4 +1,4 @@
-"""Apache Beam: combine functions for ``CombineGlobally`` and ``CombinePerKey`` of tables, rows or saved states."""
+"""Apache Beam: combine functions of tables, rows or saved states for ``CombineGlobally`` and ``CombinePerKey``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FoldTables(beam.CombineFn):
 
     Notes
     -----
-    Tables of some thousand rows are most efficient; ``beam.io.ReadFromParquetBatched`` reads such tables.
+    Tables of a few thousand rows or more are most efficient; ``beam.io.ReadFromParquetBatched`` reads such tables.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class FoldTables(beam.CombineFn):
         return mutable_accumulator
 
     def merge_accumulators(self, accumulators: Iterable[BufferedMetrics]) -> BufferedMetrics:
-        """Merge into a new accumulator, as Beam may use the arguments again."""
+        """Merge into a new accumulator. The arguments do not change, because Beam may use them again."""
         return BufferedMetrics(merge_results((one.count_buffered() for one in accumulators), self.counts))
 
     def compact(self, accumulator: BufferedMetrics) -> BufferedMetrics:
@@ -63,7 +63,9 @@ class FoldTables(beam.CombineFn):
 
 
 class FoldRows(FoldTables):
-    """Compute metrics of rows: mappings, `beam.Row` or named tuples; a column that a row lacks is null.
+    """Compute metrics of rows, which are mappings, `beam.Row` or named tuples.
+
+    If a row lacks a column that other rows have, its value is null.
 
     Parameters
     ----------
@@ -71,7 +73,8 @@ class FoldRows(FoldTables):
         The metrics to compute; the object itself does not change. Rows come in any order, so ranking metrics need one row
         with lists for each query.
     buffer : int
-        The rows that are buffered for a batch. The batch is smaller if Beam moves the accumulator (`compact`).
+        The number of rows that are collected before they are counted as one batch. A batch has fewer rows if Beam sends
+        the accumulator to another worker first.
 
     Examples
     --------
@@ -98,7 +101,7 @@ class FoldRows(FoldTables):
 
 
 class Merge(FoldTables):
-    """Merge saved states: the bytes of workers, earlier pipelines or other engines.
+    """Merge saved states, as bytes, from workers, earlier pipelines or other engines.
 
     Parameters
     ----------
@@ -112,14 +115,14 @@ class Merge(FoldTables):
 
 
 class BufferedMetrics:
-    """The accumulator of Beam's combine functions: metrics, and buffered rows that `update` has not received yet."""
+    """The accumulator of Beam's combine functions: the metrics, and a buffer of rows that they have not counted yet."""
 
     def __init__(self, metrics: Any) -> None:
         self.metrics = metrics
         self.rows: list[Mapping[str, Any]] = []
 
     def count_buffered(self) -> Any:
-        """Return the metrics including the buffered rows; the accumulator does not change."""
+        """Return the metrics with the buffered rows counted. The accumulator itself does not change."""
         if not self.rows:
             return self.metrics
         names = dict.fromkeys(name for row in self.rows for name in row)
@@ -128,7 +131,7 @@ class BufferedMetrics:
 
 
 class AccumulatorCoder(beam.coders.Coder):
-    """A deterministic coder: accumulators with equal content have equal bytes."""
+    """Converts accumulators to bytes and back. Beam may rely on equal accumulators having equal bytes."""
 
     def __init__(self, metrics: MetricLike) -> None:
         self.counts = metrics
@@ -138,7 +141,7 @@ class AccumulatorCoder(beam.coders.Coder):
         return data
 
     def decode(self, encoded: bytes) -> BufferedMetrics:
-        """Decode an accumulator; the bytes lack some settings, which come from the metrics of the coder."""
+        """Decode an accumulator. Settings that are not saved in the bytes come from the metrics of the coder."""
         return BufferedMetrics(merge_results([encoded], self.counts))
 
     def is_deterministic(self) -> bool:

@@ -1,4 +1,4 @@
-"""Dask: metrics of data frames, bags of tables, and delayed parts."""
+"""Dask: compute metrics of data frames, of bags of tables, and of delayed parts of a log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ H = TypeVar("H", bound=MetricLike)
 
 
 def evaluate(data: Any, metrics: H, *, split_every: int = 16) -> H:
-    """Compute metrics of a data frame, a bag or delayed parts, with the current scheduler or cluster.
+    """Compute metrics of a data frame, a bag or delayed parts, on the current scheduler or cluster.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def evaluate(data: Any, metrics: H, *, split_every: int = 16) -> H:
     metrics : Metric, MetricCollection or Sliced
         The metrics to compute; the object itself does not change.
     split_every : int
-        The states, 2 or more, that a task merges; workers merge all states in a tree of tasks.
+        The number of states that one task merges, 2 or more. Workers merge all states in a tree of such tasks.
 
     Returns
     -------
@@ -45,8 +45,8 @@ def evaluate(data: Any, metrics: H, *, split_every: int = 16) -> H:
     Partitions may end between any two rows, so ranking metrics need parts with whole queries, or one row with lists for
     each query.
 
-    Dask identifies data by a hash, which all slices of one Arrow table share, and confuses them. To scatter or map such
-    slices, use ``client.scatter(..., hash=False)`` and ``client.map(..., pure=False)``.
+    Dask identifies data by a hash, and all slices of one Arrow table have the same hash, so Dask confuses such slices. To
+    scatter or map them, use ``client.scatter(..., hash=False)`` and ``client.map(..., pure=False)``.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""DuckDB: a streaming pass over a relation, and aggregates in SQL.
+"""DuckDB: compute metrics of a relation in batches, and register SQL functions that aggregate metrics.
 
-DuckDB has no aggregate functions in Python. So the SQL aggregates are macros that collect the rows of a group in a list,
-and call a function of this list.
+DuckDB does not support aggregate functions in Python. The SQL functions are therefore macros, which collect the rows of
+a group in a list and pass the list to a Python function.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ H = TypeVar("H", bound=MetricLike)
 
 
 def evaluate(data: duckdb.DuckDBPyRelation, metrics: H, *, rows: int = 1 << 17) -> H:
-    """Compute metrics of a relation in batches, in memory that does not depend on the number of rows.
+    """Compute metrics of a relation in batches, using an amount of memory that does not depend on the number of rows.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def evaluate(data: duckdb.DuckDBPyRelation, metrics: H, *, rows: int = 1 << 17) 
     metrics : Metric, MetricCollection or Sliced
         The metrics to compute; the object itself does not change.
     rows : int
-        The rows of a batch.
+        The number of rows of a batch.
 
     Returns
     -------
@@ -66,9 +66,10 @@ def evaluate(data: duckdb.DuckDBPyRelation, metrics: H, *, rows: int = 1 << 17) 
 def register(connection: duckdb.DuckDBPyConnection, metrics: Mapping[str, MetricLike]) -> None:
     """Register SQL functions that compute, merge and read states in a connection.
 
-    Each name gets ``smet_NAME_agg(...)``, the state of a group of rows as a BLOB, and for a single metric also
-    ``smet_NAME(...)``, its value. Both take the required columns, in the order of `streammetrics.extend.columns_of`.
-    For all states there are ``smet_merge_agg(state)``, ``smet_value(state)`` and ``smet_value(state, metric)``.
+    For each name there is an aggregate ``smet_NAME_agg(...)``, which returns the state of a group of rows as a BLOB. For
+    a single metric, the aggregate ``smet_NAME(...)`` returns the value. Both take the required columns, in the order of
+    `streammetrics.extend.columns_of`. Three functions work for all states: ``smet_merge_agg(state)`` merges the states
+    of a group, and ``smet_value(state)`` and ``smet_value(state, metric)`` return the value of a metric.
 
     Parameters
     ----------
@@ -79,8 +80,8 @@ def register(connection: duckdb.DuckDBPyConnection, metrics: Mapping[str, Metric
 
     Notes
     -----
-    DuckDB buffers the rows of a group until it has all, and each group takes about 1 ms; a `Sliced` in `evaluate` streams
-    and is faster. Literals such as 0.5 are decimals in DuckDB; cast them to double to use them as scores.
+    DuckDB buffers all rows of a group, and each group takes about 1 ms. `evaluate` with a `Sliced` is faster and does not
+    buffer groups. Literals such as 0.5 are decimals in DuckDB; cast them to double to use them as scores.
 
     Examples
     --------
@@ -114,7 +115,10 @@ def register(connection: duckdb.DuckDBPyConnection, metrics: Mapping[str, Metric
 
 
 def _create_function(connection: duckdb.DuckDBPyConnection, name: str, function: Any, kind: str) -> None:
-    """Register a Python function in DuckDB that receives its columns, of any types, as Arrow arrays with nulls."""
+    """Register a Python function of Arrow arrays under a name in DuckDB, replacing any function of the same name.
+
+    The arrays may have any type and may contain nulls. `kind` is the SQL type of the result, such as "BLOB".
+    """
     existing = connection.execute("SELECT 1 FROM duckdb_functions() WHERE function_name = ?", [name]).fetchall()
     if existing:
         connection.remove_function(name)
@@ -134,7 +138,7 @@ def _quote_identifier(name: str) -> str:
 
 
 def _count_groups(groups: pa.ChunkedArray, metrics: MetricLike) -> pa.Array:
-    """Return the state of each group, a list of rows, as bytes; a null group gives the state of no rows."""
+    """Return the state of each group as bytes. A group is a list of rows, or null if it has no rows."""
     return pa.array([fold(_read_rows(rows), metrics) for rows in groups], pa.binary())
 
 

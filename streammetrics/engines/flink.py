@@ -1,4 +1,4 @@
-"""Apache Flink: functions for the Table API and SQL that compute, merge and read states in BYTES columns."""
+"""Apache Flink: functions for the Table API and SQL that compute and merge states in BYTES columns, and read values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def evaluate(data: Table, metrics: H, *, buckets: int = 64) -> H:
     metrics : Metric, MetricCollection or Sliced
         The metrics to compute; the object itself does not change.
     buckets : int
-        The number of random parts. Flink passes a whole part to Python at once, so a part must fit into memory.
+        The number of random parts. Flink passes a part to Python as a whole, so a part must fit into memory.
 
     Returns
     -------
@@ -45,7 +45,7 @@ def evaluate(data: Table, metrics: H, *, buckets: int = 64) -> H:
 
     Notes
     -----
-    Parts have random rows, so ranking metrics need one row with lists for each query.
+    Rows are distributed over parts at random, so ranking metrics need one row with lists for each query.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def evaluate(data: Table, metrics: H, *, buckets: int = 64) -> H:
 
 
 def state(metrics: MetricLike, columns: Iterable[str] | None = None) -> Any:
-    """Return an aggregate function (a pandas `udaf`) of columns, whose value is the state of the rows of a group.
+    """Return an aggregate function (a pandas `udaf`) that takes columns, and returns the state of a group as bytes.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def state(metrics: MetricLike, columns: Iterable[str] | None = None) -> Any:
 
     Notes
     -----
-    The function works for groups and for time windows; Flink buffers the rows of a group or window until it has all.
+    The function works for groups and for time windows. Flink buffers all rows of a group or window.
     """
     names = [name for name, required in columns_of(metrics).items() if required] if columns is None else list(columns)
 
@@ -88,7 +88,7 @@ def state(metrics: MetricLike, columns: Iterable[str] | None = None) -> Any:
 
 
 def merged() -> Any:
-    """Return an aggregate function (a pandas `udaf`) of a column of states, whose value is the merged state."""
+    """Return an aggregate function (a pandas `udaf`) that takes a column of states, and returns the merged state."""
     return udaf(_merge_bytes, result_type=DataTypes.BYTES(), func_type="pandas")
 
 
@@ -98,7 +98,10 @@ def _merge_bytes(states: Iterable[Any]) -> bytes | None:
 
 
 def value() -> Any:
-    """Return a SQL function that takes a state, and optionally a metric name, and returns the value of the metric."""
+    """Return a SQL function that takes a state and returns the value of a metric.
+
+    The second argument, the name of the metric, is not needed if the state has only one metric.
+    """
     return udf(_read_value, result_type=DataTypes.DOUBLE())
 
 
@@ -107,7 +110,10 @@ def _read_value(state: Any, metric: str | None = None) -> float | None:
 
 
 def register(env: TableEnvironment, metrics: Mapping[str, MetricLike]) -> None:
-    """Register the SQL functions ``smet_NAME_agg(...)``, ``smet_merge_agg(state)`` and ``smet_value(state)``.
+    """Register SQL functions that compute, merge and read states.
+
+    ``smet_NAME_agg(...)`` returns the state of a group of rows, ``smet_merge_agg(state)`` merges the states of a group,
+    and ``smet_value(state)`` returns the value of a metric.
 
     Parameters
     ----------

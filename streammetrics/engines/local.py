@@ -1,4 +1,7 @@
-"""Metrics of parts in threads or processes of one machine. For log files, `streammetrics eval` is simpler."""
+"""Compute metrics of the parts of a log in threads or processes on one machine.
+
+For log files, the command `streammetrics eval` is simpler.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +25,15 @@ def evaluate(parts: Iterable[Any], metrics: H, *, workers: int | None = None, pr
     Parameters
     ----------
     parts : iterable of tables, iterators of tables, or callables that return these
-        A callable is called in the worker, where it can open a file and read it in batches, so that no rows are sent.
-        Tables are in memory already, and are copied to processes.
+        A callable runs in the worker, where it can open a file and read it in batches, so that no rows are sent to the
+        worker. Tables are already in memory; with `processes`, they are copied to the workers.
     metrics : Metric, MetricCollection or Sliced
         The metrics to compute; the object itself does not change.
     workers : int, optional
         The number of workers; by default the number of processors.
     processes : bool
-        Whether to use processes instead of threads, which helps if reading holds the global interpreter lock. Processes
-        are spawned, so a script needs ``if __name__ == "__main__":``, and callables must be picklable.
+        Whether to use processes rather than threads. Processes are faster if reading holds the global interpreter lock.
+        Processes are spawned, so a script needs ``if __name__ == "__main__":``, and callables must be picklable.
 
     Returns
     -------
@@ -44,7 +47,7 @@ def evaluate(parts: Iterable[Any], metrics: H, *, workers: int | None = None, pr
 
     Notes
     -----
-    Each part needs memory for one state; a few parts for each worker are enough.
+    Each part needs memory for one state; a few parts per worker are enough.
 
     Examples
     --------
@@ -63,5 +66,6 @@ def evaluate(parts: Iterable[Any], metrics: H, *, workers: int | None = None, pr
 def _build_pool(workers: int | None, processes: bool) -> Executor:
     if not processes:
         return ThreadPoolExecutor(workers or multiprocessing.cpu_count(), "streammetrics")
-    # A forked process would lack the threads of numba and other libraries.
+    # Spawn processes rather than fork them, because a forked process would lack the threads of numba and other
+    # libraries.
     return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))

@@ -1,4 +1,4 @@
-"""Functions that adapters share: compute the state of a part of a log, find the columns to read, merge states."""
+"""Functions shared by all engine modules, which compute the state of a part of a log, find columns, and merge states."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def fold_part(part: Any, metrics: MetricLike) -> bytes:
     Parameters
     ----------
     part : table, iterator or list of tables, or callable that returns these
-        A callable runs in the worker and reads the rows there, so that no rows are sent. An example is ``part.batches``
-        of a part from `streammetrics.io.logs.Log.parts`.
+        A callable runs in the worker and reads the rows there, so that no rows are sent to the worker. An example is the
+        method ``batches`` of a part from `streammetrics.io.logs.Log.parts`.
     metrics : Metric, MetricCollection or Sliced
         The metrics to compute; the object itself does not change.
 
@@ -45,7 +45,7 @@ def fold_part(part: Any, metrics: MetricLike) -> bytes:
 
 
 def _iterate_batches(part: Any) -> Iterable[Any]:
-    """Return the batches of a part: the items of an iterator (such as an Arrow reader) or list, or one table."""
+    """Return the batches of a part, which is an iterator (such as an Arrow reader), a list, a tuple or one table."""
     return part if isinstance(part, (Iterator, list, tuple)) else (part,)
 
 
@@ -55,7 +55,8 @@ def find_read_columns(metrics: MetricLike, present: Iterable[str]) -> list[str]:
     Raises
     ------
     InvalidInputError
-        A required column is missing. Columns of groups and queries are not checked, as rows with lists need none.
+        A required column is missing. Columns of group and query IDs may be missing, because a table does not need them if
+        each row contains a whole query as lists.
     """
     check_metrics(metrics)
     names, keys, columns = list(present), _find_id_columns(metrics), columns_of(metrics)
@@ -83,7 +84,7 @@ def merge_results(states: Iterable[Any], metrics: H) -> H:
 
 
 def read_value(state: bytes, name: str | None = None) -> float:
-    """Return the value of a metric in a saved state; SQL functions call this for columns of states.
+    """Return the value of a metric from a saved state. The SQL functions of the engines call this function.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Polars: a streaming pass over a lazy frame, and expressions for ``group_by().agg`` and columns of states."""
+"""Polars: compute metrics of a lazy frame in batches, or with expressions in ``group_by().agg`` and columns of states."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def evaluate(data: pl.LazyFrame | pl.DataFrame, metrics: H, *, rows: int = 1 << 
     metrics : Metric, MetricCollection or Sliced
         The metrics to compute; the object itself does not change.
     rows : int
-        The rows of a batch.
+        The number of rows of a batch.
 
     Returns
     -------
@@ -65,7 +65,7 @@ def state(metrics: MetricLike, columns: Iterable[str] | None = None) -> pl.Expr:
     metrics : Metric, MetricCollection or Sliced
         The metrics to compute; the object itself does not change.
     columns : iterable of str, optional
-        The columns to read; by default the required ones. Name weights here, unless a task names their column.
+        The columns to read; by default the required ones. To use weights, include their column, unless a task names it.
 
     Returns
     -------
@@ -74,8 +74,8 @@ def state(metrics: MetricLike, columns: Iterable[str] | None = None) -> pl.Expr:
 
     Notes
     -----
-    Polars buffers the rows of a group until it has all; each group takes about 1 ms. For many groups, a `Sliced` in
-    `evaluate` is faster and needs constant memory.
+    Polars buffers all rows of a group, and each group takes about 1 ms. For many groups, `evaluate` with a `Sliced` is
+    faster and does not buffer groups.
 
     Examples
     --------
@@ -98,7 +98,9 @@ def state(metrics: MetricLike, columns: Iterable[str] | None = None) -> pl.Expr:
 
 
 def merged(column: str = "state") -> pl.Expr:
-    """Return an expression that merges the states of each group; nulls are ignored, and a group without states is null.
+    """Return an expression that merges the states of each group.
+
+    Nulls are ignored. A group that contains only nulls gives null.
 
     Parameters
     ----------
@@ -117,12 +119,12 @@ def merged(column: str = "state") -> pl.Expr:
 
 
 def value(column: str = "state", metric: str | None = None) -> pl.Expr:
-    """Return an expression of the value of each state.
+    """Return an expression that computes the value of a metric from each state.
 
     Parameters
     ----------
     column : str
-        The column of states, as bytes; the value of null is null.
+        The column of states, as bytes. A null in the column gives a null value.
     metric : str, optional
         The name of the metric; not needed if the states have only one.
 

@@ -1,4 +1,4 @@
-"""Ray: metrics of a dataset or of parts in tasks, and an aggregation for ``aggregate`` and ``groupby``."""
+"""Ray: compute metrics of a dataset or of the parts of a log, or of groups with an aggregation for ``groupby``."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ H = TypeVar("H", bound=MetricLike)
 
 
 def evaluate(data: Dataset | Iterable[Any], metrics: H) -> H:
-    """Compute metrics of a dataset on the nodes of its blocks, or of the parts of a log in tasks.
+    """Compute metrics of a dataset, or of the parts of a log, in Ray tasks.
 
     Parameters
     ----------
     data : ray.data.Dataset, or iterable of parts
         A dataset is streamed; only the columns that the metrics read are fetched, and only states are sent. Parts are
-        tables, references to tables, or callables that return tables (see `local.evaluate`). Each part is a task, which
-        Ray restarts if its worker dies.
+        tables, references to tables, or callables that return tables (see `local.evaluate`). Each part is counted by one
+        task, which Ray restarts if its worker dies.
     metrics : Metric, MetricCollection or Sliced
         The metrics to compute; the object itself does not change.
 
@@ -41,8 +41,8 @@ def evaluate(data: Dataset | Iterable[Any], metrics: H) -> H:
     Raises
     ------
     ray.exceptions.RayTaskError
-        A batch has invalid values; the message contains the error message of this library. From tasks, the error is
-        also an InvalidInputError.
+        A batch has invalid values; the message contains the error message of this library. If `data` is an iterable of
+        parts, the error is also an InvalidInputError.
     InvalidInputError
         The dataset lacks a column.
 
@@ -66,7 +66,7 @@ def evaluate(data: Dataset | Iterable[Any], metrics: H) -> H:
 
 def _count_dataset(data: Dataset, metrics: MetricLike) -> Iterator[bytes]:
     columns = data.columns()
-    if columns is None:  # an empty dataset has no columns
+    if columns is None:  # the dataset is empty
         return
     selected = data.select_columns(find_read_columns(metrics, columns))
     states = selected.map_batches(
@@ -81,7 +81,10 @@ def _fold_block(block: pa.Table, metrics: MetricLike) -> pa.Table:
 
 
 def _count_parts(parts: Iterable[Any], metrics: MetricLike) -> Iterator[bytes]:
-    """Yield states as they arrive; cancel the remaining tasks if one fails."""
+    """Start a task for each part, and yield the states of the parts in the order in which the tasks finish.
+
+    If a task fails, the remaining tasks are cancelled.
+    """
     metrics_ref, task = ray.put(metrics), ray.remote(fold_part)
     waiting = [task.remote(part, metrics_ref) for part in parts]
     try:
@@ -94,19 +97,20 @@ def _count_parts(parts: Iterable[Any], metrics: MetricLike) -> Iterator[bytes]:
 
 
 class AggregateMetrics(AggregateFn):
-    """An aggregation of rows to a state, as bytes: ``dataset.groupby(key).aggregate(AggregateMetrics(metrics))``.
+    """An aggregation that computes the state of each group: ``dataset.groupby(key).aggregate(AggregateMetrics(metrics))``.
 
     Parameters
     ----------
     metrics : Metric, MetricCollection or Sliced
         The metrics to compute; the object itself does not change.
     name : str
-        The column of states in the result; `streammetrics.from_bytes` decodes them.
+        The column of the result that contains the states, as bytes; `streammetrics.from_bytes` decodes them.
 
     Notes
     -----
-    ``groupby`` sorts rows by key into 200 partitions, or ``num_partitions=``; a `Sliced` in `evaluate` is faster. The
-    class is no `AggregateFnV2`, for which Ray reads one column besides the keys and drops all others.
+    ``groupby`` sorts rows by key into ``num_partitions`` partitions (by default 200); `evaluate` with a `Sliced` is
+    faster. This class does not derive from Ray's `AggregateFnV2`, because Ray passes only one column besides the keys to
+    such aggregations.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Suggest a name for an unknown one: a name that is spelled differently, an abbreviation, or a name in another library."""
+"""Suggest a known name for an unknown one, such as a misspelling, an abbreviation, or a name in another library."""
 
 from __future__ import annotations
 
@@ -47,23 +47,26 @@ ABBREVIATIONS = {
     "uauc": "GroupAUC(group_weight='uniform')",
     "wuauc": "GroupAUC()",
 }
-"""Common abbreviations in normalized spelling. Names that normalize to a name of the package are not listed."""
+"""Common abbreviations, spelled as `normalize_name` returns them, and the metrics of the package that they stand for.
+
+An abbreviation is not listed if it differs from a name of the package only in case and punctuation.
+"""
 
 
 @dataclass(frozen=True)
 class NameSuggestion:
-    """The suggestion for an unknown name.
+    """The suggestion for a name that the package does not have.
 
     Parameters
     ----------
     ours : tuple of str
-        Equivalent expressions without `sm.`, the most likely first; empty if there is none.
+        Equivalent expressions without `sm.`, such as "AUC()", the most likely first; empty if there is none.
     library : str
-        Key of the library that has the name; empty if no library does.
+        Key of another library that has the name, such as "sklearn"; empty if the suggestion comes from no other library.
     name : str
-        The spelling of that library.
+        The name as that library spells it.
     why : str
-        Why there is no equivalent.
+        Why this package has no equivalent; empty if it has one.
     """
 
     ours: tuple[str, ...]
@@ -97,7 +100,10 @@ def find_suggestion(name: str, names: Iterable[str]) -> NameSuggestion | None:
 
 
 def _find_peer_name(name: str) -> NameSuggestion | None:
-    """Return the equivalent of a name of another library; the exact spelling takes precedence."""
+    """Return the equivalent of a metric in another library, or None if no library has a metric with this name.
+
+    Case and punctuation of the name do not matter, but a metric with exactly this spelling takes precedence.
+    """
     lines = [line for line in load_lines() if line.name == name]
     lines = lines or [line for line in load_lines() if normalize_name(line.name) == normalize_name(name)]
     if not lines:
@@ -111,7 +117,8 @@ def _rank(line: PeerLine) -> tuple[bool, bool]:
 
 
 def _find_similar_name(normalized: str, own_names: dict[str, str]) -> NameSuggestion | None:
-    import difflib  # imported late, so that importing the package stays fast
+    # Imported here, so that importing the package stays fast.
+    import difflib
 
     theirs = {normalize_name(line.name): line.name for line in load_lines()}
     for names in (own_names, {**theirs, **dict.fromkeys(ABBREVIATIONS, "")}):
@@ -139,7 +146,7 @@ class MissingNameError(AttributeError):
     """
 
     def __init__(self, name: str, names: list[str]) -> None:
-        # With obj set to the module, Python's traceback would add a suggestion of its own.
+        # If `obj` were the module, Python's traceback would add a second suggestion.
         super().__init__(name, names, name=name, obj=None)
 
     def __str__(self) -> str:

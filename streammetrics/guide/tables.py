@@ -1,4 +1,7 @@
-"""Metrics of other libraries and their equivalents, from the tables in `peers/`, one file for each family."""
+"""Metrics of other libraries and their equivalents in this package.
+
+They come from the tables in the folder `peers`, which has one file for each family of metrics.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ PEERS = {
     "tfma": "TFMA",
     "recbole": "RecBole",
 }
-"""Names of libraries by key."""
+"""The names of other libraries, as those libraries write them, by the key that the tables use."""
 
 DATA = (
     *("binary_scores", "binary_logits", "binary_decisions"),
@@ -32,34 +35,40 @@ DATA = (
     *("numbers", "positive_numbers", "number_outputs", "ranking_binary", "ranking_graded"),
     *("labelings", "ratings", "vectors", "values", "totals", "keys", "groups", "own"),
 )
-"""Kinds of test data for a line; "own" means that a test of its family covers the line."""
+"""Kinds of data on which a test compares the two metrics of a line. A line with "own" has a test of its own instead."""
 
 SIZES = ("C", "L", "np")
-"""Names in expressions that are not metrics: the number of classes C, the number of labels L, and numpy."""
+"""Names in the expressions of a table that are not metrics.
+
+C stands for the number of classes, L for the number of labels, and np for numpy.
+"""
 
 
 @dataclass(frozen=True)
 class PeerLine:
-    """A metric of another library with some arguments, and its equivalent, or the reason why there is none.
+    """A line of a table: a metric of another library with some arguments, and its equivalent in this package.
 
     Parameters
     ----------
-    peer, name : str
-        A key of `PEERS`, and the name of the metric in that library.
+    peer : str
+        The other library, as a key of `PEERS`.
+    name : str
+        The name of the metric in that library.
     arguments : str
-        Arguments of the metric, as Python keywords.
+        The arguments of the metric, as Python keywords.
     ours : str
         The equivalent expression, without `sm.`; empty if there is none.
     data : str
-        One of `DATA`.
+        The kind of data on which a test compares the two metrics: one of `DATA`.
     read, ours_read : str
-        How to get the value from the results, such as "[1]" or ".tpr".
+        How to get the value from the result of the other library and of this package, such as "[1]" or ".tpr". Empty if
+        the result is the value.
     note : str
-        A sentence about differences.
+        A sentence about the differences between the two metrics.
     differs : bool
-        Whether values are known to differ, so that tests do not compare them.
+        Whether the values of the two metrics are known to differ, so that tests do not compare them.
     why : str
-        Why there is no equivalent.
+        Why there is no equivalent; empty if there is one.
     """
 
     peer: str
@@ -105,13 +114,13 @@ def _is_code(what: str, code: str) -> bool:
     try:
         parsed = ast.parse(code, mode="eval").body
     except SyntaxError:
-        # The text is not Python.
+        # The caller reports a string that is not valid Python.
         return False
     return what != "arguments" or (isinstance(parsed, ast.Call) and not parsed.args)
 
 
 def parse_table(table: dict[str, Any]) -> list[PeerLine]:
-    """Parse the table of one family of metrics; raise ValueError for an invalid entry."""
+    """Parse one table file, which contains the metrics of a family; raise ValueError for an invalid entry."""
     lines = []
     for peer, names in table.items():
         for name, rows in names.items():
@@ -126,8 +135,9 @@ def parse_table(table: dict[str, Any]) -> list[PeerLine]:
 
 @cache
 def load_lines() -> tuple[PeerLine, ...]:
-    """Return the lines of all families, in the order of the libraries."""
-    import tomllib  # imported late, so that importing the package stays fast
+    """Return the lines of all tables, sorted by library in the order of `PEERS`."""
+    # Imported here, so that importing the package stays fast.
+    import tomllib
 
     lines: list[PeerLine] = []
     for file in sorted((resources.files("streammetrics") / "guide" / "peers").iterdir(), key=lambda file: file.name):
@@ -138,7 +148,7 @@ def load_lines() -> tuple[PeerLine, ...]:
 
 
 def find_peer_lines(peer: str) -> dict[str, list[PeerLine]]:
-    """Return the lines of one library by name, sorted."""
+    """Return the lines about each metric of one library. The names of the metrics are keys, in alphabetical order."""
     lines_by_name: dict[str, list[PeerLine]] = {}
     for line in sorted((line for line in load_lines() if line.peer == peer), key=lambda line: line.name.lower()):
         lines_by_name.setdefault(line.name, []).append(line)
@@ -146,7 +156,7 @@ def find_peer_lines(peer: str) -> dict[str, list[PeerLine]]:
 
 
 def format_expression(expression: str, prefix: str = "sm.") -> str:
-    """Return an expression with prefixes, as a user writes it: `AUC()` becomes `sm.AUC()`."""
+    """Return an expression with a prefix before every name of the package: `AUC()` becomes `sm.AUC()`."""
     free = {*SIZES, *dir(builtins)}
     names = [n for n in ast.walk(ast.parse(expression, mode="eval")) if isinstance(n, ast.Name) and n.id not in free]
     for name in sorted(names, key=lambda name: -name.col_offset):

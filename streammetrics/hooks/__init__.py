@@ -1,1 +1,4 @@
-"""Metrics for training frameworks: one module for each framework, which it imports at the top."""
+"""Metrics for training frameworks, such as PyTorch, Keras and LightGBM.
+
+Each framework has its own module, which imports the framework. A framework must be installed only if its module is used.
+"""

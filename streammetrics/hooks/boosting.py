@@ -1,4 +1,4 @@
-"""Metrics after each round of a boosting library: values of all predictions, and whether higher is better."""
+"""Compute metrics after each round of a boosting library. The modules for CatBoost, LightGBM and XGBoost use this one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["RoundScorer"]
 
 
 class RoundScorer:
-    """Computes metrics of the predictions of each round, starting from an empty state.
+    """Computes metrics after each boosting round, from the predictions of that round only.
 
     Parameters
     ----------
@@ -22,13 +22,14 @@ class RoundScorer:
     link : {"probability", "logit", "log", "identity"}
         The scale of predictions.
     maximize : bool, optional
-        Whether higher is better, for metrics that do not define it (`About.best`).
+        Whether higher values are better, for metrics that do not define it (`About.best`).
     queries : bool
-        Whether the booster knows the query of each row.
+        Whether the booster can pass the query of each row, which ranking metrics read.
     """
 
     def __init__(self, metrics: MetricLike, link: str, maximize: bool | None, queries: bool) -> None:
-        Scorer(metrics, link, ("query",) if queries else ())  # raises on invalid arguments before the copy below
+        # Validate the arguments first, because the next line calls methods that an invalid `metrics` does not have.
+        Scorer(metrics, link, ("query",) if queries else ())
         self._scorer = Scorer(metrics.copy().reset(), link, ("query",) if queries else ())
         self._by_query = "query" in columns_of(metrics)
         self.names = self._scorer.names
@@ -43,11 +44,11 @@ class RoundScorer:
         Parameters
         ----------
         y_true, predictions : ndarray
-            The labels and predictions of all rows.
+            The labels and predictions of all rows, with predictions on the scale of `link`.
         weight : ndarray or None
-            The weights of rows, or of queries if rows are grouped by query; an empty array means no weights.
+            The weight of each row, or of each query if rows are grouped by query. None or an empty array means no weights.
         sizes : ndarray or None
-            The number of rows of each query, if rows are grouped by query.
+            The number of rows of each query if rows are grouped by query, otherwise None.
         """
         scorer, columns = self._scorer, {}
         if weight is not None and not len(weight):
@@ -64,13 +65,13 @@ class RoundScorer:
         return scorer.values()
 
     def require_single_name(self) -> str:
-        """Return the name of the only value of the metrics; raise ValueError if they have several values."""
+        """Return the name of the value, for boosters that accept one value; raise ValueError if there are several."""
         if len(self.names) > 1:
             raise ValueError(f"this booster takes one value, not {', '.join(self.names)}: give one of the metrics")
         return self.names[0]
 
     def check_directions(self) -> None:
-        """Raise ValueError if neither the metric nor `maximize` says whether higher values are better."""
+        """Raise ValueError if a metric does not define whether higher values are better, and `maximize` is None."""
         if unknown := [name for name, up in self.directions.items() if up is None]:
             raise ValueError(
                 f"{', '.join(unknown)}: neither high nor low values are best, and the booster stops early by one of them; "

@@ -1,4 +1,4 @@
-"""CatBoost: a metric for the `eval_metric` of its models."""
+"""Metrics for CatBoost: `eval_metric` returns an object for the `eval_metric` parameter of its models."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def eval_metric(metrics: MetricLike, *, link: str, maximize: bool | None = None)
 
 
 class EvalMetric:
-    """A metric with the methods that CatBoost calls."""
+    """A custom metric for CatBoost, which calls its methods after each round to show values and to stop early."""
 
-    # Otherwise CatBoost tries to compile the methods with numba, and warns that it cannot.
+    # Without this attribute, CatBoost tries to compile the methods with numba, and warns when that fails.
     no_jit = True
 
     def __init__(self, metrics: MetricLike, link: str, maximize: bool | None) -> None:
@@ -67,17 +67,27 @@ class EvalMetric:
         self._rounds.check_directions()
 
     def is_max_optimal(self) -> bool:
-        """Return whether higher is better."""
+        """Return whether higher values are better, which CatBoost needs to know for early stopping."""
         return bool(self._rounds.directions[self.name])
 
     def evaluate(self, approxes: Sequence[Any], target: Any, weight: Any) -> tuple[float, float]:
-        """Return the value of all rows, and the weight 1."""
+        """Return the value of the metric, and a total weight of 1.
+
+        Parameters
+        ----------
+        approxes : sequence of array-like
+            The raw scores: one array, or one for each class.
+        target : array-like
+            The labels.
+        weight : array-like or None
+            The weights of rows.
+        """
         scores = np.column_stack([np.asarray(a) for a in approxes]) if len(approxes) > 1 else np.asarray(approxes[0])
         weights = None if weight is None else np.asarray(weight)
         return self._rounds.values(np.asarray(target), scores, weights)[self.name], 1.0
 
     def get_final_error(self, error: float, weight: float) -> float:
-        """Return the value of `evaluate` unchanged, as it is no sum over rows."""
+        """Return `error`, the value of `evaluate`. It is already final, so it is not divided by the weight."""
         return error
 
     def __reduce__(self) -> Any:
@@ -85,7 +95,7 @@ class EvalMetric:
 
 
 def build_eval_metric(metrics: MetricLike, link: str, maximize: bool | None) -> EvalMetric:
-    """Return the metric as an object of a class with its name, as CatBoost shows the name of the class."""
+    """Return the metric as an object whose class has the name of the metric, because CatBoost displays the class name."""
     metric = EvalMetric(metrics, link, maximize)
     metric.__class__ = type(metric.name, (EvalMetric,), {})
     return metric

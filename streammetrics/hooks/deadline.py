@@ -1,4 +1,4 @@
-"""A time limit for calls that wait for other processes."""
+"""Time limits for operations that wait for other processes, which may be stuck or gone."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ TIMEOUT = 300.0
 """The default time limit of `sync`, in seconds."""
 
 EXIT_PATIENCE = 3.0
-"""Seconds that the process waits at exit for abandoned calls, which may hang for ever."""
+"""The longest time, in seconds, that the process waits at exit for abandoned calls, which may never return."""
 
 
 class Deadline:
-    """The end of a time limit.
+    """A point in time by which an operation must finish, for example a `sync` of several steps.
 
     Parameters
     ----------
     timeout : float or timedelta
-        Seconds from now.
+        The time from now to the deadline; a float is a number of seconds.
 
     Raises
     ------
     ValueError
-        The timeout is no positive number of seconds.
+        The timeout is not a positive number of seconds.
     """
 
     def __init__(self, timeout: float | timedelta) -> None:
@@ -46,18 +46,25 @@ class Deadline:
 
     @property
     def remaining(self) -> float:
-        """The remaining seconds; 0 after the end."""
+        """The seconds until the deadline; 0 after it."""
         return max(self._end - time.monotonic(), 0.0)
 
     def build_error(self, doing: str) -> SyncTimeoutError:
-        """Return the error for an operation that has not finished in time."""
+        """Return the error for an operation that has missed the deadline; `doing` describes the operation."""
         return SyncTimeoutError(
             f"{doing} was not over after {self.seconds:g} s: a rank is stuck, gone, or has not called sync; "
             "all metrics are as they were"
         )
 
     def call(self, function: Callable[[], T], doing: str) -> T:
-        """Call a function that may hang in a thread, and abandon the thread after the time limit.
+        """Call a function in another thread, and return its result; abandon the thread at the deadline.
+
+        Parameters
+        ----------
+        function : callable
+            A function that may never return.
+        doing : str
+            What the function does, for the error message.
 
         Raises
         ------
@@ -76,7 +83,10 @@ _abandoned_threads: list[threading.Thread] = []
 
 @atexit.register
 def _join_abandoned_threads() -> None:
-    """Wait briefly for abandoned threads: a thread that returns from C++ while Python shuts down aborts the process."""
+    """Wait briefly for abandoned threads to end.
+
+    A thread that returns from C++ code while Python shuts down would abort the process.
+    """
     end = Deadline(EXIT_PATIENCE)
     for thread in _abandoned_threads:
         thread.join(end.remaining)

@@ -1,7 +1,9 @@
-"""Metrics that a training loop updates without waiting: batches are kept, copied together, and counted later.
+"""Metrics that a training loop can update without waiting for the device (GPU).
 
-A `Carrier` copies the columns of a framework from a device to host memory. `hooks.torch` and `hooks.jax` register theirs
-when they are imported; this module depends on no framework.
+`update` only keeps the batch. Later, several batches are copied to host memory together and counted.
+
+A `Carrier` copies the tensors of one framework. `hooks.torch` and `hooks.jax` each register a carrier when they are
+imported. This module itself imports no framework.
 """
 
 from __future__ import annotations
@@ -31,55 +33,62 @@ H = TypeVar("H", bound=MetricLike)
 
 DEFAULT_EVERY, DEFAULT_QUEUE, DEFAULT_TIMEOUT = 50, 4, 600.0
 MAX_LISTED = 10
-"""The number of bad steps that an error lists; the others are only counted."""
+"""The maximum number of failed steps that an error message lists; it only gives the count of the others."""
 CARRIER_MODULES = {"torch": "streammetrics.hooks.torch", "jaxlib": "streammetrics.hooks.jax"}
-"""The modules with carriers, by the library of their tensors."""
+"""The module that registers the carrier for the tensors of each library; errors name it if it is not imported."""
 
 
 class Transfer(Protocol):
-    """A running copy of columns to host memory."""
+    """An asynchronous copy of tensors to host memory, which may still be running."""
 
     def is_ready(self) -> bool:
         """Return whether the copy is finished, without waiting."""
         ...
 
     def to_array(self) -> Any:
-        """Return the rows of all columns, concatenated, for `update`; called after the copy is finished."""
+        """Return the copied rows of all tensors as one array. The copy must be finished."""
         ...
 
 
 class Carrier(Protocol):
-    """The operations that `Deferred` needs to keep and copy the columns of a framework."""
+    """The operations on the tensors of one framework that `Deferred` needs. A column is one tensor passed to `update`."""
 
     def keep(self, column: Any) -> tuple[Any, Any]:
-        """Return the column without its gradient graph, and a mark by which `describe_change` detects changes."""
+        """Return the column without its gradient graph, and a mark (such as its version) to detect changes later."""
         ...
 
     def snapshot(self, column: Any) -> Any:
-        """Start a copy on the same device, which no other code can change, and return it without waiting."""
+        """Start a private copy of the column on the same device, and return the copy without waiting."""
         ...
 
     def describe_change(self, column: Any, mark: Any) -> str:
-        """Describe how a column has changed since it was kept; return an empty string if it has not."""
+        """Describe how a column has changed since `keep` returned the mark; return "" if it has not changed."""
         ...
 
     def find_batch_key(self, column: Any) -> Hashable:
-        """Return a key that is equal for columns that one copy can transfer; None if `update` gets the column as it is."""
+        """Return a key, such as the dtype and row shape; columns with equal keys are copied together.
+
+        None means that the column is not copied, and that the metrics read it as it is.
+        """
         ...
 
     def start_transfer(self, columns: Sequence[Any]) -> Transfer:
-        """Start the copy of columns with equal batch keys, after all earlier operations of their device."""
+        """Start copying columns with equal batch keys, as soon as earlier operations on their device are finished."""
         ...
 
 
 CARRIERS: dict[str, Carrier] = {}
-"""The carriers by the library of their tensors."""
+"""The registered carriers, by the name of the library whose tensors they copy."""
 
 _CARRIER_OF_TYPE: dict[type, Carrier | None] = {}
 
 
 class DeferredStep(NamedTuple):
-    """The arguments of one `update`: columns by name or position (0, 1), whether they were a table, and their marks."""
+    """The arguments of one call of `update`.
+
+    `columns` has the columns by name or position (0 or 1), and `is_table` says whether the caller passed them as a table.
+    `marks` has (name, carrier, mark) for each column on a device, to detect changes.
+    """
 
     number: int
     is_table: bool
@@ -88,7 +97,7 @@ class DeferredStep(NamedTuple):
 
 
 class StepBatch:
-    """Consecutive steps whose columns have equal batch keys and are copied together."""
+    """Consecutive steps that are copied to host memory together, because their columns have equal batch keys."""
 
     def __init__(self, steps: Sequence[DeferredStep]) -> None:
         self.steps, self.next = steps, 0
@@ -99,11 +108,11 @@ class StepBatch:
         self._ends = {n: np.cumsum([len(s.columns[n]) for s in steps]).tolist() for n in self._transfers}
 
     def is_ready(self) -> bool:
-        """Return whether all columns have arrived."""
+        """Return whether all columns have arrived in host memory."""
         return all(f.is_ready() for f in self._transfers.values())
 
     def store_arrived(self) -> None:
-        """Replace the columns of the steps by their arrived rows."""
+        """Replace the columns of each step with its rows of the arrays in host memory."""
         for name, flight in self._transfers.items():
             rows, ends = flight.to_array(), self._ends[name]
             for step, start, stop in zip(self.steps, [0, *ends], ends, strict=False):
@@ -112,33 +121,36 @@ class StepBatch:
 
 
 class Deferred(Generic[H]):
-    """Metrics that a training loop updates without waiting: `update` keeps references, and rows are counted later.
+    """Metrics that a training loop updates without waiting for the device.
 
-    After `every` steps, their columns are copied to host memory together (from a GPU asynchronously, into pinned memory).
-    Steps whose columns have arrived are counted in order, so the result has the same digest as metrics that were updated
-    at every step. `compute` and `flush` wait for the remaining steps.
+    `update` only keeps references to the columns of a step. After every `every` steps, the kept columns are copied to host
+    memory together: from a GPU asynchronously, into pinned memory. When the columns of a step have arrived, its rows are
+    counted. Steps are counted in order, so the state is the same as that of metrics that are updated at every step.
+    `compute` and `flush` wait for the remaining steps.
 
     Parameters
     ----------
     metrics : Metric, MetricCollection or Sliced
         The metrics to update; the object itself changes when columns have arrived.
     every : int
-        The number of steps that are copied together. Their columns stay on the device until then, without gradient graphs.
+        The number of steps that are copied together. Until they are copied, their columns stay on the device, without
+        gradient graphs.
     snapshot : bool
-        Whether to copy every column on its device at once, for loops that overwrite their tensors.
+        Whether `update` immediately copies every column on its device. Needed if the training loop overwrites its tensors.
     queue : int
-        The largest number of running copies. If none of them finishes, steps wait on the device, and `update` raises
-        MemoryLimitError at ``queue * every`` waiting steps.
+        The largest number of copies that run at the same time. When that many are running, further steps wait on the
+        device. `update` raises MemoryLimitError if ``queue * every`` steps are waiting.
     timeout : float
-        The seconds that `compute` and `flush` wait for a copy before they raise NotArrivedError.
+        The number of seconds that `compute` and `flush` wait for a copy before they raise NotArrivedError.
 
     Notes
     -----
-    If a torch tensor is changed in place before it is copied, its version shows the change, and the step is reported
-    instead of counted. Changes through ``.data``, a numpy array that shares its memory, or the replay of a CUDA graph have
-    no version: use ``snapshot=True`` for them. Inference tensors, numpy arrays, lists and series are copied at once.
+    If a torch tensor is changed in place before it is copied, its version counter shows the change. The step is then not
+    counted, and `flush` and `compute` raise an error. The counter does not show changes through ``.data``, through a numpy
+    array that shares the memory, or through the replay of a CUDA graph: use ``snapshot=True`` for these. Inference
+    tensors, numpy arrays, lists and series are copied immediately.
 
-    Torch tensors need ``import streammetrics.hooks.torch``, JAX arrays ``import streammetrics.hooks.jax``.
+    Torch tensors need ``import streammetrics.hooks.torch``, and JAX arrays need ``import streammetrics.hooks.jax``.
 
     A step takes about 3 microseconds; counting takes a few nanoseconds for each row and state.
 
@@ -176,7 +188,8 @@ class Deferred(Generic[H]):
     def _clear(self) -> None:
         self._steps = 0
         self._waiting: list[DeferredStep] = []
-        self._transferring: deque[list[StepBatch]] = deque()  # running copies, in the order of their steps
+        # The batches that are being copied, oldest first.
+        self._transferring: deque[list[StepBatch]] = deque()
         self._bad_steps: list[tuple[int, Exception]] = []
         self._unlisted = 0
 
@@ -189,7 +202,7 @@ class Deferred(Generic[H]):
     # -- updating -----------------------------------------------------------------------------------------------------
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Self:
-        """Keep a batch, which is counted later; the arguments are the same as for `update` of the metrics.
+        """Keep a batch to count it later. The arguments are the same as those of `update` of the metrics.
 
         Parameters
         ----------
@@ -205,7 +218,7 @@ class Deferred(Generic[H]):
         TypeError
             A column has a name that the metrics do not read, or is of a framework whose carrier is not imported.
         MemoryLimitError
-            No copy has finished, and ``queue * every`` steps wait; this step was not kept.
+            ``queue * every`` steps are waiting, because no copy has finished. The batch was not kept.
         """
         kind = type(y_true)
         is_column = y_true is None or kind is np.ndarray or _CARRIER_OF_TYPE.get(kind) is not None
@@ -253,14 +266,17 @@ class Deferred(Generic[H]):
     # -- copying and counting -----------------------------------------------------------------------------------------
 
     def _advance(self, min_steps: int = 1) -> None:
-        """Count the arrived steps, and start copies while at least `min_steps` steps wait and the queue has room."""
+        """Count the steps that have arrived, and start new copies.
+
+        Copies are started while at least `min_steps` steps are waiting and fewer than `queue` copies are running.
+        """
         self._count_arrived()
         while len(self._waiting) >= min_steps and len(self._transferring) < self.queue:
             self._start_transfers()
             self._count_arrived()
 
     def _start_transfers(self) -> None:
-        """Start the copies of the first waiting steps; steps whose tensors have changed are noted as bad."""
+        """Start copying the first `every` waiting steps. If a tensor has changed, record an error for its step instead."""
         good: list[DeferredStep] = []
         bad: list[tuple[DeferredStep, Exception]] = []
         for step in self._waiting[: self.every]:
@@ -275,10 +291,12 @@ class Deferred(Generic[H]):
             steps = list(group)
             try:
                 batches.append(StepBatch(steps))
-            except RuntimeError as error:  # an error of the framework, which the next flush reports
+            except RuntimeError as error:
+                # The framework cannot copy these columns. The next flush reports the error.
                 bad += [(step, error) for step in steps]
         bad_steps = self._bad_steps + [(step.number, error.with_traceback(None)) for step, error in bad]
-        # At an interrupt, each step is in exactly one place: waiting, being copied, or noted as bad.
+        # A Ctrl-C between these assignments would lose steps or keep them twice, because each step must be either waiting,
+        # being copied, or recorded as failed.
         run_without_interrupt(
             [
                 partial(self._transferring.append, batches),
@@ -297,7 +315,8 @@ class Deferred(Generic[H]):
     def _count_batch(self, batch: StepBatch) -> None:
         try:
             batch.store_arrived()
-        except RuntimeError as error:  # an error of the framework: the columns are lost
+        except RuntimeError as error:
+            # The copy has failed in the framework, so the columns of these steps are lost.
             for step in batch.steps[batch.next :]:
                 self._note_error(step, error)
             batch.next = len(batch.steps)
@@ -307,7 +326,7 @@ class Deferred(Generic[H]):
     def _count_next(self, batch: StepBatch) -> None:
         step = batch.steps[batch.next]
         try:
-            # Counting the step as done first means that an interrupted step is reported, but never counted twice.
+            # Move to the next step before the update: after a Ctrl-C in the update, the step must not be counted again.
             batch.next += 1
             if step.is_table:
                 self.metrics.update(step.columns)
@@ -323,13 +342,13 @@ class Deferred(Generic[H]):
 
     def _note_error(self, step: DeferredStep, error: Exception) -> None:
         if len(self._bad_steps) < MAX_LISTED:
-            # The traceback would keep the columns of the step alive.
+            # A traceback refers to the columns of the step, and would keep their memory allocated.
             self._bad_steps.append((step.number, error.with_traceback(None)))
         else:
             self._unlisted += 1
 
     def _find_column_name(self, name: Any) -> str:
-        """Return the name of a column, which may have been passed by position (0 or 1)."""
+        """Return the name of a column; `name` is its name or, for a positional argument, its position (0 or 1)."""
         roles = definition_of(self.metrics).positional_columns()
         return name if isinstance(name, str) else roles[name] if name < len(roles) else f"column {name}"
 
@@ -340,15 +359,16 @@ class Deferred(Generic[H]):
 
         Raises
         ------
-        InvalidInputError, or what else `update` of the metrics raises
-            A step had invalid values, or a tensor was changed in place before it was copied. The message names the step,
-            counted from 0 since the last `reset`. All other steps are counted, and each bad step is reported once.
+        InvalidInputError, or another error that the `update` of the metrics raises
+            A step had invalid values, or a tensor was changed in place before it was copied. The message gives the number
+            of the step since the last `reset`, from 0. All other steps are counted. Each failed step is reported once.
         NotArrivedError
             A copy did not finish within `timeout`; the next call waits for it again.
         """
         last, pause, deadline = self._steps, 2e-5, time.monotonic() + self.timeout
         while True:
-            with self._lock:  # released during the sleep, so that other threads can update
+            # Release the lock during the sleep below, so that other threads can call `update`.
+            with self._lock:
                 self._advance()
                 if self._find_first_pending() >= last:
                     self._raise_noted_errors()
@@ -362,7 +382,7 @@ class Deferred(Generic[H]):
             pause = min(2 * pause, 1e-3)
 
     def _find_first_pending(self) -> int:
-        """Return the number of the first step that is not counted; the next number if all are."""
+        """Return the number of the first step that is not counted yet; if all are counted, the number of the next step."""
         flying = [r.steps[r.next].number for runs in self._transferring for r in runs if r.next < len(r.steps)]
         return min(flying) if flying else self._waiting[0].number if self._waiting else self._steps
 
@@ -382,26 +402,33 @@ class Deferred(Generic[H]):
         raise InvalidInputError(text) from error
 
     def compute(self) -> Any:
-        """Return the value of all steps. It raises as `flush` does; the next call returns the value of all good steps."""
+        """Return the value over all steps, after waiting for them.
+
+        If steps have failed, this method raises the error of `flush`. A second call then returns the value over all other
+        steps.
+        """
         metrics: Any = self.flush()
         return metrics.compute()
 
     def to_bytes(self) -> bytes:
-        """Return the state of all steps as bytes; raise as `flush` does."""
+        """Return the state of the metrics after all steps as bytes; raises the errors of `flush`."""
         return self.flush().to_bytes()
 
     def digest(self) -> str:
-        """Return the SHA-256 digest of the state of all steps; raise as `flush` does."""
+        """Return the SHA-256 digest of the state after all steps; raises the errors of `flush`."""
         return self.flush().digest()
 
     def merge(self, other: Deferred[H] | H) -> Self:
-        """Merge another `Deferred`, or metrics with the same settings; raise as `flush` of both does."""
+        """Merge another `Deferred` object, or metrics with the same settings, after all steps of both are counted.
+
+        Raises the errors of `flush` of both objects.
+        """
         theirs = other.flush() if isinstance(other, Deferred) else other
         self.flush().merge(theirs)
         return self
 
     def copy(self) -> Self:
-        """Return an independent copy; raise as `flush` does."""
+        """Return an independent copy, after all steps are counted; raises the errors of `flush`."""
         new = type(self)(
             self.flush().copy(), every=self.every, snapshot=self.snapshot, queue=self.queue, timeout=self.timeout
         )
@@ -409,7 +436,7 @@ class Deferred(Generic[H]):
         return new
 
     def reset(self) -> Self:
-        """Reset the metrics, and drop all waiting, running and bad steps; steps are numbered from 0 again."""
+        """Reset the metrics, and drop all steps that are waiting, being copied, or failed; restart their numbers at 0."""
         with self._lock:
             self._clear()
             self.metrics.reset()
@@ -434,12 +461,18 @@ def _rebuild_deferred(kind: type[Deferred[Any]], metrics: MetricLike, settings: 
 
 
 def _find_step_key(step: DeferredStep) -> Hashable:
-    """Return a key that is equal for steps whose columns can be copied together."""
+    """Return a key for grouping steps: adjacent steps with equal keys are copied to host memory together."""
     return step.is_table, tuple((name, id(c), c.find_batch_key(step.columns[name])) for name, c, _ in step.marks)
 
 
 def _find_carrier(kind: type) -> Carrier | None:
-    """Return the carrier of columns of a type; None for types in host memory, which are copied at once."""
+    """Return the carrier for columns of this type, or None if they are in host memory and need none.
+
+    Raises
+    ------
+    TypeError
+        The columns need a carrier, but its module has not been imported.
+    """
     library = library_of(kind)
     if library not in CARRIERS and library in CARRIER_MODULES:
         raise TypeError(f"a {kind.__name__} of {library.removesuffix('lib')} needs `import {CARRIER_MODULES[library]}`")
@@ -447,5 +480,5 @@ def _find_carrier(kind: type) -> Carrier | None:
 
 
 def _copy_column(column: Any) -> Any:
-    """Return a copy of a column in host memory."""
+    """Return a copy of a column that is in host memory, because the caller may change it later."""
     return column.copy() if type(column) is np.ndarray else copy.deepcopy(column)

@@ -1,12 +1,14 @@
-"""Merge the metrics of several processes over any transport of bytes, in three steps.
+"""Merge the metrics of several processes over any transport of bytes (such as MPI or gloo), in three steps.
 
-A frame is the state of the metrics in the byte format of this library.
+A frame is the state of the metrics in the byte format of this library. It stores a histogram as a sparse list of entries:
+the buckets that are not empty. A dense histogram, by contrast, is an array with one counter for each possible bucket.
 
 1. All ranks exchange a record of fixed size: the digest of the metric settings, whether the rank has failed, and the
-   length of its frame. So all ranks know of a difference or failure before anything is merged, and all raise.
-2. If summing the counters of a large histogram could be faster than merging its entries, all ranks exchange facts about
-   their states, from which each rank makes the same decision.
-3. All ranks exchange their frames, which each rank merges, and the counters of dense histograms are summed.
+   length of its frame. If the settings differ or a rank has failed, all ranks learn of this before anything is merged,
+   and all raise an error.
+2. An all-reduce of a dense histogram can be faster than merging the entries of all ranks. If this is possible, all ranks
+   exchange the sizes of their histograms, so that each rank makes the same decision.
+3. All ranks exchange their frames, and each rank merges them. An all-reduce sums the counters of dense histograms.
 """
 
 from __future__ import annotations
@@ -37,30 +39,37 @@ RECORD = struct.Struct("<32sBBq")
 FACTS = struct.Struct("<qqqdd")
 LENGTH = struct.Struct("<q")
 MAX_TEXT = 2000
-MAX_FRAME_BYTES = 1 << 62  # frames of the same job are trusted, whatever their size
+# Frames have a size limit, as protection against untrusted data. Ranks of the same job trust each other, so this limit is
+# larger than any frame.
+MAX_FRAME_BYTES = 1 << 62
 
 
 class Transport(Protocol):
-    """A transport of bytes between ranks. Every rank calls the same methods in the same order, or raises SyncError."""
+    """A way to send bytes between ranks, such as an MPI communicator.
+
+    All ranks must call the same methods in the same order. A method raises SyncError if other ranks do not answer.
+    """
 
     rank: int
     size: int
     sums: bool
-    """Whether `sum` adds while it sends (all-reduce), so that it does not take longer with more ranks."""
+    """Whether the transport supports `sum`, an all-reduce whose time hardly grows with the number of ranks."""
 
     def gather_uneven(self, data: bytes, lengths: Sequence[int]) -> Sequence[bytes | memoryview]:
-        """Return the bytes of all ranks, given their lengths."""
+        """Send the bytes of this rank to all ranks, and return the bytes of each rank. `lengths` has their numbers."""
         ...
 
     def sum(self, numbers: Ints) -> Ints:
-        """Return the sum over all ranks of int64 arrays of equal length."""
+        """Return the elementwise sum of the arrays of all ranks, which must have equal lengths."""
         ...
 
 
 class RankReport(NamedTuple):
-    """The first message of a rank: a digest of its settings, whether it failed, and the length of its frame.
+    """The first message of a rank to all others.
 
-    `dense` is true if summing the counters of a large histogram may be faster than sending its entries in the frame.
+    `plan` is a digest of the metric settings, `failed` says whether the rank has raised an error, and `length` is the
+    length of its frame in bytes. `dense` is true if the rank has a histogram that may be faster to sum as an array of
+    counters than to send as a list of entries.
     """
 
     plan: bytes
@@ -100,7 +109,10 @@ def merge_ranks(metrics: H, transport: Transport) -> H:
 
 
 def _compute_plan(blank: MetricLike) -> bytes:
-    """Return a digest of the metric settings and of the layout of the counters, which all ranks must share."""
+    """Return a digest of the metric settings and the layout of counters, which is equal on all ranks if they can merge.
+
+    `blank` is an empty copy of the metrics of this rank.
+    """
     sha = hashlib.sha256(blank.digest().encode())
     for state in states_of(blank):
         sha.update(repr([(p.name, getattr(p, "form", "tally")) for p in state.parts().values()]).encode())
@@ -109,7 +121,7 @@ def _compute_plan(blank: MetricLike) -> bytes:
 
 
 def _gather_records(transport: Transport, record: bytes) -> list[bytes]:
-    """Return the records of all ranks, which have equal lengths."""
+    """Send the record of this rank to all ranks, and return those of all ranks. All have the same length."""
     return [bytes(r) for r in transport.gather_uneven(record, [len(record)] * transport.size)]
 
 
@@ -119,7 +131,7 @@ def _exchange_reports(transport: Transport, mine: RankReport) -> list[RankReport
 
 
 def _report_failure(transport: Transport, error: Exception) -> None:
-    """Report an error of this rank to all reachable ranks; the caller raises it."""
+    """Send an error of this rank to all reachable ranks, so that they do not wait. The caller then raises the error."""
     with suppress(SyncError):
         reports = _exchange_reports(transport, RankReport(bytes(32), True, False, 0))
         _gather_texts(transport, reports, f"{type(error).__name__}: {error}"[:MAX_TEXT].encode())
@@ -134,7 +146,10 @@ def _gather_texts(transport: Transport, reports: Sequence[RankReport], mine: byt
 
 
 def _check_reports(transport: Transport, reports: Sequence[RankReport], blank: MetricLike) -> None:
-    """Raise on all ranks if one has failed, or has other metrics."""
+    """Raise an error on every rank if any rank has failed or has different metrics.
+
+    `blank` is an empty copy of the metrics of this rank, which is sent to describe its settings.
+    """
     if not any(s.failed or s.plan != reports[0].plan for s in reports):
         return
     texts = _gather_texts(transport, reports, blank.to_bytes())
@@ -144,7 +159,10 @@ def _check_reports(transport: Transport, reports: Sequence[RankReport], blank: M
 
 
 def _describe_differences(reports: Sequence[RankReport], texts: Sequence[bytes]) -> list[str]:
-    """Return sentences with the differences from the metrics of rank 0, and the ranks that have them."""
+    """Describe how the metrics of other ranks differ from those of rank 0, with one sentence for each other plan.
+
+    `texts` has the saved empty metrics of each rank.
+    """
     reference, sentences = definition_of(from_bytes(texts[0])), []
     for plan in dict.fromkeys(s.plan for s in reports if s.plan != reports[0].plan):
         ranks = [r for r, s in enumerate(reports) if s.plan == plan]
@@ -174,7 +192,11 @@ def format_ranks(ranks: Sequence[int]) -> str:
 
 
 def _is_dense_faster(facts: DenseFacts, ranks: int) -> bool:
-    """Return whether summing counters is faster than merging the entries of all ranks, as measured with gloo."""
+    """Return whether an all-reduce of all counters is faster than merging the entries of all ranks.
+
+    The rule is based on measurements with gloo. `facts` has the number of counters of a histogram (0 if it has no dense
+    form) and the number of its entries.
+    """
     return bool(facts.places) and facts.entries * ranks >= facts.places
 
 
@@ -183,7 +205,7 @@ def _merge_frames(parts: Sequence[bytes | memoryview]) -> list[State]:
 
 
 def _merge_with_sums(transport: Transport, states: Sequence[State]) -> list[State]:
-    """Merge the states of all ranks: large histograms by an all-reduce of their counters, all others as frames."""
+    """Merge the states of all ranks: an all-reduce sums large histograms, and all others are merged as frames."""
     facts = _gather_facts(transport, states)
     dense = [all(f.places for f in of) and any(_is_dense_faster(f, transport.size) for f in of) for of in facts]
     rest = frame.write_frame([s for s, d in zip(states, dense, strict=True) if not d])
@@ -205,7 +227,7 @@ def _merge_with_sums(transport: Transport, states: Sequence[State]) -> list[Stat
 
 
 def _gather_facts(transport: Transport, states: Sequence[State]) -> list[list[DenseFacts]]:
-    """Return the facts of each state on all ranks."""
+    """Exchange the sizes of histograms; return, for each state, the facts about it on every rank."""
     mine = b"".join(FACTS.pack(*describe_dense_form(s)) for s in states)
     by_rank = [[DenseFacts(*f) for f in FACTS.iter_unpack(r)] for r in _gather_records(transport, mine)]
     return [list(of) for of in zip(*by_rank, strict=True)]
@@ -221,7 +243,10 @@ def _pack_pieces(pieces: Sequence[bytes]) -> bytes:
 
 
 def _unpack_pieces(data: bytes | memoryview, flats: int) -> list[memoryview]:
-    """Split bytes that `_pack_pieces` joined: into a frame, and the scalar fields of each dense state."""
+    """Split the bytes that `_pack_pieces` joined: a frame, then one piece for each dense state.
+
+    Such a piece has the fields of the state other than its histogram; `flats` is the number of these pieces.
+    """
     view, at, out = memoryview(data), (1 + flats) * LENGTH.size, []
     for i in range(1 + flats):
         length = LENGTH.unpack_from(view, i * LENGTH.size)[0]

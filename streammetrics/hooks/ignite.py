@@ -1,4 +1,4 @@
-"""Ignite: a metric to attach to an engine."""
+"""Metrics for PyTorch Ignite: attach an `IgniteMetric` to an engine to update it in each iteration."""
 
 from __future__ import annotations
 
@@ -68,16 +68,16 @@ class IgniteMetric(ignite_metrics.Metric):
         super().__init__(output_transform)
 
     def reset(self) -> None:
-        """Reset the metrics."""
+        """Reset the metrics; Ignite calls this when an epoch starts."""
         self.metrics.reset()
 
     @torch.no_grad()
     def iteration_completed(self, engine: Any) -> None:
-        """Update the metrics with the output of an iteration."""
+        """Update the metrics with the output of an iteration; Ignite calls this when the iteration ends."""
         self.update(self._output_transform(engine.state.output))
 
     def update(self, output: Any) -> None:
-        """Update the metrics with a batch: the pair, triple or mapping of `output_transform`."""
+        """Update the metrics with a batch, in one of the forms that `output_transform` may return."""
         if isinstance(output, Mapping):
             columns = dict(output)
             missing = [name for name in ("y_pred", "y") if name not in columns]
@@ -94,7 +94,7 @@ class IgniteMetric(ignite_metrics.Metric):
         self._scorer.update(output[1], output[0], *output[2:])
 
     def compute(self) -> float | dict[str, float]:
-        """Return the value over all processes; for a collection, the values by name."""
+        """Return the value over the rows of all processes; for a collection, a dict of values by name."""
         values = read_scores(self._total())
         return values if isinstance(self.metrics, MetricCollection) else values[self.metrics.name]
 
@@ -103,7 +103,9 @@ class IgniteMetric(ignite_metrics.Metric):
         return OrderedDict(counted=torch.frombuffer(bytearray(self._total().to_bytes()), dtype=torch.uint8))
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Load a checkpoint of any number of processes; rank 0 gets all of its rows.
+        """Load a checkpoint, which any number of processes may have saved.
+
+        Rank 0 loads the merged state, and all other ranks start empty, so that each row is counted once.
 
         Raises
         ------

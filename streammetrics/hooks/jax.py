@@ -1,4 +1,4 @@
-"""JAX: asynchronous copies of arrays from a device, for `Deferred`."""
+"""JAX support for `Deferred`: asynchronous copies of arrays from a device to host memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ __all__ = ["ArrayCarrier", "ArrayTransfer", "Deferred"]
 
 
 class ArrayTransfer:
-    """A running copy of arrays, one by one: JAX would compile a concatenation for every number of steps."""
+    """An asynchronous copy of arrays to host memory.
+
+    Each array is copied separately, because concatenation would make JAX compile a new program for each number of arrays.
+    """
 
     def __init__(self, arrays: Sequence[jax.Array]) -> None:
         self._arrays = arrays
@@ -23,19 +26,22 @@ class ArrayTransfer:
             array.copy_to_host_async()
 
     def is_ready(self) -> bool:
-        """Return whether all arrays have arrived, or were deleted."""
+        """Return whether each array has arrived in host memory. A deleted array never arrives, so it counts as ready."""
         return all(a.is_deleted() or a.is_ready() for a in self._arrays)
 
     def to_array(self) -> Any:
-        """Return the rows of all arrays as a numpy array."""
+        """Return the rows of all arrays, concatenated into one numpy array."""
         return np.concatenate([np.asarray(a) for a in self._arrays])
 
 
 class ArrayCarrier:
-    """The `Carrier` of JAX arrays. Arrays are immutable, but are deleted when they are donated to a jitted function."""
+    """The `Carrier` of JAX arrays.
+
+    JAX arrays are immutable. However, JAX deletes an array that the caller donates to a jitted function.
+    """
 
     def keep(self, column: jax.Array) -> tuple[jax.Array, None]:
-        """Return the array itself."""
+        """Return the array itself and None, because an immutable array needs no mark to detect changes."""
         return column, None
 
     def snapshot(self, column: jax.Array) -> jax.Array:
@@ -47,11 +53,11 @@ class ArrayCarrier:
         return "was deleted (donated to a jitted function?)" if column.is_deleted() else ""
 
     def find_batch_key(self, column: jax.Array) -> Hashable:
-        """Return the dtype and row shape, by which arrays are copied together; None for a scalar."""
+        """Return the dtype and row shape (arrays are copied together if both are equal), or None for a scalar."""
         return (column.dtype, column.shape[1:]) if column.ndim else None
 
     def start_transfer(self, columns: Sequence[jax.Array]) -> ArrayTransfer:
-        """Start the copy of arrays."""
+        """Start copying the arrays to host memory."""
         return ArrayTransfer(columns)
 
 

@@ -1,6 +1,6 @@
 """Merge the metrics of all processes of jax.distributed.
 
-Bytes are sent as uint8, as JAX silently converts int64 to int32 unless its 64-bit mode is on.
+Data is sent as uint8 arrays, because JAX silently converts int64 to int32 unless its 64-bit mode is on.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ H = TypeVar("H", bound=MetricLike)
 def sync(metrics: H, timeout: float | timedelta = TIMEOUT) -> H:
     """Merge the metrics of all processes of jax.distributed.
 
-    Every process must call this function, equally often, and gets the same result.
+    Every process must call this function the same number of times. All processes get the same result.
 
     Parameters
     ----------
@@ -44,18 +44,19 @@ def sync(metrics: H, timeout: float | timedelta = TIMEOUT) -> H:
     Raises
     ------
     IncompatibleStateError
-        Processes have different metrics or settings: all raise, and name the differences and their processes.
+        Processes have different metrics or settings. All of them raise, and the message names the differences.
     SyncTimeoutError
         A process did not answer in time: it is stuck, gone, or has not called this function.
     SyncError
-        A process died, or its metrics could not be read, such as after a batch with invalid values; or an earlier call has
+        A process died, or its metrics could not be read, for example after a batch with invalid values; or an earlier call
         timed out.
 
     Notes
     -----
-    JAX runs collectives in order and cannot cancel them. After a timeout they still wait for the process that did not
-    answer, as those of the training do, and later calls raise: restart all processes then. A call costs two collectives
-    and a merge. JAX compiles once for each frame length, so lengths are rounded up to powers of two.
+    JAX runs collective operations in order and cannot cancel them. After a timeout, the operations of this function and
+    those of the training keep waiting for the process that did not answer, and later calls raise an error. Restart all
+    processes in this case. A call takes two collective operations and a merge. JAX compiles a collective operation for
+    each data length, so the length is rounded up to a power of two.
 
     Examples
     --------

@@ -1,4 +1,7 @@
-"""Keras 3: a metric for `compile`, and a callback that evaluates at the end of each epoch, for all three backends."""
+"""Metrics for Keras 3 with its TensorFlow, JAX and torch backends.
+
+`KerasMetric` is a metric for `compile`. `Evaluate` is a callback that evaluates a model at the end of each epoch.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ if BACKEND == "tensorflow":
     from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 
     def call(function: Callable[..., None], arrays: Sequence[Any]) -> None:
-        """Call a Python function with the arrays of each step, in the order of steps, also from a compiled step."""
+        """Call a Python function with the arrays of a step, which may be compiled; calls run in the order of steps."""
         if tf.executing_eagerly():
             function(*arrays)
             return
@@ -39,7 +42,11 @@ if BACKEND == "tensorflow":
         tf.numpy_function(function, list(arrays), [])
 
     def read(now: Callable[[], Any], lately: Callable[[], Any], size: int) -> Any:
-        """Return `size` floats after all earlier calls: from `lately` in a compiled step, otherwise from `now`."""
+        """Return the current values of the metrics, as `size` floats, after all functions passed to `call` have run.
+
+        In a compiled step, the values come from the function `lately`, which may return values that are a few steps old.
+        Otherwise the function `now` computes them.
+        """
         if tf.executing_eagerly():
             return now()
         found = tf.numpy_function(lately, [], tf.float64)
@@ -47,7 +54,7 @@ if BACKEND == "tensorflow":
         return found
 
     def settle() -> None:
-        """Do nothing, as in TensorFlow each step waits until its call has returned."""
+        """Wait for all functions passed to `call`. TensorFlow itself waits for them in each step, so this does nothing."""
 
 elif BACKEND == "jax":
     import jax
@@ -55,34 +62,39 @@ elif BACKEND == "jax":
     from jax.experimental import io_callback
 
     def call(function: Callable[..., None], arrays: Sequence[Any]) -> None:
-        """Call a Python function with the arrays of each step, in the order of steps, also from a compiled step."""
+        """Call a Python function with the arrays of a step, which may be compiled; calls run in the order of steps."""
         io_callback(function, None, *arrays, ordered=True)
 
     def read(now: Callable[[], Any], lately: Callable[[], Any], size: int) -> Any:
-        """Return `size` floats after all earlier calls: from `lately` in a compiled step, otherwise from `now`."""
-        if isinstance(jnp.zeros(()), jax.core.Tracer):  # inside a compiled step
+        """Return the current values of the metrics, as `size` floats, after all functions passed to `call` have run.
+
+        In a compiled step, the values come from the function `lately`, which may return values that are a few steps old.
+        Otherwise the function `now` computes them.
+        """
+        # While JAX compiles a step, every array is a tracer.
+        if isinstance(jnp.zeros(()), jax.core.Tracer):
             shape = jax.ShapeDtypeStruct((size,), jnp.float32)
             return io_callback(lambda: lately().astype("float32"), shape, ordered=True)
         settle()
         return now()
 
     def settle() -> None:
-        """Wait for all calls, as JAX runs steps asynchronously."""
+        """Wait for all functions passed to `call`, because JAX runs steps asynchronously."""
         jax.effects_barrier()
 
 else:
 
     def call(function: Callable[..., None], arrays: Sequence[Any]) -> None:
-        """Call a function with arrays. Do nothing if they are symbolic, as they are while Keras builds a model."""
+        """Call a function with the arrays of a step; do nothing while Keras builds a model, when arrays have no data."""
         if not any(getattr(a, "is_meta", False) for a in arrays):
             function(*arrays)
 
     def read(now: Callable[[], Any], lately: Callable[[], Any], size: int) -> Any:
-        """Return the values of `now`, as torch steps are not compiled."""
+        """Return the floats that `now` returns. The other arguments are for compiled steps, which torch does not have."""
         return now()
 
     def settle() -> None:
-        """Do nothing, as in torch each call runs at once."""
+        """Wait for all functions passed to `call`. With torch they have already returned, so this does nothing."""
 
 
 Rows = tuple[Any, Any, Any]
@@ -92,8 +104,8 @@ Rows = tuple[Any, Any, Any]
 class KerasMetric(keras.metrics.Metric):
     """A Keras metric that computes metrics of this library, for `metrics` and `weighted_metrics` of `compile`.
 
-    It works with the TensorFlow, JAX and torch backends, also in compiled steps. Keras resets it at each epoch and before
-    validation. The attribute `metrics` has the metrics with their bounds and counts.
+    It works with the TensorFlow, JAX and torch backends, and also in compiled steps. Keras resets it at the start of each
+    epoch and before validation. The attribute `metrics` is the metric object of this library, for example to read bounds.
 
     Parameters
     ----------
@@ -107,19 +119,20 @@ class KerasMetric(keras.metrics.Metric):
         model with two outputs needs a name for each ("click_auc", "buy_auc").
     every : int
         In compiled steps (TensorFlow, JAX), the number of steps after which the value shown during an epoch is computed
-        again. The value of an epoch always includes all rows. Each value costs one `compute`, about 1 ms for an AUC.
+        again. The value of an epoch always includes all rows. Each value takes one `compute`, about 1 ms for an AUC.
 
     Raises
     ------
     ValueError
-        The link does not fit the metrics, or they read columns that Keras does not pass, such as `group`: use `Evaluate`.
-        Or TensorFlow compiles the step with XLA (``jit_compile=True``, or "auto" with a GPU), which cannot call Python.
+        The link does not fit the metrics; or the metrics read columns that Keras does not pass, such as `group` (use
+        `Evaluate` for them); or TensorFlow compiles the step with XLA, which cannot call Python (``jit_compile=True``, or
+        "auto" with a GPU).
 
     Notes
     -----
     Only `weighted_metrics` get `sample_weight` and `class_weight`. Masked rows are never counted. A batch with invalid
     values stops training; TensorFlow and JAX wrap the message in an error of their own. With JAX only one device is
-    supported, as it calls Python in order.
+    supported, because only then does JAX call Python in the order of steps.
 
     Examples
     --------
@@ -146,11 +159,12 @@ class KerasMetric(keras.metrics.Metric):
         self.every, self._steps, self._recent_values = every, 0, np.zeros(0)
         up = list(find_directions(metrics).values())
         if len(up) == 1 and up[0] is not None:
-            self._direction = "up" if up[0] else "down"  # EarlyStopping(mode="auto") reads this attribute
+            # EarlyStopping(mode="auto") reads this attribute.
+            self._direction = "up" if up[0] else "down"
 
     @property
     def metrics(self) -> MetricLike:
-        """The metrics, after all running calls."""
+        """The metrics of this library, after waiting for all earlier updates."""
         settle()
         return self._scorer.metrics
 
@@ -175,7 +189,7 @@ class KerasMetric(keras.metrics.Metric):
         call(count, [keras.ops.convert_to_tensor(a) for a in (y_true, y_pred, *present.values())])
 
     def result(self) -> Any:
-        """Return the value; for a collection, the values by name."""
+        """Return the value of the metric; for a collection, a dict of values by name."""
         names = self._scorer.names
         values = read(self._compute_values, self._read_recent_values, len(names))
         is_collection = isinstance(self._scorer.metrics, MetricCollection)
@@ -188,7 +202,7 @@ class KerasMetric(keras.metrics.Metric):
         self._steps, self._recent_values = 0, np.zeros(0)
 
     def get_config(self) -> dict[str, Any]:
-        """Return the settings of this metric, without rows."""
+        """Return the settings from which `from_config` builds an equal, empty metric; counted rows are left out."""
         data = base64.b64encode(empty_copy(self._scorer.metrics).to_bytes()).decode()
         return {"metrics": data, "link": self._scorer.link, "name": self.name, "every": self.every}
 
@@ -213,28 +227,28 @@ class KerasMetric(keras.metrics.Metric):
 
 
 class Evaluate(keras.callbacks.Callback):
-    """A callback that evaluates at the end of each epoch, and writes the values into its logs.
+    """A callback that evaluates the model at the end of each epoch, and writes the values into the logs of the epoch.
 
-    List it before callbacks that use these values, such as EarlyStopping, ModelCheckpoint and ReduceLROnPlateau, and
-    give those `mode="max"` or `mode="min"`.
+    In `callbacks`, list it before callbacks that use these values, such as EarlyStopping, ModelCheckpoint and
+    ReduceLROnPlateau. Those callbacks need `mode="max"` or `mode="min"`.
 
     Parameters
     ----------
     metrics : Metric or MetricCollection
         The metrics to update; the object itself changes, and is reset in each epoch.
     validation_data : (x, y), (x, y, sample_weight), or iterable of such batches; optional
-        Arrays, or a data set such as `fit` takes: a `tf.data.Dataset`, a `PyDataset`, a `DataLoader`. Without it, the
+        Arrays, or a data set that `fit` accepts: a `tf.data.Dataset`, `PyDataset` or `DataLoader`. Without it, the
         callback evaluates the rows that your own `train_step` has added to `metrics` during the epoch.
     link : {"identity", "probability", "logit", "log"}
         The scale of the model's output.
     columns : callable, optional
         Returns the other columns that the metrics read from the `x` of a batch: ``lambda x: {"group": x["user"]}``.
     output : int or str, optional
-        The output to evaluate, and its labels, for a model with several outputs.
+        For a model with several outputs, the index or name of the output to evaluate; it also selects the labels.
     batch_size : int
-        The rows of a batch, if the data are arrays.
+        The number of rows in a batch, if the data are arrays.
     prefix : str
-        The prefix of names in logs.
+        The prefix of the names in the logs, as in "val_auc".
 
     Raises
     ------
@@ -321,11 +335,12 @@ def _apply_mask(y_true: Any, y_pred: Any, weight: Any, mask: Any) -> Rows:
 
 
 def _iterate_batches(data: Any, size: int) -> Iterator[Rows]:
-    """Yield features, labels and weights of each batch of any kind of data set."""
+    """Yield (features, labels, weights) for each batch of a data set; `size` is the batch size if `data` is arrays."""
     if isinstance(data, keras.utils.PyDataset):
         batches: Iterable[Any] = (data[i] for i in range(data.num_batches or 0))
     elif isinstance(data, tuple):
-        data = tuple(part for part in data if part is not None)  # the weights may be None
+        # Leave out weights that are None.
+        data = tuple(part for part in data if part is not None)
         rows = len(keras.tree.flatten(data[1])[0])
         batches = (keras.tree.map_structure(lambda a, i=i: a[i : i + size], data) for i in range(0, rows, size))
     else:
@@ -335,7 +350,10 @@ def _iterate_batches(data: Any, size: int) -> Iterator[Rows]:
 
 
 def _find_earlier_callbacks(callback: Any) -> list[Any]:
-    """Return the callbacks listed before one. Keras does not pass this list, so it is read from the calling frame."""
+    """Return the callbacks that are listed before this callback in `fit`.
+
+    Keras does not pass the list to callbacks, so the function finds it in the stack frames of its callers.
+    """
     frame = sys._getframe()
     while frame is not None:
         caller = frame.f_locals.get("self")

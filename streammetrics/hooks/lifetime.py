@@ -1,4 +1,4 @@
-"""Metrics of a recent window and of the whole run, with names as in torchrec."""
+"""Metrics of the most recent updates (the window) and of the whole run (the lifetime), named as in torchrec."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ __all__ = ["Lifetime"]
 
 
 class Lifetime:
-    """Metrics of the whole run and of its last updates.
+    """Computes each metric twice: over the whole run (its lifetime), and over the most recent updates (its window).
 
     Parameters
     ----------
     metrics : Metric or MetricCollection
         The metrics to compute. The lifetime starts with their state; the object itself does not change.
     window : int, optional
-        The largest number of updates in a window, a multiple of `panes`. Without it, a window has the updates since the
-        last `compute`.
+        The maximum number of updates in the window, a multiple of `panes`. By default, the window has the updates since
+        the last `compute`.
     panes : int
-        The number of panes of a window, which moves forward by one pane at a time. So it has more than
-        ``(panes - 1) / panes`` of `window` updates. More panes move more smoothly, but need more memory.
+        The number of equal parts of the window. When the newest part is full, the oldest part is dropped, so after the
+        start the window always has more than ``window * (panes - 1) / panes`` updates. With more panes, its size varies
+        less, but it needs more memory.
 
     Attributes
     ----------
@@ -44,7 +45,7 @@ class Lifetime:
     {'window_ctr': 1.0, 'lifetime_ctr': 0.5}
     """
 
-    # All state is in one tuple, which is replaced at once: an interrupt leaves the state before or after an update.
+    # All state is in one tuple, which is replaced in one assignment. After a Ctrl-C, the state is therefore consistent.
 
     def __init__(self, metrics: MetricLike, window: int | None = None, panes: int = 10) -> None:
         if not isinstance(metrics, MetricLike) or isinstance(metrics, (Bundle, AxisWrapper)):
@@ -58,7 +59,7 @@ class Lifetime:
         self._state = _WindowState(metrics.copy(), (empty_copy(metrics),), 0)
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Self:
-        """Update window and lifetime with a batch; arguments and errors are the same as for `update` of the metrics."""
+        """Update the window and the lifetime with a batch. Arguments and errors are those of `update` of the metrics."""
         state = self._state
         if self.window is not None and state.updates >= self.window // self.panes:
             state = state.add_pane(self.panes)
@@ -74,13 +75,15 @@ class Lifetime:
         return [("window", self._state.merge_window()), ("lifetime", self._state.merge_all())]
 
     def _end_window(self, values: Any) -> Any:
-        """Return some values, and begin the next window if the window has no size."""
+        """Begin the next window if `window` was not set; return `values`, computed before this call, unchanged."""
         if self.window is None:
             self._state = self._state.add_pane(1)
         return values
 
     def compute(self) -> dict[str, Any]:
-        """Return both values of every metric by name: "window_auc", "lifetime_auc"; for a task "ctr/window_auc".
+        """Return the values of every metric over the window and over the lifetime, by name.
+
+        The names are "window_auc" and "lifetime_auc", for example, or "ctr/window_auc" for the task "ctr".
 
         Without `window`, this call begins the next window.
         """
@@ -94,28 +97,32 @@ class Lifetime:
         return self._end_window(logger_names(numbers, undefined))
 
     def reset(self) -> Self:
-        """Reset window and lifetime."""
+        """Reset the window and the lifetime."""
         self._state = self._state.reset()
         return self
 
 
 class _WindowState(NamedTuple):
-    """The metrics of all updates before the last pane, the panes of the window, and the updates of the last pane."""
+    """The state of a `Lifetime`.
+
+    `panes` has the metrics of each part of the window, oldest first; new batches update the last one. `earlier` has the
+    metrics of all updates before the last pane, and `updates` is the number of updates of the last pane.
+    """
 
     earlier: MetricLike
     panes: tuple[MetricLike, ...]
     updates: int
 
     def merge_all(self) -> MetricLike:
-        """Return the metrics of all updates."""
+        """Return the metrics over all updates, as a new object."""
         return self.earlier.copy().merge(self.panes[-1])
 
     def merge_window(self) -> MetricLike:
-        """Return the metrics of the window."""
+        """Return the metrics over the updates of the window, as a new object."""
         return merge(self.panes)
 
     def add_pane(self, max_panes: int) -> _WindowState:
-        """Return the state with a new, empty pane; a full window drops its oldest pane."""
+        """Return a state with a new, empty pane, without the oldest pane if there would be more than `max_panes`."""
         return _WindowState(self.merge_all(), (*self.panes, empty_copy(self.earlier))[-max_panes:], 0)
 
     def reset(self) -> _WindowState:

@@ -1,4 +1,4 @@
-"""LightGBM: metrics for `lightgbm.train(feval=)` and for the `eval_metric` of its estimators."""
+"""Metrics for LightGBM: for `lightgbm.train(feval=)`, and for the `eval_metric` of its scikit-learn estimators."""
 
 from __future__ import annotations
 
@@ -16,23 +16,33 @@ Results = list[tuple[str, float, bool]]
 
 
 class RoundMetrics:
-    """Computes the metrics of each round in the format of LightGBM."""
+    """Computes metrics after each round, and returns them in the form that LightGBM expects from custom metrics."""
 
     def __init__(self, metrics: MetricLike, *, link: str, maximize: bool | None = None) -> None:
         self._rounds = RoundScorer(metrics, link, maximize, queries=True)
         self._rounds.check_directions()
 
     def results(self, y_true: Any, predictions: Any, weight: Any, sizes: Any) -> Results:
-        """Return name, value, and whether higher is better, of every metric."""
+        """Return (name, value, whether higher is better) for every metric.
+
+        Parameters
+        ----------
+        y_true, predictions : array-like
+            The labels and predictions of all rows.
+        weight : ndarray or None
+            The weights of rows or queries.
+        sizes : ndarray or None
+            The number of rows of each query, if rows are grouped by query.
+        """
         scores = np.asarray(predictions)
-        # Releases before 4 pass the scores of several classes in one column-major array.
+        # LightGBM before release 4 passes the scores of several classes as a flat array, in column-major order.
         if scores.ndim == 1 and len(scores) > len(y_true):
             scores = scores.reshape(len(y_true), -1, order="F")
         values = self._rounds.values(y_true, scores, weight, sizes)
         return [(name, value, bool(self._rounds.directions[name])) for name, value in values.items()]
 
 
-class feval(RoundMetrics):  # noqa: N801 - named as the argument that it is given to
+class feval(RoundMetrics):  # noqa: N801 - named after the argument that it is passed to
     """Metrics for the `feval` of `lightgbm.train` and `lightgbm.cv`.
 
     Parameters
@@ -75,22 +85,22 @@ class feval(RoundMetrics):  # noqa: N801 - named as the argument that it is give
     """
 
     def __call__(self, predictions: Any, data: lightgbm.Dataset) -> Results:
-        """Return name, value, and whether higher is better, of every metric."""
+        """Return (name, value, whether higher is better) for every metric; LightGBM calls this after each round."""
         return self.results(data.get_label(), predictions, data.get_weight(), data.get_group())
 
 
-class eval_metric(RoundMetrics):  # noqa: N801 - named as the argument that it is given to
+class eval_metric(RoundMetrics):  # noqa: N801 - named after the argument that it is passed to
     """Metrics for the `eval_metric` of the `fit` of `LGBMClassifier`, `LGBMRegressor` and `LGBMRanker`.
 
     Parameters
     ----------
     metrics, link, maximize
-        As for `feval`.
+        The same as for `feval`.
 
     Raises
     ------
     ValueError
-        As for `feval`.
+        The same as for `feval`.
 
     Examples
     --------
@@ -105,5 +115,5 @@ class eval_metric(RoundMetrics):  # noqa: N801 - named as the argument that it i
     """
 
     def __call__(self, y_true: Any, predictions: Any, weight: Any, group: Any) -> Results:
-        """Return name, value, and whether higher is better, of every metric."""
+        """Return (name, value, whether higher is better) for every metric; LightGBM calls this after each round."""
         return self.results(y_true, predictions, weight, group)

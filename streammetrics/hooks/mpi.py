@@ -1,7 +1,7 @@
 """Merge the metrics of all ranks of an MPI communicator.
 
-All operations are non-blocking and polled until the time limit. They use a copy of the communicator, so that an abandoned
-operation cannot receive messages of the application.
+All operations are non-blocking, and are polled until they finish or the time limit is reached. They use a private copy of
+the communicator, so that an operation that was abandoned cannot receive messages of the application.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ __all__ = ["sync"]
 
 H = TypeVar("H", bound=MetricLike)
 
-MAX_PAUSE = 0.002  # seconds between two polls
-MAX_MESSAGE = 2**31 - 1  # the largest message, in bytes
+# The longest pause in seconds between two polls of an operation.
+MAX_PAUSE = 0.002
+# The maximum size of a message in bytes.
+MAX_MESSAGE = 2**31 - 1
 
 
 def sync(metrics: H, comm: Any = None, timeout: float | timedelta = TIMEOUT) -> H:
     """Merge the metrics of all ranks of a communicator.
 
-    Every rank must call this function, equally often, and gets the same result.
+    Every rank must call this function the same number of times. All ranks get the same result.
 
     Parameters
     ----------
@@ -50,12 +52,12 @@ def sync(metrics: H, comm: Any = None, timeout: float | timedelta = TIMEOUT) -> 
     Raises
     ------
     IncompatibleStateError
-        Ranks have different metrics or settings: all raise, and name the differences and their ranks.
+        Ranks have different metrics or settings. All ranks raise, and the message names the differences and the ranks.
     SyncTimeoutError
         A rank did not answer in time: it is stuck, or has not called this function.
     SyncError
-        The metrics of a rank could not be read, such as after a batch with invalid values: all other ranks raise, and
-        name it. Or MPI failed.
+        The metrics of a rank could not be read, for example after a batch with invalid values: all other ranks raise, and
+        name that rank. Or MPI failed.
 
     Notes
     -----
@@ -78,14 +80,16 @@ def sync(metrics: H, comm: Any = None, timeout: float | timedelta = TIMEOUT) -> 
     try:
         return merge_ranks(metrics, transport)
     finally:
-        # After an error that all ranks know of, the copy can be used again. After any other error, it is broken.
+        # If an operation did not finish, the private copy of the communicator may still receive its messages, so that the
+        # next call needs a new copy.
         if transport.broken:
             full_comm.Delete_attr(_COMM_KEY)
 
 
 # The key under which a communicator stores its private copy, as an MPI attribute.
 _COMM_KEY = MPI.Comm.Create_keyval()
-_abandoned: list[tuple[Any, ...]] = []  # unfinished operations, with the memory that MPI may still write to
+# Unfinished operations with their buffers, which must not be freed because MPI may still write to them.
+_abandoned: list[tuple[Any, ...]] = []
 
 
 def _find_private_comm(comm: Any, deadline: Deadline) -> Any:
@@ -99,7 +103,18 @@ def _find_private_comm(comm: Any, deadline: Deadline) -> Any:
 
 
 def _wait_for(request: Any, deadline: Deadline, buffers: tuple[Any, ...], doing: str) -> None:
-    """Poll an operation until it is finished.
+    """Poll an MPI operation until it is finished.
+
+    Parameters
+    ----------
+    request : MPI.Request
+        The operation.
+    deadline : Deadline
+        The time limit.
+    buffers : tuple
+        The objects that the operation reads from or writes to.
+    doing : str
+        What the operation does, for the error message.
 
     Raises
     ------
@@ -136,7 +151,7 @@ class _MpiTransport:
         return [p.data for p in parts]
 
     def _broadcast(self, part: NDArray[np.uint8], root: int) -> None:
-        """Send the bytes of one rank to all others."""
+        """Send the bytes `part` of the rank `root` to all other ranks, which receive them in their own `part`."""
         for piece in np.split(part, range(MAX_MESSAGE, len(part), MAX_MESSAGE)):
             self._run(lambda piece=piece: self.comm.Ibcast(piece, root), piece)  # type: ignore[misc]
 

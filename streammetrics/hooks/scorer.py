@@ -1,4 +1,4 @@
-"""Update metrics with labels and predictions of a model, whose scale the user states."""
+"""Update metrics with the labels and predictions of a model. The user states the scale of predictions, such as "logit"."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ LINKS = ("probability", "logit", "log", "identity")
 
 
 def read_scores(metrics: MetricLike) -> dict[str, float]:
-    """Return the values that are single numbers by name, NaN if undefined; array values are left out."""
+    """Return the values by name, with NaN for undefined values. Values that are not single numbers are left out."""
     found = answer_of(metrics).value
     named = found if isinstance(found, dict) else {metrics.name: found}
     return {name: value for name, value in named.items() if isinstance(value, float)}
 
 
 class Scorer:
-    """Updates metrics with the labels and predictions of a model.
+    """Updates metrics with the labels and predictions of a model, converted to the scale that the metrics read.
 
     Parameters
     ----------
@@ -43,12 +43,13 @@ class Scorer:
         The scale of predictions. Logits are converted to probabilities (with several classes by softmax), unless the
         metrics read logits (`scale="logit"`); logarithms are exponentiated; "identity" leaves predictions unchanged.
     gives : iterable of str, or None
-        The columns that are passed besides labels, predictions and weights; None means all that the metrics read.
+        The names of the columns that the caller can pass to `update` besides labels, predictions and weights; None means
+        every column that the metrics read.
 
     Raises
     ------
     TypeError
-        The argument is no metric or collection of this library.
+        `metrics` is not a metric or collection of this library.
     ValueError
         The link is unknown or does not fit the metrics, or they read columns that are not passed.
     """
@@ -95,12 +96,12 @@ class Scorer:
         self.metrics.update(**values, sample_weight=sample_weight)
 
     def values(self) -> dict[str, float]:
-        """Return the values that are single numbers by name, NaN if undefined."""
+        """Return the values by name, with NaN for undefined values. Values that are not single numbers are left out."""
         return read_scores(self.metrics)
 
     @cached_property
     def names(self) -> list[str]:
-        """The names of the values, which depend on the settings only."""
+        """The names that `values` returns. They depend only on the settings of the metrics, not on the rows."""
         return list(read_scores(empty_copy(self.metrics)))
 
     def _check_columns(self, gives: Iterable[str]) -> None:
@@ -142,7 +143,7 @@ class Scorer:
         return scales
 
     def _find_shape(self) -> tuple[bool, bool]:
-        """Return whether the task is multi-label, and whether predictions are one column."""
+        """Return whether the task is multi-label, and whether a row has one prediction rather than one for each class."""
         of_labels = any(
             isinstance(k, Matrix) and isinstance(k.kind, (Label, Score)) for k in self._find_kinds("y_true")
         )
@@ -172,14 +173,14 @@ class Scorer:
 
 
 def find_directions(metrics: MetricLike, maximize: bool | None = None) -> dict[str, bool | None]:
-    """Return by name whether higher values are better: as the metric defines it, otherwise `maximize`."""
+    """Return, by metric name, whether higher values are better; this is `maximize` for metrics that do not define it."""
     named = {n: metrics[n] for n in metrics} if isinstance(metrics, MetricCollection) else {metrics.name: metrics}
     best = {name: best_of(thing) for name, thing in named.items()}
     return {name: which == "high" if which in ("high", "low") else maximize for name, which in best.items()}
 
 
 def _convert_classes(classes: Any, name: str) -> Any:
-    """Convert class labels that are whole floats, as some frameworks pass them, to integers; return others unchanged."""
+    """Convert class labels such as 2.0, which some frameworks pass, to integers; return other arrays unchanged."""
     if getattr(classes, "ndim", 1) != 1:
         return classes
     values = as_array(classes, name)
@@ -191,6 +192,9 @@ def _convert_classes(classes: Any, name: str) -> Any:
 
 
 def _softmax(logits: Floats) -> Floats:
-    """Return the probabilities of classes; `np.add.accumulate` adds in the same order on every machine."""
+    """Return the class probabilities of each row.
+
+    `np.add.accumulate` adds in the same order on every machine, unlike `np.sum`, so the result has the same bits.
+    """
     powers = elementary.exp(logits - logits.max(axis=1, keepdims=True, initial=-np.inf))
     return np.asarray(powers / np.add.accumulate(powers, axis=1)[:, -1:])

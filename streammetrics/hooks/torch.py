@@ -1,4 +1,4 @@
-"""PyTorch: asynchronous copies of tensors from a GPU for `Deferred`, and metrics in checkpoints."""
+"""PyTorch support: asynchronous copies of tensors from a GPU, for `Deferred`, and saving metrics in checkpoints."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ NUMPY_DTYPES = {*INTEGER_DTYPES, torch.float16, torch.float32, torch.float64}
 
 
 class TensorTransfer:
-    """A running copy of tensors, which are concatenated on their device, into pinned host memory.
+    """An asynchronous copy of tensors into pinned host memory.
 
-    The copy is queued on the current stream, behind all earlier operations. Only CUDA devices (and ROCm, which uses that
-    name) copy asynchronously; for other devices the constructor waits.
+    The constructor concatenates the tensors on their device, and queues the copy on the current stream, after all earlier
+    operations. Only CUDA and ROCm devices copy asynchronously. For other devices the constructor waits for the copy.
     """
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
@@ -48,7 +48,10 @@ class TensorTransfer:
         return self._arrived is None or self._arrived.query()
 
     def to_array(self) -> Any:
-        """Return all rows on the CPU, as a numpy array if numpy has the dtype, because it is faster to slice."""
+        """Return the rows of all tensors, as a numpy array if numpy has the dtype, otherwise as a tensor on the CPU.
+
+        A numpy array is faster to slice.
+        """
         return self._here.numpy() if self._here.dtype in NUMPY_DTYPES else self._here
 
 
@@ -56,7 +59,10 @@ class TensorCarrier:
     """The `Carrier` that keeps and copies torch tensors for `Deferred`."""
 
     def keep(self, column: torch.Tensor) -> tuple[torch.Tensor, int | None]:
-        """Return the detached tensor and its version; an inference tensor has no version, so it is copied."""
+        """Return the detached tensor and its version counter, which torch increments with each in-place change.
+
+        An inference tensor has no version counter, so this method returns a copy and None.
+        """
         if column.is_inference():
             return column.clone(), None
         return column.detach() if column.requires_grad else column, column._version
@@ -70,13 +76,16 @@ class TensorCarrier:
         return "was changed in place" if mark is not None and column._version != mark else ""
 
     def find_batch_key(self, column: torch.Tensor) -> Hashable:
-        """Return device, dtype and row shape; None for sparse, nested or scalar tensors, which `update` refuses."""
+        """Return the device, dtype and row shape. Tensors with equal keys are copied together.
+
+        Sparse, nested and scalar tensors have the key None: they are not copied, as the `update` of metrics rejects them.
+        """
         if column.layout is not torch.strided or column.is_nested or not column.ndim:
             return None
         return column.device, column.dtype, column.shape[1:]
 
     def start_transfer(self, columns: Sequence[torch.Tensor]) -> TensorTransfer:
-        """Start the copy of tensors."""
+        """Start copying the tensors to host memory."""
         return TensorTransfer(columns)
 
 
@@ -123,9 +132,10 @@ def load_state_dict(metrics: Any, saved: Mapping[str, torch.Tensor] | Sequence[M
     metrics : Metric, MetricCollection, Sliced, Bundle or Deferred, or dict of these
         The metrics to load into, with the same settings.
     saved : dict of str to uint8 tensor, or list of these
-        The saved states of this process. Or the list of states of all ranks, to continue with any number of ranks: each
-        rank passes the whole list and loads its share, so that each row is loaded once. Rank and world size come from
-        `torch.distributed` if it is initialized; otherwise this process loads all states.
+        The saved states of this process, or a list with the saved states of every rank. With a list, training can
+        continue with a different number of ranks: each rank passes the whole list and loads its share, so that each row is
+        loaded once. Rank and world size come from `torch.distributed`. If that is not initialized, this process loads all
+        states.
 
     Returns
     -------
@@ -158,24 +168,27 @@ def load_state_dict(metrics: Any, saved: Mapping[str, torch.Tensor] | Sequence[M
 
 
 def _name_metrics(metrics: Any) -> dict[str, Any]:
-    """Return metrics as a dict by name."""
+    """Return metrics as a dict from name to object; for a dict, return a copy."""
     if isinstance(metrics, Mapping) and not isinstance(metrics, MetricLike):
         return dict(metrics)
     counted = metrics.metrics if isinstance(metrics, Deferred) else metrics
-    # Objects without a name, such as a bundle, are saved under the name "metrics".
+    # Only metrics and containers of metrics have a name; a Bundle, for example, has none.
     name = counted.name if isinstance(counted, (Metric, MetricContainer)) else "metrics"
     return {name: metrics}
 
 
 def _select_shares(saved: list[Any]) -> list[Any]:
-    """Return the share of all saved states that this rank loads."""
+    """Return the saved states that this rank loads: every n-th of them for n ranks, or all without torch.distributed."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return saved[torch.distributed.get_rank() :: torch.distributed.get_world_size()]
     return saved
 
 
 def _merge_shares(name: str, metrics: Any, shares: Sequence[Mapping[str, torch.Tensor]]) -> MetricLike:
-    """Return the merged states of a metric from some ranks."""
+    """Return a new metric with the states that several ranks have saved under a name.
+
+    `metrics` defines the expected settings, and `shares` has the saved states of each rank.
+    """
     total: MetricLike = empty_copy(metrics.metrics if isinstance(metrics, Deferred) else metrics)
     for share in shares:
         if name not in share:

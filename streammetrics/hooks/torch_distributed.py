@@ -1,7 +1,8 @@
 """Merge the metrics of all ranks of torch.distributed.
 
-Bytes are sent over a private gloo group, which is created from the store of the training's group. The training's group is
-not used: a timeout closes a gloo group for ever, and a stuck nccl collective ends the process.
+Bytes are sent over a private gloo group. Its ranks find each other through the key-value store of the training's process
+group. The training's group itself is not used, because an error would harm the training: a timeout closes a gloo group for
+good, and an nccl operation that hangs ends the process.
 """
 
 from __future__ import annotations
@@ -29,19 +30,22 @@ __all__ = ["sync"]
 
 H = TypeVar("H", bound=MetricLike)
 
-CLOSE_SECONDS = 1.0  # seconds to mark a group as closed
-REPORT_SECONDS = 0.2  # Missing ranks are reported this many seconds before the time limit.
-MAX_PAUSE = 0.05  # seconds between two polls of the store
-# Frames are padded to one length and sent in one all-gather, if the padding is at most this many bytes for each rank plus
-# the size of all frames. Otherwise, each rank broadcasts its frame.
+# The time limit in seconds for telling other ranks, through the store, that a private group is closed.
+CLOSE_SECONDS = 1.0
+# The time in seconds between the end of waiting and the time limit, in which to find out which ranks are missing.
+REPORT_SECONDS = 0.2
+# The longest pause in seconds between two polls of the store.
+MAX_PAUSE = 0.05
+# The padding in bytes that is accepted for each rank, in addition to the size of all data, when a single all-gather sends
+# the data of all ranks padded to one length. With more padding than that, each rank broadcasts its data instead.
 MAX_PADDING = 1 << 16
 
 
 def sync(metrics: H, group: Any = None, timeout: float | timedelta = TIMEOUT) -> H:
     """Merge the metrics of all ranks of a group.
 
-    Every rank must call this function, equally often, and gets the same result. Metric states are in host memory, so it
-    works with any backend of the training.
+    Every rank must call this function the same number of times. All ranks get the same result. Metric states are in host
+    memory, so the function works with any backend of the training, such as nccl.
 
     Parameters
     ----------
@@ -61,19 +65,19 @@ def sync(metrics: H, group: Any = None, timeout: float | timedelta = TIMEOUT) ->
     Raises
     ------
     IncompatibleStateError
-        Ranks have different metrics or settings: all raise, and name the differences and their ranks.
+        Ranks have different metrics or settings. All ranks raise, and the message names the differences and the ranks.
     SyncTimeoutError
         A rank did not answer in time: it is stuck, gone, or has not called this function.
     SyncError
-        A rank died, or its metrics could not be read, such as after a batch with invalid values: all other ranks raise,
-        and name it. Or a launcher has started several processes, but torch.distributed is not initialized.
+        A rank died, or its metrics could not be read, for example after a batch with invalid values: all other ranks
+        raise, and name that rank. Or a launcher has started several processes, but torch.distributed is not initialized.
     ValueError
         This rank is not in the group.
 
     Notes
     -----
     The first call creates a gloo group, in about 10 ms. After an error, the next call creates a new one, and works if all
-    ranks call it; the group of the training does not change. A call costs two messages and a merge. Histograms with many
+    ranks call it; the group of the training does not change. A call takes two messages and a merge. Histograms with many
     entries are summed as counters (all-reduce); all other states are gathered.
 
     Examples
@@ -99,13 +103,16 @@ def sync(metrics: H, group: Any = None, timeout: float | timedelta = TIMEOUT) ->
     try:
         return merge_ranks(metrics, transport)
     finally:
-        # After an error that all ranks know of, the group can be used again. After any other error, it is broken.
+        # An operation that did not finish leaves the gloo group unusable, so that the next call needs a new group.
         if transport.broken:
             _close_group(full_group, sync_group.number)
 
 
 def _check_launcher() -> None:
-    """Raise if a launcher such as torchrun started several processes, as the result would have the rows of one only."""
+    """Raise SyncError if a launcher such as torchrun has started several processes.
+
+    Without torch.distributed, `sync` would silently return the metrics of this process alone.
+    """
     size = os.environ.get("WORLD_SIZE", "1")
     if size.isdigit() and int(size) > 1:
         raise SyncError(
@@ -118,7 +125,7 @@ def _check_launcher() -> None:
 
 
 class _SyncGroup(NamedTuple):
-    """A private gloo group, and the number of private groups that were closed before it."""
+    """A private gloo group. Its number is the count of private groups of the same ranks that were closed before it."""
 
     gloo: Any
     number: int
@@ -128,14 +135,24 @@ _groups: weakref.WeakKeyDictionary[Any, _SyncGroup] = weakref.WeakKeyDictionary(
 
 
 def _find_store(group: Any) -> Any:
-    """Return the store through which the ranks of a group find each other."""
+    """Return the key-value store that the ranks of a group share."""
     return dist.PrefixStore("streammetrics", dist.distributed_c10d._get_process_group_store(group))
 
 
 def _join_group(group: Any, rank: int, size: int, deadline: Deadline) -> _SyncGroup:
-    """Return the current private group for a group of the training; create one if a rank has closed the last.
+    """Return the private group that belongs to a group of the training.
 
-    The store has a counter of closed groups, so all ranks agree on the number of the current group.
+    A new private group is created on the first call, and after a rank has closed the previous one. The store counts the
+    closed groups, so all ranks agree on the number of the current group.
+
+    Parameters
+    ----------
+    group : ProcessGroup
+        The group of the training.
+    rank, size : int
+        The rank of this process in the group, and the number of ranks.
+    deadline : Deadline
+        The time limit.
     """
     store = _find_store(group)
     with _translate_errors(deadline, "asking the store of the group"):
@@ -156,9 +173,10 @@ def _join_group(group: Any, rank: int, size: int, deadline: Deadline) -> _SyncGr
 
 
 def _wait_for_ranks(store: Any, number: int, rank: int, size: int, deadline: Deadline) -> Any:
-    """Wait until all ranks have registered in the store, and create the group.
+    """Wait until all ranks have registered in the store, and return a new gloo group of them.
 
-    The function polls, because a blocking wait would lock the store for other threads.
+    The function polls the store, because a blocking wait would lock it for other threads. `number` is the number of
+    private groups that were closed before, so that each group has its own keys in the store.
     """
     names, keys, pause = dist.PrefixStore(str(number), store), [f"here {r}" for r in range(size)], 0.001
     names.set(keys[rank], "")
@@ -172,7 +190,10 @@ def _wait_for_ranks(store: Any, number: int, rank: int, size: int, deadline: Dea
 
 
 def _close_group(group: Any, number: int) -> None:
-    """Drop a group that an error has closed, and count it as closed in the store, if that is still reachable."""
+    """Drop the private group with this number, and record in the store that it is closed.
+
+    Other ranks then also drop it. If the store cannot be reached within a second, nothing is recorded.
+    """
     _groups.pop(group, None)
     store = _find_store(group)
 
@@ -186,7 +207,7 @@ def _close_group(group: Any, number: int) -> None:
 
 @contextmanager
 def _translate_errors(deadline: Deadline, doing: str) -> Iterator[None]:
-    """Convert errors of torch to errors of this library."""
+    """Convert errors of torch to SyncError, or to SyncTimeoutError after the deadline; `doing` is for the message."""
     try:
         yield
     except SyncError:
@@ -231,7 +252,7 @@ class _GlooTransport:
         return [memoryview(p.numpy())[:n] for p, n in zip(parts, lengths, strict=True)]
 
     def _broadcast(self, data: bytes, root: int, length: int) -> memoryview:
-        """Send the bytes of one rank, the root, to all ranks by a broadcast, and return them."""
+        """Send the bytes `data` of the rank `root` to all ranks, and return them; `length` is the number of bytes."""
         tensor, options = torch.empty(length, dtype=torch.uint8), BroadcastOptions()
         if root == self.rank:
             tensor.numpy()[:] = np.frombuffer(data, np.uint8)

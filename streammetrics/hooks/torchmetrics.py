@@ -1,4 +1,4 @@
-"""torchmetrics: metrics of this library as a torchmetrics metric, for Lightning, its collections and wrappers."""
+"""Use metrics of this library as a torchmetrics metric, for example in Lightning or a torchmetrics MetricCollection."""
 
 from __future__ import annotations
 
@@ -36,17 +36,19 @@ class TorchMetric(torchmetrics.Metric):
 
     Notes
     -----
-    Arguments are in the order of torchmetrics: predictions, then labels. Values are float64 tensors on its device.
+    Arguments are in the order of torchmetrics: predictions, then labels. Values are float64 tensors on the device of the
+    metric.
 
     In `compute`, ranks exchange their states once, as byte tensors, with the gather function of torchmetrics. With nccl,
     the metric must be on the device of the rank, where Lightning puts it.
 
-    As in torchmetrics, `state_dict` contains the state only after ``persistent(True)``: one uint8 tensor, whose name has a
-    digest of the settings. It is the state of this rank. Every rank of a Lightning run loads the checkpoint of rank 0, and
-    would count the rows of that rank again.
+    As in torchmetrics, `state_dict` contains the state of this rank only after ``persistent(True)``. The state is one
+    uint8 tensor, and its name contains a digest of the settings. In Lightning, every rank loads the checkpoint of rank 0,
+    so the rows of rank 0 would be counted once for each rank.
 
-    A MetricCollection of torchmetrics shares the states of metrics that are equal after the first batch; this metric is
-    never equal to another. To share one pass over the rows, pass a MetricCollection of this library to one TorchMetric.
+    After the first batch, a MetricCollection of torchmetrics shares one state among metrics with equal states; the state
+    of this metric never equals another. To share one pass over the rows, pass a MetricCollection of this library to
+    one TorchMetric.
 
     Examples
     --------
@@ -70,24 +72,26 @@ class TorchMetric(torchmetrics.Metric):
             raise TypeError(f"expected a metric, a MetricCollection or Deferred, got {metric!r}{hint}")
         self._target = metric
         self._key = NAME + empty_copy(inner).digest()[:16]
-        # NaN is not equal to itself, so compute groups of torchmetrics never join two of these metrics.
+        # A torchmetrics collection shares the states of metrics with equal states (a compute group). NaN is not equal to
+        # itself, so it never shares the states of these metrics.
         self.add_state(self._key, torch.tensor(float("nan")), dist_reduce_fx=None)
         self._total: MetricLike | None = None
-        self._update_calls = 0  # the number of updates; collections with compute groups overwrite `_update_count`
+        # The base class counts updates in `_update_count`, but collections with compute groups overwrite that attribute.
+        self._update_calls = 0
 
     @property
     def metric(self) -> Any:
-        """The metric with all rows of this rank."""
+        """The metric of this library with all rows of this rank, after waiting for deferred steps."""
         return self._target.flush() if isinstance(self._target, Deferred) else self._target
 
     @property
     def _inner(self) -> Any:
-        """The metric without deferred steps."""
+        """The metric of this library, without waiting for deferred steps, whose rows may be missing."""
         return self._target.metrics if isinstance(self._target, Deferred) else self._target
 
     @property
     def higher_is_better(self) -> bool | None:
-        """Whether higher values are better, for MetricTracker; None if it is not defined."""
+        """Whether higher values are better; None if the metric does not define it. `MetricTracker` reads this property."""
         return {"high": True, "low": False}.get(str(best_of(self._inner)))
 
     def update(self, preds: Any, target: Any = None, **columns: Any) -> None:
@@ -96,7 +100,7 @@ class TorchMetric(torchmetrics.Metric):
         Parameters
         ----------
         preds : tensor of shape (n,)
-            The scores or predictions; for a metric of one column, this column.
+            The scores or predictions; for a metric that reads only one column, that column.
         target : tensor of shape (n,)
             The labels.
         **columns : tensors of shape (n,)
@@ -114,20 +118,21 @@ class TorchMetric(torchmetrics.Metric):
         roles = definition_of(self._inner).positional_columns()
         if target is None:
             target_metric.update(preds, **columns)
-        elif len(roles) == 1:  # a collection passes both columns, and this metric reads one of them
+        # A torchmetrics collection passes both columns, but this metric reads only one of them.
+        elif len(roles) == 1:
             target_metric.update(target if roles[0] == "y_true" else preds, **columns)
         else:
             target_metric.update(target, preds, **columns)
 
     def _filter_kwargs(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the arguments that this metric reads; a torchmetrics collection passes the same ones to each metric."""
+        """Return only the arguments that this metric reads; a collection passes all arguments to each metric."""
         read = {"preds", "target", *columns_of(self._inner)}
         return {name: column for name, column in kwargs.items() if name in read}
 
     def forward(self, preds: Any, target: Any = None, **columns: Any) -> Any:
-        """Update the metric with a batch, and return the value of this batch; NaN if undefined, without a warning.
+        """Update the metric with a batch, and return the value of this batch alone; NaN, without a warning, if undefined.
 
-        With `dist_sync_on_step`, the value covers the current batches of all ranks.
+        With `dist_sync_on_step`, the value is that of the current batches of all ranks together.
         """
         if self._is_synced:
             raise TorchMetricsUserError("this metric is synced with all ranks; call unsync() before forward()")
@@ -140,7 +145,7 @@ class TorchMetric(torchmetrics.Metric):
         return self._forward_cache
 
     def compute(self) -> Any:
-        """Return the value of all batches of all ranks; NaN, with one warning, if it is undefined."""
+        """Return the value over all batches of all ranks; NaN, with a warning, if it is undefined."""
         if self._update_calls != self._update_count:
             raise TorchMetricsUserError(
                 f"this metric was updated {self._update_calls} times, but its collection counts {self._update_count}: "
@@ -154,7 +159,8 @@ class TorchMetric(torchmetrics.Metric):
             return {str(name): self._to_tensors(one) for name, one in value.items()}
         if isinstance(value, tuple):
             return tuple(self._to_tensors(one) for one in value)
-        kind = torch.float32 if self.device.type == "mps" else torch.float64  # MPS has no float64
+        # MPS devices do not support float64.
+        kind = torch.float32 if self.device.type == "mps" else torch.float64
         return torch.as_tensor(value, dtype=kind, device=self.device)
 
     # -- ranks --------------------------------------------------------------------------------------------------------
@@ -171,14 +177,24 @@ class TorchMetric(torchmetrics.Metric):
     def _merge_ranks(self, saved: Callable[[], bytes], gather: Callable[..., Any] | None, group: Any) -> Any:
         """Return the merged metrics of all ranks.
 
-        If a rank has a bad deferred step, it sends an empty state, so that all ranks raise and none waits for ever.
+        If a deferred step of a rank has failed, the rank sends no bytes. All ranks then raise an error, and none
+        waits forever.
+
+        Parameters
+        ----------
+        saved : callable
+            Returns the state of this rank as bytes.
+        gather : callable or None
+            Gathers a tensor from all ranks of a group; by default the function of torchmetrics.
+        group : ProcessGroup or None
+            The ranks to merge.
         """
         data, own_error = b"", None
         try:
             data = saved()
         except (
             StreamMetricsError
-        ) as error:  # The error is raised only after the exchange, so that no rank waits for ever.
+        ) as error:  # The error is raised only after the exchange, so that no rank waits forever.
             own_error = error
         parts = [
             t.numpy(force=True).tobytes()
@@ -191,7 +207,7 @@ class TorchMetric(torchmetrics.Metric):
         return merge(parts)
 
     def unsync(self, should_unsync: bool = True) -> None:
-        """Undo a sync: restore the state that has only the rows of this rank."""
+        """Undo a sync, so that the metric has only the rows of this rank again."""
         super().unsync(should_unsync)
         if should_unsync:
             self._total = None
@@ -200,7 +216,7 @@ class TorchMetric(torchmetrics.Metric):
 
     @property
     def metric_state(self) -> dict[str, Any]:
-        """The state of this rank, as in `state_dict`."""
+        """The state of this rank as a dict with one uint8 tensor, for `merge_state`."""
         return {self._key: _to_byte_tensor(self.metric.to_bytes(), self.device)}
 
     def state_dict(self, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
@@ -232,10 +248,16 @@ class TorchMetric(torchmetrics.Metric):
         counted.check_compatible(accumulator_of(loaded))
         self.reset()
         counted.set_states(states_of(loaded))
-        self._update_calls = self._update_count = 1  # torchmetrics warns in `compute` if there were no updates
+        # Without any update, torchmetrics would warn in `compute` that the metric is empty.
+        self._update_calls = self._update_count = 1
 
     def merge_state(self, incoming_state: Any) -> None:
-        """Merge another metric, or its `metric_state`.
+        """Merge another metric into this one.
+
+        Parameters
+        ----------
+        incoming_state : TorchMetric or dict
+            The other metric, or its `metric_state`.
 
         Raises
         ------
@@ -263,6 +285,6 @@ class TorchMetric(torchmetrics.Metric):
 
 
 def _to_byte_tensor(data: bytes, device: Any) -> torch.Tensor:
-    """Return bytes as a uint8 tensor, which may be empty."""
+    """Return bytes as a uint8 tensor on a device; zero bytes become an empty tensor."""
     tensor = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.zeros(0, dtype=torch.uint8)
     return tensor.to(device)

@@ -1,4 +1,4 @@
-"""Hugging Face: metrics for the `compute_metrics` of a `Trainer`, batch by batch."""
+"""Metrics for Hugging Face transformers: pass them as `compute_metrics` to a `Trainer`, which counts each batch."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from .scorer import Scorer
 __all__ = ["compute_metrics"]
 
 
-class compute_metrics:  # noqa: N801 - named as the argument that it is given to
+class compute_metrics:  # noqa: N801 - named after the argument that it is passed to
     """Metrics for `Trainer(compute_metrics=)` with ``TrainingArguments(batch_eval_metrics=True)``.
 
-    Each batch of an evaluation is counted at once, so predictions are not stored. The last batch returns the values, and
-    the next evaluation starts again. Without `batch_eval_metrics`, all rows come in one batch, which also works.
+    Each batch of an evaluation is counted immediately, so predictions are not stored. The call for the last batch returns
+    the values, and the next evaluation starts from zero. Without `batch_eval_metrics`, all rows come in one batch, which
+    also works.
 
     Parameters
     ----------
@@ -27,7 +28,7 @@ class compute_metrics:  # noqa: N801 - named as the argument that it is given to
         The metrics to update; the object itself changes. If a model has two logits for one binary label, they belong to
         the negative and the positive class, in this order.
     link : {"logit", "probability", "identity", "log"}
-        The scale of the predictions. Models of the library return logits: "logit"; for regression use "identity".
+        The scale of the predictions. Models of transformers return logits: use "logit", or "identity" for regression.
     ignore_index : int
         The label of padding; rows or tokens with it are not counted.
     columns : callable, optional
@@ -71,12 +72,14 @@ class compute_metrics:  # noqa: N801 - named as the argument that it is given to
         self._is_finished = False
 
     def __call__(self, pred: EvalPrediction, compute_result: bool = True) -> dict[str, float]:
-        """Count a batch; return the values by name after the last batch, otherwise an empty dict."""
+        """Count a batch. Return the values by name for the last batch (`compute_result`), otherwise an empty dict."""
         if self._is_finished:
             self.reset()
-        self._is_finished = True  # a batch that raises also ends the evaluation
+        # If this batch raises an error, the evaluation is over, and the next call must start from an empty state.
+        self._is_finished = True
         predictions, labels = pred.predictions, pred.label_ids
-        if isinstance(predictions, (tuple, list)):  # Models return the logits first, then hidden states and others.
+        # Models return the logits first, followed by other outputs such as hidden states.
+        if isinstance(predictions, (tuple, list)):
             predictions = predictions[0]
         if isinstance(labels, (tuple, list)):
             raise TypeError("the model has several labels: TrainingArguments(label_names=[...]) says which to evaluate")
@@ -85,16 +88,16 @@ class compute_metrics:  # noqa: N801 - named as the argument that it is given to
         return self._scorer.values() if compute_result else {}
 
     def reset(self) -> None:
-        """Reset the metrics; this happens automatically when an evaluation follows a finished one."""
+        """Reset the metrics. The first batch after a finished evaluation does this automatically."""
         self.metrics.reset()
         self._is_finished = False
 
     def _select_rows(self, labels: Any, predictions: Any, columns: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the columns by row, or by token for sequences, without padding."""
+        """Return the columns with one row for each example or, in sequence tasks, for each token that is not padding."""
         y_true = as_array(labels, "y_true", labels.ndim)
         scores = as_array(predictions, "predictions", predictions.ndim)
         if y_true.shape != scores.shape[: y_true.ndim] or y_true.shape == scores.shape != (len(y_true),):
-            # The task is multi-label, or the shapes are invalid and `update` refuses them.
+            # The task is multi-label, which has no padding, or the shapes are invalid, and `update` raises an error.
             return {"y_true": y_true, "predictions": scores, **columns}
         keep = y_true != self.ignore_index if y_true.dtype.kind in "iu" else np.full(y_true.shape, True)
         further = {name: as_array(c, name, getattr(c, "ndim", 1)) for name, c in columns.items()}

@@ -1,4 +1,4 @@
-"""XGBoost: metrics for `xgboost.train(custom_metric=)` and for the `eval_metric` of its estimators."""
+"""Metrics for XGBoost: for `xgboost.train(custom_metric=)`, and for the `eval_metric` of its scikit-learn estimators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .boosting import RoundScorer
 __all__ = ["custom_metric", "eval_metric"]
 
 
-class custom_metric:  # noqa: N801 - named as the argument that it is given to
+class custom_metric:  # noqa: N801 - named after the argument that it is passed to
     """Metrics for the `custom_metric` of `xgboost.train` and `xgboost.cv`.
 
     Parameters
@@ -30,8 +30,8 @@ class custom_metric:  # noqa: N801 - named as the argument that it is given to
     Attributes
     ----------
     maximize : bool or None
-        Whether higher is better for the last value, by which XGBoost stops early. Pass it to `train`, as XGBoost takes
-        all metrics with unknown names for losses.
+        Whether higher is better for the last value, which XGBoost uses for early stopping. Pass this attribute to
+        `train(maximize=)`, because XGBoost otherwise minimizes every metric that it does not know.
 
     Raises
     ------
@@ -71,13 +71,13 @@ class custom_metric:  # noqa: N801 - named as the argument that it is given to
         self.maximize = list(self._rounds.directions.values())[-1]
 
     def __call__(self, predictions: Any, data: xgboost.DMatrix) -> list[tuple[str, float]]:
-        """Return the name and the value of every metric."""
+        """Return (name, value) for every metric; XGBoost calls this after each round."""
         bounds = data.get_uint_info("group_ptr")
         sizes = np.diff(bounds) if len(bounds) > 1 else None
         return list(self._rounds.values(data.get_label(), predictions, data.get_weight(), sizes).items())
 
 
-class eval_metric:  # noqa: N801 - named as the argument that it is given to
+class eval_metric:  # noqa: N801 - named after the argument that it is passed to
     """A metric for the `eval_metric` of `XGBClassifier` and `XGBRegressor`.
 
     Parameters
@@ -92,14 +92,14 @@ class eval_metric:  # noqa: N801 - named as the argument that it is given to
     Attributes
     ----------
     maximize : bool or None
-        Whether higher is better, for ``xgboost.callback.EarlyStopping(rounds, maximize=)``. The argument
-        `early_stopping_rounds` of the estimators takes all metrics with unknown names for losses.
+        Whether higher is better, for ``xgboost.callback.EarlyStopping(rounds, maximize=)``. Do not use the argument
+        `early_stopping_rounds` of the estimators instead: it minimizes every metric that XGBoost does not know.
 
     Raises
     ------
     ValueError
-        The link does not fit the metric, the metric has several values, or it reads queries, which `XGBRanker` passes one
-        by one.
+        The link does not fit the metric, the metric has several values, or it is a ranking metric. (`XGBRanker` calls
+        custom metrics for each query separately.)
 
     Examples
     --------
@@ -119,5 +119,5 @@ class eval_metric:  # noqa: N801 - named as the argument that it is given to
         self.maximize = self._rounds.directions[self.__name__]
 
     def __call__(self, y_true: Any, y_score: Any, sample_weight: Any = None) -> float:
-        """Return the value."""
+        """Return the value of the metric over all rows; XGBoost calls this after each round."""
         return self._rounds.values(y_true, y_score, sample_weight)[self.__name__]

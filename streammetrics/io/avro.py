@@ -45,14 +45,14 @@ _LOGICAL = {
 
 @dataclass(frozen=True)
 class AvroReader:
-    """Reader of one Avro file, from start to end."""
+    """Reader of one Avro file, which is read from its start to its end and not split into ranges."""
 
     reads_paths: ClassVar[bool] = False
 
     file: str
 
     def read_facts(self) -> FileFacts:
-        """Read the names and types of columns from the header, which does not have the number of rows."""
+        """Read the names and types of columns from the header. Avro does not store the number of rows there."""
         with self._blocks() as (blocks, raw):
             types = _find_column_types(blocks.writer_schema)
             schema = pa.schema([(name, pa.null() if kind is None else kind) for name, kind in types.items()])
@@ -61,7 +61,7 @@ class AvroReader:
     def read(
         self, span: FileSpan, columns: Sequence[str], keys: Collection[str]
     ) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Yield one batch for each block of the file, with the number of bytes read so far."""
+        """Yield one batch for each block of the file, together with the number of bytes read so far."""
         with self._blocks() as (blocks, raw):
             types = _find_column_types(blocks.writer_schema)
             if unreadable := [name for name in columns if types[name] is None]:
@@ -88,13 +88,13 @@ class AvroReader:
                 yield fastavro.block_reader(raw), raw
             except (StreamMetricsError, MemoryError):
                 raise
-            # fastavro raises many kinds of errors on a damaged file.
+            # On a damaged file, fastavro raises many kinds of errors, so convert all of them.
             except Exception as error:
                 raise make_log_error(self.file, error) from error
 
 
 def _spell_uuids(value: Any) -> Any:
-    """Return a value with all UUIDs as text, because Arrow does not convert UUID objects."""
+    """Return a value with all UUIDs as strings, because Arrow does not convert UUID objects."""
     if isinstance(value, UUID):
         return str(value)
     if isinstance(value, dict):

@@ -24,14 +24,24 @@ from streammetrics.state.state import State
 __all__ = ["CheckpointFile", "CountedParts"]
 
 OVERHEAD_RATIO = 20
-"""Checkpoints take at most 1 / OVERHEAD_RATIO of the time of a pass."""
+"""Writing checkpoints takes at most 1 / OVERHEAD_RATIO of the time of a pass, which is 5 %."""
 
-# Largest size of a decompressed checkpoint. The limit guards against a file that somebody replaced.
+# Largest size of a decompressed checkpoint in bytes. It protects against a malicious file in place of the checkpoint.
 MAX_BYTES = 8 << 30
 
 
 class CountedParts(NamedTuple):
-    """Result of one thread so far: immutable states, the numbers of the counted parts, and their rows."""
+    """What one thread has counted so far.
+
+    Parameters
+    ----------
+    states : tuple of State
+        The states of the metrics; they do not change afterwards.
+    part_numbers : tuple of int
+        The numbers of the parts of the log that the states cover.
+    rows : int
+        The number of rows of these parts.
+    """
 
     states: tuple[State, ...]
     part_numbers: tuple[int, ...]
@@ -39,16 +49,18 @@ class CountedParts(NamedTuple):
 
 
 class CountingThread(Protocol):
-    """A thread that counts parts."""
+    """A thread that counts parts of a log, and offers snapshots of its counts for a checkpoint."""
 
     snapshot: CountedParts | None
 
     def take_snapshot(self) -> None:
-        """Store the counts of all finished parts in `snapshot`."""
+        """Store the counts of all parts that are finished in the attribute `snapshot`."""
 
 
 class CheckpointFile:
-    """The checkpoint file of one pass: load it, update it at intervals, and finish it.
+    """Reads and writes the checkpoint file of one pass over a log.
+
+    A pass loads the file at its start, updates it at intervals, and writes it once more at its end.
 
     Parameters
     ----------
@@ -57,9 +69,9 @@ class CheckpointFile:
     log : Log
         The log.
     parts : sequence of LogPart
-        The parts of the log.
+        The parts of the log, which are counted separately.
     options : sequence of str
-        The columns that are read, and the settings that affect the result.
+        The columns that are read, and the settings that affect the result. A checkpoint with other options is refused.
     """
 
     def __init__(self, path: PathLike, log: Log, parts: Sequence[LogPart], options: Sequence[str]) -> None:
@@ -126,7 +138,7 @@ class CheckpointFile:
 
     @contextmanager
     def measure_overhead(self) -> Iterator[None]:
-        """Add the duration of the block to the overhead of checkpoints."""
+        """Measure the time that a `with` block takes, and add it to the time spent on checkpoints."""
         began = time.monotonic()
         try:
             yield
@@ -136,7 +148,8 @@ class CheckpointFile:
 
     def write(self, workers: Sequence[CountingThread]) -> None:
         """Write a checkpoint if a thread has a new snapshot, and schedule the next one."""
-        # Snapshots are immutable, so an unchanged thread still holds the identical object.
+        # A thread replaces its snapshot and never changes it. So if all snapshots are the same objects as before, there
+        # is nothing to write.
         snapshots = [worker.snapshot for worker in workers]
         if all(a is b for a, b in zip(snapshots, self._written or [None] * len(snapshots), strict=True)):
             return
@@ -144,7 +157,8 @@ class CheckpointFile:
             save(self._combine(snapshots), self.path)
         self._written = snapshots
         with self._lock:
-            # Counting for OVERHEAD_RATIO - 1 times the overhead keeps the share of checkpoints at 1 / OVERHEAD_RATIO.
+            # Before the next checkpoint, count rows for OVERHEAD_RATIO - 1 times as long as this one took. Then
+            # checkpoints take 1 / OVERHEAD_RATIO of the time.
             self._next_write, self._overhead = time.monotonic() + (OVERHEAD_RATIO - 1) * self._overhead, 0.0
 
     def close(self, workers: Sequence[CountingThread]) -> Checkpoint:

@@ -1,4 +1,7 @@
-"""Column types: named by the user, or inferred from the use of the column and from all files of a log."""
+"""The types of the columns of a log.
+
+The user may specify the type of a column. Otherwise it is inferred from the use of the column and all files of the log.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ __all__ = [
 ]
 
 KEY_TEXT = pa.dictionary(pa.int32(), pa.string())
-"""The type of text keys."""
+"""The type of a column of text whose values are keys of slices or groups. It stores each distinct string only once."""
 
 _TYPES_BY_NAME = {
     "string": pa.string(),
@@ -36,19 +39,19 @@ _TYPES_BY_NAME = {
 }
 _NAMES_OF_TYPES = {kind: name for name, kind in _TYPES_BY_NAME.items()}
 _MISSING = re.compile(r"|#?n/?a|#n/a n/a|<na>|none|null|nil|nan|missing|undefined|unknown|-+|\?|\.", re.IGNORECASE)
-"""Common spellings of a missing value that are not read as null by default."""
+"""Common spellings of a missing value. If one is not read as null by default, an error message suggests doing so."""
 
 _ZONE = r":\d\d(?:\.\d+)?\s*(?:Z|[+-]\d\d(?::?\d\d)?)$"
 
 _COMPACT = (r"^(\d{4})(\d\d)(\d\d)$", r"\1-\2-\3")
-"""Dates without hyphens, which are common in partition names, and their replacement."""
+"""A pattern of dates without hyphens, which are common in partition names, and the replacement with hyphens."""
 
 TypeGuess = tuple[pa.DataType, str]
 """The type inferred from the first rows of one file, and the path of that file."""
 
 
 class ColumnUses(NamedTuple):
-    """How columns are used. In text files and partition names, the use of a column decides its type.
+    """The purposes for which a pass reads columns. In text files and partition names, a column's use decides its type.
 
     Parameters
     ----------
@@ -57,11 +60,12 @@ class ColumnUses(NamedTuple):
     values : collection of str
         Columns that metrics read. If such a column is also a key, numbers and booleans keep their type.
     integers : collection of str
-        Columns whose integers must not be rounded to float64. They are read as int64 if all values fit.
+        Columns whose integers must not be rounded to float64, such as time steps. They are read as int64 if all values
+        fit.
     exact_integers : collection of str
-        Columns whose integers may exceed 64 bits. They are read as text in that case.
+        Columns that a filter compares exactly with a large integer. They are read as text if integers exceed 64 bits.
     numbers : collection of str
-        Columns of `values` that must be numeric, such as scores and weights.
+        Columns among `values` that must be numeric, such as scores and weights.
     times : collection of str
         Columns that define windows. Text is parsed as dates and times.
     """
@@ -113,7 +117,7 @@ def resolve_type(name: str, guesses: Sequence[TypeGuess], typed: bool, uses: Col
     typed : bool
         Whether the format distinguishes numbers from text, as JSON does.
     uses : ColumnUses
-        How columns are used.
+        The purposes for which the pass reads columns.
 
     Raises
     ------
@@ -124,7 +128,7 @@ def resolve_type(name: str, guesses: Sequence[TypeGuess], typed: bool, uses: Col
         return KEY_TEXT
     kinds: dict[pa.DataType, str] = {}
     for guess, file in guesses:
-        # A column of nulls alone fits any type.
+        # A file in which the column contains only nulls says nothing about the type of the column.
         if not pa.types.is_null(guess):
             kinds.setdefault(_choose_type(guess, name, uses, typed), file)
     if typed and name in uses.exact_integers and pa.float64() in kinds:
@@ -148,7 +152,10 @@ def resolve_type(name: str, guesses: Sequence[TypeGuess], typed: bool, uses: Col
 
 
 def find_comparison_type(name: str, guesses: Sequence[TypeGuess], typed: bool, uses: ColumnUses) -> pa.DataType | None:
-    """Return the type in which `where` compares a column that is read as text; None for text, or if files disagree."""
+    """Return the type in which a filter (`where`) compares a column that is read as text, such as a number.
+
+    Return None if the column is not read as text, if its values are compared as text, or if files have different types.
+    """
     kinds = {_choose_type(guess, name, ColumnUses(), False) for guess, _ in guesses if not pa.types.is_null(guess)}
     if resolve_type(name, guesses, typed, uses) not in (KEY_TEXT, pa.string()) or len(kinds) != 1:
         return None
@@ -157,7 +164,10 @@ def find_comparison_type(name: str, guesses: Sequence[TypeGuess], typed: bool, u
 
 
 def _choose_type(guess: pa.DataType, name: str, uses: ColumnUses, typed: bool) -> pa.DataType:
-    """Return the type in which to read a column. `typed` formats such as JSON cannot read numbers as text."""
+    """Return the type in which to read a column, given the type inferred from the first rows of a file.
+
+    `typed` says that the format distinguishes numbers from text. Numbers of such a format cannot be read as text.
+    """
     real = pa.types.is_floating(guess)
     if name in uses.keys and not pa.types.is_boolean(guess) and not real:
         return pa.int64() if pa.types.is_integer(guess) else KEY_TEXT
@@ -168,7 +178,7 @@ def _choose_type(guess: pa.DataType, name: str, uses: ColumnUses, typed: bool) -
     if real or pa.types.is_integer(guess) or (pa.types.is_string(guess) and name in uses.numbers and not typed):
         return pa.float64()
     if pa.types.is_timestamp(guess) and guess.unit != "ns":
-        # Later rows may have fractions of a second, although the first rows have none.
+        # The first rows may have whole seconds only, but later rows may have fractions of a second.
         return pa.timestamp("us", guess.tz)
     return guess
 
@@ -192,9 +202,9 @@ def cast_column(column: pa.Array, kind: pa.DataType, name: str, position: tuple[
     name : str
         The name of the column.
     position : tuple of str and int
-        The file, and the row of the first value in it.
+        The file, and the row number of the first value in this file.
     hint : str
-        The end of the error message: how to read such values.
+        The end of the error message, which says how to read such values.
 
     Raises
     ------
@@ -215,14 +225,14 @@ def cast_column(column: pa.Array, kind: pa.DataType, name: str, position: tuple[
 
 
 def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Cast values to a type. Times without a time zone are read as UTC; a time cast to a date gives its date in UTC."""
+    """Cast values to a type. A time without a time zone is read as UTC, and a time is cast to its date in UTC."""
     if "string" not in str(values.type) or not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
         return values.cast(kind)
     if pa.types.is_date(kind):
         return _cast(values, pa.timestamp("us")).cast(kind)
     if kind.tz is not None:
         return _cast(values, pa.timestamp(kind.unit)).cast(kind)
-    # Arrow casts strings to times only if all of them have a time zone, or none has one. Cast the two groups separately.
+    # Arrow casts strings to times only if either all or none of them have a time zone. Cast the two groups separately.
     values = pc.replace_substring_regex(values, *_COMPACT)
     zoned = pc.match_substring_regex(values, _ZONE)
     utc = pc.if_else(zoned, values, None).cast(pa.timestamp(kind.unit, "UTC")).cast(kind)
@@ -230,14 +240,14 @@ def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _find_first_failure(values: pa.Array, kind: pa.DataType) -> int:
-    """Return the position of the first value that cannot be converted, by bisection."""
+    """Return the index of the first value that cannot be cast to a type. At least one value cannot."""
     low, high = 0, len(values)
     while high - low > 1:
         middle = (low + high) // 2
         try:
             _cast(values.slice(low, middle - low), kind)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            # The value is in the lower half.
+            # The first value that cannot be converted is in the lower half.
             high = middle
         else:
             low = middle
@@ -258,7 +268,7 @@ def format_conversion_error(
     kind : pyarrow.DataType or str
         The type that was expected.
     user_typed : bool
-        Whether the user named the type.
+        Whether the user specified the type.
     numeric : bool
         Whether metrics need numbers in this column, so that reading it as text would only lead to another error.
     """
@@ -276,7 +286,7 @@ def format_conversion_error(
 
 
 def suggest_text_type(name: str) -> str:
-    """Return the hint that tells how to read a column as text."""
+    """Return the end of an error message, which says how to read a column as text."""
     return f"types={{{name!r}: 'string'}} keeps the spelling"
 
 

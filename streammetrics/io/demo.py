@@ -17,9 +17,10 @@ from streammetrics.io.sources import LogError, PathLike
 
 __all__ = ["DemoTruth", "write_demo_log", "write_parquet"]
 
-_CHUNK_ROWS = 1 << 17  # also the size of row groups
+# The number of rows that are simulated at a time, which is also the size of row groups in the files.
+_CHUNK_ROWS = 1 << 17
 _FIRST_DAY = np.datetime64("2025-06-02")
-# Numbers of the random streams; stream 0 draws the simulated world.
+# Each purpose has its own stream of random numbers. Stream 0 draws the parameters of the simulation.
 _EVENTS, _SAMPLING = 1, 2
 
 
@@ -32,12 +33,12 @@ class DemoTruth:
     rows : int
         Rows written.
     impressions : int
-        Impressions of the full log; more than `rows` where negatives were sampled.
+        Impressions of the full log. If negatives were sampled, there are more impressions than `rows`.
     ctr : mapping of str to float
         Expected click-through rate of each variant.
     calibration : mapping of str to float
-        Expected sum of the predictions over expected sum of the labels, for `pctr_a`, `pctr_b` and (of clicks)
-        `pcvr`. With `negative_rate`, the predictions are the corrected scores.
+        The expected sum of the predictions over the expected sum of the labels, for `pctr_a`, `pctr_b` and `pcvr`. That
+        of `pcvr` is over clicks only. With `negative_rate`, the predictions are the corrected scores.
     auc : mapping of str to float
         Expected AUC of `pctr_a`, `pctr_b`, and of the true probabilities ("perfect"), accurate to about 1e-5.
     negative_rate : float
@@ -70,9 +71,10 @@ def write_demo_log(
 ) -> DemoTruth:
     """Write a log of impressions as Parquet files `folder/day=.../part-0.parquet`.
 
-    Users are heavy-tailed and belong to variant A or B by a hash; B's policy gets a few percent more clicks. Both
-    models score every impression: `pctr_b` ranks better and is calibrated, `pctr_a` over-predicts by a factor of 1.15.
-    Users click (`click`), and some who click convert (`convert`, predicted by `pcvr`). `weight` resembles revenue.
+    A few users have many impressions. A hash of the user ID assigns each user to variant A or B, and variant B gets a few
+    percent more clicks. Two models score every impression: `pctr_b` ranks better and is calibrated, and `pctr_a`
+    over-predicts by a factor of 1.15. Some impressions have a click (`click`), and some clicks have a conversion
+    (`convert`), which `pcvr` predicts. `weight` resembles revenue.
 
     Parameters
     ----------
@@ -81,14 +83,14 @@ def write_demo_log(
     rows : int
         Impressions of the full log. Memory does not depend on it.
     seed : int
-        The same seed gives the same rows on the same machine and numpy.
+        The same seed gives the same rows on the same machine with the same version of numpy.
     ctr : float
         Expected click-through rate.
     negative_rate : float
-        Keep every click, but each other impression only with this probability. The rows are a subset of the log with
-        the same seed and a rate of 1.
+        The probability with which an impression without a click is kept. All clicks are kept. The rows are a subset of
+        the log with the same seed and a rate of 1.
     sampled_scale : bool
-        Whether the models were trained on such a sample too. If so, the odds of `pctr_a` and `pctr_b` are multiplied by
+        Whether the models were also trained on such a sample. If so, the odds of `pctr_a` and `pctr_b` are multiplied by
         1 / negative_rate; correct this with `corrects="both"`. Otherwise scores are unchanged; use `corrects="rows"`.
     days : int
         Number of files.
@@ -103,7 +105,7 @@ def write_demo_log(
     Raises
     ------
     LogError
-        The folder holds files already, or a number is out of range.
+        The folder already contains files, or a number is out of range.
     """
     _check_arguments(rows, seed, days, ctr, negative_rate)
     root = Path(folder)
@@ -118,7 +120,7 @@ def write_demo_log(
         for hours, size in _split_day(rows * (day + 1) // days - rows * day // days):
             impressions = world.impressions(np.random.default_rng([seed, _EVENTS, chunk]), size, hours)
             tally.add(impressions)
-            # Sampling has its own random stream, so that sampled and full logs agree on everything else.
+            # Sampling has its own random stream, so that a sampled log has the same impressions as the full log.
             sampling = np.random.default_rng([seed, _SAMPLING, chunk])
             sampled = _sample_negatives(impressions.table(_date_of_day(day)), sampling, negative_rate, sampled_scale)
             yield sampled
@@ -143,14 +145,14 @@ def _check_arguments(rows: int, seed: int, days: int, ctr: float, negative_rate:
 
 
 def _split_day(rows: int) -> Iterator[tuple[tuple[float, float], int]]:
-    """Split a day into chunks; yield the range of hours and the number of rows of each."""
+    """Split a day into chunks; yield the range of hours and the number of rows of each chunk."""
     for start in range(0, rows, _CHUNK_ROWS):
         size = min(_CHUNK_ROWS, rows - start)
         yield (24 * start / rows, 24 * (start + size) / rows), size
 
 
 def write_parquet(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
-    """Write a file atomically, so that an interrupt leaves no partial log."""
+    """Write tables to a Parquet file atomically, so that an interrupt leaves no partial file."""
 
     def put(file: BinaryIO) -> None:
         with pq.ParquetWriter(file, schema, compression="zstd") as writer:
@@ -166,7 +168,10 @@ def _date_of_day(number: int) -> np.datetime64:
 
 
 def _sample_negatives(table: pa.Table, rng: np.random.Generator, negative_rate: float, sampled_scale: bool) -> pa.Table:
-    """Drop negatives at random; optionally scale scores as if the models were trained on the sample."""
+    """Drop impressions without a click at random, so that the fraction `negative_rate` of them remains.
+
+    With `sampled_scale`, scale the scores as if the models had been trained on the sample.
+    """
     if negative_rate == 1:
         return table
     keep = (table["click"].to_numpy() == 1) | (rng.random(table.num_rows) < negative_rate)
@@ -179,9 +184,12 @@ def _sample_negatives(table: pa.Table, rng: np.random.Generator, negative_rate: 
 
 
 class _TruthTally:
-    """Sums for the true values. Each impression counts as `ctr` clicks instead of a random 0 or 1."""
+    """Sums from which the true values are computed.
 
-    # The buckets cover at least five standard deviations either side of the base rate.
+    Each impression counts as its expected number of clicks (`ctr`, such as 0.02) rather than a random 0 or 1.
+    """
+
+    # The buckets of logits cover at least five standard deviations on either side of the logit of the base rate.
     BUCKETS = 1 << 14
     WIDTH = 12 / BUCKETS
 
@@ -209,7 +217,7 @@ class _TruthTally:
     def truth(self, rows: int, negative_rate: float) -> DemoTruth:
         clicks = float(self._clicks.sum())
         expected = {"pctr_a": clicks, "pctr_b": clicks, "pcvr": self._conversions}
-        # In a tiny log, all rows may belong to one variant.
+        # In a tiny log, one variant may have no rows. Its click-through rate is NaN.
         with np.errstate(invalid="ignore"):
             ctr = self._clicks / self._impressions
         return DemoTruth(

@@ -1,6 +1,7 @@
-"""Score a log: each thread counts parts of the log into its own copy of the metrics; the copies are merged at the end.
+"""Score a log with several threads.
 
-States hold integers, and merging adds them, so the bits of the result do not depend on the number of threads.
+Each thread counts parts of the log into its own copy of the metrics, and the copies are merged at the end. States consist
+of integers, which merging adds exactly, so the bits of the result do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class PassProgress(NamedTuple):
 
 
 class WindowOptions(NamedTuple):
-    """Windows of event time: the width and the time column, as `Windowed` takes them."""
+    """Windows of event time: their width, such as "1h", and the time column. `Windowed` has the same arguments."""
 
     width: str | int
     time: str
@@ -81,11 +82,11 @@ class EvaluatedLog:
     overall : MetricCollection or Sharded
         The metrics of all rows.
     slices : dict of tuple of str to Sliced
-        The metrics of each set of slicing columns. With arms, the column of arms comes first in each set.
+        The metrics by slice, for each set of slicing columns. With arms, the column of arms comes first in each set.
     rows : int
         Rows read, including dropped rows.
     windows : Windowed, optional
-        The metrics of all rows by window, if windows are requested. Slices are then split by window, too.
+        The metrics of all rows by window, if windows are requested. Slices are then split by window as well.
     """
 
     overall: MetricCollection | Sharded
@@ -97,7 +98,7 @@ class EvaluatedLog:
     def bundle(self) -> Any:
         """All results in one object, as `--save` writes them.
 
-        This is the collection; with slices or windows a `Bundle` of "overall", "by 1h of ts", "by country,device" etc.
+        Without slices and windows, this is `overall`. Otherwise, it is a `Bundle` with names such as "by 1h of ts".
         """
         windows = {} if self.windows is None else {window_name(self.windows): self.windows}
         parts = windows | {slice_name(by): sliced for by, sliced in self.slices.items()}
@@ -105,12 +106,12 @@ class EvaluatedLog:
 
 
 def slice_name(by: Iterable[str]) -> str:
-    """Return the name of slices by these columns in a bundle and above a table: "by country,device"."""
+    """Return the name of slices by these columns, such as "by country,device", for bundles and titles of tables."""
     return f"by {','.join(by)}"
 
 
 def window_name(windows: Windowed) -> str:
-    """Return the name of windows in a bundle and above a table: "by 1h of ts"."""
+    """Return the name of windows, such as "by 1h of ts", for bundles and titles of tables."""
     return f"by {windows.width} of {windows.time}"
 
 
@@ -150,20 +151,20 @@ def evaluate(
     limit : int, optional
         How many slices to keep for each set of columns; the others are merged into one (see `Sliced`).
     keep : {"hash", "rows"}
-        Which slices to keep. "hash" keeps the keys with the smallest hash: these are the same in every log, so that states
-        merge. "rows" keeps the largest slices: a first pass over the key columns finds them. This needs a log that can be
-        read twice and has at most 4 million keys; otherwise "hash" applies.
+        Which slices to keep. "hash" keeps the keys with the smallest hash: the choice is the same in every log, so that
+        states can be merged. "rows" keeps the largest slices: a first pass over the key columns finds them. This needs a
+        log that can be read twice and has at most 4 million keys; otherwise "hash" applies.
     threads : int, optional
         Number of threads; by default the number of CPUs.
     where : iterable of Filter
-        Comparisons of columns. The `where` of a task may use their names like columns.
+        Comparisons of columns. The `where` of a task may refer to them by name, as to columns.
     watch : callable, optional
         Called ten times a second with the progress so far, in the calling thread.
     checkpoint : path, optional
-        A file that stores the counts so far, and the parts that they cover. It is replaced atomically after each part, but
-        takes at most a twentieth of the time. If the file exists, the pass resumes from it; if that pass was finished, its
-        result is returned at once. Parts are row groups and record batches; for text and Arrow streams, whole files. The
-        result has the same digest, wherever a pass was killed.
+        A file that stores the counts so far, and the parts that they cover. It is replaced atomically after each part,
+        but less often if that would take more than a twentieth of the time. If the file exists, the pass resumes from it;
+        if that pass was finished, its result is returned immediately. Parts are row groups or record batches; for text and
+        Arrow streams, they are whole files. The digest of the result does not depend on where a pass was interrupted.
 
     Returns
     -------
@@ -230,18 +231,18 @@ def evaluate(
 
 @dataclass(frozen=True)
 class SlicePlan:
-    """How rows are split: by arm, then by slice, then by window.
+    """How a pass splits the rows of a log: by arm, then by slice, then by window.
 
     Parameters
     ----------
     slice_columns : list of tuple of str
-        The sets of slicing columns.
+        The sets of slicing columns, such as [("country",), ("country", "device")].
     arm : str or None
-        The column of the arms.
+        The column of the arms of an experiment; None if there are no arms.
     window : WindowOptions or None
-        The windows.
+        The windows of event time; None if there are no windows.
     limit : int or None
-        How many slices to keep for each set.
+        How many slices to keep for each set of columns; None for all.
     """
 
     slice_columns: list[tuple[str, ...]]
@@ -251,15 +252,21 @@ class SlicePlan:
 
     @property
     def column_sets(self) -> list[tuple[str, ...]]:
-        """The slicing columns of every result; with arms, the arms alone and then each set within arms."""
+        """The slicing columns of every sliced result.
+
+        With arms, the first result is sliced by arm alone, and the others by arm and a set of slicing columns.
+        """
         if self.arm is None:
             return self.slice_columns
         return [(self.arm,), *((self.arm, *names) for names in self.slice_columns)]
 
     def build_metrics(self, metrics: Any, fixed_keys: Mapping[Any, Sequence[Any]]) -> Any:
-        """Build the metrics that count all slices in one pass; without slices, the metrics of all rows."""
-        # All rows need no metrics of their own if there are slices: their states add up exactly.
-        # Slicing by all columns at once and rolling up at the end is not faster, because more slices miss the CPU cache.
+        """Build the metrics that count all slices in one pass; without slices, the metrics of all rows.
+
+        `fixed_keys` contains the slices to keep, for each set of columns whose slices were chosen before the pass.
+        """
+        # If there are slices, the metrics of all rows are their exact sum, so they are not counted separately. Slicing by
+        # all columns at once and merging at the end is not faster, because more slices miss the CPU cache.
         if not self.column_sets:
             return empty_copy(metrics)
         limits: dict[Any, Any] = {names: {"limit": self.limit} for names in self.slice_columns}
@@ -273,7 +280,10 @@ class SlicePlan:
         )
 
     def read_fixed_keys(self, total: Any) -> dict[Any, Sequence[Any]]:
-        """Read from a checkpoint the keys that it fixes for each set of slicing columns, if it fixes any."""
+        """Return the slices that the pass of a checkpoint chose to keep, for each set of slicing columns.
+
+        A set is left out if its slices were not chosen before the pass. `total` contains the metrics of the checkpoint.
+        """
         keys_by_columns: dict[Any, Sequence[Any]] = {}
         first = len(self.column_sets) - len(self.slice_columns)
         for names, full in zip(self.slice_columns, self.column_sets[first:], strict=True):
@@ -293,14 +303,15 @@ def _count_parts(
     """Count all parts; return the metrics and the number of rows.
 
     Ranking metrics need all rows of a query together. If the rows of a query turn out not to be adjacent, a second pass
-    sorts them. A log that can be read only once, or that has no fixed order, has no size: it is sorted at once.
+    sorts them. `size` is the number of bytes of the log. It is None if the log can be read only once or has no fixed
+    order; its queries are then sorted in the first pass.
     """
     if query is not None and size is None:
         return _sort_and_count(QueryPartitions(query, parts, count_partitions(None)), metrics, threads, watch)
     queries = None if query is None else QuerySplitter(query)
     workers = [_CountWorker(empty_copy(metrics), queries) for _ in range(min(threads, max(len(parts), 1)))]
     rows = _run_workers(_PartQueue(parts), workers, watch)
-    # Ranking metrics may have raised an error about such a query, so this check precedes the check for errors.
+    # First look for queries whose rows are not adjacent: they may have caused errors in metrics, which sorting avoids.
     if queries is not None and queries.has_scattered_query():
         return _sort_and_count(QueryPartitions(query, parts, count_partitions(size)), metrics, threads, watch)
     _raise_first_error(workers)
@@ -319,7 +330,8 @@ def _count_with_checkpoint(
         return resumed.total, resumed.rows
     counted = {i for a, b in resumed.done for i in range(a, b)}
     for i in counted:
-        parts[i].read_bytes = parts[i].bytes  # for the progress bar
+        # The progress bar counts the parts that the checkpoint covers as read.
+        parts[i].read_bytes = parts[i].bytes
     job = _PartQueue(parts, counted)
     workers = [
         _CountWorker(empty_copy(metrics), None, checkpoint_file) for _ in range(min(threads, len(parts) - len(counted)))
@@ -331,7 +343,7 @@ def _count_with_checkpoint(
             watch(progress._replace(rows=progress.rows + resumed.rows))
 
     _run_workers(job, workers, write_and_report)
-    # Keep the progress even after an error: the next run may drop the bad row, or the file may be repaired.
+    # Save the progress even after an error, because the user may repair the file or drop the invalid row, and resume.
     if any(worker.error is not None for worker in workers):
         checkpoint_file.write(workers)
     _raise_first_error(workers)
@@ -347,7 +359,8 @@ def _sort_and_count(
     rows = _run_workers(_PartQueue(partitions.parts), readers, watch)
     _raise_first_error(readers)
     filled = partitions.close()
-    if not filled:  # The log has no rows, so no partition has any.
+    # If no partition has rows, the log is empty.
+    if not filled:
         return empty_copy(metrics), rows
     counters = [_CountWorker(empty_copy(metrics), None) for _ in range(min(threads, len(filled)))]
     _run_workers(_PartQueue(filled), counters, None)
@@ -397,7 +410,7 @@ def _find_id_columns(metrics: MetricCollection | Sharded) -> list[str]:
 
 
 def _count_edge_queries(pieces: list[LogPiece], total: MetricCollection) -> None:
-    """Count the first and last queries of all parts, as the rows of such a query may be in two parts."""
+    """Count the first and the last query of every part. The rows of such a query may be spread over several parts."""
     try:
         if pieces:
             total.update(concat_pieces(pieces))
@@ -411,9 +424,10 @@ def _count_edge_queries(pieces: list[LogPiece], total: MetricCollection) -> None
 
 
 def _check_unbound_roles(metrics: MetricCollection | Sharded, columns: set[str]) -> None:
-    """Raise if `update` would take a column by its name for an optional argument, such as `sample_weight`.
+    """Raise an error if a column that is read for another purpose would become an optional argument of `update`.
 
-    Such a column is read for another purpose, for example as a slicing key.
+    For example, a slicing column named `sample_weight` would be used as the weights, because `update` finds its arguments
+    by the names of columns.
     """
     for state, binding, *_ in definition_of(metrics).reads:
         for need in state.needs():
@@ -435,7 +449,7 @@ class _PartQueue:
         self._lock = threading.Lock()
 
     def take_parts(self) -> Iterator[tuple[int, Any]]:
-        """Yield the number and the part, until no part is left or the queue is stopped."""
+        """Yield pairs of the number of a part and the part, until no part is left or the queue is stopped."""
         while not self.stopped:
             with self._lock:
                 i = next(self._remaining, None)
@@ -445,7 +459,10 @@ class _PartQueue:
 
 
 class _Worker(threading.Thread):
-    """Base of threads that process parts. `error` is the error that stopped the thread, at the part number `part`."""
+    """Base class of threads that process the parts of a queue.
+
+    After an error, `error` is that error, and `part` is the number of the part that caused it; otherwise, `error` is None.
+    """
 
     job: _PartQueue
 
@@ -453,7 +470,7 @@ class _Worker(threading.Thread):
         # A daemon thread does not keep an interrupted process alive.
         super().__init__(name="streammetrics", daemon=True)
         self.rows, self.part = 0, -1
-        # `run` resets the error at its end, so a thread that dies early is not taken for a success.
+        # `run` resets the error at its end. If the thread dies before that, the error remains, so the pass fails.
         self.error: BaseException | None = MemoryError("a thread ended before its work")
 
     def run(self) -> None:
@@ -481,7 +498,7 @@ class _Worker(threading.Thread):
 
 
 class _PartitionWorker(_Worker):
-    """Thread that partitions rows by query on disk."""
+    """Thread that writes the rows of a log to partitions on disk, so that all rows of a query are in one partition."""
 
     def __init__(self, partitions: QueryPartitions) -> None:
         super().__init__()
@@ -492,7 +509,7 @@ class _PartitionWorker(_Worker):
 
 
 class _CountWorker(_Worker):
-    """Thread that counts parts; with `queries`, all rows of a query at once."""
+    """Thread that counts parts of a log. If `queries` is given, it counts all rows of a query together."""
 
     def __init__(
         self, metrics: MetricCollection, queries: QuerySplitter | None, checkpoint_file: CheckpointFile | None = None
@@ -511,21 +528,22 @@ class _CountWorker(_Worker):
             except InvalidInputError as error:
                 raise _add_position(error, *piece.locate(error.row or 0)) from None
         if self.queries is not None and self.queries.is_scattered:
-            self.job.stopped = True  # The whole log is sorted and counted again.
-        # A stopped queue ends a part early, so this part is not complete.
+            # The whole log will be sorted and counted again, so stop all threads.
+            self.job.stopped = True
+        # If the queue was stopped, this part may have ended early, so it does not belong in a checkpoint.
         if self.checkpoint_file is not None and not self.job.stopped:
             self.counted.append(number)
             if self.checkpoint_file.is_due():
                 self.take_snapshot()
 
     def take_snapshot(self) -> None:
-        """Store the counts of all finished parts in `snapshot`."""
+        """Store the counts of all parts that are finished in the attribute `snapshot`."""
         assert self.checkpoint_file is not None
         with self.checkpoint_file.measure_overhead():
             self.snapshot = CountedParts(states_of(self.metrics), tuple(self.counted), self.rows)
 
     def _pieces(self, number: int, part: LogPart | QueryPartition) -> Iterator[LogPiece | SortedRows]:
-        """Split a part into pieces, each of which one `update` counts; with `queries`, pieces have whole queries."""
+        """Split a part into pieces, each counted by one `update`. With `queries`, pieces contain only whole queries."""
         if isinstance(part, QueryPartition):
             yield from part.read_pieces()
         elif self.queries is not None:
@@ -538,7 +556,10 @@ class _CountWorker(_Worker):
 
 
 def _add_position(error: InvalidInputError, file: str, row: int) -> InvalidInputError:
-    """Return the error with the row number within the batch replaced by the file and the row number in it."""
+    """Return a copy of an error about a batch, in which the position in the log replaces the row number in the batch.
+
+    `file` is the file of the invalid row, and `row` its row number in this file.
+    """
     text = str(error)
     if error.row is None:
         return InvalidInputError(f"{file}: {text}", column=error.column, count=error.count)
@@ -549,7 +570,10 @@ def _add_position(error: InvalidInputError, file: str, row: int) -> InvalidInput
 
 
 def _run_workers(job: _PartQueue, workers: Sequence[_Worker], watch: Watch) -> int:
-    """Run the workers, and return the number of rows they read. An interrupt stops them within a batch."""
+    """Run the threads until all parts are processed; return the number of rows that they read.
+
+    `watch` is called repeatedly with the progress. An interrupt stops each thread after its current batch.
+    """
     for worker in workers:
         worker.job = job
     try:
@@ -570,7 +594,7 @@ def _run_workers(job: _PartQueue, workers: Sequence[_Worker], watch: Watch) -> i
 
 
 def _raise_first_error(workers: Sequence[_Worker]) -> None:
-    """Raise the first error in the order of the log."""
+    """If threads had errors, raise the one that comes first in the order of the log."""
     for worker in sorted(workers, key=lambda w: w.part):
         if worker.error is not None:
             raise worker.error

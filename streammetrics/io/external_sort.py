@@ -1,4 +1,4 @@
-"""External sort by query: partition rows by query on disk, then sort one partition at a time in memory."""
+"""External sort of a log by query: partition its rows by query on disk, then sort each partition in memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from streammetrics.statistics.groups.spill import SpillFile
 
 __all__ = ["QueryPartition", "QueryPartitions", "SortedRows", "count_partitions"]
 
-# Bytes of the log for each partition. A partition takes a few times as much memory, as the log is compressed.
+# Bytes of the log for each partition. In memory, a partition takes several times as much, because the log is compressed.
 PARTITION_BYTES = 16 << 20
 MAX_PARTITIONS = 256
 POSITION_COLUMN = "streammetrics: position of the row"
@@ -43,7 +43,7 @@ class SortedRows(NamedTuple):
     rows : pyarrow.Table
         The rows, grouped by query; rows of one query are in the order of the log.
     positions : int64 array
-        The part and the row within it, packed into one integer for each row.
+        The position of each row: the number of its part and the row within this part, packed into one integer.
     parts : sequence of LogPart
         The parts of the log.
     """
@@ -59,7 +59,7 @@ class SortedRows(NamedTuple):
 
 
 class PartitionStream(io.RawIOBase):
-    """Stream for Arrow to write a partition to an unnamed temporary file, which is read once."""
+    """A stream to which Arrow writes a partition. Its bytes go to an unnamed temporary file, which is read once."""
 
     def __init__(self, folder: str) -> None:
         super().__init__()
@@ -114,11 +114,11 @@ class QueryPartitions:
         self._streams: dict[tuple[int, Any], tuple[PartitionStream, Any]] = {}
 
     def add_part(self, number: int, batches: Iterable[pa.RecordBatch]) -> None:
-        """Append the rows of a part to their partitions. Several threads may call this at once."""
+        """Append the rows of a part to their partitions. Several threads may call this at the same time."""
         row = 0
         for batch in batches:
             ids = compute_query_ids(batch, self.column)
-            # Fibonacci hashing of the query ID selects the partition; its high bits are mixed best.
+            # A Fibonacci hash of the query ID selects the partition. Use its high bits, which are mixed best.
             partition = (ids[:, 0].view(np.uint64) * HASH_MULTIPLIER >> np.uint64(32)).astype(np.int64) % self.count
             order = np.argsort(partition, kind="stable")
             positions = pa.array((number << ROW_BITS) + row + np.arange(len(ids)))
@@ -135,7 +135,7 @@ class QueryPartitions:
             row += len(ids)
 
     def _open_writer(self, partition: int, schema: pa.Schema) -> Any:
-        """Return the writer for a partition and a schema. Files of a log may differ in their schemas."""
+        """Return the writer for a partition and a schema, as the files of a log may have different schemas."""
         if (partition, schema) not in self._streams:
             stream = PartitionStream(tempfile.gettempdir())
             self._streams[partition, schema] = stream, ipc.new_stream(stream, schema)
@@ -153,7 +153,7 @@ class QueryPartitions:
 
 
 class QueryPartition:
-    """One partition of the queries, which is counted like a part of the log."""
+    """One partition of the rows of a log, with whole queries. It is counted like a part of the log."""
 
     read_bytes = 0
 
@@ -161,11 +161,11 @@ class QueryPartition:
         self._partitions, self._streams = partitions, streams
 
     def read_pieces(self) -> Iterator[SortedRows]:
-        """Yield the rows of the partition: all rows of a query together, and in the order of the log."""
+        """Yield the rows of the partition as one table, grouped by query. Rows of a query are in the order of the log."""
         tables = [stream.read_table() for stream in self._streams]
         table = concat_tables(tables).combine_chunks()
         positions = table.column(POSITION_COLUMN).to_numpy()
         table = table.drop_columns([POSITION_COLUMN])
-        # The last key of lexsort is the primary one: sort by query, then by position.
+        # Sort by query, then by position. The last key of `lexsort` is the primary one.
         order = np.lexsort([positions, *compute_query_ids(table, self._partitions.column).T])
         yield SortedRows(table.take(pa.array(order)), positions[order], self._partitions.parts)

@@ -1,4 +1,4 @@
-"""Read JSON lines in batches: one object a line, compressed or not."""
+"""Read JSON lines in batches. A file of JSON lines has one JSON object in each line, and may be compressed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ROW = re.compile(r"(.*?):? in row (\d+)\s*$", re.DOTALL)
 
 @dataclass(frozen=True)
 class JsonReader:
-    """Reader of one file of JSON lines, from start to end."""
+    """Reader of one file of JSON lines, which is read from its start to its end and not split into ranges."""
 
     reads_paths: ClassVar[bool] = True
 
@@ -56,10 +56,10 @@ class JsonReader:
     def read(
         self, span: FileSpan, columns: Sequence[str], keys: Collection[str]
     ) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Yield one or more batches for each block of lines, with the number of bytes read so far."""
+        """Yield one or more batches for each block of lines, each with the number of bytes read so far."""
         types = {name: self.types[name] for name in columns if name in self.types}
         stored = {n: t.value_type if pa.types.is_dictionary(t) else t for n, t in types.items()}
-        # A column without a type is read only to count its rows.
+        # A column without a type is requested only to count rows, so its values may be null.
         untyped = [name for name in columns if name not in types]
         paths = [self._split_path(name) for name in stored]
         schema, row, read_bytes = _build_schema(dict(zip(paths, stored.values(), strict=True))), 0, 0
@@ -76,11 +76,17 @@ class JsonReader:
                     yield batch, min(read_bytes, span.bytes)
 
     def _split_path(self, name: str) -> tuple[str, ...]:
-        """Split a column name such as `user.id` into the names of nested objects; the name of a column stays whole."""
+        """Split the name of a nested value, such as `user.id`, into the names of the objects that lead to it.
+
+        If the file has a column with the dotted name itself, the name is not split.
+        """
         return (name,) if name in self.header else tuple(name.split("."))
 
     def _read_blocks(self, *, last: bool = False) -> Iterator[bytes]:
-        """Yield blocks of whole lines. With `last`, standard input is not buffered for another reader."""
+        """Yield blocks of whole lines.
+
+        `last` says that this is the last time the file is read, so standard input is not kept in memory for another read.
+        """
         with TextStream(self.source, open_source(self.source, last=last)) as stream:
             rest = b""
             while more := stream.read(_BLOCK_BYTES):
@@ -97,7 +103,7 @@ class JsonReader:
 
     @contextmanager
     def _locate_errors(self, first: int) -> Iterator[None]:
-        """Convert errors of Arrow to errors that name the row of the file."""
+        """Convert errors of Arrow to errors that name the row of the file. `first` is the row number of the block."""
         try:
             yield
         except pa.ArrowInvalid as error:
@@ -109,7 +115,10 @@ class JsonReader:
 
 
 def _build_schema(types: Mapping[tuple[str, ...], pa.DataType]) -> pa.Schema:
-    """Return a schema that has only the values at these paths; a path of several names leads into nested objects."""
+    """Return a schema that contains only the values at these paths.
+
+    A path has one name for a column, and several names for a value in nested objects: `("user", "id")`.
+    """
     fields: dict[str, dict[tuple[str, ...], pa.DataType]] = {}
     for path, kind in types.items():
         fields.setdefault(path[0], {})[path[1:]] = kind
@@ -119,7 +128,7 @@ def _build_schema(types: Mapping[tuple[str, ...], pa.DataType]) -> pa.Schema:
 
 
 def _infer_schema(table: pa.Table) -> pa.Schema:
-    """Return the types of the first rows. Unlike for CSV, Arrow reads JSON times with fractions of a second as text."""
+    """Return the types of the first rows. Times with fractions of a second are recognized, which Arrow reads as text."""
     return pa.schema([(n, _infer_type(column)) for n, column in zip(table.schema.names, table.columns, strict=True)])
 
 
@@ -136,12 +145,12 @@ def _are_times(column: pa.ChunkedArray) -> bool:
     texts = column.drop_null()
     if not len(texts) or not _DATE.match(texts[0].as_py()):
         return False
-    # Arrow casts strings to times only if all of them have a time zone, or none of them has one.
+    # Arrow casts strings to times only if either all or none of them have a time zone, so try both.
     for zone in (None, "UTC"):
         try:
             texts.cast(pa.timestamp("ns", zone))
         except pa.ArrowInvalid:
-            # Try the other kind of times.
+            # The strings may still be times of the other kind.
             continue
         return True
     return False

@@ -41,9 +41,9 @@ def find_sources(paths: Iterable[PathLike], as_text: bool = False) -> list[LogFi
     Parameters
     ----------
     paths : iterable of path
-        The arguments of the user.
+        The paths, folders, patterns and URLs that the user specified.
     as_text : bool
-        Whether files with an unknown suffix are text files.
+        Whether to read files with an unknown suffix as text files; otherwise they are an error.
 
     Raises
     ------
@@ -53,11 +53,12 @@ def find_sources(paths: Iterable[PathLike], as_text: bool = False) -> list[LogFi
     sources: list[LogFile] = []
     before: set[str] = set()
     for path in paths:
-        # A link within one folder is a partition of its own, so only files of different arguments are compared.
+        # Two links to one file within a folder may be two partitions. So an error is raised only if two arguments name the
+        # same file.
         path_sources = list(_list_sources(os.fspath(path), as_text))
         for source in path_sources:
             if _real_path(source) in before:
-                # Counting rows twice is hardly ever intended, and does not show in the result.
+                # Users hardly ever intend to count rows twice, and would not notice it in the result.
                 raise LogError(f"{source.file}: named twice")
         sources += path_sources
         before.update(map(_real_path, path_sources))
@@ -68,12 +69,18 @@ def find_sources(paths: Iterable[PathLike], as_text: bool = False) -> list[LogFi
 
 
 def _real_path(source: LogFile) -> str:
-    """Return the path of a file with symbolic links resolved, by which files that are named twice are found."""
+    """Return the path of a file with symbolic links resolved, to find files that are named twice.
+
+    Remote files and tables have no links, so the result is their name.
+    """
     return source.file if is_url(source.file) or source.table else os.path.realpath(source.file)
 
 
 def _list_sources(path: str, as_text: bool) -> Iterator[LogFile]:
-    """Yield the sources of one argument. An existing path takes precedence over the forms `kind:name` and URL."""
+    """Yield the files or tables that one argument names.
+
+    An argument such as `delta:table` or `s3://bucket/log` is a path if such a path exists.
+    """
     kind, colon, _ = path.partition(":")
     if colon and kind in TABLES and not os.path.exists(path):
         yield LogFile(shorten_name(path), kind, None, "", 0, {}, table=path)
@@ -95,7 +102,8 @@ def _check_one_format(sources: Sequence[LogFile]) -> None:
             )
 
 
-_MAX_LISTED_NAMES = 40  # the largest number of column names in an error message
+# The largest number of column names that an error message lists.
+_MAX_LISTED_NAMES = 40
 _FOOTERS_AT_ONCE = 8
 _TEXT_OPTIONS = {"delimiter": "delimiter", "nulls": "nulls", "quotes": "quotes", "names": "columns"}
 _DEFAULT_FORMAT = TextFormat()
@@ -110,7 +118,7 @@ class Log:
         Files, folders and patterns (`"log/**/*.parquet"`); "-" is standard input, as an Arrow IPC stream, CSV or JSON
         lines. Folders are read recursively; names that start with `.` or `_` are skipped. A folder named like
         `country=US` in the path of a file adds a column to its rows, unless the file has a column of that name. The
-        values are text for keys; otherwise they are integers if all of them are. URLs of files, folders and patterns,
+        values are text for keys; otherwise they are integers if possible. URLs of files, folders and patterns,
         such as `"s3://bucket/log/*.parquet"`, are read by fsspec, with the credentials and endpoints that it finds (see
         its documentation).
         A folder with a `_delta_log` is a Delta table, and `"delta:s3://bucket/table"` names a remote one.
@@ -197,37 +205,39 @@ class Log:
 
     @property
     def is_table(self) -> bool:
-        """Whether the log is a table or a query: one part, whose rows come in no fixed order."""
+        """Whether the log is a table (Delta, Iceberg) or a SQL query. It is one part, and its rows have no fixed order."""
         return bool(self._sources[0].table)
 
     @property
     def stamps(self) -> list[str]:
-        """A version stamp for each file, which changes when the file is rewritten."""
+        """For each file, a string that changes when the file is rewritten, such as its modification time."""
         return [source.stamp for source in self._sources]
 
     @property
     def read_options(self) -> list[str]:
-        """The options that affect how the log is read, as text."""
+        """The options that affect how the log is read, as strings. A checkpoint compares them with a later pass."""
         return [self._options, *(f"{name}: {kind}" for name, kind in sorted(self._types.items()))]
 
     @property
     def rows(self) -> int | None:
-        """Number of rows of all files, or None if counting requires a read (text, Arrow streams)."""
+        """Number of rows of all files. None if a file does not store this number (text, JSON, Arrow streams)."""
         rows = [facts.rows for facts in self._facts]
         return None if None in rows else sum(n for n in rows if n is not None)
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns that every file has, or any with `missing_columns="null"`; partition keys included."""
+        """Names of the columns that every file has, including partition keys.
+
+        With `missing_columns="null"`, these are the columns that at least one file has.
+        """
         return list(self.schema.names)
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns that every file has, with their types in `types` or else in the first file.
+        """The columns that every file has, with the types that the user specified or else those of the first file.
 
-        Types of text files are inferred from the first rows.
-
-        With `missing_columns="null"`, columns that any file has, with their types in the first such file.
+        In text files, types are inferred from the first rows. With `missing_columns="null"`, the schema contains all
+        columns that at least one file has, with their types in the first such file.
         """
         names = [self._column_names(i) for i in range(len(self._sources))]
         if not self._fills_missing:
@@ -237,23 +247,24 @@ class Log:
         return pa.schema([(n, self._stored_type(first[n], n)) for n in dict.fromkeys(n for one in names for n in one)])
 
     def parts(self, columns: Sequence[str], keys: Sequence[str] = (), uses: ColumnUses | None = None) -> list[LogPart]:
-        """Split the log into ranges that threads or processes can read independently.
+        """Split the log into parts that threads or processes can read independently.
 
         Parameters
         ----------
         columns : sequence of str
             The columns to read.
         keys : sequence of str
-            Columns that slice or group. String columns among them are dictionary-encoded; in text files they stay integers
-            or text. They need not be in `columns` as well.
+            Columns that slice or group rows. String columns among them are dictionary-encoded. In text files, keys are
+            read as integers or text. They need not be in `columns` as well.
         uses : ColumnUses, optional
-            How columns are used in all passes over the log; by default `keys` are keys and nothing else is known.
+            The purposes for which all passes over the log read the columns, which decide their types. By default, only
+            `keys` are known.
 
         Returns
         -------
         list of LogPart
-            The parts in the order of rows. For Parquet: row groups, small ones combined; for Arrow files: ranges of record
-            batches; for text and Arrow streams: whole files. Parts can be pickled.
+            The parts in the order of rows, which can be pickled. In Parquet files, a part is a row group or several small
+            ones. In Arrow files, it is a range of record batches. Text files and Arrow streams are one part each.
 
         Raises
         ------
@@ -285,7 +296,10 @@ class Log:
         ]
 
     def find_comparison_types(self, columns: Sequence[str], uses: ColumnUses) -> dict[str, pa.DataType]:
-        """Return the types in which `where` compares columns that are read as text to keep their spelling."""
+        """Return the types in which filters (`where`) compare columns that are read as text to keep their spelling.
+
+        For example, a slicing column `hour` is read as text, but `hour>12` compares numbers. Other columns are left out.
+        """
         stored = {name for facts in self._facts for name in facts.types}
         folders = [n for n in columns if n in self._key_values and n not in stored and uses.is_only_key(n)]
         types = {n: pa.int64() for n in folders if n not in self._types and self._has_integers(n)}
@@ -299,7 +313,7 @@ class Log:
         return types | find_comparison_types(cast("list[TextReader]", self._readers), self._facts, stored_keys, uses)
 
     def _check_format(self, format_: TextFormat) -> None:
-        """Raise an error if options for text files are given for another format."""
+        """Raise an error if the user set an option for CSV or TSV files, but the log has another format."""
         first = self._sources[0]
         changed = [
             f"{option}="
@@ -330,7 +344,7 @@ class Log:
     def _facts(self) -> list[FileFacts]:
         with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
             facts = list(pool.map(lambda reader: reader.read_facts(), self._readers))
-        # Thousands of files with the same thousand columns share one schema, to save memory.
+        # A log may have thousands of files with the same thousand columns. Equal schemas share one object, to save memory.
         shared: dict[pa.Schema, FileFacts] = {}
         first = [shared.setdefault(one.schema, one) for one in facts]
         return [replace(alike, rows=one.rows, spans=one.spans) for alike, one in zip(first, facts, strict=True)]
@@ -359,13 +373,16 @@ class Log:
         return bool(texts) and all(map(is_integer, texts))
 
     def _list_columns_to_read(self, reader: FileReader, facts: FileFacts, requested: Sequence[str]) -> tuple[str, ...]:
-        """Return the columns to read from a file; if the reader cannot read a field `a.b` alone, its struct `a`."""
+        """Return the columns to read from a file.
+
+        If a field `a.b` of a struct is requested and the reader cannot read a single field, the result is the struct `a`.
+        """
         stored = [name for name in requested if name in facts.types]
         readable = set(stored) if reader.reads_paths else set(facts.names)
         return tuple(dict.fromkeys(name if name in readable else name.partition(".")[0] for name in stored))
 
     def _find_types(self, requested: Sequence[str], readers: Sequence[FileReader]) -> dict[str, pa.DataType]:
-        """Return the type of each column in the first file that has it; for text files, the inferred types."""
+        """Return the type of each requested column: the inferred type for text files, else the type in the first file."""
         stored = {name: one.types[name] for one in reversed(self._facts) for name in requested if name in one.types}
         return stored | (dict(cast("TextReader", readers[0]).types) if self._is_text else {})
 
@@ -393,7 +410,7 @@ class Log:
         return pa.DictionaryArray.from_arrays(index, values)
 
     def _stores_integers(self, name: str) -> bool:
-        """Whether a partition key of some files is a stored integer column in other files; False for text files."""
+        """Whether another file stores a partition key as a column of integers. For text files, always return False."""
         return not self._is_text and any(pa.types.is_integer(one.types.get(name, pa.null())) for one in self._facts)
 
     def _typed_readers(self, requested: Sequence[str], uses: ColumnUses) -> list[FileReader]:
@@ -412,7 +429,10 @@ class Log:
                 raise LogError(f"{self._sources[i].file}: column {name!r} occurs {repeated[name]} times")
 
     def suggest_delimiter(self, i: int = 0) -> str:
-        """Return a hint about the probable delimiter if a header is read as one column; otherwise an empty string."""
+        """Return a hint for an error message if file `i` seems to have a different delimiter from the one it is read with.
+
+        That is the case if its header is read as one column that contains a common delimiter. Otherwise the hint is empty.
+        """
         stored = self._facts[i].names
         delimiter = next((mark for mark in (";", "\t", "|", ",") if len(stored) == 1 and mark in stored[0]), None)
         if delimiter is None or self._sources[i].format != "text":
@@ -433,6 +453,6 @@ class Log:
 
 
 def format_names(names: Sequence[str]) -> str:
-    """Format column names for a message; a long list is cut short."""
+    """Format column names for a message. After the first 40 names, only the number of further names is given."""
     more = f" and {len(names) - _MAX_LISTED_NAMES:,} more" if len(names) > _MAX_LISTED_NAMES else ""
     return ", ".join(names[:_MAX_LISTED_NAMES]) + more

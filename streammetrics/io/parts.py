@@ -26,7 +26,7 @@ class LogPart:
     file : str
         The file of the part.
     first_row : int
-        Row number of the first row in the file, counted from 0; the header of a text file does not count.
+        Row number in the file of the first row of the part, counted from 0; the header of a text file does not count.
     rows : int or None
         Number of rows, or None if it is unknown before the part is read (text, Arrow streams).
     bytes : int
@@ -39,12 +39,18 @@ class LogPart:
     _span: FileSpan
     _columns: tuple[str, ...]
     _key_columns: frozenset[str]
-    _constants: Mapping[str, pa.Array]  # one value for each partition key or missing column
-    _stored_columns: tuple[str, ...]  # the columns of the file to read
-    _length_column: str  # a column that is read only to count rows, if no stored column is needed
-    _types: Mapping[str, pa.DataType] = field(default_factory=dict)  # types that the user named
-    _time_columns: frozenset[str] = frozenset()  # columns whose strings are parsed as times
-    _number_columns: frozenset[str] = frozenset()  # columns whose strings are parsed as numbers
+    # For each partition key or missing column, its value in all rows of the file.
+    _constants: Mapping[str, pa.Array]
+    # The columns to read from the file.
+    _stored_columns: tuple[str, ...]
+    # If no stored column is needed, this column is read to count the rows.
+    _length_column: str
+    # The column types that the user specified.
+    _types: Mapping[str, pa.DataType] = field(default_factory=dict)
+    # Columns whose strings are parsed as times, because they define windows.
+    _time_columns: frozenset[str] = frozenset()
+    # Columns whose strings are parsed as numbers, because metrics need numbers.
+    _number_columns: frozenset[str] = frozenset()
     _filters: tuple[Filter, ...] = ()
     read_bytes: int = field(default=0, init=False)
 
@@ -55,7 +61,7 @@ class LogPart:
 
     @property
     def first_row(self) -> int:
-        """Row number of the first row in the file, counted from 0."""
+        """Row number in the file of the first row of the part, counted from 0."""
         return self._span.first_row
 
     @property
@@ -108,7 +114,8 @@ class LogPart:
             selected = batch
             if self._constants or batch.schema.names != names:
                 selected = pa.RecordBatch.from_arrays([self._select_column(batch, name) for name in names], names=names)
-            # Arrow does not check the codes and offsets of a damaged file, which would crash the process later.
+            # In a damaged file, dictionary codes and offsets may be out of range. Arrow does not check them when it reads,
+            # and would crash the process when it uses them.
             selected.validate(full=True)
             selected = self._convert_types(selected, first_row)
             for one in self._filters:
@@ -126,7 +133,11 @@ class LogPart:
         return pc.struct_field(batch.column(root), path)
 
     def _convert_types(self, batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
-        """Convert columns to the types that the user named; parse strings as times for windows, as numbers for metrics."""
+        """Convert columns to the types that the user specified.
+
+        Without such a type, strings are parsed as times if the column defines windows, and as numbers if metrics need
+        numbers. `first_row` is the row number of the batch in the file, for error messages.
+        """
         for i, field_ in enumerate(batch.schema):
             kind, cure = self._types.get(field_.name), suggest_text_type(field_.name)
             if kind is None and field_.name in self._time_columns and is_text(field_.type):
@@ -140,7 +151,10 @@ class LogPart:
 
 
 def _round_decimals(batch: pa.RecordBatch, keys: Collection[str]) -> pa.RecordBatch:
-    """Return the batch with decimals as the nearest float64, as if read from text; decimals in keys are kept."""
+    """Return the batch with each decimal converted to the nearest float64, as reading its text would give.
+
+    Columns of keys are not changed.
+    """
     for i, field_ in enumerate(batch.schema):
         if pa.types.is_decimal(field_.type) and field_.name not in keys:
             nearest = batch.column(i).cast(pa.string()).cast(pa.float64())

@@ -1,4 +1,8 @@
-"""Standard input as a log. It is read once, except for its head, from which format and types are inferred first."""
+"""Standard input as a log, which can be read only once.
+
+The format and the types of columns are inferred from the first bytes. These are kept in memory, so that the pass that
+follows can read them again.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,8 @@ __all__ = ["STDIN", "Pipe", "open_source", "open_standard_input"]
 STDIN = "-"
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 _PEEK = 1 << 12
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some programs write it at the start of text
+# Some programs write these bytes at the start of text in UTF-8.
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Pipe:
@@ -42,20 +47,21 @@ class Pipe:
         return PipeReader(self)
 
     def open_last_reader(self) -> PipeReader:
-        """Return a reader at the start, after which none can be opened: bytes are no longer kept for other readers.
+        """Return a reader at the start of the stream. No other reader can be opened after this one.
 
-        Earlier readers then behave as if the stream had ended.
+        Bytes that it reads are no longer kept in memory. Earlier readers behave as if the stream had ended.
         """
         with self._lock:
             self._last = reader = PipeReader(self)
         return reader
 
     def read_at(self, reader: PipeReader, at: int, size: int) -> bytes:
-        """Return up to `size` bytes from a position; nothing at the end."""
+        """Return up to `size` bytes from position `at`, or no bytes at the end of the stream."""
         with self._lock:
             if self._last not in (None, reader):
                 return b""
-            # Serve the head from memory; beyond it, all readers but the last extend the head.
+            # `_head` contains the bytes that were read so far. Beyond it, read from the stream, and keep the bytes unless
+            # this is the last reader.
             if at < len(self._head):
                 return bytes(self._head[at:] if size < 0 else self._head[at : at + size])
             data: bytes = self._raw.read(size)
@@ -82,7 +88,7 @@ class PipeReader(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Read `size` bytes, fewer only at the end: Arrow takes a short read for the end of the stream."""
+        """Read `size` bytes; fewer only at the end, because Arrow treats a short read as the end of the stream."""
         data = b""
         while size < 0 or len(data) < size:
             more = self._pipe.read_at(self, self._at, size - len(data) if size >= 0 else -1)
@@ -94,7 +100,10 @@ class PipeReader(io.RawIOBase):
 
 
 def open_source(source: LogFile, *, last: bool = False) -> pa.NativeFile:
-    """Open a local or remote file, or standard input at its start. With `last`, standard input is not opened again."""
+    """Open a local or remote file, or standard input at its start.
+
+    `last` says that standard input will not be opened again, so that its bytes need not be kept in memory.
+    """
     if source.pipe is None:
         return open_file(source.file)
     return pa.PythonFile(source.pipe.open_last_reader() if last else source.pipe.open_reader(), "r")
@@ -106,7 +115,7 @@ def open_standard_input() -> LogFile:
     Raises
     ------
     LogError
-        The format cannot be read from a stream, such as Parquet, whose footer has to be read first.
+        The format, such as Parquet, cannot be read from a stream, because the footer of a file has to be read first.
     """
     if sys.stdin is None:
         raise LogError(f"{STDIN}: standard input is closed")

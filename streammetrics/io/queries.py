@@ -1,6 +1,6 @@
-"""Keep queries whole: collect all rows of a query in one batch across the edges of files, parts and batches.
+"""Keep queries whole: collect all rows of a query in one batch, even if they are in several files or batches.
 
-If the rows of a query are not adjacent, `external_sort` sorts them on disk.
+This requires that the rows of a query are adjacent in the log. Otherwise `external_sort` sorts them on disk.
 """
 
 from __future__ import annotations
@@ -60,9 +60,10 @@ class LogPiece(NamedTuple):
 class QuerySplitter:
     """Split parts of a log between queries, as long as the rows of each query are adjacent.
 
-    The inner queries of a part are complete. Its first and last query may continue in the part before or after: they are
-    kept, and `collect_edge_pieces` returns them at the end. The IDs of all queries are kept, too (8 or 16 bytes each), to
-    detect a query that occurs again after other queries.
+    All queries of a part except the first and the last are complete, and can be counted immediately. The first and the
+    last query may have further rows in the previous or the next part. Their rows are kept, and `collect_edge_pieces`
+    returns them at the end. The IDs of all queries are kept as well (8 or 16 bytes each), to detect a query that occurs
+    again after other queries.
 
     Parameters
     ----------
@@ -77,9 +78,13 @@ class QuerySplitter:
         self._runs: dict[int, list[Ints]] = {}
 
     def split_part(self, number: int, part: LogPart, batches: Iterator[pa.RecordBatch]) -> Iterator[LogPiece]:
-        """Yield the complete queries of a part, a batch at a time; stop at a query that occurs again."""
+        """Yield the complete queries of part `number`, a batch at a time.
+
+        If a query occurs again after other queries, stop and set `is_scattered`.
+        """
         ends, runs = self._ends.setdefault(number, []), self._runs.setdefault(number, [])
-        pending: list[pa.RecordBatch] = []  # rows of the last query so far, which may continue in the next batch
+        # The rows of the last query so far, which may continue in the next batch.
+        pending: list[pa.RecordBatch] = []
         last: Ints | None = None
         first_row = row = part.first_row
         for batch in batches:
@@ -94,8 +99,9 @@ class QuerySplitter:
                 self.is_scattered = True
                 return
             last = ids[-1]
-            # The batch starts a new query, so all rows before the last start belong to complete queries. The first query
-            # of the part is set aside: its beginning may be in the part before.
+            # The last start in the batch is the first row of a query that may continue in the next batch. All rows before
+            # it belong to complete queries, except those of the first query in the part, whose beginning may be in the
+            # previous part.
             if len(starts) and (pending or len(starts) > 1):
                 cut = int(starts[-1])
                 before = pa.Table.from_batches([*pending, batch.slice(0, cut)])
@@ -115,15 +121,20 @@ class QuerySplitter:
     def has_scattered_query(self) -> bool:
         """Whether the log has a query whose rows are not adjacent."""
         runs = [run for _, several in sorted(self._runs.items()) for run in several]
-        # The ID of a string is two integers and that of a number is one integer, so they are never equal.
+        # The ID of a string has two integers, and the ID of a number has one. The two kinds are never equal, so look for
+        # duplicates in each kind separately.
         for width in () if self.is_scattered else {run.shape[1] for run in runs}:
             ids = np.concatenate([run for run in runs if run.shape[1] == width])
-            again = np.r_[False, (ids[1:] == ids[:-1]).all(axis=1)]  # a query that continues in the next part
+            # An ID that equals the one before is a query that continues in the next part, not a duplicate.
+            again = np.r_[False, (ids[1:] == ids[:-1]).all(axis=1)]
             self.is_scattered = self.is_scattered or _has_duplicates(ids[~again])
         return self.is_scattered
 
     def collect_edge_pieces(self) -> list[LogPiece]:
-        """Return the first and last queries of all parts, in the order of parts, so that split queries are adjacent."""
+        """Return the rows of the first and the last query of every part.
+
+        They are in the order of parts, so that all rows of a query that is split between parts are adjacent.
+        """
         return [piece for _, ends in sorted(self._ends.items()) for piece in ends]
 
 
@@ -134,7 +145,7 @@ def concat_pieces(pieces: list[LogPiece]) -> pa.Table:
 
 
 def compute_query_ids(batch: Any, column: str | tuple[str, ...]) -> Ints:
-    """Return the query ID of each row: one or two integers."""
+    """Return the query ID of each row, as an array with one column, or with two for IDs that are hashes of strings."""
     ids: Ints = Batch(_convert_columns(batch)).column(column, Ids()).values
     return ids.reshape(batch.num_rows, -1)
 

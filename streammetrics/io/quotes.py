@@ -1,4 +1,7 @@
-"""Detect stray quotation marks in text files: a cell that starts with one would swallow all rows up to the next."""
+"""Detect stray quotation marks in text files.
+
+A cell that starts with a stray quotation mark extends to the next mark, so it would swallow all rows in between.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ from streammetrics.io.sources import LogError
 __all__ = ["QuoteCheck"]
 
 _QUOTE, _NEWLINE, _RETURN = b'"'[0], b"\n"[0], b"\r"[0]
-# The content of a quoted cell and its closing mark. Possessive quantifiers: a doubled mark never ends a cell.
+# The content of a quoted cell and its closing mark. The possessive quantifiers make sure that a doubled mark, which stands
+# for a quotation mark in the content, never ends the cell.
 _CONTENT = re.compile(rb'[^"]*+(?:""[^"]*+)*+"')
 _FIRST_ROWS = 100
 _FIRST_BYTES = 1 << 16
@@ -24,16 +28,16 @@ Ints = NDArray[np.int64]
 
 
 class _QuotedCells(NamedTuple):
-    """Quoted cells of a block.
+    """The quoted cells of a block of bytes.
 
     Parameters
     ----------
     opens, closes : int array
-        Positions of the opening and closing quotation marks.
+        The positions of the opening and the closing quotation mark of each cell.
     has_trailing_text : bool array
-        Whether anything but a delimiter or the end of the line follows the closing mark.
+        Whether text other than a delimiter or the end of the line follows the closing mark of each cell.
     unclosed : int
-        Position of a cell that does not end in this block; the length of the block if there is none.
+        The position of a last cell that does not end in this block; the length of the block if all cells end.
     """
 
     opens: Ints
@@ -43,7 +47,7 @@ class _QuotedCells(NamedTuple):
 
 
 class QuoteCheck:
-    """Check the bytes of a text file as Arrow reads them; raise an error if a quoted cell is a mistake.
+    """Check the bytes of a text file while Arrow reads them; raise an error if a quoted cell is a mistake.
 
     A quoted cell may contain line breaks. A cell of several lines is an error if text follows its closing mark, or if each
     of its lines is a valid row.
@@ -60,12 +64,12 @@ class QuoteCheck:
         self._file, self._delimiter = file, delimiter.encode()
         self._unchecked, self._first_line, self._column_count = b"", 1, 0
         self._number_columns: list[int] = []
-        # Bytes that may precede an opening mark or follow a closing mark, as a table by byte value.
+        # The bytes that may precede an opening mark or follow a closing mark, as a boolean array indexed by the byte.
         self._edges = np.zeros(256, bool)
         self._edges[[_NEWLINE, _RETURN, _QUOTE, self._delimiter[0]]] = True
 
     def check_block(self, block: bytes) -> None:
-        """Check the next block; an empty one is the end of the file.
+        """Check the next block of bytes. An empty block means the end of the file.
 
         Raises
         ------
@@ -74,7 +78,8 @@ class QuoteCheck:
         """
         data = self._unchecked + block
         if not self._column_count and block and len(data) < _FIRST_BYTES and data.count(b"\n") <= _FIRST_ROWS:
-            # Wait for the first rows, so that the size of blocks does not affect which columns are taken for numbers.
+            # The first rows decide which columns are numeric. Wait for all of them, so that the result does not depend on
+            # the size of blocks.
             self._unchecked = data
             return
         if not self._column_count and b"\n" in data:
@@ -86,12 +91,15 @@ class QuoteCheck:
         self._unchecked = data[safe:]
 
     def _check_rows(self, data: bytes, last: bool) -> int:
-        """Check the complete rows in the data; return the position of the first incomplete row."""
+        """Check all complete rows in `data`; return the position of the first incomplete row.
+
+        `last` says that the data ends with the file.
+        """
         values = np.frombuffer(data, np.uint8)
         if self._are_single_lines(values) and not last:
             return data.rfind(b"\n") + 1
         cells = self._find_well_formed_cells(values, last) or self._scan_cells(data, values, last)
-        # A line break with more opening than closing marks before it is inside a cell; all others end a row.
+        # A line break with more opening than closing marks before it is inside a cell. All other line breaks end a row.
         newlines = np.flatnonzero(values == _NEWLINE)
         inside = np.searchsorted(cells.opens, newlines) - np.searchsorted(cells.closes, newlines)
         ends = newlines[(inside == 0) & (newlines < cells.unclosed)]
@@ -109,7 +117,7 @@ class QuoteCheck:
         return safe
 
     def _are_single_lines(self, values: NDArray[np.uint8]) -> bool:
-        """Whether quotation marks are well-formed, and no quoted cell has a line break: the usual case, quick to check."""
+        """Whether quotation marks are well-formed and no quoted cell has a line break. This is fast to check."""
         marks, newlines = np.flatnonzero(values == _QUOTE), np.flatnonzero(values == _NEWLINE)
         opens, closes = marks[::2], marks[1::2]
         before, after = values[opens - 1], values[np.minimum(closes + 1, len(values) - 1)]
@@ -118,8 +126,11 @@ class QuoteCheck:
         return bool(good.all() and self._edges[after].all() and not (np.searchsorted(marks, newlines) & 1).any())
 
     def _find_well_formed_cells(self, values: NDArray[np.uint8], last: bool) -> _QuotedCells | None:
-        """Return the cells if every quotation mark opens, closes or is doubled, which is quick to check; else None."""
-        # In well-formed data, quotation marks open and close in turn, where a doubled mark closes and opens.
+        """Return the quoted cells if every quotation mark opens a cell, closes a cell, or is doubled.
+
+        Return None if there are other marks. In that case, `_scan_cells` finds the cells, which is slower.
+        """
+        # In well-formed data, quotation marks alternately open and close a cell, if a doubled mark counts as one of each.
         marks = np.flatnonzero(values == _QUOTE)
         padded = np.concatenate([[_NEWLINE], values, [_NEWLINE]]).astype(np.uint8)
         complete = len(marks) // 2 * 2
@@ -130,18 +141,20 @@ class QuoteCheck:
         doubled = np.flatnonzero(opens[1:] == closes[:-1] + 1)
         first, final = np.delete(opens, doubled + 1), np.delete(closes, doubled)
         unclosed = len(values)
-        # An odd mark opens a cell, or is the first half of a doubled mark that continues the last cell.
+        # If the number of marks is odd, the last mark opens a cell, or it is the second half of a doubled mark in the last
+        # cell. In either case, the last quoted cell does not end in this block.
         if len(marks) > complete:
             unclosed = int(marks[-1])
             if len(final) and int(final[-1]) + 1 == unclosed:
                 first, final, unclosed = first[:-1], final[:-1], int(first[-1])
-        # A closing mark at the end may be the first half of a doubled mark that continues in the next block.
+        # A closing mark at the end of the block may be the first half of a doubled mark, whose second half is in the next
+        # block.
         elif len(final) and int(final[-1]) == len(values) - 1 and not last:
             first, final, unclosed = first[:-1], final[:-1], int(first[-1])
         return _QuotedCells(first, final, np.zeros(len(first), bool), unclosed)
 
     def _scan_cells(self, data: bytes, values: NDArray[np.uint8], last: bool) -> _QuotedCells:
-        """Return the quoted cells of a block with marks in any place, by a scan from cell to cell."""
+        """Return the quoted cells of a block that may have quotation marks anywhere, by a scan from cell to cell."""
         marks = np.flatnonzero(values == _QUOTE)
         before = np.concatenate([[_NEWLINE], values])[marks]
         begins = (before == _NEWLINE) | (before == _RETURN) | (before == self._delimiter[0])
@@ -149,7 +162,8 @@ class QuoteCheck:
         spans: list[tuple[int, int, bool]] = []
         at = 0
         for opening in marks[begins].tolist():
-            if opening < at:  # inside the previous cell
+            # The mark is inside the previous cell.
+            if opening < at:
                 continue
             content = _CONTENT.match(data, opening + 1)
             if content is None or (content.end() == len(data) and not last):
@@ -159,10 +173,10 @@ class QuoteCheck:
         return _build_cells(spans, len(data))
 
     def _are_rows(self, data: bytes, opening: int, closing: int, begins: bool) -> bool:
-        """Whether each line of a cell is a valid row: the right number of columns, and numbers in numeric columns.
+        """Whether each line that a quoted cell of several lines touches would be a valid row without quotation marks.
 
-        If the opening mark is the only content of its cell, and the closing mark is at the start of a cell, the number of
-        columns suffices.
+        A valid row has the right number of columns, and numbers in numeric columns. Numbers are not checked if the opening
+        mark is followed by a delimiter or a line break, and the closing mark is at the start of a cell (`begins`).
         """
         start, end = data.rfind(b"\n", 0, opening) + 1, data.find(b"\n", closing)
         lines = data[start : len(data) if end < 0 else end].split(b"\n")
@@ -174,7 +188,7 @@ class QuoteCheck:
         return bool(self._number_columns) and all(_is_number(row[i]) for row in rows for i in self._number_columns)
 
     def _find_numbers(self, data: bytes) -> list[int]:
-        """Return the columns that are numeric in the first rows without quotation marks."""
+        """Return the indices of the columns with only numbers in the first rows, apart from rows with quotation marks."""
         lines = [line for line in data.split(b"\n", _FIRST_ROWS)[:-1] if b'"' not in line]
         rows = [row for line in lines if len(row := line.split(self._delimiter)) == self._column_count]
         return [i for i in range(self._column_count) if rows[1:] and all(_is_number(row[i]) for row in rows[1:])]
@@ -193,7 +207,7 @@ def _is_number(cell: bytes) -> bool:
     try:
         float(cell)
     except ValueError:
-        # The cell is not a number.
+        # The conversion fails for a cell that is not a number.
         return False
     return True
 

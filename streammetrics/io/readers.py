@@ -37,13 +37,14 @@ __all__ = [
 ]  # fmt: skip
 
 BATCH_ROWS = 1 << 17
-_SPAN_ROWS = 1 << 17  # row groups smaller than this are read together
+# Adjacent row groups are combined into one unit of work until they have this many rows.
+_SPAN_ROWS = 1 << 17
 
-# Without a buffer, Arrow loads a whole column of a row group at once. For a row group of ten million rows this takes
-# 180 MB instead of 112 MB, and twice the time, as every page is decoded from memory that is not in the CPU cache.
+# Without a buffer, Arrow loads a whole column of a row group at once. For a row group of ten million rows, this takes
+# 180 MB rather than 112 MB. It also takes twice the time, because the pages to decode are no longer in the CPU cache.
 _BUFFER_BYTES = 1 << 18
 
-# Patterns of Arrow's messages, and the causes that a user can understand.
+# Patterns in error messages of Arrow, and the messages that users get instead.
 _CAUSES = (
     (r"Parquet (magic bytes|file size is)", "not a Parquet file, or cut short"),
     (r"ORC file|Not an ORC|postscript", "not an ORC file, or cut short"),
@@ -62,28 +63,35 @@ _CAUSES = (
 
 @dataclass(frozen=True)
 class FileSpan:
-    """A range of a file that can be read independently."""
+    """A range of rows of a file that a thread can read independently of the others.
+
+    Its fields are the row number of its first row, its number of rows (None if unknown), the half-open range of its row
+    groups or record batches, and the number of bytes of the file that belong to it.
+    """
 
     first_row: int
     rows: int | None
-    units: tuple[int, int]  # half-open range of row groups or record batches
+    units: tuple[int, int]
     bytes: int
 
 
 @dataclass(frozen=True)
 class FileFacts:
-    """Metadata of a file that is known before its rows are read."""
+    """What is known about a file before its rows are read: columns, types, number of rows, and independent ranges."""
 
     schema: pa.Schema
-    names: tuple[str, ...]  # column names, kept here because the schema decodes its names on every access
+    # The column names. They are stored here because the schema decodes its names on every access.
+    names: tuple[str, ...]
     rows: int | None
     spans: tuple[FileSpan, ...]
-    types: Mapping[str, pa.DataType]  # by column, and by path for fields of structs, such as prediction.score
-    repeated: Mapping[str, int]  # number of columns for each name that is not unique
+    # The type of each column, and of each field of a struct under its path, such as "prediction.score".
+    types: Mapping[str, pa.DataType]
+    # For each name that several columns have, the number of these columns.
+    repeated: Mapping[str, int]
 
     @classmethod
     def from_schema(cls, schema: pa.Schema, rows: int | None, spans: tuple[FileSpan, ...]) -> FileFacts:
-        """Make the facts from a schema, without its metadata. Raises an error if a name is not valid text."""
+        """Make the facts from a schema, whose metadata is dropped. Raises an error if a column name is not valid UTF-8."""
         names = tuple(schema.names)
         types = dict(_list_fields("", schema)) | dict(zip(names, schema.types, strict=True))
         repeated = {name: n for name, n in Counter(names).items() if n > 1}
@@ -91,7 +99,7 @@ class FileFacts:
 
 
 def _list_fields(above: str, fields: Iterable[pa.Field]) -> Iterator[tuple[str, pa.DataType]]:
-    """Yield the path and the type of every field; fields of a struct follow the struct."""
+    """Yield the path, such as "prediction.score", and the type of every field. Fields of a struct follow the struct."""
     for one in fields:
         path = f"{above}.{one.name}" if above else one.name
         yield path, one.type
@@ -100,7 +108,10 @@ def _list_fields(above: str, fields: Iterable[pa.Field]) -> Iterator[tuple[str, 
 
 
 class FileReader(Protocol):
-    """Reader of one file. With `reads_paths`, it can read one field of a struct without the others."""
+    """What a reader of one file of any format provides.
+
+    `reads_paths` says whether the reader can read one field of a struct without the others.
+    """
 
     reads_paths: ClassVar[bool]
 
@@ -109,7 +120,7 @@ class FileReader(Protocol):
         """Path of the file."""
 
     def read_facts(self) -> FileFacts:
-        """Read the metadata of the file."""
+        """Read the metadata of the file, but no rows unless types have to be inferred from the first ones."""
 
     def read(
         self, span: FileSpan, columns: Sequence[str], keys: Collection[str]
@@ -120,7 +131,7 @@ class FileReader(Protocol):
 @contextmanager
 def convert_errors(file: str) -> Iterator[None]:
     """Convert the errors of Arrow for a broken file to a LogError, whose message is one line and names the file."""
-    # Remote file systems have errors of their own, so all errors are converted for a URL.
+    # Every remote file system raises its own kinds of errors, so convert all errors if the file is a URL.
     expected = Exception if is_url(file) else (pa.ArrowException, OSError, ValueError, KeyError, EOFError)
     try:
         yield
@@ -162,7 +173,10 @@ def concat_tables(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def encode_keys(batch: pa.RecordBatch, keys: Collection[str]) -> pa.RecordBatch:
-    """Dictionary-encode string and bytes columns among the keys, with at most as many entries as a batch has rows."""
+    """Dictionary-encode the key columns that are strings or bytes.
+
+    The dictionary of a column has at most as many entries as a batch may have rows.
+    """
     for i, field in enumerate(batch.schema):
         if field.name in keys:
             column = _encode_column(batch.column(i))
@@ -194,7 +208,11 @@ def is_text(dtype: pa.DataType) -> bool:
 
 
 def _group_units(unit_rows: Sequence[int], size: int) -> tuple[FileSpan, ...]:
-    """Group adjacent row groups or record batches into spans that are large enough for a task; skip empty ones."""
+    """Combine adjacent row groups or record batches into ranges that are large enough to occupy a thread.
+
+    `unit_rows` gives the number of rows in each, and `size` is the number of bytes of the file. There is no range without
+    rows.
+    """
     total = max(sum(unit_rows), 1)
     spans: list[FileSpan] = []
     first = start = end = 0
@@ -208,7 +226,7 @@ def _group_units(unit_rows: Sequence[int], size: int) -> tuple[FileSpan, ...]:
 
 @dataclass(frozen=True)
 class ParquetReader:
-    """Reader of a Parquet file, by ranges of row groups."""
+    """Reader of a Parquet file, which is split into ranges of row groups."""
 
     reads_paths: ClassVar[bool] = True
 
@@ -216,7 +234,7 @@ class ParquetReader:
     stamp: str = ""
 
     def read_facts(self) -> FileFacts:
-        """Read the footer."""
+        """Read the metadata of the file from its footer."""
         with convert_errors(self.file), _open_parquet(self.file) as (parquet, size):
             metadata = parquet.metadata
             rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
@@ -225,14 +243,15 @@ class ParquetReader:
     def read(
         self, span: FileSpan, columns: Sequence[str], keys: Collection[str]
     ) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Yield the batches of the row groups of a span."""
+        """Yield the batches of a range of row groups, each with the number of bytes of the range read so far."""
         groups = range(*span.units)
         with convert_errors(self.file):
             metadata = _read_footer(self.file, self.stamp if is_url(self.file) else f"{os.stat(self.file).st_mtime_ns}")
             coded = [name for name in keys if name in columns and _has_small_dictionary(metadata, groups, name)]
             with _open_parquet(self.file, metadata=metadata, read_dictionary=coded) as (parquet, _):
                 done = 0
-                # Arrow's threads would read ahead of a slow consumer; here, each thread reads a span of its own.
+                # Threads of Arrow would read ahead and exhaust the memory if the consumer is slow. They are not needed,
+                # because every thread of this library reads its own range.
                 for batch in parquet.iter_batches(BATCH_ROWS, groups, list(columns), use_threads=False):
                     done += batch.num_rows
                     yield batch, span.bytes * done // max(span.rows or 1, 1)
@@ -241,15 +260,17 @@ class ParquetReader:
 @contextmanager
 def _open_parquet(file: str, **options: object) -> Iterator[tuple[pq.ParquetFile, int]]:
     """Open a Parquet file; yield it with its size in bytes."""
-    # pre_buffer keeps all column chunks that were read ahead: 565 MB for a file of 478 MB if the consumer is slow. Pages
-    # of a memory map count as resident memory. The file is opened here because Arrow takes some paths for URIs.
+    # With pre_buffer, Arrow reads ahead and keeps all column chunks in memory: 565 MB for a file of 478 MB if the consumer
+    # is slow. With memory_map, the pages of the file count as resident memory. The file is opened here rather than by
+    # Arrow, because Arrow mistakes some paths for URIs.
     with (
         open_file(file, ranges=True) as raw,
         pq.ParquetFile(
             raw,
             pre_buffer=False,
             memory_map=False,
-            buffer_size=0 if is_url(file) else _BUFFER_BYTES,  # for remote files, requests cost more than memory
+            # A remote file is read without a buffer, because many small requests would take too long.
+            buffer_size=0 if is_url(file) else _BUFFER_BYTES,
             page_checksum_verification=True,
             **options,
         ) as parquet,
@@ -259,17 +280,21 @@ def _open_parquet(file: str, **options: object) -> Iterator[tuple[pq.ParquetFile
 
 @lru_cache(maxsize=32)
 def _read_footer(file: str, _stamp: str) -> pq.FileMetaData:
-    """Return the footer of a file. The cache is small, as the footer of a file with many columns takes megabytes."""
+    """Return the footer of a Parquet file from a cache, which a change of `_stamp` makes invalid.
+
+    The cache has few entries, because the footer of a file with many columns takes megabytes.
+    """
     with _open_parquet(file) as (parquet, _):
         return parquet.metadata
 
 
 def _has_small_dictionary(metadata: pq.FileMetaData, groups: range, name: str) -> bool:
-    """Whether a text column is dictionary-encoded in all pages.
+    """Whether a text column is dictionary-encoded in all pages, so that it is faster to read its codes than its strings.
 
-    Arrow reads a dictionary-encoded column 14 times faster if it keeps the codes. But if the writer gave up the dictionary
-    (as for user IDs), Arrow would build one for the whole row group: 1100 MB for five million strings. Encoding each batch
-    then takes 150 MB and an eighth of the time. Codes take at most two bytes a row and plain strings at least four, so the
+    Arrow reads a dictionary-encoded column 14 times faster if it keeps the codes. But if a column has many distinct
+    strings, such as user IDs, its writer abandons the dictionary after some pages. Arrow would then build a dictionary for
+    the whole row group, which takes 1100 MB for five million strings. Reading the strings and encoding each batch takes
+    150 MB and an eighth of the time. Codes take at most two bytes per row, and plain strings take at least four, so the
     size of the column chunk tells the two cases apart.
     """
     schema = metadata.schema
@@ -307,7 +332,7 @@ class IpcReader:
     def read(
         self, span: FileSpan, columns: Sequence[str], keys: Collection[str]
     ) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Yield the record batches of a span."""
+        """Yield the record batches of a range of the file, each with the number of bytes read so far."""
         if self.pipe is not None:
             yield from self._read_pipe(columns)
             return
@@ -339,14 +364,14 @@ class IpcReader:
 
 @dataclass(frozen=True)
 class OrcReader:
-    """Reader of an ORC file, stripe by stripe."""
+    """Reader of an ORC file, which is read stripe by stripe."""
 
     reads_paths: ClassVar[bool] = False
 
     file: str
 
     def read_facts(self) -> FileFacts:
-        """Read the footer. It does not store the number of rows of each stripe."""
+        """Read the footer. The file is one range, because the footer does not store the number of rows of each stripe."""
         with convert_errors(self.file), open_file(self.file) as raw:
             file = orc.ORCFile(raw)
             spans = (FileSpan(0, file.nrows, (0, file.nstripes), raw.size()),) if file.nrows else ()
@@ -355,7 +380,7 @@ class OrcReader:
     def read(
         self, span: FileSpan, columns: Sequence[str], keys: Collection[str]
     ) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Yield one batch for each stripe."""
+        """Yield one batch for each stripe of the file, with the number of bytes read so far."""
         with convert_errors(self.file), open_file(self.file) as raw:
             file = orc.ORCFile(raw)
             for stripe in range(*span.units):
@@ -368,12 +393,13 @@ def _read_options(indices: list[int]) -> ipc.IpcReadOptions:
 
 
 def _find_narrowest(schema: pa.Schema) -> int:
-    """Return the column that is cheapest to read, to count rows."""
+    """Return the index of the column whose values have the fewest bits, which is the cheapest to read to count rows."""
 
     def width(i: int) -> int:
         try:
             return int(schema.field(i).type.bit_width)
-        except ValueError:  # strings and lists have no fixed width
+        # Strings and lists have no fixed width.
+        except ValueError:
             return 1 << 20
 
     return min(range(len(schema)), key=width, default=0)

@@ -20,7 +20,7 @@ _STAMPS = ("ETag", "etag", "md5Hash", "generation", "LastModified", "last_modifi
 
 
 class RemoteFile(NamedTuple):
-    """A remote file: its URL, its size, and a stamp that changes when the file is rewritten."""
+    """A remote file: its URL, its size in bytes, and a stamp (such as the ETag) that changes when it is rewritten."""
 
     url: str
     bytes: int
@@ -28,12 +28,12 @@ class RemoteFile(NamedTuple):
 
 
 def is_url(path: str) -> bool:
-    """Whether a path is a URL."""
+    """Whether a path is a URL, such as `s3://bucket/log`."""
     return _URL.match(path) is not None
 
 
 def missing_package_error(what: str, package: str, extra: str) -> LogError:
-    """Return the error for a package that is not installed."""
+    """Return the error for an optional package that is needed to read `what`, and the extra that installs it."""
     return LogError(f"{what}: reading it needs {package}: pip install 'streammetrics[{extra}]'")
 
 
@@ -79,7 +79,8 @@ def open_file(file: str, *, ranges: bool = False) -> pa.NativeFile:
     file : str
         A path, or a URL.
     ranges : bool
-        Whether the caller reads large ranges, such as whole columns of a row group, so that read-ahead is useless.
+        Whether the caller reads large ranges, such as whole columns of a row group. Remote files are then read without
+        read-ahead, which would be useless.
     """
     if not is_url(file):
         return pa.OSFile(file)

@@ -34,12 +34,16 @@ _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
 @dataclass(frozen=True)
 class Condition:
-    """A comparison of a column with a value; without a sign, a column of 0 and 1.
+    """A condition on rows: a comparison such as `price>0`, or a column of 0 and 1 such as `click`.
 
     Parameters
     ----------
-    column, sign, value : str
-        The three parts of the comparison, as the user wrote them.
+    column : str
+        The column, such as "price".
+    sign : str
+        The comparison operator, such as ">"; empty for a column of 0 and 1.
+    value : str
+        The value to compare with, as the user wrote it, such as "0"; empty for a column of 0 and 1.
     """
 
     column: str
@@ -51,7 +55,7 @@ class Condition:
 
     @property
     def is_large(self) -> bool:
-        """Whether the value is so large that float64 cannot represent all integers around it."""
+        """Whether the value is a number so large (2**53 or more) that float64 cannot represent all integers around it."""
         number = _parse_decimal(self.value) if self.sign else None
         return number is not None and number.is_finite() and abs(number) >= _FIRST_INEXACT
 
@@ -61,7 +65,10 @@ class Condition:
         return self.is_large and _INTEGER.fullmatch(self.value) is not None
 
     def holds(self, values: pa.Array) -> pa.Array:
-        """Return for every value of the column whether the condition holds. It never holds for null."""
+        """Return a boolean array: whether the condition holds for each value of the column.
+
+        A null meets no condition, except that `column=null` selects the nulls.
+        """
         kind = values.type
         if self.value == "null" and self.sign in ("=", "!="):
             return values.is_null() if self.sign == "=" else values.is_valid()
@@ -73,24 +80,28 @@ class Condition:
         return _SIGNS[self.sign](values, value).fill_null(False)
 
     def parse_value(self, kind: pa.DataType) -> Any:
-        """Return the value as a column of this type holds it; raise LogError if the type has no such value."""
+        """Return the value as a Python object of the type of the column; raise LogError if this is impossible."""
         if not pa.types.is_integer(kind):
             return self._parse(self._parse_scalar, kind).as_py()
         number = self._parse(self._parse_multiple, kind)
         return int(number) if number.is_finite() and number == number.to_integral_value() else float(number)
 
     def holds_for_texts(self, texts: pa.Array) -> pa.Array:
-        """Return whether the condition holds for numbers that are read as text: exact for integers, else as float64."""
+        """Return whether the condition holds for each number of a column that is read as text.
+
+        Integers are compared exactly, and other numbers as float64.
+        """
         are_integers = pc.match_substring_regex(texts, _WHOLE)
         integers = pc.if_else(are_integers, texts, None).cast(pa.decimal128(38, 0))
         others = pc.if_else(are_integers, None, texts).cast(pa.float64())
         return pc.or_(self.holds(integers), self.holds(others))
 
     def _holds_for_integers(self, values: pa.Array, number: Decimal) -> pa.Array:
-        """Return whether the condition holds for integers, decimals or times, all as multiples of their unit.
+        """Return whether the condition holds for each value of a column of integers, decimals or times.
 
-        `number` is the value in that unit, and need not be a multiple. Comparing with the multiple below it gives the same
-        result if the sign is adapted: x >= 2.5 is the same as x > 2, and x < 2.5 is the same as x <= 2.
+        Such values are multiples of a unit: 1 for integers, 0.01 for decimals with two places, or the resolution of times.
+        `number` is the value to compare with, in this unit. If it is not an integer, the function compares with the
+        next lower integer and adapts the operator: x >= 2.5 is the same as x > 2, and x < 2.5 is the same as x <= 2.
         """
         kind, (least, most) = values.type, _value_range(values.type)
         below = number if number.is_nan() else number.to_integral_value(ROUND_FLOOR)
@@ -109,7 +120,7 @@ class Condition:
         return _SIGNS[sign](values, edge).fill_null(False)
 
     def _parse(self, parse: Callable[[pa.DataType], Any], kind: pa.DataType) -> Any:
-        """Parse the value for a comparison with a column of this type; raise LogError if the type has no such value."""
+        """Return `parse(kind)`, the value to compare with a column of type `kind`; convert its errors to LogError."""
         try:
             return parse(kind)
         except LogError:
@@ -121,14 +132,17 @@ class Condition:
             ) from None
 
     def _parse_multiple(self, kind: pa.DataType) -> Decimal:
-        """Return the value in the unit of the column: 1, 10**-scale of decimals, or the unit of timestamps."""
+        """Return the value as a multiple of the unit of a column of integers, decimals or timestamps.
+
+        The unit is 1 for integers, 10**-scale for decimals, and the resolution for timestamps.
+        """
         if pa.types.is_timestamp(kind):
             return _EXACT.multiply(_parse_microseconds(self.value), _PER_MICROSECOND[kind.unit])
         number = Decimal(self.value)
         return number.scaleb(kind.scale, _EXACT) if pa.types.is_decimal(kind) else number
 
     def _parse_scalar(self, kind: pa.DataType) -> pa.Scalar:
-        """Return the value as an Arrow scalar of this type; for floats of any width as float64."""
+        """Return the value as an Arrow scalar of this type. For float types of any width, it is a float64."""
         text = self.value
         if pa.types.is_boolean(kind):
             return pa.scalar(_BOOLEANS[text.lower()])
@@ -153,7 +167,8 @@ class Filter:
     conditions : tuple of Condition
         The conditions.
     kinds : tuple of (str, pyarrow.DataType)
-        The types of columns that are read as text because they are also keys, or because they are compared exactly.
+        Columns that are read as text, and the type in which each is compared. They are read as text because they are also
+        keys, or because large integers are compared exactly.
     """
 
     conditions: tuple[Condition, ...]
@@ -161,7 +176,7 @@ class Filter:
 
     @property
     def name(self) -> str:
-        """The name of the computed column."""
+        """The name of the computed column, such as "country=br and price>0"."""
         return " and ".join(map(str, self.conditions))
 
     @property
@@ -170,7 +185,11 @@ class Filter:
         return list(dict.fromkeys(c.column for c in self.conditions))
 
     def compute_flags(self, batch: pa.RecordBatch) -> pa.Array:
-        """Return the computed column. Values of a condition such as `click` are kept even if they are not 0 or 1."""
+        """Return the computed column: 1 for rows that meet all conditions, else 0.
+
+        If a condition is a column such as `click`, its values are kept even if they are not 0 or 1, so that metrics can
+        report such values as invalid.
+        """
         flags = pa.array(np.ones(batch.num_rows, bool))
         columns = {name: decode_dictionary(batch.column(name)) for name in self.columns}
         for condition in self.conditions:
@@ -184,7 +203,10 @@ class Filter:
         return flags
 
     def _evaluate(self, condition: Condition, column: pa.Array) -> pa.Array:
-        """Return where a condition holds. The column may be read as text although it has another type."""
+        """Return a boolean array: whether a condition holds for each row.
+
+        If the column is read as text although it has another type, its values are converted first.
+        """
         kind = dict(self.kinds).get(condition.column, column.type)
         if column.type == kind:
             return condition.holds(column)
@@ -216,7 +238,7 @@ def parse_filter(texts: Sequence[str], names: Collection[str]) -> Filter | None:
     texts : sequence of str
         Conditions that must all hold.
     names : collection of str
-        The columns of the log. A text that is the name of a column is not parsed as a comparison.
+        The columns of the log. A string that is the name of a column is not parsed as a comparison.
     """
     conditions = []
     for text in texts:
@@ -244,16 +266,16 @@ def convert_flags(bare: pa.Array, name: str) -> pa.Array:
 
 
 def suggest_text_comparison(column: str) -> str:
-    """Return the hint that tells how to compare a column as text."""
+    """Return the end of an error message, which says how to compare a column as text."""
     return f"types={{{column!r}: 'string'}} compares texts"
 
 
 def _parse_decimal(text: str) -> Decimal | None:
-    """Parse a number; return None for other text."""
+    """Parse a number; return None for any other string."""
     try:
         return Decimal(text)
     except ArithmeticError:
-        # The text is not a number.
+        # The conversion fails for a string that is not a number.
         return None
 
 
@@ -262,7 +284,7 @@ def _all_false(values: pa.Array) -> pa.Array:
 
 
 def _value_range(kind: pa.DataType) -> tuple[int, int]:
-    """Return the smallest and the largest value of a type, in its unit."""
+    """Return the smallest and the largest value of an integer, decimal or time type, as multiples of its unit."""
     if pa.types.is_decimal(kind):
         return 1 - 10**kind.precision, 10**kind.precision - 1
     bits = kind.bit_width
@@ -270,8 +292,8 @@ def _value_range(kind: pa.DataType) -> tuple[int, int]:
 
 
 def _parse_microseconds(text: str) -> Decimal:
-    """Parse a time as microseconds since 1970; without a zone it is UTC."""
-    # Python's datetime has six decimals of a second, so further digits are cut out and added at the end.
+    """Parse a time as microseconds since 1970. A time without a time zone is in UTC."""
+    # Python's datetime has only six decimals of a second. Remove further digits before parsing, and add them afterwards.
     extra_digits = re.search(r"(?<=[.,]\d{6})\d+", text)
     moment = datetime.datetime.fromisoformat(text.replace(extra_digits[0], "", 1) if extra_digits else text)
     elapsed = (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)) - _EPOCH

@@ -15,9 +15,12 @@ from streammetrics.io.sources import LogError, PathLike
 
 __all__ = ["SearchTruth", "write_search_log"]
 
-_MIN_DOCUMENTS, _MAX_DOCUMENTS = 5, 40  # smallest and largest number of documents for each query
-_GRADE_STARTS = (0.3, 1.1, 1.8, 2.4)  # lower limits of grades 1 to 4 on the scale of latent relevance
-_NOISE = {"score_a": 1.2, "score_b": 0.6}  # noise in the scores: b ranks better
+# The smallest and the largest number of documents in a query.
+_MIN_DOCUMENTS, _MAX_DOCUMENTS = 5, 40
+# The lowest latent relevance of grades 1 to 4. A document with a lower relevance has grade 0.
+_GRADE_STARTS = (0.3, 1.1, 1.8, 2.4)
+# Standard deviation of the noise in the scores. Ranker b has less noise, so it ranks better.
+_NOISE = {"score_a": 1.2, "score_b": 0.6}
 _MARKETS = ["US", "DE", "JP", "BR"]
 _CUTOFF = 10
 _RANDOM_STREAM = 3
@@ -36,16 +39,17 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class SearchTruth:
-    """True metric values of a log of searches, computed independently from sorted arrays.
+    """True metric values of a log of searches, computed from sorted arrays rather than by the metrics of this library.
 
     Attributes
     ----------
     rows, queries : int
         Numbers of documents and of searches.
     ndcg : mapping of str to float
-        NDCG@10 with linear gain of `score_a` and `score_b`; 0 for a query without a relevant document.
+        NDCG@10 of `score_a` and `score_b`, with linear gain. A query without a relevant document counts as 0.
     mrr : mapping of str to float
-        Mean reciprocal rank of the first relevant document among the 10 best.
+        Mean reciprocal rank of the first relevant document, for `score_a` and `score_b`. A query without a relevant
+        document among the 10 best counts as 0.
     """
 
     rows: int
@@ -55,16 +59,16 @@ class SearchTruth:
 
 
 def write_search_log(folder: PathLike, queries: int = 10_000, seed: int = 7) -> SearchTruth:
-    """Write a log of searches as `folder/part-0.parquet`: one row a document, rows of a query adjacent.
+    """Write a log of searches as `folder/part-0.parquet`. It has one row for each document, grouped by query.
 
     Parameters
     ----------
     folder : path
         A folder that is empty or does not exist yet.
     queries : int
-        How many searches; each has 5 to 40 documents, graded 0 to 4.
+        The number of searches. Each has 5 to 40 documents with grades from 0 to 4.
     seed : int
-        The same seed gives the same rows on the same machine and numpy.
+        The same seed gives the same rows on the same machine with the same version of numpy.
 
     Returns
     -------
@@ -74,7 +78,7 @@ def write_search_log(folder: PathLike, queries: int = 10_000, seed: int = 7) -> 
     Raises
     ------
     LogError
-        The folder holds files already.
+        The folder already contains files.
     """
     root = Path(folder)
     if root.is_dir() and any(root.iterdir()):
@@ -82,7 +86,8 @@ def write_search_log(folder: PathLike, queries: int = 10_000, seed: int = 7) -> 
     rng = np.random.default_rng([seed, _RANDOM_STREAM])
     sizes = rng.integers(_MIN_DOCUMENTS, _MAX_DOCUMENTS + 1, queries)
     query = np.repeat(np.arange(queries), sizes)
-    hard = rng.normal(0, 0.5, queries)[query]  # queries differ in their number of relevant documents
+    # In a hard query, fewer documents are relevant.
+    hard = rng.normal(0, 0.5, queries)[query]
     latent = rng.normal(0, 1, len(query)) - hard
     grade = np.searchsorted(_GRADE_STARTS, latent).astype(np.int8)
     scores = {name: (latent + rng.normal(0, noise, len(query))).astype(np.float32) for name, noise in _NOISE.items()}
@@ -103,13 +108,13 @@ def write_search_log(folder: PathLike, queries: int = 10_000, seed: int = 7) -> 
 def _compute_ndcg_and_mrr(
     query: npt.NDArray[np.int64], grade: npt.NDArray[np.int8], score: npt.NDArray[np.float32]
 ) -> tuple[float, float]:
-    """Compute NDCG@10 and MRR@10 by sorting. No two scores of a query are equal."""
+    """Compute NDCG@10 and MRR@10 by sorting, which assumes that no two scores of a query are equal."""
     queries = int(query[-1]) + 1
     starts = np.searchsorted(query, np.arange(queries))
     rank = np.arange(len(query)) - starts[query]
 
     def grades_by_rank(by: npt.NDArray[np.generic]) -> npt.NDArray[np.float64]:
-        """Return the grade at each rank, best scores first; 0 beyond the cutoff."""
+        """Return the grades of all rows, sorted by query and by descending `by`; 0 beyond the cutoff."""
         order = np.lexsort([-by.astype(np.float64), query])
         return np.where(rank < _CUTOFF, grade[order].astype(np.float64), 0.0)
 

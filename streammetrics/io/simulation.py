@@ -22,7 +22,7 @@ _IMPRESSIONS_PER_USER = 20
 _HOUR_MS = 3_600_000
 _ITEMS = 5_000
 
-# A null, and "NA" for Namibia, are among the countries to test their spelling.
+# The countries include a null and "NA" (Namibia), to test that they are not confused.
 _COUNTRIES = ["US", "IN", "BR", "DE", "GB", "JP", "FR", "MX", "ID", "NA", None, "IS"]
 _COUNTRY_SHARES = [0.31, 0.2, 0.12, 0.09, 0.08, 0.06, 0.05, 0.04, 0.03, 0.009, 0.01, 0.001]
 _COUNTRY_EFFECTS = np.array([0.2, -0.3, 0.0, 0.1, 0.15, -0.1, 0.05, 0.1, -0.2, -0.1, -0.6, 0.3])
@@ -31,8 +31,10 @@ _DEVICE_SHARES = [0.52, 0.27, 0.17, 0.04]
 _DEVICE_EFFECTS = np.array([0.0, 0.15, -0.35, 0.1])
 VARIANTS = ["A", "B"]
 
-_LIFT = 0.06  # effect of variant B on the logit
-_NOISE = {"pctr_a": 0.8, "pctr_b": 0.35}  # noise of the models on the scale of the logit: b ranks better
+# Effect of variant B on the logit of the click probability.
+_LIFT = 0.06
+# Standard deviation of the noise in the logits that a model sees. Model b has less noise, so it ranks better.
+_NOISE = {"pctr_a": 0.8, "pctr_b": 0.35}
 _OVERPREDICTS = {"pctr_a": 1.15, "pctr_b": 1.0}
 _CVR = 0.08
 
@@ -56,7 +58,10 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class ImpressionContext:
-    """The columns of simulated impressions that are known before the outcome; `logit` is the true log odds of a click."""
+    """The properties of simulated impressions, before models score them and users click.
+
+    `logit` contains the true log odds of a click, which a log does not contain.
+    """
 
     user: Hashes
     variant: Codes
@@ -69,7 +74,10 @@ class ImpressionContext:
 
 @dataclass(frozen=True)
 class Impressions:
-    """Simulated impressions: model scores, true probabilities (`ctr`, and `cvr` of a click to convert), and outcomes."""
+    """Simulated impressions with the scores of the models, true probabilities, and outcomes.
+
+    `ctr` contains the true probability of a click, and `cvr` that of a conversion after a click.
+    """
 
     context: ImpressionContext
     score_logits: Mapping[str, Floats]
@@ -81,7 +89,7 @@ class Impressions:
     weight: Floats
 
     def table(self, midnight: np.datetime64) -> pa.Table:
-        """Return the rows of the log."""
+        """Return the impressions as rows of a log, on the day that starts at `midnight`."""
         context = self.context
         columns = {
             "ts": midnight.astype("datetime64[ms]") + np.floor(context.hour * _HOUR_MS).astype("timedelta64[ms]"),
@@ -100,27 +108,34 @@ class Impressions:
 
 @dataclass(frozen=True)
 class SimulatedWorld:
-    """Parameters of the simulation: users, items and their effects, drawn once from the seed."""
+    """Parameters of the simulation, such as the effects of users and items on clicks, which are drawn once from a seed."""
 
     seed: int
     users: int
-    user_effects: Floats  # a table indexed by the hash of the user, so that its size does not grow with users
+    # The effects of users, in a table of fixed size that is indexed by a hash of the user ID.
+    user_effects: Floats
     item_effects: Floats
-    item_values: Floats  # effects on conversions
+    # The effects of items on conversions.
+    item_values: Floats
     base_logit: float
-    logit_spread: float  # standard deviation of the true logit
+    # The standard deviation of the true logit.
+    logit_spread: float
     shifts: Mapping[str, float]
 
     @classmethod
     def make(cls, rows: int, seed: int, ctr: float) -> SimulatedWorld:
-        """Draw the effects, then fit the levels on a pilot sample to the requested CTR and calibration."""
+        """Draw the effects, then choose the base logit and the shifts of the models with a pilot sample.
+
+        The base logit gives the requested click-through rate `ctr`, and the shifts give the calibration of each model.
+        """
         rng = np.random.default_rng([seed, 0])
         users = max(rows // _IMPRESSIONS_PER_USER, 100)
         effects = rng.normal(0, 0.6, 1 << 16), rng.normal(0, 0.7, _ITEMS), rng.normal(0, 0.5, _ITEMS)
         draft = cls(seed, users, *effects, base_logit=0.0, logit_spread=0.0, shifts={})
         context = draft.context(rng, _PILOT_ROWS, (0.0, 24.0))
         base = _find_shift(context.logit, ctr)
-        spread = float(np.sqrt(np.mean(context.logit**2)))  # The mean logit of the draft is 0.
+        # The logits of the draft have a mean of about 0, so this is their standard deviation.
+        spread = float(np.sqrt(np.mean(context.logit**2)))
         shifts = {
             name: _find_shift(
                 _simulate_score_logit(rng, context.logit + base, spread, noise, base), ctr * _OVERPREDICTS[name]
@@ -130,8 +145,8 @@ class SimulatedWorld:
         return cls(seed, users, *effects, base_logit=base, logit_spread=spread, shifts=shifts)
 
     def context(self, rng: np.random.Generator, rows: int, hours: tuple[float, float]) -> ImpressionContext:
-        """Draw users, items, times and devices of impressions."""
-        # The square makes user r appear in proportion to 1 / sqrt(r).
+        """Draw the users, items, devices and times of impressions, with times in a range of hours of a day."""
+        # Few users have many impressions: with the square, user r appears in proportion to 1 / sqrt(r).
         rank = (self.users * rng.random(rows) ** 2).astype(np.uint64)
         user = mix_bits(rank + np.uint64(self.seed & 0xFFFF_FFFF) * np.uint64(1 << 32)) >> np.uint64(1)
         traits = mix_bits(user)
@@ -146,13 +161,14 @@ class SimulatedWorld:
             + self.item_effects[item]
             + _COUNTRY_EFFECTS[country]
             + _DEVICE_EFFECTS[device]
-            + 0.2 * np.cos((hour - 20) * (np.pi / 12))  # most clicks in the evening
+            # Most clicks are in the evening.
+            + 0.2 * np.cos((hour - 20) * (np.pi / 12))
             + _LIFT * variant
         )
         return ImpressionContext(user, variant, country, device, item, hour, logit)
 
     def impressions(self, rng: np.random.Generator, rows: int, hours: tuple[float, float]) -> Impressions:
-        """Draw impressions and their outcomes."""
+        """Draw impressions in a range of hours of a day, the scores of the models for them, and their outcomes."""
         context = self.context(rng, rows, hours)
         opinions = {
             name: _simulate_score_logit(rng, context.logit, self.logit_spread, noise, self.base_logit)
@@ -170,13 +186,17 @@ class SimulatedWorld:
 
 
 def _simulate_score_logit(rng: np.random.Generator, logit: Floats, spread: float, noise: float, base: float) -> Floats:
-    """Return the logits that a model predicts: the posterior mean given noisy logits, which shrinks to the base rate."""
+    """Return the logits that a model predicts.
+
+    The model sees the true logits with added noise. It predicts the posterior mean of the true logit, which lies between
+    the noisy logit and the base logit.
+    """
     noisy_logit = logit - base + rng.normal(0, noise, len(logit))
     return base + noisy_logit * (spread**2 / (spread**2 + noise**2))
 
 
 def _find_shift(logit: Floats, mean: float) -> float:
-    """Return the shift of the logits that gives this mean probability, by bisection."""
+    """Return the number, found by bisection, to add to all logits so that their mean probability is `mean`."""
     low, high = -30.0, 30.0
     for _ in range(60):
         middle = (low + high) / 2

@@ -1,4 +1,7 @@
-"""Find the files of a log in folders and patterns; derive format and Hive partition keys from paths."""
+"""Find the files of a log in folders and patterns, and derive their formats and Hive partition keys from their paths.
+
+A Hive partition key is a column whose value is in the name of a folder, such as `day=2025-06-02`.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,8 @@ _FORMATS = {
     ".tsv": "text",
     ".jsonl": "json",
     ".ndjson": "json",
-    ".json": "json",  # Spark and BigQuery use this suffix for JSON lines
+    # Spark and BigQuery use this suffix for JSON lines.
+    ".json": "json",
     ".arrow": "ipc",
     ".arrows": "ipc",
     ".feather": "ipc",
@@ -47,30 +51,36 @@ _READABLE_SUFFIXES = (
 )
 _COMPRESSED_FORMATS = ("text", "json")
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-_INTEGER = re.compile(r"-?[0-9]{1,18}")  # 18 digits always fit an int64
+# An integer of at most 18 digits always fits an int64.
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
 class LogError(StreamMetricsError, ValueError):
-    """Raised if a log cannot be read: no files, an unknown or broken file, a missing column."""
+    """Raised if a log cannot be read, for example because there are no files, a file is broken, or a column is missing."""
 
 
 @dataclass(frozen=True)
 class LogFile:
-    """One file of a log: its path, its format, and its partition keys."""
+    """What is known about one file or table of a log from its name: its format, its size, and its partition keys."""
 
     file: str
-    format: str  # "parquet", "orc", "avro", "text", "json" or "ipc"
+    # "parquet", "orc", "avro", "text" (CSV and TSV), "json", "ipc" (Arrow), or the engine of a table, such as "delta".
+    format: str
     compression: str | None
     delimiter: str
     bytes: int
-    keys: Mapping[str, str | None]  # Hive partition keys as spelled; None is the null partition
-    pipe: Any = None  # the `Pipe` of standard input
-    stamp: str = ""  # changes when the file is rewritten
-    table: str = ""  # full name of a table, or the query
+    # The Hive partition keys of the folders, as spelled there. None stands for the partition of nulls.
+    keys: Mapping[str, str | None]
+    # The `Pipe` of standard input; None for a file.
+    pipe: Any = None
+    # A string that changes when the file is rewritten, such as the time of the last change.
+    stamp: str = ""
+    # The full name of a table, or a query with its prefix "sql:"; empty for a file.
+    table: str = ""
 
 
 def collect_key_values(sources: Sequence[LogFile]) -> dict[str, dict[str, str | None]]:
-    """Return the value of every Hive partition key by file, as spelled."""
+    """Return, for each Hive partition key, its value in the path of each file, as spelled there."""
     names = dict.fromkeys(name for source in sources for name in source.keys)
     return {name: {source.file: source.keys[name] for source in sources if name in source.keys} for name in names}
 
@@ -81,12 +91,14 @@ def is_integer(text: str) -> bool:
 
 
 def find_files(path: str) -> Iterator[str]:
-    """Yield the files that a path or pattern names, in a fixed order. An existing path is not taken as a pattern.
+    """Yield the files that a path or pattern names, in a fixed order.
+
+    If a path with characters such as `*` exists, it is not a pattern.
 
     Raises
     ------
     LogError
-        There are no such files.
+        No file matches.
     """
     if os.path.isdir(path):
         yield from _list_folder(path)
@@ -106,9 +118,13 @@ def _list_folder(folder: str) -> list[str]:
 
 
 def _walk_folder(folder: str, above: frozenset[str]) -> Iterator[str]:
-    """Yield all files that are not hidden. Links to folders are followed, or their rows would be missing silently."""
+    """Yield all files in a folder that are not hidden.
+
+    Symbolic links to folders are followed. Otherwise the rows there would be missing, and nobody would notice. `above` has
+    the folders that contain this one.
+    """
     real = os.path.realpath(folder)
-    # A symbolic link to a parent folder would lead to an endless recursion.
+    # A symbolic link to a parent folder would lead to endless recursion.
     if real in above:
         return
     try:
@@ -147,19 +163,23 @@ def _list_matches(pattern: str) -> list[str]:
 
 
 def is_delta_table(path: str) -> bool:
-    """Whether a folder is a Delta table. Its transaction log decides which of its files are current."""
+    """Whether a folder is a Delta table. Not all files there are current: the transaction log says which ones are."""
     return os.path.isdir(os.path.join(path, "_delta_log"))
 
 
 def is_hidden(name: str) -> bool:
-    """Whether Spark and Hive skip a name: `.crc` files, `_SUCCESS`, `_temporary`, but not `_day=3`."""
+    """Whether Spark and Hive skip a file or folder of this name, such as `.crc`, `_SUCCESS` or `_temporary`.
+
+    Partitions such as `_day=3` are not skipped.
+    """
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
 def make_log_file(file: str, size: int | None = None, stamp: str = "", *, as_text: bool = False) -> LogFile:
-    """Describe a file: derive its format and partition keys from its path, and read its size unless it is passed.
+    """Return a description of a file: derive its format and partition keys from its path.
 
-    With `as_text`, a file with an unknown suffix is a text file.
+    The size and the stamp of a local file are read from the disk. With `as_text`, a file with an unknown suffix is a text
+    file.
 
     Raises
     ------
@@ -186,11 +206,12 @@ def make_log_file(file: str, size: int | None = None, stamp: str = "", *, as_tex
 
 
 def _parse_hive_keys(file: str) -> dict[str, str | None]:
-    """Return the partition keys in the folders of a path, also of those that the user named, such as `log/day=3`."""
+    """Return the partition keys in a path: in all its folders, even in one that the user named, such as `log/day=3`."""
     keys: dict[str, str | None] = {}
     for part in os.path.dirname(file).split(os.sep):
         name, equals, text = part.partition("=")
         if equals and name:
-            value = unquote(text)  # Hive escapes characters that a file name cannot hold
+            # Hive escapes characters that are not allowed in file names.
+            value = unquote(text)
             keys[unquote(name)] = None if value == _NULL_PARTITION else value
     return keys

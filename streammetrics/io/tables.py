@@ -1,4 +1,4 @@
-"""Read Delta and Iceberg tables and SQL queries as logs, with the batches of their engines."""
+"""Read Delta tables, Iceberg tables and SQL queries as logs, through the packages deltalake, pyiceberg and duckdb."""
 
 from __future__ import annotations
 
@@ -20,15 +20,21 @@ MAX_NAME_LENGTH = 60
 
 
 class _Engine(Protocol):
-    """A reader of one table, fixed at the version that was current when it was opened. Engines can be pickled."""
+    """Reads a table or runs a query with a third-party package. Engines can be pickled.
+
+    A table is read at the version that was current when the engine was made.
+    """
 
     def stream(self, columns: Sequence[str] | None) -> pa.RecordBatchReader:
-        """Return a reader of these columns. With None, it has the schema of all columns, but perhaps no rows."""
+        """Return a stream of record batches with these columns.
+
+        With None, only the schema of the stream is used: it has all columns, but the stream may have no rows.
+        """
 
 
 @dataclass(frozen=True)
 class TableReader:
-    """Reader of a table or of the result of a query, as one part."""
+    """Reader of a table or of the result of a query. One thread reads all of it, so it is one part of a log."""
 
     reads_paths: ClassVar[bool] = False
 
@@ -36,14 +42,14 @@ class TableReader:
     engine: _Engine
 
     def read_facts(self) -> FileFacts:
-        """Read the schema."""
+        """Read the schema of the table. The number of rows is not known before the rows are read."""
         with _convert_errors(self.file):
             return FileFacts.from_schema(self.engine.stream(None).schema, None, (FileSpan(0, None, (0, 1), 0),))
 
     def read(
         self, span: FileSpan, columns: Sequence[str], keys: Collection[str]
     ) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Yield the batches of the engine."""
+        """Yield the batches of the engine. The number of bytes yielded with each is 0, because it is unknown."""
         with _convert_errors(self.file):
             for batch in self.engine.stream(columns):
                 yield batch.select(list(columns)), 0
@@ -51,7 +57,7 @@ class TableReader:
 
 @dataclass(frozen=True)
 class _Delta:
-    """A Delta table at one version."""
+    """An engine that reads a Delta table at one version."""
 
     uri: str
     version: int
@@ -69,7 +75,7 @@ class _Delta:
 
 @dataclass(frozen=True)
 class _Iceberg:
-    """An Iceberg table at one snapshot."""
+    """An engine that reads an Iceberg table at one snapshot."""
 
     name: str
     snapshot: int | None
@@ -86,7 +92,7 @@ class _Iceberg:
 
 @dataclass(frozen=True)
 class _Sql:
-    """The result of a query."""
+    """An engine that runs a query with DuckDB."""
 
     query: str
 
@@ -106,7 +112,7 @@ class _Sql:
 
 
 TABLES: dict[str, Callable[[str], _Engine]] = {"delta": _Delta.open, "iceberg": _Iceberg.open, "sql": _Sql.open}
-"""Prefixes of names such as `delta:PATH`, and the functions that open the rest of the name."""
+"""The prefix of each kind of table, as in `delta:PATH`, and a function that takes the rest of the name and opens it."""
 
 
 def open_table(name: str) -> TableReader:
@@ -123,7 +129,7 @@ def open_table(name: str) -> TableReader:
 
 
 def shorten_name(name: str) -> str:
-    """Return the name of a table, or the start of a query, on one line."""
+    """Return a name for messages: the name of a table, or the first 60 characters of a query, on one line."""
     line = " ".join(name.split())
     return line if len(line) <= MAX_NAME_LENGTH or not line.startswith("sql:") else f"{line[:MAX_NAME_LENGTH]}..."
 

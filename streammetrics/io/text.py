@@ -31,7 +31,9 @@ __all__ = ["DEFAULT_NULLS", "TextFormat", "TextReader", "find_comparison_types",
 DEFAULT_NULLS = ("", "\\N", "NULL", "null")
 """Spellings of null in text files. "NA" is not among them, because it is the country code of Namibia."""
 
-_BLOCK_BYTES = 1 << 20  # Reading takes 271 MB of resident memory with this size, and 406 MB with blocks of 8 MiB.
+# The number of bytes that are parsed at a time. Reading takes 271 MB of resident memory with this size, and 406 MB with
+# blocks of 8 MiB.
+_BLOCK_BYTES = 1 << 20
 _PEEK_BYTES = 1 << 18
 _ROW = re.compile(r"Row #(\d+): ")
 _VALUE = re.compile(r"In CSV column #(\d+): .*?CSV conversion error to (.+?): (?:invalid value '(.*)'|(.*))", re.DOTALL)
@@ -41,7 +43,7 @@ _MISSING = ("NA", "N/A", "#N/A", "#NA", "<NA>", "None", "NaN", "nan", "n/a", "-"
 
 @dataclass(frozen=True)
 class TextFormat:
-    """Format of text files.
+    """How text files (CSV and TSV) are parsed.
 
     Parameters
     ----------
@@ -63,7 +65,7 @@ class TextFormat:
 
 @dataclass(frozen=True)
 class TextReader:
-    """Reader of one CSV or TSV file, from start to end."""
+    """Reader of one CSV or TSV file, which is read from its start to its end and not split into ranges."""
 
     reads_paths: ClassVar[bool] = False
 
@@ -94,10 +96,10 @@ class TextReader:
             )
 
     def _recognize_missing(self, schema: pa.Schema) -> pa.Schema:
-        """Return the schema with numeric types for columns of numbers and usual spellings of missing values.
+        """Return the schema with numeric types for columns that have only numbers and spellings of missing values.
 
-        Arrow infers text for such a column, and all its numbers would be read as text. With a numeric type, reading the
-        file raises an error that names the first row with such a spelling.
+        If a column has a spelling such as "N/A", Arrow infers that it is text, so its numbers would also be read as text.
+        With a numeric type, reading the file raises an error instead, which names the first row with such a spelling.
         """
         if pa.string() not in schema.types:
             return schema
@@ -109,8 +111,8 @@ class TextReader:
     def read(
         self, span: FileSpan, columns: Sequence[str], keys: Collection[str]
     ) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Yield one batch for each block of the file, with the number of bytes read so far."""
-        # A column without a type is read only to count its rows.
+        """Yield one batch for each block of the file, together with the number of bytes read so far."""
+        # A column without a type is requested only to count rows, so its bytes are not converted.
         types = {name: self.types.get(name, pa.binary()) for name in columns}
         with self._convert_errors(), self._open_file() as file, self._open_stream(file) as raw:
             for batch in self._open_csv(raw, _BLOCK_BYTES, include_columns=list(columns), column_types=types):
@@ -154,7 +156,7 @@ class TextReader:
 
     def _row_error(self, message: str) -> LogError | None:
         row = _ROW.search(message)
-        # Arrow counts rows from 1 and includes the header; this library counts from 0 after the header.
+        # Arrow counts rows from 1 and includes the header. This library counts from 0 and excludes the header.
         header = 1 if self.format.columns else 2
         where = f"{self.file}: row {int(row[1]) - header}" if row else self.file
         value, count = _VALUE.search(message), _COUNT.search(message)
@@ -176,7 +178,7 @@ class TextReader:
         return None
 
     def _find_type(self, kind: str, name: str) -> tuple[pa.DataType | str, bool]:
-        """Return the type of a column, and whether the user named it."""
+        """Return the type of a column, and whether the user specified it."""
         return self.types.get(name, kind), name in self.user_typed
 
     def _row_length_error(self, error: pa.ArrowInvalid) -> LogError | None:
@@ -198,15 +200,15 @@ def resolve_types(
     Parameters
     ----------
     readers : sequence of TextReader or JsonReader
-        The files; their types are those that the user named.
+        The readers of the files. Their types are those that the user specified.
     facts : sequence of FileFacts
         The names and inferred types of each file.
     columns : sequence of str
         The columns to read.
     uses : ColumnUses
-        How columns are used.
+        The purposes for which columns are read, which decide their types.
     folders : mapping of str to pyarrow.DataType
-        Types of columns that are partition keys of some files.
+        The types of columns that some files do not store, but have as partition keys in their paths.
     """
     typed = isinstance(readers[0], JsonReader)
     user_types = dict(readers[0].types)
@@ -217,8 +219,9 @@ def resolve_types(
     }
     typed_readers = []
     for reader, one in zip(readers, facts, strict=True):
-        # Arrow can read JSON numbers only as numbers, so the part converts them later. Texts that look like times keep
-        # their spelling only if they are read as text.
+        # For JSON, columns are first read with the type that they have in the file, because Arrow can read JSON numbers
+        # only as numbers. `LogPart` then converts them to the type that the user specified. Strings that look like times
+        # are read as text, so that they keep their spelling.
         stored = {n: pa.string() if pa.types.is_timestamp(t) else t for n, t in one.types.items()}
         named_types = {
             n: stored[n] if typed and n in stored else _as_key_type(t, n in uses.keys) for n, t in user_types.items()
@@ -235,9 +238,9 @@ def resolve_types(
 def find_comparison_types(
     readers: Sequence[TextReader | JsonReader], facts: Sequence[FileFacts], names: Sequence[str], uses: ColumnUses
 ) -> dict[str, pa.DataType]:
-    """Return the types in which `where` compares columns that are read as text only to keep their spelling.
+    """Return the types in which filters (`where`) compare columns that are read as text only to keep their spelling.
 
-    Such a column is left out if files differ in its inferred type, or if this type is text.
+    A column is left out if its inferred type is text, or if this type is not the same in all files.
     """
     typed = isinstance(readers[0], JsonReader)
     guesses = {n: _collect_guesses(n, readers, facts, {}) for n in names if n not in readers[0].types}
@@ -251,7 +254,10 @@ def _collect_guesses(
     facts: Sequence[FileFacts],
     folders: Mapping[str, pa.DataType],
 ) -> list[TypeGuess]:
-    """Return the inferred type of a column in each file."""
+    """Return the type of a column in each file, and the path of the file.
+
+    This is the inferred type, or the type of a partition key if the file does not store the column.
+    """
     pairs = zip(readers, facts, strict=True)
     return [(one.types.get(name, folders.get(name, pa.null())), reader.file) for reader, one in pairs]
 

@@ -1,4 +1,7 @@
-"""Provide the bytes of a text file to Arrow: decompressed, and checked for mistakes that Arrow misreads silently."""
+"""Provide the decompressed bytes of a text file to Arrow.
+
+The bytes are checked for mistakes that Arrow would misread without an error, such as stray quotation marks.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from streammetrics.io.sources import LogError, LogFile
 __all__ = ["SEPARATOR", "TextStream", "open_decompressed"]
 
 SEPARATOR = "\x1f"
-"""The character that replaces a delimiter of several characters, as Arrow supports only one character."""
+"""The character that replaces a delimiter of several characters. Arrow supports only delimiters of one character."""
 
 _HEAD_BYTES = 64
 _MAGIC = (
@@ -34,7 +37,7 @@ _MAGIC = (
 def open_decompressed(source: LogFile, file: pa.NativeFile) -> Any:
     """Return a stream of the decompressed content of a file.
 
-    Python's gzip accepts files that are padded with zeros; Arrow refuses them.
+    For gzip, this is a Python stream: Arrow raises an error for a file that is padded with zeros, but Python does not.
     """
     if source.compression == "gzip":
         return gzip.GzipFile(fileobj=file)
@@ -42,18 +45,18 @@ def open_decompressed(source: LogFile, file: pa.NativeFile) -> Any:
 
 
 class TextStream(io.RawIOBase):
-    """Stream of the content of a text file for Arrow.
+    """A stream of the decompressed content of a text file, which Arrow reads.
 
     Parameters
     ----------
     source : LogFile
         The file.
     file : pyarrow.NativeFile, optional
-        The open file.
+        The file, if it is already open.
     delimiter : str
         The separator of values. If it has several characters, SEPARATOR replaces it.
     quotes : QuoteCheck, optional
-        The check of quotation marks.
+        The check for stray quotation marks; None for no check.
     """
 
     def __init__(
@@ -72,7 +75,7 @@ class TextStream(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Read at most `size` bytes, fewer if a delimiter is split at the end.
+        """Read at most `size` bytes; fewer if they would end inside a delimiter of several characters.
 
         Raises
         ------
@@ -80,13 +83,15 @@ class TextStream(io.RawIOBase):
             The content is damaged or has another format, or a quotation mark swallows rows.
         """
         while True:
-            # Arrow accepts no more bytes than it requests, and some may be pending from the last read.
+            # Arrow accepts no more bytes than it requests. The start of a delimiter may be pending from the last read, so
+            # read fewer bytes.
             block = self._read_decompressed(size if size < 0 else max(size - len(self._pending), 1))
             if not self._head_checked:
                 self._head_checked = True
                 self._check_head(block[:_HEAD_BYTES])
             text = self._replace_delimiters(block) if self._delimiter else block
-            # A block inside a delimiter gives no text yet. Empty text would mean the end of the file, so read on.
+            # If the block ends inside a delimiter, there may be no text to return yet. Empty text would mean the end of
+            # the file, so read on.
             if text or not block:
                 break
         if self._quotes is not None:

@@ -1,4 +1,4 @@
-"""Find the slices with the most rows in a pass over the key columns alone."""
+"""Find the slices with the most rows, in a pass over a log that reads only the slicing columns."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from streammetrics.io.row_filter import Filter, convert_flags
 
 __all__ = ["MAX_KEYS", "find_largest_keys"]
 
-MAX_KEYS = 1 << 22  # the largest number of keys that are counted, at about 50 bytes each
+# The largest number of keys that are counted. A key takes about 50 bytes.
+MAX_KEYS = 1 << 22
 _ROWS = "streammetrics: rows"
-_MAX_PENDING = 16  # tables of counts that are collected before they are summed into one
+# The number of tables of counts, one for each batch, that are collected before they are summed into one table.
+_MAX_PENDING = 16
 
 Names = tuple[str, ...]
 
@@ -34,7 +36,9 @@ def find_largest_keys(
     any_of: Sequence[str] = (),
     uses: ColumnUses | None = None,
 ) -> dict[Names, list[tuple[Any, ...]]]:
-    """Return the keys with the most rows for each set of columns; the smaller key wins a tie.
+    """Return the slices with the most rows for each set of slicing columns.
+
+    Of two keys with the same number of rows, the smaller key is preferred.
 
     Parameters
     ----------
@@ -47,7 +51,7 @@ def find_largest_keys(
     threads : int
         Number of threads.
     filters : sequence of Filter
-        The filters, which compute columns of 0 and 1.
+        The filters of the main pass, each of which computes a column of 0 and 1.
     any_of : sequence of str
         Names of filters or columns: a row counts if one of them is 1. By default all rows count.
     uses : ColumnUses, optional
@@ -56,7 +60,8 @@ def find_largest_keys(
     Returns
     -------
     dict of tuple of str to list of tuple
-        A set is omitted if it has no more keys than the limit or more than MAX_KEYS, or if a column cannot be a key.
+        The keys to keep for each set of columns. A set is omitted if it has no more keys than the limit, so that all are
+        kept. It is also omitted if it has more than MAX_KEYS keys, or if one of its columns cannot be a key.
     """
     filters_by_name = {one.name: one for one in filters if one.name in any_of}
     read = [
@@ -81,7 +86,11 @@ def find_largest_keys(
 
 
 def _count_part(part: LogPart, sets: Sequence[Names], any_of: Sequence[str]) -> dict[Names, list[pa.Table] | None]:
-    """Count the rows of every key of a part, as tables; None if a column cannot be a key, or there are too many keys."""
+    """Count the rows of every key in a part of a log.
+
+    For each set of columns, the result contains tables of keys and their numbers of rows, which are yet to be summed, or
+    None if a column cannot be a key, or if there are too many keys.
+    """
     pending: dict[Names, list[pa.Table] | None] = {names: [] for names in sets}
     for batch in part.batches():
         rows = _flag_counted_rows(batch, any_of)
@@ -100,7 +109,10 @@ def _count_part(part: LogPart, sets: Sequence[Names], any_of: Sequence[str]) -> 
 
 
 def _flag_counted_rows(batch: pa.RecordBatch, any_of: Sequence[str]) -> pa.Array:
-    """Return 1 for rows where one of the columns is 1, else 0. So a key without such rows counts 0 rows."""
+    """Return 1 for each row in which one of the columns `any_of` is 1, else 0; without columns, return 1 for all rows.
+
+    The result is summed for each key, so a key without such rows is still listed, with 0 rows.
+    """
     counted = pa.array(np.full(batch.num_rows, not any_of))
     for name in any_of:
         flags = convert_flags(decode_dictionary(batch.column(name)), name)
@@ -118,7 +130,7 @@ def _sum_by_key(table: pa.Table, names: Names) -> pa.Table:
 
 
 def _round_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return times in microseconds, the resolution of Python."""
+    """Convert times to microseconds, because Python's `datetime` has no higher resolution; return other columns as is."""
     kind = column.type
     return column.cast(pa.timestamp("us", kind.tz), safe=False) if pa.types.is_timestamp(kind) else column
 

@@ -28,12 +28,12 @@ def read_run(path: str | Path) -> dict[str, dict[str, float]]:
     Parameters
     ----------
     path : str or Path
-        A text file, or a file compressed with gzip that ends in `.gz`. Words after the sixth of a line are ignored.
+        A text file, or a file compressed with gzip that ends in `.gz`. Words after the sixth in a line are ignored.
 
     Raises
     ------
     InvalidInputError
-        A line is not in the format of a run, or a query has a document twice; the message names file and line.
+        A line is not in the format of a run, or a query has a document twice; the message names the file and line.
     """
     return _read_table(path, "query Q0 document rank score tag", 5, 4)
 
@@ -49,7 +49,7 @@ def read_qrels(path: str | Path) -> dict[str, dict[str, float]]:
     Raises
     ------
     InvalidInputError
-        A line is not in the format of judgements, or a query has a document twice; the message names file and line.
+        A line is not in the format of judgements, or a query has a document twice; the message names the file and line.
     """
     return _read_table(path, "query 0 document grade", 4, 3)
 
@@ -90,13 +90,13 @@ def trec_rows(
     qrels, run : mapping of query to mapping of document to grade or score, or path
         Mappings as in pytrec_eval, or files for `read_qrels` and `read_run`.
     complete : bool
-        Whether judged queries that are missing from the run count as queries without results (as trec_eval -c).
+        Whether judged queries that are missing from the run count as queries without results (as with `trec_eval -c`).
 
     Notes
     -----
     The conventions are those of trec_eval: queries without judgements are dropped; documents without a judgement, or with
     a negative grade, are not relevant; judged documents that are not returned count for recall and the ideal ranking;
-    scores are float32. With `ties="document"`, metrics break ties like trec_eval.
+    scores are float32. With `ties="document"`, metrics break ties as trec_eval does.
 
     Examples
     --------

@@ -1,6 +1,7 @@
-"""Spark: metrics of data frames and streams, and states in SQL columns; for classic sessions and Spark Connect.
+"""Spark: compute metrics of data frames and streams, and use states in SQL columns.
 
-Workers need this package. States are sent as its bytes, and RDDs are not used.
+All functions work with classic sessions and with Spark Connect, because they do not use RDDs. This package must be
+installed on the workers.
 """
 
 from .run import Evaluated as Evaluated

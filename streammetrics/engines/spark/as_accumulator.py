@@ -1,4 +1,4 @@
-"""Build the empty metrics that are sent to workers, with the settings that states do not contain."""
+"""Build the empty metrics that are sent to workers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["make_empty_metrics"]
 
 
 def make_empty_metrics(metrics: Any, by: str | Iterable[str] = ()) -> MetricLike:
-    """Return empty metrics; with `by`, empty metrics sliced by these columns.
+    """Return an empty object with the settings of `metrics`; with `by`, an empty `Sliced` by these columns.
 
     Raises
     ------

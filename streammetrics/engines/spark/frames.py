@@ -1,4 +1,4 @@
-"""Select columns of data frames."""
+"""Select the columns of a Spark data frame that metrics read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["column", "select_read_columns"]
 
 
 def column(name: str) -> Column:
-    """Return a column by its name, which may contain dots."""
+    """Return the column with exactly this name. A dot in the name does not refer to a nested field."""
     quoted = name.replace("`", "``")
     return f.col(f"`{quoted}`")
 

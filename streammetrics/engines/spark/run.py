@@ -1,4 +1,8 @@
-"""Compute metrics of a Spark data frame: tasks count their rows, and other tasks merge the states by bucket of keys."""
+"""Compute metrics of a Spark data frame.
+
+Each task counts its rows and splits the state of its slices into buckets, by the hash of the slice key. Other tasks merge
+the states of each bucket.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +39,7 @@ Names = tuple[str, ...]
 
 
 class RowGrouping(NamedTuple):
-    """The columns that decide which rows one task must count together.
+    """The columns that identify groups or queries, all rows of which must be counted in the same task.
 
     Parameters
     ----------
@@ -44,7 +48,8 @@ class RowGrouping(NamedTuple):
     has_queries : bool
         Whether the columns identify queries of ranking metrics; all rows of a query must also be in one batch.
     seals : bool
-        Whether the columns identify groups of grouped metrics, whose states the task can `seal`.
+        Whether the columns identify the groups of metrics such as GroupAUC. A task that has all rows of its groups can
+        close them (`seal`), and then keeps only sums over groups.
     """
 
     columns: Names
@@ -52,16 +57,20 @@ class RowGrouping(NamedTuple):
     seals: bool
 
     def gather(self, frame: DataFrame, parts: int) -> DataFrame:
-        """Return the rows with a column of part numbers, one partition for each part; queries are sorted."""
+        """Distribute the rows over `parts` partitions, so that rows with equal columns are in the same partition.
+
+        A new column contains the number of the partition. Rows of queries are also sorted by query.
+        """
         keys = [column(name) for name in self.columns]
         partitioned = frame.withColumn(PART, build_part_function(parts)(*keys)).repartitionById(parts, column(PART))
         return partitioned.sortWithinPartitions(*keys) if self.has_queries else partitioned
 
 
 def find_row_grouping(metrics: MetricLike, present: Collection[str]) -> RowGrouping | None:
-    """Return the grouping of rows that metrics need; None if rows may be in any task.
+    """Return the columns of groups or queries that must be counted in the same task; None if rows may be in any task.
 
-    Without a query column, each row is a query and contains lists.
+    If the table lacks the query column of ranking metrics, each row contains a whole query as lists, and may be in any
+    task.
 
     Raises
     ------
@@ -87,7 +96,10 @@ def _as_names(column: str | Names) -> Names:
 
 
 def build_part_function(parts: int) -> Callable[..., Column]:
-    """Return a function of the group columns whose value is the number of the group's part."""
+    """Return a Spark function that takes the group columns, and returns the number of the group's part.
+
+    The hash of a group determines its part, which is a number from 0 to `parts` - 1.
+    """
 
     def part(*keys):  # type: ignore[no-untyped-def]
         return pa.array(group_partition(keys[0] if len(keys) == 1 else keys, parts), pa.int32())
@@ -101,7 +113,7 @@ ERROR_PATTERN = re.compile(r"^streammetrics\.errors\.(\w+): (.+)$", re.MULTILINE
 
 @contextmanager
 def raise_worker_errors() -> Iterator[None]:
-    """Raise the error of this package that a worker raised, with the error of Spark and its traces as the cause."""
+    """Convert an error of Spark to the error of this package that a worker raised; Spark's error becomes its cause."""
     try:
         yield
     except PySparkException as error:
@@ -113,7 +125,8 @@ def raise_worker_errors() -> Iterator[None]:
 
 
 BUCKETS = 64
-# If 75 % of 20,000 rows have different keys, there are about 35,000 keys or more.
+# A log counts as having many slices if at least 75 % of the first 20,000 rows have different keys. It then has about
+# 35,000 slices or more.
 SAMPLE_ROWS, DISTINCT_SHARE = 20_000, 0.75
 STRATEGIES = ("auto", "states", "rows")
 
@@ -125,14 +138,14 @@ class Evaluated:
     Parameters
     ----------
     state : Metric, MetricCollection or Sliced
-        The metrics of all rows, which can be saved, and merged with the metrics of other days.
+        The metrics of all rows. They can be saved, and merged with the metrics of other days.
     """
 
     state: Any
 
     @cached_property
     def table(self) -> Table:
-        """The values with their bounds and counts, a row for each slice and metric; computed at the first access."""
+        """A table of values, bounds and counts, with a row for each slice and metric. It is computed on first access."""
         state = self.state
         table: Table = Table((), answer_of(state).records()) if isinstance(state, Metric) else state.table()
         return table
@@ -146,7 +159,7 @@ def evaluate(
     strategy: str = "auto",
     partitions: int | None = None,
 ) -> Evaluated:
-    """Compute metrics of a data frame, overall or by slice, bit-identical to one pass in one process.
+    """Compute metrics of a data frame, overall or by slice, bit-identical to a single pass in one process.
 
     Parameters
     ----------
@@ -157,35 +170,37 @@ def evaluate(
     by : str or sequence of str
         The slicing columns: keys are integers, strings, booleans, dates, timestamps, decimals or null.
     strategy : {"auto", "states", "rows"}
-        What is shuffled. With "states", each task computes the states of all its keys; these are shuffled by bucket of
-        keys, and merged. With "rows", rows are shuffled by key, so that each task has all rows of its keys; this is better
-        if there are so many keys that their states are no smaller than the rows. "auto" chooses "rows" if three quarters
-        of the first 20,000 rows have different keys, which means some 35,000 keys or more. It takes a log sorted by key
-        for one with few keys; tasks then send states on before they fill memory.
+        What Spark shuffles between tasks, if there are slices. With "states", each task computes the states of all its
+        slices, and the states are shuffled and merged. With "rows", the rows are shuffled by slice, so that each task has
+        all rows of its slices. This is faster if there are so many slices that their states are no smaller than the rows.
+        "auto" chooses "rows" if three quarters of the first 20,000 rows are in different slices, which means about 35,000
+        slices or more. In a log sorted by slice, the first rows are in few slices, so "auto" chooses "states"; tasks
+        then send their states on before they fill the memory.
     partitions : int, optional
-        The number of parts into which rows are shuffled ("rows", and the two kinds of metrics below). By default
-        `spark.sql.shuffle.partitions`. Adaptive execution may reduce it for "rows", but not for groups and queries.
+        The number of partitions if rows are shuffled: with "rows", and for the metrics described in the notes. By default
+        `spark.sql.shuffle.partitions`. Adaptive execution may reduce the number for "rows", but not for these metrics.
 
     Returns
     -------
     Evaluated
-        The merged metrics and their table; an empty data frame gives metrics without rows.
+        The metrics of all rows and their table. An empty data frame gives metrics without rows.
 
     Raises
     ------
     InvalidInputError
-        A column is missing or has an invalid value; the message names column, value and partition.
+        A column is missing or has an invalid value; the message names the column, the value and the partition.
     MemoryLimitError
         There are too many slices.
     StreamMetricsError
-        Any error of the library that a worker raised; the error of Spark with the traces of workers is its cause.
+        A worker raised any other error of the library. Spark's error, with the traces of the workers, is its cause.
 
     Notes
     -----
-    Two kinds of metrics need all rows of a query or group in one task, so their rows are shuffled with any strategy. For
+    Ranking metrics and GroupAUC need all rows of a query or group in one task, so their rows are always shuffled. For
     ranking metrics such as NDCG, rows are sorted by query, and batches end between queries. For GroupAUC, every task
-    closes its groups, so the merged state has constant size and equals `seal` of all rows. If GroupAUC has other groups
-    than the queries of ranking metrics, its groups stay open, in bounded memory.
+    closes its groups, so the merged state has constant size and equals the result of `seal` after all rows. If both
+    kinds are computed and the groups of GroupAUC are not the queries, the groups stay open, in bounded memory.
+
     If Spark repeats a task whose rows are not deterministic (`rand()`, `limit` without an order), the result may differ.
 
     Examples
@@ -207,7 +222,10 @@ def evaluate(
 
 
 def _fold_rows(rows: DataFrame, counted: MetricLike, strategy: str, partitions: int | None) -> tuple[DataFrame, bool]:
-    """Return the states of rows, merged by bucket, and whether their groups are closed."""
+    """Compute the states of all rows, merged by bucket.
+
+    `counted` has the metrics, without rows. Return the data frame of states, and whether the states have closed groups.
+    """
     grouping = find_row_grouping(counted, rows.columns)
     if grouping is not None:
         query = grouping.columns if grouping.has_queries else None
@@ -224,25 +242,31 @@ def _fold_rows(rows: DataFrame, counted: MetricLike, strategy: str, partitions: 
 
 
 def _map_rows(rows: DataFrame, metrics: MetricLike, *options: Any) -> DataFrame:
-    """Compute the states of each task. Columns are renamed to numbers, as mapInArrow reads a dot as a field access."""
+    """Compute the states of the rows of each task.
+
+    Columns are renamed to numbers, because mapInArrow would interpret a dot in a name as access to a nested field.
+    """
     names = rows.columns
     return rows.toDF(*map(str, range(len(names)))).mapInArrow(build_fold_task(metrics, names, *options), STATES)
 
 
 def _merge_buckets(states: DataFrame) -> DataFrame:
-    """Merge states by bucket; adaptive execution uses few tasks if there are few states."""
+    """Merge the states of each bucket of slices. If there are few states, adaptive execution uses few tasks."""
     return states.repartition(column("bucket")).mapInArrow(merge_task, STATES)
 
 
 def _has_many_keys(rows: DataFrame, by: tuple[str, ...]) -> bool:
-    """Return whether most of the first rows have different keys, so that states would be no smaller than rows."""
+    """Return whether most of the first rows are in different slices. States would then be no smaller than the rows."""
     key = f.xxhash64(*(column(name) for name in by)).alias("key")
     keys = [row["key"] for row in rows.select(key).limit(SAMPLE_ROWS).collect()]
     return len(keys) == SAMPLE_ROWS and len(set(keys)) > DISTINCT_SHARE * SAMPLE_ROWS
 
 
 def _build_result(counted: MetricLike, states: list[bytes], seals: bool) -> Evaluated:
-    """Merge the states of all tasks into metrics, with the settings that are not saved in states."""
+    """Merge the states of all tasks. Settings that are not saved in states come from the empty metrics `counted`.
+
+    `seals` tells whether the tasks have closed their groups.
+    """
     total = merge(states) if states else counted
     definition = definition_of(counted)
     if seals:

@@ -19,7 +19,8 @@ from .as_accumulator import make_empty_metrics
 
 __all__ = ["aggregate", "merge_states", "register", "state_value"]
 
-MAX_BUFFERED_BYTES = 1 << 26  # bytes of states that are merged together
+# The total size in bytes of the states that are collected before they are merged.
+MAX_BUFFERED_BYTES = 1 << 26
 
 
 def register(session: SparkSession, aggregates: Mapping[str, Any] | None = None) -> None:
@@ -31,24 +32,27 @@ def register(session: SparkSession, aggregates: Mapping[str, Any] | None = None)
     Parameters
     ----------
     session : pyspark.sql.SparkSession
-        A classic session, or one of Spark Connect.
+        A classic session, or a Spark Connect session.
     aggregates : mapping of str to metrics, optional
-        More aggregates by name: `{"ctr": Task(...)}` registers `smet_ctr_agg`. Its arguments are the columns that the
-        metrics read: first those of `update(y_true, y_score)`, then the others in the order of
+        Additional aggregates by name: `{"ctr": Task(...)}` registers `smet_ctr_agg`. Its arguments are the columns that
+        the metrics read: first those of `update(y_true, y_score)`, then the others in the order of
         `streammetrics.extend.columns_of`. Optional columns may be left out.
 
     Notes
     -----
-    Spark has some limits for such aggregates. It shuffles all rows by the GROUP BY columns, without partial states
-    (`evaluate` has them, and is faster for a large log). A query cannot have another aggregate, such as `sum` or `count`,
-    beside one (join two results instead). An empty table without GROUP BY gives no row, not a null. Ranking metrics are
-    refused, as the rows of a query may be in several batches.
+    Spark has some limits for aggregates in Python:
+
+    - Spark shuffles all rows by the GROUP BY columns. `evaluate` shuffles states instead, which is faster for a large log.
+    - A query that uses such an aggregate cannot also use a built-in one, such as `sum` or `count`; join two results
+      instead.
+    - For an empty table without GROUP BY, the result has no row rather than a null.
+    - Ranking metrics raise an error, because the rows of a query may be in several batches.
 
     Raises
     ------
     InvalidInputError
-        Raised by a query: a label, score or state is null or invalid; the message names the argument. Use WHERE to leave
-        nulls out.
+        A SQL query raises it if a label, score or state is null or invalid. The message names the argument. Use WHERE to
+        exclude nulls.
 
     Examples
     --------
@@ -65,7 +69,7 @@ def register(session: SparkSession, aggregates: Mapping[str, Any] | None = None)
 
 
 def aggregate(metrics: Any) -> Callable[..., Any]:
-    """Return an aggregate function of columns, for `agg` and SQL, whose value is the state of metrics, as BINARY.
+    """Return an aggregate function, for `agg` and SQL, that takes columns and returns the state of a group as BINARY.
 
     Parameters
     ----------
@@ -75,7 +79,7 @@ def aggregate(metrics: Any) -> Callable[..., Any]:
     Raises
     ------
     ValueError
-        The metrics need all rows of a query in one batch, which an aggregate does not get.
+        The metrics need all rows of a query in one batch, but an aggregate may receive them in several batches.
 
     Notes
     -----
@@ -105,14 +109,14 @@ def aggregate(metrics: Any) -> Callable[..., Any]:
 
 
 def merge_states() -> Callable[..., Any]:
-    """Return an aggregate function of a column of states, whose value is the merged state, as BINARY.
+    """Return an aggregate function that takes a column of states, and returns the merged state as BINARY.
 
     Raises
     ------
     InvalidInputError
-        Raised by a query: a state is null.
+        A SQL query raises it if a state is null.
     StateFormatError
-        Raised by a query: a value is not a state.
+        A SQL query raises it if a value is not a state.
 
     Examples
     --------
@@ -141,9 +145,9 @@ def state_value() -> Callable[..., Any]:
     Raises
     ------
     InvalidInputError
-        Raised by a query: a state is null, or has no such metric; the message names its metrics.
+        A SQL query raises it if a state is null, or lacks the metric. The message names the metrics of the state.
     StateFormatError
-        Raised by a query: a value is not a state.
+        A SQL query raises it if a value is not a state.
 
     Examples
     --------
@@ -167,9 +171,9 @@ def _build_udf(function: Callable[..., Any], kind: str) -> Callable[..., Any]:
 
 
 def _list_arguments(counted: MetricLike) -> tuple[tuple[str, ...], int]:
-    """Return the columns in the order of arguments, and the number of required ones."""
+    """Return the columns in the order in which an aggregate takes them, and how many of them are required."""
     columns = columns_of(counted)
-    # Positional columns that no metric reads are left out.
+    # Of the positional arguments of `update` (y_true, y_score), only those that a metric reads become arguments.
     positional = [n for n in definition_of(counted).positional_columns() if n in columns]
     required = dict.fromkeys([*positional, *(n for n, is_required in columns.items() if is_required)])
     return tuple(dict.fromkeys([*required, *columns])), len(required)

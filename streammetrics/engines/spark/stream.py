@@ -1,4 +1,4 @@
-"""Structured streaming: a sink that counts each micro-batch exactly once, also after crashes and replays."""
+"""Structured streaming: a sink that counts each micro-batch exactly once, even after crashes and replays."""
 
 from __future__ import annotations
 
@@ -22,27 +22,29 @@ FILE_HEADER = b"streammetrics stream "
 
 
 class Sink:
-    """A sink for `foreachBatch`, which saves the state of all micro-batches and the number of the last one in a file.
+    """A sink for `foreachBatch` that keeps the metrics of all micro-batches of a stream in a file.
 
-    Each batch replaces the file atomically with the new state and number. After a crash, Spark sends the last batch again
-    with the same rows; if the file has its number, the sink does not count it twice.
+    The file contains the state of all micro-batches and the number of the last one. Each micro-batch replaces the file
+    atomically. After a crash, Spark sends the last micro-batch again with the same rows. If the number in the file shows
+    that the micro-batch was counted, the sink ignores it.
 
     Parameters
     ----------
     path : path
-        The file on the driver. Each stream, that is each checkpoint, needs its own file.
+        The file, on the driver. Each stream (each Spark checkpoint) needs a file of its own.
     metrics : Metric, Task, MetricCollection, Sliced, or list or dict of metrics
         The metrics to compute.
     by : str or sequence of str
         The slicing columns.
     strategy, partitions
-        As for `evaluate`, which counts each batch.
+        As for `evaluate`, which counts each micro-batch.
 
     Raises
     ------
     InvalidInputError
-        The metrics need complete groups in each batch, as GroupAUC does; or a batch neither repeats nor follows the last
-        one, so that rows would be missing or counted twice.
+        The metrics, such as GroupAUC, need all rows of a group in one micro-batch, which a stream cannot guarantee; or
+        the number of a micro-batch is neither the number of the last one nor the number after it, so rows are missing or
+        repeated.
     StateFormatError
         The file was not written by a sink.
 
@@ -76,7 +78,7 @@ class Sink:
         self.strategy, self.partitions = strategy, partitions
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
-        """Count a micro-batch, unless the file includes it already."""
+        """Count a micro-batch, the data frame `frame` with the number `batch`, unless the file already includes it."""
         last, before = self._read_file()
         if batch == last:
             return
@@ -92,12 +94,12 @@ class Sink:
 
     @property
     def last(self) -> int | None:
-        """The number of the last counted micro-batch; None before the first."""
+        """The number of the last micro-batch that was counted; None before the first one."""
         return self._read_file()[0]
 
     @property
     def state(self) -> Any:
-        """The metrics of all micro-batches so far."""
+        """The metrics of all micro-batches so far, loaded from the file."""
         data = self._read_file()[1]
         return self.metrics.copy() if data is None else from_bytes(data)
 

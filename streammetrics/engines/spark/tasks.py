@@ -1,6 +1,7 @@
-"""The functions of tasks: compute states of rows, and merge states. Both take and yield record batches.
+"""The functions that Spark runs in tasks: one computes states of rows, and one merges states.
 
-They have no type hints, as Spark would read these as types of columns.
+Both take and yield Arrow record batches. They have no type hints, because Spark would interpret hints as types of
+columns.
 """
 
 from __future__ import annotations
@@ -20,11 +21,15 @@ from ...io.queries import compute_query_ids
 
 __all__ = ["PART", "STATES", "build_fold_task", "merge_task"]
 
-BATCH_ROWS = 1 << 17  # rows in a batch, enough to make the fixed cost of a batch negligible
+# Rows are counted in batches of at least this size, which makes the fixed cost of a batch negligible.
+BATCH_ROWS = 1 << 17
 
 
 def join_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield the rows of batches in large tables with contiguous columns; empty batches are skipped."""
+    """Combine small record batches into tables of at least BATCH_ROWS rows; the last table may be smaller.
+
+    Each column of a table is one contiguous array.
+    """
     buffer: list[pa.RecordBatch] = []
     for batch in batches:
         buffer += [batch] if batch.num_rows else []
@@ -36,7 +41,10 @@ def join_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def split_between_queries(tables: Iterable[pa.Table], column: str | tuple[str, ...]) -> Iterator[pa.Table]:
-    """Yield tables of rows sorted by query, split only between queries."""
+    """Yield the rows of tables in new tables, each of which contains only whole queries.
+
+    The rows are sorted by the query `column`.
+    """
     buffer: list[pa.Table] = []
     for table in tables:
         rows = pa.concat_tables([*buffer, table]).combine_chunks()
@@ -50,16 +58,20 @@ def split_between_queries(tables: Iterable[pa.Table], column: str | tuple[str, .
 
 
 PART = "streammetrics: part"
-"""The column with the part number of a row."""
+"""The name of the column with the number of the partition to which a row belongs."""
 STATES = "bucket int, state binary"
-MAX_STATE_BYTES = 1 << 28  # bytes of states of a task before it sends them on
-MAX_BUFFERED_BYTES = 1 << 26  # bytes of frames of a task before it merges them
+# When the states of a task exceed this size in bytes, the task sends them on and continues with empty states.
+MAX_STATE_BYTES = 1 << 28
+# A task that merges states collects up to this many bytes before it merges them.
+MAX_BUFFERED_BYTES = 1 << 26
 
 
 def build_fold_task(
     metrics: MetricLike, names: Sequence[str], buckets: int, query: Any = None, sealed: int = 0
 ) -> Callable[..., Any]:
-    """Return the function of a task that counts its rows, and yields the states of its slices by bucket of keys.
+    """Return a function that counts the rows of a task, and yields the states of its slices in buckets.
+
+    The hash of a slice key determines its bucket, so that another task can merge all states of a bucket.
 
     Parameters
     ----------
@@ -68,11 +80,11 @@ def build_fold_task(
     names : sequence of str
         The names of the columns, in order.
     buckets : int
-        The number of buckets.
+        The number of buckets of slices.
     query : str or tuple of str, optional
-        The query columns, by which rows are sorted; rows of a query are counted in one batch.
+        The query columns, by which rows are sorted. All rows of a query are counted in one batch.
     sealed : int
-        The number of partitions of groups, if each task has all rows of its groups and can close them; otherwise 0.
+        The number of partitions if each task has all rows of its groups, so that it can close them; otherwise 0.
     """
 
     def fold(batches):  # type: ignore[no-untyped-def]
@@ -94,7 +106,7 @@ def build_fold_task(
 
 
 def merge_task(batches):  # type: ignore[no-untyped-def]
-    """Merge all states that a task receives, and yield the result; metrics and settings must be equal."""
+    """Merge all states that a task receives, and yield the result. All states must have the same metrics and settings."""
     states, size = list[bytes](), 0
     for batch in batches:
         for state in batch.column("state"):
@@ -107,7 +119,10 @@ def merge_task(batches):  # type: ignore[no-untyped-def]
 
 
 def _count_rows(counted: Any, rows: pa.Table, first: int, task: int) -> None:
-    """Update metrics with rows; an error names the partition and the rows in it."""
+    """Update metrics with some rows of a partition. An error names the partition and the row in it.
+
+    `first` is the number of the first row in the partition, and `task` is the number of the partition.
+    """
     try:
         counted.update(rows)
     except InvalidInputError as error:
@@ -116,12 +131,14 @@ def _count_rows(counted: Any, rows: pa.Table, first: int, task: int) -> None:
 
 
 def _check_part(rows: pa.Table, previous: int | None) -> int:
-    """Return the part number of some rows, which must all be in one part.
+    """Return the number of the partition to which all of these rows belong.
+
+    `previous` is the partition of the earlier rows of this task.
 
     Raises
     ------
     InvalidInputError
-        The rows are of two parts, so the groups may not be complete and must not be closed.
+        The task received rows of several partitions. Its groups may then be incomplete, and must not be closed.
     """
     parts = rows.column(PART).unique().to_pylist()
     if len({*parts, *([] if previous is None else [previous])}) > 1:
@@ -132,9 +149,9 @@ def _check_part(rows: pa.Table, previous: int | None) -> int:
 
 
 def _split_by_bucket(counted: Any, buckets: int, task: int) -> Iterator[pa.RecordBatch]:
-    """Split metrics by the bucket of the slice key; yield each bucket with the state of its slices.
+    """Split sliced metrics into buckets by the hash of the slice key, and yield each bucket with its state.
 
-    Metrics without slices have one state, which may be in any bucket.
+    Metrics without slices are not split; their state is in the bucket of the task number.
     """
     if not isinstance(counted, Sliced):
         yield _build_batch([task % buckets], [counted.to_bytes()])
