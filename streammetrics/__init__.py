@@ -53,7 +53,8 @@ def __dir__() -> list[str]:
     return _list_public_names(globals())
 
 
-# A type checker reads the imports above. With `__getattr__` it would accept every name of this module.
+# Hide the lines below from type checkers, which find all names in the imports above. If they saw `__getattr__`, they would
+# accept misspelled names.
 if not _typing.TYPE_CHECKING:
     __all__ = [name for name in __dir__() if not name.startswith("_")]
 

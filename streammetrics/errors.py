@@ -48,7 +48,7 @@ class IncompatibleStateError(StreamMetricsError, ValueError):
 
 
 class StateFormatError(StreamMetricsError, ValueError):
-    """Bytes are not a readable state: they are damaged, truncated, from a newer release, or something else."""
+    """Bytes are not a readable state: they are damaged, truncated, from a newer release, or not a saved state at all."""
 
 
 class CounterOverflowError(StreamMetricsError, OverflowError):
@@ -56,18 +56,20 @@ class CounterOverflowError(StreamMetricsError, OverflowError):
 
 
 class MemoryLimitError(StreamMetricsError, MemoryError):
-    """A state that grows with the data would pass its memory limit; the state is unchanged."""
+    """A state that grows with the data would exceed its memory limit; the state is unchanged."""
 
 
 class PartitionConflictError(StreamMetricsError, ValueError):
-    """A partition with this ID but other content is in the ledger already; the ledger is unchanged.
+    """A partition was added to a ledger twice, with the same ID but different content; the ledger is unchanged.
+
+    A ledger is a total that records which partitions of a log it contains (see `Ledger`).
 
     Attributes
     ----------
     partition : str, int, bytes or date
         The ID of the partition.
     held, given : str
-        The digest of the content that is in the ledger, and the digest of the new content.
+        The digests (hashes) of the content in the ledger (`held`) and of the new content (`given`).
     """
 
     def __init__(self, partition: object, old_digest: str, new_digest: str):
@@ -78,17 +80,17 @@ class PartitionConflictError(StreamMetricsError, ValueError):
         self.partition, self.held, self.given = partition, old_digest, new_digest
 
     def __reduce__(self) -> tuple[type[Self], tuple[object, str, str]]:
-        """Pickle the arguments, not the message, so that the error can travel between processes."""
+        """Pickle the arguments instead of the message, so that another process can rebuild the error."""
         return type(self), (self.partition, self.held, self.given)
 
 
 class PushError(StreamMetricsError, RuntimeError):
-    """A dashboard did not store a part that was posted to it.
+    """A dashboard did not store the metrics that `push` sent to it.
 
     Attributes
     ----------
     status : int
-        The HTTP status: 409 if another part has the same key; 0 if there was no response.
+        The HTTP status: 409 if the dashboard already has different metrics under the same key; 0 if it did not respond.
     """
 
     def __init__(self, message: str, *, status: int = 0):
@@ -97,15 +99,15 @@ class PushError(StreamMetricsError, RuntimeError):
 
 
 class NotArrivedError(StreamMetricsError, TimeoutError):
-    """Rows did not arrive from a device in time; the next call waits for them again."""
+    """Rows were not copied from a device, such as a GPU, within the timeout; the next call waits for them again."""
 
 
 class SyncError(StreamMetricsError, RuntimeError):
-    """Processes could not merge their states because one of them died or failed; all metrics are unchanged."""
+    """Processes could not merge their states because a process died or raised an error; all metrics are unchanged."""
 
 
 class SyncTimeoutError(SyncError, TimeoutError):
-    """Processes could not merge their states within the timeout: one of them is stuck, late or gone."""
+    """Processes could not merge their states within the timeout, because a process is slow, is stuck or has ended."""
 
 
 class UndefinedMetricWarning(UserWarning):

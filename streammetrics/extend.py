@@ -1,4 +1,8 @@
-"""The API for authors of metrics, states and wrappers; `check_metric` and `check_state` test them against the laws."""
+"""The API for authors of metrics, states and wrappers.
+
+`check_metric` and `check_state` run the property tests that every metric and state must pass; for example, merging in any
+order must give the same result.
+"""
 
 from .batch.columns import Column, Kind
 from .batch.ids import group, query

@@ -1,1 +1,1 @@
-"""Tables, charts and HTML pages of results."""
+"""Show results as text tables, charts and HTML pages."""

@@ -1,4 +1,4 @@
-"""Assembly of a report page from metrics, comparisons, scorecards and tables, in reading order."""
+"""Build the data of a report page: sort the objects by type, and arrange their sections."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["assemble"]
 
 @dataclass
 class _ReportContent:
-    """The objects of a report, grouped by kind."""
+    """The objects of a report, sorted into one list for each type. Each object has a name for headings."""
 
     cards: list[tuple[str, Scorecard]] = field(default_factory=list)
     pairs: list[tuple[str, Comparisons | list[Comparison]]] = field(default_factory=list)
@@ -42,7 +42,10 @@ def assemble(
     objects: Any, title: str, *, sides: tuple[str, str] = ("a", "b"), rows_independent: bool = False,
     provenance: Mapping[str, Any] | None = None, sort: str | None = None, min_rows: int = 0,
 ) -> Page:  # fmt: skip
-    """Return the page of these objects as plain data."""
+    """Return the data of a report page, without HTML; the parameters are those of `report`.
+
+    The page begins with scorecards. Comparisons, metrics and tables follow.
+    """
     content = _ReportContent()
     for name, thing in flatten(objects):
         _add_object(name, thing, content)
@@ -76,7 +79,10 @@ def assemble(
 
 
 def flatten(objects: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the objects of nested dicts and lists, each with its path as a name."""
+    """Yield the objects inside nested dicts and lists, each with a name.
+
+    The name of an object consists of the dict keys that lead to it, such as "models/new".
+    """
     if isinstance(objects, Mapping) and not isinstance(objects, (MetricLike, Comparisons)):
         for inner, one in objects.items():
             yield from flatten(one, f"{name}/{inner}" if name else str(inner))
@@ -88,7 +94,13 @@ def flatten(objects: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _add_object(name: str, thing: Any, content: _ReportContent) -> None:
-    """Add an object to the list of its kind."""
+    """Add an object to the list in `content` that holds objects of its type.
+
+    Raises
+    ------
+    InvalidInputError
+        A report cannot show an object of this type.
+    """
     if isinstance(thing, Scorecard):
         content.cards.append((name, thing))
     elif isinstance(thing, Comparison):
@@ -111,7 +123,11 @@ def _add_object(name: str, thing: Any, content: _ReportContent) -> None:
 
 
 def _unwrap(name: str, thing: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the collections, slices and windows inside bundles, ledgers and checkpoints."""
+    """Yield the metrics that an object contains, with their names.
+
+    A bundle yields each of its members, a ledger its total, and a checkpoint each of its pieces. Any other object is
+    yielded as it is.
+    """
     if isinstance(thing, Bundle):
         for inner, one in thing.items():
             yield from _unwrap(f"{name}/{inner}" if name else inner, one)
@@ -125,10 +141,10 @@ def _unwrap(name: str, thing: Any) -> Iterator[tuple[str, Any]]:
 def _find_comparisons(
     content: _ReportContent, sides: tuple[str, str]
 ) -> tuple[tuple[NamedSide, NamedSide], list[tuple[str, Comparisons | list[Comparison]]]]:
-    """Return the two sides and the comparisons of a page.
+    """Return the two compared sides (new, old) of a page, and its comparisons with their names.
 
-    If the objects contain no comparisons, models of the same collection are compared, provided that the collection has
-    shards of users: the first model is the control, and `_choose_model` chooses the other side.
+    If the caller passed no comparisons, this function compares two models of each collection that has shards of users.
+    The first model is the control, and `_choose_model` chooses the other one.
     """
     if content.pairs:
         return (NamedSide(sides[0], 1), NamedSide(sides[1], 0)), content.pairs
@@ -149,7 +165,10 @@ def _find_comparisons(
 
 
 def _choose_model(thing: Any, models: list[str]) -> str:
-    """Return the model to compare with the first: the only other one, or the best of the others by the first metric."""
+    """Return the name of the model to compare with the first one.
+
+    With more than two models, this is the one with the best value of the first metric.
+    """
     if len(models) == 2:
         return models[1]
     samples = collect_samples(thing)

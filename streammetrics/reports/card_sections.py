@@ -1,4 +1,4 @@
-"""Sections of a page about scorecards: verdict, metrics by role, slices and arms."""
+"""Build the sections of a report page about scorecards: verdict, metrics by role, slices and arms."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = ["add_scorecards"]
 
 
 def add_scorecards(page: Page, cards: Sequence[tuple[str, Scorecard]], warnings: Sequence[str]) -> None:
-    """Add scorecards to a page, which begins with the verdict of the first."""
+    """Add the sections of scorecards to a page. The verdict of the first scorecard becomes the headline of the page."""
     for i, (name, card) in enumerate(cards):
         colours = {arm: n % COLOURS for n, arm in enumerate([card.control, *card.progress])}
         questions = {q.name: q for q in card.options.questions}
@@ -90,7 +90,11 @@ def _build_row(
     card: Scorecard, record: Mapping[str, Any], question: Question, metric: Any, name: str, decimals: int | None = None, *,
     turn: bool,
 ) -> MeasureRow:  # fmt: skip
-    """Return the row of a metric or slice; with `turn`, a metric where lower is better is mirrored: right is better."""
+    """Return the table row of a metric or slice.
+
+    With `turn`, the sign of the difference is reversed if lower values are better, so that a better result is always on
+    the right.
+    """
     before, after, change, low, high, bound, p = (
         float(record[c]) for c in ("control_value", "value", "change", "low", "high", "bound", "adjusted")
     )
@@ -116,7 +120,10 @@ def _build_forests(
     card: Scorecard, questions: Mapping[str, Question], metrics: Mapping[str, Any],
     figures: Mapping[Any, Sequence[tuple[str, MeasureRow]]],
 ) -> tuple[list[Forest], list[str]]:  # fmt: skip
-    """Return a forest plot for each metric and treatment, and remarks about slices that only one arm has."""
+    """Return a forest plot (one interval for each slice) for each metric and treatment.
+
+    The second result is a list of remarks that give the number of slices that cannot be compared, and the reason.
+    """
     if not is_sliced(card.arms[card.control]):
         return [], []
     forests: list[Forest] = []
@@ -157,14 +164,18 @@ def _build_forests(
 
 
 def _name_sides(card: Scorecard, arm: Any) -> tuple[NamedSide, NamedSide]:
-    """Return the sides of a comparison: the treatment and the control."""
+    """Return the names and colours of the two sides of a comparison: the treatment, then the control."""
     return NamedSide(format_atom(arm), (1 + list(card.progress).index(arm)) % COLOURS), NamedSide(
         format_atom(card.control), 0
     )
 
 
 def _build_arm_rows(card: Scorecard, colours: Mapping[Any, int]) -> dict[str, Any]:
-    """Return a table with the number of rows of each arm, and its users and their share if they are known."""
+    """Return the data of the table of arms.
+
+    The table gives the number of rows of each arm. If users are counted, it also gives the number of users, and their
+    planned and actual shares.
+    """
     shares = card.ratio.shares if card.ratio is not None else {}
     rows = []
     for arm, number in colours.items():

@@ -1,6 +1,6 @@
-"""Charts as plain data: axes with ticks, and layers of lines, points and bands.
+"""Describe charts as plain data: axes with ticks, and layers of lines, points and bands.
 
-The page draws a chart as SVG, and `plot` draws it with matplotlib, so both show the same.
+The report page draws this data as SVG, and `plot` draws the same data with matplotlib.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
 class ChartAxis(NamedTuple):
-    """An axis of a chart.
+    """The range and the ticks of a chart axis.
 
     Parameters
     ----------
@@ -50,7 +50,10 @@ class ChartAxis(NamedTuple):
     ticks: tuple[tuple[float, str], ...]
 
     def place(self, values: Any) -> Any:
-        """Return the positions of values on the axis, from 0 to 1; NaN for values without a logarithm."""
+        """Return the positions of values on the axis: 0 is the lower end of the axis, and 1 is the upper end.
+
+        On a logarithmic axis, the position of zero or a negative value is NaN.
+        """
         v = np.asarray(values, float)
         if not self.log:
             return (v - self.low) / (self.high - self.low)
@@ -60,11 +63,16 @@ class ChartAxis(NamedTuple):
 
 
 def linear_axis(low: float, high: float, *, percent: bool = False, sign: bool = False, most: float = 5.5) -> ChartAxis:
-    """Return a linear axis with ticks at round numbers."""
+    """Return a linear axis from `low` to `high` with ticks at round numbers.
+
+    The ticks divide the axis into at most `most` steps. With `percent`, their labels are percentages; with `sign`,
+    positive labels begin with "+".
+    """
     low, high = float(low), float(high)
     if not (math.isfinite(low) and math.isfinite(high) and high > low):
         low, high = (low, low + 1.0) if math.isfinite(low) else (0.0, 1.0)
-    # The smallest round step with at most `most` intervals. Ticks are multiples of it, with as many decimals as it has.
+    # Choose the smallest round step that gives at most `most` intervals. Every tick is a multiple of the step, and has
+    # as many decimals as the step.
     step = 10.0 ** math.floor(math.log10((high - low) / 4))
     step *= next(m for m in STEPS if (high - low) / (step * m) <= most)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
@@ -76,7 +84,7 @@ def linear_axis(low: float, high: float, *, percent: bool = False, sign: bool = 
 
 
 def logarithmic_axis(low: float, high: float, *, percent: bool = False) -> ChartAxis:
-    """Return a logarithmic axis with ticks at round numbers, if possible four to six."""
+    """Return a logarithmic axis with ticks at round numbers; it has at least four ticks if possible."""
     low = low if low > 0.0 and math.isfinite(low) else 1e-3
     high = high if high > low * 1.001 and math.isfinite(high) else low * 10.0
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
@@ -97,14 +105,17 @@ def logarithmic_axis(low: float, high: float, *, percent: bool = False) -> Chart
 
 
 def category_axis(names: Sequence[str], most: int = 7) -> ChartAxis:
-    """Return an axis of equally spaced categories, of which at most `most` have a label."""
+    """Return an axis of equally spaced categories.
+
+    If there are more than `most` categories, only every second (or third, …) category has a label.
+    """
     every = max(1, math.ceil(len(names) / most))
     ticks = tuple((float(i), name) for i, name in enumerate(names) if i % every == 0)
     return ChartAxis(-0.5, max(len(names), 1) - 0.5, False, ticks)
 
 
 def format_tick(value: float, percent: bool = False) -> str:
-    """Return a round number as text without trailing zeros."""
+    """Return the label of a tick, such as "0.05" or "5 %", without trailing zeros."""
     shown = value * 100 if percent else value
     decimals = max(0, 1 - math.floor(math.log10(shown) + 1e-9)) if shown > 0 else 0
     text = f"{shown:,.{min(decimals, 9)}f}"
@@ -113,7 +124,11 @@ def format_tick(value: float, percent: bool = False) -> str:
 
 
 class ChartLine(NamedTuple):
-    """A line. `number` is the colour of a model (None is black); `marks` are the indices of points with a marker."""
+    """A line through points.
+
+    `number` is the colour index of the model; None means black. `marks` are the indices of the points that have a
+    marker.
+    """
 
     x: Any
     y: Any
@@ -123,7 +138,7 @@ class ChartLine(NamedTuple):
 
 
 class Area(NamedTuple):
-    """A step function, filled down to the axis."""
+    """A step function with the area below it filled, such as a histogram."""
 
     x: Any
     y: Any
@@ -131,7 +146,7 @@ class Area(NamedTuple):
 
 
 class Band(NamedTuple):
-    """The area between two lines."""
+    """The filled area between a lower and an upper line, such as a confidence band."""
 
     x: Any
     low: Any
@@ -140,7 +155,10 @@ class Band(NamedTuple):
 
 
 class Whiskers(NamedTuple):
-    """Points with error bars, NaN where there is none; points in `quiet` are pale."""
+    """Points with error bars from `low` to `high`.
+
+    A point whose limits are NaN has no error bar. Where the boolean array `quiet` is true, the point is pale.
+    """
 
     x: Any
     y: Any
@@ -151,7 +169,7 @@ class Whiskers(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """A reference line, dotted unless `solid`."""
+    """A reference line, such as the diagonal that represents a random classifier. It is dotted unless `solid`."""
 
     x: Sequence[float]
     y: Sequence[float]
@@ -160,7 +178,7 @@ class Rule(NamedTuple):
 
 
 class ColourKey(NamedTuple):
-    """An entry of the legend."""
+    """An entry of the legend: the index of a colour, and the text beside it."""
 
     number: int
     text: str
@@ -168,7 +186,7 @@ class ColourKey(NamedTuple):
 
 @dataclass
 class Chart:
-    """A chart.
+    """The data of a chart: texts, axes and layers.
 
     Parameters
     ----------
@@ -187,9 +205,9 @@ class Chart:
     right : tuple of (value, text)
         Ticks of a second y axis on the right, with the label `rightlabel`.
     readings : list of (x, text)
-        Texts that a cursor shows, from left to right.
+        Tooltips: the text for each x value, from left to right.
     alternative : Chart, optional
-        The same chart on other axes, such as linear instead of logarithmic.
+        The same chart with different axes, such as linear rather than logarithmic ones.
     """
 
     title: str

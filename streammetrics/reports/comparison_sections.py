@@ -1,4 +1,4 @@
-"""Sections of a page about comparisons: verdict, table of metrics, slices, and ranking metrics by cut-off."""
+"""Build the sections of a report page about comparisons: headline, scorecard, slices, and ranking metrics by cut-off."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["add_comparisons", "format_badge", "list_comparisons"]
 
 
 class CutoffTable(NamedTuple):
-    """Ranking metrics by cut-off.
+    """Ranking metrics such as NDCG at several cut-offs (the 10 in NDCG@10), one row for each metric.
 
     Parameters
     ----------
@@ -41,7 +41,8 @@ class CutoffTable(NamedTuple):
     ks : list of str
         The cut-offs.
     rows : list of (name, remark, cells, (new, old))
-        For each metric, its row at every cut-off (None where it was not counted), and the values of both sides.
+        For each metric: its name, a remark, one cell for each cut-off (None if the metric has no value there), and the
+        lists of values of the new and the old side.
     """
 
     sides: tuple[NamedSide, NamedSide]
@@ -50,7 +51,10 @@ class CutoffTable(NamedTuple):
 
 
 def build_cutoff_table(comparisons: Sequence[Comparison], sides: tuple[NamedSide, NamedSide]) -> CutoffTable | None:
-    """Return comparisons of metrics with cut-offs as one table; None if there are none."""
+    """Return the table of metrics that have a cut-off, such as NDCG@10; None if no metric has one.
+
+    Each name in `comparisons` consists of the metric, "@" and the cut-off.
+    """
     by_name: dict[str, dict[str, Comparison]] = {}
     for one in comparisons:
         name, _, k = one.name.partition("@")
@@ -81,7 +85,11 @@ def add_comparisons(
     *,
     first: bool,
 ) -> None:
-    """Add comparisons to a page; if `first`, the page begins with their headline."""
+    """Add the sections of comparisons to a page.
+
+    `compared` contains pairs of a name and one or more comparisons. If `first` is true, the headline of the page is
+    about these comparisons.
+    """
     overall = [c for _, some in compared for c in list_comparisons(some) if not c.keys]
     prefixed = [_add_prefix(name, c, compared) for name, some in compared for c in list_comparisons(some) if not c.keys]
     groups = [(_name_slices(name, some), [c for c in list_comparisons(some) if c.keys]) for name, some in compared]
@@ -132,25 +140,28 @@ FOREST_NOTE = ("Largest impact first: share of rows times difference. Dotted: th
 
 
 def list_comparisons(some: Comparison | Comparisons | list[Comparison]) -> list[Comparison]:
-    """Return a list of comparisons."""
+    """Return one or more comparisons as a list."""
     if isinstance(some, Comparison):
         return [some]
     return list(some.values()) if isinstance(some, Comparisons) else some
 
 
 def _add_prefix(name: str, one: Comparison, compared: Sequence[tuple[str, Any]]) -> Comparison:
-    """Return a comparison with its object's name in front, if there are several objects."""
+    """If a report has several objects, put the object's name before the comparison's, as in "model/auc"."""
     return replace(one, name=f"{name}/{one.name}") if name and len(compared) > 1 else one
 
 
 def _name_slices(name: str, some: Any) -> str:
-    """Return the names of the slice columns, or the name of the object."""
+    """Return the heading of a group of slices: the slice columns, or the name of the object if it has no slices."""
     by = some.by if isinstance(some, Comparisons) else ()
     return " × ".join(by) or name
 
 
 def _describe_unmatched(compared: Sequence[tuple[str, Any]], sides: tuple[NamedSide, NamedSide]) -> list[str]:
-    """Return a remark for each reason why cells are not compared, with the first five of them."""
+    """Return remarks about metrics and slices that could not be compared.
+
+    There is one remark for each reason. The remark lists at most five of the metrics and slices, and counts the others.
+    """
     reasons: dict[str, list[str]] = {}
     for _, some in compared:
         for one in some.unmatched if isinstance(some, Comparisons) else ():
@@ -162,14 +173,17 @@ def _describe_unmatched(compared: Sequence[tuple[str, Any]], sides: tuple[NamedS
 
 
 def format_badge(some: Sequence[Comparison]) -> str:
-    """Return the badge of the intervals, such as 95 %."""
+    """Return the confidence level of the intervals as a label, such as "95 %"."""
     return format_confidence(some[0].difference.confidence, some[0].always) if some else format_confidence(0.95, False)
 
 
 def _build_forests(
     groups: Sequence[tuple[str, list[Comparison]]], overall: Sequence[Comparison], sides: tuple[NamedSide, NamedSide]
 ) -> list[Forest]:
-    """Return a forest plot for each metric; the first shows more slices than the others."""
+    """Return a forest plot for each metric, with one interval for each slice.
+
+    Only the plot of the first metric is expanded when the page opens. It shows more slices than the others.
+    """
     of_all = {c.name: build_measure_row(c, slices=True).ends[1] for c in overall}
     metrics = list(dict.fromkeys(c.name for _, some in groups for c in some))
     forests = []

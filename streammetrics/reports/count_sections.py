@@ -1,4 +1,4 @@
-"""Sections of a page about metrics: values with intervals and bounds, charts, windows and tables of slices."""
+"""Build the sections of a report page about metrics: values with intervals and bounds, charts, windows and slices."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from .window_charts import build_difference_chart, build_window_charts
 
 __all__ = ["add_accumulators", "build_grid"]
 
-# A table shows at most this many slices, the slices with the most rows.
+# A table shows at most this many slices: those with the most rows, unless the caller chooses another order.
 SLICES = 1000
 
 
@@ -49,7 +49,11 @@ def add_accumulators(
     page: Page, accumulators: Sequence[tuple[str, Any]], *, rows_independent: bool, first: bool, sort: str | None,
     min_rows: int, warnings: Sequence[str], compared: Sequence[tuple[str, Any]],
 ) -> None:  # fmt: skip
-    """Add metrics to a page; if `first`, the page begins with their values."""
+    """Add the sections of metrics to a page.
+
+    If `first` is true, there are no scorecards or comparisons, and the page begins with these metrics. `compared` are
+    the comparisons on the page, as pairs of a name and the comparisons under this name.
+    """
     where: list[PagePart] = []
     later: list[PagePart] = []
     for name, thing in accumulators:
@@ -97,7 +101,11 @@ WINDOW_NOTE = "One value for each window: points with intervals, or a line with 
 
 
 def _build_difference_charts(windowed: Windowed, compared: Sequence[tuple[str, Any]]) -> list[Chart]:
-    """Return a chart of the deciding difference by window, if two models are compared."""
+    """Return the chart of a difference by time window, as a list of at most one chart.
+
+    The chart shows the first metric. The list is empty unless exactly two models are compared and the windows have
+    shards of users for intervals.
+    """
     overall = [c for _, some in compared for c in list_comparisons(some) if not c.keys]
     groups = (
         group_comparable_tasks(windowed)
@@ -126,12 +134,17 @@ def _build_grid_part(grid: Grid) -> PagePart:
 def build_grid(
     heads: Sequence[str], rows: Sequence[Sequence[str | None]], left_columns: int, remarks: Sequence[str]
 ) -> dict[str, Any]:
-    """Return a table for the page, where each cell has its text and the number to sort by."""
+    """Return a table for the page as a dict. Each cell has its text, and the number to sort by if it has one.
+
+    The first `left_columns` columns are aligned to the left and are not sorted as numbers. A cell that is None repeats
+    the cell above.
+    """
     table: list[list[tuple[str, float | None]]] = []
     for row in rows:
         cells = []
         for i, cell in enumerate(row):
-            # A key that a printed table shows once is repeated here, so that rows can be sorted.
+            # A printed table shows a repeated key only once. The reader can sort the table on the page, so every row
+            # needs its key.
             text = table[-1][i][0] if cell is None else cell
             text = "–" if text == "NaN" else text
             cells.append((text, _parse_number(text) if i >= left_columns else None))
@@ -147,13 +160,17 @@ def build_grid(
 def _parse_number(text: str) -> float | None:
     try:
         value = float(text.replace(",", "").removesuffix(MARK))
-    except ValueError:  # a text has no number to sort by
+    # A cell that is not a number has no number to sort by.
+    except ValueError:
         return None
     return value if math.isfinite(value) else None
 
 
 def _collect_intervals(thing: Any, rows_independent: bool) -> dict[str, tuple[float, float]]:
-    """Return the intervals of a collection by metric name, if it has shards or rows are declared independent."""
+    """Return the 95 % interval of each metric of a collection, by metric name.
+
+    Intervals need shards of users, or rows that the caller declares independent; otherwise the result is empty.
+    """
     if not (has_shards(thing) or rows_independent) or is_sliced(thing):
         return {}
     return {r["metric"]: (r["interval_low"], r["interval_high"]) for r in answer_of(thing).records(0.95)
@@ -217,7 +234,10 @@ def _build_value_cell(record: Mapping[str, Any], limits: tuple[float, float] | N
 
 
 def _build_count_rows(columns: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
-    """Return the numbers of rows, positives, and dropped rows by reason, for each model."""
+    """Return the lines of row counts below a table of values.
+
+    Each line has a label, such as "rows", "positives" or a reason for dropped rows, and one count for each model.
+    """
     from_each = [_count_task_rows(records) for records in columns]
     names = dict.fromkeys(n for one in from_each for n in one)
     return [(n, [format_count(one[n]) if n in one else "" for one in from_each]) for n in names]
@@ -240,7 +260,10 @@ def _count_task_rows(records: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _build_headline(title: str, values: ValueGrid, some: bool, warnings: Sequence[str]) -> Headline:
-    """Return the headline of a page without comparisons."""
+    """Return the headline of a page that shows only metrics: the title, and the values of the first metric below it.
+
+    `some` says whether any value has an interval. If none has, a remark says how to get intervals.
+    """
     sentences = []
     if values.rows:
         name, _, cells_of = values.rows[0]

@@ -1,6 +1,6 @@
 """Charts of binary classifiers: ROC, precision and recall, reliability and score distributions.
 
-All numbers come from metrics of the counted states.
+The charts need only the histograms of scores in the metric states, not the rows of data.
 """
 
 from __future__ import annotations
@@ -25,15 +25,22 @@ from .task_charts import COLOURS, build_task_charts
 __all__ = ["TaskScores", "TopRowsTable", "build_charts", "build_top_rows", "collect_task_scores"]
 
 BINS = 20
-SHADES = 64  # bars of a histogram of scores
-RARE = 0.05  # if the share of positives is smaller, axes are logarithmic
-CURVE_POINTS = 97  # points of a curve on a logarithmic axis
-SHOWN = (0.001, 0.01, 0.05, 0.1, 0.2, 0.5)  # the table shows these shares of the highest-scored rows
+SHADES = 64  # number of bars in a histogram of scores
+# Charts have logarithmic axes if the share of positives is smaller than this. On linear axes, the interesting part of
+# the curve would be too small to see.
+RARE = 0.05
+CURVE_POINTS = 97  # number of points of a curve on a logarithmic axis
+# The table of the top rows has a line for each of these shares of rows, for example the 1 % with the highest scores.
+SHOWN = (0.001, 0.01, 0.05, 0.1, 0.2, 0.5)
 MARKED = 5  # number of markers on a line
 
 
 class TaskScores(NamedTuple):
-    """The scores of one task: name, colour, state, and "classes" or "labels" if these were pooled."""
+    """The score histograms of one task (for example a model), with its name and the index of its colour.
+
+    For multiclass or multilabel tasks, the histograms of all classes or labels are added, and `pooled` is "classes" or
+    "labels". Otherwise `pooled` is empty.
+    """
 
     name: str
     number: int
@@ -42,14 +49,14 @@ class TaskScores(NamedTuple):
 
 
 class TopRowsTable(NamedTuple):
-    """Recall and precision of the highest-scored rows of each model.
+    """Recall and precision when only the highest-scored rows are predicted positive, for several models.
 
     Parameters
     ----------
     names : list of ColourKey
         The models.
     rows : list of (share, recalls, precisions)
-        For each share of the rows, the recall and the precision of each model.
+        A share of rows, such as "1 %", and the recall and the precision of every model at this share, as strings.
     """
 
     names: list[ColourKey]
@@ -57,7 +64,7 @@ class TopRowsTable(NamedTuple):
 
 
 def collect_task_scores(collection: MetricCollection) -> list[TaskScores]:
-    """Return the tasks of a collection that have a histogram of scores."""
+    """Return the score histograms of all tasks of a collection; tasks without a score histogram are left out."""
     states: dict[str, tuple[ScoresByLabel, str]] = {}
     for name, _, (state, *_), *_ in contents_of(collection):
         pooled = ""
@@ -70,12 +77,13 @@ def collect_task_scores(collection: MetricCollection) -> list[TaskScores]:
 
 
 def build_charts(collection: MetricCollection) -> list[Chart]:
-    """Return the charts of a collection."""
+    """Return all charts for a collection of metrics."""
     tasks = select_drawable(collection)
     charts: list[Chart] = []
     if tasks:
         charts += _build_curves(tasks)
-        # For classes, only the highest probability has a reliability diagram, see task_charts.
+        # For multiclass tasks, `build_task_charts` adds a reliability diagram of the class with the highest
+        # probability. A diagram of the pooled classes would say little.
         single = [m for m in tasks if m.pooled != "classes"]
         charts += _build_reliability_charts(single)
         charts += [_build_score_chart(m) for m in single]
@@ -87,12 +95,12 @@ def build_charts(collection: MetricCollection) -> list[Chart]:
 
 
 def select_drawable(collection: MetricCollection) -> list[TaskScores]:
-    """Return the tasks that have positives and negatives."""
+    """Return the tasks that have positives and negatives; other tasks have no ROC curve."""
     return [m for m in collect_task_scores(collection) if AUC().reading(m.state).reason is None]
 
 
 def has_rare_positives(tasks: Sequence[TaskScores]) -> bool:
-    """Return whether a task has so few positives that linear axes would hide the curves."""
+    """Return whether the share of positives of any task is so small that charts need logarithmic axes."""
     return any(float(m.state.support()) < RARE * _total_weight(m.state) for m in tasks)
 
 
@@ -106,7 +114,7 @@ def _build_curves(tasks: list[TaskScores]) -> Iterator[Chart]:
 
 
 def _place_markers(n: int) -> list[int]:
-    """Return the indices of the points of a line that have a marker."""
+    """Return the evenly spaced indices of the points that get a marker, on a line of `n` points."""
     return sorted({round(float(i)) for i in np.linspace(0, n - 1, MARKED + 2)[1:-1]}) if n > 2 else []
 
 
@@ -115,7 +123,10 @@ def _build_key(tasks: Sequence[TaskScores], metric: Any, name: str) -> list[Colo
 
 
 def _format_shares(names: Sequence[str], values: Sequence[float]) -> str:
-    """Return the share of each model, such as "a 5.3 %, b 7.7 %"; without its name for a single model."""
+    """Return a share for each model as text, such as "a 5.3 %, b 7.7 %".
+
+    For a single model, the text is the share without the name.
+    """
     if len(names) == 1:
         return format_share(values[0])
     return ", ".join(f"{n} {format_share(v)}" for n, v in zip(names, values, strict=True))
@@ -127,7 +138,8 @@ def _build_roc_chart(tasks: list[TaskScores]) -> Chart:
     key = _build_key(tasks, AUC(), "AUC")
     at = [float(np.interp(0.01, c.fpr, c.tpr)) for c in curves]
     summary = f"At a false positive rate of 1\u202f%, the true positive rate is: {_format_shares(names, at)}."
-    # The curve begins where about ten negatives are above the threshold: before that it is noise.
+    # The curve begins at the false positive rate that corresponds to about ten negatives. With fewer negatives, it
+    # would be mostly noise.
     few = min(_total_weight(m.state) - float(m.state.support()) for m in tasks)
     low = max(10.0 ** math.floor(math.log10(10.0 / max(few, 100.0))), 1e-4)
     x = np.exp(np.linspace(math.log(low), 0.0, CURVE_POINTS))
@@ -166,7 +178,8 @@ def _build_pr_chart(tasks: list[TaskScores]) -> Chart:
     key = _build_key(tasks, AveragePrecision(), "AP")
     tenth = [float(np.interp(0.1, c.recall[::-1], c.precision[::-1])) for c in curves]
     summary = f"At a recall of 10\u202f%, the precision is: {_format_shares(names, tenth)}."
-    # The curve begins where about 30 positives are above the threshold.
+    # The curve begins at the recall that corresponds to about 30 positives. With fewer positives, the precision would
+    # be mostly noise.
     few = min(float(m.state.support()) for m in tasks)
     low = max(30.0 / max(few, 300.0), 1e-3)
     x = np.exp(np.linspace(math.log(low), 0.0, CURVE_POINTS))
@@ -202,7 +215,10 @@ def _build_pr_chart(tasks: list[TaskScores]) -> Chart:
 
 
 def build_top_rows(collection: MetricCollection) -> TopRowsTable | None:
-    """Return the recall and precision of the highest-scored rows; None if no task has both classes."""
+    """Return a table of recall and precision for several shares of the highest-scored rows.
+
+    Return None if no task has positives and negatives.
+    """
     tasks = select_drawable(collection)
     if not tasks:
         return None
@@ -265,7 +281,10 @@ def _build_reliability_chart(curves: list[tuple[TaskScores, Any, Any]]) -> Chart
 
 
 def _format_ratio_range(name: str, p: Any, y: Any, several: bool) -> str:
-    """Return, as text, the range over all bins of the ratio of predicted to observed rate."""
+    """Return the smallest and largest ratio of predicted (`p`) to observed (`y`) rate over all bins: "0.95 to 1.08".
+
+    The text begins with the name of the model if there are several models.
+    """
     some = (y > 0) & (p > 0)
     if not some.any():
         return f"{name}: none" if several else "none"
@@ -275,7 +294,7 @@ def _format_ratio_range(name: str, p: Any, y: Any, several: bool) -> str:
 
 
 def _build_score_chart(model: TaskScores) -> Chart:
-    """Return a histogram of the scores of negatives and positives, on a logarithmic axis if positives are rare."""
+    """Return a histogram of the scores of negatives and positives. Its score axis is logarithmic if positives are rare."""
     counts = model.state.counts
     occupied = np.flatnonzero(counts.any(axis=0))
     scores, n = model.state.thresholds(occupied), counts[:, occupied].astype(float)

@@ -1,4 +1,4 @@
-"""Text tables of differences: by metric for all rows, then by slice."""
+"""Build text tables of differences: by metric over all rows, and by slice."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ __all__ = [
     "collect_model_changes",
 ]
 
-REASONS = 3  # the largest number of reasons below a table of slices
+REASONS = 3  # the largest number of reasons for missing intervals below a table of slices
 SHOWN = "bold"
 WORD_STYLES = {"better": SHOWN, "worse": SHOWN, "breached": SHOWN, "held": SHOWN}
 
 
 class NumberChange(NamedTuple):
-    """The difference of one metric of one slice from the control, for text tables.
+    """The difference between treatment and control in one metric, over all rows or in one slice, for text tables.
 
     Parameters
     ----------
     key : tuple
-        Key of the slice.
+        Key of the slice; empty for all rows.
     treatment, metric, role : str
         Names of the treatment and the metric, and the role of the metric.
     before, after : float
@@ -48,7 +48,7 @@ class NumberChange(NamedTuple):
     p : float
         The p-value, after the multiplicity correction if there is one.
     word : str
-        "better", "worse", "held", "breached", "too few", or empty.
+        Conclusion: "better" or "worse"; "held" or "breached" for a guardrail; "too few" for too little data; or empty.
     reason : str or None
         Why there is no interval.
     """
@@ -68,7 +68,7 @@ class NumberChange(NamedTuple):
 
 
 def collect_model_changes(treatment: str, comparisons: Comparisons) -> list[NumberChange]:
-    """Return the changes of comparisons, whose first side is the treatment."""
+    """Return a row of numbers for each comparison of two models; side a of the comparisons is `treatment`."""
     changes = []
     for one in comparisons.values():
         word = "too few" if one.reason else {"a": "better", "b": "worse"}.get(one.better or "", "")
@@ -80,7 +80,7 @@ def collect_model_changes(treatment: str, comparisons: Comparisons) -> list[Numb
 
 
 def collect_card_changes(table: Table) -> list[NumberChange]:
-    """Return the changes of the table of a scorecard, without cells that only one arm has."""
+    """Return a row of numbers for each line in the table of a scorecard; slices that only one arm has are left out."""
     changes = []
     for row in table:
         if not row["role"]:
@@ -105,7 +105,10 @@ def collect_card_changes(table: Table) -> list[NumberChange]:
 
 
 def build_difference_grid(changes: Sequence[NumberChange], control: str, share: str) -> Grid:
-    """Return a table of the differences between two models, one row for each metric."""
+    """Return a table of the differences between two models, one row for each metric.
+
+    `control` is the name of the first model, and `share` the heading of the columns of intervals, such as "95 %".
+    """
     treatment = changes[0].treatment if changes else ""
     heads = ["metric", control, treatment, "difference", share, "relative", share, "p", ""]
     rows: list[list[Cell] | None] = []
@@ -125,7 +128,10 @@ def build_difference_grid(changes: Sequence[NumberChange], control: str, share: 
 
 
 def build_scorecard_grid(changes: Sequence[NumberChange], control: str, share: str) -> Grid:
-    """Return a table of the numbers behind a verdict, one row for each metric, the deciding one first."""
+    """Return the table of a scorecard: one row for each metric and treatment, the primary metric first.
+
+    `control` is the name of the control, and `share` the heading of the column of intervals, such as "95 %".
+    """
     several = len({one.treatment for one in changes}) > 1
     heads = [*(["treatment"] if several else []), "metric", "role", control, "value", "change", share, "p", ""]
     rows: list[list[Cell] | None] = []
@@ -152,7 +158,11 @@ def build_slice_grid(
     title: str,
     share: str,
 ) -> Grid:
-    """Return a table of differences by slice (rows) and metric (columns), in the order of `rows_of`."""
+    """Return a table of differences by slice (rows) and metric (columns).
+
+    `rows_of` maps the key of each slice to its number of rows, and sets the order of slices. `by` are the names of the
+    slice columns, and `share` is the confidence level, such as "95 %".
+    """
     several = len({one.treatment for one in number_changes}) > 1
     groups: dict[tuple[Any, ...], dict[str, NumberChange]] = {}
     for one in number_changes:
@@ -178,7 +188,10 @@ def build_slice_grid(
 
 
 def _can_differ(one: NumberChange) -> bool:
-    """Return whether the sides can differ: label counts of two models of one log cannot."""
+    """Return whether a metric can differ between two models evaluated on the same log.
+
+    The number of positive labels, for example, cannot differ.
+    """
     return one.before != one.after or (one.reason is None and not one.change.low == one.change.high == 0.0)
 
 
@@ -191,7 +204,7 @@ def _build_value_cells(one: NumberChange) -> list[Cell]:
 
 
 def _build_interval_cells(interval: Interval, percent: bool, word: str) -> list[Cell]:
-    """Return the cells of a difference and its interval."""
+    """Return two cells: the difference, and its interval."""
     write = choose_format(interval, percent)
     some = math.isfinite(interval.low) and math.isfinite(interval.high)
     between = f"{write(interval.low)} to {write(interval.high)}" if some else ""
@@ -208,7 +221,7 @@ def _build_change_cell(one: NumberChange | None) -> Cell:
 
 
 def _describe_reasons(changes: Iterable[NumberChange]) -> list[str]:
-    """Return each reason for missing intervals once, with the names of its metrics."""
+    """Return a remark for each reason for missing intervals, with the names of the metrics that have no interval."""
     why: dict[str, list[str]] = {}
     for one in changes:
         if one.reason:

@@ -1,4 +1,4 @@
-"""The headline of a page: the main sentence about a comparison or scorecard, and facts below it."""
+"""Write the headline of a page: a main sentence about a comparison or scorecard, and facts below it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ Parts = list[tuple[str, int | None]]
 
 
 def format_confidence(confidence: float, always: bool) -> str:
-    """Return the confidence level for a label: "95 %", or "95 % always" for an always-valid interval."""
+    """Return a confidence level as a label: "95 %", or "95 % always" for an always-valid interval.
+
+    An always-valid interval keeps its coverage even if the experiment is looked at repeatedly.
+    """
     return typeset(f"{100.0 * confidence:.4g} %{' always' if always else ''}")
 
 
@@ -40,7 +43,11 @@ def build_comparison_headline(
     forests: Sequence[Forest],
     warnings: Sequence[str] = (),
 ) -> Headline:
-    """Return the headline of comparisons over all rows; without comparisons, return that of the slices."""
+    """Return the headline for comparisons over all rows.
+
+    The main sentence is about the first comparison. If there are no comparisons, it is about the slices in `forests`.
+    `sides` are the new and the old model or arm.
+    """
     if not comparisons:
         return _build_slice_headline(sides, forests, warnings)
     main, rows = comparisons[0], [build_measure_row(c) for c in comparisons]
@@ -66,7 +73,7 @@ def _format_values(row: MeasureRow, sides: tuple[NamedSide, NamedSide]) -> str:
 
 
 def _describe_movement(main: Comparison, row: MeasureRow) -> str:
-    """Return how a value changed, such as "rises by 0.0373"."""
+    """Return how the value of a metric changed from the control, such as "rises by 0.0373"."""
     by = row.change.lstrip("+−")
     if not float(main.a - main.b):
         return "is the same"
@@ -100,13 +107,20 @@ def _join_names(names: Sequence[str]) -> str:
 
 
 def _describe_agreement(rows: list[MeasureRow]) -> str:
-    """Return a sentence if all of at least three metrics are better, or all are worse; otherwise an empty text."""
+    """Return a sentence such as " All 4 measures agree." if all metrics are better, or all are worse.
+
+    The result is empty otherwise, and for fewer than three metrics.
+    """
     words = {r.word for r in rows if r.word}
     return f" All {len(rows)} measures agree." if len(rows) > 2 and words in ({"better"}, {"worse"}) else ""
 
 
 def _describe_errors(main: Comparison, row: MeasureRow, badge: str) -> list[Fact]:
-    """Return facts about sampling error and certified bound: which is larger, and how to reduce it."""
+    """Return facts about the sampling error and the bucketing error.
+
+    The fact about the larger error comes first, and says how to reduce that error. The bucketing error comes from
+    storing scores in histograms.
+    """
     if not row.half:
         return []
     bounded = (
@@ -129,7 +143,7 @@ def _format_p_value(text: str) -> str:
 
 
 def _find_furthest_limit(row: MeasureRow) -> str:
-    """Return the limit of the interval that is farther from zero, without its sign."""
+    """Return the absolute value of the interval limit that is further from zero."""
     ends = row.between.split(" to ")
     return max((e.lstrip("+−") for e in ends), key=lambda e: float(e.rstrip("\u202f%").replace(",", "") or 0))
 
@@ -143,7 +157,10 @@ def _describe_forests(forests: Sequence[Forest]) -> list[Fact]:
 
 
 def _describe_warnings(rows: Sequence[MeasureRow], forests: Sequence[Forest], warnings: Sequence[str]) -> list[Fact]:
-    """Return a fact about metrics and slices that are worse, and about dropped rows."""
+    """Return a list of one fact: the metrics and slices that are worse, and the `warnings` about dropped rows.
+
+    The list is empty if there is nothing to warn about.
+    """
     worse = [f"{r.name} is worse: {r.b} → {r.a} ({r.change})" for r in rows if r.word in ("worse", "breached")]
     for one in forests[:1]:
         bad = [r for g in one.groups for r in g.rows if r.word in ("worse", "breached")]
@@ -170,7 +187,10 @@ def build_scorecard_headline(
     card: Scorecard, figures: Mapping[Any, Sequence[MeasureRow]], colours: Mapping[Any, int], forests: Sequence[Forest],
     warnings: Sequence[str] = (),
 ) -> Headline:  # fmt: skip
-    """Return the headline of a scorecard: the sentence of each verdict."""
+    """Return the headline of a scorecard: the verdict on the first treatment, the other verdicts, and facts.
+
+    `figures` are the table rows of each treatment, and `colours` the colour index of each arm.
+    """
     verdicts = list(card.verdicts.items())
     (arm, first), rest = verdicts[0], verdicts[1:]
     badge = format_confidence(card.options.confidence, any(p.sequential for p in card.progress.values()))
@@ -191,8 +211,12 @@ def build_scorecard_headline(
 
 
 def colour_names(text: str, names: Mapping[str, int]) -> Parts:
-    """Return the parts of a sentence, with a colour for the first mention of each name as a whole word."""
-    # A name counts only between a space and a character that is no letter or digit, so "new" is not found in "newer".
+    """Split a sentence at the names of arms, so that each name can be shown in its colour.
+
+    Only the first mention of a name counts. `names` maps each name to the index of its colour.
+    """
+    # A name must follow a space and must not be followed by a letter or digit. Otherwise, "new" would be found in
+    # "newer".
     mentions = []
     for name, number in names.items():
         at = f" {text} ".find(f" {name}")
@@ -221,7 +245,7 @@ def _describe_looks(card: Scorecard, always: bool) -> str:
 
 
 def describe_bounds(rows: Sequence[MeasureRow]) -> list[Fact]:
-    """Return a fact about the certified bounds of the metrics."""
+    """Return a fact that lists the certified bound of each metric, or says that all values are exact."""
     some = [r for r in rows if r.proof not in ("", "exact")]
     if not any(r.proof for r in rows):
         return []
@@ -231,7 +255,7 @@ def describe_bounds(rows: Sequence[MeasureRow]) -> list[Fact]:
 
 
 def describe_guardrails(figures: Mapping[str, Sequence[MeasureRow]]) -> list[Fact]:
-    """Return a fact for each treatment about its guardrails."""
+    """Return a fact for each treatment: how many guardrails are held, and the difference in each of the others."""
     facts = []
     for arm, rows in figures.items():
         guarded = [r for r in rows if r.word in ("held", "undecided", "breached") or r.limit]
@@ -240,7 +264,8 @@ def describe_guardrails(figures: Mapping[str, Sequence[MeasureRow]]) -> list[Fac
         held_count = sum(r.word == "held" for r in guarded)
         rest = [f"{r.name} is {r.word}: {r.change}{f', {r.between}' if r.between else ''}; the limit is {r.limit}"
                 for r in guarded if r.word not in ("held", "")]  # fmt: skip
-        if not any(r.word for r in guarded):  # it is too early to say
+        # Without any conclusion, it is too early to report on the guardrails of this treatment.
+        if not any(r.word for r in guarded):
             continue
         who = f"{arm}: " if len(figures) > 1 else ""
         is_breached = any(r.word == "breached" for r in guarded)
@@ -260,13 +285,16 @@ def _describe_sample_ratio(card: Scorecard) -> list[Fact]:
 
 
 def describe_next_step() -> list[Fact]:
-    """Return the advice for arms that cannot be compared because of a sample ratio mismatch."""
+    """Return a fact that says what to do after a sample ratio mismatch, which makes the arms incomparable."""
     text = "Find and fix the cause, then restart with new users. Dropping rows until the ratio fits does not help."
     return [Fact("tag", "next", text)]
 
 
 def format_limit(role: str, better: str, margin: float | None, relative: bool) -> str:
-    """Return the limit of a guardrail, such as "≥ −5 %"; empty for other metrics."""
+    """Return the limit of a guardrail as text, such as "≥ −5 %"; empty for a metric that is not a guardrail.
+
+    `margin` is the allowed deterioration, and `better` the good direction: "high", "low" or "one" (closer to 1).
+    """
     if role != GUARDRAIL or margin is None:
         return ""
     decimals = next(
@@ -285,5 +313,5 @@ def format_limit(role: str, better: str, margin: float | None, relative: bool) -
 
 
 def format_finite_bound(half: float) -> str:
-    """Return the certified bound of a change; empty if it is not finite."""
+    """Return a certified bound as text, such as "±0.0012"; empty if the bound is not finite."""
     return format_bound(half) if math.isfinite(half) else ""

@@ -1,4 +1,4 @@
-"""Rows of a page from comparisons: their texts, and their positions on axes."""
+"""Convert comparisons to rows of a report page: the texts of the cells, and the positions of intervals on axes."""
 
 from __future__ import annotations
 
@@ -35,19 +35,25 @@ RATES = ("ctr", "predicted_ctr", "precision", "recall", "false_positive_rate", "
          "hit_rate", "top_k_accuracy", "subset_accuracy", "hamming_loss")  # fmt: skip
 RELATIVE = (*RATES, "log_loss", "normalized_entropy", "brier_score", "average_precision", "mae", "mse", "rmse", "wmae",
             "mean", "sum", "count", "ratio", "per_unit", "quantile")  # fmt: skip
-# A certified bound below this share of the value is rounding of sums, and is shown as exact.
+# A relative error below this comes from rounding in floating-point sums. A value with such an error is shown as exact.
 FEW = 1e-12
 WORDS = ("better", "held", "unclear", "undecided", "too few", "worse", "breached")
-MAX_SLICES = 200  # slices of a group in a forest plot
+MAX_SLICES = 200  # the largest number of slices per group in a forest plot
 
 
 def format_direction(best: Any) -> str:
-    """Return a text about which values are better."""
+    """Return text that describes the good direction of a metric, such as "↑ higher is better".
+
+    `best` is "high", "low", or 1 for metrics that are best at 1.
+    """
     return {"high": "↑ higher is better", "low": "↓ lower is better"}.get(str(best), "→ 1 is best" if best else "")
 
 
 def describe_average(metric: Any) -> str:
-    """Return a text about the average of a multiclass or multilabel metric; empty for other metrics."""
+    """Return how a multiclass or multilabel metric averages, such as "macro: the mean of the classes".
+
+    The result is empty for other metrics.
+    """
     if not getattr(metric, "_class_settings", None):
         return ""
     how = getattr(metric, "average", None)
@@ -57,28 +63,33 @@ def describe_average(metric: Any) -> str:
 
 
 def format_subtitle(metric: Any, best: Any = None) -> str:
-    """Return the text below the name of a metric."""
+    """Return the small text below the name of a metric: its good direction and its kind of average."""
     return "; ".join(t for t in (format_direction(best or best_of(metric)), describe_average(metric)) if t)
 
 
 def read_tag(metric: Any) -> str:
-    """Return the tag of a metric, which identifies its class; empty for None."""
+    """Return the tag that identifies the class of a metric, such as "auc"; empty for None."""
     return "" if metric is None else str(metric.about.tag)
 
 
 def is_percent(tag: str) -> bool:
-    """Return whether the values of a metric are shown in percent."""
+    """Return whether values of the metric with this tag are shown as percentages."""
     return tag.partition("@")[0] in RATES
 
 
 def build_measure_row(
     one: Comparison, name: str = "", *, decimals: int | None = None, slices: bool = False
 ) -> MeasureRow:
-    """Return the row of a comparison; rows of slices share an axis and the number of decimals."""
+    """Return the table row of a comparison.
+
+    `name` replaces the name of the comparison, and `decimals` is the number of decimals of differences (by default
+    chosen from the width of the interval). `slices` says whether the row is a slice in a forest plot, where all rows
+    share an axis.
+    """
     tag = read_tag(one.metric)
     percent = is_percent(tag)
-    # The page draws "better" to the right. Where lower is better the ends are mirrored, and so is a ratio above 1, whose
-    # decrease brings it closer to 1.
+    # The page draws "better" to the right, so the interval is mirrored if lower values are better. A ratio that is best
+    # at 1 is also mirrored if it is above 1, because then a decrease is better.
     interval = one.relative if percent else one.difference
     half = (interval.high - interval.low) / 2
     if decimals is None:
@@ -114,7 +125,10 @@ def build_measure_row(
 
 
 def _is_clear(one: Comparison) -> bool:
-    """Return whether a difference excludes zero beyond sampling error, certified bound and multiplicity correction."""
+    """Return whether the interval of a difference, widened by the certified bound, excludes zero.
+
+    The difference must also stay significant after the multiplicity correction.
+    """
     bound = one.bound if math.isfinite(one.bound) else 0.0
     difference = one.difference
     beyond = difference.low - bound > 0.0 or difference.high + bound < 0.0
@@ -122,20 +136,23 @@ def _is_clear(one: Comparison) -> bool:
 
 
 def _choose_value_decimals(one: Comparison) -> int:
-    """Return the decimals of values in percent whose difference is relative."""
+    """Return the number of decimals of a value that is shown in percent, from the interval of its absolute difference."""
     decimals = choose_decimals((one.difference.high - one.difference.low) / 2 * 100)
     return 2 if decimals is None else min(decimals, 4)
 
 
 def choose_common_decimals(halves: Iterable[float], percent: bool) -> int:
-    """Return the decimals of a column, from the median half width of its intervals."""
+    """Return the number of decimals for all intervals of a column, from the median of their half widths."""
     known = sorted(h for h in halves if h > 0.0 and math.isfinite(h))
     decimals = choose_decimals(known[len(known) // 2] * (100 if percent else 1)) if known else None
     return (1 if percent else 4) if decimals is None else decimals
 
 
 def choose_word(one: Comparison) -> str:
-    """Return "better", "worse", "unclear" or "too few" for side a; empty if no side can be better."""
+    """Return the conclusion about side a: "better", "worse", "unclear" or "too few".
+
+    The result is empty if the metric has no good direction.
+    """
     if one.reason is not None or math.isnan(one.difference.low):
         return "too few"
     if best_of(one.metric) is None:
@@ -144,12 +161,16 @@ def choose_word(one: Comparison) -> str:
 
 
 def format_reason(reason: Any) -> str:
-    """Return a reason as text; empty without one."""
+    """Return the reason for a missing interval; an empty string if `reason` is not a string, for example None or NaN."""
     return str(reason) if isinstance(reason, str) else ""
 
 
 def place_rows(rows: Iterable[MeasureRow], *, shared: RowAxis | None, low: float = 0.0, high: float = 0.0) -> None:
-    """Set the bars of rows, on a shared axis from low to high, or each on its own axis with zero in the middle."""
+    """Compute where the interval of each row is drawn, and store it in `row.span`.
+
+    With a `shared` axis, all rows are drawn on the range from `low` to `high`. Otherwise each row has its own axis with
+    zero in the middle.
+    """
     for row in rows:
         ends = [v for v in row.ends if math.isfinite(v)]
         if not ends:
@@ -171,7 +192,11 @@ def build_bar(
     ends: tuple[float, float, float], a: float, b: float, overall: float | None = None, limit: float | None = None,
     *, is_upper_limit: bool = False,
 ) -> IntervalBar:  # fmt: skip
-    """Return the position of an interval on an axis from `a` to `b`, in percent of its width."""
+    """Return where an interval is drawn on an axis from `a` to `b`, as percentages of the width of the axis.
+
+    `ends` are the lower limit, the estimate and the upper limit. `overall` is the difference over all rows, and `limit`
+    is the limit of a guardrail.
+    """
 
     def position_of(v: float) -> float:
         return min(max((v - a) / (b - a) * 100.0, 0.0), 100.0)
@@ -189,9 +214,12 @@ def build_bar(
 def build_shared_axis(
     rows: Sequence[MeasureRow], title: str, percent: bool, overall: float | None = None, *, most: float = 2.0
 ) -> tuple[RowAxis, float, float]:
-    """Return a shared axis for rows. Rows with enough data set its range; much longer intervals are cut off."""
-    # The range covers the middle 96 % of the differences with `most` times the median half width. One slice with little
-    # data would otherwise squeeze all others.
+    """Return a shared axis for several rows, and the lowest and the highest value on it.
+
+    Rows with too little data do not affect the range, and much longer intervals are cut off.
+    """
+    # The range covers the middle 96 % of the differences, plus `most` times the median half width on both sides.
+    # Otherwise, one slice with little data would squeeze all the others.
     set_by = [r for r in rows if not r.is_too_few and math.isfinite(r.ends[1])] or [
         r for r in rows if math.isfinite(r.ends[1])
     ]
@@ -225,7 +253,11 @@ def build_forest(
     metric: str, sides: tuple[NamedSide, NamedSide], groups: Sequence[tuple[str, Sequence[MeasureRow]]], *, percent: bool,
     overall: float | None, interval: str, best: Any, first: bool, max_slices: int = MAX_SLICES,
 ) -> Forest:  # fmt: skip
-    """Return a forest plot of slices: the largest impact first, those with too little data last, at most `max_slices`."""
+    """Return a forest plot of a metric, with one interval for each slice.
+
+    Slices are sorted by impact, which is the share of rows times the difference. Slices with too little data come last.
+    At most `max_slices` slices of each group are shown.
+    """
     every = [r for _, rows in groups for r in rows]
     title = f"{metric} difference{', better →' if best in ('high', 'low') else ''}"
     axis, low, high = build_shared_axis(every, title, percent, overall)
@@ -259,7 +291,7 @@ def describe_slices(rows: Sequence[MeasureRow]) -> str:
 
 
 def describe_hidden_slices(rows: Sequence[MeasureRow]) -> str:
-    """Return a remark about the slices that are not shown."""
+    """Return a remark that counts the slices that are not shown, with their share of rows; empty if there are none."""
     if not rows:
         return ""
     part = sum(r.part for r in rows if math.isfinite(r.part))
@@ -267,12 +299,15 @@ def describe_hidden_slices(rows: Sequence[MeasureRow]) -> str:
 
 
 def format_key(key: Sequence[Any]) -> str:
-    """Return the name of a slice: the values of its key, separated by dots."""
+    """Return the name of a slice: the values of its key, as in "DE · mobile"."""
     return " · ".join(format_atom(k) if format_atom(k) != "" else "(empty)" for k in key)
 
 
 def build_hero(row: MeasureRow, percent: bool) -> tuple[MeasureRow, RowAxis]:
-    """Return a copy of the row of the deciding difference, and an axis that includes zero."""
+    """Return a copy of the most important row for the large picture at the top of the page, with its own axis.
+
+    The axis includes zero.
+    """
     axis, a, b = build_shared_axis([row], row.name, percent)
     hero = MeasureRow(**row.__dict__)
     place_rows([hero], shared=axis, low=a, high=b)
@@ -280,17 +315,20 @@ def build_hero(row: MeasureRow, percent: bool) -> tuple[MeasureRow, RowAxis]:
 
 
 def count_shown_slices(place: int, groups: int) -> int:
-    """Return how many slices of a group are shown: more for the first metric, fewer with many groups."""
+    """Return the largest number of slices to show in each group of a forest plot.
+
+    It is larger for the first metric (`place` 0), and smaller if the plot has many groups.
+    """
     return max(20, (200 if place == 0 else 40) // max(1, groups // 2))
 
 
 def name_sides(reason: str, sides: tuple[NamedSide, NamedSide]) -> str:
-    """Return a reason that names the sides, instead of "the first side" and "the second side"."""
+    """Replace "the first side" and "the second side" in a reason with the names of the sides."""
     return reason.replace("the first side", sides[0].name).replace("the second side", sides[1].name)
 
 
 def shorten_reason(reason: str) -> str:
-    """Return the part of a reason that is specific to a slice."""
+    """Return the part of a reason between "too few: " and the next semicolon; return other reasons unchanged."""
     return reason.partition("too few: ")[2].partition(";")[0] or reason
 
 

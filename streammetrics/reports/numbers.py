@@ -1,4 +1,4 @@
-"""Numbers as text on pages: true minus sign, thin space before %, and the decimals that an interval supports."""
+"""Format numbers for report pages: minus signs, thin spaces before %, and a suitable number of decimals."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ __all__ = [
 ]
 
 NARROW = "\u202f"
-MAX_DECIMALS = 6  # the largest number of decimals that is shown
+MAX_DECIMALS = 6  # the largest number of decimals of any number
 
 
 def typeset(text: str) -> str:
-    """Return a text with true minus signs and non-breaking thin spaces before percent signs."""
+    """Return the text with true minus signs and non-breaking thin spaces before percent signs."""
     return text.replace("-", "−").replace(" %", f"{NARROW}%")
 
 
 def choose_decimals(half: float, most: int = MAX_DECIMALS) -> int | None:
-    """Return the decimals that show a half width with two significant digits; None without a half width.
+    """Return the number of decimals that shows the half width of an interval with two significant digits.
 
-    More digits of the value would be noise, and fewer would hide part of the interval.
+    Return None if the half width is not positive and finite. More decimals would show noise, and fewer would hide a
+    part of the interval.
     """
     if not (half > 0.0 and math.isfinite(half)):
         return None
@@ -36,7 +37,7 @@ def choose_decimals(half: float, most: int = MAX_DECIMALS) -> int | None:
 
 
 def format_fixed(value: float | None, decimals: int, percent: bool = False) -> str:
-    """Return a number with a fixed number of decimals, optionally as a percentage."""
+    """Return a number with a fixed number of decimals, optionally as a percentage; "–" for None and NaN."""
     if value is None or math.isnan(value):
         return "–"
     if math.isinf(value):
@@ -48,14 +49,14 @@ def format_fixed(value: float | None, decimals: int, percent: bool = False) -> s
 
 
 def format_signed(value: float | None, decimals: int, percent: bool = False) -> str:
-    """Return a difference with its sign, except for 0."""
+    """Return a difference as text. A positive number begins with "+"; 0 has no sign."""
     text = format_fixed(value, decimals, percent)
     plain = value is None or not value > 0.0 or not text.strip("0.,%" + NARROW) or not math.isfinite(value)
     return text if plain else f"+{text}"
 
 
 def format_share(value: float, decimals: int = 1) -> str:
-    """Return a share in percent; a positive share below the resolution is "<0.1 %", not 0."""
+    """Return a share as a percentage. A positive share that would be rounded to 0 is shown as "<0.1 %"."""
     least = 10.0 ** -(decimals + 2)
     return f"<{format_fixed(least, decimals, True)}" if 0.0 < value < least / 2 else format_fixed(value, decimals, True)
 
@@ -73,14 +74,18 @@ def format_p_value(p: float) -> str:
 
 
 def format_bound(half: float | None) -> str:
-    """Return the half width of certified bounds with two significant digits; "exact" for 0."""
+    """Return a certified bound as text, such as "±0.0012", with two significant digits.
+
+    The text is "exact" for 0 and empty for None and NaN.
+    """
     if half is None or math.isnan(half):
         return ""
     if half <= 0.0:
         return "exact"
     if math.isinf(half):
         return "±∞"
-    # Rounded up in decimal arithmetic: a rounded-down bound would not be certified.
+    # The bound is rounded up, because a bound that is rounded down may be too small. Decimal arithmetic makes this
+    # exact.
     exact = Decimal(half)
     step = Decimal(1).scaleb(exact.adjusted() - 1)
     up = exact.quantize(step, rounding=ROUND_UP)

@@ -1,4 +1,7 @@
-"""The data model of a page: headline, rows, tables and forest plots, which the templates only lay out."""
+"""Define the data of a report page: headline, tables and forest plots as plain strings and numbers.
+
+The templates only arrange this data.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +27,18 @@ __all__ = [
 
 
 class NamedSide(NamedTuple):
-    """A model or arm: its name, and the index of its colour."""
+    """One of the two compared models or arms: its name, and the index of its colour."""
 
     name: str
     number: int
 
 
 class Fact(NamedTuple):
-    """A remark below the headline, where `kind` ("ci", "proof", "tag" or "but") sets the style of the label."""
+    """A remark below the headline: a short label and a sentence.
+
+    `kind` sets the style of the label: "ci" for a confidence interval, "proof" for a certified bound, "but" for a
+    warning, and "tag" for anything else.
+    """
 
     kind: str
     label: str
@@ -39,12 +46,13 @@ class Fact(NamedTuple):
 
 
 class Headline(NamedTuple):
-    """The headline of a page.
+    """The headline of a page: a main sentence, and facts below it.
 
     Parameters
     ----------
     parts : list of (text, number)
-        The main sentence in parts; the number is the colour of a model or arm, or None.
+        The main sentence in parts. If a part is the name of a model or arm, the number is the index of its colour;
+        otherwise None.
     lead : str
         The text below the main sentence.
     facts : list of Fact
@@ -60,19 +68,19 @@ class Headline(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The main sentence as one text."""
+        """The main sentence as one string."""
         return "".join(text for text, _ in self.parts)
 
 
 class IntervalBar(NamedTuple):
-    """The position of an interval on its axis, in percent of the width.
+    """Where an interval is drawn on its axis, as percentages of the width of the axis.
 
     Parameters
     ----------
     low, mid, high : float
         Lower limit, estimate and upper limit, clipped to the axis.
     zero : float
-        Position of no difference.
+        Position of zero, which means no difference.
     extends_left, extends_right : bool
         Whether the interval was clipped on that side.
     overall : float or None
@@ -80,7 +88,7 @@ class IntervalBar(NamedTuple):
     limit : float or None
         Position of the limit of a guardrail.
     is_upper_limit : bool
-        Whether values to the right of the limit are forbidden, instead of those to the left.
+        Whether values to the right of the limit are forbidden, rather than those to the left.
     """
 
     low: float
@@ -95,7 +103,7 @@ class IntervalBar(NamedTuple):
 
 
 class RowAxis(NamedTuple):
-    """The axis of several rows: its title, and ticks in percent of the width."""
+    """An axis that several rows share: its title, and its ticks as pairs of a position (in % of the width) and a label."""
 
     title: str
     ticks: list[tuple[float, str]]
@@ -103,40 +111,42 @@ class RowAxis(NamedTuple):
 
 @dataclass
 class MeasureRow:
-    """One row of a table or forest plot: a metric or a slice.
+    """One row of a table or forest plot, with all texts and positions: a metric or a slice.
 
     Parameters
     ----------
     name, sub : str
         Name, and a remark below it.
     a, b : str
-        Values of the new and of the old side.
+        Values of the new side and of the old side.
     change, relative, half, between, p, proof, limit : str
         The difference, the relative difference, the half width, the interval, the p-value, the certified bound and the
         limit of a guardrail as text; empty if there is none.
     bold : bool
-        Whether the difference excludes zero beyond sampling error and certified bound.
+        Whether the interval of the difference, widened by the certified bound, excludes zero.
     word : str
-        Reading of the difference: "better", "unclear", "worse" or "too few"; for a guardrail "held", "undecided" or
-        "breached"; "withheld"; or empty.
+        Conclusion about the difference: "better", "unclear", "worse" or "too few" (too little data). A guardrail is
+        "held", "undecided" or "breached". The word is "withheld" if the verdict is withheld, and empty if neither
+        direction is better.
     reason : str
         Why there is no interval.
     ends : tuple of float
-        Lower limit, estimate and upper limit, mirrored if lower is better, so that right is better; NaN without a value.
+        Lower limit, estimate and upper limit of the difference; NaN without a value. Their signs are reversed if lower
+        values are better, so that better results are always on the right.
     direction : float
-        -1 if the ends are mirrored, else 1.
+        -1 if the signs of `ends` are reversed, else 1.
     margin : float or None
         Limit of a guardrail, on the axis of `ends`.
     is_upper_limit : bool
-        Whether values above the margin are forbidden, instead of those below.
+        Whether values above the margin are forbidden, rather than those below.
     rows : int
-        Number of rows of both sides.
+        Number of rows on both sides together.
     part : float
-        Share of all rows.
+        The rows of the slice as a share of all rows, from 0 to 1.
     share, impact : str
-        The share of all rows, and share times difference, as text.
+        `part`, and the product of `part` and the difference, as text.
     order : dict
-        Sort keys of the row.
+        The numbers by which the page can sort the row: "rows", "diff" (difference) and "imp" (absolute impact).
     span : IntervalBar or None
         Position on the axis.
     """
@@ -168,12 +178,15 @@ class MeasureRow:
 
     @property
     def is_too_few(self) -> bool:
-        """Whether there is too little data for an interval."""
+        """Whether the row has too little data for an interval."""
         return self.word == "too few"
 
 
 class RowGroup(NamedTuple):
-    """Rows below a common heading."""
+    """A group of rows below a common heading, such as the guardrails of a scorecard.
+
+    `note` is a remark beside the heading, and `more` is a remark about rows that are not shown.
+    """
 
     title: str
     note: str
@@ -182,7 +195,10 @@ class RowGroup(NamedTuple):
 
 
 class PagePart(NamedTuple):
-    """A section of a page: its template, heading, anchor and data."""
+    """A section of a page.
+
+    `kind` selects the template, `anchor` is the target of links to the section, and `data` is what the template shows.
+    """
 
     kind: str
     title: str
@@ -192,7 +208,11 @@ class PagePart(NamedTuple):
 
 
 class MeasureTable(NamedTuple):
-    """A table with one row for each metric: values, difference, interval and reading."""
+    """A table with one row for each metric: the values of both sides, the difference, its interval and a conclusion.
+
+    `axis` is the common axis of all rows, or None if each row has its own. `interval` is the label of the intervals,
+    such as "95 %". `limits` says whether any row has a guardrail limit.
+    """
 
     caption: str
     sides: tuple[NamedSide, NamedSide]
@@ -204,7 +224,10 @@ class MeasureTable(NamedTuple):
 
 
 class Forest(NamedTuple):
-    """A forest plot: one row for each slice, on one axis."""
+    """A forest plot: the difference of one metric in each slice, drawn as intervals on one axis.
+
+    `interval` is the label of the intervals, such as "95 %". `open` says whether the page shows the plot expanded.
+    """
 
     metric: str
     caption: str
@@ -216,7 +239,10 @@ class Forest(NamedTuple):
 
 
 class ValueCell(NamedTuple):
-    """One value of a table of models: its text, interval and certified bound."""
+    """One value in a table of models, as text, with its interval and certified bound.
+
+    `reason` says why there is no value, and `number` is the index of the colour of the model.
+    """
 
     text: str
     interval: str = ""
@@ -226,7 +252,10 @@ class ValueCell(NamedTuple):
 
 
 class ValueGrid(NamedTuple):
-    """A table of metrics (rows) by model (columns), followed by counts of rows."""
+    """A table of metrics (rows) by models (columns).
+
+    `counts` are further lines with row counts, and `badge` is the confidence level of the intervals.
+    """
 
     caption: str
     sides: list[NamedSide]
@@ -238,7 +267,7 @@ class ValueGrid(NamedTuple):
 
 @dataclass
 class Page:
-    """A page as plain data.
+    """All data of a report page, without HTML.
 
     Parameters
     ----------
@@ -249,13 +278,13 @@ class Page:
     sides : tuple of NamedSide
         The compared models or arms; empty without a comparison.
     hero : (MeasureRow, RowAxis) or None
-        The deciding difference, with its axis.
+        The most important difference, with its axis, for the large picture at the top of the page.
     parts : list of PagePart
         The sections, in order.
     provenance : list of (term, text)
         Origin of the data: command, files, digests.
     badge : str
-        Confidence of the intervals, such as 95 %.
+        Confidence level of the intervals, such as "95 %".
     """
 
     title: str
@@ -268,5 +297,8 @@ class Page:
 
     @property
     def kinds(self) -> set[str]:
-        """The kinds of sections, which decide what the page explains."""
+        """The kinds of sections on the page.
+
+        The glossary at the end of the page explains only the terms of these sections.
+        """
         return {p.kind for p in self.parts}

@@ -1,4 +1,4 @@
-"""Tables by class or label, and confusion matrices."""
+"""Build text tables of metrics by class or label, and of confusion matrices."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ __all__ = [
     "strip_average",
 ]
 
-WORST = 20  # the number of confusions shown instead of a large matrix
+WORST = 20  # the number of most frequent confusions to show if the whole matrix is too large
 
 
 class ArrayValues(NamedTuple):
-    """A metric whose value is an array, with the names of its entries.
+    """The values of a metric for each class or label, as an array, with the names of the classes.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class ArrayValues(NamedTuple):
     names : list of str
         The classes or labels.
     value : ndarray
-        One number for each name, one matrix, or one matrix for each name.
+        An array with one number for each name, a single matrix, or an array with one matrix for each name.
     confusions : bool
         Whether the matrix is a confusion matrix.
     """
@@ -56,7 +56,7 @@ class ArrayValues(NamedTuple):
 
 
 def collect_array_values(collection: MetricCollection) -> list[ArrayValues]:
-    """Return the metrics of a collection whose values are arrays."""
+    """Return all array-valued metrics of a collection, such as recall for each class or a confusion matrix."""
     arrays = []
     for full, metric, (state, *_), binding, _ in contents_of(collection):
         value = metric.reading(state).value
@@ -69,11 +69,15 @@ def collect_array_values(collection: MetricCollection) -> list[ArrayValues]:
 
 
 def find_class_names(metric: Metric[Any, Any], state: Any, columns: Any) -> list[str]:
-    """Return the names of classes or labels: the values, the label columns, or numbers."""
+    """Return the names of the classes or labels of a metric.
+
+    These are the class values of a multiclass state, the label columns of a multilabel one, or numbers such as "0" and
+    "1". The list is empty if the metric has no classes.
+    """
     if isinstance(state, PairCounts):
         return list(map(str, state.class_names()))
     if isinstance(columns, tuple):
-        # Columns such as label_a, label_b are shown without their common prefix.
+        # The common prefix of columns such as label_a and label_b is left out.
         shared = next((i for i, letters in enumerate(zip(*columns, strict=False)) if len(set(letters)) > 1), 0)
         return [name[shared:] or name for name in columns]
     if isinstance(state, ByLabel):
@@ -82,7 +86,7 @@ def find_class_names(metric: Metric[Any, Any], state: Any, columns: Any) -> list
 
 
 def build_breakdowns(collection: MetricCollection) -> list[Grid]:
-    """Return a table by class for each set of classes, and the confusion matrices."""
+    """Return a table of metrics by class for each set of classes, followed by the confusion matrices."""
     matrices: list[Grid] = []
     tables: dict[tuple[str, ...], list[ArrayValues]] = {}
     for values in collect_array_values(collection):
@@ -96,7 +100,7 @@ def build_breakdowns(collection: MetricCollection) -> list[Grid]:
 
 
 def _build_class_grid(names: list[str], columns: list[ArrayValues]) -> Grid:
-    """Return a table of classes (rows) by metric (columns); with several tasks, each class has a row for each task."""
+    """Return a table of classes (rows) by metrics (columns). With several tasks, each class has a row per task."""
     tasks = list(dict.fromkeys(one.task for one in columns))
     known = {(one.task, strip_average(one.metric)): one for one in columns}
     metrics = list(dict.fromkeys(metric for _, metric in known))
@@ -116,7 +120,10 @@ def _build_cell(one: ArrayValues, i: int) -> Cell:
 
 
 def build_class_grids(collection: MetricCollection) -> list[Grid]:
-    """Return tables by class from all states that have counts by class, and the most frequent confusions."""
+    """Return tables by class from all states that count by class.
+
+    If there are too many classes for a confusion matrix, the list also has a table of the most frequent confusions.
+    """
     confusion_grids: list[Grid] = []
     tables: dict[tuple[str, ...], list[ArrayValues]] = {}
     for full, metric, (state, *_), binding, _ in contents_of(collection):
@@ -136,7 +143,10 @@ def build_class_grids(collection: MetricCollection) -> list[Grid]:
 
 
 def _read_class_values(task: str, state: Any, names: list[str]) -> Iterator[ArrayValues]:
-    """Yield the metrics that a state of several classes or labels can compute for each."""
+    """Yield the metrics that can be computed from a state, each with one value for every class or label.
+
+    They are precision, recall and F1 for counts of decisions, and AUC and average precision for scores.
+    """
     metrics: list[Several[Any]] = []
     which: Any = {"num_classes": max(2, len(names)), "average": None}
     if isinstance(state, (PairCounts, LabelDecisions)):
@@ -158,12 +168,12 @@ def _read_weight_unit(state: Any) -> int:
 
 
 def strip_average(metric: str) -> str:
-    """Return the name of a metric without its suffix for values by class."""
+    """Return the name of a metric without the suffix of values by class, such as "recall" for "recall:average=none"."""
     return metric.removesuffix(":average=none").removesuffix("_each")
 
 
 def build_confusion_grids(values: ArrayValues) -> Iterator[Grid]:
-    """Yield a table for each confusion matrix; with many classes, a table of the most frequent confusions."""
+    """Yield a table for each confusion matrix. With many classes, the table has only the most frequent confusions."""
     title = f"{values.task}: {values.metric}" if values.task else values.metric
     if values.value.ndim == 3:
         for name, matrix in zip(values.names, values.value, strict=True):
@@ -180,7 +190,7 @@ def _build_matrix_grid(title: str, names: list[str], matrix: Any) -> Grid:
 
 
 def _build_array_grid(values: ArrayValues) -> Grid:
-    """Return a table of a matrix of another kind, such as correlations."""
+    """Return a table of an array-valued metric that is not a confusion matrix, such as correlations."""
     down, across = values.value.shape
     names = values.names if len(values.names) == down == across else [*map(str, range(max(down, across)))]
     rows = [[Cell(n), *(Cell(_format_count(v)) for v in row)] for n, row in zip(names, values.value, strict=False)]

@@ -1,4 +1,4 @@
-"""Charts drawn with matplotlib, which is imported at the first use."""
+"""Draw charts with matplotlib, which is imported only when something is drawn."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = ["draw_chart", "draw_gain", "draw_precision_recall", "draw_reliability
 QUIET = "#9aa0a6"
 INK = "#15181e"
 DASHED = (0, (4, 4))
-MODELS = ("#0062c4", "#c24a00", "#00755c", "#8434b0", "#7a6000", "#b51d60")  # the colours of the page
+MODELS = ("#0062c4", "#c24a00", "#00755c", "#8434b0", "#7a6000", "#b51d60")  # the colours of models, as on report pages
 SIGNS = ("o", "D", "s", "^", "x", "+")
 CURVES = ("roc_curve", "pr_curve", "gain_curve", "calibration_curve")
-TALL = 60  # slices in one plot
+TALL = 60  # the largest number of slices in one plot
 
 
 def plot(thing: Any, ax: Any = None, *, label: str | None = None) -> Any:
@@ -36,8 +36,8 @@ def plot(thing: Any, ax: Any = None, *, label: str | None = None) -> Any:
     Parameters
     ----------
     thing : metric, collection, slices, windows, Comparison, Comparisons or Scorecard
-        What to draw. Also the value of a curve metric (ROCPoints, PRPoints, GainPoints, Reliability); for the metric
-        itself, the legend shows the area under the curve.
+        What to draw. This can also be the value of a curve metric (ROCPoints, PRPoints, GainPoints, Reliability); for
+        the metric itself, the legend shows the area under the curve.
     ax : matplotlib axes, optional
         Axes to draw on; by default those of a new figure.
     label : str, optional
@@ -65,7 +65,7 @@ def plot(thing: Any, ax: Any = None, *, label: str | None = None) -> Any:
 
 
 def _draw_report(thing: Any, ax: Any) -> Any:
-    """Draw the first charts of the report page of an object."""
+    """Draw the report part about an object: its charts if it has any, else its scorecard, else its first forest plot."""
     data_of = {part.kind: part.data for part in reversed(assemble(thing, "").parts)}
     if isinstance(thing, MetricLike) and "charts" in data_of and data_of["charts"][0]:
         return _draw_charts(data_of["charts"][0], ax)
@@ -99,7 +99,7 @@ def _draw_charts(charts: Sequence[Chart], ax: Any) -> Any:
 
 
 def draw_chart(chart: Chart, ax: Any) -> Any:
-    """Draw a chart on axes."""
+    """Draw a chart on the given matplotlib axes, and return the axes."""
     names = {k.number: k.text for k in chart.key}
     for axis, scale in (("x", chart.x), ("y", chart.y)):
         if scale.log:
@@ -149,7 +149,7 @@ def _draw_layer(layer: Any, ax: Any, names: dict[int, str]) -> None:
 
 
 def draw_rows(rows: Sequence[MeasureRow], axis: RowAxis | None, ax: Any, title: str) -> Any:
-    """Draw rows of metrics or slices, the first at the top; those with too little data are pale."""
+    """Draw one interval for each metric or slice, with the first row at the top; rows with too little data are pale."""
     some = [r for r in rows if r.span is not None]
     for y, row in enumerate(some):
         span = row.span
@@ -176,7 +176,7 @@ def draw_rows(rows: Sequence[MeasureRow], axis: RowAxis | None, ax: Any, title: 
 
 
 def _format_area(metric: Metric[Any, Any]) -> str | None:
-    """Return the area under a curve as text; None for other metrics."""
+    """Return the area under an ROC or precision-recall curve as text, such as "AUC 0.7841"; None for other metrics."""
     if isinstance(metric, ROCCurve):
         return f"AUC {AUC().reading(metric.state).value:.4f}"
     return (
@@ -187,7 +187,7 @@ def _format_area(metric: Metric[Any, Any]) -> str | None:
 
 
 def build_axes(ax: Any = None) -> Any:
-    """Return these axes, or those of a new figure."""
+    """Return `ax`, or the axes of a new figure if `ax` is None."""
     return _import_pyplot().subplots(layout="constrained")[1] if ax is None else ax
 
 
@@ -200,7 +200,7 @@ def _import_pyplot() -> Any:
 
 
 def build_unit_axes(ax: Any, xlabel: str, ylabel: str) -> Any:
-    """Return axes with both ranges from 0 to 1."""
+    """Return square axes on which x and y range from 0 to 1, with labels."""
     ax = build_axes(ax)
     ax.set_xlim(-0.01, 1.01)
     ax.set_ylim(-0.01, 1.01)
@@ -212,14 +212,14 @@ def build_unit_axes(ax: Any, xlabel: str, ylabel: str) -> Any:
 
 
 def add_legend(ax: Any, label: str | None, place: str) -> Any:
-    """Add a legend if there is a label."""
+    """Add a legend at `place`, such as "lower right", unless `label` is None; return the axes."""
     if label is not None:
         ax.legend(loc=place, frameon=False)
     return ax
 
 
 def draw_roc(points: ROCPoints, ax: Any = None, label: str | None = None) -> Any:
-    """Draw an ROC curve, and the diagonal of a random classifier."""
+    """Draw an ROC curve, and the diagonal that represents a random classifier."""
     ax = build_unit_axes(ax, "false positive rate", "true positive rate")
     ax.plot([0, 1], [0, 1], color=QUIET, linewidth=1, linestyle=DASHED)
     ax.plot(points.fpr, points.tpr, linewidth=2, label=label)
@@ -227,7 +227,7 @@ def draw_roc(points: ROCPoints, ax: Any = None, label: str | None = None) -> Any
 
 
 def draw_precision_recall(points: PRPoints, ax: Any = None, label: str | None = None) -> Any:
-    """Draw precision over recall as steps, and the share of positives as a line."""
+    """Draw precision against recall as a step function, and the precision of a random classifier as a dashed line."""
     ax = build_unit_axes(ax, "recall", "precision")
     ax.axhline(points.precision[0], color=QUIET, linewidth=1, linestyle=DASHED)
     ax.plot(points.recall, points.precision, drawstyle="steps-post", linewidth=2, label=label)
@@ -235,7 +235,7 @@ def draw_precision_recall(points: PRPoints, ax: Any = None, label: str | None = 
 
 
 def draw_gain(points: GainPoints, ax: Any = None, label: str | None = None) -> Any:
-    """Draw cumulative gain, and the diagonal of a random ranking."""
+    """Draw cumulative gain, and the diagonal that represents a random ranking."""
     ax = build_unit_axes(ax, "share of rows, highest scores first", "share of positives found")
     ax.plot([0, 1], [0, 1], color=QUIET, linewidth=1, linestyle=DASHED)
     ax.plot(points.fraction, points.gain, linewidth=2, label=label)
@@ -243,7 +243,10 @@ def draw_gain(points: GainPoints, ax: Any = None, label: str | None = None) -> A
 
 
 def draw_reliability(curve: Reliability, ax: Any = None, label: str | None = None) -> Any:
-    """Draw a reliability diagram: share of positives over mean prediction, the diagonal, and the weight of each bin."""
+    """Draw a reliability diagram: the share of positives against the mean prediction, and the diagonal.
+
+    Pale bars show the weight of each bin.
+    """
     ax = build_axes(ax)
     occupied = curve.weight > 0
     p, y, weight = curve.prob_pred[occupied], curve.prob_true[occupied], curve.weight[occupied]
@@ -253,7 +256,7 @@ def draw_reliability(curve: Reliability, ax: Any = None, label: str | None = Non
     counts = ax.twinx()
     low, high = curve.edges[:-1][occupied], np.minimum(curve.edges[1:][occupied], top)
     counts.bar(low, weight, np.maximum(high - low, 0), align="edge", color=line.get_color(), alpha=0.15)
-    # The bars stay in the lower quarter, below the curve.
+    # The bars reach at most a quarter of the height, so that they do not hide the curve.
     counts.set_ylim(0, 4 * weight.max() if len(weight) else 1)
     counts.set_ylabel("rows")
     ax.set_xlim(0, top)

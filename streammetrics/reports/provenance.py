@@ -1,4 +1,4 @@
-"""The provenance of a page: rows, dropped rows, weights, filters and digests of its states."""
+"""Describe the origin of the numbers on a page: rows, dropped rows, weights, filters, and digests of the states."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .records import build_records, describe_dropped, remove_shards, split_piece
 
 __all__ = ["build_card_terms", "build_state_terms", "describe_dropped_rows", "format_terms"]
 
-MAX_DROPPED_SHARE = 0.01  # a larger share of dropped rows is a warning in the headline
+MAX_DROPPED_SHARE = 0.01  # a warning appears in the headline if a larger share of the rows was dropped
 
 
 def describe_dropped_rows(accumulators: Sequence[tuple[str, Any]]) -> list[str]:
-    """Return a warning if a large share of the rows was dropped."""
+    """Return a warning if more than 1 % of the rows of the first object were dropped; otherwise an empty list."""
     sentences = []
     for _, thing in accumulators[:1]:
         for _, piece in collect_collections(thing):
@@ -36,14 +36,17 @@ def describe_dropped_rows(accumulators: Sequence[tuple[str, Any]]) -> list[str]:
 
 
 def collect_collections(thing: Any) -> list[tuple[str, MetricCollection]]:
-    """Return the collections over all rows inside an object, with their names."""
+    """Return the metrics over all rows inside an object, as pairs of a name and a collection.
+
+    Windows are merged, and slices are left out.
+    """
     if isinstance(thing, Windowed):
         return collect_collections(thing.lifetime())
     return [(n, remove_shards(p)) for n, p in split_pieces(thing) if not isinstance(p, AxisWrapper)]
 
 
 def format_terms(provenance: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """Return the provenance that the caller passed, as pairs of term and text."""
+    """Return the caller's provenance as pairs of a term and text. A list becomes text with several lines."""
     return [
         (str(k), "\n".join(map(str, v)) if isinstance(v, (list, tuple)) else str(v))
         for k, v in (provenance or {}).items()
@@ -51,7 +54,11 @@ def format_terms(provenance: Mapping[str, Any] | None) -> list[tuple[str, str]]:
 
 
 def build_state_terms(accumulators: Sequence[tuple[str, Any]]) -> list[tuple[str, str]]:
-    """Return the provenance of the states: rows, dropped rows, weights, filters, units and digests."""
+    """Return the provenance of metrics as pairs of a term and text.
+
+    The terms are the rows, dropped rows, weights and filters of the first object, how its intervals are computed, and
+    the digest (a hash) of every object.
+    """
     terms: list[tuple[str, str]] = []
     for _, thing in accumulators[:1]:
         for _, piece in collect_collections(thing)[:1]:
@@ -62,15 +69,19 @@ def build_state_terms(accumulators: Sequence[tuple[str, Any]]) -> list[tuple[str
 
 
 def _format_digest(thing: Any) -> str:
-    """Return the digest of a state, or why it has none."""
+    """Return the digest (a hash) of the content of an object, or the reason why it has none."""
     try:
         return f"sha256 {thing.digest()}"
-    except MemoryLimitError as error:  # a state with open groups cannot be written
+    # The state contains groups to which more rows may still be added, so it cannot be serialized yet.
+    except MemoryLimitError as error:
         return f"none: {error}"
 
 
 def build_card_terms(name: str, card: Scorecard) -> list[tuple[str, str]]:
-    """Return the provenance of a scorecard: metrics with their roles, intervals and state digests."""
+    """Return the provenance of a scorecard as pairs of a term and text.
+
+    The terms are its metrics with their roles, how its intervals are computed, and the digest (a hash) of each arm.
+    """
     of = f" of {name}" if name else ""
     one = card.arms[card.control]
     axes = [a for r in definition_of(one).reads for a in r.state.axes if a.kind == "shard"]

@@ -1,4 +1,4 @@
-"""Results as records, the common source of tables, pages, JSON and CSV."""
+"""Convert results to records (dicts), from which tables, pages, JSON and CSV are built."""
 
 from __future__ import annotations
 
@@ -40,22 +40,26 @@ __all__ = [
 
 Record = dict[str, Any]
 UNKEPT_KEYS = ("(other)", "(expired)")
-"""Keys of the rows whose own keys were not kept."""
+"""Names for rows whose own key is not kept: "(other)" if a limit on keys merged them, "(expired)" for old windows."""
 
 
 TotalMetrics = MetricCollection | Sharded
-"""Metrics over all rows, with or without shards of units."""
+"""Metrics over all rows, which may be split into shards of users for standard errors."""
 
 
 def split_pieces(thing: Any, name: str = "") -> list[tuple[str, TotalMetrics | AxisWrapper]]:
-    """Return the collections, slices and windows inside an object, with their names; a single object has an empty name."""
+    """Return the collections, slices and windows inside an object, each with its name.
+
+    If `thing` contains no other objects, its name is empty.
+    """
     if isinstance(thing, Bundle):
         return [piece for inner, one in thing.items() for piece in split_pieces(one, _join_names(name, inner))]
     if isinstance(thing, Ledger):
         return split_pieces(thing.total, name)
     if isinstance(thing, Checkpoint):
         counted = split_pieces(thing.total, name)
-        first = counted[0][1]  # a pass that counts slices has no own total
+        # If the pass over the data counts only slices, the total over all rows is the sum of these slices.
+        first = counted[0][1]
         return [(name, merge_cells(first)), *counted] if isinstance(first, AxisWrapper) else counted
     if isinstance(thing, Metric):
         return [(name, with_states(MetricCollection(thing), states_of(thing)))]
@@ -79,14 +83,14 @@ def _join_names(name: str, inner: str) -> str:
 
 
 def merge_cells(thing: Any) -> Any:
-    """Return the metrics over all rows, without slices and windows; other objects are returned as they are."""
+    """Merge all slices and windows, and return the metrics over all rows; return any other object unchanged."""
     while isinstance(thing, AxisWrapper):
         thing = thing.total
     return thing
 
 
 def remove_shards(thing: TotalMetrics) -> MetricCollection:
-    """Return metrics with their shards merged."""
+    """Return metrics with their shards of users merged."""
     metrics = thing.whole if isinstance(thing, Sharded) else thing
     return (
         metrics if isinstance(metrics, MetricCollection) else with_states(MetricCollection(metrics), states_of(metrics))
@@ -94,14 +98,14 @@ def remove_shards(thing: TotalMetrics) -> MetricCollection:
 
 
 def find_sharded(thing: Any) -> Sharded | None:
-    """Return the `Sharded` inside an object; None without shards."""
+    """Return the `Sharded` metrics inside an object; None if it has no shards of users."""
     while isinstance(thing, AxisWrapper):
         thing = thing.inner
     return thing if isinstance(thing, Sharded) else None
 
 
 def find_windows(thing: AxisWrapper) -> Windowed | None:
-    """Return the windows inside slices; None without windows."""
+    """Return the time windows inside slices; None if the slices contain no windows."""
     inner = thing.inner
     while isinstance(inner, AxisWrapper) and not isinstance(inner, Windowed):
         inner = inner.inner
@@ -109,13 +113,17 @@ def find_windows(thing: AxisWrapper) -> Windowed | None:
 
 
 def build_views(thing: AxisWrapper) -> list[AxisWrapper]:
-    """Return the tables to show: for windows inside slices, first the slices over all times, then both."""
+    """Return the objects to show as tables.
+
+    For windows inside slices, the list contains the slices over all times, and then the windows of each slice. For any
+    other object, it contains only the object itself.
+    """
     within = find_windows(thing)
     return [thing] if within is None else [thing.across(within.time), thing]
 
 
 def collect_entries(thing: TotalMetrics | AxisWrapper) -> dict[str, CollectionEntry]:
-    """Return the entries of a collection, or of the collection inside slices, by name."""
+    """Return the entries (metric, state and columns) of a collection by name, even if it is inside slices or shards."""
     inner = thing.inner if isinstance(thing, (AxisWrapper, Sharded)) else thing
     if isinstance(inner, (AxisWrapper, Sharded)):
         return collect_entries(inner)
@@ -132,7 +140,11 @@ def collect_entries(thing: TotalMetrics | AxisWrapper) -> dict[str, CollectionEn
 
 
 def group_comparable_tasks(thing: Any) -> list[list[str]]:
-    """Return groups of comparable tasks: those with the same labels, rows and weights, and a common metric."""
+    """Return groups of task names whose metrics can be compared.
+
+    The tasks of a group have the same labels, rows and weights, and a metric in common. Two models evaluated on the
+    same log are an example.
+    """
     groups: dict[Any, dict[str, set[str]]] = {}
     for name, content in collect_entries(thing).items():
         task, _, metric = name.rpartition("/")
@@ -153,7 +165,10 @@ def group_comparable_tasks(thing: Any) -> list[list[str]]:
 
 
 def build_records(thing: TotalMetrics, confidence: float | None = None) -> list[Record]:
-    """Return a record of each metric: the columns of `Table`, the reason for no interval, and dropped rows by reason."""
+    """Return a record (dict) for each metric.
+
+    A record contains the columns of `Table`, the reason for a missing interval, and the dropped rows by reason.
+    """
     return _add_columns(thing, answer_of(thing).records(confidence))
 
 
@@ -164,10 +179,11 @@ def build_slice_records(
     min_rows: int = 0,
     confidence: float | None = None,
 ) -> list[Record]:
-    """Return records of each slice and metric, by key and with `other` last; `top` keeps the slices with most rows.
+    """Return a record (dict) for each slice and metric, sorted by key.
 
-    With `sort`, the order is that of `Sliced.table` and `top` keeps the first slices. Windows are sorted by time, and
-    `top` keeps the newest.
+    The slice `other`, which collects the keys beyond a limit, comes last. `top` keeps only the slices with the most
+    rows. With `sort`, the order is that of `Sliced.table`, and `top` keeps the first slices. Windows are sorted by
+    time, and `top` keeps the newest.
     """
     if isinstance(thing, Windowed):
         rows = thing.table_records(top=top, confidence=confidence)
@@ -183,15 +199,16 @@ def build_slice_records(
 
 
 def format_slice_key(record: Record, name: str) -> str:
-    """Return the key of a record in one column as text; real keys that look like "(other)" are quoted."""
+    """Return the value of one slice column as text. A real value that looks like "(other)" is put in quotes."""
     if record["other"] and record.get(name) in UNKEPT_KEYS:
         return str(record[name])
     text = format_atom(record["slice"].get(name, ""))
-    return f'"{text}"' if text in UNKEPT_KEYS else text  # a real key with this text
+    # Quotes distinguish a real key with this text from the rows whose keys were not kept.
+    return f'"{text}"' if text in UNKEPT_KEYS else text
 
 
 def _add_columns(thing: TotalMetrics | AxisWrapper, records: list[Record]) -> list[Record]:
-    """Add the column name of each reason for dropped rows to records."""
+    """Add to each record the column that caused each kind of dropped rows, and return the records."""
     entries = collect_entries(thing)
     for record in records:
         content = entries.get(record["metric"])
@@ -202,7 +219,7 @@ def _add_columns(thing: TotalMetrics | AxisWrapper, records: list[Record]) -> li
 
 
 def group_by_task(records: Sequence[Record]) -> dict[str, dict[str, Record]]:
-    """Return records by task and metric; the task without a name is ""."""
+    """Group records by task and metric. A metric without a task belongs to the task ""."""
     tasks: dict[str, dict[str, Record]] = {}
     for record in records:
         task, _, metric = record["metric"].rpartition("/")
@@ -211,7 +228,7 @@ def group_by_task(records: Sequence[Record]) -> dict[str, dict[str, Record]]:
 
 
 def has_shards(thing: Any) -> bool:
-    """Return whether an object has shards of units."""
+    """Return whether an object has shards of users, which give standard errors."""
     return any(axis.kind == "shard" for read in definition_of(thing).reads for axis in read.state.axes)
 
 
@@ -221,5 +238,5 @@ def is_sliced(thing: Any) -> bool:
 
 
 def describe_dropped(reason: str, column: Any) -> str:
-    """Return why rows were dropped, as text."""
+    """Return the reason for dropped rows as text, such as "bad score" for invalid values in the column score."""
     return f"not {column}" if reason == "where" else f"bad {column}"

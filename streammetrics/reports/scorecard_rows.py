@@ -1,4 +1,4 @@
-"""Rows of a scorecard from the numbers of a metric, for reports and for the dashboard."""
+"""Build the rows of a scorecard from the numbers of each metric, for reports and for the dashboard."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ ONE_SCALE = ("Differences are relative, all on one scale, in percent. A guardrai
              "interval is on the right side of its limit, and breached when all of it is beyond.")  # fmt: skip
 OWN_SCALES = ("Each row of the picture has its own scale, with zero in the middle; right is better. A guardrail is held "
               "when its interval is on the right side of its limit, and breached when all of it is beyond.")  # fmt: skip
-# A certified bound below this is rounding of sums, and is shown as exact.
+# An error below this comes from rounding in floating-point sums. A value with such an error is shown as exact.
 FEW = 1e-12
 
 
 class ScorecardRow(NamedTuple):
-    """The numbers of one metric of a treatment and the control; NaN where unknown.
+    """The numbers of one metric for a treatment and the control; a number is NaN if it is unknown.
 
     Parameters
     ----------
@@ -44,11 +44,11 @@ class ScorecardRow(NamedTuple):
     change, low, high, bound, p : float
         The difference, the limits of its interval, its certified bound, and its p-value.
     word, reason : str
-        The reading, and why there is none.
+        The conclusion, such as "better", and the reason if there is none.
     rows : int
-        Number of rows of both arms.
+        Number of rows in both arms together.
     relative, rate : bool
-        Whether the difference is relative, and whether values are shown in percent.
+        Whether the difference is relative, and whether values are shown as percentages.
     note : str
         A remark below the name.
     """
@@ -75,9 +75,13 @@ class ScorecardRow(NamedTuple):
 def build_scorecard_row(
     row: ScorecardRow, decimals: int | None = None, *, turn: bool, withheld: bool = False
 ) -> MeasureRow:
-    """Return the row of a metric; with `turn`, a metric where lower is better is mirrored: right is better."""
-    # With `turn`, the page draws "better" to the right: the ends are mirrored where lower is better. Without it, such a
-    # row keeps its direction, and the limit of a guardrail is an upper one.
+    """Return the row of a page for one metric.
+
+    With `turn`, the sign of the difference is reversed if lower values are better, so that better results are on the
+    right. If `withheld`, the row shows no conclusion.
+    """
+    # Without `turn`, a metric whose lower values are better keeps its sign. The limit of a guardrail is then an upper
+    # limit.
     half = (row.high - row.low) / 2
     if decimals is None:
         own = choose_decimals(half * (100 if row.relative else 1))
@@ -120,7 +124,11 @@ def _format_direction(better: str) -> str:
 
 
 def _choose_value_decimals(half: float, value: float, relative: bool, rates: bool, decimals: int) -> int:
-    """Return the decimals of values, from the half width of their difference."""
+    """Return the number of decimals of values.
+
+    It depends on the half width of the interval of the difference, which is a fraction of `value` if `relative` is
+    true.
+    """
     size = half * abs(value) if relative else half
     decimals_of_size = choose_decimals(size * (100 if rates else 1))
     return (2 if rates else 4) if decimals_of_size is None else min(decimals_of_size, 6)
@@ -129,7 +137,10 @@ def _choose_value_decimals(half: float, value: float, relative: bool, rates: boo
 def build_scorecard_table(
     rows: Sequence[tuple[str, MeasureRow]], sides: tuple[NamedSide, NamedSide], interval: str, *, relative: bool
 ) -> MeasureTable:
-    """Return the table of a scorecard; `rows` are pairs of role and row, and are grouped by role."""
+    """Return the table of a scorecard.
+
+    `rows` are pairs of a role, such as "guardrail", and a row. The table has one group of rows for each role.
+    """
     every = [r for _, r in rows]
     axis: RowAxis | None = None
     if relative:

@@ -1,4 +1,4 @@
-"""Text tables of results: metrics by model, then slices and windows."""
+"""Build text tables of results: metrics by model, and metrics by slice and window."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from .text_table import SAME_AS_ABOVE, Cell, Grid
 __all__ = ["BEST", "build_grids", "build_slice_grid", "build_task_grid", "describe_wide_bounds", "format_confidence"]
 
 BEST, ODD = "bold green", "yellow"
-MAX_SLICES = 40  # the default of --top
-MAX_REASONS = 3  # reasons for missing intervals below a table of slices
-MAX_PLAIN_VALUE = 1e6  # larger values are shown with an exponent
+MAX_SLICES = 40  # the number of slices in a table, unless --top sets another one
+MAX_REASONS = 3  # the largest number of reasons for missing intervals below a table of slices
+MAX_PLAIN_VALUE = 1e6  # values of at least this size are written with an exponent
 
 
 def build_grids(
@@ -52,7 +52,10 @@ def build_grids(
     min_rows: int = 0,
     confidence: float | None = None,
 ) -> list[Grid]:
-    """Return the tables of an object: over all rows, then by slice and window; with intervals for a `confidence`."""
+    """Return the tables of an object: first over all rows, then by slice and window.
+
+    `confidence` adds intervals of this level, such as 0.95. The other parameters are those of `Sliced.table`.
+    """
     grids = []
     for name, piece in split_pieces(thing):
         if not isinstance(piece, AxisWrapper):
@@ -74,7 +77,10 @@ def build_grids(
 
 
 def build_task_grid(collection: TotalMetrics, title: str = "", confidence: float | None = None) -> Grid:
-    """Return a table of metrics by task, with certified bounds, optional intervals, and counts of rows."""
+    """Return a table of metrics (rows) by tasks (columns), with certified bounds and numbers of rows.
+
+    A `confidence` level adds intervals.
+    """
     columns = {
         name or "value": records for name, records in group_by_task(build_records(collection, confidence)).items()
     }
@@ -89,7 +95,11 @@ def build_metric_grid(
     title: str = "",
     confidence: float | None = None,
 ) -> Grid:
-    """Return a table of metrics (rows) by task or model (columns)."""
+    """Return a table of metrics (rows) by tasks or models (columns).
+
+    `columns` contains the records of each task, by metric. `rivals` decides which values are highlighted as the best
+    ones.
+    """
     items = [item for row_records in columns.values() for item in row_records.items()]
     metrics = list(dict.fromkeys(name for name, record in items if not isinstance(record["value"], np.ndarray)))
     rows: list[list[Cell] | None] = []
@@ -114,7 +124,10 @@ def build_metric_grid(
 def _add_interval_cells(
     cells: Sequence[Cell], records: Sequence[Record | None], confidence: float | None
 ) -> list[Cell]:
-    """Return cells, each followed by its interval if there is a confidence, with the decimals that intervals support."""
+    """Return each cell followed by a cell with its interval; without `confidence`, return the cells unchanged.
+
+    The narrowest interval decides the number of decimals.
+    """
     if confidence is None:
         return list(cells)
     decimals, with_intervals = _choose_decimals(records), []
@@ -131,14 +144,14 @@ def _has_interval(record: Record) -> bool:
 
 
 def _choose_decimals(records: Sequence[Record | None]) -> int:
-    """Return the number of decimals for several values: as many as the narrowest of their intervals supports."""
+    """Return the number of decimals for several values: as many as the narrowest of their intervals justifies."""
     limits = [(r["interval_low"], r["interval_high"]) for r in records if r is not None and _has_interval(r)]
     each = [choose_format(Interval(*one, math.nan, math.nan, "", "", 0.0), False).decimals for one in limits]
     return max(each, default=0)
 
 
 def _format_interval(record: Record, decimals: int) -> tuple[str, str] | None:
-    """Return a value and its interval as text, such as 0.7841 and 0.7812 to 0.7869; None without an interval."""
+    """Return a value and its interval as strings, such as "0.7841" and "0.7812 to 0.7869"; None without an interval."""
     if not _has_interval(record):
         return None
     low, high, value = (record[name] for name in ("interval_low", "interval_high", "value"))
@@ -149,12 +162,12 @@ def _format_interval(record: Record, decimals: int) -> tuple[str, str] | None:
 
 
 def format_confidence(confidence: float) -> str:
-    """Return a confidence as text, such as 95 %."""
+    """Return a confidence level as text, such as "95 %"."""
     return f"{100.0 * confidence:.4g} %"
 
 
 def _describe_interval_basis(thing: TotalMetrics | AxisWrapper, confidence: float | None) -> list[str]:
-    """Return a remark about the assumption of the intervals."""
+    """Return a remark that says what the intervals assume: correlated rows of a user, or independent rows."""
     if confidence is None:
         return []
     units = find_sharded(thing)
@@ -166,7 +179,10 @@ def _describe_interval_basis(thing: TotalMetrics | AxisWrapper, confidence: floa
 
 
 def _describe_missing_intervals(records: Sequence[Record], limit: int | None = None) -> list[str]:
-    """Return the reasons for missing intervals with their metrics, the most frequent first."""
+    """Return a remark for each reason for missing intervals, with the names of the metrics.
+
+    The most frequent reason comes first. `limit` is the largest number of reasons.
+    """
     refused = [
         r for r in records if r["interval_reason"] and isinstance(r["value"], float) and math.isfinite(r["value"])
     ]
@@ -180,7 +196,7 @@ def _describe_missing_intervals(records: Sequence[Record], limit: int | None = N
 
 
 class _WinnerFinder:
-    """Finds the best of comparable values: values of one metric on the same labels and rows."""
+    """Find the best value among values of the same metric on the same labels and rows."""
 
     def __init__(self, thing: TotalMetrics | AxisWrapper) -> None:
         self._of: dict[str, tuple[Metric[Any, Any], Any]] = {}
@@ -190,7 +206,10 @@ class _WinnerFinder:
                 self._of[name] = metric, (metric.about.best, rows)
 
     def find_winners(self, records: Sequence[Record | None]) -> set[str]:
-        """Return the full names of the best metrics, except where all are equal."""
+        """Return the names, including the task, of the metrics with the best value.
+
+        If all comparable values are equal, there is no winner.
+        """
         groups: dict[Any, list[Record]] = {}
         for r in records:
             if r is not None and r["metric"] in self._of and isinstance(r["value"], float) and r["value"] == r["value"]:
@@ -205,7 +224,10 @@ class _WinnerFinder:
 
 
 def _build_cells(records: Sequence[Record | None], rivals: _WinnerFinder | None, *, notes: bool = True) -> list[Cell]:
-    """Return the cells of one metric, with the best value highlighted."""
+    """Return the cells of one metric, with the best value highlighted.
+
+    With `notes`, each cell also shows the certified bound.
+    """
     winners = rivals.find_winners(records) if rivals is not None else set()
     return [Cell("") if r is None else _build_cell(r, r["metric"] in winners, notes) for r in records]
 
@@ -220,7 +242,10 @@ def _build_cell(record: Record, wins: bool, notes: bool) -> Cell:
 
 
 def _count_rows(records: dict[str, Record]) -> dict[str, int]:
-    """Return the numbers of rows, positives and dropped rows; metrics with other counts have lines of their own."""
+    """Return the numbers of rows, positives and dropped rows, by label.
+
+    Metrics that counted different rows from most others get their own lines, such as "rows of ndcg".
+    """
     groups: dict[tuple[Any, ...], list[str]] = {}
     for name, r in records.items():
         groups.setdefault((r["rows"], r["positives"], tuple(r["dropped"].items())), []).append(name)
@@ -239,7 +264,7 @@ def _count_rows(records: dict[str, Record]) -> dict[str, int]:
 
 
 def _describe_dropped(reason: str, column: Any) -> str:
-    """Return why rows were dropped, as text."""
+    """Return the reason for dropped rows as text, such as "dropped: bad score" for invalid values in the column score."""
     if reason != "where":
         return f"dropped: bad {column}"
     if " and " in column:
@@ -255,7 +280,10 @@ def _describe_undefined(records: Sequence[Record]) -> list[str]:
 
 
 def describe_wide_bounds(records: Sequence[Record]) -> list[str]:
-    """Return a remark about values with wide bounds: meaning, count and remedy."""
+    """Return a remark for each kind of wide certified bound.
+
+    The remark says what the mark beside the values means, how many values have it, and how to get narrower bounds.
+    """
     wide = [r["wide"] for r in records if r.get("wide")]
     counts = Counter(one.sentence for one in wide)
     remedies = {one.sentence: one.remedy for one in reversed(wide)}
@@ -277,15 +305,16 @@ def build_slice_grid(
     min_rows: int = 0,
     confidence: float | None = None,
 ) -> Grid:
-    """Return a table of slices (rows) by metric (columns); with several tasks, each slice has a row for each task."""
+    """Return a table of slices (rows) by metrics (columns); with several tasks, each slice has a row for each task."""
     slice_records = build_slice_records(sliced, top, sort, min_rows, confidence)
     groups: dict[tuple[Any, ...], list[Record]] = {}
     for record in slice_records:
-        # Keys are compared as values, not as text: null and the text "null" are two slices.
+        # Keys are compared as values, not as text. Otherwise, null and the string "null" would be the same slice.
         key = [record["slice"].get(name, "") for name in definition_of(sliced).levels]
         groups.setdefault((record["other"], *key), []).append(record)
     count = len(groups) if top is None or not isinstance(sliced.inner, AxisWrapper) else top
-    first = max(len(groups) - count, 0) if isinstance(sliced, Windowed) else 0  # show the newest windows
+    # If there are too many windows, the newest ones are shown.
+    first = max(len(groups) - count, 0) if isinstance(sliced, Windowed) else 0
     shown = dict(list(groups.items())[first : first + count])
     slice_records = [record for records in shown.values() for record in records]
     tasks = list(group_by_task(slice_records))
@@ -322,7 +351,7 @@ def build_slice_grid(
 
 
 def _describe_hidden(sliced: AxisWrapper, top: int | None, filtered: bool, hidden: int) -> list[str]:
-    """Return a remark about the number of slices or windows that are not shown."""
+    """Return a remark that counts the slices or windows that are not shown, and says how to see them."""
     if isinstance(sliced.inner, AxisWrapper):
         return [f"and {hidden:,} more: --format csv has all"] if hidden else []
     more = 0 if filtered or top is None else max(len(sliced) - top, 0)
@@ -331,7 +360,10 @@ def _describe_hidden(sliced: AxisWrapper, top: int | None, filtered: bool, hidde
 
 
 def _describe_key_limit(sliced: AxisWrapper) -> list[str]:
-    """Return a remark about the keys that a limit keeps, and the share of the other rows."""
+    """Return a remark about the limit on the number of keys.
+
+    The remark says which keys are kept, and how many rows have other keys.
+    """
     if not isinstance(sliced, Sliced):
         return []
     limit, named = definition_of(sliced).axis.limit, definition_of(sliced).axis.pinned
@@ -365,13 +397,13 @@ def _build_lines(
 
 
 def _add_interval_notes(cells: Sequence[Cell], records: Sequence[Record | None], decimals: int) -> list[Cell]:
-    """Return cells with the interval as a note beside the value."""
+    """Return cells with the interval as a small note beside each value."""
     texts = [None if r is None else _format_interval(r, decimals) for r in records]
     return [c if s is None else replace(c, text=s[0], note=s[1]) for c, s in zip(cells, texts, strict=True)]
 
 
 def _describe_bounds(records: Sequence[Record]) -> list[str]:
-    """Return one remark about the largest certified bound of each metric, instead of a note in every cell."""
+    """Return a remark with the largest certified bound of each metric, which replaces the bounds in the cells."""
     widths: dict[str, float] = {}
     for r in records:
         low, high = r["bound_low"], r["bound_high"]

@@ -1,4 +1,4 @@
-"""Charts of ranking, regression and multiclass tasks. All numbers come from metrics of the counted states."""
+"""Build the charts of ranking, regression and multiclass tasks from metric states."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from .numbers import format_fixed, format_share
 
 __all__ = ["COLOURS", "MAX_CLASSES", "MatrixChart", "build_matrices", "build_task_charts"]
 
-COLOURS = 6  # colours for models on a page
-MAX_CLASSES = 30  # more classes have no full confusion matrix
-SHADES = 48  # bars of a histogram
+COLOURS = 6  # the number of different colours for models on a page
+MAX_CLASSES = 30  # the largest number of classes in a confusion matrix
+SHADES = 48  # the number of bars in a histogram
 S = TypeVar("S")
 
 
@@ -37,7 +37,7 @@ class MatrixChart(NamedTuple):
     names : list of str
         The classes.
     counts, shares : ndarray
-        Weights of rows by true class (rows) and predicted class (columns), and their share of the true class.
+        The total weight for each true class (rows) and predicted class (columns), and its share of the true class.
     """
 
     title: str
@@ -60,7 +60,11 @@ def build_task_charts(collection: MetricCollection) -> list[Chart]:
 def find_states(
     collection: MetricCollection, kind: type[S], fits: Any = lambda state: True
 ) -> list[tuple[str, int, S]]:
-    """Return name, colour and state of each task: its first state of class `kind` that has rows and satisfies `fits`."""
+    """Return the name, the index of the colour and a state for each task.
+
+    The state is the first one of the class `kind` that has rows and for which `fits` is true. Tasks without such a
+    state are left out.
+    """
     states: dict[str, S] = {}
     for name, _, (state, *_), *_ in contents_of(collection):
         facts = state.facts() if isinstance(state, kind) else {}
@@ -70,11 +74,12 @@ def find_states(
 
 
 def _build_cutoff_chart(collection: MetricCollection) -> Iterator[Chart]:
-    """Yield the chart of NDCG by cut-off, for the cut-offs of the state."""
+    """Yield a chart of NDCG against the cut-off k (the 10 in NDCG@10), if a task has at least two cut-offs."""
     curves: list[Any] = []
     empty: dict[str, Any] = {}
     for full, metric, *_ in contents_of(collection):
-        if isinstance(metric, NDCG):  # count queries without a relevant document as in tables
+        # Queries without a relevant document are treated in the chart as they are in tables.
+        if isinstance(metric, NDCG):
             empty.setdefault(full.rpartition("/")[0] or "all rows", metric.empty)
     for name, number, state in find_states(collection, RankingSums):
         ks = sorted(k for measure, k, _ in map(parse_term, state.terms) if measure == "ndcg" and k < 1000)
@@ -113,13 +118,13 @@ def _has_one_output(state: ValueHistogram) -> bool:
 
 
 def _build_residual_chart(collection: MetricCollection) -> Iterator[Chart]:
-    """Yield a histogram of the signed errors between the 0.5 % and 99.5 % quantiles."""
+    """Yield a histogram of the errors (prediction minus target), without the lowest and the highest 0.5 % of rows."""
     histograms = find_states(collection, ValueHistogram, lambda s: _has_one_output(s) and s.signed)
     if not histograms:
         return
     shares = [_read_value_shares(state) for _, _, state in histograms]
     low, high = min(v[0] for v, _ in shares), max(v[-1] for v, _ in shares)
-    # Outliers would squeeze the histogram: the range covers 99 % of the rows of every model.
+    # Outliers would squeeze the histogram. Its range therefore covers the middle 99 % of the rows of every model.
     cuts = [np.interp([0.005, 0.5, 0.995], np.cumsum(w), v) for v, w in shares]
     low, high = max(low, min(c[0] for c in cuts)), min(high, max(c[2] for c in cuts))
     edges = np.linspace(low, high if high > low else low + 1.0, SHADES + 1)
@@ -142,7 +147,7 @@ def _build_residual_chart(collection: MetricCollection) -> Iterator[Chart]:
 
 
 def _build_error_chart(collection: MetricCollection) -> Iterator[Chart]:
-    """Yield the quantile function of the absolute error."""
+    """Yield a chart of the quantiles of the absolute error, such as the error that 90 % of the rows do not exceed."""
     histograms = find_states(collection, ValueHistogram, lambda s: _has_one_output(s) and not s.signed)
     if not histograms:
         return
@@ -165,7 +170,7 @@ def _build_error_chart(collection: MetricCollection) -> Iterator[Chart]:
 
 
 def _read_value_shares(state: ValueHistogram) -> tuple[Any, Any]:
-    """Return the bucket midpoints of a histogram, and the share of rows in each."""
+    """Return the midpoint of each bucket of a histogram that has rows, and the share of rows in it."""
     mass = state.mass(0).to_floats()
     some = np.flatnonzero(mass)
     low, high = state.value_bounds()
@@ -173,7 +178,7 @@ def _read_value_shares(state: ValueHistogram) -> tuple[Any, Any]:
 
 
 def _build_top_label_chart(collection: MetricCollection) -> Iterator[Chart]:
-    """Yield a reliability diagram of the class with the highest probability."""
+    """Yield a reliability diagram for the predicted class, which is the class with the highest probability."""
     states: list[tuple[str, int, TopLabel]] = find_states(collection, TopLabel)
     if not states:
         return

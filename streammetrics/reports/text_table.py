@@ -1,4 +1,4 @@
-"""Text tables: coloured and fitted to the width of a terminal, or plain aligned text in a pipe."""
+"""Print text tables: coloured and fitted to the width of a terminal, or as plain aligned text to a pipe."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Cell:
 
 
 SAME_AS_ABOVE = Cell("")
-"""A cell that repeats the cell above, and is printed empty."""
+"""A cell that stands for the same text as the cell above it. It is printed empty."""
 
 
 @dataclass
 class Grid:
-    """A text table.
+    """A table of text cells, which `print_grid` prints.
 
     Parameters
     ----------
@@ -53,13 +53,13 @@ class Grid:
     rows : list of list of Cell
         The rows; None is a horizontal rule.
     key_columns : int
-        Number of columns that identify the row. They are repeated if the table is split to fit the width.
+        Number of columns that identify the row. These columns are repeated if the table is split to fit the width.
     left_columns : int
         Number of left-aligned columns.
     remarks : list of str
         Remarks below the table.
     unbroken_lines : bool
-        Whether a pipe gets one line for each row at any length, for use with `grep`.
+        Whether each row is written to a pipe as a single line, however long, for use with `grep`.
     """
 
     title: str
@@ -76,7 +76,7 @@ class Grid:
 
 
 def is_terminal() -> bool:
-    """Return whether standard output is a capable terminal."""
+    """Return whether standard output is a terminal that understands control sequences, such as those for colours."""
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
@@ -85,7 +85,7 @@ def _escape_cell(cell: Cell) -> Cell:
 
 
 def print_line(text: str = "", style: str = "") -> None:
-    """Print a line."""
+    """Print a line of text; on a terminal, it is indented and printed in the given style."""
     text = escape_unprintable(text)
     if is_terminal():
         _build_painter()([(" " * INDENT if text else "", ""), (text, style)])
@@ -94,7 +94,7 @@ def print_line(text: str = "", style: str = "") -> None:
 
 
 def print_grid(grid: Grid) -> None:
-    """Print a table."""
+    """Print a table with its title and remarks. A table that is too wide is split into several blocks."""
     grid, terminal = replace(grid, rows=[row and list(map(_escape_cell, row)) for row in grid.rows]), is_terminal()
     if grid.title:
         print_line(grid.title, "bold cyan")
@@ -116,7 +116,8 @@ def _print_columns(grid: Grid, columns: Sequence[int], terminal: bool) -> None:
     rule = "─" * (sum(layout.width for layout in layouts) + GAP * (len(layouts) - 1))
     if terminal:
         paint([(" " * INDENT + rule, "dim")])
-    # Keys from rows that are not printed, for the next printed row that repeats them.
+    # The block skips rows that have no text in its columns. A printed row leaves out keys that repeat those of the row
+    # above, unless that row was skipped.
     named: dict[int, Cell] = {}
     for row in grid.rows:
         if row is None:
@@ -131,7 +132,7 @@ def _print_columns(grid: Grid, columns: Sequence[int], terminal: bool) -> None:
 
 
 class _ColumnLayout:
-    """The layout of one column: its width, and its padded texts."""
+    """The width and alignment of one printed column, and its padded cells."""
 
     def __init__(self, head: str, cells: Sequence[Cell], left_aligned: bool, terminal: bool) -> None:
         self.left_aligned = left_aligned
@@ -142,7 +143,7 @@ class _ColumnLayout:
         self.width = self.texts + (1 + self.notes if self.notes else 0)
 
     def head(self, line: int) -> list[tuple[str, str]]:
-        """Return one line of the column head, counted from the bottom: -1 is the lowest."""
+        """Return one line of the column name. Lines are counted from the bottom, where -1 is the lowest line."""
         text = self.heads[line] if -line <= len(self.heads) else ""
         return self._pad(Cell(text, style="bold"))
 
@@ -155,7 +156,7 @@ class _ColumnLayout:
 
 
 def _break_head(head: str, body: int) -> list[str]:
-    """Return the lines of a column name, broken at underscores if it is wider than its column."""
+    """Split a column name into lines. The name is broken at underscores if it is wider than the values (`body`)."""
     lines: list[str] = []
     for word in head.split("_"):
         if lines and len(lines[-1]) + len(word) < max(body, 8):
@@ -166,14 +167,17 @@ def _break_head(head: str, body: int) -> list[str]:
 
 
 def _fit_columns(grid: Grid, terminal: bool) -> list[list[int]]:
-    """Split the columns into blocks that fit the terminal; in a pipe, lines have at most PIPED characters."""
+    """Split the columns into blocks that fit the width of the terminal, or that fit into PIPED characters in a pipe.
+
+    A block is a list of column indices, which begins with the key columns.
+    """
     room = min(max(shutil.get_terminal_size().columns, NARROW), WIDE) - INDENT if terminal else PIPED
     widths = [
         _ColumnLayout(h, grid.column(i), i < grid.left_columns, terminal).width + GAP for i, h in enumerate(grid.heads)
     ]
     lead = list(range(grid.key_columns))
     taken = sum(widths[: grid.key_columns]) - GAP
-    # Each block repeats the key columns, and takes further columns until the line is full.
+    # Each block begins with the key columns. Further columns are added until the line is full.
     blocks, used = [[*lead]], taken
     for i in range(grid.key_columns, len(widths)):
         if used + widths[i] > room and len(blocks[-1]) > grid.key_columns:

@@ -1,4 +1,4 @@
-"""Charts of windows of event time: each metric over time, with an interval for each window."""
+"""Build charts of metrics over time windows, with an interval for each window."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ from .task_charts import COLOURS
 
 __all__ = ["DOTS", "build_difference_chart", "build_window_charts", "format_time_unit", "format_times"]
 
-DOTS = 32  # more windows are drawn as a line with a band
+DOTS = 32  # up to this many windows are drawn as dots; more are drawn as a line with a band
 PROVISIONAL = "provisional"
 Points = dict[Any, Mapping[str, Any]]
-Lines = list[tuple[str, Points]]  # names may repeat: None and "null" are two keys
+Lines = list[tuple[str, Points]]  # a list, not a dict, because two keys can have the same name: None and "null"
 
 
 def build_window_charts(windowed: Windowed, intervals: bool) -> list[Chart]:
-    """Return a chart of each metric by window, with a line for each model or arm, and optionally intervals."""
+    """Return a chart of each metric over the windows, with a line for each model or slice.
+
+    `intervals` adds 95 % intervals.
+    """
     records = list(windowed.table(expired=False, confidence=0.95 if intervals else None))
     others = [name for name in definition_of(windowed).levels if name != windowed.time]
     lines_of: dict[str, dict[tuple[Any, ...], Points]] = {}
@@ -60,7 +63,7 @@ def _build_chart(metric: str, lines: Lines, times: Sequence[Any], windowed: Wind
         value, a, b = ([_read_number(r, c) for r in rows] for c in ("value", "interval_low", "interval_high"))
         quiet = [r is not None and PROVISIONAL in str(r["reason"] or "") for r in rows]
         every.append((i if len(shown) > 1 else 0, value, a, b, quiet))
-    # Lines of several models are shifted sideways, so that their intervals do not overlap.
+    # The dots of several models are shifted sideways, so that their intervals do not overlap.
     draw_dots = len(times) <= DOTS
     for number, value, a, b, quiet in every:
         colour = number
@@ -90,7 +93,10 @@ def _build_chart(metric: str, lines: Lines, times: Sequence[Any], windowed: Wind
 
 
 def build_difference_chart(comparisons: Sequence[Comparison], overall: Comparison | None, note: str) -> Chart:
-    """Return a chart of one difference by window, with the difference over all rows as a band."""
+    """Return a chart of the difference of one metric in each window.
+
+    A band shows the difference over all rows (`overall`), if it is known.
+    """
     times = [c.keys[0] for c in comparisons]
     names = format_times(times)
     x = [float(i) for i in range(len(comparisons))]
@@ -134,7 +140,7 @@ def _read_number(record: Mapping[str, Any] | None, column: str) -> float:
 
 
 def format_times(times: Sequence[Any]) -> list[str]:
-    """Return short names of times: days, with the hour if windows are shorter."""
+    """Return short labels for times: the day, and also the hour if windows are shorter than a day."""
     days = [t for t in times if isinstance(t, datetime.date)]
     if len(days) != len(times) or not days:
         return [format_atom(t) for t in times]
@@ -146,7 +152,7 @@ def format_times(times: Sequence[Any]) -> list[str]:
 
 
 def format_time_unit(times: Sequence[Any]) -> str:
-    """Return the label of a time axis: month and time zone."""
+    """Return the label of a time axis, such as "June 2026, UTC"."""
     some = [t for t in times if isinstance(t, datetime.date)]
     return f"{some[0]:%B %Y}{', UTC' if isinstance(some[0], datetime.datetime) else ''}" if some else "window"
 
@@ -170,7 +176,7 @@ def _format_reading(time: str, name: str, lines: Lines, at: Any) -> str:
 
 
 def _describe_range(every: Sequence[Any], names: Sequence[str]) -> str:
-    """Return a sentence about the lowest and highest value of the first line in the chart."""
+    """Return a sentence with the lowest and the highest value of the first line in the chart."""
     sentences = []
     for _, value, *_ in every[:1]:
         some = [(v, names[i]) for i, v in enumerate(value) if math.isfinite(v)]

@@ -21,25 +21,29 @@ from .evaluation.evaluation import Evaluation
 
 __all__ = ["AlertStateStore", "Alerts", "Fault", "find_faults", "post_json"]
 
-MAX_PENDING = 20  # undelivered messages of a fault; beyond it the oldest are dropped
+MAX_PENDING = 20  # the largest number of undelivered messages of a fault; if there are more, the oldest are dropped
 MAX_AGE = 86400.0  # seconds after which an undelivered message is dropped
 TIMEOUT = 5.0
-FIRST_WAIT, LONGEST_WAIT = 1.0, 600.0  # seconds between tries, doubled each time
+FIRST_WAIT, LONGEST_WAIT = 1.0, 600.0  # seconds until the first and the last retry; the wait doubles after each failure
 log = logging.getLogger(__name__)
 
 
 class AlertStateStore(Protocol):
-    """The methods of a store that alerts need."""
+    """The methods of a store that `Alerts` needs. The store keeps the state of each fault as a string."""
 
     def alert_state(self, experiment: str) -> dict[str, str]:
-        """Return the saved state of each fault, by its key."""
+        """Return the saved state of every fault of an experiment, by the key of the fault."""
 
     def set_alert_state(self, experiment: str, name: str, state: str) -> bool:
-        """Save the state of a fault."""
+        """Save the state of the fault with this key; return whether the state has changed."""
 
 
 class Fault(NamedTuple):
-    """A problem of an experiment: the kind of alert, its labels such as treatment and metric, and a sentence."""
+    """A problem with an experiment.
+
+    `alert` is its kind, such as "guardrail broken". `about` contains labels such as the treatment and the metric.
+    `sentence` explains the problem.
+    """
 
     alert: str
     about: dict[str, str]
@@ -47,7 +51,7 @@ class Fault(NamedTuple):
 
     @property
     def key(self) -> str:
-        """A text that identifies the fault at each evaluation."""
+        """A string that stays the same as long as the fault lasts, by which later evaluations recognise the fault."""
         return json.dumps([self.alert, *self.about.values()])
 
 
@@ -85,7 +89,10 @@ def _format_duration(seconds: float) -> str:
 
 
 def post_json(url: str, body: dict[str, Any]) -> None:
-    """Post JSON; raise OSError unless the status is 2xx. Redirects are not followed, as only this URL was configured."""
+    """Post JSON to a URL; raise OSError unless the status is 2xx.
+
+    Redirects are not followed, because an owner has configured only this URL.
+    """
     request = urllib.request.Request(
         url, json.dumps(body).encode(), {"Content-Type": "application/json", "User-Agent": "streammetrics"}
     )
@@ -93,7 +100,7 @@ def post_json(url: str, body: dict[str, Any]) -> None:
         answer.read(1024)
 
 
-# This opener handles only HTTP and HTTPS: it opens no file URLs and follows no redirects.
+# Webhooks need only HTTP and HTTPS. The default opener would also open file URLs and follow redirects.
 OPENER = urllib.request.OpenerDirector()
 for handler in (
     urllib.request.ProxyHandler,
@@ -108,7 +115,11 @@ for handler in (
 
 @dataclass(frozen=True)
 class _FaultState:
-    """The state of a fault: its number of changes, whether it is active, its last message, and undelivered messages."""
+    """What the store knows about a fault.
+
+    `changes` counts how often the fault began or ended. `message` is the last message, and `pending` contains the
+    undelivered messages with their URLs.
+    """
 
     changes: int = 0
     is_active: bool = False
@@ -116,7 +127,7 @@ class _FaultState:
     pending: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
     def to_json(self) -> str:
-        """Return the state as JSON, as the store has it."""
+        """Return the state as JSON, in the format of the store."""
         return json.dumps(
             {"changes": self.changes, "there": self.is_active, "begun": self.message, "pending": self.pending}
         )
@@ -130,7 +141,7 @@ class _FaultState:
 
 
 class Alerts:
-    """Posts to webhooks when a fault begins and when it is over.
+    """Post a message to webhooks when a fault begins, and another one when it is over.
 
     Parameters
     ----------
@@ -143,9 +154,10 @@ class Alerts:
 
     Notes
     -----
-    `notify` saves changes and returns; a thread delivers the messages. A URL that fails is tried again after 1 s, 2 s, up
-    to ten minutes. Its messages stay in order, and are dropped after a day. A URL that hangs delays the others by at most
-    five seconds a try. After a crash, or with two servers, a message may arrive twice with the same `id`.
+    `notify` saves the changes and returns immediately. A thread delivers the messages. If a URL fails, the thread tries
+    again after 1 s, then after 2 s, and so on up to ten minutes. The messages for a URL stay in order, and are dropped
+    after a day. A URL that hangs delays the other URLs by at most five seconds on each try. After a crash, or with two
+    servers, a message may arrive twice with the same `id`.
     """
 
     def __init__(
@@ -158,11 +170,12 @@ class Alerts:
         self._store, self._send, self._clock = store, send, clock
         self._states: dict[tuple[str, str], _FaultState] = {}
         self._lock, self._wake, self._stopped = threading.Lock(), threading.Event(), False
-        self._waits: dict[str, tuple[float, float]] = {}  # by URL: the last pause, and the time of the next try
+        # For each URL that failed: the last wait in seconds, and the time of the next try.
+        self._waits: dict[str, tuple[float, float]] = {}
         self._thread: threading.Thread | None = None
 
     def start(self, experiments: Sequence[str] = ()) -> None:
-        """Start the thread that delivers, first the undelivered messages of some experiments."""
+        """Start the thread that delivers messages. It begins with undelivered messages about the given experiments."""
         for experiment in experiments:
             self._load(experiment)
         self._thread = threading.Thread(target=self._deliver, name="streammetrics-alerts", daemon=True)
@@ -176,7 +189,7 @@ class Alerts:
             self._thread.join(2 * TIMEOUT)
 
     def notify(self, evaluation: Evaluation, webhooks: Sequence[str]) -> None:
-        """Compare the faults of an evaluation with the active ones, and queue a message for each change."""
+        """Queue a message for each fault that has begun or ended since the last evaluation."""
         now = {fault.key: fault for fault in find_faults(evaluation)}
         with self._lock:
             states = self._load(evaluation.experiment)
@@ -194,7 +207,8 @@ class Alerts:
     def _record_change(
         self, evaluation: Evaluation, key: str, previous: _FaultState, message: dict[str, Any], webhooks: Sequence[str]
     ) -> None:
-        # The ID is a digest of the fault and its number of changes, so two servers send the same ID for the same change.
+        # The ID is a hash of the fault and its number of changes. Two servers therefore send the same ID for the same
+        # change.
         identity = json.dumps([evaluation.experiment, key, previous.changes + 1])
         message = {"id": hashlib.sha256(identity.encode()).hexdigest()[:32]} | message
         pending = [*previous.pending, *((url, message) for url in webhooks)]
@@ -208,7 +222,10 @@ class Alerts:
         )
 
     def _load(self, experiment: str) -> dict[str, _FaultState]:
-        """Return the states in the store, which another server may have changed."""
+        """Return the states of the faults of an experiment from the store.
+
+        The states in memory may be old, because another server may have changed them.
+        """
         states = {key: _FaultState.from_json(text) for key, text in self._store.alert_state(experiment).items()}
         self._states |= {(experiment, key): state for key, state in states.items()}
         return states
@@ -224,13 +241,17 @@ class Alerts:
             self._wake.clear()
             try:
                 wait = self._deliver_due()
-            except Exception:  # the thread must not end
+            # An error must not end the thread, because later messages would then never be delivered.
+            except Exception:
                 log.exception("alerts could not be saved; the next try follows")
                 wait = LONGEST_WAIT / 10
             self._wake.wait(wait)
 
     def _deliver_due(self) -> float | None:
-        """Try to send all messages that are due; return the seconds until the next one is due, or None without any."""
+        """Try to send all messages that are due.
+
+        Return the seconds until the next message is due; None if no message waits for a retry.
+        """
         for of, url, message in self._list_pending():
             if self._stopped:
                 return None
@@ -249,7 +270,8 @@ class Alerts:
         except (OSError, ValueError, http.client.HTTPException) as error:
             wait = min(2 * self._waits[url][0], LONGEST_WAIT) if url in self._waits else FIRST_WAIT
             self._waits[url] = wait, time.monotonic() + wait
-            host = urlsplit(url).hostname  # the path is often a secret
+            # Only the host is logged, because the path of a webhook is often a secret.
+            host = urlsplit(url).hostname
             log.warning("%s: the webhook at %s did not accept an alert: %s", key[0], host, type(error).__name__)
             if self._clock() - message["at"] < MAX_AGE:
                 return
@@ -263,7 +285,7 @@ class Alerts:
 
 
 def _build_message(evaluation: Evaluation, fault: Fault) -> dict[str, Any]:
-    """Return the message that a fault has begun."""
+    """Return the message to post when a fault begins."""
     return {
         "experiment": evaluation.experiment,
         "title": evaluation.title,

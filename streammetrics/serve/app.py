@@ -46,7 +46,7 @@ STATUS_CODES: dict[type[Exception], int] = {
     TimeoutError: 503,
 }
 RETRY_AFTER = {429: 1, 503: 5, 507: 60}
-"""The Retry-After header by status, in seconds."""
+"""Seconds for the header Retry-After, by HTTP status."""
 
 
 def create_app(
@@ -63,7 +63,7 @@ def create_app(
     store : Store
         The store.
     board : Board
-        The board that evaluates; it starts and stops with the application.
+        The board that evaluates experiments; it starts and stops with the application.
     settings : ServerSettings, optional
         The limits and access rules.
     routes : sequence of Starlette routes
@@ -84,7 +84,8 @@ def create_app(
         tasks = [ingest.run(), _trim_memory(), *([watcher.run()] if watcher else [])]
         if settings.definitions is not None:
             mtimes: dict[Path, int] = {}
-            # The definitions are loaded before the board starts, so that it evaluates their experiments at once.
+            # The definitions are loaded before the board starts, so that the board evaluates these experiments
+            # immediately.
             await _load_definitions(definitions, settings.definitions, mtimes, board)
             tasks.append(_reload_definitions(definitions, settings.definitions, mtimes, board))
         async with board:
@@ -116,7 +117,7 @@ def create_app(
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:
-    """Return the message of a library error as JSON, with the status of its class."""
+    """Answer a library error with its message as JSON, and with the HTTP status for its class."""
     code = next((code for kind, code in STATUS_CODES.items() if isinstance(error, kind)), 422)
     if code >= 500:
         log.error("%s %s: %s", request.method, request.url.path, error)
@@ -125,7 +126,7 @@ async def _answer_error(request: Request, error: Exception) -> Response:
 
 
 async def _answer_unexpected_error(request: Request, error: Exception) -> Response:
-    """Answer an unexpected error, whose traceback is in the log.
+    """Answer an unexpected error with status 500, without details. The traceback is in the log.
 
     Starlette calls this handler outside all middleware, so the security headers are added here.
     """
@@ -135,7 +136,7 @@ async def _answer_unexpected_error(request: Request, error: Exception) -> Respon
 
 
 def _build_body_error_handler(max_bytes: int) -> Any:
-    """Return the handler of BodyError, which reads the rest of the body before it answers."""
+    """Return an exception handler for BodyError. The handler discards the rest of the body before it answers."""
 
     async def answer(request: Request, error: Exception) -> Response:
         assert isinstance(error, BodyError)
@@ -149,7 +150,8 @@ def _build_body_error_handler(max_bytes: int) -> Any:
 async def _load_definitions(definitions: Definitions, folder: str, mtimes: dict[Path, int], board: Any) -> None:
     try:
         changed_ids, errors = await asyncio.to_thread(definitions.load_folder, folder, mtimes)
-    except StreamMetricsError as error:  # the store is down: the next scan tries again
+    # The store is down. The next scan of the folder tries again.
+    except StreamMetricsError as error:
         log.error("%s: %s", folder, error)
         return
     for one in errors:
@@ -159,7 +161,8 @@ async def _load_definitions(definitions: Definitions, folder: str, mtimes: dict[
 
 
 async def _trim_memory() -> None:
-    trimmer = MallocTrimmer(interval=0)  # the loop below has the interval
+    # The loop below waits between calls, so the trimmer does not need an interval.
+    trimmer = MallocTrimmer(interval=0)
     while True:
         await asyncio.sleep(TRIM_INTERVAL)
         await asyncio.to_thread(trimmer.trim)
@@ -170,5 +173,6 @@ async def _reload_definitions(definitions: Definitions, folder: str, mtimes: dic
         await asyncio.sleep(FOLDER_SECONDS)
         try:
             await _load_definitions(definitions, folder, mtimes, board)
-        except Exception:  # a network folder may be gone for a while; the next scan tries again
+        # A network folder may be gone for a while. The next scan tries again.
+        except Exception:
             log.exception("%s could not be read", folder)

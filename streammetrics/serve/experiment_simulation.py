@@ -24,16 +24,17 @@ METRICS = ("ctr", "auc", "normalized_entropy", "latency_p95", "click_per_user")
 COUNTRIES = (
     "br", "de", "fr", "gb", "id", "in", "jp", "mx", "us", "za", "ar", "au", "ca", "cl", "es", "it", "ke", "kr", "ng", "pl",
 )  # fmt: skip
-# The mean logit of a click; with the spread of users below, about 9 % of impressions are clicked.
+# The mean of the logit of a click. With this mean and the spread between users below, about 9 % of impressions are
+# clicked.
 BASE_LOGIT = -2.6
-# Standard deviations on the logit scale: of the effects of users, and of the part of a row that the model cannot predict.
+# Standard deviations on the logit scale: of the random effects of users, and of the errors of the predictions.
 USER_SPREAD, ROW_SPREAD = 0.7, 0.5
 LATENCY_MEAN, LATENCY_SPREAD = 4.0, 0.4  # mean and standard deviation of the logarithm of the latency in milliseconds
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """An experiment whose users arrive day by day; the last arm becomes better, and may become slow.
+    """An experiment whose users arrive day by day; its last arm becomes better, and may become slow.
 
     Parameters
     ----------
@@ -44,15 +45,15 @@ class Simulation:
     days : int
         The planned duration.
     users : int
-        The users until the planned end; equally many arrive each hour.
+        The number of users until the planned end; the same number of users arrive each hour.
     rows : int
-        The impressions of a part, that is of one source in one hour.
+        The number of impressions in a part, which covers one source in one hour.
     arms : tuple of str
         The arms, the control first; users are split evenly.
     sources : tuple of str
         The names of the sources.
     countries : int
-        The number of slices, at most 20.
+        The number of countries (slices), at most 20.
     effect : float
         The effect of the last arm on the logit of a click.
     effect_from : float
@@ -112,7 +113,7 @@ class Simulation:
         }
 
     def metrics(self) -> Sliced:
-        """Return empty metrics of a worker: five metrics in 64 shards of users, by arm and country."""
+        """Return the empty metrics that a worker fills: five metrics in 64 shards of users, sliced by arm and country."""
         click_metrics = Task([CTR(), AUC(bits=12), NormalizedEntropy()], y_true="click", y_score="pctr")
         latency_metrics = Task({"latency_p95": Quantile(q=0.95)}, value="latency")
         collection = MetricCollection(click_metrics, latency_metrics, PerUnit("click", unit="user"))
@@ -123,7 +124,10 @@ class Simulation:
         return self.metrics().update(self.log(source, hour))
 
     def log(self, source: str, hour: int) -> dict[str, NDArray[Any]]:
-        """Return the impressions of a source in an hour; `exposed` marks the first one of each user."""
+        """Return the impressions of a source in an hour, as columns by name.
+
+        `exposed` is 1 for the first impression of each user, and otherwise 0.
+        """
         source_index, hours_passed = self.sources.index(source), hour - self.start
         rng = np.random.default_rng([self.seed, source_index, hour])
         users_before, users_now = (self.users * h // (self.days * DAY) for h in (hours_passed, hours_passed + 1))
@@ -154,5 +158,8 @@ class Simulation:
         }
 
     def _draw_user_effects(self) -> NDArray[np.float64]:
-        """Draw the random effects of all users. They are not stored, so that the simulation stays small to pickle."""
+        """Draw the random effect of each user.
+
+        The effects are not stored, so that the simulation stays small when it is pickled.
+        """
         return np.random.default_rng(self.seed).normal(size=self.users)

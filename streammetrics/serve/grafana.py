@@ -1,4 +1,4 @@
-"""A Grafana dashboard of the Prometheus metrics."""
+"""Provide a Grafana dashboard for the Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ __all__ = ["recipe"]
 
 
 def recipe() -> str:
-    """Return a Grafana dashboard as JSON to import, as a start for your own."""
+    """Return a Grafana dashboard as JSON. Import it into Grafana, and adapt it to your needs."""
     return (resources.files("streammetrics") / "serve" / "grafana.json").read_text(encoding="utf-8")

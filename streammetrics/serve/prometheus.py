@@ -1,6 +1,6 @@
-"""Prometheus metrics: values by experiment, arm and metric, verdicts and freshness, from the last evaluations.
+"""Prometheus metrics of experiments: values by arm and metric, verdicts and freshness, from the last evaluations.
 
-Slices are not exported, as they would be too many time series.
+Slices are not exported, because they would create too many time series.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "streammetrics_source_conflicts": ("Parts that were posted again with other content.", SOURCE_LABELS),
     "streammetrics_queue": ("What waits to be stored, and what was refused.", ("what",)),
 }
-"""The exported metrics: name, help text and labels."""
+"""The exported metrics by name, each with its help text and the names of its labels."""
 
 INGEST_OUTCOMES = ("stored", "same", "conflict", "refused")
 GaugeSample = tuple[str, tuple[str, ...], float | None]
 
 
 class _GaugeCollector:
-    """A collector, through which the client library of Prometheus reads the samples."""
+    """An adapter that hands the samples to the client library of Prometheus."""
 
     def __init__(self, samples: Iterable[GaugeSample]) -> None:
         self.collect_samples = samples
@@ -66,12 +66,14 @@ class _GaugeCollector:
 def render_gauges(evaluations: Iterable[Evaluation], queue: Mapping[str, float] | None = None) -> bytes:
     """Return all metrics in the text format of Prometheus.
 
+    See `GAUGES` for their names and labels.
+
     Parameters
     ----------
     evaluations : iterable of Evaluation
         The last evaluations of all experiments.
     queue : dict of str to float, optional
-        The waiting frames, and the number of frames by outcome.
+        The number of waiting frames, and the number of frames with each outcome.
 
     Examples
     --------
@@ -85,7 +87,7 @@ def render_gauges(evaluations: Iterable[Evaluation], queue: Mapping[str, float] 
 
 
 def build_metrics_route(board: Any) -> Route:
-    """Return the route /metrics; Prometheus sends the token of a reader.
+    """Return the route /metrics, from which Prometheus reads the metrics. Requests need the token of a reader.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Post the metrics of an hour to a dashboard, using only the standard library."""
+"""Post the metrics of one hour to a dashboard. This module needs only the standard library."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["normalize_url", "push", "read_token"]
 
 TOKEN_VARIABLE = "STREAMMETRICS_TOKEN"
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
-"""Seconds before the first retry, which about double each time, and the longest pause."""
+"""The pause before the first retry, and the longest pause, in seconds. The pause roughly doubles after each try."""
 MAX_RETRY_AFTER = 600.0
-"""The longest pause that a Retry-After header may ask for, in seconds."""
+"""The longest pause, in seconds, that the server can ask for with the Retry-After header."""
 MAX_ANSWER_BYTES = 1 << 16
 CONFLICT = 409
 
@@ -36,7 +36,7 @@ class PushResponse(NamedTuple):
 
     @property
     def is_retryable(self) -> bool:
-        """Whether a retry may help."""
+        """Whether a retry may help, because the server did not respond, was busy or had an internal error."""
         return self.status in (0, 429) or self.status >= 500
 
 
@@ -61,8 +61,8 @@ def push(
     metrics : Sliced, or the bytes of one
         The metrics by arm: ``sm.Sliced(sm.Sharded([...], unit="user_id"), by=["arm", ...])``.
     experiment, source : str
-        The ID of the experiment, and the name of the worker that counted the rows. A source posts one part an hour, or
-        several with different `seq`.
+        The ID of the experiment, and the name of the worker that counted the rows. A source posts one part per hour, or
+        several parts with different `seq`.
     hour : str, int or datetime
         The hour of the rows in UTC: a string such as "2026-06-01T09", hours since 1970, or a datetime with a time zone.
     seq : int
@@ -70,10 +70,10 @@ def push(
     token : str, optional
         The token of a writer; by default the environment variable STREAMMETRICS_TOKEN.
     retries : int
-        The number of retries while the server is down or busy. The first follows after half a second, the next ones
-        after twice as long each time, or after the time that the server asks for.
+        The number of retries while the server is down or busy. The first pause is half a second, and each later one is
+        about twice as long as the one before it, up to a minute. A pause is longer if the server asks for it.
     timeout : float
-        The seconds to wait for the server at each try.
+        The seconds to wait for the server on each try.
 
     Returns
     -------
@@ -112,12 +112,19 @@ def push(
 
 
 def read_token(token: str | None) -> str:
-    """Return the token, by default from the environment variable; raise PushError if it is missing or malformed."""
+    """Return the token; if `token` is None, return the token in the environment variable STREAMMETRICS_TOKEN.
+
+    Raises
+    ------
+    InvalidInputError
+        The token is missing or malformed.
+    """
     # A token that was read from a file may end in a newline.
     token = ((os.environ.get(TOKEN_VARIABLE) if token is None else token) or "").strip()
     if not token:
         raise InvalidInputError(f"pushing needs the token of a writer: {TOKEN_VARIABLE} in the environment, or token=")
-    if not (token.isascii() and token.isprintable()):  # http.client would show the token in its error
+    # http.client would show such a token in its error message.
+    if not (token.isascii() and token.isprintable()):
         raise InvalidInputError(
             f"the token ({TOKEN_VARIABLE} in the environment, or token=) has characters that no token has"
         )
@@ -125,7 +132,13 @@ def read_token(token: str | None) -> str:
 
 
 def normalize_url(url: str) -> str:
-    """Return the URL of a server without slashes at its end; raise if it has a token or query."""
+    """Return the URL of a server without trailing slashes.
+
+    Raises
+    ------
+    InvalidInputError
+        The string is not the URL of a server, or has a password, a query or a fragment.
+    """
     parts = urlsplit(url)
     if (
         parts.scheme not in ("http", "https")
@@ -155,8 +168,11 @@ def _build_address(url: str, key: PartKey) -> str:
 
 
 def _post_once(address: str, data: bytes, headers: Mapping[str, str], timeout: float) -> PushResponse:
-    """Post once. Redirects are not followed, as another server must not get the token."""
-    # These modules take longer to import than all of this package, and few processes push.
+    """Post data once, and return the response.
+
+    Redirects are not followed, because another server must not get the token.
+    """
+    # These imports take longer than importing this package, and most processes never push.
     import http.client
     import urllib.error
     import urllib.request
@@ -169,22 +185,29 @@ def _post_once(address: str, data: bytes, headers: Mapping[str, str], timeout: f
     try:
         with urllib.request.build_opener(Stay).open(request, timeout=timeout) as answer:
             return _parse_response(answer.status, answer.read(MAX_ANSWER_BYTES), answer.headers)
-    except urllib.error.HTTPError as error:  # the caller reads the status
+    # The response has an error status, which the caller checks.
+    except urllib.error.HTTPError as error:
         with error:
             return _parse_response(error.code, error.read(MAX_ANSWER_BYTES), error.headers)
-    except urllib.error.URLError as error:  # no answer: status 0
+    # The server did not respond, so the status is 0.
+    except urllib.error.URLError as error:
         reason = error.reason
         return PushResponse(0, getattr(reason, "strerror", None) or str(reason))
-    except (OSError, http.client.HTTPException) as error:  # no answer: status 0
+    # The server did not respond, so the status is 0.
+    except (OSError, http.client.HTTPException) as error:
         return PushResponse(0, str(error) or type(error).__name__)
 
 
 def _parse_response(status: int, body: bytes, headers: Any) -> PushResponse:
-    """Return the message of the server; if a proxy answered, only the status."""
+    """Return the response with the message of the server.
+
+    If another server or a proxy has answered, the message is only the status.
+    """
     try:
         fields = json.loads(body)
         message = str(fields["state"] if status in (200, 201) else fields["error"])
-    except (ValueError, KeyError, TypeError):  # another server or a proxy has answered
+    # The body is not from a dashboard: another server or a proxy has answered.
+    except (ValueError, KeyError, TypeError):
         if status in (200, 201):
             return PushResponse(502, "the server is not a streammetrics dashboard")
         message = f"status {status}"
@@ -192,21 +215,23 @@ def _parse_response(status: int, body: bytes, headers: Any) -> PushResponse:
 
 
 def _compute_pause(attempt: int, retry_after: str | None) -> float:
-    """Return the seconds until the next try: exponential backoff, at least as long as the server asks for.
+    """Return the seconds until the next try.
 
-    Random factors keep many workers from trying again at the same moment.
+    The pause doubles with each attempt (exponential backoff), and is at least as long as the server demands. A random
+    factor spreads the retries of many workers over time.
     """
     backoff = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**attempt) * random.uniform(0.5, 1.5)
     return max(backoff, min(MAX_RETRY_AFTER, _parse_retry_after(retry_after)) * random.uniform(1.0, 1.25))
 
 
 def _parse_retry_after(retry_after: str | None) -> float:
-    """Return the seconds of a Retry-After header, which has a number or a date; 0 without one."""
+    """Return the seconds in a Retry-After header, which contains a number or a date; 0 without the header."""
     if retry_after is None:
         return 0.0
     if retry_after.strip().isdecimal():
         return float(retry_after)
     try:
         return max(0.0, email.utils.parsedate_to_datetime(retry_after).timestamp() - time.time())
-    except ValueError:  # neither a number nor a date
+    # The header is neither a number nor a date.
+    except ValueError:
         return 0.0

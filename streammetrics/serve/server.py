@@ -1,4 +1,4 @@
-"""Run the application with uvicorn, with time and size limits for request headers."""
+"""Run the dashboard with uvicorn. The headers of requests have a time limit and a size limit."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 __all__ = ["HEADER_BYTES", "HEADER_SECONDS", "TimeoutProtocol", "build_server"]
 
 HEADER_SECONDS, HEADER_BYTES = 15.0, 1 << 15
-"""The time limit for the headers of a request, from the connection or the last response, and their largest size."""
+"""The time limit for the headers of a request, and their largest size in bytes.
+
+The time starts when the connection is opened, or after the last response on it.
+"""
 HEADER_TOO_LARGE = f"The head of a request has at most {HEADER_BYTES:,} bytes."
 
 
 class TimeoutProtocol(HttpToolsProtocol):
-    """An HTTP protocol that closes a connection whose next request does not arrive completely in time.
+    """An HTTP protocol that closes a connection if the headers of the next request do not arrive in time.
 
-    Otherwise slow clients could hold connections and memory for ever ("slowloris" attacks).
+    Without this limit, slow clients could hold connections and memory for ever (a "slowloris" attack).
     """
 
     seconds = HEADER_SECONDS
-    _incomplete_bytes = 0  # bytes since the last complete headers or piece of a body
+    _incomplete_bytes = 0  # bytes that arrived since the last complete headers or body data
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
@@ -35,7 +38,7 @@ class TimeoutProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        # The parser buffers incomplete headers without a limit, so their bytes are counted here.
+        # The parser buffers incomplete headers without a limit. Their size is therefore counted and limited here.
         self._incomplete_bytes += len(data)
         super().data_received(data)
         if self._incomplete_bytes > HEADER_BYTES and not self.transport.is_closing():
@@ -45,7 +48,8 @@ class TimeoutProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > HEADER_BYTES:
-            raise ValueError(HEADER_TOO_LARGE)  # the parser answers 400
+            # The parser answers this error with status 400.
+            raise ValueError(HEADER_TOO_LARGE)
         self._incomplete_bytes = 0
         super().on_headers_complete()
 
@@ -77,10 +81,10 @@ class TimeoutProtocol(HttpToolsProtocol):
 
 
 class DashboardServer(uvicorn.Server):
-    """A server that ends its live streams before it waits for open responses."""
+    """A uvicorn server that ends its live streams when it stops. Otherwise, it would wait for these streams for ever."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End the live streams with `app.state.end_streams`, as they never end by themselves; then shut down."""
+        """End the live streams, which never end by themselves, and then shut down."""
         state = getattr(self.config.app, "state", None)
         if state is not None and hasattr(state, "end_streams"):
             state.end_streams()
@@ -88,9 +92,9 @@ class DashboardServer(uvicorn.Server):
 
 
 def build_server(app: Any, host: str, port: int, **options: Any) -> uvicorn.Server:
-    """Return the server of an application; its method `run` serves until a signal.
+    """Return the server of an application. Its method `run` serves requests until a signal stops it.
 
-    uvicorn does not read X-Forwarded headers: the application does, for trusted proxies only.
+    uvicorn ignores X-Forwarded headers here. The application reads them itself, and only from trusted proxies.
     """
     defaults: dict[str, Any] = {
         "http": TimeoutProtocol,

@@ -28,23 +28,25 @@ class ServerSettings:
     hosts : tuple of str
         The allowed host names. Other Host headers are refused, which prevents DNS rebinding.
     https : bool
-        Whether cookies are always `Secure`, also for requests that seem to use plain HTTP.
+        Whether cookies are always `Secure`, even for requests that seem to use plain HTTP.
     max_bytes, max_content : int
         The largest frame, and its largest decompressed content, in bytes.
     body_seconds, decode_seconds : float
-        The time limits of receiving a body and of decoding a frame.
+        The time limits for receiving a body and for decoding a frame, in seconds.
     waiting, waiting_bytes : int
-        The largest queue of frames: their number and bytes. More frames get status 429.
+        The largest number of frames in the queue, and their largest total size in bytes. Further frames are refused
+        with status 429.
     rate, burst : float, int
-        The requests of one client a second, and at once after a pause.
+        The number of requests that one client may send per second, and the number that it may send in a burst after a
+        pause.
     failures : int
-        The wrong tokens that one client may send a minute.
+        The number of wrong tokens that one client may send per minute.
     session_hours : float
-        The duration of a login.
+        The duration of a login, in hours.
     definitions : str or None
         A folder with a TOML file for each experiment.
     watch : str or None
-        A folder, or a URL of fsspec, from which parts are read as files.
+        A local folder, or an fsspec URL, from which parts are read as files.
     watch_seconds : float
         The seconds between two scans of this folder.
     clock : callable

@@ -1,1 +1,1 @@
-"""The HTML page: SVG charts, templates, style and script."""
+"""Write report pages as HTML: SVG charts, templates, style and script."""

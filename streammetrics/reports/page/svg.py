@@ -1,4 +1,4 @@
-"""Charts as inline SVG, in the light or dark colours of the page."""
+"""Draw charts as inline SVG, which takes its light or dark colours from the style of the page."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["COLOURS", "draw_heatmap", "draw_marker", "draw_sparkline", "draw_svg
 
 WIDTH, HEIGHT = 360, 308
 LEFT, RIGHT, TOP, FLOOR = 46, 346, 26, 264
-COLOURS = 6  # colours for models on a page
-DASHED = (1, 3, 5)  # models whose lines are dashed
-LETTERS = 6.4  # mean width of a letter in SVG units
+COLOURS = 6  # the number of different colours for models on a page
+DASHED = (1, 3, 5)  # the colour indices of models whose lines are dashed
+LETTERS = 6.4  # assumed width of a letter in SVG units, to estimate the width of text
 
 
 def draw_svg(chart: Chart, width: int = WIDTH) -> str:
-    """Return a chart as SVG of 308 units height and this width."""
+    """Return a chart as an SVG element of the given width and a height of 308 units."""
     longest = max((len(text) for _, text in chart.right), default=0)
     paper = SvgCanvas(chart, width, width - (WIDTH - RIGHT) - (max(24, round(longest * LETTERS - 2)) if longest else 0))
     label = f"{chart.title}. {chart.summary}" if chart.summary else chart.title
@@ -39,7 +39,7 @@ def draw_svg(chart: Chart, width: int = WIDTH) -> str:
 
 
 class SvgCanvas:
-    """The plot area of a chart: it scales values to SVG units, and draws axes and layers."""
+    """The area of one chart. It converts values to SVG coordinates, and draws axes and layers."""
 
     def __init__(self, chart: Chart, width: int, right: int) -> None:
         self.chart, self.width, self.right = chart, width, right
@@ -65,7 +65,8 @@ class SvgCanvas:
         free = -math.inf
         for value, text in chart.x.ticks:
             at, half = float(self.scale_x(value)), len(text) * LETTERS / 2
-            if at - half < free:  # a label that would overlap the last one
+            # Skip a label that would overlap the one before it.
+            if at - half < free:
                 continue
             free = at + half + 4
             yield f'<line class="ax" x1="{at:.1f}" x2="{at:.1f}" y1="{FLOOR}" y2="{FLOOR + 4}"/>'
@@ -121,7 +122,7 @@ class SvgCanvas:
         return min(max(y, TOP), FLOOR) if math.isfinite(y) else y
 
     def _outline_band(self, layer: Band) -> Iterator[str]:
-        """Yield the outline of each piece of a band, which has gaps at unknown limits."""
+        """Yield the outline of each piece of a band. The band has a gap where a limit is NaN."""
         x, low, high = (np.asarray(v, float) for v in layer[:3])
         known = np.isfinite(low) & np.isfinite(high)
         for is_known, run in itertools.groupby(range(len(x)), lambda i: bool(known[i])):
@@ -130,7 +131,7 @@ class SvgCanvas:
                 yield self.build_path([*x[at], *x[at[::-1]]], [*high[at], *low[at[::-1]]]) + "Z"
 
     def build_path(self, x: Any, y: Any) -> str:
-        """Return a path through the finite points, clipped to the plot area."""
+        """Return the `d` attribute of an SVG path through the finite points, clipped to the plot area."""
         across, up = self.scale_x(x), self.scale_y(y)
         good = np.isfinite(across) & np.isfinite(up)
         inside = np.clip(across, LEFT, self.right), np.clip(up, TOP, FLOOR)
@@ -140,7 +141,10 @@ class SvgCanvas:
 
 
 def draw_marker(number: int | None, x: float, y: float, r: float = 4.0) -> str:
-    """Return the marker of a model: circle, diamond, square, triangle, cross or plus; a black dot for None."""
+    """Return the marker of a model as SVG; the shape depends on the colour index `number`.
+
+    None gives a black dot.
+    """
     kind = "dot" if number is None else f"f{number}"
     if number is None or number % COLOURS == 0:
         return f'<circle class="{kind} halo" cx="{x:.1f}" cy="{y:.1f}" r="{r}"/>'
@@ -157,7 +161,11 @@ def draw_marker(number: int | None, x: float, y: float, r: float = 4.0) -> str:
 
 
 def draw_sparkline(title: str, lines: Sequence[tuple[int, Sequence[float]]]) -> str:
-    """Return a sparkline of `lines` (pairs of colour and values), which together fill its height."""
+    """Return a small line chart without axes.
+
+    `lines` are pairs of a colour index and values. The vertical axis ranges from the lowest to the highest of all
+    values.
+    """
     known = [v for _, values in lines for v in values if math.isfinite(v)]
     low, high = (min(known), max(known)) if known else (0.0, 1.0)
     span = (high - low) or 1.0
@@ -173,7 +181,10 @@ def draw_sparkline(title: str, lines: Sequence[tuple[int, Sequence[float]]]) -> 
 
 
 def draw_heatmap(title: str, names: Sequence[str], counts: Any, shares: Any) -> str:
-    """Return a heat map of a confusion matrix: shade by share of the true class, with counts if there is room."""
+    """Return a heat map of a confusion matrix as SVG.
+
+    The darker a cell, the larger its share of the true class. With up to 15 classes, the cells also show counts.
+    """
     n, side = len(names), RIGHT - LEFT
     step, small = side / n, 13 if n <= 8 else 10
     body = []
@@ -206,7 +217,7 @@ def draw_heatmap(title: str, names: Sequence[str], counts: Any, shares: Any) -> 
 
 
 def _format_short(count: float) -> str:
-    """Return a count as short text, such as 12k or 3M."""
+    """Return a count as a short string, such as "12k" or "3M"."""
     for unit, size in (("M", 1e6), ("k", 1e3)):
         if count >= 10 * size or (size == 1e6 and count >= size):
             return f"{count / size:.0f}{unit}"
@@ -214,10 +225,10 @@ def _format_short(count: float) -> str:
 
 
 def _truncate(name: str, letters: int) -> str:
-    """Return a name, cut to this number of letters."""
+    """Return a name, cut to at most `letters` characters."""
     return name if len(name) <= letters else name[: max(1, letters - 1)] + "…"
 
 
 def _build_steps(x: Any, y: Any) -> tuple[Any, Any]:
-    """Return the points of a step function: each value holds until the next."""
+    """Return the corners of a step function that keeps each y value until the next x."""
     return np.repeat(np.asarray(x, float), 2)[1:], np.repeat(np.asarray(y, float), 2)[:-1]

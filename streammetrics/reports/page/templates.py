@@ -1,4 +1,4 @@
-"""Templates of pages, and the drawing functions that they call."""
+"""Load the Jinja templates of pages, and give them the functions that draw charts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ DRAW_FUNCTIONS = {"svg": draw_svg, "heat": draw_heatmap, "marker": draw_marker, 
 
 
 def build_environment(*packages: str) -> Any:
-    """Return a Jinja environment with autoescape, which searches `packages` first and then the templates of reports."""
+    """Return a Jinja environment that escapes HTML in values.
+
+    It looks for a template in `packages` first, and then among the report templates.
+    """
     Environment, FunctionLoader, Markup = _import_jinja()
 
     def load(name: str) -> str | None:
@@ -29,7 +32,7 @@ def build_environment(*packages: str) -> Any:
 
 
 def read_template(name: str, package: str = HERE) -> str:
-    """Return the text of a file in the folder of the templates."""
+    """Return the text of a template file in a package."""
     return (resources.files(package) / name).read_text(encoding="utf-8")
 
 
@@ -49,7 +52,7 @@ def _import_jinja() -> tuple[Any, Any, Any]:
 
 
 def _mark_safe(markup: Any, make: Any) -> Any:
-    """Return a function that marks the result of `make` as HTML, which is not escaped again."""
+    """Return a function that calls `make` and marks its result as HTML, so that Jinja does not escape it."""
     return lambda *arguments: markup(make(*arguments))
 
 

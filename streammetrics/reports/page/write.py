@@ -1,4 +1,4 @@
-"""Reports: one self-contained HTML page of results."""
+"""Write reports: results as a single HTML page that needs no other files."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def report(
     sort: str | None = None,
     min_rows: int = 0,
 ) -> Path:
-    """Write results as one self-contained HTML page, atomically: the verdict first, then the details.
+    """Atomically write results as one self-contained HTML page, with the verdict first, followed by the details.
 
     Parameters
     ----------
-    objects : metric, collection, slices, windows, Table, Comparison, Comparisons, Scorecard; or a list or dict of them
-        What to show. The page begins with the verdict of a scorecard, or else of the comparisons. Two models in one
-        `Sharded` collection are compared: the second with the first.
+    objects : metric, collection, slices, windows, Table, Comparison, Comparisons, Scorecard; or a list or dict of these
+        What to show. The page begins with the verdict of a scorecard, or else of the comparisons. If a `Sharded`
+        collection contains two models, the second is compared with the first.
     path : path
         The file to write.
     title : str, optional
@@ -43,7 +43,7 @@ def report(
     sides : pair of str
         Names of sides a and b of comparisons.
     rows_independent : bool
-        Whether metrics without units have intervals that treat all rows as independent; by default they have none.
+        Whether metrics without units get intervals that treat all rows as independent; by default, they get none.
     provenance : mapping of str to str or list of str, optional
         Origin of the data: command, files, dates. Rows, weights, filters, digests and the version are added.
     sort, min_rows
@@ -57,17 +57,17 @@ def report(
     Raises
     ------
     InvalidInputError
-        If there is nothing to show, or an object has another type.
+        If there is nothing to show, or an object has a type that a report cannot show.
     ImportError
         If jinja2 is not installed.
     OSError
-        If the file cannot be written; an existing file is unchanged.
+        If the file cannot be written; an existing file is left unchanged.
 
     Notes
     -----
-    All text from the log is escaped, and the page loads nothing. Of many slices, those with the largest impact are shown,
-    and the number of the others. No value is highlighted as best; a difference is bold if it excludes zero beyond sampling
-    error and certified bounds.
+    All text from the log is escaped, and the page loads nothing from the network. If there are many slices, the page
+    shows those with the largest impact, and counts the others. No value is highlighted as best. A difference is bold if
+    its interval, widened by the certified bound, excludes zero.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def report(
 
 
 def render(objects: Any, title: str, **settings: Any) -> str:
-    """Return the page as HTML text; parameters as for `report`."""
+    """Return the report page of some objects as HTML; the parameters are those of `report`."""
     page = assemble(objects, title, **settings)
     html: str = build_environment().get_template("page.html").render(
         page=page,
@@ -100,7 +100,7 @@ def render(objects: Any, title: str, **settings: Any) -> str:
 
 
 def _select_sides(page: Page) -> tuple[NamedSide, ...]:
-    """Return the new and the old side of the first comparison on the page."""
+    """Return the two sides (new, old) of the first comparison on the page, or the sides of the page if it has none."""
     for part in page.parts:
         if part.kind == "scorecard":
             return tuple(part.data.sides)
@@ -110,7 +110,7 @@ def _select_sides(page: Page) -> tuple[NamedSide, ...]:
 
 
 def _collect_subtitles(page: Page) -> list[str]:
-    """Return the texts below the names of metrics."""
+    """Return the small texts below the names of metrics, such as "↑ higher is better"."""
     subtitles = []
     for part in page.parts:
         if part.kind == "values":

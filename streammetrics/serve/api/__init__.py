@@ -1,1 +1,1 @@
-"""The HTTP interface of the dashboard: login, access control, rate limits, and the decoding of posted parts."""
+"""The HTTP interface of the dashboard: login, access control, rate limits, and the decoding of posted metrics."""

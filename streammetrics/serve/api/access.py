@@ -1,4 +1,4 @@
-"""Access control: identify who sends a request, and check whether this person may read or change an experiment."""
+"""Access control: identify who sent a request, and check whether this person may read or change an experiment."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from .limits import BodyError, RateLimiter, read_body
 __all__ = ["Access", "Gate", "cookie_name", "error_response", "is_valid_csrf_token", "read_bearer_token", "read_form"]
 
 OPEN_PATHS = re.compile(r"/(login|healthz|readyz)|/static/[^/]+|/v1/.*")
-"""Paths without login: static files of this package, and /v1, where each endpoint checks the token itself."""
+"""Paths that need no login: static files, the login form, health checks, and /v1, whose endpoints check tokens."""
 EXPERIMENT_PATH = re.compile(r"/experiments/([^/]+)(/.*)?")
 MAX_FORM_BYTES = 4096
-"""The largest body of a form, in bytes."""
+"""The largest body of an HTML form, in bytes."""
 READ_METHODS = ("GET", "HEAD")
 
 
 class Access:
-    """The access rules, which the middleware `Gate` and the endpoints behind it apply.
+    """The rules that decide who may send which request. `Gate` and the endpoints apply them.
 
     Parameters
     ----------
@@ -47,19 +47,22 @@ class Access:
         self.failures = RateLimiter(settings.failures / 60, settings.failures)
 
     def find_client(self, scope: Scope) -> str:
-        """Return the address that rate limits count by."""
+        """Return the address of a client. Requests with the same address share one rate limit."""
         return find_client_address(scope, self.settings.proxies)
 
     def uses_https(self, scope: Scope) -> bool:
-        """Return whether cookies get the `Secure` attribute."""
+        """Return whether the browser uses HTTPS, so that cookies get the `Secure` attribute."""
         return self.settings.https or is_https(scope, self.settings.proxies)
 
     def is_locked(self, client: str) -> bool:
-        """Return whether a client sent too many wrong tokens; the server then does not look at its tokens at all."""
+        """Return whether a client has sent too many wrong tokens. Its tokens are then refused without a check."""
         return self.failures.count_tries_left(client) < 1
 
     def identify_token(self, client: str, token: str | None, *scopes: str) -> str | None:
-        """Return the name of a token valid in a scope, or None; a wrong token counts against the client's limit."""
+        """Return the name of a token if it is valid in one of the scopes; otherwise None.
+
+        A scope is an experiment ID, `OWNER` or `READER`. A wrong token counts towards the client's limit.
+        """
         if token is None or len(token) > 200:
             return None
         for scope in scopes:
@@ -69,7 +72,10 @@ class Access:
         return None
 
     def find_reader(self, request: Request) -> Person | None:
-        """Return the person who sent a request, by the header of a trusted proxy, a session cookie or a bearer token."""
+        """Return the person who sent a request; None if the request does not identify one.
+
+        A person is identified by the header of a trusted proxy, a session cookie, or a bearer token.
+        """
         header = self.settings.proxy_header
         if header is not None:
             names = read_header_values(request.scope, header)
@@ -88,21 +94,24 @@ class Access:
         return None
 
     def may_read(self, person: Person | None, path: str) -> bool:
-        """Return whether a person, or an anonymous visitor, may see a page."""
+        """Return whether a person may see the page at a path; `person` is None for an anonymous visitor."""
         if person is not None or self.settings.public_read:
             return True
         match = EXPERIMENT_PATH.fullmatch(path)
         if match is None:
             return False
-        # /experiments/x.csv can be a file of the experiment "x", or the page of an experiment called "x.csv". Experiments
-        # of either name that exist must all be public.
+        # The path /experiments/x.csv can mean a file of experiment "x", or the page of an experiment "x.csv". Anonymous
+        # visitors may see it only if every existing experiment of these two is public.
         ids = {match[1], match[1].rpartition(".")[0]}
         experiments = [one for name in ids if (one := self.definitions.get(name)) is not None]
         return bool(experiments) and all(one.public for one in experiments)
 
 
 class Gate:
-    """Middleware that passes on allowed requests, with the person in `request.state.reader`, and answers others itself.
+    """Middleware that checks every request.
+
+    It passes on an allowed request, with the person in `request.state.reader`, and answers any other request with an
+    error or a redirect to the login form.
 
     Parameters
     ----------
@@ -116,7 +125,7 @@ class Gate:
         self.app, self.access = app, access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse a request, or pass it on to the application."""
+        """Check a request. Pass it on to the application if it is allowed, or send an error."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
@@ -126,7 +135,8 @@ class Gate:
         if answer is None and request.method not in READ_METHODS and not OPEN_PATHS.fullmatch(scope["path"]):
             try:
                 receive = _replay_body(await read_body(request, MAX_FORM_BYTES, self.access.settings.body_seconds))
-            except BodyError as error:  # the exception handlers of the application do not see errors of a middleware
+            # The exception handlers of the application do not see errors that are raised in a middleware.
+            except BodyError as error:
                 answer = error_response(error.status, str(error), close=True)
         await (self.app if answer is None else answer)(scope, receive, send)
 
@@ -135,7 +145,8 @@ class Gate:
         client = access.find_client(request.scope)
         request.state.reader = None
         if "content-length" in request.headers and "transfer-encoding" in request.headers:
-            # With two lengths, a proxy in front may see another end of the body than this server (request smuggling).
+            # A proxy may use the other of the two lengths, and so see the end of the body in a different place. An
+            # attacker could then hide a second request in the body (request smuggling).
             message = "a request must not have both Content-Length and Transfer-Encoding"
             return error_response(400, message, close=True)
         if not access.requests.take(client):
@@ -160,7 +171,7 @@ class Gate:
 
 
 def _replay_body(body: bytes) -> Receive:
-    """Return a `receive` function that sends a body again, which the middleware has read already."""
+    """Return a `receive` function that delivers a body again after the middleware has consumed it."""
     messages = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive() -> Message:
@@ -170,28 +181,35 @@ def _replay_body(body: bytes) -> Receive:
 
 
 def cookie_name(https: bool) -> str:
-    """Return the name of the session cookie; browsers accept the prefix __Host- only from this host over HTTPS."""
+    """Return the name of the session cookie.
+
+    With HTTPS, the name begins with __Host-. Browsers accept such a cookie only from this host, and only over HTTPS.
+    """
     return "__Host-streammetrics" if https else "streammetrics"
 
 
 def read_bearer_token(request: Request) -> str | None:
-    """Return the bearer token of a request; None without exactly one Authorization header."""
+    """Return the bearer token in the Authorization header; None unless there is exactly one such header."""
     values = request.headers.getlist("authorization")
     scheme, _, token = values[0].partition(" ") if len(values) == 1 else ("", "", "")
     return token.strip() or None if scheme.lower() == "bearer" else None
 
 
 async def read_form(request: Request, seconds: float) -> dict[str, str]:
-    """Return the fields of a form by name; empty if the body is no form."""
+    """Return the fields of a posted form by name; empty if the body cannot be parsed as a form."""
     body = await read_body(request, MAX_FORM_BYTES, seconds)
     try:
         return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=20))
-    except ValueError:  # more fields than any form of the dashboard has
+    # The body has more fields than any form of the dashboard.
+    except ValueError:
         return {}
 
 
 def is_valid_csrf_token(person: Person | None, token: Any) -> bool:
-    """Return whether a form carries the CSRF token of the session. The comparison takes constant time."""
+    """Return whether a form carries the CSRF token of the session of its sender.
+
+    The comparison takes constant time, so that its duration reveals nothing about the token.
+    """
     return (
         person is not None
         and bool(person.csrf_token)
@@ -202,7 +220,11 @@ def is_valid_csrf_token(person: Person | None, token: Any) -> bool:
 def error_response(
     status: int, message: str, *, wait: int | None = None, bearer: bool = False, close: bool = False
 ) -> Response:
-    """Return an error as JSON, with the headers to retry later, to send a token, or to close the connection."""
+    """Return an error as JSON.
+
+    `wait` is the number of seconds until a retry, for the Retry-After header. With `bearer`, a header asks for a token.
+    With `close`, the connection is closed.
+    """
     headers = {"cache-control": "no-store"} | ({"connection": "close"} if close else {})
     if wait is not None:
         headers["retry-after"] = str(wait)

@@ -1,4 +1,4 @@
-"""Tokens of writers, owners and readers, sessions in signed cookies, and CSRF tokens of forms."""
+"""Tokens for writers, owners and readers, sessions in signed cookies, and CSRF tokens of forms."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ from ...errors import InvalidInputError
 __all__ = ["OWNER", "READER", "Accounts", "Person", "hash_token", "issue_token"]
 
 OWNER, READER, SESSION = "@owner", "@reader", "@session"
-"""Scopes of tokens that belong to no experiment. IDs of experiments cannot begin with "@"."""
+"""Scopes of tokens that belong to the server, not to an experiment. Experiment IDs cannot begin with "@"."""
 PREFIX = "smt_"
-"""The beginning of every token, by which secret scanners recognise it."""
+"""The first characters of every token, by which secret scanners recognise tokens in published code."""
 CACHE_SECONDS = 5.0
-"""Seconds for which tokens are cached; a revoked token may still be accepted for so long."""
+"""Seconds for which tokens are cached. A revoked token may be accepted for this long."""
 SHORT_DIGITS = 16
 
 
 class Person(NamedTuple):
-    """A person or program: the name, the role ("reader" or "owner"), and the CSRF token of the session."""
+    """The person or program that sent a request.
+
+    `role` is "reader" or "owner", and `csrf_token` is the CSRF token of the session.
+    """
 
     name: str
     role: str
@@ -34,7 +37,10 @@ class Person(NamedTuple):
 
 
 def hash_token(token: str) -> str:
-    """Return the stored hash of a token. Tokens are long and random, so a fast hash is safe."""
+    """Return the hash of a token, which the store keeps in place of the token itself.
+
+    A fast hash is safe here, because tokens are long random strings that cannot be guessed.
+    """
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -46,9 +52,9 @@ def issue_token(store: Any, scope: str, name: str, *, by: str, at: float) -> str
     store : Store
         The store that saves the hash.
     scope : str
-        The ID of an experiment, whose parts the token may post; `OWNER` or `READER`.
+        The ID of an experiment whose parts the token may post, or `OWNER` or `READER`.
     name : str
-        The name in the audit log. The new token replaces an earlier one of this name.
+        The name in the audit log. The new token replaces an earlier one with this name.
     by : str
         Who creates the token, for the audit log.
     at : float
@@ -80,9 +86,9 @@ class Accounts:
         self._lock = threading.Lock()
 
     def _load_tokens(self, scope: str) -> list[tuple[str, str]]:
-        """Return the hashes and names of a scope, cached for some seconds.
+        """Return pairs of hash and name for all tokens of a scope, cached for a few seconds.
 
-        Callers pass the IDs of existing experiments only, so that requests cannot make the cache grow.
+        Callers must pass only IDs of existing experiments. Otherwise, requests with invented IDs could fill the cache.
         """
         expires_at, tokens = self._cached_tokens.get(scope, (float("-inf"), []))
         if time.monotonic() < expires_at:
@@ -93,7 +99,8 @@ class Accounts:
 
     def find_name(self, scope: str, token: str) -> str | None:
         """Return the name of a token; None if the scope has no such token."""
-        # The loop compares all hashes, each in constant time, so that the duration says nothing about the hashes.
+        # Every hash is compared, each in constant time. The time that this takes therefore reveals nothing about the
+        # stored hashes.
         digest, name = hash_token(token), None
         for stored_digest, token_name in self._load_tokens(scope):
             if hmac.compare_digest(stored_digest, digest):
@@ -103,23 +110,27 @@ class Accounts:
     # -- readers ------------------------------------------------------------------------------------------------------
 
     def find_person(self, token: str) -> Person | None:
-        """Return the owner or reader with a token."""
+        """Return the owner or reader who has a token; None if the token is not valid."""
         for role, scope in (("owner", OWNER), ("reader", READER)):
             if (name := self.find_name(scope, token)) is not None:
                 return Person(name, role)
         return None
 
     def create_session(self, token: str) -> str:
-        """Return a signed session cookie for a token; it is valid until the token is revoked, at most `seconds`."""
-        # The cookie has the first digits of the token's hash: revoking the token ends its sessions, and the cookie does
-        # not contain the token. The random number separates the CSRF tokens of sessions.
+        """Return a signed session cookie for a token.
+
+        The cookie is valid for `seconds`, or until the token is revoked.
+        """
+        # The cookie contains the first digits of the token's hash. The cookie does not reveal the token, and becomes
+        # invalid when the token is revoked. The random number gives each session its own CSRF token.
         return str(self._build_signer("session").dumps([hash_token(token)[:SHORT_DIGITS], secrets.token_urlsafe(12)]))
 
     def read_session(self, cookie: str) -> Person | None:
-        """Return the person of a session cookie; None if the cookie is not valid."""
+        """Return the person to whom a session cookie belongs; None if the cookie is not valid."""
         try:
             short, session = self._build_signer("session").loads(cookie, max_age=int(self.seconds))
-        except (BadData, ValueError, TypeError):  # The signature is invalid, or the cookie has expired.
+        # The signature is invalid, or the cookie has expired.
+        except (BadData, ValueError, TypeError):
             return None
         for role, scope in (("owner", OWNER), ("reader", READER)):
             for digest, name in self._load_tokens(scope):
@@ -128,15 +139,18 @@ class Accounts:
         return None
 
     def _compute_csrf_token(self, session: str) -> str:
-        """Return the CSRF token of a session: a value that other sites cannot know."""
+        """Return the CSRF token of a session.
+
+        Each form contains this secret value, which shows that the form comes from this server.
+        """
         return hmac.new(self._load_secret().encode(), f"form {session}".encode(), hashlib.sha256).hexdigest()
 
     def _build_signer(self, salt: str) -> URLSafeTimedSerializer:
         return URLSafeTimedSerializer(self._load_secret(), salt=salt, signer_kwargs={"digest_method": hashlib.sha256})
 
     def _load_secret(self) -> str:
-        """Return the key that signs cookies, which all servers of a store share."""
-        # Two servers that start together may both add a key. All servers then read both and take the smaller one.
+        """Return the secret key that signs cookies. All servers that use the same store share it."""
+        # Two servers that start at the same time may each add a key. They then agree on the smaller of the two keys.
         with self._lock:
             if not (keys := self._load_tokens(SESSION)):
                 name = f"key {secrets.token_hex(4)}"

@@ -1,7 +1,7 @@
-"""Decode and check posted frames in a thread of the server; `reader_process` does so in a process of its own.
+"""Decode and check posted frames in a thread of the server; `reader_process` does the same in a separate process.
 
-A frame is the serialized metrics that a worker posts. The plan of an experiment is the metrics and settings that all of
-its frames must share; its first frame fixes the plan.
+A frame contains the serialized metrics that a worker posts. The plan of an experiment consists of the metrics and
+settings that all frames of the experiment must share; the first frame fixes the plan.
 """
 
 from __future__ import annotations
@@ -23,15 +23,18 @@ from .worker import LateError
 __all__ = ["DecoderService", "FrameDecoder", "NoRoomError", "ThreadDecoder"]
 
 MAX_STUCK_THREADS = 2
-"""The number of threads that a frame may block for ever; one more thread goes on decoding."""
+"""Number of threads that may be blocked by a frame that never finishes decoding. One more thread decodes other frames."""
 
 
 class NoRoomError(StreamMetricsError):
-    """The queue or the memory is full; the sender may send the same frame again later."""
+    """The queue or the memory is full. The sender may post the same frame again later."""
 
 
 class DecoderService(Protocol):
-    """An object that decodes and checks frames, in this process or another one; it handles one call at a time."""
+    """The interface of decoders, which decode and check frames in this process or in another one.
+
+    A decoder handles only one call at a time.
+    """
 
     def start(self) -> None:
         """Start the decoder before the first frame arrives."""
@@ -39,26 +42,29 @@ class DecoderService(Protocol):
     def decode(
         self, frames: Sequence[bytes], experiments: Sequence[Experiment], max_content: int, seconds: float
     ) -> list[DecodedFrame]:
-        """Return the decoded content, or the error, of each frame posted to an experiment.
+        """Decode frames, and check each against its experiment. The result of a frame is its content or its error.
 
         Raises
         ------
         LateError, EndedError
-            Decoding took too long, or the decoder died. No frame has a result. Plans that were fixed by parts that are
-            not stored yet are forgotten.
+            Decoding took too long, or the decoder died. No frame has a result, and the decoder has forgotten plans that
+            were fixed by frames not yet stored.
         NoRoomError
             All threads are busy; decoding has not begun.
         """
 
     def forget_plans(self, experiments: Iterable[str]) -> None:
-        """Forget the metric plans of experiments, which may come from parts that could not be stored."""
+        """Forget the plans of some experiments.
+
+        This is needed if the frame that fixed a plan could not be stored. A later frame then fixes the plan again.
+        """
 
     def close(self) -> None:
         """Stop, even while a frame is being decoded."""
 
 
 class FrameDecoder:
-    """Decodes frames and checks that they fit their experiments, in the calling thread and without a time limit.
+    """Decode frames and check that they fit their experiments, in the calling thread and without a time limit.
 
     Parameters
     ----------
@@ -72,7 +78,7 @@ class FrameDecoder:
     def decode(
         self, frames: Sequence[bytes], experiments: Sequence[Experiment], max_content: int
     ) -> list[DecodedFrame]:
-        """Return the decoded content, or the error, of each frame."""
+        """Decode frames, and check each against its experiment. The result of a frame is its content or its error."""
         checks = [
             partial(self._checker.check, experiment, header=read_head(frame))
             for experiment, frame in zip(experiments, frames, strict=True)
@@ -80,14 +86,15 @@ class FrameDecoder:
         return decode_frames(frames, max_content, checks)
 
     def forget_plans(self, experiments: Iterable[str]) -> None:
-        """Forget the metric plans of experiments, which may come from parts that could not be stored."""
+        """Forget the plans of some experiments, because the frames that fixed them could not be stored."""
         self._checker.forget_plans(experiments)
 
 
 class ThreadDecoder:
-    """Runs a `FrameDecoder` in threads of this process.
+    """Run a `FrameDecoder` in threads of this process, with a time limit.
 
-    Python cannot stop a thread. A thread that takes too long is abandoned, and another one takes over.
+    Python cannot stop a thread. If a frame takes too long, its thread is abandoned, and another thread decodes the next
+    frames.
 
     Parameters
     ----------
@@ -108,26 +115,30 @@ class ThreadDecoder:
     def decode(
         self, frames: Sequence[bytes], experiments: Sequence[Experiment], max_content: int, seconds: float
     ) -> list[DecodedFrame]:
-        """Return the decoded content, or the error, of each frame within the time limit."""
+        """Decode frames within a time limit. The result of a frame is its content or its error."""
         work = self._threads.submit(self._decoder.decode, frames, experiments, max_content)
         if not wait([work], seconds).done:
-            self._decoder = self._make()  # the abandoned thread keeps the old decoder and its plans
+            # The abandoned thread may still use the old decoder, so a new decoder, with new plans, replaces it.
+            self._decoder = self._make()
             if work.cancel():
                 raise NoRoomError("all that decode are busy; send it again later")
             raise LateError(f"it took longer than {seconds:g} s")
         return work.result()
 
     def forget_plans(self, experiments: Iterable[str]) -> None:
-        """Forget the metric plans of experiments, which may come from parts that could not be stored."""
+        """Forget the plans of some experiments, because the frames that fixed them could not be stored."""
         self._decoder.forget_plans(experiments)
 
     def close(self) -> None:
-        """Stop accepting frames."""
+        """Stop accepting frames. Frames that are being decoded are not waited for."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def load_reference(store: Any, experiment: str) -> MetricLike | None:
-    """Return a stored total or part of an experiment, whose metrics and settings are its plan after a restart, or None."""
+    """Return stored metrics of an experiment, from which its plan is read after a restart; None if nothing is stored.
+
+    These are the metrics of the saved total, or else of the first part.
+    """
     saved = store.total(experiment)
     frames = [saved[1]] if saved is not None else [part.data for _, part in store.parts(experiment)[:1]]
     metrics: MetricLike | None = from_bytes(frames[0]) if frames else None

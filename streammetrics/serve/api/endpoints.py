@@ -1,4 +1,8 @@
-"""The endpoints for programs: post parts, read and write definitions, accept conflicts, and check the health."""
+"""The HTTP endpoints for programs: post metrics, read and write definitions, accept conflicts, and check server health.
+
+A part consists of the posted metrics of one source in one hour. A conflict is a part whose key was posted before with
+different content.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ from .limits import drain_body, read_body
 __all__ = ["Api"]
 
 READY_TIMEOUT = 2.0
-"""Seconds within which a healthy store answers."""
+"""Seconds within which a healthy store must answer."""
 STATUS_CODES = {"stored": 201, "same": 200, "conflict": 409}
 
 
@@ -70,13 +74,14 @@ class Api(NamedTuple):
     # -- states -------------------------------------------------------------------------------------------------------
 
     async def _post_state(self, request: Request) -> Response:
-        """Store a part. Token and key are checked before the body is read."""
+        """Store a posted part. The token and the key (source, hour and number) are checked before the body is read."""
         experiment, answer = await self._authorize(request, writers=True)
         if experiment is None:
             return await self._refuse_early(request, answer)
         try:
             key = self._parse_key(request, experiment)
-        except InvalidInputError as error:  # the answer contains the message
+        # The response contains the message of the error.
+        except InvalidInputError as error:
             return await self._refuse_early(request, error_response(400, str(error)))
         body = await read_body(request, self.settings.max_bytes, self.settings.body_seconds)
         outcome = await self.ingest.submit(key, body, experiment)
@@ -89,7 +94,7 @@ class Api(NamedTuple):
         return JSONResponse(answer_fields, STATUS_CODES[outcome])
 
     def _parse_key(self, request: Request, experiment: Experiment) -> PartKey:
-        """Return the key of a part from the query of the request."""
+        """Return the key of a part (source, hour and number) from the query of the request."""
         query = request.query_params
         if unknown := sorted(set(query) - {"hour", "source", "seq"}):
             raise InvalidInputError(f"the address takes hour, source and seq, not {', '.join(unknown)[:100]}")
@@ -104,9 +109,11 @@ class Api(NamedTuple):
     async def _authorize(
         self, request: Request, *, writers: bool = False, readers: bool = False
     ) -> tuple[Experiment | None, Response]:
-        """Return the experiment of a request, or the error response if the token does not allow it.
+        """Return the experiment that a request is about, and a response.
 
-        A wrong token gets the same answer whether the experiment exists or not.
+        If the token does not allow the request, the experiment is None and the response is the error. Owners' tokens
+        are always allowed. With `writers`, tokens of the experiment are allowed, too, and with `readers`, tokens of
+        readers. A wrong token gets the same answer whether or not the experiment exists.
         """
         client, token = self.access.find_client(request.scope), read_bearer_token(request)
         if self.access.is_locked(client):
@@ -125,7 +132,10 @@ class Api(NamedTuple):
         return experiment, Response()
 
     async def _refuse_early(self, request: Request, answer: Response) -> Response:
-        """Answer before the body was read, while its sender may still be writing it."""
+        """Answer a refused request whose body was not read.
+
+        The rest of the body is discarded first, so that its sender gets the answer.
+        """
         await drain_body(request, self.settings.max_bytes)
         answer.headers["connection"] = "close"
         return answer
@@ -147,7 +157,8 @@ class Api(NamedTuple):
         try:
             experiment = _parse_definition(body, request.headers.get("content-type", ""), request.path_params["id"])
             version, changes = await run_in_threadpool(self.definitions.define, experiment, by)
-        except InvalidInputError as error:  # the answer contains the message
+        # The response contains the message of the error.
+        except InvalidInputError as error:
             return error_response(422, str(error))
         self.board.mark_changed(experiment.id)
         return JSONResponse({"version": version, "changes": changes}, 201 if version == 1 else 200)
@@ -176,14 +187,15 @@ class Api(NamedTuple):
         )
 
     async def _accept_conflict(self, request: Request) -> Response:
-        """Accept a conflict: its content counts from now on, in place of the part that was posted first."""
+        """Accept a conflict. Its content then replaces the part that was posted first."""
         experiment, answer = await self._authorize(request)
         if experiment is None:
             return answer
         number, by = request.path_params["number"], request.state.name
         try:
             await run_in_threadpool(self.store.accept, experiment.id, number, by=by, at=self.settings.clock())
-        except InvalidInputError as error:  # the answer contains the message
+        # The response contains the message of the error.
+        except InvalidInputError as error:
             return error_response(409, str(error))
         self.board.mark_changed(experiment.id)
         return JSONResponse({"accepted": number})
@@ -203,7 +215,10 @@ class Api(NamedTuple):
 
 
 def _parse_definition(body: bytes, kind: str, id: str) -> Experiment:  # noqa: A002 - as the parameter is called
-    """Parse a posted definition in JSON or TOML; its ID must be the same as the ID in the URL."""
+    """Parse a posted definition in JSON or TOML. The ID in the definition must be the one in the URL.
+
+    `kind` is the content type of the request.
+    """
     try:
         text = body.decode()
         if "toml" in kind:

@@ -26,7 +26,11 @@ CONTENT_SECURITY_POLICY = (
     "style-src-attr 'unsafe-inline'; img-src 'self' data:; font-src 'self'; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
 )
-"""Pages load nothing from other hosts, and run inline scripts only with the nonce; charts need style attributes."""
+"""The Content-Security-Policy of pages.
+
+Pages load nothing from other hosts, and run only inline scripts that carry the random nonce of the response. Charts
+need style attributes.
+"""
 FIXED_HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -69,15 +73,17 @@ class SecurityHeaders:
 
 
 def read_header_values(scope: Scope, name: str) -> list[str]:
-    """Return all values of a header, which a request may have several times."""
+    """Return all values of a header, because a request may contain the header several times."""
     key = name.lower().encode("latin-1")
     return [value.decode("latin-1") for header, value in scope["headers"] if header == key]
 
 
 def find_client_address(scope: Scope, proxies: Collection[str]) -> str:
-    """Return the client of a request: its IPv4 address, or its IPv6 /64 network, which belongs to one customer.
+    """Return the address of the client of a request, for rate limits.
 
-    X-Forwarded-For is trusted only if the peer is one of `proxies`. Its last entry is the one that the proxy added itself.
+    An IPv6 address is shortened to its /64 network, which usually belongs to one customer. The header X-Forwarded-For
+    is trusted only if the request comes from one of `proxies`. The last entry of the header is used, because the proxy
+    itself added this entry.
     """
     peer = find_peer(scope)
     if peer in proxies:
@@ -85,7 +91,8 @@ def find_client_address(scope: Scope, proxies: Collection[str]) -> str:
         peer = forwarded.rpartition(",")[2].strip() or peer
     try:
         address = ipaddress.ip_address(peer)
-    except ValueError:  # The peer is a Unix socket, or a proxy wrote something that is no IP address.
+    # The peer is a Unix socket, or a proxy wrote something that is not an IP address.
+    except ValueError:
         return "unknown"
     if address.version == 6:
         return str(ipaddress.ip_network((int(address) >> 64 << 64, 64)))
@@ -99,14 +106,18 @@ def find_peer(scope: Scope) -> str:
 
 
 def is_https(scope: Scope, proxies: Collection[str]) -> bool:
-    """Return whether the browser uses HTTPS, to this server or to a trusted proxy."""
+    """Return whether the browser uses HTTPS, either to this server or to a trusted proxy in front of it."""
     if find_peer(scope) in proxies:
         return read_header_values(scope, "x-forwarded-proto")[-1:] == ["https"]
     return str(scope.get("scheme")) == "https"
 
 
 def is_same_origin(request: Request) -> bool:
-    """Return whether a form comes from this server, by the headers that browsers send; True without such headers."""
+    """Return whether a form comes from a page of this server.
+
+    The headers Sec-Fetch-Site and Origin, which browsers add, show where a form comes from. The result is True if both
+    are missing.
+    """
     site = request.headers.get("sec-fetch-site")
     if site is not None:
         return site in ("same-origin", "none")

@@ -1,4 +1,4 @@
-"""The queue of posted frames: decode and check them in groups, outside the event loop, and store them."""
+"""The queue of posted frames. They are decoded in groups outside the event loop, checked, and stored."""
 
 from __future__ import annotations
 
@@ -26,15 +26,21 @@ __all__ = ["Ingest", "NoRoomError"]
 log = logging.getLogger(__name__)
 STOPPING = "the server stops; send it again later"
 MAX_GROUP, MAX_GROUP_BYTES = 256, 1 << 26
-"""The largest group of frames that is decoded and stored together: their number and bytes."""
+"""The largest number of frames that are decoded and stored together, and their largest total size in bytes."""
 GROUP_INTERVAL = 0.025
-"""Seconds from the start of a group of several frames to the start of the next. A large group takes a third of the time
-per frame. After a group of one frame, the next frame does not wait."""
+"""Seconds between the starts of two groups of frames.
+
+Waiting makes groups larger. In a large group, each frame takes a third of the time. After a group of only one
+frame, the next group starts immediately.
+"""
 
 
 @dataclass(eq=False)
 class WaitingFrame:
-    """A frame in the queue, and the future of the request that waits for its outcome."""
+    """A posted frame in the queue. Its request waits for the future `answer`.
+
+    `decode_alone` is set if the frame was in a group that could not be decoded.
+    """
 
     key: PartKey
     data: bytes
@@ -44,19 +50,26 @@ class WaitingFrame:
     decode_alone: bool = False
 
     def set_outcome(self, word: str) -> None:
-        """Set the outcome, unless the request was cancelled."""
+        """Tell the waiting request how the frame was stored: "stored", "same" or "conflict".
+
+        A cancelled request is skipped.
+        """
         if not self.answer.done():
             self.answer.set_result(word)
 
     def set_error(self, error: Exception) -> None:
-        """Set the error, unless the request was cancelled."""
+        """Tell the waiting request why the frame was refused. A cancelled request is skipped."""
         if not self.answer.done():
             self.answer.set_exception(error)
 
 
 @dataclass
 class IngestCounts:
-    """The number of frames by outcome since the start of the server."""
+    """The number of frames with each outcome since the server started.
+
+    `same` counts repeated posts, `conflict` counts posts with different content under the same key, and `reasons`
+    counts refused frames by the class of the error.
+    """
 
     stored: int = 0
     same: int = 0
@@ -66,7 +79,7 @@ class IngestCounts:
 
 
 class Ingest:
-    """The queue of posted frames: a background task decodes and checks them, and saves them in the store.
+    """The queue of posted frames. A background task decodes and checks the frames, and saves them in the store.
 
     Parameters
     ----------
@@ -77,7 +90,7 @@ class Ingest:
     settings : ServerSettings
         The limits of the queue and of decoding.
     decoder : DecoderService
-        The decoder, in this process or in its own one.
+        The decoder, in this process or in a separate one.
 
     Notes
     -----
@@ -93,22 +106,24 @@ class Ingest:
         self._group: list[WaitingFrame] = []
         self._bytes, self._stopped = 0, False
         self._more = asyncio.Event()
-        self._thread = ThreadPoolExecutor(
-            1, "ingest"
-        )  # a thread that waits for the decoder, so the event loop need not
+        # This thread waits for the decoder, so that the event loop does not have to.
+        self._thread = ThreadPoolExecutor(1, "ingest")
 
     @property
     def waiting(self) -> int:
-        """The number of parts in the queue."""
+        """The number of frames in the queue."""
         return len(self._queue)
 
     async def submit(self, key: PartKey, data: bytes, experiment: Experiment) -> str:
-        """Decode and store a frame; return "stored", "same" or "conflict" once that is on disk.
+        """Decode and store a frame, and return how it was stored once it is on disk.
+
+        The result is "stored", "same" (this part was stored before) or "conflict" (its key was posted before with
+        different content).
 
         Raises
         ------
         NoRoomError
-            The queue is full, or the server stops.
+            The queue is full, or the server is stopping.
         StreamMetricsError
             The frame is invalid, or the store failed; nothing of the frame was stored.
         """
@@ -123,19 +138,19 @@ class Ingest:
         return await answer
 
     async def run(self) -> None:
-        """Process the queue until the task is cancelled."""
+        """Decode and store frames from the queue until the task is cancelled."""
         try:
             await self._start_decoder()
             clock, next_at = asyncio.get_running_loop().time, 0.0
             while True:
-                # Waiting between large groups lets more frames gather, which are then decoded together.
+                # After a large group, the loop waits a little, so that more frames arrive and are decoded together.
                 await self._more.wait()
                 await asyncio.sleep(next_at - clock())
                 self._group = self._pop_group()
                 next_at = clock() + GROUP_INTERVAL if len(self._group) > 1 else 0.0
                 await self._process_group(self._group)
         finally:
-            # Requests whose frames are not stored get an error: their senders post them again.
+            # Frames that are not stored yet are lost, so their requests get an error. The senders then post them again.
             self._thread.shutdown(wait=False, cancel_futures=True)
             self.decoder.close()
             self._stopped = True
@@ -143,10 +158,14 @@ class Ingest:
                 one.set_error(NoRoomError(STOPPING))
 
     async def _start_decoder(self) -> None:
-        """Start the decoder ahead of the first frame. If that fails, the first frame tries again and reports the error."""
+        """Start the decoder before the first frame arrives.
+
+        If that fails, the first frame starts it again, and its sender gets the error.
+        """
         try:
             await self._run_in_thread(self.decoder.start)
-        except Exception:  # the sender of the first frame gets the error
+        # The sender of the first frame gets this error, when the decoder is started again.
+        except Exception:
             log.exception("the decoder could not be started")
         self.ready = True
 
@@ -156,10 +175,12 @@ class Ingest:
     async def _process_group(self, group: list[WaitingFrame]) -> None:
         try:
             await self._store_parts(await self._decode_group(group))
-        except Exception as error:  # the senders of this group get the error; other groups go on
+        # The senders of this group get the error. Later groups are not affected.
+        except Exception as error:
             if not isinstance(error, StreamMetricsError):
                 log.exception("a group of %d parts failed", len(group))
-            with suppress(Exception):  # a decoder that cannot be started has no plans to forget
+            # If the decoder cannot be started, it has no plans to forget.
+            with suppress(Exception):
                 await self._run_in_thread(self.decoder.forget_plans, {one.key.experiment for one in group})
             for one in group:
                 one.set_error(error)
@@ -178,7 +199,10 @@ class Ingest:
         return group
 
     async def _decode_group(self, group: list[WaitingFrame]) -> list[tuple[WaitingFrame, DecodedFrame]]:
-        """Return the valid frames of a group with their content; refuse the others, or put them into the queue again."""
+        """Decode a group of frames, and return the valid ones with their content.
+
+        Invalid frames are refused. If the decoder fails, the frames without a result return to the queue.
+        """
         valid, runs, settings = [], _group_by_header(group), self.settings
         for i, run in enumerate(runs):
             frames, experiments = [one.data for one in run], [one.experiment for one in run]
@@ -186,8 +210,8 @@ class Ingest:
                 results = await self._run_in_thread(
                     self.decoder.decode, frames, experiments, settings.max_content, settings.decode_seconds
                 )
-            # The decoder has lost the plans of its experiments. The runs before this one are stored at once, so that the
-            # next decoder can read their plans from the store.
+            # The decoder has lost its plans. Frames that were already decoded are stored now, so that the next decoder
+            # can read their plans from the store.
             except (LateError, EndedError) as error:
                 self._requeue(runs[i:], error)
                 break
@@ -201,9 +225,11 @@ class Ingest:
         return valid
 
     def _requeue(self, runs: Sequence[Sequence[WaitingFrame]], error: Exception) -> None:
-        """Refuse a frame that cannot be decoded, and put the other frames back at the front of the queue.
+        """Put frames back at the front of the queue after the decoder failed.
 
-        If the run has several frames, each is decoded alone the next time, which shows the bad one.
+        `runs` are groups of frames with the same header, and the decoder failed in the first group. If this group has
+        only one frame, the frame is refused. Otherwise, each of its frames is decoded alone next time, which reveals
+        the bad frame.
         """
         first = runs[0]
         for one in first:
@@ -216,9 +242,10 @@ class Ingest:
             self._more.set()
 
     def _explain_failure(self, error: Exception) -> StreamMetricsError:
-        """Return the error for a frame that failed although it was decoded alone.
+        """Return the error for the sender of a frame that failed although it was decoded alone.
 
-        A frame that takes too long is invalid. If the decoder died, the cause is unknown, and the sender may try again.
+        A frame that takes too long is treated as invalid. If the decoder died, the cause is unknown, so the sender may
+        post the frame again.
         """
         if isinstance(error, LateError):
             return StateFormatError(f"the frame could not be decoded within {self.settings.decode_seconds:g} s")
@@ -252,7 +279,10 @@ def _build_memory_error() -> NoRoomError:
 
 
 def _group_by_header(group: Sequence[WaitingFrame]) -> list[list[WaitingFrame]]:
-    """Split frames into groups that are decoded together: frames with the same header, and each suspicious frame alone."""
+    """Split frames into groups to decode together.
+
+    The frames of a group have the same header. A frame that may have made the decoder fail forms a group by itself.
+    """
     runs: dict[Any, list[WaitingFrame]] = {}
     for one in group:
         runs.setdefault(id(one) if one.decode_alone else read_head(one.data), []).append(one)

@@ -1,4 +1,4 @@
-"""Limits of a client: requests a second, wrong tokens, and the size and duration of a body."""
+"""Limits for a client: requests per second, wrong tokens, and the size and duration of a request body."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from ...errors import StreamMetricsError
 __all__ = ["BodyError", "RateLimiter", "drain_body", "read_body"]
 
 DRAIN_SECONDS = 2.0
-"""Seconds for which a refused body is read and discarded, so that its sender gets the answer, not a broken pipe."""
+"""Seconds for which the rest of a refused body is read and discarded.
+
+Otherwise, a sender that is still writing would get a "broken pipe" error instead of the answer.
+"""
 
 
 class BodyError(StreamMetricsError):
@@ -27,16 +30,19 @@ class BodyError(StreamMetricsError):
 
 
 class RateLimiter:
-    """Limit the rate of tries of each client with a token bucket: `rate` tries a second, and a burst after a pause.
+    """Limit how often each client may try something, such as sending a request.
+
+    Each client has a token bucket, which refills at `rate` tries per second and holds at most `burst` tries.
 
     Parameters
     ----------
     rate : float
-        The number of tries a second.
+        The number of tries per second.
     burst : int
-        The tries that a client has at once after a pause.
+        The largest number of tries that a client can make in immediate succession, after a pause.
     max_clients : int
-        The largest number of buckets; if there are more, the buckets of the clients that were quiet longest are removed.
+        The largest number of buckets; if there are more, the buckets of the clients that were quiet the longest are
+        removed.
     clock : callable
         Returns seconds from a monotonic clock.
 
@@ -51,19 +57,20 @@ class RateLimiter:
         self, rate: float, burst: int, *, max_clients: int = 10_000, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.rate, self.burst, self.max_clients, self.clock = rate, burst, max_clients, clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # the tries left at a time, and this time
+        # For each client: the number of tries left when the bucket was last used, and the time of that use.
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._buckets)
 
     def count_tries_left(self, client: str) -> float:
-        """Return the tries that a client has left, with a fraction."""
-        # A bucket refills with time; its content is computed when it is needed.
+        """Return how many tries a client has left; the number can be fractional."""
+        # A bucket refills as time passes. The number of tries in it is computed only when it is needed.
         left, then = self._buckets.get(client, (float(self.burst), self.clock()))
         return min(self.burst, left + (self.clock() - then) * self.rate)
 
     def take(self, client: str) -> bool:
-        """Take one try; return False if none is left."""
+        """Use one try of a client. Return False if the client has none left."""
         left = self.count_tries_left(client)
         allowed = left >= 1
         self._buckets[client] = (left - allowed, self.clock())
@@ -73,7 +80,7 @@ class RateLimiter:
         return allowed
 
     def seconds_to_wait(self, client: str) -> int:
-        """Return the whole seconds until a client has a try again, at least 1."""
+        """Return the seconds until a client has one try again, rounded to a whole number of at least 1."""
         return max(1, round((1 - self.count_tries_left(client)) / self.rate))
 
 
@@ -83,7 +90,7 @@ async def read_body(request: Request, max_bytes: int, seconds: float) -> bytes:
     Raises
     ------
     BodyError
-        The status is 413 (too large), 408 (too slow) or 400 (the client left).
+        The body could not be read. The status is 413 (too large), 408 (too slow) or 400 (the client disconnected).
     """
     too_large = BodyError(413, f"the body is larger than {max_bytes:,} bytes, the most that is taken here")
     declared_length = request.headers.get("content-length", "")
@@ -104,9 +111,13 @@ async def read_body(request: Request, max_bytes: int, seconds: float) -> bytes:
 
 
 async def drain_body(request: Request, max_bytes: int) -> None:
-    """Read and discard the rest of a refused body; a client that is still writing would not read the answer."""
+    """Read and discard the rest of a refused body.
+
+    A client that is still writing its body would otherwise not read the answer.
+    """
     left = max_bytes
-    with suppress(TimeoutError, ClientDisconnect, RuntimeError):  # RuntimeError: it was read before
+    # RuntimeError means that the body was read before.
+    with suppress(TimeoutError, ClientDisconnect, RuntimeError):
         async with asyncio.timeout(DRAIN_SECONDS):
             async for piece in request.stream():
                 left -= len(piece)

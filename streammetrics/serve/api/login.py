@@ -1,4 +1,4 @@
-"""The login form, login and logout."""
+"""The routes that show the login form, log a user in, and log a user out."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ input, button {{ font: inherit; box-sizing: border-box; width: 100%; padding: .5
 </html>
 """
 LOCAL_PATH = re.compile(r"/(?![/\\])[\x21-\x7e]*")
-"""A path on this server. A path that begins with two slashes would lead to another host."""
+"""A path on this server, to which a login may redirect. A path that begins with "//" would lead to a different host."""
 
 
 def build_login_routes(access: Access) -> list[Route]:

@@ -1,4 +1,4 @@
-"""Return freed memory to the operating system; glibc keeps it as long as a page around it is in use."""
+"""Return freed memory to the operating system. By default, glibc keeps much of it for later allocations."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from collections.abc import Callable
 
 __all__ = ["TRIM_INTERVAL", "MallocTrimmer"]
 
-TRIM_INTERVAL = 10.0  # seconds; a call takes milliseconds, and so does getting the pages back
+TRIM_INTERVAL = 10.0  # seconds between two calls of malloc_trim, each of which takes milliseconds
 
 
 class MallocTrimmer:
-    """Calls malloc_trim, at most once in some seconds; without glibc it does nothing.
+    """Call malloc_trim of glibc from time to time, to return freed memory to the operating system.
 
-    Otherwise, the memory of a process that merges days and drops them grows to more than 1.5 times what it needs.
+    Without these calls, a process that repeatedly merges metrics and frees them would use more than 1.5 times the
+    memory that it needs. With any other C library, nothing is done.
 
     Parameters
     ----------
@@ -29,7 +30,7 @@ class MallocTrimmer:
         self._trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
     def trim(self) -> bool:
-        """Release free memory, unless the last call was less than `interval` ago; return whether any was released."""
+        """Release free memory unless the last call was less than `interval` seconds ago; return whether any was freed."""
         if self._trim is None or self._clock() - self._last < self._every:
             return False
         self._last = self._clock()

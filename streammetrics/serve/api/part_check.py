@@ -1,4 +1,7 @@
-"""Check that a part fits its experiment: its arms and slices, and the plan of its metrics and settings."""
+"""Check that a part (the posted metrics of one source in one hour) fits its experiment.
+
+The arms and slices must be those of the definition. The metrics and their settings must be the same in all parts.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,14 @@ from .part_summary import PartSummary
 __all__ = ["PartChecker", "find_key_kinds", "list_metric_names", "select_metrics"]
 
 MAX_ROWS, MAX_EXTRA_WEIGHT = 1 << 40, 1 << 32
-"""The limits of rows in a part, and of their weight above their number. Counters have room for four million such parts,
-and sums of weights for a thousand."""
+"""The largest number of rows in a part, and the largest amount by which the sum of weights may exceed that number.
+
+With these limits, counters cannot overflow before four million parts, or sums of weights before a thousand parts.
+"""
 
 
 def list_metric_names(experiment: Experiment) -> tuple[str, ...]:
-    """Return the names of all outputs that an experiment reads."""
+    """Return the names of all metrics that the definition of an experiment uses."""
     names = (experiment.primary, *experiment.guardrails, *experiment.secondary, *experiment.model, experiment.counts)
     return tuple(dict.fromkeys(name for name in names if name))
 
@@ -45,19 +50,26 @@ def select_metrics(metrics: MetricLike, names: Iterable[str]) -> Any:
 
 
 def _find_metric(output: str, names: Iterable[str]) -> str | None:
-    """Return the name of the metric of an output such as per_unit/outcome, or None."""
+    """Return the name of the metric that computes an output, such as "per_unit" for "per_unit/outcome".
+
+    Return None if there is none.
+    """
     matches = [name for name in names if output == name or output.startswith(f"{name}/")]
     return max(matches, key=len, default=None)
 
 
 class PartPlan(NamedTuple):
-    """The settings that all parts of an experiment share: its metrics without rows, and the type of each column's keys."""
+    """What all parts of an experiment must share.
+
+    A plan consists of the metrics with their settings (but without rows), and the type of the keys in each slice
+    column.
+    """
 
     metrics: Any
     key_kinds: dict[str, str]
 
     def describe_kind_differences(self, key_kinds: dict[str, str]) -> list[str]:
-        """Describe each column whose keys have another type in a part than in the plan."""
+        """Return a sentence for each slice column whose keys have a different type in a part from that in the plan."""
         old = self.key_kinds
         return [
             f"keys of {n} are {key_kinds[n]} rather than {old[n]}"
@@ -67,24 +79,24 @@ class PartPlan(NamedTuple):
 
 
 class _AcceptedHeader(NamedTuple):
-    """The last header that an experiment accepted, with the definition and plan that accepted it."""
+    """The header of the last part that fitted an experiment, and the definition and plan with which it was compared."""
 
     experiment: Experiment
     metrics: Any
     header: bytes
 
     def matches(self, experiment: Experiment, metrics: Any, header: bytes) -> bool:
-        """Return whether definition, plan and header are the same as those of the last accepted header."""
+        """Return whether the definition, the plan and the header are the same as at the last check."""
         return experiment == self.experiment and metrics is self.metrics and header == self.header
 
 
 class PartChecker:
-    """Checks parts of experiments. The first part fixes the plan of its experiment, and all later parts must match it.
+    """Check parts of experiments. The first part fixes the plan of its experiment, and all later parts must match it.
 
     Parameters
     ----------
     load_reference : callable
-        Returns stored metrics of an experiment, which have its plan after a restart, or None.
+        Returns stored metrics of an experiment, from which its plan is read after a restart; None if nothing is stored.
     """
 
     def __init__(self, load_reference: Callable[[str], MetricLike | None]) -> None:
@@ -94,7 +106,7 @@ class PartChecker:
         self._lock = threading.Lock()
 
     def check(self, experiment: Experiment, part: PartSummary, header: bytes = b"") -> None:
-        """Raise IncompatibleStateError unless a part fits its experiment and the parts before it.
+        """Raise IncompatibleStateError unless a part fits the definition of its experiment and the plan.
 
         Parameters
         ----------
@@ -103,11 +115,12 @@ class PartChecker:
         part : PartSummary
             The summary of the part.
         header : bytes
-            The header of its frame, which has the metrics and settings. They are compared once for equal headers.
+            The header of its frame, which contains the metrics and settings. If it equals the last header, the settings
+            are not compared again.
         """
         _check_layout(experiment, part)
-        # If two first parts arrive at once, the lock ensures that one fixes the plan and the other matches it. Comparing
-        # settings is slow, so a header is not compared again with the definition and plan that accepted it before.
+        # If the first two parts arrive at the same time, the lock ensures that one of them fixes the plan and the other
+        # is compared with it. Comparing settings is slow, so an unchanged header is not compared again.
         with self._lock:
             plan, fits = self._plans.get(experiment.id), self._fits.get(experiment.id)
             if plan is None and (reference := self._load_reference(experiment.id)) is not None:
@@ -124,7 +137,7 @@ class PartChecker:
             )
 
     def forget_plans(self, experiments: Iterable[str]) -> None:
-        """Forget the metric plans of experiments, which may come from parts that could not be stored."""
+        """Forget the plans of some experiments, because the parts that fixed them could not be stored."""
         with self._lock:
             for experiment in experiments:
                 self._plans.pop(experiment, None)
@@ -132,7 +145,7 @@ class PartChecker:
 
 
 def _check_layout(experiment: Experiment, part: PartSummary) -> None:
-    """Raise unless a part is sliced by the arms and slices of its experiment, and its counts are within the limits."""
+    """Raise IncompatibleStateError if a part has too many rows, or arms or slices that differ from its experiment's."""
     what, metrics = f"experiment {experiment.id!r}", part.metrics
     if not isinstance(metrics, Sliced) or metrics.by[0] != experiment.arm:
         raise IncompatibleStateError(
@@ -165,7 +178,7 @@ def _check_layout(experiment: Experiment, part: PartSummary) -> None:
 
 
 def _find_single_use_tag(read: Any) -> str:
-    """Return the tag of a state that other parts cannot be merged with, such as a sealed GroupAUC; otherwise ""."""
+    """Return the tag of a state that may be counted only once, such as GroupAUC with closed groups; otherwise ""."""
     parts = read.state.parts().values()
     return read.state.tag if any(isinstance(p, Flat) and p.form == "once" for p in parts) else ""
 
@@ -175,7 +188,7 @@ def _describe_layout(metrics: Any) -> str:
 
 
 def _merge_plan(experiment: Experiment, plan: PartPlan | None, part: Any, key_kinds: dict[str, str]) -> PartPlan:
-    """Return the plan extended by a part, which may have new metrics; raise if settings differ."""
+    """Return the plan extended by the new metrics of a part; raise IncompatibleStateError if settings differ."""
     if plan is None:
         return PartPlan(empty_copy(part), key_kinds)
     common = [name for name in plan.metrics.names if name in part.names]
@@ -191,7 +204,10 @@ def _merge_plan(experiment: Experiment, plan: PartPlan | None, part: Any, key_ki
 
 
 def _extend_plan(experiment: Experiment, plan: PartPlan, key_kinds: dict[str, str], differences: list[str]) -> PartPlan:
-    """Return the plan with the key types of a part; raise if there are differences, or if a key type differs."""
+    """Return the plan extended by the key types of a part.
+
+    Raise IncompatibleStateError if a key type differs, or if the caller passes `differences` in the settings.
+    """
     if all_differences := [*differences, *plan.describe_kind_differences(key_kinds)]:
         raise IncompatibleStateError(
             f"experiment {experiment.id!r} counts otherwise than this part: {'; '.join(dict.fromkeys(all_differences))}"
@@ -200,7 +216,7 @@ def _extend_plan(experiment: Experiment, plan: PartPlan, key_kinds: dict[str, st
 
 
 def find_key_kinds(metrics: Any) -> dict[str, str]:
-    """Return the type of the keys of each column that has a key."""
+    """Return the type of the keys in each slice column, such as "string". Columns that have no keys yet are left out."""
     return {
         name: words.kind
         for state in states_of(metrics)

@@ -1,4 +1,4 @@
-"""Summaries of posted parts. Frames with equal headers are read in one pass, without a metric object for each frame."""
+"""Summarize posted parts. Frames with equal headers are read together, without creating a metric object for each frame."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Ints = NDArray[np.int64]
 
 
 class PartSummary(NamedTuple):
-    """The content of a part that `PartChecker` needs.
+    """What `PartChecker` needs to know about a part.
 
     Parameters
     ----------
@@ -33,15 +33,15 @@ class PartSummary(NamedTuple):
     keys : set
         The keys of the first slice column.
     key_kinds : dict
-        The type of the keys of each column that has a key.
+        The type of the keys of each slice column that has any keys.
     rows : int
-        The number of rows: the largest of all states, as metrics may leave out rows.
+        The number of rows. Metrics may leave out rows, so this is the largest number that any metric counted.
     weight : float
-        The weight of the rows, in the state where it is largest.
+        The largest sum of weights that any metric counted.
     dropped : dict
-        The dropped rows by reason, of the state that dropped most.
+        The number of dropped rows for each reason: the largest number that any metric dropped.
     other_share : float
-        The share of rows in the slice `other` of slices with a limit.
+        The share of rows in the slice `other`, which collects the keys beyond a limit.
     """
 
     metrics: Any
@@ -54,12 +54,12 @@ class PartSummary(NamedTuple):
 
 
 def summarize_parts(frames: Sequence[Frame]) -> Iterator[PartSummary]:
-    """Yield the summary of each of some frames with one header, after reading and checking all their content.
+    """Yield the summary of each frame after checking all of its content; all frames have the same header.
 
     Raises
     ------
     StateFormatError, IncompatibleStateError
-        A frame is damaged. The caller reads each frame alone to find out which.
+        A frame is damaged. The caller then reads each frame on its own to find out which one.
 
     Examples
     --------
@@ -80,7 +80,10 @@ _known: WeakKeyDictionary[FrameKind, Any] = WeakKeyDictionary()
 
 
 def _build_metrics(kind: FrameKind) -> Any:
-    """Return empty metrics for a header. They are cached, as building them takes as long as reading a frame."""
+    """Return empty metrics for the header of a frame.
+
+    The metrics are cached, because building them takes as long as reading a frame.
+    """
     if kind not in _known:
         about = json.loads(kind.about)
         if about == {"kind": "state"}:
@@ -122,7 +125,7 @@ def _compute_other_shares(metrics: Any, one: Sections) -> list[float]:
 
 
 def _count_dropped_rows(one: Sections) -> Iterator[tuple[int, str, int]]:
-    """Yield the index of a part, a reason, and the number of rows that it dropped for this reason."""
+    """Yield the dropped rows of each part: the index of the part, the reason, and the number of rows."""
     dropped = one.joined.cells.flats.get("dropped")
     if dropped is not None:
         counts = one.sum_by_section(dropped)
@@ -131,7 +134,10 @@ def _count_dropped_rows(one: Sections) -> Iterator[tuple[int, str, int]]:
 
 
 def _find_key_kinds(one: Sections) -> Iterator[tuple[int, str, str]]:
-    """Yield the index of a part, a column in which it has a key that is not null, and the type of the keys."""
+    """Yield the type of the keys of each part: the index of the part, the slice column, and the type.
+
+    Columns in which all keys are null are left out.
+    """
     cells = one.joined.cells
     for i, (column, words) in enumerate(
         zip((n for a in cells.axes for n in a.names), cells.vocabularies, strict=False)
@@ -142,8 +148,9 @@ def _find_key_kinds(one: Sections) -> Iterator[tuple[int, str, str]]:
 
 
 def _find_first_keys(one: Sections) -> Iterator[tuple[int, Any]]:
-    """Yield the index of a part and a key of its first column, each once."""
-    # Cells are sorted by part and key, so a key is new where it differs from the one before it.
+    """Yield each distinct key of the first slice column: the index of the part, and the key."""
+    # Cells are sorted by part and key, so equal keys of a part are neighbours. A key is new if it differs from the one
+    # before it.
     cells = one.joined.cells
     ranks, words = cells.keys[:, 0], cells.vocabularies[0]
     parts = np.repeat(np.arange(len(one)), np.diff(one.fronts))

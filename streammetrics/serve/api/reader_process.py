@@ -1,4 +1,4 @@
-"""A reader and a decoder in their own processes, so that the server answers requests while they compute."""
+"""Run the reader and the decoder in their own processes, so that the server can answer requests while they compute."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .worker import WorkerProcess
 __all__ = ["DecoderProcess", "ReaderProcess"]
 
 NICE = 10
-"""The niceness of the reader: posts and pages have priority."""
+"""The niceness of the reader process. Requests have priority over evaluations."""
 
 
 class ReaderProcess:
-    """Runs an `ExperimentReader` in another process, which starts on demand, and again after it died.
+    """Run an `ExperimentReader` in another process, which is started when it is needed, and restarted if it has died.
 
     Parameters
     ----------
@@ -42,25 +42,31 @@ class ReaderProcess:
         return reading
 
     def compact(self, experiment: str, now: float) -> None:
-        """Merge the days of an experiment whose parts can no longer be corrected."""
+        """Merge the parts of each day that can no longer be corrected; delete data after the retention time."""
         self.worker.call("compact", experiment, now)
 
     def total(self, experiment: str) -> bytes | None:
-        """Return the total of an experiment as bytes (a serialized frame); None without parts."""
+        """Return the total of an experiment (all its parts merged) as bytes; None if it has no parts."""
         frame: bytes | None = self.worker.call("total", experiment)
         return frame
 
     def end_after(self, seconds: float) -> None:
-        """End the process after so many seconds, even while it reads. The next start merges the totals it did not save."""
+        """End the process after this many seconds, even during a call.
+
+        Totals that are not saved by then are merged again at the next start.
+        """
         self.worker.end_after(seconds)
 
     def close(self) -> None:
-        """Save the totals and end the process. If the process died, the next start merges the totals again."""
+        """Save the totals and end the process.
+
+        If the process has died, nothing is saved, and the next start merges the totals again.
+        """
         self.worker.close("close")
 
 
 class DecoderProcess:
-    """Runs a `FrameDecoder` in another process, which the server can end if a frame takes too much time or memory.
+    """Run a `FrameDecoder` in another process. The server can end this process if a frame takes too much time or memory.
 
     Parameters
     ----------
@@ -80,13 +86,14 @@ class DecoderProcess:
     def decode(
         self, frames: Sequence[bytes], experiments: Sequence[Experiment], max_content: int, seconds: float
     ) -> list[DecodedFrame]:
-        """Return the decoded content, or the error, of each frame within the time limit."""
+        """Decode frames within a time limit. The result of a frame is its content or its error."""
         results: list[DecodedFrame] = self.worker.call("decode", frames, experiments, max_content, seconds=seconds)
         return results
 
     def forget_plans(self, experiments: Iterable[str]) -> None:
-        """Forget the metric plans of experiments, which may come from parts that could not be stored."""
-        with suppress(StreamMetricsError):  # the process died, and its plans are gone with it
+        """Forget the plans of some experiments, because the frames that fixed them could not be stored."""
+        # If the process has died, its plans are forgotten anyway.
+        with suppress(StreamMetricsError):
             self.worker.call("forget_plans", set(experiments))
 
     def close(self) -> None:
@@ -98,7 +105,7 @@ class DecoderProcess:
 
 
 class _StoreReader(ExperimentReader):
-    """An `ExperimentReader` that opens and closes its own store."""
+    """An `ExperimentReader` that opens its own store, and closes it at the end."""
 
     def __init__(self, url: str) -> None:
         super().__init__(open_store(url))

@@ -1,4 +1,4 @@
-"""A worker process that runs method calls, so that their time, memory and crashes do not affect the server."""
+"""Run method calls in a worker process, so that their time, memory and crashes do not affect the server."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from .malloc_trim import MallocTrimmer
 __all__ = ["EndedError", "LateError", "WorkerProcess"]
 
 OOM_SCORE = "500"
-"""The OOM score adjustment: the kernel kills a worker before the server if memory is short."""
+"""The out-of-memory score adjustment of workers. If memory is short, the kernel kills a worker before the server."""
 
 
 class EndedError(StreamMetricsError):
-    """The process ended before it returned. Another process is started, and the call may be repeated."""
+    """The process ended before it returned a result. A new process is started, and the call may be repeated."""
 
 
 class LateError(StreamMetricsError, TimeoutError):
@@ -33,14 +33,16 @@ class LateError(StreamMetricsError, TimeoutError):
 
 
 class WorkerProcess:
-    """A process that starts at the first call, and again after it died; it ends with its parent process.
+    """Call methods of an object in another process.
+
+    The process is started by the first call, restarted if it has died, and ends when its parent process ends.
 
     Parameters
     ----------
     task : str
         A verb phrase for messages, such as "decodes".
     make : callable
-        Builds the object whose methods are called, in the worker process. It must be importable there.
+        Builds, in the worker process, the object whose methods are called. The callable must be importable there.
     *args : objects
         The arguments of `make`.
     nice : int
@@ -48,7 +50,7 @@ class WorkerProcess:
 
     Notes
     -----
-    Any thread may call. The worker runs one call at a time; other callers wait for the lock.
+    Any thread may call methods. The worker runs one call at a time; other callers wait for the lock.
     """
 
     def __init__(self, task: str, make: Callable[..., Any], *args: Any, nice: int = 0) -> None:
@@ -91,13 +93,16 @@ class WorkerProcess:
             return self._exchange(self._ensure_started(), (method, args), seconds)
 
     def end_after(self, seconds: float) -> None:
-        """Kill the process after so many seconds, unless it is closed before."""
+        """Kill the process after this many seconds, unless `close` is called earlier."""
         self._kill_timer = threading.Timer(seconds, self.end)
         self._kill_timer.daemon = True
         self._kill_timer.start()
 
     def close(self, method: str) -> None:
-        """Call a last method, if the process is running, and end the process."""
+        """Call a last method of the object, such as "close", and end the process.
+
+        Do nothing if the process is not running.
+        """
         with self._lock:
             if self._child is not None:
                 try:
@@ -111,8 +116,8 @@ class WorkerProcess:
     def end(self) -> None:
         """Kill the process, even during a call."""
         if (child := self._child) is not None:
-            # The thread that holds the lock waits for an answer. Killing the process first makes it raise EndedError and
-            # release the lock.
+            # Another thread may hold the lock while it waits for an answer from the process. Killing the process makes
+            # that call raise EndedError, which releases the lock.
             child.process.kill()
         with self._lock:
             self._discard_child()
@@ -132,7 +137,9 @@ class WorkerProcess:
         except (EOFError, BrokenPipeError, ConnectionResetError) as error:
             self._discard_child()
             raise EndedError(f"the process that {self._task} has ended; another is started") from error
-        except BaseException:  # End the process: its late answer would be taken for the answer to the next call.
+        # After any other error, the process is ended. Otherwise, its late answer would be taken for the answer to the
+        # next call.
+        except BaseException:
             self._discard_child()
             raise
         if not succeeded:
@@ -148,20 +155,25 @@ class WorkerProcess:
 
 
 class _Child:
-    """A running process, and the pipe to it."""
+    """A running worker process, and the pipe through which it gets calls and returns results."""
 
     def __init__(self, *begin: Any) -> None:
         context = get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_serve_calls, args=(theirs, *begin), daemon=True)
-        # At exit, multiprocessing sends SIGTERM to its children and waits for them, but the worker ignores SIGTERM.
+        # When Python exits, multiprocessing sends SIGTERM to its children and waits for them. The worker ignores
+        # SIGTERM, so it must be killed, or the exit would hang.
         atexit.register(self.process.kill)
         self.process.start()
-        # With this copy of the far end closed, `recv` raises EOFError when the process dies.
+        # Close this process's copy of the worker's end of the pipe. Otherwise, `recv` would not raise EOFError when
+        # the worker dies.
         theirs.close()
 
     def exchange(self, question: Any, seconds: float | None) -> Any:
-        """Send a question and return the answer; without a question, return the first message of the process."""
+        """Send a question to the process and return its answer; raise LateError after `seconds`.
+
+        Without a question, return the first message, which the process sends when it is ready.
+        """
         if question is not None:
             self.pipe.send(question)
         if not self.pipe.poll(seconds):
@@ -180,11 +192,15 @@ class _Child:
 
 
 def _serve_calls(pipe: Connection, parent: int, nice: int, make: Callable[..., Any], args: Any) -> None:
-    """Run calls until the server ends. Ctrl-C and SIGTERM are ignored here: the server gets them, and ends the worker."""
+    """Run calls from the pipe until the server ends.
+
+    The worker process ignores Ctrl-C and SIGTERM. The server receives these signals and ends the worker.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.nice(nice)
-    with suppress(OSError):  # Only Linux has this file.
+    # Only Linux has this file.
+    with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(OOM_SCORE)
     threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
@@ -199,14 +215,14 @@ def _serve_calls(pipe: Connection, parent: int, nice: int, make: Callable[..., A
 
 
 def _exit_with_parent(parent: int) -> None:
-    """End this process when the server ends, which may be killed during a call."""
+    """End this process if its parent has ended, which can happen during a call."""
     while os.getppid() == parent:
         threading.Event().wait(1.0)
     os._exit(1)
 
 
 def _try_call(call: Callable[..., Any], args: Any) -> tuple[bool, Any]:
-    """Return whether a call succeeded, and what it returned or raised."""
+    """Call a function. Return True and its result, or False and the error that it raised."""
     try:
         return True, call(*args)
     except Exception as error:  # noqa: BLE001 - the caller gets the error
@@ -215,7 +231,7 @@ def _try_call(call: Callable[..., Any], args: Any) -> tuple[bool, Any]:
 
 
 def _make_picklable(error: Exception) -> Exception:
-    """Return an error that can be pickled: itself, or its message if its class cannot be pickled."""
+    """Return the error if it can be pickled; otherwise a StreamMetricsError with its message."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:  # noqa: BLE001 - pickling runs code of any class

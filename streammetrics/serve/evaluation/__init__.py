@@ -1,1 +1,1 @@
-"""The evaluation of experiments: definitions, totals, windows, verdicts and looks."""
+"""Evaluate experiments: definitions, merged data, time windows, verdicts, and the log of earlier looks."""

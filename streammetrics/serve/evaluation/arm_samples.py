@@ -1,6 +1,6 @@
-"""Select metrics, phases and slices of the total of an experiment, and collect the samples that inference reads.
+"""Select metrics, phases and slices from the total of an experiment, and collect the samples for inference.
 
-A sample has the values of one metric for all slices of an arm, with the values of its shards for standard errors.
+A sample contains the values of one metric for all slices of an arm, and the values of each shard, for standard errors.
 """
 
 from __future__ import annotations
@@ -37,16 +37,19 @@ __all__ = [
 ]
 
 ArmSamples = dict[str, list[Sample]]
-"""The samples of each arm; a sample has the outputs of one metric for all cells of the arm."""
+"""The samples of each arm. A sample contains the values of one metric for all slices (cells) of the arm."""
 
 
 def find_last_phase(total: Any, experiment: Experiment) -> Any:
-    """Return the key of the last phase; None if the experiment has no phases."""
+    """Return the key of the last phase; None if the experiment has no phases.
+
+    A phase begins with each change of the planned shares of the arms.
+    """
     return max(find_phases(total, experiment), key=lambda key: sort_key((key,)), default=None)
 
 
 def find_phases(total: Any, experiment: Experiment) -> set[Any]:
-    """Return the keys of all phases that have rows."""
+    """Return the keys of all phases that have rows; empty if the experiment has no phases."""
     if experiment.phase is None:
         return set()
     at = _find_column(total, experiment, experiment.phase)
@@ -62,7 +65,10 @@ def select_phase(slices: Any, experiment: Experiment, phase: Any) -> Any:
 
 
 def _find_column(slices: Any, experiment: Experiment, column: str) -> int:
-    """Return the position of a column among the outer slice columns; raise if it or the arm column is missing."""
+    """Return the index of a column among the outer slice columns.
+
+    Raise InvalidInputError if the column or the column of arms is missing.
+    """
     by = slices.by if isinstance(slices, Sliced) else ()
     for name in (experiment.arm, column):
         if name not in by:
@@ -71,7 +77,7 @@ def _find_column(slices: Any, experiment: Experiment, column: str) -> int:
 
 
 def roll_up(slices: Any, experiment: Experiment, *columns: str) -> Any:
-    """Return slices by the arm and the given columns only, merged over all other columns."""
+    """Return the slices by arm and by the given columns. All other slice columns are merged."""
     _find_column(slices, experiment, experiment.arm)
     if missing := [name for name in columns if name not in collect_slice_columns(slices)]:
         raise InvalidInputError(f"parts are not sliced by {missing[0]!r}")
@@ -83,17 +89,20 @@ def roll_up(slices: Any, experiment: Experiment, *columns: str) -> Any:
 
 
 def collect_arm_samples(slices: Any, experiment: Experiment) -> ArmSamples:
-    """Return the samples of each arm over all its rows."""
+    """Return one sample for each arm and metric, over all rows of the arm."""
     return split_by_arm(collect_samples(roll_up(slices, experiment)))
 
 
 def collect_slice_samples(slices: Any, experiment: Experiment, column: str) -> ArmSamples:
-    """Return the samples of each arm by the keys of a slice column."""
+    """Return the samples of each arm, with one value for each key of a slice column."""
     return split_by_arm(collect_samples(roll_up(slices, experiment, column)))
 
 
 def split_by_arm(samples: Sequence[Sample]) -> ArmSamples:
-    """Group samples by arm, the first column of their keys; the other columns remain the keys within an arm."""
+    """Split each sample by arm, which is the first value of each key, and return the samples of each arm.
+
+    The rest of a key remains as the key within the arm.
+    """
     result: ArmSamples = {}
     for sample in samples:
         positions: dict[str, list[int]] = {}
@@ -106,7 +115,7 @@ def split_by_arm(samples: Sequence[Sample]) -> ArmSamples:
 
 
 def select_metric(slices: Any, metric: str) -> Any:
-    """Return slices by arm with only one metric; raise if there is none of this name."""
+    """Return the slices by arm with only one metric; raise InvalidInputError if no metric has this name."""
     inner = definition_of(slices).inner
     if metric not in inner.names:
         raise InvalidInputError(f"there is no metric {metric!r}; there are {', '.join(inner.names)}")
@@ -121,7 +130,10 @@ def count_positives(arms: Any, metric: str) -> dict[str, int | None]:
 
 
 def count_dropped_rows(arms: Any) -> dict[str, int]:
-    """Return the number of dropped rows by reason, summed over arms; each arm counts the metric that dropped most rows."""
+    """Return the number of dropped rows by reason, summed over the arms.
+
+    If the metrics of an arm dropped different numbers of rows, the largest number is used.
+    """
     (column,) = arms.by
     largest: dict[tuple[str, str], int] = {}
     for row in answer_of(arms).records(None):

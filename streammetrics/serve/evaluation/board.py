@@ -1,4 +1,7 @@
-"""Keep the current evaluation of every experiment in memory: new parts start an evaluation, open pages do not."""
+"""Keep the last evaluation of every experiment in memory.
+
+New parts start an evaluation. Opening a page does not; it shows the last evaluation.
+"""
 
 from __future__ import annotations
 
@@ -24,49 +27,54 @@ from .look_history import decode_looks, encode_looks, is_same_look
 __all__ = ["Board"]
 
 MAX_INTERVAL, ENDED_INTERVAL = 60.0, 3600.0
-"""Seconds after which an experiment is evaluated again without new parts, as its sources may be late; and once ended."""
-SAVE_INTERVAL = 60.0  # seconds between saves of an evaluation whose verdict does not change
-# When the server stops, a running evaluation may go on for this many seconds. Process supervisors kill after about 30 s.
+"""Seconds after which an experiment is evaluated again even without new parts, because its sources may be late.
+
+The second number is for ended experiments.
+"""
+SAVE_INTERVAL = 60.0  # seconds between two saves of an evaluation if the verdict does not change
+# Seconds for which a running evaluation may continue when the server stops. Process supervisors kill a server after
+# about 30 s.
 STOP_SECONDS = 10.0
-COMPACT_INTERVAL = 3600.0  # seconds between two merges of days whose parts can no longer be replaced
+COMPACT_INTERVAL = 3600.0  # seconds between two merges of days whose parts can no longer be corrected
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class _BoardEntry:
-    """The state of one experiment on the board."""
+    """What the board knows about one experiment: its last evaluation, and the task that repeats the evaluation."""
 
     evaluation: Evaluation | None = None
     last_valid: Evaluation | None = None  # the last evaluation that did not fail
-    saved_at: float = 0.0  # the time of the evaluation in the store
-    last_looks: list[ShownLook] | None = None  # the last looks that were saved in the store
+    saved_at: float = 0.0  # the time of the last evaluation that was saved
+    last_looks: list[ShownLook] | None = None  # the looks that were saved last
     compacted_at: float = float("-inf")
     change_event: asyncio.Event = field(default_factory=asyncio.Event)
-    next_evaluation: asyncio.Event = field(default_factory=asyncio.Event)  # set once, then replaced
+    # An event that is set at the next evaluation, and then replaced with a new one.
+    next_evaluation: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
 
 
 class Board:
-    """The evaluations of all experiments.
+    """The last evaluation of each experiment. The board evaluates experiments again when they change.
 
     Parameters
     ----------
     store : Store
         The store of definitions, looks and evaluations.
     reader : ExperimentSource
-        Reads experiments, in this process or in its own one.
+        Reads experiments, in this process or in a separate one.
     every : float
         The smallest number of seconds between two evaluations of an experiment.
     clock : callable
         Returns the time, in seconds since 1970.
     alerts : Alerts, optional
-        Gets every evaluation; posts to webhooks by default.
+        Receives every evaluation; by default, it posts to webhooks.
 
     Notes
     -----
-    Use it as ``async with board:``, or call `start` and `stop`; `ready` is true once the reader has started. One thread
-    evaluates, outside the event loop; open pages show the last evaluation meanwhile. A long evaluation is followed by a
-    pause of the same length. An error in one experiment withholds the verdict of that experiment only.
+    Use the board as ``async with board:``, or call `start` and `stop`. `ready` is true once the reader has started. One
+    thread evaluates all experiments, outside the event loop, and meanwhile, open pages show the last evaluation. A long
+    evaluation is followed by a pause of the same length. An error withholds the verdicts of its experiment only.
     """
 
     def __init__(
@@ -89,7 +97,7 @@ class Board:
         self._is_open, self.ready = False, False
 
     async def start(self) -> None:
-        """Evaluate every experiment, and again whenever it changes."""
+        """Start evaluating every experiment, now and whenever it changes."""
         self._loop, self._is_open = asyncio.get_running_loop(), True
         self._worker = ThreadPoolExecutor(1, "streammetrics-board")
         definitions = await self._run_in_thread(self._store.definitions)
@@ -100,7 +108,11 @@ class Board:
         self._starting = self._loop.create_task(self._start_reader())
 
     async def stop(self) -> None:
-        """Stop: end a running evaluation after some seconds, save the last evaluations, and end all subscriptions."""
+        """Stop the board.
+
+        A running evaluation is ended after a few seconds. Then the last evaluations are saved, and all subscriptions
+        end.
+        """
         if self._loop is None or self._worker is None:
             return
         self._is_open = False
@@ -114,14 +126,18 @@ class Board:
         for experiment, entry in self._entries.items():
             await self._run_in_thread(self._save_last, experiment, entry)
         await self._run_in_thread(self._alerts.stop)
-        with contextlib.suppress(StoreDownError, StoreFullError):  # the next start merges the totals again
+        # Totals that are not saved are merged again at the next start.
+        with contextlib.suppress(StoreDownError, StoreFullError):
             await self._run_in_thread(self._reader.close)
         self._worker.shutdown()
         self._loop = None
         self.end_subscriptions()
 
     def end_subscriptions(self) -> None:
-        """End all subscriptions. A server waits for its responses to end before it stops, and live streams never end."""
+        """End all subscriptions.
+
+        Live streams never end by themselves, and a server waits for all responses before it stops.
+        """
         self._is_open = False
         for entry in self._entries.values():
             self._wake_subscribers(entry)
@@ -141,8 +157,8 @@ class Board:
             self._loop.call_soon_threadsafe(self._schedule, experiment)
 
     def evaluation(self, experiment: str) -> Evaluation | None:
-        """Return the last evaluation, from memory or the store; None for an experiment without a definition."""
-        # Unknown IDs are not added to the board, as requests could fill the memory.
+        """Return the last evaluation of an experiment, from memory or the store; None for an unknown experiment."""
+        # Unknown IDs are not added to the board. Otherwise, requests with invented IDs could fill the memory.
         entry = self._entries.get(experiment) or _BoardEntry()
         if entry.evaluation is None:
             saved = self._store.evaluation(experiment)
@@ -152,19 +168,19 @@ class Board:
         return entry.evaluation
 
     def evaluations(self) -> list[Evaluation]:
-        """Return the last evaluation of every experiment, in order of IDs."""
+        """Return the last evaluation of every experiment, in the order of their IDs."""
         evaluations = (self.evaluation(experiment) for experiment in sorted(self._store.definitions()))
         return [one for one in evaluations if one is not None]
 
     async def subscribe(self, experiment: str, since: float | None = None) -> AsyncIterator[Evaluation]:
-        """Yield each new evaluation until the board stops; a slow caller misses all but the last.
+        """Yield each new evaluation until the board stops. A slow caller gets only the newest one.
 
         Parameters
         ----------
         experiment : str
             The ID of the experiment.
         since : float, optional
-            The time of the evaluation that the caller has; a newer one is yielded at once.
+            The time of the evaluation that the caller has; a newer one is yielded immediately.
         """
         entry = self._entries.get(experiment)
         if entry is None:
@@ -191,18 +207,23 @@ class Board:
             entry.task = self._loop.create_task(self._evaluate_repeatedly(experiment, entry))
 
     async def _start_reader(self) -> None:
-        """Start the reader ahead of the first evaluation, which tries again and reports the error if that fails."""
+        """Start the reader before the first evaluation.
+
+        If that fails, the first evaluation tries to start the reader again, and reports any error.
+        """
         try:
             await self._run_in_thread(self._reader.start)
-        except Exception:  # the first evaluation shows the error on its page
+        # The first evaluation tries to start the reader again, and the page shows any error.
+        except Exception:
             log.exception("the reader of experiments could not be started")
         self.ready = True
 
     async def _discover_experiments(self) -> None:
-        """Find experiments that another process has defined."""
+        """Look from time to time for experiments that another process has defined, and evaluate them."""
         while True:
             await asyncio.sleep(MAX_INTERVAL)
-            with contextlib.suppress(Exception):  # the store may be down: try again later
+            # The store may be down. The next round tries again.
+            with contextlib.suppress(Exception):
                 for experiment in await self._run_in_thread(self._store.definitions):
                     if experiment not in self._entries or self._entries[experiment].task is None:
                         self._schedule(experiment)
@@ -214,7 +235,8 @@ class Board:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ENDED_INTERVAL if ended else MAX_INTERVAL):
                     await entry.change_event.wait()
-            # The event is cleared before the data is read, so that a change during this evaluation starts another one.
+            # The event is cleared before the data is read. A change during this evaluation therefore triggers another
+            # one.
             entry.change_event.clear()
             start = self._loop.time()
             evaluation = await self._run_in_thread(self._evaluate, experiment, entry)
@@ -227,7 +249,8 @@ class Board:
     @staticmethod
     def _wake_subscribers(entry: _BoardEntry) -> None:
         """Wake all waiting subscribers; those that subscribe later wait for the next evaluation."""
-        # Each subscriber holds the event of the evaluation that it waits for, so replacing it cannot lose a wake-up.
+        # Each subscriber holds the event that it waits for. The event is replaced after it is set, so no subscriber
+        # misses it.
         entry.next_evaluation.set()
         entry.next_evaluation = asyncio.Event()
 
@@ -238,12 +261,17 @@ class Board:
     # -- in the thread ------------------------------------------------------------------------------------------------
 
     def _evaluate(self, experiment: str, entry: _BoardEntry) -> Evaluation | None:
-        """Evaluate an experiment, save the result and send alerts; on an error, withhold the verdict."""
+        """Evaluate an experiment, save the result and send alerts.
+
+        If the data cannot be read, the last evaluation is returned with its verdicts withheld.
+        """
         now = self._clock()
         try:
             evaluation, experiment_definition = self._reader.read(experiment, now)
-        except Exception as error:  # the page shows the error; other experiments go on
-            if not self._is_open:  # The error comes from stopping the server.
+        # The page shows this error. Other experiments are not affected.
+        except Exception as error:
+            # The error occurred because the board is stopping.
+            if not self._is_open:
                 return None
             log.exception("%s cannot be evaluated", experiment)
             return self._build_withheld(experiment, error)
@@ -254,12 +282,17 @@ class Board:
             if now - entry.compacted_at >= COMPACT_INTERVAL:
                 entry.compacted_at = now
                 self._reader.compact(experiment, now)
-        except Exception:  # the next evaluation tries again
+        # The next evaluation saves and notifies again.
+        except Exception:
             log.exception("%s: its evaluation is shown, but could not be saved; the next one tries again", experiment)
         return evaluation
 
     def _save(self, entry: _BoardEntry, evaluation: Evaluation) -> None:
-        """Save a look if the verdict or the hour has changed. Save the evaluation with it, and also every minute."""
+        """Save an evaluation and its looks.
+
+        A look records the verdicts as people saw them. A new look is saved if a verdict has changed or a new hour has
+        begun. The evaluation is saved with each look, and otherwise once a minute.
+        """
         looks = build_looks(evaluation)
         if entry.last_looks is None:
             saved = self._store.looks(evaluation.experiment)
@@ -273,28 +306,34 @@ class Board:
             entry.saved_at = evaluation.at
 
     def _save_last(self, experiment: str, entry: _BoardEntry) -> None:
-        """Save the last evaluation, which the first page after a restart shows."""
+        """Save the last evaluation, so that pages can show it right after a restart."""
         if entry.last_valid is not None and entry.last_valid.at > entry.saved_at:
-            with contextlib.suppress(Exception):  # If the store is down, it keeps an older evaluation.
+            # If the store is down, it simply keeps an older evaluation.
+            with contextlib.suppress(Exception):
                 self._store.save_evaluation(experiment, entry.last_valid.to_json())
 
     def _build_withheld(self, experiment: str, error: Exception) -> Evaluation | None:
-        """Return the last evaluation with all verdicts withheld because of an error; None if there is none."""
+        """Return the last evaluation with all verdicts withheld because of an error; None if there is no evaluation."""
         try:
             last = self.evaluation(experiment)
-        except Exception:  # other experiments go on
+        # Without an evaluation there is nothing to show, but other experiments are not affected.
+        except Exception:
             log.exception("%s: no evaluation can be read", experiment)
             return None
         if last is None:
             return None
         reason = f"the data could not be read since {format_hour(int(last.at) // HOUR)}: {error}"
         verdicts = [t._replace(decision="withheld", sentence=f"No verdict: {reason}") for t in last.verdicts]
-        # Open pages load an evaluation that is newer than theirs, if only by one bit.
+        # Open pages load only an evaluation that is newer than theirs. The time is therefore increased by the smallest
+        # step.
         at = last.at if last.withheld == reason else math.nextafter(last.at, math.inf)
         return replace(last, at=at, withheld=reason, verdicts=verdicts)
 
     def _build_empty(self, experiment: str) -> Evaluation | None:
-        """Return an evaluation without data, for an experiment that was not evaluated yet; None without a definition."""
+        """Return an evaluation without data, for an experiment that has not been evaluated yet.
+
+        Return None for an unknown experiment.
+        """
         if experiment not in (definitions := self._store.definitions()):
             return None
         title = json.loads(definitions[experiment].text).get("title") or experiment

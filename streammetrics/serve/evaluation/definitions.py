@@ -1,4 +1,4 @@
-"""The current definitions of experiments: read from the store, loaded from a folder, and changed by owners."""
+"""The current definitions of experiments, which come from the store, from a folder of files, or from owners."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .experiment import Experiment, describe_changes
 __all__ = ["Definitions"]
 
 CACHE_SECONDS = 2.0
-"""Seconds for which definitions are cached; other servers may change them meanwhile."""
+"""Seconds for which definitions are cached; meanwhile, other servers may change them."""
 MAX_DEFINITION_BYTES = 1 << 18
 """The largest definition, in bytes."""
 
@@ -57,7 +57,10 @@ class Definitions:
         return None if entry is None else entry[1]
 
     def define(self, experiment: Experiment, by: str) -> tuple[int, list[str]]:
-        """Save a definition; return its version and its changes as sentences. An equal definition changes nothing."""
+        """Save a definition as a new version, unless it equals the current one.
+
+        Return the number of the version, and the changes as sentences.
+        """
         if not NAME.fullmatch(experiment.id):
             raise InvalidInputError(f"id: at most 100 letters, digits, '.', '_' or '-', not {experiment.id!r}")
         self._valid_until = float("-inf")
@@ -71,14 +74,16 @@ class Definitions:
         return version, sentences
 
     def load_folder(self, folder: str, mtimes: dict[Path, int]) -> tuple[list[str], list[str]]:
-        """Save new and changed definitions of a folder of ID.toml files; return the changed IDs and the errors of files.
+        """Save the new and changed definitions in a folder of ID.toml files.
+
+        Return the IDs of changed experiments, and the error messages for files that are not valid.
 
         Parameters
         ----------
         folder : str
             The path of the folder.
         mtimes : dict
-            The modification time of each file at the last call; this call updates it.
+            The modification time of each file at the last call; this call updates these times.
         """
         changed_ids, errors = [], []
         for path in sorted(Path(folder).glob("*.toml")):
@@ -92,9 +97,11 @@ class Definitions:
                 experiment = Experiment.from_toml(path.read_text("utf-8"), id=path.stem)
                 self.define(experiment, f"file {path.name}")
                 changed_ids.append(experiment.id)
-            except (InvalidInputError, OSError, UnicodeDecodeError) as error:  # the caller logs the message
+            # The caller logs the message. Other files are still loaded.
+            except (InvalidInputError, OSError, UnicodeDecodeError) as error:
                 errors.append(f"{path}: {error}")
             except StreamMetricsError:
-                del mtimes[path]  # the store is down: load the file again later
+                # The store is down. Forget the time of this file, so that the next call loads it again.
+                del mtimes[path]
                 raise
         return changed_ids, errors

@@ -41,6 +41,8 @@ __all__ = ["build_looks", "evaluate"]
 class EvaluationInput:
     """The data of an experiment from which the verdicts on its treatments are computed.
 
+    An hour is final once its outcomes, such as late conversions, are complete. Only final rows count for verdicts.
+
     Parameters
     ----------
     experiment : Experiment
@@ -50,13 +52,13 @@ class EvaluationInput:
     arms : ArmSamples
         The samples of each arm, over all rows.
     final_arms : ArmSamples
-        The samples of each arm, over the final rows, which count for verdicts.
+        The samples of each arm, over the rows of final hours.
     ratio : SampleRatio or None
         The sample ratio check of all rows.
     users : dict
-        The users by arm in the final rows; empty without a metric that counts users.
+        The number of users in the final rows, by arm; empty without a metric that counts users.
     counted_to : int
-        The hour after the last final hour, in hours since 1970. An hour is final once its outcomes are complete.
+        The hour after the last final hour, in hours since 1970.
     has_ended : bool
         Whether the experiment has ended, and all rows are final.
     first_hour : int
@@ -75,11 +77,14 @@ class EvaluationInput:
 
     @property
     def days(self) -> float:
-        """The days of final data."""
+        """The number of days with final rows since the start."""
         return max(0.0, (self.counted_to - self.first_hour) / DAY)
 
     def find_withhold_reason(self, changes: Sequence[str]) -> str:
-        """Return the reason why all verdicts are withheld; an empty string if they are not."""
+        """Return the reason why all verdicts must be withheld; an empty string if there is none.
+
+        `changes` are the changes to the definition, as sentences.
+        """
         experiment = self.experiment
         if has_share_change(changes) and experiment.phase is None:
             return "planned shares were changed, and parts do not say in which phase users were first exposed"
@@ -94,7 +99,10 @@ class EvaluationInput:
         return ""
 
     def compute_progress(self, treatment: str) -> Progress | None:
-        """Return the current and planned users of a treatment and the control; None if they are not known."""
+        """Return how many users a treatment and the control have together, and how many are planned.
+
+        Return None if one of these numbers is not known.
+        """
         experiment = self.experiment
         arms = treatment, experiment.control
         if experiment.users is None or any(arm not in self.users for arm in arms):
@@ -104,7 +112,7 @@ class EvaluationInput:
         return Progress(users, planned, self.compute_users_per_day(users), True, self.has_ended)
 
     def compute_users_per_day(self, users: float) -> float | None:
-        """Return the average number of new users a day since the start."""
+        """Return the average number of new users per day since the start; None before the first day with final rows."""
         return users / self.days if self.days else None
 
     def build_comparisons(self) -> list[TreatmentComparison]:
@@ -122,10 +130,11 @@ MAX_MISSING_HOURS = 24
 
 
 def evaluate_sources(experiment: Experiment, index: PartIndex, now: float) -> list[SourceStatus]:
-    """Return the status of every source that the definition names or that has posted, in order of names.
+    """Return the status of every source that the definition names or that has posted, in the order of their names.
 
-    The part of an hour is due the delay of its source after the end of the hour. From then on the source is late, and
-    three hours later it is silent.
+    A source must post a part for every hour, and may do so until its delay after the end of the hour has passed. A
+    source that has not posted by then is "late". If the part is still missing three hours later, the source is
+    "silent".
     """
     names = sorted({*experiment.sources, *index.sources})
     return [_evaluate_source(experiment, name, index.sources.get(name, SourceIndex()), now) for name in names]
@@ -135,7 +144,8 @@ def _evaluate_source(experiment: Experiment, name: str, index: SourceIndex, now:
     delay = experiment.sources.get(name, DEFAULT_DELAY)
     span = index.hours.span
     first = experiment.start if name in experiment.sources or span is None else span[0]
-    due = math.floor(now / HOUR - delay)  # Parts of all hours before this hour are due.
+    # The parts of all hours before this hour should have arrived.
+    due = math.floor(now / HOUR - delay)
     if experiment.end is not None:
         due = min(due, experiment.end)
     awaited = first if span is None else max(span[1] + 1, first)
@@ -155,9 +165,10 @@ def _evaluate_source(experiment: Experiment, name: str, index: SourceIndex, now:
 
 
 def compute_drift(experiment: Experiment, arms: Any) -> list[ScoreDrift]:
-    """Return how far the score distribution of each treatment has drifted from the control, from slices by arm.
+    """Return how much the scores in each treatment differ from the scores in the control.
 
-    Several metrics with the same scores give one entry, with the name of the first metric.
+    The measure is the population stability index. If several metrics use the same scores, the result has one entry for
+    them, with the name of the first metric.
     """
     keys = {str(key): key for key in arms}
     if experiment.control not in keys:
@@ -172,13 +183,14 @@ def compute_drift(experiment: Experiment, arms: Any) -> list[ScoreDrift]:
                     one = population_stability_index(scores[keys[arm]], reference)
                     identity = arm, one.shares, one.reference, one.edges
                     drifts.setdefault(identity, ScoreDrift(metric, arm, finite_or_none(one.value), one.word))
-        except InvalidInputError:  # the metric has no scores
+        # This metric has no scores to compare.
+        except InvalidInputError:
             continue
     return list(drifts.values())
 
 
 MAX_LOOKS = 240
-"""The largest number of earlier looks of a treatment in an evaluation."""
+"""The largest number of earlier looks that an evaluation contains for each treatment."""
 LARGEST_FLOAT = sys.float_info.max
 
 
@@ -203,7 +215,7 @@ def evaluate(
     experiment : Experiment
         The definition.
     total : MetricLike or None
-        The merged parts: slices by the arm, or by the arm and other columns. None before the first part.
+        The merged parts, sliced by arm, or by arm and other columns; None before the first part.
     version : int
         The version of the definition.
     now : float
@@ -215,23 +227,25 @@ def evaluate(
     looks : sequence of ShownLook
         The earlier looks, oldest first.
     changes : sequence of str
-        The changes of the definition since the start, as sentences of `describe_changes`.
+        The changes to the definition since the start, as sentences from `describe_changes`.
     shared_at : sequence of float
         The times at which planned shares were changed since the start; each begins a new phase.
     series : WindowSeries, optional
-        A cache of windows for the next evaluation.
+        A cache of windows, which the next evaluation can use again.
 
     Returns
     -------
     Evaluation
-        The evaluation. Missing figures have a reason; no posted data makes this function raise.
+        The evaluation. Missing figures have a reason; posted data never makes this function raise an error.
 
     Notes
     -----
-    Verdicts use always-valid intervals, tuned for the planned users of the two arms, at a 5 % error rate over all
-    treatments. With `mature_after`, verdicts, table and slices cover only the hours that ended so long ago, merged from
-    days and hours; arms, sample ratio and drift cover all rows. The duration counts up to the last final hour. With
-    phases, everything covers the last phase, and the duration begins at the last change of shares.
+    Verdicts use always-valid intervals, which keep their coverage however often people look. The intervals are tuned
+    for the planned users of the two arms, with an error rate of 5 % over all treatments. If the definition has
+    `mature_after`, an hour is final only this many hours after its end, when its outcomes are complete. Verdicts, table
+    and slices cover final hours; arms, sample ratio and drift cover all rows. The duration counts up to the last final
+    hour. If the definition has phases, all figures cover the last phase only, and the duration begins at the last
+    change of the planned shares.
     """
     series = WindowSeries() if series is None else series
     span = index.span or _find_span(hours, days)
@@ -253,7 +267,8 @@ def evaluate(
         return _withhold_all(evaluation, experiment, "nothing was counted yet")
     try:
         return _evaluate_total(evaluation, experiment, total, hours, days, changes, shared_at, series)
-    except StreamMetricsError as error:  # the page shows the message
+    # The page shows this message as the reason why verdicts are withheld.
+    except StreamMetricsError as error:
         return _withhold_all(replace(evaluation, digest=total.digest(), state="running"), experiment, str(error))
 
 
@@ -279,7 +294,7 @@ def _evaluate_total(
     arms = collect_arm_samples(arm_slices, experiment)
     if not any(_count_rows(some) for some in arms.values()):
         return _withhold_all(evaluation, experiment, "nothing was counted yet")
-    # Verdicts use only hours whose outcomes are complete. If all hours are, the total is used as it is.
+    # Verdicts use only hours whose outcomes are complete. If that is true of all hours, the total can be used as it is.
     final_before = min(evaluation.hours[1] + 1, math.floor(evaluation.at / HOUR - experiment.mature_after))
     all_final = final_before > evaluation.hours[1] or not experiment.mature_after
     final_slices = total if all_final else series.merge_final(hours, days, final_before)
@@ -288,7 +303,8 @@ def _evaluate_total(
     counted_to = evaluation.hours[1] + 1 if all_final else final_before
     notes = _describe_unexpected_arms(experiment, arms)
     users, ratio = _count_users(experiment, arm_slices, notes)
-    # Before the first rows of a new phase, users still have the old shares, which would look like a mismatch.
+    # A new phase begins when the planned shares change. Until it has rows, users still have the old shares, which would
+    # look like a sample ratio mismatch.
     missing_phase = _explain_missing_phase(experiment, total, shared_at)
     ratio = None if missing_phase else ratio
     final_users = (
@@ -299,7 +315,7 @@ def _evaluate_total(
     has_ended = _has_ended(experiment, evaluation.at, users)
     final_ended = _has_ended(experiment, evaluation.at - experiment.mature_after * HOUR, final_users)
     samples = {} if final_slices is None else arms if all_final else collect_arm_samples(final_slices, experiment)
-    # With phases, the samples have only the last phase, which began at the last change of shares.
+    # If there are phases, the samples cover only the last phase, so the duration begins at the last change of shares.
     share_changes = [math.floor(at / HOUR) for at in shared_at] if experiment.phase is not None else []
     first_hour = max([experiment.start, *share_changes])
     data = EvaluationInput(
@@ -340,14 +356,17 @@ def _has_ended(experiment: Experiment, now: float, users: dict[str, float]) -> b
 
 
 def _explain_missing_phase(experiment: Experiment, total: Any, shared_at: Sequence[float]) -> str:
-    """Return the reason if the last change of the planned shares has no rows of its phase yet; otherwise ""."""
+    """Return a reason to withhold verdicts if the phase after the last change of shares has no rows yet; otherwise ""."""
     if experiment.phase is None or not shared_at or len(find_phases(total, experiment)) > len(shared_at):
         return ""
     return "planned shares were changed, and there are no rows yet of the phase that has them"
 
 
 def _find_span(hours: Mapping[int, ExperimentWindow], days: Mapping[int, ExperimentWindow]) -> tuple[int, int] | None:
-    """Return the first and the last hour that windows cover; None without windows. Used if no parts are listed."""
+    """Return the first and the last hour of the windows; None without windows.
+
+    This is the time range of an experiment whose index lists no parts.
+    """
     if not hours and not days:
         return None
     last = max(hours) if hours else max(days) + DAY - 1
@@ -355,7 +374,10 @@ def _find_span(hours: Mapping[int, ExperimentWindow], days: Mapping[int, Experim
 
 
 def _count_rows(samples: Sequence[Any]) -> int:
-    """Return the number of rows of an arm: the largest of its metrics, as metrics may drop or leave out rows."""
+    """Return the number of rows in an arm.
+
+    Metrics may drop or leave out rows, so this is the largest number that any metric counted.
+    """
     return max((int(s.rows.sum()) for s in samples), default=0)
 
 
@@ -366,7 +388,10 @@ def _describe_unexpected_arms(experiment: Experiment, arms: ArmSamples) -> list[
 
 
 def _count_users(experiment: Experiment, arms: Any, notes: list[str]) -> tuple[dict[str, float], SampleRatio | None]:
-    """Return the users by arm and their sample ratio check; a failure becomes a note on the page."""
+    """Return the users by arm, and a check of whether their shares are as planned.
+
+    If users cannot be counted, the error becomes a note on the page, and the result is empty.
+    """
     if not experiment.counts:
         return {}, None
     try:
@@ -375,7 +400,8 @@ def _count_users(experiment: Experiment, arms: Any, notes: list[str]) -> tuple[d
         shares = {key: experiment.arms[name] for key, name in names.items()}
         absent = {arm: share for arm, share in experiment.arms.items() if arm not in names.values()}
         ratio = sample_ratio_mismatch(counter.select(names), shares | absent)
-    except StreamMetricsError as error:  # the page shows the message
+    # The page shows this message as a note.
+    except StreamMetricsError as error:
         notes.append(f"users: {error}")
         return {}, None
     return {str(arm): count for arm, count in ratio.users.items()}, ratio
@@ -390,7 +416,8 @@ def _build_arm_rows(experiment: Experiment, of_arms: Any, arms: ArmSamples, user
     total = math.fsum(users.values())
     try:
         positives = count_positives(of_arms, experiment.primary)
-    except StreamMetricsError:  # The primary metric does not count positive labels.
+    # The primary metric does not count positive labels.
+    except StreamMetricsError:
         positives = {}
     result = []
     for arm, planned in experiment.arms.items():
@@ -405,12 +432,17 @@ def _build_arm_rows(experiment: Experiment, of_arms: Any, arms: ArmSamples, user
 def _build_slice_rows(
     experiment: Experiment, final: Any, comparisons: Sequence[TreatmentComparison], notes: list[str]
 ) -> list[MetricRow]:
-    """Return a row for each metric and slice; conclusions are corrected for the number of slices of a treatment."""
+    """Return a row for each treatment, metric and slice.
+
+    Conclusions such as "better" are corrected for the number of slices. A column that cannot be read becomes one of the
+    `notes` on the page.
+    """
     samples: dict[str, ArmSamples] = {}
     for column in experiment.slices:
         try:
             samples[column] = collect_slice_samples(final, experiment, column)
-        except StreamMetricsError as error:  # the page shows the message
+        # The page shows this message as a note.
+        except StreamMetricsError as error:
             notes.append(f"slices by {column}: {error}")
     rows_of_slices = []
     for comparison in comparisons:
@@ -420,16 +452,16 @@ def _build_slice_rows(
 
 
 def thin_looks(looks: Sequence[ShownLook]) -> list[ShownLook]:
-    """Return at most MAX_LOOKS looks of each treatment, evenly spaced, with the last one."""
+    """Return at most MAX_LOOKS looks at each treatment, evenly spaced. The last look is always one of them."""
     by_treatment: dict[str, list[ShownLook]] = {}
     for look in looks:
         by_treatment.setdefault(look.treatment, []).append(look)
-    # The first step goes back from the last look, so that the last one is always included.
+    # This Python slice steps backwards from the last look, so that the last look is always included.
     return [look for some in by_treatment.values() for look in some[:: -max(1, math.ceil(len(some) / MAX_LOOKS))][::-1]]
 
 
 def build_looks(evaluation: Evaluation) -> list[ShownLook]:
-    """Return the look of each treatment for the log: its verdict, primary metric, and the shares of users."""
+    """Return the look at each treatment to save in the log: decision, primary metric, users, and their shares by arm."""
     rows = {row.treatment: row for row in evaluation.table if row.role == "primary"}
     shares = {arm.arm: arm.share for arm in evaluation.arms if arm.share is not None} or None
     looks = []

@@ -1,6 +1,6 @@
 """The evaluation of an experiment as plain data, for pages, alerts, Prometheus and the store.
 
-It can be written to JSON and read back unchanged; unknown numbers are None.
+An evaluation can be written to JSON and read back unchanged. Numbers that are not known are None.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = [
 
 
 class TreatmentVerdict(NamedTuple):
-    """The verdict of one treatment.
+    """The verdict on one treatment: a decision, and a sentence that explains it.
 
-    The decision is "ship", "do not", "keep running", "nothing shown" or "withheld". `more_users` and `more_days` estimate
-    what is needed until open questions are decided.
+    The decision is "ship", "do not", "keep running", "nothing shown" or "withheld". `more_users` and `more_days`
+    estimate how many more users and days are needed for a decision.
     """
 
     treatment: str
@@ -38,10 +38,10 @@ class TreatmentVerdict(NamedTuple):
 
 
 class PowerEstimate(NamedTuple):
-    """The statistical power (80 %) of the primary metric of a treatment.
+    """How many users an experiment needs to detect a difference in the primary metric with a power of 80 %.
 
-    A `relative` difference (0.01 is 1 %) is detected with `users` users in both arms together, who are reached in
-    `more_days` days. `at_end` is the smallest relative difference that the planned number of users detects.
+    To detect the difference `relative` (0.01 is 1 %), treatment and control need `users` users together, which takes
+    `more_days` more days. `at_end` is the smallest relative difference that the planned number of users can detect.
     """
 
     treatment: str
@@ -59,8 +59,8 @@ class MetricRow(NamedTuple):
     treatment, metric : str
         The names of the arm and the metric.
     role : str
-        "primary", "guardrail", "secondary", or "model" for a metric of each arm's own traffic, which is no effect of the
-        treatment.
+        "primary", "guardrail", "secondary" or "model". A "model" metric, such as AUC, describes each arm's own traffic.
+        The difference in such a metric is not an effect of the treatment.
     better : str
         The good direction: "high", "low" or "one".
     margin : float or None
@@ -70,19 +70,20 @@ class MetricRow(NamedTuple):
     change, low, high : float or None
         The relative difference with its always-valid interval.
     once_low, once_high : float or None
-        The interval of a single look, which is valid only if the experiment is looked at once.
+        The interval for a single look, which is valid only if the experiment is looked at only once.
     bound : float or None
-        The error bound of `change` that comes from the approximation of the state, without sampling error.
+        The largest error of `change` that is due to approximations in the state, such as histograms. Sampling error is
+        not included.
     word, reason : str
-        The conclusion, such as "better"; and the reason if there is no conclusion.
+        The conclusion, such as "better", and the reason if there is no conclusion.
     rows : int
-        The rows of both arms.
+        The number of rows in both arms together.
     slice : dict
         The column and key of the slice; empty for all rows.
     share : float or None
         The share of all rows that are in the slice.
     tag : str
-        The tag of the metric, by which pages choose percent or plain numbers; if empty, the name is used.
+        The tag of the metric, by which pages choose between percentages and plain numbers; if empty, the name is used.
     """
 
     treatment: str
@@ -107,7 +108,11 @@ class MetricRow(NamedTuple):
 
 
 class RatioCheck(NamedTuple):
-    """The check for a sample ratio mismatch: e-value, alarm, a sentence, and users and planned shares by arm."""
+    """The check of whether the arms have the planned shares of users.
+
+    If they do not (a sample ratio mismatch), `alarm` is true, and the arms are not comparable. `users` and `planned`
+    are the users and the planned shares by arm.
+    """
 
     e_value: float
     alarm: bool
@@ -117,7 +122,11 @@ class RatioCheck(NamedTuple):
 
 
 class ArmRow(NamedTuple):
-    """The figures of an arm: planned share, users, their share, rows, positives and value of the primary metric."""
+    """The figures of an arm.
+
+    `planned` and `share` are the planned and the actual share of users. `positives` is the number of positive labels,
+    and `value` is the value of the primary metric.
+    """
 
     arm: str
     planned: float
@@ -129,7 +138,11 @@ class ArmRow(NamedTuple):
 
 
 class ShownLook(NamedTuple):
-    """An earlier look at a treatment: decision, primary metric with its interval, users, and their shares by arm."""
+    """An earlier look at a treatment, as people saw it.
+
+    It contains the decision, the difference in the primary metric with its interval, and the users with their shares by
+    arm.
+    """
 
     at: float
     treatment: str
@@ -142,10 +155,11 @@ class ShownLook(NamedTuple):
 
 
 class WindowPoint(NamedTuple):
-    """A metric of an arm in one window, an hour or a day, which begins at `hour`.
+    """The value of a metric in one arm and one time window.
 
-    For a treatment it also has the relative difference from the control in this window, with its interval of a single
-    look.
+    The window is an hour or a day that begins at `hour`. For a treatment, `change` is the relative difference from the
+    control in this window, and `low` and `high` are its interval. The point is `provisional` if outcomes of the window
+    may still arrive.
     """
 
     hour: int
@@ -162,8 +176,9 @@ class WindowPoint(NamedTuple):
 class SourceStatus(NamedTuple):
     """The status of a source, whose state is "fresh", "late" or "silent".
 
-    `counted_to` is its last hour with a part, `behind` how many seconds its next part is overdue, and `late` the number of
-    late parts. `missing` lists the latest hours without a part, at most 24, as strings.
+    `counted_to` is the last hour for which the source posted a part. `behind` is the number of seconds by which its
+    next part is overdue. `late` is the number of parts that came late. `missing` lists the latest hours without a part,
+    at most 24, as strings.
     """
 
     source: str
@@ -179,7 +194,10 @@ class SourceStatus(NamedTuple):
 
 
 class ScoreDrift(NamedTuple):
-    """The drift of the scores of an arm from the control: the population stability index, and a word for it."""
+    """How much the scores of an arm differ from the scores of the control.
+
+    `stability` is the population stability index, and `word` describes its size.
+    """
 
     metric: str
     arm: str
@@ -189,7 +207,7 @@ class ScoreDrift(NamedTuple):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """All data that the dashboard shows of an experiment.
+    """All data that the dashboard shows about an experiment.
 
     Parameters
     ----------
@@ -208,21 +226,22 @@ class Evaluation:
     hours : (int, int) or None
         The first and the last hour with a part.
     day : float
-        The days since the start.
+        The number of days since the start, with a fraction.
     withheld : str
         The reason why all verdicts are withheld; empty if they are not.
     verdicts, table, slices, arms, series, days, sources, drift
-        See their classes. `series` is by hour, `days` by day; `table` covers all rows.
+        Lists of objects of the classes above. `table` contains the metrics over all rows, and `slices` those in each
+        slice. `series` contains the values by hour, and `days` those by day.
     users, planned, per_day : float or None
-        The current users, those at the planned end, and new users a day.
+        The current number of users, the planned number, and the average number of new users per day.
     final_to : int or None
-        The last final hour: verdicts, table and slices cover the rows up to it, arms and sources cover all rows.
+        The last final hour. Verdicts, table and slices cover the rows up to this hour; arms and sources cover all rows.
     changes, notes : list of str
-        The changes of the definition since the start; other remarks.
+        The changes to the definition since the start, and other remarks.
     power, looks : list
-        See their classes. `looks` are a selection of the earlier ones.
+        Lists of objects of the classes above. `looks` contains a selection of the earlier looks.
     dropped : dict
-        The dropped rows by reason; in each arm, of the metric that dropped most.
+        The number of dropped rows by reason. If metrics dropped different numbers of rows, this is the largest number.
     """
 
     experiment: str
@@ -257,7 +276,7 @@ class Evaluation:
 
     def to_json(self) -> str:
         """Return the evaluation as JSON."""
-        # `asdict` would keep named tuples, which JSON writes as arrays without names.
+        # `asdict` alone would leave named tuples unchanged, and JSON would write them as arrays without names.
         lists = {name: [row._asdict() for row in getattr(self, name)] for name in ROW_CLASSES}
         ratio = None if self.ratio is None else self.ratio._asdict()
         return json.dumps(asdict(self) | lists | {"ratio": ratio}, allow_nan=False, separators=(",", ":"))

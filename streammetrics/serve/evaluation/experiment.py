@@ -17,7 +17,7 @@ from ..store.part_keys import HOUR, NAME, format_hour, parse_hour
 __all__ = ["HIDDEN_FIELDS", "Experiment", "describe_changes", "has_share_change"]
 
 FIRST_HOUR, LAST_HOUR = 0, 2_500_000
-"""The range of hours since 1970 whose year has four digits."""
+"""The first and the last allowed hour, in hours since 1970. All years between them have four digits."""
 
 
 def check_amount(key: str, value: Any) -> float:
@@ -28,7 +28,7 @@ def check_amount(key: str, value: Any) -> float:
 
 
 def check_named_amounts(key: str, value: Any) -> dict[str, float]:
-    """Return a dict of names to finite numbers of 0 or more; raise InvalidInputError for any other value."""
+    """Return a dict from names to finite numbers of 0 or more; raise InvalidInputError for any other value."""
     if not isinstance(value, Mapping) or not all(isinstance(name, str) and name for name in value):
         raise InvalidInputError(f"{key}: names with numbers, such as {{a = 0.5, b = 0.5}}, not {value!r}")
     return {name: check_amount(f"{key}.{name}", v) for name, v in value.items()}
@@ -66,9 +66,9 @@ TEXT_FIELDS = ("id", "control", "primary", "title", "arm", "unit", "counts")
 HOUR_FIELDS = ("start", "end")
 SHARE_TOLERANCE = 1e-12
 HIDDEN_FIELDS = ("webhooks",)
-"""The fields that only owners see: URLs of webhooks often contain secrets."""
+"""The fields that only owners see. The URLs of webhooks, for example, often contain secrets."""
 MAX_CLOCK_LEAD = 1
-"""The hours that the clock of a sender may be ahead of the server's."""
+"""How many hours the clock of a sender may be ahead of the clock of the server."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,11 @@ class Experiment:
     id : str
         The ID, which is part of URLs.
     arms : dict of str to float
-        The planned share of users of each arm, in any unit; the shares are scaled to a sum of 1.
+        The planned share of users for each arm, in any unit; the shares are scaled to a sum of 1.
     control : str
-        The arm that all other arms, the treatments, are compared with.
+        The arm with which all other arms (the treatments) are compared.
     primary : str
-        The metric that decides.
+        The metric that decides the verdict.
     start : int or str
         The first hour: hours since 1970, or a string such as 2026-06-01T09, in UTC.
     title : str
@@ -98,7 +98,8 @@ class Experiment:
     secondary : sequence of str
         Metrics that are shown, but do not affect the verdict.
     model : sequence of str
-        Metrics such as AUC that describe the model on the traffic of each arm, and are no effect of a treatment.
+        Metrics such as AUC that describe the model on the traffic of each arm; their differences are not effects of a
+        treatment.
     better : dict of str to {"high", "low"}
         The good direction of metrics that do not define it.
     slices : sequence of str
@@ -108,19 +109,21 @@ class Experiment:
     end : int or str, optional
         The planned end.
     users : float, optional
-        The planned number of users of all arms together. Always-valid intervals are tuned for it, so there is no verdict
-        without it.
+        The planned number of users of all arms together. Always-valid intervals are tuned for this number, so there is
+        no verdict without it.
     counts : str
-        The metric that counts users, such as `PerUnit` or `DistinctSample`. There is no verdict without it.
+        The name of a metric that counts users, such as `PerUnit` or `DistinctSample`. There is no verdict without it.
     phase : str, optional
-        The slice column with the number of the phase in which a user was first exposed. It allows changes of the planned
-        shares: each begins a phase, and the last phase decides.
+        The slice column with the number of the phase in which a user was first exposed. A new phase begins with each
+        change of the planned shares, and only the last phase counts for verdicts.
     min_days : float
         The days of data before the first verdict.
     mature_after : float
-        The hours until the outcomes of an hour are complete; verdicts leave younger hours out.
+        The number of hours after the end of an hour until its outcomes, such as late conversions, are complete.
+        Verdicts use only hours whose outcomes are complete.
     correct_within_days, retention_days : float
-        The days that single parts are kept, and the days that all data is kept after the end; None means for ever.
+        The number of days for which a part can be corrected before it is merged into its day, and the number of days
+        after the end for which all data is kept; None means for ever.
     public : bool
         Whether anybody may read the experiment.
     webhooks : sequence of str
@@ -245,14 +248,14 @@ class Experiment:
         Parameters
         ----------
         text : str
-            TOML; its keys are the parameters.
+            TOML whose keys are the parameters of this class.
         id : str
-            The ID if the file has none: usually the name of the file.
+            The ID to use if the text contains none; usually the name of the file.
 
         Raises
         ------
         InvalidInputError
-            The text is no TOML, a key is missing or unknown, or a value is invalid; the message names the key.
+            The text is not valid TOML, a key is missing or unknown, or a value is invalid; the message names the key.
         """
         try:
             definition = tomllib.loads(text)
@@ -262,7 +265,10 @@ class Experiment:
 
     @classmethod
     def from_dict(cls, definition: Mapping[str, Any]) -> Self:
-        """Return the experiment of a mapping such as `to_dict` returns; raise as `from_toml` does."""
+        """Return the experiment that a mapping defines, such as the result of `to_dict`.
+
+        Raise the same errors as `from_toml`.
+        """
         if not isinstance(definition, Mapping):
             raise InvalidInputError(f"a definition is an object of keys and values, not {definition!r}")
         keys = {f.name: f for f in fields(cls)}
@@ -286,7 +292,10 @@ class Experiment:
         return [arm for arm in self.arms if arm != self.control]
 
     def check_hour(self, hour: int, now: float) -> None:
-        """Raise InvalidInputError if an hour is before the start, or in the future of `now` (seconds since 1970)."""
+        """Raise InvalidInputError if an hour is before the start of the experiment, or after the current hour.
+
+        `now` is the current time in seconds since 1970. The clock of the sender may be one hour ahead.
+        """
         current = int(now // HOUR)
         if hour > current + MAX_CLOCK_LEAD:
             raise InvalidInputError(
@@ -299,7 +308,7 @@ class Experiment:
 
     @property
     def metrics(self) -> dict[str, str]:
-        """The role of every compared metric, by name."""
+        """The role of every compared metric by name, such as "primary"."""
         roles = {self.primary: "primary"} | dict.fromkeys(self.guardrails, "guardrail")
         return roles | dict.fromkeys(self.secondary, "secondary") | dict.fromkeys(self.model, "model")
 
@@ -329,7 +338,7 @@ def describe_changes(old: Experiment, new: Experiment) -> list[str]:
 
 
 def has_share_change(sentences: Sequence[str]) -> bool:
-    """Return whether sentences of `describe_changes` have a change of planned shares."""
+    """Return whether one of the sentences from `describe_changes` is about planned shares."""
     return any(sentence.startswith(SHARE_PREFIX) for sentence in sentences)
 
 

@@ -1,4 +1,4 @@
-"""Evaluate an experiment of a store, reading only what is new since the last time."""
+"""Evaluate the experiments of a store. Each evaluation reads only what is new since the last one."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ __all__ = ["ExperimentReader", "ExperimentReading", "ExperimentSource"]
 
 
 class ExperimentReading(NamedTuple):
-    """An evaluation, and the definition of the experiment at that time."""
+    """The result of reading an experiment: its evaluation, and its definition at that time."""
 
     evaluation: Evaluation
     experiment: Experiment | None = None
 
 
 class ExperimentSource(Protocol):
-    """An object that evaluates experiments, in this process or another one."""
+    """The interface of objects that evaluate experiments, in this process or in another one."""
 
     def start(self) -> None:
         """Get ready before the first call of `read`, for example by starting a process."""
@@ -39,13 +39,13 @@ class ExperimentSource(Protocol):
         """Return the evaluation and the definition of an experiment."""
 
     def compact(self, experiment: str, now: float) -> None:
-        """Merge the days that can no longer be corrected; delete the data of an experiment after its retention time."""
+        """Merge the parts of each day that can no longer be corrected; delete data after the retention time."""
 
     def total(self, experiment: str) -> bytes | None:
-        """Return the total of an experiment as bytes (a serialized frame); None without parts."""
+        """Return the total of an experiment (all its parts merged) as bytes; None if it has no parts."""
 
     def end_after(self, seconds: float) -> None:
-        """Stop after this many seconds, even during a call, because the server stops."""
+        """Stop after this many seconds, even during a call, because the server is stopping."""
 
     def close(self) -> None:
         """Save the totals, which are expensive to compute again."""
@@ -53,7 +53,10 @@ class ExperimentSource(Protocol):
 
 @dataclass
 class _ReaderCache:
-    """The cached data of one experiment: everything that was read from the store so far."""
+    """Everything about one experiment that was already read from the store.
+
+    `position` says which parts were read, and `last_look` is the number of the last look that was read.
+    """
 
     series: WindowSeries = field(default_factory=WindowSeries)
     position: tuple[int, int] = (0, 0)
@@ -63,7 +66,7 @@ class _ReaderCache:
 
 
 class ExperimentReader:
-    """Evaluates experiments of a store, reading only the parts since the last time. It is not thread-safe.
+    """Evaluate the experiments of a store, reading only new parts each time. This class is not thread-safe.
 
     Parameters
     ----------
@@ -101,7 +104,7 @@ class ExperimentReader:
             i for i in range(1, len(definitions)) if versions[i].at >= experiment_definition.start * HOUR
         ]
         cache = self._caches.setdefault(experiment, _ReaderCache())
-        # The index is read before the total, so every part in the index is also in the total, or in a later one.
+        # The index of parts is read before the total. Every part in the index is then also in the total.
         self._update_cache(experiment, cache)
         total, hours, days = self.totals.load_snapshot(experiment)
         evaluation = evaluate(
@@ -120,13 +123,15 @@ class ExperimentReader:
             series=cache.series,
         )
         if evaluation.state == "ended":
-            del self._caches[experiment]  # Ended experiments are read rarely, and their number grows.
+            # Ended experiments are read rarely, and their number grows, so their data is not kept in memory.
+            del self._caches[experiment]
         return ExperimentReading(evaluation, experiment_definition)
 
     def _update_cache(self, experiment: str, cache: _ReaderCache) -> None:
-        """Add the parts and looks that were stored since the last call to the cache."""
+        """Add to the cache the parts and looks that were stored since the last call."""
         position, entries = self.store.load_ledger_since(experiment, cache.position[0])
-        if position[1] != cache.position[1]:  # older parts have changed: read the whole ledger again
+        # The second number (the epoch) differs if older parts have changed. In this case, all parts are read again.
+        if position[1] != cache.position[1]:
             cache.index, (position, entries) = PartIndex(), self.store.load_ledger_since(experiment, 0)
         cache.index.add(entries)
         cache.position = position
@@ -135,7 +140,7 @@ class ExperimentReader:
             cache.looks += decode_looks(text)
 
     def compact(self, experiment: str, now: float) -> None:
-        """Merge the days that can no longer be corrected; delete the data of an experiment after its retention time."""
+        """Merge the parts of each day that can no longer be corrected; delete data after the retention time."""
         definition = Experiment.from_dict(json.loads(self.store.history(experiment)[-1].text))
         self.totals.compact(experiment, now=now, correct_within_days=definition.correct_within_days)
         if (
@@ -146,7 +151,7 @@ class ExperimentReader:
             self.store.forget(experiment, int(now // HOUR) + 2 * DAY)
 
     def total(self, experiment: str) -> bytes | None:
-        """Return the total of an experiment as bytes (a serialized frame); None without parts."""
+        """Return the total of an experiment (all its parts merged) as bytes; None if it has no parts."""
         metrics = self.totals.total(experiment)
         return None if metrics is None else bytes(metrics.to_bytes())
 
@@ -154,5 +159,5 @@ class ExperimentReader:
         """Do nothing: the caller waits for the running call."""
 
     def close(self) -> None:
-        """Save all totals, so that the next start does not merge them again."""
+        """Save all totals. Otherwise, the next start would merge all parts again."""
         self.totals.close()

@@ -1,4 +1,4 @@
-"""Merge the parts of an experiment in any order. Metrics that only some parts have are dropped."""
+"""Merge the parts of an experiment in any order. A metric that is missing in some parts is dropped."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ __all__ = ["merge_parts", "merge_parts_by_group"]
 
 
 def merge_parts(parts: Iterable[MetricLike | bytes]) -> Any:
-    """Return the merged parts, with the metrics that all of them have with the same settings; the parts do not change.
+    """Merge parts, and return the metrics that all of them have with the same settings. The parts are not changed.
 
-    Neither the order of parts nor the order of their metrics matters: metrics are sorted by name where it differs.
+    The order of the parts does not matter. If their metrics differ or are in a different order, the metrics of the
+    result are sorted by name.
 
     Raises
     ------
@@ -40,7 +41,9 @@ def merge_parts(parts: Iterable[MetricLike | bytes]) -> Any:
 
 
 def merge_parts_by_group(groups: Sequence[int], parts: Sequence[bytes]) -> dict[int, Any]:
-    """Return the merged parts of each group; all frames with equal headers are read in one pass.
+    """Merge the parts of each group, and return the merged metrics by group.
+
+    `groups` contains the group of each part, such as its hour. Parts with the same header are read together.
 
     Examples
     --------
@@ -70,14 +73,17 @@ def _merge_objects(parts: Sequence[Any]) -> Any:
 
 
 def _select_common_metrics(parts: Sequence[Any]) -> Sequence[Any]:
-    """Return the parts with the metrics that all have in common, in one order; unchanged if there are none."""
+    """Return the parts with only the metrics that all of them have, in the same order.
+
+    Parts that have no metrics by name are returned unchanged.
+    """
     first, *others = parts
     if not all(isinstance(one, MetricContainer) for one in parts):
         return parts
     if all(one.names == first.names and not _describe_differences(first, one) for one in others):
         return parts
     shared = sorted(set.intersection(*({*one.names} for one in parts)))
-    # A single shared metric is not compared, as `PartChecker` accepts only parts that have it with the same settings.
+    # A single shared metric is not compared again. `PartChecker` has already refused parts with different settings.
     if len(shared) > 1:
         shared = [
             name
@@ -88,13 +94,16 @@ def _select_common_metrics(parts: Sequence[Any]) -> Sequence[Any]:
 
 
 def _describe_differences(one: Any, other: Any) -> list[str]:
-    """Return the differences between the settings of two objects, as sentences."""
+    """Return a sentence for each difference between the settings of two metrics or collections."""
     differences: list[str] = definition_of(one).differences(definition_of(other))
     return differences
 
 
 def _merge_states(parts: Sequence[Any]) -> Any:
-    """Merge many parts with the same metrics at once, which takes as long as two or three merges of two parts."""
+    """Merge many parts that have the same metrics.
+
+    Merging all parts in one call takes only as long as two or three merges of two parts.
+    """
     first, *others = parts
     if not others:
         return first

@@ -1,6 +1,7 @@
-"""An index of the posted parts of each source: hours, delays, conflicts and rows. New parts are added to it.
+"""Index the posted parts of each source: their hours, delays, conflicts and rows.
 
-A part counts if the total includes its rows; a conflict or a refused part does not.
+New parts are added to an existing index. A part "counts" if the total includes its rows. Conflicts and refused parts do
+not count.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ COUNTED = ("current", "folded", "forgotten")
 
 
 class IndexedPart(Protocol):
-    """A row of the ledger, the list of all received parts; see `StoredPart`."""
+    """One entry in the list of all received parts (the ledger); see `StoredPart`."""
 
     @property
     def key(self) -> PartKey:
@@ -33,7 +34,7 @@ class IndexedPart(Protocol):
 
     @property
     def state(self) -> str:
-        """The state, as `StoredPart` explains: "current", "folded", "forgotten", "conflict" or "refused"."""
+        """Whether the part counts, as `StoredPart` explains: "current", "folded", "forgotten", "conflict" or "refused"."""
 
     @property
     def row_counts(self) -> RowCounts:
@@ -52,7 +53,7 @@ class HourSet:
         i = bisect_right(self._begins, hour)
         if i and hour < self._ends[i - 1]:
             return
-        # `behind`: the hour extends the interval before it. `before`: it extends the interval after it.
+        # `behind` means that the hour directly follows an interval, and `before` that it directly precedes one.
         behind, before = i > 0 and self._ends[i - 1] == hour, self._begins[i : i + 1] == [hour + 1]
         if behind and before:
             self._ends[i - 1] = self._ends.pop(i)
@@ -80,7 +81,7 @@ class HourSet:
 
 
 class SourceIndex:
-    """The parts of one source: their hours and delays, and the numbers of conflicts, rows and dropped rows."""
+    """The hours and delays of the parts of one source, and the source's numbers of conflicts, rows and dropped rows."""
 
     def __init__(self) -> None:
         self.hours = HourSet()
@@ -98,7 +99,7 @@ class SourceIndex:
         return int((np.frombuffer(self._delays) > delay).sum()) if self._delays else 0
 
     def add(self, entry: IndexedPart) -> None:
-        """Add one part of this source, as the ledger lists it."""
+        """Add an entry of the ledger that is about a part of this source."""
         if entry.state in COUNTED:
             self.hours.add(entry.key.hour)
             self._delays.append(entry.received_at / HOUR - entry.key.hour - 1)
@@ -125,7 +126,7 @@ class PartIndex:
         self.sources: dict[str, SourceIndex] = {}
 
     def add(self, entries: Iterable[IndexedPart]) -> Self:
-        """Add parts of any source, as the ledger lists them; return this object."""
+        """Add entries of the ledger, which may be parts of any source; return this object."""
         for entry in entries:
             self.sources.setdefault(entry.key.source, SourceIndex()).add(entry)
         return self

@@ -1,4 +1,7 @@
-"""Merge the parts of every experiment: all parts into its total, and the parts of each hour and day into windows."""
+"""Merge the parts of every experiment.
+
+All parts are merged into the total of the experiment, and the parts of each hour and day into time windows.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,14 @@ __all__ = ["Totals"]
 
 MAX_BYTES = 1 << 28
 SAVE_INTERVAL, SAVE_RATIO = 60.0, 100
-"""A saved total lets a restart read only the parts after it. Two saves are at least SAVE_INTERVAL seconds apart, and at
-least SAVE_RATIO times as long as a save takes."""
+"""How often totals are saved, so that a restart needs to read only later parts.
+
+Two saves are at least SAVE_INTERVAL seconds apart, and at least SAVE_RATIO times as long as a save takes.
+"""
 
 
 class _CachedTotal:
-    """The total of one experiment, kept in memory, and the position of the last part that it includes."""
+    """The total of one experiment in memory, with the position (number and epoch) of the last part that it includes."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -48,17 +53,19 @@ class _CachedTotal:
 
 
 class Totals:
-    """The totals of experiments, that is their merged parts, cached in memory.
+    """The totals (merged parts) of experiments, cached in memory.
 
-    Callers must not change the returned objects, which are shared. Every call first adds the parts that arrived since the
-    last one, from this server or another. Each part is read once, for the total, its hour and its day.
+    Callers must not change the returned objects, which are shared. Every call first adds the parts that have arrived
+    since the last call, at this server or at another one. Each part is read only once and merged into the total, its
+    hour and its day.
 
     Parameters
     ----------
     store : Store
         The store of the parts.
     max_bytes : int
-        The largest size of all totals in memory; merged hours and days may take as much again.
+        The largest total size, in bytes, of all totals in memory. Merged hours and days may take the same amount of
+        memory in addition.
     clock : callable
         Returns seconds from a monotonic clock.
 
@@ -102,12 +109,12 @@ class Totals:
             return entry.digest or ""
 
     def load_snapshot(self, experiment: str) -> tuple[Any, dict[int, ExperimentWindow], dict[int, ExperimentWindow]]:
-        """Return the total, and the hours and days of exactly the parts that are in it.
+        """Return the total of an experiment, and its hours and days, all computed from the same parts.
 
         Raises
         ------
         MovedError
-            A part that counts was replaced meanwhile.
+            A part that the total includes was replaced during the call. The caller should try again.
         """
         entry = self._find_entry(experiment)
         with entry.lock:
@@ -115,23 +122,27 @@ class Totals:
             position, metrics = entry.position, entry.metrics
         self._evict()
         outline = self.store.outline(experiment)
-        # With the same epoch, the outline differs from the total only by later parts, which are left out.
+        # The epoch changes when an older part changes. If it is the same, the outline can differ from the total only in
+        # later parts, which are left out.
         if position is None or outline.position[1] != position[1]:
             raise MovedError(f"the parts of {experiment} were changed while they were read")
         outline = outline.limit_to(position[0])
         return metrics, self._windows.hours(experiment, outline), self._windows.days(experiment, outline)
 
     def windows(self, experiment: str) -> tuple[dict[int, ExperimentWindow], dict[int, ExperimentWindow]]:
-        """Return the windows of hours (only of days that are not merged in the store) and of all days, by first hour."""
+        """Return the windows of hours and of days, by their first hour.
+
+        Hours of days whose parts are already merged in the store are left out.
+        """
         outline = self.store.outline(experiment)
         return self._windows.hours(experiment, outline), self._windows.days(experiment, outline)
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 
     def compact(self, experiment: str, *, now: float, correct_within_days: float = 3.0) -> int:
-        """Merge the parts of each day that can no longer be corrected into one state; return the number of merged parts.
+        """Merge the parts of each day that can no longer be corrected into one state. Return the number of merged parts.
 
-        The total and the days stay bit-identical.
+        Merging saves space, and does not change a single bit of the total or the days.
 
         Parameters
         ----------
@@ -140,7 +151,7 @@ class Totals:
         now : float
             The time, in seconds since 1970.
         correct_within_days : float
-            The days that parts are kept after the end of their day, and after they were received.
+            The number of days for which parts are kept after the end of their day, and after they were received.
         """
 
         def merge_days() -> int:
@@ -151,12 +162,12 @@ class Totals:
                     count += len(new.part_numbers)
             return count
 
-        # An interrupted call may have left frames of parts that are merged already.
+        # An interrupted call may have merged parts without deleting their frames.
         self.store.delete_obsolete_frames(experiment)
         return retry_when_moved(merge_days)
 
     def save(self, experiment: str) -> None:
-        """Save the total, so that the next start does not merge it again."""
+        """Save the total of an experiment, so that a restart does not need to merge all parts again."""
         entry = self._find_entry(experiment)
         with entry.lock:
             self._save_entry(experiment, entry)
@@ -174,32 +185,32 @@ class Totals:
         return entry
 
     def _evict(self) -> None:
-        """Save and remove the least recently used totals until the others fit into `max_bytes`; always keep one."""
+        """Save and remove the least recently used totals until the others fit into `max_bytes`. One total always stays."""
         while len(self._totals) > 1 and sum(entry.size for entry in list(self._totals.values())) > self.max_bytes:
             experiment, entry = self._totals.popitem(last=False)
             with entry.lock, suppress(StoreFullError, StoreDownError):
                 self._save_entry(experiment, entry)
 
     def _refresh(self, experiment: str, entry: _CachedTotal) -> None:
-        """Add new parts to the total; if a part that it includes has been replaced, compute it again from the days."""
+        """Add new parts to the total. If a part that it includes was replaced, compute the total again from the days."""
         if entry.position is None:
             saved = self.store.total(experiment)
             entry.replace(*((0, 0), None) if saved is None else (saved[0], from_bytes(saved[1])))
             entry.saved_position = None if saved is None else saved[0]
-        # Parts that arrive meanwhile are left to the next call: otherwise the loop might never end.
+        # Only parts that are stored by now are added. Otherwise, the loop might never end if parts kept arriving.
         last = self._add_page(experiment, entry)
         while entry.part_number < last:
             self._add_page(experiment, entry)
         if self._clock() >= entry.next_save:
-            # A saved total only speeds up a restart, so an error does no harm; the next call tries again.
+            # A saved total only makes a restart faster. An error does no harm, and the next call tries again.
             with suppress(StoreFullError, StoreDownError):
                 self._save_entry(experiment, entry)
 
     def _add_page(self, experiment: str, entry: _CachedTotal) -> int:
-        """Add the next new parts, at most 256, to the total; return the number of the last part in the store."""
+        """Add the next new parts, at most 256, to the total. Return the number of the last part in the store."""
         (last, epoch), parts, is_complete = self.store.load_parts_since(experiment, entry.part_number)
-        # A new epoch means that a part that counted was replaced or deleted. Missing frames mean that new parts were
-        # merged into their day before they were read here. In both cases the total is computed again from the days.
+        # The epoch changes if a part that counted was replaced or deleted. Frames are missing if new parts were merged
+        # into their day before they were read here. In either case, the total is computed again from the days.
         if entry.position is None or epoch != entry.position[1] or not is_complete:
             entry.replace(*retry_when_moved(partial(self._rebuild, experiment)))
         elif parts:
@@ -209,7 +220,10 @@ class Totals:
         return last
 
     def _add_parts(self, experiment: str, metrics: Any, parts: Sequence[tuple[int, PostedPart]]) -> Any:
-        """Return the total with new parts merged into it; also merge them into the windows of their hours and days."""
+        """Merge new parts into the total and into the windows of their hours and days; return the new total.
+
+        `metrics` is the old total, and `parts` are pairs of a number and a part.
+        """
         by_hour = merge_parts_by_group([part.key.hour for _, part in parts], [part.data for _, part in parts])
         numbers: dict[int, list[int]] = {hour: [] for hour in by_hour}
         for number, part in parts:

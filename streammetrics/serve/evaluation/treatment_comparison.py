@@ -25,7 +25,7 @@ from .experiment import Experiment
 __all__ = ["ALPHA", "TreatmentComparison", "confidence_of_one", "correct_slice_words", "finite_or_none"]
 
 ALPHA = 0.05
-"""The error rate over all treatments."""
+"""The error rate of all treatments together. Each treatment gets an equal share of it."""
 SINGLE_LOOK = Progress()
 RELATIVE = 0.01
 LOOKS = 100
@@ -35,12 +35,15 @@ UNCORRECTED_WORDS = {"better": "unclear", "worse": "unclear", "breached": "undec
 
 
 def finite_or_none(value: float | None) -> float | None:
-    """Return a number, or None if it is missing or not finite, as JSON has no NaN."""
+    """Return a number, or None if it is missing or not finite. JSON has no NaN or infinity."""
     return None if value is None or not math.isfinite(value) else float(value)
 
 
 def confidence_of_one(experiment: Experiment) -> float:
-    """Return the confidence level of one treatment: the treatments share ALPHA equally (Bonferroni)."""
+    """Return the confidence level for each treatment, such as 0.975 if there are two treatments.
+
+    The treatments share the error rate ALPHA equally (Bonferroni).
+    """
     return 1.0 - ALPHA / len(experiment.treatments)
 
 
@@ -53,7 +56,7 @@ class MissingMetric(NamedTuple):
 
 @dataclass(frozen=True)
 class TreatmentComparison:
-    """The comparison of a treatment with the control.
+    """Compare one treatment with the control: verdict, table rows and power.
 
     Parameters
     ----------
@@ -64,7 +67,8 @@ class TreatmentComparison:
     arms : dict
         The samples of each arm, over all its rows.
     progress : Progress or None
-        The current and planned users of both arms; if None, only intervals of a single look can be computed.
+        The current and planned numbers of users of the two arms together; if None, only intervals for a single look can
+        be computed.
     ratio : SampleRatio or None
         The sample ratio check.
     """
@@ -77,11 +81,11 @@ class TreatmentComparison:
 
     @property
     def confidence(self) -> float:
-        """The confidence level of one treatment."""
+        """The confidence level for this treatment, after the correction for several treatments."""
         return confidence_of_one(self.experiment)
 
     def build_verdict(self) -> TreatmentVerdict:
-        """Return the verdict; it is withheld if the primary metric or a guardrail is missing."""
+        """Return the verdict on the treatment. It is withheld if the primary metric or a guardrail cannot be compared."""
         questions, missing = self.questions
         roles = self.experiment.metrics
         if missing_deciding := [m for m in missing if roles[m.metric] in DECIDING]:
@@ -89,7 +93,8 @@ class TreatmentComparison:
         assert self.progress is not None
         try:
             verdict = self._build_scorecard(questions, self.progress).verdicts[self.treatment]
-        except StreamMetricsError as error:  # the message becomes the reason
+        # The message of the error becomes the reason.
+        except StreamMetricsError as error:
             return self.withhold(str(error))
         return TreatmentVerdict(
             self.treatment,
@@ -100,22 +105,25 @@ class TreatmentComparison:
         )
 
     def withhold(self, reason: str) -> TreatmentVerdict:
-        """Return a withheld verdict with its reason."""
+        """Return a verdict whose decision is "withheld", with the reason."""
         return TreatmentVerdict(self.treatment, "withheld", f"No verdict on {self.treatment}: {reason}.")
 
     def build_rows(self) -> list[MetricRow]:
-        """Return the row of every metric over all rows."""
+        """Return one row for each metric, over all rows of data."""
         return [row for row, _ in self._build_table((), self.arms, {})]
 
     def build_slice_rows(self, column: str, arms: ArmSamples) -> list[tuple[MetricRow, float]]:
-        """Return the rows of every metric by the keys of a slice column, each with its p-value."""
+        """Return a row and a p-value for each metric and each key of a slice column."""
         all_rows = Counter(dict.fromkeys(self.experiment.metrics, 0))
         for arm in self._compared_arms():
             all_rows.update({s.name: int(s.rows.sum()) for s in self._samples_of(arm)})
         return self._build_table((column,), arms, all_rows)
 
     def compute_power(self) -> PowerEstimate | None:
-        """Return the power of the primary metric; None if users or differences are not known."""
+        """Return how many users are needed to detect a difference in the primary metric.
+
+        Return None if the number of users or the standard error is not known.
+        """
         questions, _ = self.questions
         progress, name = self.progress, self.experiment.primary
         if progress is None or not progress.users or name not in [q.name for q in questions if q.better != "one"]:
@@ -130,7 +138,8 @@ class TreatmentComparison:
             how: dict[str, Any] = {"confidence": self.confidence, "shares": shares, "looks": LOOKS}
             needed = users_needed(change, progress.users, relative=RELATIVE, **how).users
             end = None if progress.planned is None else smallest_effect(change, progress.users, progress.planned, **how)
-        except StreamMetricsError:  # There is too little data for a standard error.
+        # There is too little data for a standard error.
+        except StreamMetricsError:
             return None
         days = None if progress.per_day is None else days_to_go(progress.users, needed, progress.per_day)
         return PowerEstimate(
@@ -158,7 +167,8 @@ class TreatmentComparison:
             try:
                 margin = self.experiment.guardrails.get(name)
                 questions.append(build_question(name, role, metrics_of_arms[0], self.experiment.better, margin))
-            except InvalidInputError as error:  # the row of the metric shows the message
+            # The table shows this message in the row of the metric.
+            except InvalidInputError as error:
                 missing.append(MissingMetric(name, str(error)))
         return tuple(questions), missing
 
@@ -170,8 +180,8 @@ class TreatmentComparison:
 
     def _build_scorecard(self, questions: tuple[Question, ...], progress: Progress) -> Scorecard:
         totals = {arm: [s for s in self._samples_of(arm) if s.keys] for arm in self._compared_arms()}
-        # The multiplicity correction counts all guardrails of the definition, including guardrails without data, so that
-        # intervals do not depend on which metrics have arrived.
+        # The multiplicity correction counts every guardrail of the definition, even if it has no data yet. Otherwise
+        # intervals would change whenever a metric arrives.
         options = ScorecardOptions(questions, self.confidence, True, False, len(self.experiment.guardrails))
         return Scorecard({}, self.experiment.control, options, {self.treatment: progress}, self.ratio, totals)
 
@@ -190,7 +200,8 @@ class TreatmentComparison:
             result = [
                 (self._build_row(by, a, b, all_rows), b["p_word"]) for a, b in zip(single_look, all_looks, strict=True)
             ]
-        except StreamMetricsError as error:  # the rows of all metrics show the message
+        # The table shows this message in the rows of all metrics.
+        except StreamMetricsError as error:
             missing = [MissingMetric(name, str(error)) for name in self.experiment.metrics]
         missing_rows = (self._build_missing_rows(metric, by, samples, all_rows) for metric in missing)
         return [*result, *((row, math.nan) for rows in missing_rows for row in rows)]
@@ -198,7 +209,11 @@ class TreatmentComparison:
     def _build_row(
         self, by: tuple[str, ...], single_look: Figures, all_looks: Figures, all_rows: Mapping[str, int]
     ) -> MetricRow:
-        """Return a row from two tables: one with intervals of a single look, one with always-valid intervals."""
+        """Return a row from the figures of one metric, computed twice.
+
+        `single_look` contains the interval for a single look, and `all_looks` contains the always-valid interval and
+        the conclusion.
+        """
         has_progress = self.progress is not None
         reason = all_looks["reason"] or ("" if has_progress else "users so far, or planned, are not known")
         return self._build_empty_row(all_looks["metric"], by, all_looks, all_rows)._replace(
@@ -217,7 +232,7 @@ class TreatmentComparison:
     def _build_missing_rows(
         self, missing: MissingMetric, by: tuple[str, ...], samples: ArmSamples, all_rows: Mapping[str, int]
     ) -> list[MetricRow]:
-        """Return the rows of a metric that cannot be compared: values and a reason, without a difference."""
+        """Return the rows of a metric that cannot be compared. The rows have values and a reason, but no difference."""
         sides = [{k: i for s in samples[a] if s.name == missing.metric for i, k in enumerate(s.keys)} for a in samples]
         named = [next((s for s in samples[a] if s.name == missing.metric), None) for a in samples]
         rows_of_metric = []
@@ -234,7 +249,7 @@ class TreatmentComparison:
     def _build_empty_row(
         self, metric: str, by: tuple[str, ...], figures: Figures, all_rows: Mapping[str, int]
     ) -> MetricRow:
-        """Return a row without estimates and without a conclusion; the caller fills in what is known."""
+        """Return a row with only its names, role and number of rows. The caller adds estimates and a conclusion."""
         better = {q.name: q.better for q in self.questions[0]}
         role, rows = self.experiment.metrics[metric], int(figures["rows"])
         key = {column: str(figures[column]) for column in by}
@@ -246,7 +261,7 @@ class TreatmentComparison:
         )
 
     def _name_arms(self, reason: str) -> str:
-        """Return a reason with the names of the arms in place of the words for the two sides."""
+        """Replace "the first side" and "the second side" in a reason with the names of the arms."""
         sides = ("the first side", self.treatment), ("the second side", self.experiment.control)
         for side, arm in sides:
             reason = reason.replace(side, arm)
@@ -254,12 +269,15 @@ class TreatmentComparison:
 
 
 def correct_slice_words(rows: Sequence[tuple[MetricRow, float]], confidence: float) -> list[MetricRow]:
-    """Return the rows of many slices; conclusions ("better") that do not survive the multiplicity correction are removed.
+    """Remove conclusions about slices that do not survive the correction for many slices, and return the rows.
 
-    The correction is e-BH: the p-values are 1 / e for the e-values of always-valid intervals, so the Benjamini-Hochberg
-    procedure holds under any dependence. Model metrics form their own family, as they are no effects of the treatment.
+    A removed "better" or "worse" becomes "unclear", and "breached" becomes "undecided".
+
+    The correction is e-BH: the Benjamini-Hochberg procedure with the p-values 1 / e for the e-values of
+    always-valid intervals. It controls the false discovery rate even if slices are dependent. Model metrics are
+    corrected separately, because their differences are not effects of the treatment.
     """
-    # A p-value of a sequential test stays valid at every look, so the remaining conclusions hold at all looks, too.
+    # The p-values come from a sequential test and are valid at every look. The remaining conclusions are valid, too.
     result: list[MetricRow] = [row for row, _ in rows]
     for model in (False, True):
         positions = [i for i, (row, _) in enumerate(rows) if (row.role == "model") == model]

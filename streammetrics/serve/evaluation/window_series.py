@@ -1,4 +1,4 @@
-"""The chart points of each hour and day of an experiment, and the merged final hours; cached between evaluations."""
+"""Compute the chart points of each hour and day of an experiment, and merge the final hours. Both are cached."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["WindowSeries"]
 
 DAY = 24
 BATCH = 8
-"""The windows that are read together; a larger batch is not faster, and needs more memory."""
+"""The number of windows that are read together. A larger number is not faster, and needs more memory."""
 RelativeChange = tuple[float | None, float | None, float | None]
 
 
@@ -37,9 +37,10 @@ class CachedPoints(NamedTuple):
 
 
 class WindowSeries:
-    """The windows of one experiment; windows without new parts are not read again.
+    """The chart points of all windows of one experiment. Windows without new parts are not read again.
 
-    A caller that evaluates an experiment repeatedly passes the same object to `evaluate`. It is not thread-safe.
+    A caller that evaluates an experiment repeatedly passes the same object to `evaluate`. The object is not
+    thread-safe.
     """
 
     def __init__(self) -> None:
@@ -63,10 +64,10 @@ class WindowSeries:
         windows : mapping
             The windows by their first hour.
         final_before : int
-            Windows that end after this hour are provisional.
+            Windows that end after this hour are marked as provisional, because outcomes may still arrive.
         """
-        # Points depend on the definition, the phase and the parts of their window, and on nothing else. A change of the
-        # first two empties the cache; windows with other part IDs are read again.
+        # The points of a window depend only on the definition, the phase and the parts of the window. If the definition
+        # or the phase changes, the cache is emptied. If the part IDs of a window change, the window is read again.
         if self._cache_key != (definition_and_phase := (experiment, phase)):
             self._cache_key, self._cached_points = definition_and_phase, {}
         for hour in [h for k, h in self._cached_points if k == kind and h not in windows]:
@@ -87,7 +88,10 @@ class WindowSeries:
     def merge_final(
         self, hours: Mapping[int, ExperimentWindow], days: Mapping[int, ExperimentWindow], before: int
     ) -> Any:
-        """Return the merged windows before an hour: whole days, and the hours of the last day; None without any."""
+        """Return the merged metrics of all windows before an hour; None if there are none.
+
+        The merge covers whole days, and single hours of the last day.
+        """
         day = before - before % DAY
         whole_days = self._days.merge_windows([days[h] for h in sorted(days) if h + DAY <= day])
         last_hours = [hours[h] for h in sorted(hours) if day <= h < before]
@@ -96,15 +100,15 @@ class WindowSeries:
 
 
 class GrowingMerge:
-    """A cached merge of consecutive windows, which is reused when only new windows at the end are added."""
+    """A cached merge of consecutive windows. If windows are added only at the end, only these are read and merged."""
 
     def __init__(self) -> None:
         self._parts: list[PartIds] = []
         self._total: Any = None
 
     def merge_windows(self, windows: Sequence[ExperimentWindow]) -> ExperimentWindow | None:
-        """Return the merged windows; None without windows."""
-        # The merged prefix is right as long as the part IDs of its windows are the same.
+        """Return the merge of the windows, which are in order of time; None without windows."""
+        # The cached merge is still valid if the part IDs of its windows have not changed.
         if self._parts != [window.part_ids for window in windows[: len(self._parts)]]:
             self._parts, self._total = [], None
         for window in windows[len(self._parts) :]:
@@ -115,7 +119,7 @@ class GrowingMerge:
 
 
 def split_batches(hours: Iterable[int]) -> Iterator[list[int]]:
-    """Split hours into batches, which are read and merged one at a time."""
+    """Split hours into batches of at most BATCH."""
     rest = iter(hours)
     while some := list(islice(rest, BATCH)):
         yield some
@@ -124,7 +128,10 @@ def split_batches(hours: Iterable[int]) -> Iterator[list[int]]:
 def compute_points(
     experiment: Experiment, phase: Any, windows: Mapping[int, MetricLike]
 ) -> dict[int, list[WindowPoint]]:
-    """Return the points of windows, with intervals of a single look; a window that cannot be read has no points."""
+    """Return the chart points of each window, by its first hour. The intervals are valid for a single look only.
+
+    A window that cannot be read has no points.
+    """
     points: dict[int, list[WindowPoint]] = {hour: [] for hour in windows}
     for arms in _group_by_metrics(experiment, phase, windows):
         for arm in experiment.arms:
@@ -141,12 +148,17 @@ def compute_points(
 
 
 def _group_by_metrics(experiment: Experiment, phase: Any, windows: Mapping[int, MetricLike]) -> Iterator[ArmSamples]:
-    """Yield the samples of each arm by window, for windows with the same metrics together; metrics may be added later."""
+    """Yield the samples of each arm by window.
+
+    Metrics may be added during an experiment. Windows with the same metrics are therefore grouped, and each group is
+    yielded separately.
+    """
     groups: dict[tuple[str, ...], dict[int, Any]] = {}
     for hour, counted in windows.items():
         try:
             one = roll_up(select_phase(counted, experiment, phase), experiment)
-        except StreamMetricsError:  # The window has parts that were posted before the definition had these slices.
+        # Some parts of this window were posted before these slices were added to the definition.
+        except StreamMetricsError:
             continue
         names = sorted(n for n in one.names if any(m == n or m.startswith(f"{n}/") for m in experiment.metrics))
         if names:
@@ -156,7 +168,10 @@ def _group_by_metrics(experiment: Experiment, phase: Any, windows: Mapping[int, 
 
 
 def compute_changes(experiment: Experiment, arms: ArmSamples, treatment: str) -> dict[tuple[str, int], RelativeChange]:
-    """Return the relative difference of each metric in each window, with its interval of a single look."""
+    """Return the relative difference of each metric in each window.
+
+    The result maps (metric, hour) to the estimate and the lower and upper limit for a single look.
+    """
     pairs, _ = pair_samples(*(arms.get(arm, []) for arm in (treatment, experiment.control)))
     settings = ComparisonSettings(confidence_of_one(experiment), relative=True)
     changes: dict[tuple[str, int], RelativeChange] = {}
@@ -164,7 +179,8 @@ def compute_changes(experiment: Experiment, arms: ArmSamples, treatment: str) ->
         if pair.name in experiment.metrics:
             try:
                 intervals = split_intervals(interpret(compute_differences(pair), settings).relative)
-            except StreamMetricsError:  # a metric without shards has no interval
+            # A metric without shards of users has no interval.
+            except StreamMetricsError:
                 continue
             for (hour,), one in zip(pair.keys, intervals, strict=True):
                 changes[pair.name, hour] = (

@@ -1,4 +1,4 @@
-"""The windows of experiments, in a cache of limited size. A window is the merged metrics of an hour or a day."""
+"""Load the windows (the merged metrics of an hour or a day) of experiments, through a cache of limited size."""
 
 from __future__ import annotations
 
@@ -20,27 +20,29 @@ from .merge_parts import merge_parts
 __all__ = ["ExperimentWindow", "MovedError", "PartIds", "Windows", "retry_when_moved"]
 
 READY_FRACTION = 4
-"""Objects get 1 / READY_FRACTION of the cache, and frames the rest. A frame takes a tenth of the memory of its object,
-and 10 ms to read."""
+"""Metric objects get 1 / READY_FRACTION of the cache, and serialized frames get the rest.
+
+A frame takes up a tenth of the memory of its object, but 10 ms are needed to read it.
+"""
 WindowKey = tuple[str, str, int]
 """The ID of an experiment, "hour" or "day", and the first hour of the window."""
 PartIds = frozenset[Hashable]
 
 
 class WindowTotal(NamedTuple):
-    """The merged metrics of a window (an hour or a day), and the IDs of the parts that they include."""
+    """The merged metrics of a window (an hour or a day), and the IDs of the parts that were merged."""
 
     part_ids: PartIds
     metrics: Any
 
 
 class MergeCache:
-    """A cache of merged windows: the least recently used ones are packed into frames, and later removed.
+    """A cache of merged windows. The least recently used ones are first serialized to save memory, and later removed.
 
     Parameters
     ----------
     max_bytes : int
-        The largest size of the cache; the last window stays even if it is larger.
+        The largest size of the cache, in bytes; the last window is kept even if it is larger.
 
     Examples
     --------
@@ -70,9 +72,9 @@ class MergeCache:
         return WindowTotal(packed.part_ids, from_bytes(packed.metrics)) if packed and not ready else ready
 
     def put(self, key: WindowKey, total: WindowTotal) -> None:
-        """Add a window, and make room by packing and removing the least recently used ones."""
-        # Packing takes long, so it happens without the lock. Meanwhile no other thread needs the window: callers hold the
-        # lock of their experiment, and a missing window is only computed again.
+        """Add a window. If the cache is full, serialize or remove the least recently used windows."""
+        # Serializing is slow, so it is done without the lock. Meanwhile, the window seems to be missing from the cache.
+        # That does no harm, because it is then merely computed again.
         with self._lock:
             evicted = self._ready.put(key, total, nbytes(total.metrics))
         for evicted_key, (part_ids, metrics) in evicted:
@@ -82,7 +84,10 @@ class MergeCache:
 
 
 class _LruCache:
-    """Windows in the order of their last use, limited to `max_bytes`, unless fewer than `min_entries` would be left."""
+    """Windows in the order of their last use, with a size limit.
+
+    If the size exceeds `max_bytes`, the oldest windows are removed, but at least `min_entries` windows are always kept.
+    """
 
     def __init__(self, max_bytes: int, min_entries: int = 0) -> None:
         self._max_bytes, self._min_entries, self._size = max_bytes, min_entries, 0
@@ -97,7 +102,7 @@ class _LruCache:
         return total
 
     def put(self, key: WindowKey, total: WindowTotal, size: int) -> list[tuple[WindowKey, WindowTotal]]:
-        """Add a window; return those that were removed to make room, oldest first."""
+        """Add a window. Return the windows that were removed to make room, oldest first."""
         self.pop(key)
         self._entries[key] = total, size
         self._size += size
@@ -112,16 +117,19 @@ class _LruCache:
 HOUR = 3600.0
 MAX_TRIES = 5
 READ_BATCH = 256
-"""The frames that are read and merged at a time; frames are small, but need much memory while they are merged."""
+"""The number of frames that are read and merged together. Frames are small, but merging them takes a lot of memory."""
 T = TypeVar("T")
 
 
 class MovedError(StreamMetricsError):
-    """Raised if another thread or server merged or replaced a part after the list of parts was read."""
+    """Raised if another thread or server merged or replaced a part during a read. The read should be repeated."""
 
 
 def retry_when_moved(read: Callable[[], T]) -> T:
-    """Call a function, and repeat it if it raises MovedError. Merges of days are rare, so a few tries are enough."""
+    """Call a function, and call it again if it raises MovedError.
+
+    Parts are rarely merged or replaced, so a few tries are enough.
+    """
     for _ in range(MAX_TRIES):
         with suppress(MovedError):
             return read()
@@ -134,9 +142,10 @@ class ExperimentWindow(NamedTuple):
     Parameters
     ----------
     part_ids : frozenset
-        The IDs of its parts: their numbers, and for a merged day its digest. Equal IDs mean equal content.
+        The IDs of its parts. The ID of a part is its number, and the ID of a merged day is its digest. Equal IDs mean
+        equal content.
     load : callable
-        Returns the merged metrics; raises MovedError if the parts are not stored any more.
+        Returns the merged metrics; raises MovedError if the parts are no longer stored.
     """
 
     part_ids: PartIds
@@ -144,22 +153,23 @@ class ExperimentWindow(NamedTuple):
 
     @classmethod
     def from_metrics(cls, counted: Any) -> ExperimentWindow:
-        """Return a window of metrics that are in memory."""
+        """Return a window of metrics that are already in memory."""
         return cls(frozenset([counted.digest()]), lambda: counted)
 
 
 class Windows:
-    """The hours and days of experiments.
+    """Provide the hours and days of experiments as windows, and cache their merged metrics.
 
-    The content of a part number never changes. So a cached window with the same part IDs is still right, one whose IDs
-    are a subset only needs the new parts, and any other window is computed again.
+    A part never changes after it is stored. A cached window is therefore valid if its part IDs are the same. If some
+    part IDs are new, only these parts are added. In any other case, the window is computed again.
 
     Parameters
     ----------
     store : Store
         The store of the parts.
     max_bytes : int
-        The largest size of the cache. Days that the store has merged completely are not cached: they are one row to read.
+        The largest size of the cache. Days that the store has merged completely are not cached, because they are fast
+        to read.
     """
 
     def __init__(self, store: Store, max_bytes: int) -> None:
@@ -170,7 +180,8 @@ class Windows:
     def hours(self, experiment: str, outline: PartOutline) -> dict[int, ExperimentWindow]:
         """Return the hours of all days whose parts the store has not merged into one state yet.
 
-        Merged days are left out: their parts are no longer stored one by one, so their hours cannot be computed.
+        Merged days are left out. Their parts are no longer stored one by one, so the metrics of their hours cannot be
+        computed.
         """
         numbers: dict[int, list[int]] = {}
         for entry in outline.current_parts:
@@ -181,7 +192,7 @@ class Windows:
         }
 
     def days(self, experiment: str, outline: PartOutline) -> dict[int, ExperimentWindow]:
-        """Return all days (UTC), merged in the store or not, by their first hour."""
+        """Return all days (UTC), whether merged in the store or not, by their first hour."""
         part_ids: dict[int, set[Hashable]] = {day: {digest} for day, digest in outline.day_digests.items()}
         for entry in outline.current_parts:
             part_ids.setdefault(find_day(entry), set()).add(entry.number)
@@ -194,7 +205,10 @@ class Windows:
         }
 
     def add_parts(self, experiment: str, hour_totals: Mapping[int, tuple[Sequence[int], Any]]) -> Any:
-        """Add new parts, merged by hour, to the cached hours and days; return the merge of all new parts."""
+        """Add new parts to the cached hours and days, and return the merge of all new parts.
+
+        `hour_totals` maps each hour to the numbers of its new parts and their merged metrics.
+        """
         with self._lock_of(experiment):
             for hour, (numbers, metrics) in hour_totals.items():
                 self._add_to_window((experiment, "hour", hour), frozenset(numbers), metrics)
@@ -211,11 +225,12 @@ class Windows:
         cached = self._cache.pop(key)
         if cached is not None and not cached.part_ids & part_ids:
             cached = WindowTotal(cached.part_ids | part_ids, merge_parts([cached.metrics, metrics]))
-        # If the cached window has these parts already, another thread has loaded them meanwhile.
+        # If the cached window already includes these parts, another thread has loaded them, and they must not be added
+        # twice.
         self._cache.put(key, cached or WindowTotal(part_ids, metrics))
 
     def merge_days(self, experiment: str, outline: PartOutline, before: float) -> Iterator[MergedDay]:
-        """Yield each day that ended by the time `before`, merged from all of its parts that were received by then."""
+        """Yield each day that ended before the time `before`, merged from all of its parts that were received by then."""
         due: dict[int, list[int]] = {}
         for entry in outline.current_parts:
             if (find_day(entry) + DAY) * HOUR <= before and entry.received_at <= before:
@@ -226,7 +241,7 @@ class Windows:
                 (experiment, "day", day), frozenset([*due[day], *([previous_digest] if previous_digest else [])])
             )
             merged = MergedDay(day, previous_digest, due[day], metrics.digest(), metrics.to_bytes())
-            # The parts will be deleted, so the merged day is read back and compared first.
+            # The parts will be deleted after the merge. The merged day is therefore read back and compared first.
             if from_bytes(merged.data).digest() != merged.digest:
                 raise StateFormatError(
                     f"the merged day {day} of {experiment} is not the same after it was written and read"
@@ -234,7 +249,7 @@ class Windows:
             yield merged
 
     def forget_day(self, experiment: str, day: int) -> None:
-        """Remove a day and its hours from the cache after the store has merged it."""
+        """Remove a day and its hours from the cache. This is necessary after the store has merged the day."""
         with self._lock_of(experiment):
             self._cache.pop((experiment, "day", day))
             for hour in range(day, day + DAY):
@@ -248,7 +263,11 @@ class Windows:
         return ExperimentWindow(part_ids, partial(self._load_window, key, part_ids, hours))
 
     def _load_window(self, key: WindowKey, part_ids: PartIds, hours: Sequence[ExperimentWindow] = ()) -> Any:
-        """Return the merged metrics of the parts with these IDs. If `hours` have these parts, they are merged instead."""
+        """Return the merged metrics of the parts with these IDs, from the cache if possible.
+
+        If the window is not cached, the windows `hours` are merged if they are passed; otherwise, the parts are read
+        from the store.
+        """
         with self._lock_of(key[0]):
             cached = self._cache.pop(key)
             if cached is not None and cached.part_ids == part_ids:
@@ -264,11 +283,14 @@ class Windows:
         return metrics
 
     def _lock_of(self, experiment: str) -> threading.RLock:
-        """Return the lock of an experiment, so that two threads do not compute the same window."""
+        """Return the lock of an experiment. It prevents two threads from computing the same window."""
         return self._locks.setdefault(experiment, threading.RLock())
 
     def _add_stored_parts(self, metrics: Any, key: WindowKey, part_ids: PartIds) -> Any:
-        """Return metrics, or None, merged with the stored parts of some IDs, reading a batch at a time."""
+        """Read the parts with these IDs from the store in batches, and return the metrics with these parts merged in.
+
+        `metrics` is None if there are none yet.
+        """
         count = 0
         for frames in self._read_frames(key, part_ids):
             count += len(frames)
@@ -289,5 +311,5 @@ class Windows:
 
 
 def find_day(entry: StoredPart) -> int:
-    """Return the first hour of the UTC day of a part, in hours since 1970."""
+    """Return the first hour of the day (UTC) of a part, in hours since 1970."""
     return entry.key.hour // DAY * DAY

@@ -1,1 +1,1 @@
-"""The web pages of the dashboard, which show evaluations with the charts and tables of the reports."""
+"""The web pages of the dashboard. They show evaluations with the same charts and tables as reports."""

@@ -1,4 +1,4 @@
-"""Downloads of a page: tables as CSV, charts as PNG."""
+"""Render the tables of a page as CSV, and its charts as PNG, for download."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Table = tuple[Sequence[str], Iterable[Sequence[Any]]]
 
 
 def render_csv(evaluation: Evaluation, name: str) -> str:
-    """Return a table of an evaluation as CSV, with all digits of numbers.
+    """Return a table of an evaluation as CSV. Numbers are written with all digits.
 
-    Texts that a spreadsheet would read as a formula get a leading apostrophe.
+    Text that a spreadsheet would read as a formula, such as "=1+1", gets a leading apostrophe.
     """
     heads, rows = TABLES[name](evaluation)
     out = io.StringIO()
@@ -124,14 +124,15 @@ PICTURES: dict[str, Callable[[PageData, Any], Any]] = {
 
 
 def render_png(page: PageData, name: str) -> bytes | None:
-    """Return a chart of a page as PNG; None if the page does not have it.
+    """Return a chart of a page as PNG; None if there is nothing to draw yet.
 
     Raises
     ------
     ImportError
         matplotlib is not installed.
     """
-    from matplotlib.figure import Figure  # pyplot is not thread-safe
+    # `Figure` is used directly, because pyplot is not thread-safe.
+    from matplotlib.figure import Figure
 
     tall = 0.32 * sum(len(g.rows) for g in page.forest.groups) if name == "slices" and page.forest else 0.0
     figure = Figure(figsize=(8.0, min(max(4.5, tall), 40.0)), layout="constrained")

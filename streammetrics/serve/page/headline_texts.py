@@ -1,4 +1,4 @@
-"""Build the texts at the top of a page: the verdict, at most four facts, and warnings."""
+"""Build the texts at the top of the page of an experiment: the verdict, at most four facts, and warnings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ def build_headline(
     looks: Sequence[ShownLook],
     badge: str,
 ) -> Headline:
-    """Return the headline of a treatment: verdict, lead and facts."""
+    """Return the headline about a treatment: the verdict, a second line, and facts.
+
+    `rows` are the rows of the treatment's scorecard, and `badge` is the label of the intervals, such as "95 % always".
+    """
     ratio = evaluation.ratio
     if ratio is not None and ratio.alarm:
         health = Fact("but", "health", f"{_describe_ratio(evaluation)} {_describe_sources(evaluation)}".strip())
@@ -65,7 +68,9 @@ def build_headline(
 
 
 def split_sentence(sentence: str) -> tuple[str, str]:
-    """Split the sentence of a verdict into a headline, and a second line with the interval and the rest.
+    """Split the sentence of a verdict into a headline and a second line.
+
+    The second line contains the interval and the rest of the sentence.
 
     Examples
     --------
@@ -83,7 +88,7 @@ def split_sentence(sentence: str) -> tuple[str, str]:
 
 
 def _describe_levels(rows: Sequence[MeasureRow]) -> str:
-    """Return the values of the primary metric in control and treatment as a sentence."""
+    """Return a sentence with the values of the primary metric in the control and the treatment."""
     if not rows or "–" in (rows[0].a, rows[0].b):
         return ""
     return f"{rows[0].name} went from {rows[0].b} to {rows[0].a}, {rows[0].change}."
@@ -92,7 +97,10 @@ def _describe_levels(rows: Sequence[MeasureRow]) -> str:
 def _describe_interval(
     evaluation: Evaluation, verdict: TreatmentVerdict | None, looks: Sequence[ShownLook], badge: str
 ) -> list[Fact]:
-    """Return the fact about the interval: what it guarantees, and since when it excludes zero."""
+    """Return a fact about the interval of the primary metric: what it guarantees, and since when it excludes zero.
+
+    The list is empty if there is no interval.
+    """
     row = next(
         (r for r in evaluation.table if verdict and r.treatment == verdict.treatment and r.role == "primary"), None
     )
@@ -109,7 +117,10 @@ def _describe_interval(
 
 
 def find_exclusion_time(looks: Sequence[ShownLook]) -> float | None:
-    """Return the time since which the intervals of all looks exclude zero; None if the last one does not."""
+    """Return the time since which the intervals of all looks exclude zero.
+
+    Return None if the interval of the last look includes zero.
+    """
     since = None
     for look in looks:
         beyond = look.low is not None and look.high is not None and not look.low <= 0.0 <= look.high
@@ -152,7 +163,7 @@ def _describe_sources(evaluation: Evaluation) -> str:
 
 
 def describe_staleness(evaluation: Evaluation) -> tuple[str, str] | None:
-    """Return the head and text of the warning about silent sources; None if there are none."""
+    """Return the heading and text of a warning about sources that no longer post parts; None without such sources."""
     silent = [s for s in evaluation.sources if s.state == "silent"]
     if not silent:
         return None
@@ -165,7 +176,11 @@ def describe_staleness(evaluation: Evaluation) -> tuple[str, str] | None:
 
 
 def describe_users(evaluation: Evaluation, verdict: TreatmentVerdict | None) -> list[tuple[str, str]]:
-    """Return pairs of a label and a number: users so far, planned, new a day, and more users and days until a decision."""
+    """Return the numbers of users, as pairs of a label and text.
+
+    They are the users so far, the planned users, the new users per day, and the users and days still needed for a
+    decision.
+    """
     terms = [("so far", format_count(evaluation.users)), ("planned", format_count(evaluation.planned))]
     terms.append(("new a day", format_count(evaluation.per_day)))
     if verdict is not None:
@@ -178,7 +193,7 @@ def describe_users(evaluation: Evaluation, verdict: TreatmentVerdict | None) -> 
 
 
 def describe_power(evaluation: Evaluation, treatment: str) -> str:
-    """Return a sentence about the power of the primary metric; empty if it is not known."""
+    """Return a sentence about the users needed to detect a difference in the primary metric; empty if unknown."""
     one = next((p for p in evaluation.power if p.treatment == treatment), None)
     if one is None:
         return ""
@@ -189,7 +204,7 @@ def describe_power(evaluation: Evaluation, treatment: str) -> str:
 
 
 def describe_final_hours(evaluation: Evaluation) -> str:
-    """Return a sentence with the last final hour; empty if all hours are final."""
+    """Return a sentence that names the last hour whose outcomes are complete; empty if all hours are complete."""
     if evaluation.final_to is None or evaluation.hours is None or evaluation.final_to >= evaluation.hours[1]:
         return ""
     return (

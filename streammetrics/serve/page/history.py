@@ -15,11 +15,11 @@ from .time_format import format_day, format_hour_end, format_time
 __all__ = ["Conflict", "DefinitionChange", "ExperimentHistory", "load_history"]
 
 EMPTY_VALUES: tuple[Any, ...] = (None, "", [], {}, False)
-SHORT_DIGITS = 16  # digits of a digest
+SHORT_DIGITS = 16  # the number of digits of a digest (hash) that the page shows
 
 
 class DefinitionChange(NamedTuple):
-    """A version of the definition: its time, author, and changes as sentences."""
+    """A version of the definition of an experiment: its time, its author, and the changes as sentences."""
 
     version: int
     time: str
@@ -28,7 +28,10 @@ class DefinitionChange(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """A part whose key was posted before with other content, until an owner decides which one counts."""
+    """A posted part that has the same key (source, hour and number) as an earlier part, but different content.
+
+    An owner decides which of the two counts.
+    """
 
     number: int
     key: str
@@ -38,7 +41,7 @@ class Conflict(NamedTuple):
 
 @dataclass(frozen=True)
 class ExperimentHistory:
-    """The data of an experiment in the store besides its evaluation."""
+    """The history of an experiment: its definition, the changes to it, earlier looks, and open conflicts."""
 
     definition: Mapping[str, Any] = field(default_factory=dict)
     changes: Sequence[DefinitionChange] = ()
@@ -46,7 +49,7 @@ class ExperimentHistory:
     conflicts: Sequence[Conflict] = ()
 
     def list_settings(self) -> list[tuple[str, str]]:
-        """Return the name and value of each setting of the definition, as strings, without empty and secret settings."""
+        """Return the settings of the definition as pairs of a name and text. Empty and secret settings are left out."""
         return [
             (name, _format_setting(name, value))
             for name, value in self.definition.items()
@@ -55,7 +58,7 @@ class ExperimentHistory:
 
 
 def load_history(store: Any, experiment: str, describe_changes: Callable[[str, str], list[str]]) -> ExperimentHistory:
-    """Return the history of an experiment.
+    """Load the history of an experiment from the store.
 
     Parameters
     ----------

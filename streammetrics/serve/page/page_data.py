@@ -1,4 +1,4 @@
-"""Build the data of the page of an experiment and of the list of experiments; templates only lay it out."""
+"""Build the data of the page of an experiment and of the list of experiments. The templates only arrange it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ __all__ = ["Choice", "Glance", "PageData", "build_arms_table", "build_glance", "
 
 
 class Choice(NamedTuple):
-    """A link to another view: its text, its query, and whether it is the current one."""
+    """A link to another view of the page, such as another metric.
+
+    `query` is the query of its URL, and `is_selected` says whether it is the current view.
+    """
 
     text: str
     query: str
@@ -53,7 +56,7 @@ class Choice(NamedTuple):
 
 @dataclass
 class PageData:
-    """The data of the page of an experiment; see `build_page`."""
+    """All data for the page of an experiment, as text, tables and charts. `build_page` creates it."""
 
     evaluation: Evaluation
     view: View
@@ -81,7 +84,7 @@ class PageData:
 
     @property
     def withheld(self) -> bool:
-        """Whether differences are not interpreted, because the arms are not comparable."""
+        """Whether no differences are interpreted, because the arms are not comparable."""
         return bool(self.headline.alert)
 
     @property
@@ -93,7 +96,11 @@ class PageData:
 
 
 def build_page(evaluation: Evaluation, history: ExperimentHistory, view: View) -> PageData:
-    """Return the data of a page. Missing or invalid choices in the view get defaults."""
+    """Return the data of the page of an experiment.
+
+    `view` contains the choices of the visitor, such as the metric. A choice that is missing or invalid is replaced with
+    a default.
+    """
     planned = history.definition.get("arms", {})
     treatments = list_treatments(evaluation)
     arm = view.arm if view.arm in treatments else treatments[0] if treatments else ""
@@ -117,7 +124,7 @@ def build_page(evaluation: Evaluation, history: ExperimentHistory, view: View) -
 
 
 def _add_comparison(page: PageData, rows: Sequence[tuple[str, MeasureRow]], arm: str) -> None:
-    """Add the comparison of a treatment with the control to a page."""
+    """Add the comparison of a treatment with the control to a page: scorecard, charts, slices and links."""
     evaluation, view, sides = page.evaluation, page.view, page.sides
     assert sides is not None
     primary = find_primary(evaluation, arm)
@@ -161,7 +168,10 @@ def _build_charts(
 def _build_choices(
     page: PageData, metric: str, metrics: Sequence[str], columns: Sequence[str], column: str
 ) -> dict[str, list[Choice]]:
-    """Return the links to other views, for each choice that has more than one option."""
+    """Return the links to other views, by the name of the choice, such as "metric".
+
+    Choices with one option are left out.
+    """
     view, treatments = page.view, [t.treatment for t, _, _ in page.verdicts]
     assert page.sides is not None
     arm = page.sides[0].name
@@ -184,14 +194,17 @@ def _describe_correction(rows: Sequence[MetricRow]) -> str:
 
 
 def _describe_freshness(evaluation: Evaluation) -> tuple[str, float | None]:
-    """Return a string with the last hour of data, and the end of this hour in seconds since 1970."""
+    """Return text such as "data to Mon 1 June 24:00 UTC", and the end of the last hour in seconds since 1970.
+
+    Without data, the time is None.
+    """
     if evaluation.hours is None:
         return "no data yet", None
     return f"data to {format_hour_end(evaluation.hours[1])}", (evaluation.hours[1] + 1) * float(HOUR)
 
 
 def _compute_progress(evaluation: Evaluation) -> float | None:
-    """Return the share of the planned users so far, at most 1; None if it is not known."""
+    """Return the users so far as a share of the planned users, at most 1; None if one of the numbers is not known."""
     if not evaluation.users or not evaluation.planned:
         return None
     return min(evaluation.users / evaluation.planned, 1.0)
@@ -212,7 +225,7 @@ def _describe_provenance(evaluation: Evaluation) -> list[tuple[str, str]]:
 
 
 class Glance(NamedTuple):
-    """A row in the list of experiments."""
+    """A row in the list of all experiments: its verdict, freshness, users and alerts."""
 
     id: str
     title: str
@@ -249,7 +262,10 @@ def build_glance(evaluation: Evaluation, conflicts: int = 0) -> Glance:
 
 
 def _summarize_verdicts(evaluation: Evaluation) -> tuple[str, str]:
-    """Return a sentence and the decision; with several treatments, for the treatment with the most urgent decision."""
+    """Return a short sentence and a decision for the list of experiments.
+
+    Both are about the treatment with the most urgent decision.
+    """
     if evaluation.state == "no data":
         return "No part has come.", "no data"
     if evaluation.ratio is not None and evaluation.ratio.alarm:
@@ -270,7 +286,10 @@ def _format_delay(source: str, seconds: float | None) -> str:
 
 
 def build_arms_table(page: PageData) -> tuple[str, list[tuple[NamedSide, list[str]]]]:
-    """Return the name of the primary metric, and a table row for each arm: shares, users, rows, positives and value."""
+    """Return the name of the primary metric, and the table of arms as pairs of an arm and its cells.
+
+    The cells are the planned share, users, their share, rows, positive labels and the value of the metric.
+    """
     evaluation = page.evaluation
     metric = next((r.metric for r in evaluation.table if r.role == "primary"), "")
     first = page.card.groups[0].rows[0].a if page.card and page.card.groups else ""
@@ -286,7 +305,10 @@ def build_arms_table(page: PageData) -> tuple[str, list[tuple[NamedSide, list[st
 
 
 def build_source_rows(page: PageData) -> list[tuple[SourceStatus, list[str]]]:
-    """Return a table row for each source: last hour, delay, parts, late parts, missing hours, rows and dropped rows."""
+    """Return the table of sources as pairs of a source and its cells.
+
+    The cells are the last hour, delay, parts, late parts, missing hours, rows and dropped rows.
+    """
     return [
         (s, ["–" if s.counted_to is None else format_hour_end(s.counted_to), format_span(s.behind) if s.behind else "–",
              format_count(s.parts), format_count(s.late), _format_missing_hours(s.missing), format_count(s.rows) or "–",
@@ -296,6 +318,6 @@ def build_source_rows(page: PageData) -> list[tuple[SourceStatus, list[str]]]:
 
 
 def _format_missing_hours(hours: Sequence[str]) -> str:
-    """Format the first three missing hours and the number of the others."""
+    """Return text that names the first three missing hours, and gives the number of the others."""
     more = f" and {len(hours) - 3} more" if len(hours) > 3 else ""
     return ", ".join(format_time(parse_hour(h) * float(HOUR))[4:-4] for h in hours[:3]) + more or "none"

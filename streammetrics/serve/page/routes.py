@@ -1,4 +1,4 @@
-"""The routes of the pages, live streams, downloads and static files."""
+"""The routes of the web pages, their live updates, downloads and static files."""
 
 from __future__ import annotations
 
@@ -68,21 +68,28 @@ def find_static_path(name: str) -> str:
 
 
 def serve_file(request: Request) -> Response:
-    """Answer with a static file, which browsers may cache for ever, because changed content gets a new name."""
+    """Answer with a static file.
+
+    Browsers may cache it for ever, because a file with different content gets a different name.
+    """
     file = load_static_files().get(request.path_params["name"])
     if file is None:
         return PlainTextResponse("there is no such file", 404)
     return Response(file.text, media_type=file.kind, headers={"cache-control": FOREVER})
 
 
-# Seconds between heartbeats. Proxies close connections that are silent for a minute.
+# Seconds of silence after which a stream sends a comment. Proxies close connections that are silent for a minute.
 HEARTBEAT = 15.0
-# Milliseconds until a browser connects again.
+# Milliseconds after which a browser reconnects if a stream has broken.
 RETRY_MS = 3000
 
 
 def stream_events(sources: Sequence[AsyncIterator[Evaluation]], now: str, beat: float = HEARTBEAT) -> StreamingResponse:
-    """Answer with server-sent events: the current time stamp, then one event for each new evaluation of any source."""
+    """Answer with a stream of server-sent events.
+
+    The first event contains `now`, the time stamp of the last evaluation. Another event follows for each new evaluation
+    from any source.
+    """
     return StreamingResponse(
         _iterate_events(sources, now, beat),
         media_type="text/event-stream",
@@ -92,7 +99,7 @@ def stream_events(sources: Sequence[AsyncIterator[Evaluation]], now: str, beat: 
 
 async def _iterate_events(sources: Sequence[AsyncIterator[Evaluation]], now: str, beat: float) -> AsyncIterator[str]:
     yield f"retry: {RETRY_MS}\nevent: look\ndata: {now}\n\n"
-    # One pending `anext` for each source; a finished one yields an event and is started again.
+    # Each source has one pending call of `anext`. When this call finishes, its event is sent and the next call starts.
     waiting: dict[asyncio.Future[Evaluation], AsyncIterator[Evaluation]] = {_start_next(s): s for s in sources}
     try:
         while waiting:
@@ -124,12 +131,15 @@ async def _close(source: Any) -> None:
 
 HERE = "streammetrics.serve.page.templates"
 OWNER, FRAGMENT = "owner", "fragment"
-MAX_FRAGMENTS = 64  # the largest number of page fragments in the cache
+MAX_FRAGMENTS = 64  # the largest number of cached page fragments
 Handler = Callable[[Request, Any], Response]
 
 
 class PageReader(Protocol):
-    """The user who sent a request; the CSRF token is empty if the user may not send forms."""
+    """What the pages need to know about the user who sent a request.
+
+    The CSRF token is empty if the user may not send forms.
+    """
 
     @property
     def name(self) -> str:
@@ -143,7 +153,7 @@ class PageReader(Protocol):
 
     @property
     def csrf_token(self) -> str:
-        """The token in the forms of this session, which other sites cannot know."""
+        """The secret token in the forms of this session. It shows that a form comes from this server."""
         ...
 
 
@@ -166,8 +176,8 @@ def build_page_routes(
     store : Store
         The store of definitions, looks and conflicts.
     reader : callable
-        Returns the user who sent a request, if this user may read an experiment ("" is the list of experiments); otherwise
-        an error response.
+        Returns the user who sent a request if this user may read an experiment ("" is the list of experiments);
+        otherwise, it returns an error response.
     total : callable
         Returns the merged metrics of an experiment as bytes (a frame) for download; None if there is no data.
     accept : callable
@@ -193,7 +203,7 @@ def build_page_routes(
 
 
 class _Pages:
-    """The request handlers of the pages, with the objects that they share."""
+    """The request handlers of the pages. They share the board, the store, and a cache of page fragments."""
 
     def __init__(self, board: Any, store: Any, reader: Any, total: Any, accept: Any, changes: Any, beat: float):
         self._board, self._store, self._reader = board, store, reader
@@ -222,8 +232,9 @@ class _Pages:
     def experiment(self, request: Request) -> Response:
         """Answer with the page of an experiment, or with its sections as a fragment.
 
-        Many open pages ask for the same fragment at the same time, so fragments are rendered once and cached. The key
-        has everything that a fragment depends on: the evaluation, the view, and the CSRF token of an owner's forms.
+        Many open pages ask for the same fragment at the same time. A fragment is therefore rendered once and cached.
+        The cache key contains everything that a fragment depends on: the evaluation, the view, and the CSRF token of
+        an owner's forms.
         """
         who, evaluation = self._find_evaluation(request)
         if isinstance(who, Response):
@@ -237,7 +248,8 @@ class _Pages:
             str(request.query_params),
             who.csrf_token if who.role == OWNER else "",
         )
-        # The lock also covers rendering: other requests for the same fragment wait, and find it in the cache.
+        # The lock is held while a fragment is rendered. Other requests for the same fragment wait, and then find it in
+        # the cache.
         with self._render_lock:
             if key not in self._fragments:
                 page = self._build_page(request, evaluation)
@@ -254,7 +266,7 @@ class _Pages:
     # -- live updates -------------------------------------------------------------------------------------------------
 
     async def live(self, request: Request) -> Response:
-        """Answer with the live stream of an experiment."""
+        """Answer with a stream that tells open pages when the experiment has a new evaluation."""
         who, evaluation = await run_in_threadpool(self._find_evaluation, request)
         if isinstance(who, Response):
             return who
@@ -263,7 +275,7 @@ class _Pages:
         )
 
     async def live_of_all(self, request: Request) -> Response:
-        """Answer with the live stream of all experiments."""
+        """Answer with a stream that tells open lists of experiments when any experiment has a new evaluation."""
         who = await run_in_threadpool(self._reader, request, "")
         if isinstance(who, Response):
             return who
@@ -272,7 +284,10 @@ class _Pages:
         return stream_events([self._board.subscribe(e.experiment, e.at) for e in evaluations], repr(at), self._beat)
 
     async def accept(self, request: Request) -> Response:
-        """Accept a conflict, if an owner sends the form of this session."""
+        """Accept a conflict: its content then replaces the part that was posted first.
+
+        The request must be a form that an owner sent in this session.
+        """
         who, evaluation = await run_in_threadpool(self._find_evaluation, request)
         if isinstance(who, Response):
             return who
@@ -284,7 +299,8 @@ class _Pages:
             )
         try:
             await run_in_threadpool(self._accept, evaluation.experiment, request.path_params["number"], who.name)
-        except StreamMetricsError as error:  # the owner sees the message
+        # The owner sees this message.
+        except StreamMetricsError as error:
             return PlainTextResponse(str(error), 409)
         return RedirectResponse(
             f"{request.scope.get('root_path', '')}/experiments/{quote(evaluation.experiment)}#data", 303
@@ -303,21 +319,22 @@ class _Pages:
         )
 
     def picture(self, request: Request) -> Response:
-        """Answer with a chart of the page as PNG."""
+        """Answer with a chart of the page as PNG; 404 if there is nothing to draw or matplotlib is not installed."""
         who, evaluation = self._find_evaluation(request)
         name = request.path_params["name"]
         if isinstance(who, Response) or name not in PICTURES:
             return who if isinstance(who, Response) else _not_found(name, PICTURES)
         try:
             picture = render_png(self._build_page(request, evaluation), name)
-        except ImportError:  # matplotlib is an optional dependency
+        # matplotlib is an optional dependency.
+        except ImportError:
             return PlainTextResponse("pictures need matplotlib on the server: pip install 'streammetrics[plot]'", 404)
         if picture is None:
             return PlainTextResponse(f"there is nothing to draw yet: {name}", 404)
         return _file_response(picture, "image/png", f"{evaluation.experiment}-{name}.png")
 
     def total(self, request: Request) -> Response:
-        """Answer with the merged metrics of an experiment as a file of a saved state, for download."""
+        """Answer with the merged metrics of an experiment as a file for download, in the format of `to_bytes`."""
         who, evaluation = self._find_evaluation(request)
         if isinstance(who, Response):
             return who
@@ -335,7 +352,7 @@ class _Pages:
         return [one for one in evaluations if one is not None]
 
     def _find_evaluation(self, request: Request) -> tuple[PageReader | Response, Any]:
-        """Return the user and the evaluation of a request; or an error response and None."""
+        """Return the user and the evaluation of a request, or an error response and None."""
         experiment = request.path_params["id"]
         who = self._reader(request, experiment)
         if isinstance(who, Response):

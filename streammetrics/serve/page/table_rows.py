@@ -15,13 +15,13 @@ from ..evaluation.evaluation import Evaluation, MetricRow
 __all__ = ["Arms", "build_figures", "build_scorecard", "build_slice_forest", "format_badge", "is_rate"]
 
 CONFIDENCE = 0.95
-MAX_SLICES = 60  # slices of a column that a page shows
+MAX_SLICES = 60  # the largest number of slices shown per slice column on a page
 OWN_TRAFFIC = "own traffic"
 Arms = dict[str, NamedSide]
 
 
 def assign_colours(evaluation: Evaluation, definition_arms: Sequence[str] = ()) -> Arms:
-    """Return every arm with its colour, the control first."""
+    """Return the colour index of every arm, by the name of the arm; the control comes first."""
     treatments = list_treatments(evaluation)
     names = list(dict.fromkeys([*(a.arm for a in evaluation.arms), *definition_arms, *treatments]))
     ordered = [n for n in names if n not in treatments] + treatments
@@ -29,17 +29,20 @@ def assign_colours(evaluation: Evaluation, definition_arms: Sequence[str] = ()) 
 
 
 def list_treatments(evaluation: Evaluation) -> list[str]:
-    """Return the names of the treatments in order."""
+    """Return the names of the treatments, in the order of the verdicts."""
     return list(dict.fromkeys([*(t.treatment for t in evaluation.verdicts), *(r.treatment for r in evaluation.table)]))
 
 
 def format_badge(evaluation: Evaluation) -> str:
-    """Return the label of the intervals on the page: their kind, and the confidence level of one treatment."""
+    """Return the label of the intervals on a page, such as "97.5 % always".
+
+    "always" means that the intervals are valid at every look. The level is that of a single treatment.
+    """
     return format_confidence(1.0 - (1.0 - CONFIDENCE) / max(len(list_treatments(evaluation)), 1), True)
 
 
 def build_figures(evaluation: Evaluation, treatment: str, *, withheld: bool) -> list[tuple[str, MeasureRow]]:
-    """Return the scorecard rows of a treatment, each with its role."""
+    """Return the rows in the scorecard of a treatment, each with its role, such as "guardrail"."""
     return [
         (row.role, build_scorecard_row(_build_scorecard_row(row, row.metric, row.role), turn=False, withheld=withheld))
         for row in evaluation.table
@@ -50,7 +53,7 @@ def build_figures(evaluation: Evaluation, treatment: str, *, withheld: bool) -> 
 def build_scorecard(
     rows: Sequence[tuple[str, MeasureRow]], sides: tuple[NamedSide, NamedSide], badge: str
 ) -> MeasureTable:
-    """Return the scorecard of a treatment."""
+    """Return the scorecard of a treatment: a table with one row for each metric, grouped by role."""
     return build_scorecard_table(rows, sides, badge, relative=True)
 
 
@@ -62,7 +65,10 @@ def build_slice_forest(
     *,
     withheld: bool,
 ) -> Forest | None:
-    """Return the chart of the slices of a metric, grouped by column."""
+    """Return a chart of the difference of one metric in each slice, grouped by slice column; None without slices.
+
+    `all_rows` is the row of the metric over all rows.
+    """
     if not rows:
         return None
     decimals = choose_common_decimals([_half_width(r) for r in rows], True)
@@ -97,7 +103,7 @@ def _build_scorecard_row(row: MetricRow, name: str, role: str) -> ScorecardRow:
 
 
 def is_rate(row: MetricRow) -> bool:
-    """Return whether the values of a metric are shown in percent."""
+    """Return whether the values of a metric are shown as percentages."""
     return is_percent(row.tag or row.metric.rpartition("/")[2])
 
 

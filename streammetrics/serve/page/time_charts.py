@@ -1,4 +1,4 @@
-"""Build the charts over time: looks, single windows, the level of each arm, and the sample ratio."""
+"""Build the charts over time: the difference at each look and in each window, the values of arms, and the sample ratio."""
 
 from __future__ import annotations
 
@@ -21,14 +21,17 @@ from .view import View
 
 __all__ = ["build_arm_chart", "build_look_chart", "build_ratio_chart", "build_window_chart"]
 
-MAX_LOOKS = 240  # the number of looks in a chart
+MAX_LOOKS = 240  # the largest number of looks in a chart
 MAX_READINGS = 120  # the largest number of points with a tooltip in a chart
 DAY = 24
 MAX_LETTERS = 28  # the longest name above a chart, in characters
 
 
 def build_look_chart(looks: Sequence[ShownLook], metric: str, view: View) -> Chart | None:
-    """Return the chart of the difference over all rows, with its interval, at every look."""
+    """Return a chart of the difference over all rows, as each look showed it.
+
+    Return None if there are fewer than two looks.
+    """
     visible = [one for one in looks if one.change is not None and view.contains(int(one.at // HOUR))]
     if len(visible) < 2:
         return None
@@ -54,7 +57,10 @@ def build_look_chart(looks: Sequence[ShownLook], metric: str, view: View) -> Cha
 def build_window_chart(
     points: Sequence[WindowPoint], total_change: float | None, metric: str, side: NamedSide, by: str
 ) -> Chart | None:
-    """Return the chart of the difference in each window, with its interval of a single look."""
+    """Return a chart of the difference in each window, with intervals that are valid for a single look.
+
+    `total_change` is the difference over all rows. Return None without data.
+    """
     points_by_hour = {p.hour: p for p in points if p.arm == side.name and p.change is not None}
     if not points_by_hour:
         return None
@@ -91,7 +97,7 @@ def build_window_chart(
 
 
 def build_arm_chart(points: Sequence[WindowPoint], metric: str, arms: Arms, by: str, *, percent: bool) -> Chart | None:
-    """Return the chart of the value of each arm in each window."""
+    """Return a chart of the value of a metric in each window, with a line for each arm; None without data."""
     points_by_arm: dict[str, dict[int, WindowPoint]] = {}
     for p in points:
         if p.arm in arms and p.value is not None:
@@ -122,7 +128,10 @@ def build_arm_chart(points: Sequence[WindowPoint], metric: str, arms: Arms, by: 
 
 
 def build_ratio_chart(looks: Sequence[ShownLook], side: NamedSide, planned: float, arms: int) -> Chart | None:
-    """Return the chart of the share of users in an arm; with two arms, it shades the shares without an alarm."""
+    """Return a chart of the share of users in an arm; None if there are fewer than two looks.
+
+    With two arms, a band shows which shares are too close to the plan for an alarm.
+    """
     visible = [one for one in looks if one.shares and side.name in one.shares and one.users]
     if len(visible) < 2:
         return None
@@ -148,7 +157,7 @@ PROVISIONAL = ", provisional"
 
 @lru_cache(4096)
 def _find_alarm_distance(users: float, planned: float) -> float:
-    """Return the largest deviation from the planned share without an alarm, by bisection."""
+    """Return how much the share of users may differ from the plan before the sample ratio check raises an alarm."""
     low, high = 0.0, min(planned, 1.0 - planned)
     for _ in range(20):
         middle = (low + high) / 2
@@ -159,12 +168,15 @@ def _find_alarm_distance(users: float, planned: float) -> float:
 
 
 def _reading_step(windows: Sequence[Any]) -> int:
-    """Return the step between windows that get a tooltip, so that a chart has at most `MAX_READINGS` of them."""
+    """Return the step from one point with a tooltip to the next, so that at most `MAX_READINGS` points have one."""
     return math.ceil(len(windows) / MAX_READINGS)
 
 
 def _fill_windows(hours: Iterable[int], by: str) -> tuple[list[int], list[str], str]:
-    """Return all windows from the first to the last, including windows without data; their names; and the time unit."""
+    """Fill the gaps between windows.
+
+    Return the first hours of all windows, their names, and the label of the time axis.
+    """
     sorted_hours = sorted(hours)
     every = [*range(sorted_hours[0], sorted_hours[-1] + 1, DAY if by == "day" else 1)]
     times: list[datetime.date] = [to_datetime(h) if by == "hour" else to_datetime(h).date() for h in every]
@@ -172,7 +184,7 @@ def _fill_windows(hours: Iterable[int], by: str) -> tuple[list[int], list[str], 
 
 
 def _build_time_axis(first: float, last: float) -> ChartAxis:
-    """Return an axis of time, in hours since 1970, with ticks at days."""
+    """Return an axis of time, in hours since 1970, with ticks at the beginning of days."""
     midnights = [h for h in range(int(first // DAY) * DAY, int(last) + 1, DAY) if h >= first]
     every = max(1, math.ceil(len(midnights) / 6))
     chosen = [(float(h), to_datetime(h)) for h in midnights[::every]] or [(first, to_datetime(int(first)))]
@@ -180,7 +192,7 @@ def _build_time_axis(first: float, last: float) -> ChartAxis:
 
 
 def _describe_difference(point: ShownLook | WindowPoint) -> str:
-    """Format a difference with its interval, and the number of users or rows; "" without a difference."""
+    """Return a difference with its interval and the number of users or rows as text; "" without a difference."""
     if point.change is None:
         return ""
     has_interval = point.low is not None and point.high is not None
@@ -199,14 +211,14 @@ def _describe_difference(point: ShownLook | WindowPoint) -> str:
 def _thin_looks(looks: Sequence[ShownLook], max_looks: int) -> list[ShownLook]:
     """Return at most `max_looks` looks, evenly spaced, with the last one.
 
-    The step is a power of two, so that one more look rarely changes which ones are drawn.
+    The step is a power of two, so that the other points of the chart rarely change when a look is added.
     """
     every = 1 << max(0, math.ceil(math.log2(max(len(looks), 1) / max_looks)))
     return [*looks[:-1:every], looks[-1]]
 
 
 def _drop_close_values(values: Sequence[float], min_distance: float) -> list[float]:
-    """Drop values that are too close to an earlier value, so that labels do not overlap."""
+    """Return the values without those that are too close to an earlier one, so that labels do not overlap."""
     distant: list[float] = []
     for v in values:
         if all(abs(v - other) >= min_distance for other in distant):
@@ -215,7 +227,7 @@ def _drop_close_values(values: Sequence[float], min_distance: float) -> list[flo
 
 
 def _shorten(name: str) -> str:
-    """Return a name shortened to fit over a chart."""
+    """Return a name, cut to the number of letters that fit above a chart."""
     return name if len(name) <= MAX_LETTERS else f"{name[: MAX_LETTERS - 1]}…"
 
 

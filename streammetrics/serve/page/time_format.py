@@ -1,4 +1,4 @@
-"""Format times and durations for people."""
+"""Format times and durations as text for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The view of a page: the arm, metric, slice and time range that it shows, as the query of its URL has them."""
+"""The view of a page: the arm, metric, slice column and time range that a visitor has chosen.
+
+The query of the page's URL contains the view.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ __all__ = ["View"]
 
 
 class View(NamedTuple):
-    """The choices of a page; the page chooses defaults for empty ones.
+    """The choices of a visitor on a page. The page replaces empty choices with defaults.
 
     Parameters
     ----------
@@ -34,7 +37,7 @@ class View(NamedTuple):
 
     @classmethod
     def from_query(cls, query: Mapping[str, str]) -> Self:
-        """Return the view of a query; invalid values are ignored, so that no link fails.
+        """Return the view that a URL query contains. Invalid values are ignored, so that every link shows a page.
 
         Examples
         --------
@@ -46,7 +49,7 @@ class View(NamedTuple):
         return cls(query.get("arm", ""), query.get("metric", ""), query.get("slice", ""), since, until, by)
 
     def to_query(self, **changes: str) -> str:
-        """Return the view with some changes as the query of a URL."""
+        """Return the view, with some choices changed, as the query of a URL."""
         new = self._replace(**changes)  # type: ignore[arg-type]
         fields = {"arm": new.arm, "metric": new.metric, "slice": new.slice}
         fields |= {
@@ -57,7 +60,7 @@ class View(NamedTuple):
         return urlencode({name: value for name, value in fields.items() if value})
 
     def form_fields(self) -> list[tuple[str, str]]:
-        """Return the hidden fields of the form that asks for another time range."""
+        """Return the hidden fields of the form that changes the time range, as pairs of a name and a value."""
         fields = {
             "arm": self.arm,
             "metric": self.metric,
@@ -68,7 +71,7 @@ class View(NamedTuple):
 
     @property
     def days(self) -> tuple[str, str]:
-        """The first and the last day, as values of date inputs."""
+        """The first and the last day of the time range, in the format of HTML date inputs."""
         return _format_hour(self.since)[:10], _format_hour(self.until)[:10]
 
     def contains(self, hour: int) -> bool:
@@ -77,10 +80,14 @@ class View(NamedTuple):
 
 
 def _parse_hour(text: str, *, last: bool = False) -> int | None:
-    """Parse an hour, or a date as its first or last hour, in hours since 1970; return None for an invalid string."""
+    """Parse an hour, such as 2026-06-01T09, to hours since 1970.
+
+    A date means its first hour, or its last hour if `last`. Invalid text gives None.
+    """
     try:
         return parse_hour(text if "T" in text else f"{text}T{'23' if last else '00'}") if text else None
-    except InvalidInputError:  # With a damaged link, the page shows the whole time range.
+    # A damaged link shows the whole time range rather than an error.
+    except InvalidInputError:
         return None
 
 

@@ -1,4 +1,7 @@
-"""Transactions on pooled connections; a driver hides the differences between SQLite and PostgreSQL."""
+"""Run transactions on pooled database connections.
+
+A driver hides the differences between SQLite and PostgreSQL.
+"""
 
 from __future__ import annotations
 
@@ -14,25 +17,28 @@ from ...errors import StreamMetricsError
 __all__ = ["Database", "Driver", "RunStatement"]
 
 RunStatement = Callable[..., list[Any]]
-"""Runs an SQL statement with ? as placeholder of parameters, and returns its rows."""
+"""A function that runs an SQL statement and returns its rows.
+
+The parameters follow the statement, which contains a placeholder "?" for each of them.
+"""
 MAX_CONNECTIONS = 8
-"""The largest number of concurrent transactions; more threads wait, as more would not be faster."""
+"""The largest number of concurrent transactions. Further threads wait; a larger number would not be faster."""
 
 
 class Driver(Protocol):
-    """The differences between databases."""
+    """The interface of drivers. A driver contains everything that differs between SQLite and PostgreSQL."""
 
     errors: tuple[type[Exception], ...]
     """The exceptions of the database module."""
     identity_column: str
-    """The type of a column that numbers its rows automatically."""
+    """The SQL type of a column that numbers its rows automatically."""
     begin_read: str
     """The statement that begins a transaction with a consistent view of all tables."""
     begin_write: str
 
     @property
     def write_lock(self) -> AbstractContextManager[Any]:
-        """The lock that is held during a write transaction."""
+        """A lock for write transactions within this process; a driver that needs no lock returns an empty context."""
         ...
 
     def connect(self) -> Any:
@@ -44,7 +50,10 @@ class Driver(Protocol):
         ...
 
     def prepare(self, run: RunStatement) -> None:
-        """Take a lock so that only one process creates tables at a time; in PostgreSQL, also select the schema."""
+        """Prepare the creation of tables.
+
+        The driver makes sure that only one process creates tables at a time. PostgreSQL also creates the schema.
+        """
         ...
 
     def translate_error(self, error: Exception) -> StreamMetricsError | None:
@@ -66,7 +75,10 @@ class Database:
 
     @contextmanager
     def write_transaction(self) -> Iterator[RunStatement]:
-        """Return a transaction that writes all or nothing; the data is on disk at the end of the `with` block."""
+        """Return a transaction that writes either all of its changes or none.
+
+        The changes are on disk at the end of the `with` block.
+        """
         with self.driver.write_lock, self._transaction(self.driver.begin_write) as run:
             yield run
 
@@ -77,7 +89,7 @@ class Database:
             try:
                 yield partial(self.driver.run, connection)
                 self.driver.run(connection, "COMMIT")
-            # Closing the connection rolls the transaction back, also where the connection itself is broken.
+            # Closing the connection rolls the transaction back. This works even if the connection is broken.
             except BaseException:
                 self._close_connection(connection)
                 raise
@@ -85,7 +97,7 @@ class Database:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Convert exceptions of the driver to errors of the store."""
+        """Convert exceptions of the database module to errors of the store."""
         try:
             yield
         except self.driver.errors as error:
@@ -95,15 +107,16 @@ class Database:
             raise translated from error
 
     def _begin_connection(self, begin: str) -> Any:
-        """Return a connection in a new transaction.
+        """Begin a transaction on an idle or a new connection, and return the connection.
 
-        An idle connection may belong to a server that has restarted: then its first statement fails, and another
-        connection is tried. An error on a new connection is raised.
+        If the database has restarted, the first statement on an idle connection fails, and another connection is tried.
+        An error on a new connection is raised.
         """
         while True:
             try:
                 connection, is_pooled = self._idle.get_nowait(), True
-            except queue.Empty:  # no connection is idle
+            # No connection is idle, so a new one is opened.
+            except queue.Empty:
                 connection, is_pooled = self.driver.connect(), False
             try:
                 self.driver.run(connection, begin)

@@ -1,4 +1,4 @@
-"""The errors of a store."""
+"""The errors that a store raises if the disk is full or the database is down."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ class StoreFullError(StreamMetricsError):
 
 
 class StoreDownError(StreamMetricsError):
-    """Raised if the database does not answer. A write may or may not have happened, so the caller repeats it."""
+    """Raised if the database does not answer. A write may or may not have succeeded, so the caller should repeat it."""

@@ -1,4 +1,7 @@
-"""Read parts from files in a folder, experiment/hour/source-seq.smet, for jobs that cannot send HTTP requests."""
+"""Read parts from files in a folder, for jobs that cannot send HTTP requests.
+
+The path of a file within the folder is experiment/hour/source-seq.smet.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ DEPTH = 3
 
 
 class DroppedFile(NamedTuple):
-    """A file: its path within the folder, its size, and a stamp that changes when the file is written again."""
+    """A file that a job has written into the watched folder.
+
+    `path` is its path within the folder. `stamp` changes whenever the file is written again.
+    """
 
     path: str
     size: int
@@ -33,10 +39,10 @@ class DroppedFile(NamedTuple):
 
 
 class WatchedFolder(Protocol):
-    """A folder of dropped files. Its methods block."""
+    """The interface of watched folders. The methods block while they read the disk or the network."""
 
     def list_files(self) -> Iterator[DroppedFile]:
-        """Yield the regular files three levels deep; links are left out."""
+        """Yield the regular files at the depth of experiment/hour/file. Links are left out."""
         ...
 
     def read(self, file: DroppedFile) -> bytes:
@@ -45,7 +51,7 @@ class WatchedFolder(Protocol):
 
 
 def open_folder(url: str) -> WatchedFolder:
-    """Return the folder at a local path, or at a URL of fsspec such as s3://bucket/parts."""
+    """Return the folder at a local path, or at an fsspec URL such as s3://bucket/parts."""
     return RemoteFolder(url) if "://" in url else LocalFolder(url)
 
 
@@ -61,7 +67,7 @@ class LocalFolder:
         yield from _list_files(self.path, "", DEPTH)
 
     def read(self, file: DroppedFile) -> bytes:
-        # Since the listing, somebody may have replaced the file by a link, or by a pipe that would block.
+        # After the listing, the file may have been replaced by a link, or by a pipe from which reading would block.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
         handle = os.open(os.path.join(self.path, file.path), flags)
         with open(handle, "rb") as opened:
@@ -80,7 +86,8 @@ def _list_files(folder: str, above: str, depth: int) -> Iterator[DroppedFile]:
             if depth > 1 and entry.is_dir(follow_symlinks=False):
                 try:
                     yield from _list_files(entry.path, f"{name}/", depth - 1)
-                except OSError as error:  # the other folders are still read
+                # The other folders are still read.
+                except OSError as error:
                     log.warning("%s cannot be read: %s", entry.path, error)
             elif depth == 1 and entry.name.endswith(SUFFIX) and entry.is_file(follow_symlinks=False):
                 info = entry.stat(follow_symlinks=False)
@@ -88,7 +95,7 @@ def _list_files(folder: str, above: str, depth: int) -> Iterator[DroppedFile]:
 
 
 class RemoteFolder:
-    """A folder that fsspec opens, such as a bucket."""
+    """A remote folder, such as a bucket, which is read with fsspec."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -119,12 +126,15 @@ class RemoteFolder:
 
 log = logging.getLogger(__name__)
 TEMPORARY_ERRORS = (NoRoomError, StoreDownError, StoreFullError)
-"""Errors that pass by themselves; the next scan submits the file again."""
+"""Errors that may disappear without any change to the file. The next scan submits the file again."""
 
 
 @dataclass
 class FileStatus:
-    """The status of a file after the last scan: its size and stamp, whether it is processed, and its problem if any."""
+    """What has happened to a file so far.
+
+    `is_done` is true once the file was stored or refused. `problem` is the last error, which is not logged again.
+    """
 
     file: DroppedFile
     is_done: bool = False
@@ -132,7 +142,7 @@ class FileStatus:
 
 
 def parse_path(path: str) -> PartKey:
-    """Parse the path of a file within the folder, experiment/hour/source-seq.smet, as a part key.
+    """Return the key of the part in a file, from the path of the file within the folder.
 
     Examples
     --------
@@ -147,27 +157,28 @@ def parse_path(path: str) -> PartKey:
 
 
 class FolderWatcher:
-    """Scans a folder again and again, and submits new files as parts.
+    """Scan a folder at intervals, and submit each new file as a part.
 
     Parameters
     ----------
     url : str
-        A local folder, or a URL of fsspec.
+        A local folder, or an fsspec URL.
     ingest : Ingest
         The queue of posted parts.
     definitions : Definitions
         The experiments; files of an unknown experiment wait until it is defined.
     store : Store
-        The store whose audit log gets the refused files.
+        The store whose audit log records refused files.
     settings : ServerSettings
-        The interval of scans and the largest file.
+        The interval between scans, and the largest size of a file.
 
     Notes
     -----
-    A file that does not decode may be half written. It is tried again until its size and time are the same in two scans,
-    and is then refused once, in the audit log of its experiment. A file that is written again is submitted again, and
-    counts as the same part or as a conflict, as a repeated post does. The watcher never changes or removes files. After
-    a restart it reads all files again, which changes nothing.
+    A file that cannot be decoded may be only half written. It is tried again until its size and modification time are
+    the same in two successive scans. It is then refused, which the audit log of its experiment records once. A file
+    that is written again is submitted again. As with a repeated post, this is the same part if the content is the same,
+    and otherwise a conflict. The watcher never changes or removes files. After a restart, it submits all files again,
+    and parts that are already stored do not count twice.
     """
 
     def __init__(
@@ -178,16 +189,17 @@ class FolderWatcher:
         self.statuses: dict[str, FileStatus] = {}
 
     async def run(self) -> None:
-        """Scan until the task is cancelled."""
+        """Scan the folder at intervals until the task is cancelled."""
         while True:
             try:
                 await self.scan()
-            except Exception:  # network errors have many classes; the next scan may succeed
+            # Network errors have many classes. The next scan may succeed.
+            except Exception:
                 log.exception("%s could not be scanned", self.url)
             await asyncio.sleep(self.settings.watch_seconds)
 
     async def scan(self) -> None:
-        """Scan the folder once."""
+        """List the files in the folder, and submit those that are new or have changed."""
         files = await asyncio.to_thread(lambda: list(self.folder.list_files()))
         paths = {file.path for file in files}
         self.statuses = {path: status for path, status in self.statuses.items() if path in paths}
@@ -202,10 +214,11 @@ class FolderWatcher:
                 await self._submit_file(status, is_stable)
 
     async def _submit_file(self, status: FileStatus, is_stable: bool) -> None:
-        """Submit a file as a part. After an error that may be temporary, the next scan submits it again."""
+        """Submit a file as a part. If the error may be temporary, the next scan submits the file again."""
         try:
             key = parse_path(status.file.path)
-        except InvalidInputError as error:  # without a valid key there is no audit log to write to
+        # If the key is not valid, the experiment is unknown, so there is no audit log to write to.
+        except InvalidInputError as error:
             self._refuse_file(status, str(error))
             return
         try:
@@ -216,12 +229,15 @@ class FolderWatcher:
             experiment.check_hour(key.hour, self.settings.clock())
             data = await asyncio.to_thread(self._read_file, status.file)
             outcome = await self.ingest.submit(key, data, experiment)
-        except TEMPORARY_ERRORS as error:  # the next scan submits it again
+        # The next scan submits the file again.
+        except TEMPORARY_ERRORS as error:
             self._warn_once(status, str(error))
-        except (StateFormatError, OSError) as error:  # the file may be half written
+        # The file may be half written. If it has not changed since the last scan, it is refused.
+        except (StateFormatError, OSError) as error:
             if is_stable:
                 await self._refuse_with_audit(status, key, error)
-        except StreamMetricsError as error:  # the file is complete, and does not fit
+        # The file is complete, but does not fit its experiment.
+        except StreamMetricsError as error:
             await self._refuse_with_audit(status, key, error)
         else:
             status.is_done = True
@@ -240,7 +256,7 @@ class FolderWatcher:
         return data
 
     async def _refuse_with_audit(self, status: FileStatus, key: PartKey, error: Exception) -> None:
-        """Refuse a file, and note that once in the audit log of its experiment."""
+        """Refuse a file, and record the refusal in the audit log of its experiment."""
         self._refuse_file(status, str(error))
         what = f"refused the file {key.text}{SUFFIX}: {error}"
         await asyncio.to_thread(self.store.add_audit, key.experiment, what, by="watch", at=self.settings.clock())

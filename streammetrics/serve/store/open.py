@@ -18,8 +18,8 @@ __all__ = ["Store", "open_store"]
 class Store(PartStore, RecordStore):
     """All data of a dashboard: parts, merged days and totals, and the records of experiments.
 
-    Methods block during disk access, and may be called from any thread. A method that writes is one transaction: when it
-    returns, all of its data is on disk; when it raises, none is.
+    Methods block during disk access, and may be called from any thread. A method that writes is one transaction. When
+    it returns, all of its changes are on disk. When it raises an error, none of them is.
     """
 
     def __init__(self, database: Database) -> None:
@@ -27,7 +27,7 @@ class Store(PartStore, RecordStore):
         self.database = database
 
     def close(self) -> None:
-        """Close the connections to the database."""
+        """Close all connections to the database."""
         self.database.close()
 
     def __enter__(self) -> Self:
@@ -38,13 +38,13 @@ class Store(PartStore, RecordStore):
 
 
 def open_store(url: str | os.PathLike[str]) -> Store:
-    """Open a store; create it if there is none.
+    """Open a store; create it if it does not exist.
 
     Parameters
     ----------
     url : str or path
         A path or ``sqlite:///path`` (``sqlite:////path`` from the root) of a file on a local disk; or
-        ``postgresql://user@host/database``, where any number of servers may share it.
+        ``postgresql://user@host/database``, a database that any number of servers may share.
 
     Raises
     ------

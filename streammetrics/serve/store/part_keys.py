@@ -1,4 +1,4 @@
-"""The key of a part (the metrics of one source in one hour), its parsing, and the text format of hours."""
+"""The key of a part (the posted metrics of one source in one hour). This module also parses and formats hours."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["HOUR", "PartKey", "PostedPart", "RowCounts", "format_hour", "parse_h
 
 HOUR = 3600
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-"""IDs of experiments and names of sources: texts that are safe in paths, URLs and Prometheus labels."""
+"""The allowed IDs of experiments and names of sources. They are safe in paths, URLs and Prometheus labels."""
 
 
 class PartKey(NamedTuple):
@@ -25,7 +25,7 @@ class PartKey(NamedTuple):
     hour : int
         The hour of the rows by the clock of the sender: hours since 1970, UTC.
     seq : int
-        The number of the part, if a source posts several parts an hour.
+        The number of the part, if a source posts several parts per hour.
     """
 
     experiment: str
@@ -35,19 +35,19 @@ class PartKey(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The key as messages and paths show it."""
+        """The key as a string, for messages and paths, such as new-rank/2026-06-01T09/job-0."""
         return f"{self.experiment}/{format_hour(self.hour)}/{self.source}-{self.seq}"
 
 
 class RowCounts(NamedTuple):
-    """The number of counted rows, and the dropped rows by reason, as JSON."""
+    """The number of counted rows of a part, and the number of dropped rows by reason, as JSON."""
 
     rows: int = 0
     dropped: str = "{}"
 
 
 class PostedPart(NamedTuple):
-    """A posted part.
+    """A posted part with its key and content, as the store receives it.
 
     Parameters
     ----------
@@ -71,7 +71,10 @@ class PostedPart(NamedTuple):
 
 
 def parse_key(experiment: str, source: str, hour: str | int, seq: str | int = 0) -> PartKey:
-    """Return a part key from its fields, as texts or numbers; raise InvalidInputError if a field is invalid."""
+    """Return the key of a part from its fields.
+
+    Raise InvalidInputError if a field is invalid.
+    """
     for what, name in (("experiment", experiment), ("source", source)):
         if not NAME.fullmatch(name):
             raise InvalidInputError(

@@ -1,7 +1,8 @@
-"""The tables of parts, merged days and totals. Each key counts once; its digest stays after its frame is deleted.
+"""The tables of parts, merged days and totals.
 
-The ledger lists every part that was received, and a frame is a serialized state. The position of an experiment consists
-of the number of its last part and an epoch, which increases whenever an older part changes.
+Of all parts with the same key, only one counts. The ledger lists every part that was received. A frame is the
+serialized content of a part; its digest (hash) stays in the ledger after the frame is deleted. The position of an
+experiment is the number of its last part and an epoch, which increases whenever an older part changes.
 """
 
 from __future__ import annotations
@@ -20,19 +21,24 @@ __all__ = ["DAY", "MergedDay", "NewParts", "PartOutline", "PartStore", "StoredPa
 DAY = 24
 COUNTED = ("current", "folded", "forgotten")
 MAX_CONFLICTS = 8
-"""The number of conflicts that are stored for a key; a source whose counts change with each retry would fill the disk."""
+"""The largest number of conflicts that are stored for a key.
+
+A source whose content changes with each retry would otherwise fill the disk.
+"""
 PAGE = 256
 DELETE_BATCH, DELETE_PAUSE, DELETE_SECONDS = 64, 0.01, 5.0
-"""The frames deleted in a transaction, the seconds between transactions, and the seconds after which deletion stops.
-SQLite does not queue writers of other processes, they try again: short transactions with pauses let them in."""
+"""The number of frames that a transaction deletes, the pause between transactions, and the time limit, both in seconds.
+
+SQLite does not queue writers in other processes, which have to try again. Short transactions with pauses let them in.
+"""
 
 
 class StoredPart(NamedTuple):
-    """A row of the ledger of parts.
+    """A row of the ledger, the list of all received parts.
 
-    The state is "current" (counts, its frame is stored), "folded" (counts, as part of its merged day), "forgotten" (no
-    longer counts), "conflict" (the key was posted before with another digest) or "refused" (another content of the key
-    was accepted in its place).
+    The state is "current" (the part counts, and its frame is stored), "folded" (it counts as part of its merged day),
+    "forgotten" (its data was deleted after the retention time), "conflict" (its key was posted before with different
+    content) or "refused" (another part with its key was accepted in its place).
     """
 
     number: int
@@ -44,7 +50,10 @@ class StoredPart(NamedTuple):
 
 
 class NewParts(NamedTuple):
-    """The position of an experiment and its parts after a number; `is_complete` is false if some frames were deleted."""
+    """The parts of an experiment after a certain number, and the position of the experiment.
+
+    `is_complete` is false if the frames of some of these parts are already deleted.
+    """
 
     position: StreamPosition
     parts: list[tuple[int, PostedPart]]
@@ -52,19 +61,26 @@ class NewParts(NamedTuple):
 
 
 class PartOutline(NamedTuple):
-    """What the total of an experiment consists of: the digests of its merged days, and its parts that are not merged."""
+    """The components of the total of an experiment.
+
+    The components are the digests of the merged days, and the parts that have not been merged yet.
+    """
 
     position: StreamPosition
     day_digests: dict[int, str]
     current_parts: list[StoredPart]
 
     def limit_to(self, number: int) -> PartOutline:
-        """Return the outline without the parts after a number."""
+        """Return the outline without parts whose number is larger than `number`."""
         return self._replace(current_parts=[entry for entry in self.current_parts if entry.number <= number])
 
 
 class MergedDay(NamedTuple):
-    """A new merged day: what it replaces (the digest of an earlier merge, part numbers), and its digest and frame."""
+    """The merged metrics of a day, which replace its parts in the store.
+
+    `previous_digest` is the digest of an earlier merge of the same day, and `part_numbers` are the parts to replace.
+    `data` is the frame of the merged day, and `digest` is its hash.
+    """
 
     day: int
     previous_digest: str | None
@@ -84,15 +100,16 @@ class PartStore:
         Returns
         -------
         list of str
-            For each part "stored", "same" (already stored) or "conflict" (its key is stored with another digest).
+            For each part: "stored", "same" (already stored) or "conflict" (its key is stored with a different digest).
 
         Raises
         ------
         StoreFullError, StoreDownError
-            No part was stored. If the database went down, the outcome is unknown: put the parts again.
+            No part was stored. After a StoreDownError, however, the outcome is unknown, and the caller should try again.
         """
         with self.database.write_transaction() as run:
-            # Locks are taken in alphabetical order, so that two servers cannot deadlock.
+            # The locks of experiments are taken in alphabetical order. Two servers then cannot block each other (a
+            # deadlock).
             last = {name: lock_experiment(run, name)[0] for name in sorted({p.key.experiment for p in parts})}
             answers = [_put_part(run, part, last) for part in parts]
             for name, number in last.items():
@@ -100,14 +117,15 @@ class PartStore:
         return answers
 
     def parts(self, experiment: str, after: int = 0) -> list[tuple[int, PostedPart]]:
-        """Return the next current parts (at most 256) whose number is larger than `after`, in order of their numbers."""
+        """Return the parts after the number `after` that count and whose frame is stored, at most 256."""
         return self.load_parts_since(experiment, after).parts
 
     def load_parts_since(self, experiment: str, after: int) -> NewParts:
-        """Return the position of an experiment, and its next parts (at most 256) whose number is larger than `after`."""
+        """Return the parts after the number `after`, at most 256, and the position of the experiment."""
         with self.database.read_transaction() as run:
             stream_position = read_position(run, experiment)
-            # The left join also returns parts without a frame, so that the caller sees if some are missing.
+            # The left join also returns parts whose frame is deleted. The caller then knows that the list is not
+            # complete.
             rows = run(
                 "SELECT p.number, hour, source, seq, digest, received, state, data FROM parts p LEFT JOIN frames f "
                 "ON f.experiment = p.experiment AND f.number = p.number "
@@ -125,24 +143,27 @@ class PartStore:
     # -- what there is ------------------------------------------------------------------------------------------------
 
     def ledger(self, experiment: str) -> list[StoredPart]:
-        """Return all rows of the ledger, in order of their numbers."""
+        """Return all rows of the ledger, in the order of their numbers."""
         return self.load_ledger_since(experiment, 0)[1]
 
     def load_ledger_since(self, experiment: str, after: int) -> tuple[StreamPosition, list[StoredPart]]:
-        """Return the position of an experiment, and the rows of its ledger after a number.
+        """Return the position of an experiment, and all rows of its ledger whose number is larger than `after`.
 
-        The epoch of the position differs from an earlier one if older rows have changed since.
+        If the epoch of the position is not the same as before, older rows have changed, too.
         """
         with self.database.read_transaction() as run:
             return read_position(run, experiment), _load_entries(run, experiment, " AND number > ?", after)
 
     def conflicts(self, experiment: str) -> list[StoredPart]:
-        """Return the conflicts (parts whose key was posted before with other content), in order of their numbers."""
+        """Return the conflicts of an experiment, in the order of their numbers.
+
+        A conflict is a part whose key was posted before with different content.
+        """
         with self.database.read_transaction() as run:
             return _load_entries(run, experiment, " AND state = 'conflict'")
 
     def outline(self, experiment: str) -> PartOutline:
-        """Return what the total consists of, read in one transaction."""
+        """Return the components of the total of an experiment, read in one transaction."""
         with self.database.read_transaction() as run:
             days = dict(run("SELECT day, digest FROM folds WHERE experiment = ?", experiment))
             return PartOutline(
@@ -150,7 +171,7 @@ class PartStore:
             )
 
     def frames(self, experiment: str, numbers: Sequence[int]) -> list[bytes]:
-        """Return the frames of the parts with these numbers; deleted frames are left out."""
+        """Return the frames of the parts with these numbers. Frames that are deleted are left out."""
         with self.database.read_transaction() as run:
             rows = []
             for i in range(0, len(numbers), PAGE):
@@ -163,7 +184,11 @@ class PartStore:
         return [data for (data,) in rows]
 
     def load_merged_day(self, experiment: str, day: int, digest: str) -> bytes | None:
-        """Return the frame of a merged day; None if the store has none with this digest, as it was merged again."""
+        """Return the frame of a merged day.
+
+        Return None if the store has no merge of this day with this digest, for example because the day was merged
+        again.
+        """
         with self.database.read_transaction() as run:
             rows = run(
                 "SELECT data FROM folds WHERE experiment = ? AND day = ? AND digest = ?", experiment, day, digest
@@ -173,7 +198,7 @@ class PartStore:
     # -- what is changed ----------------------------------------------------------------------------------------------
 
     def accept(self, experiment: str, number: int, *, by: str, at: float) -> PartKey:
-        """Count a conflict in place of the part that counts under its key, whose state becomes "refused".
+        """Accept a conflict, which replaces the part that counts under its key. The replaced part becomes "refused".
 
         Raises
         ------
@@ -201,9 +226,10 @@ class PartStore:
         return key
 
     def replace_parts(self, experiment: str, epoch: int, merged: MergedDay) -> bool:
-        """Replace the parts of a day by its merged day; return False if the day has changed meanwhile.
+        """Replace the parts of a day with its merged day. Return False if the day has changed since it was merged.
 
-        The frames of the parts are deleted in later transactions. If that fails, `delete_obsolete_frames` continues.
+        The frames of the parts are deleted afterwards, in separate transactions. If that fails, a later call of
+        `delete_obsolete_frames` deletes them.
         """
         days = experiment, merged.day, merged.day + DAY
         with self.database.write_transaction() as run:
@@ -212,8 +238,8 @@ class PartStore:
             current = run(
                 "SELECT number FROM parts WHERE experiment = ? AND hour >= ? AND hour < ? AND state = 'current'", *days
             )
-            # The merged day is right only if it replaces exactly the state from which it was computed: the same epoch, the
-            # same earlier merged day, and parts that still count. Parts that arrived later stay beside it.
+            # The merged day is valid only if the epoch, the earlier merge of the day, and the parts have not changed
+            # since it was computed. Parts that arrived later remain as single parts.
             previous_digest = rows[0][0] if rows else None
             if (
                 current_epoch != epoch
@@ -235,9 +261,9 @@ class PartStore:
         return True
 
     def forget(self, experiment: str, before: int) -> int:
-        """Delete the days that ended before an hour, and return the number of their parts.
+        """Delete the data of days that ended before an hour. Return the number of parts of these days.
 
-        Their keys and digests stay in the ledger, so that a late duplicate does not count again.
+        The keys and digests of the parts stay in the ledger. If a part is posted again, it does not count again.
         """
         end = before // DAY * DAY
         with self.database.write_transaction() as run:
@@ -253,9 +279,10 @@ class PartStore:
         return int(count)
 
     def delete_obsolete_frames(self, experiment: str) -> None:
-        """Delete the frames of keys without a current part, in short transactions that let other writers in.
+        """Delete the frames that are no longer needed, in short transactions that let other writers in.
 
-        It stops after some seconds, as the caller has other experiments to read; a later call deletes the rest.
+        A frame is needed as long as a part with the same key is "current". Deletion stops after a few seconds, because
+        the caller has other work to do. A later call deletes the rest.
         """
         end = time.monotonic() + DELETE_SECONDS
         while time.monotonic() < end and (numbers := self._find_obsolete_frames(experiment)):
@@ -265,8 +292,9 @@ class PartStore:
             time.sleep(DELETE_PAUSE)
 
     def _find_obsolete_frames(self, experiment: str) -> list[int]:
-        """Return the numbers of the next frames to delete."""
-        # Frames of conflicts stay as long as a current part has their key: an owner may still accept them.
+        """Return the numbers of the next frames that are no longer needed."""
+        # The frame of a conflict is kept as long as its key has a current part, because an owner may still accept the
+        # conflict.
         with self.database.read_transaction() as run:
             rows = run(
                 "SELECT f.number FROM frames f JOIN parts p ON p.experiment = f.experiment AND p.number = f.number "
@@ -280,7 +308,7 @@ class PartStore:
     # -- the total ----------------------------------------------------------------------------------------------------
 
     def save_total(self, experiment: str, at: StreamPosition, data: bytes) -> None:
-        """Save the total of all parts up to a position, unless the store has a total of a later position."""
+        """Save the total of all parts up to a position. Do nothing if the store has a later total."""
         with self.database.write_transaction() as run:
             run(
                 "INSERT INTO totals VALUES (?, ?, ?, ?) ON CONFLICT (experiment) DO UPDATE SET "
@@ -307,7 +335,7 @@ def _put_part(run: RunStatement, part: PostedPart, last: dict[str, int]) -> str:
         key.source,
         key.seq,
     )
-    # `counted` is the digest that counts under this key; the unique index allows only one.
+    # `counted` is the digest of the part that counts under this key. A unique index makes sure that there is only one.
     counted, state = next((row for row in rows if row[1] in COUNTED), (None, "current"))
     if counted == part.digest:
         return "same"
@@ -319,8 +347,8 @@ def _put_part(run: RunStatement, part: PostedPart, last: dict[str, int]) -> str:
         "INSERT INTO parts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         key.experiment, number, key.hour, key.source, key.seq, part.digest, part.received_at, new_state, *part.row_counts,
     )  # fmt: skip
-    # A conflict can be accepted only until the parts of its day are merged. After that, its row in the ledger is kept as a
-    # record, but its frame is not stored.
+    # A conflict can be accepted only until the parts of its day are merged. After that, only its row in the ledger is
+    # stored, not its frame.
     if state == "current":
         run("INSERT INTO frames VALUES (?, ?, ?)", key.experiment, number, part.data)
     return "stored" if counted is None else "conflict"

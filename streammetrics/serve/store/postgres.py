@@ -1,4 +1,4 @@
-"""The PostgreSQL driver of the store: one database, which several servers can share."""
+"""The PostgreSQL driver of the store. Several servers can share one database."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ __all__ = ["PostgreSQL"]
 
 SETTINGS = (
     "SET search_path TO streammetrics",
-    # A database that hangs raises an error after a minute, and a dashboard that hangs loses its locks.
+    # If the database hangs, a statement raises an error after a minute. If a dashboard hangs during a transaction, the
+    # database ends the transaction after a minute, which releases its locks.
     "SET statement_timeout TO '60s'",
     "SET idle_in_transaction_session_timeout TO '60s'",
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
 )
 LOCK = 0x736D6574
-"""The advisory lock of the process that creates the tables."""
+"""The number of the advisory lock that a process takes to create the tables."""
 
 
 class PostgreSQL:
-    """A PostgreSQL database at a URL, with its tables in the schema `streammetrics`."""
+    """The driver of a PostgreSQL database, whose tables are in the schema `streammetrics`."""
 
     identity_column = "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
     begin_read, begin_write = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "BEGIN"

@@ -1,4 +1,7 @@
-"""The tables of definitions, looks, evaluations, alerts, tokens and the audit log."""
+"""The tables of definitions, looks, evaluations, alerts, tokens and the audit log.
+
+A look records the verdicts of an experiment at one time, as people saw them.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +33,14 @@ class AuditEntry(NamedTuple):
 
 
 class Token(NamedTuple):
-    """The name of a token, and its hash."""
+    """A token of a writer, owner or reader: its name, and the hash of its secret text."""
 
     name: str
     hashed: str
 
 
 class RecordStore:
-    """The methods of a store for everything but metric states: definitions, looks, evaluations, tokens, audit log."""
+    """The methods of a store for all records except metric states."""
 
     database: Database
 
@@ -74,16 +77,16 @@ class RecordStore:
     # -- looks and evaluations ----------------------------------------------------------------------------------------
 
     def add_look(self, experiment: str, at: float, look: str) -> None:
-        """Add a look to the log of an experiment."""
+        """Add a look (the verdicts at one time, as JSON) to the log of an experiment."""
         with self.database.write_transaction() as run:
             run("INSERT INTO looks (experiment, at, look) VALUES (?, ?, ?)", experiment, at, look)
 
     def looks(self, experiment: str) -> list[tuple[float, str]]:
-        """Return the time and content of all looks of an experiment, in order."""
+        """Return the time and content of all looks of an experiment, oldest first."""
         return [(at, look) for _, at, look in self.looks_since(experiment, 0)]
 
     def looks_since(self, experiment: str, after: int) -> list[tuple[int, float, str]]:
-        """Return the number, time and content of the looks whose number is larger than `after`."""
+        """Return the looks whose number is larger than `after`, as tuples of a number, a time and the content."""
         with self.database.read_transaction() as run:
             rows = run(
                 "SELECT number, at, look FROM looks WHERE experiment = ? AND number > ? ORDER BY number",
@@ -93,7 +96,7 @@ class RecordStore:
         return list(map(tuple, rows))
 
     def save_evaluation(self, experiment: str, evaluation: str) -> None:
-        """Save the last evaluation of an experiment."""
+        """Save the last evaluation of an experiment, as JSON. It replaces the previous one."""
         with self.database.write_transaction() as run:
             run(
                 "INSERT INTO evaluations VALUES (?, ?) "
@@ -111,12 +114,15 @@ class RecordStore:
     # -- alerts -------------------------------------------------------------------------------------------------------
 
     def alert_state(self, experiment: str) -> dict[str, str]:
-        """Return the saved state of every alert of an experiment, by name."""
+        """Return the saved state of every fault of an experiment, by the key of the fault."""
         with self.database.read_transaction() as run:
             return dict(run("SELECT name, state FROM alerts WHERE experiment = ?", experiment))
 
     def set_alert_state(self, experiment: str, name: str, state: str) -> bool:
-        """Save the state of an alert; return whether it changed. If several servers save a state, one gets True."""
+        """Save the state of a fault. Return whether it changed.
+
+        If several servers save the same state, only one of them gets True.
+        """
         with self.database.write_transaction() as run:
             lock_experiment(run, experiment)
             rows = run("SELECT state FROM alerts WHERE experiment = ? AND name = ?", experiment, name)
@@ -133,7 +139,7 @@ class RecordStore:
     # -- access -------------------------------------------------------------------------------------------------------
 
     def add_token(self, experiment: str, hashed: str, name: str, *, by: str, at: float) -> None:
-        """Save the hash of a token; it replaces a token of the same name."""
+        """Save the hash of a token. The new token replaces any token with the same name."""
         with self.database.write_transaction() as run:
             run(
                 "INSERT INTO tokens VALUES (?, ?, ?) ON CONFLICT (experiment, name) DO UPDATE SET hash = excluded.hash",
@@ -144,7 +150,10 @@ class RecordStore:
             add_audit_entry(run, experiment, f"made token {name!r}", by=by, at=at)
 
     def tokens(self, experiment: str) -> list[Token]:
-        """Return the tokens of a scope (an experiment ID, or the owners or readers of the server), sorted by name."""
+        """Return the tokens of a scope, sorted by name.
+
+        A scope is an experiment ID, or the owners or readers of the server.
+        """
         with self.database.read_transaction() as run:
             return [
                 Token(*row)
@@ -152,7 +161,7 @@ class RecordStore:
             ]
 
     def revoke(self, experiment: str, name: str, *, by: str, at: float) -> bool:
-        """Delete a token; return whether there was one of this name."""
+        """Delete a token; return whether there was one with this name."""
         with self.database.write_transaction() as run:
             if not run("SELECT 1 FROM tokens WHERE experiment = ? AND name = ?", experiment, name):
                 return False
@@ -161,12 +170,15 @@ class RecordStore:
         return True
 
     def add_audit(self, experiment: str, change: str, *, by: str, at: float) -> None:
-        """Add an entry to the audit log for an event that changes nothing else in the store, such as a refused file."""
+        """Add an entry to the audit log.
+
+        This is for events that change nothing else in the store, such as a refused file.
+        """
         with self.database.write_transaction() as run:
             add_audit_entry(run, experiment, change, by=by, at=at)
 
     def audits(self, experiment: str) -> list[AuditEntry]:
-        """Return the audit log of an experiment, in order."""
+        """Return the audit log of an experiment, oldest entry first."""
         with self.database.read_transaction() as run:
             rows = run("SELECT at, author, what FROM audits WHERE experiment = ? ORDER BY number", experiment)
         return [AuditEntry(*row) for row in rows]

@@ -1,4 +1,4 @@
-"""The SQLite driver of the store: one file, which only one server may use."""
+"""The SQLite driver of the store. Only one server may use the file."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .failures import StoreDownError, StoreFullError
 __all__ = ["SQLite"]
 
 BUSY = 10.0
-"""Seconds to wait for a write transaction of another process."""
+"""The longest time, in seconds, to wait for the write transaction of another process."""
 SETTINGS = (
-    # In WAL mode, committed data survives a power cut only with FULL.
+    # In WAL mode, only the setting FULL ensures that committed data survives a power failure.
     "PRAGMA synchronous = FULL",
     "PRAGMA journal_size_limit = 67108864",
 )
@@ -35,7 +35,7 @@ AWAY = {
 
 
 class SQLite:
-    """An SQLite file; while it is open, SQLite writes two more files beside it (-wal and -shm)."""
+    """The driver of an SQLite file. While the file is open, SQLite keeps two more files beside it (-wal and -shm)."""
 
     errors: tuple[type[Exception], ...] = (sqlite3.Error,)
     identity_column = "INTEGER PRIMARY KEY AUTOINCREMENT"
@@ -43,7 +43,7 @@ class SQLite:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        # With a lock, threads of this process wait in line; SQLite would make them retry.
+        # The lock makes the threads of this process wait for each other. Without it, SQLite would make them retry.
         self.write_lock = threading.Lock()
 
     def connect(self) -> sqlite3.Connection:
@@ -64,7 +64,7 @@ class SQLite:
         return rows
 
     def prepare(self, run: RunStatement) -> None:
-        """Do nothing: SQLite has one write transaction at a time."""
+        """Do nothing: SQLite allows only one write transaction at a time anyway."""
 
     def translate_error(self, error: Exception) -> StreamMetricsError | None:
         code = getattr(error, "sqlite_errorcode", 0)

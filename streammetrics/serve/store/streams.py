@@ -1,4 +1,7 @@
-"""Lock an experiment so that its changes run one after the other, number its parts, and write its audit log."""
+"""Lock an experiment, so that changes to it run one after the other, and write its audit log.
+
+The parts of an experiment are numbered, and each change to older parts increases the epoch of the experiment.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,17 @@ from .database import RunStatement
 __all__ = ["StreamPosition", "add_audit_entry", "lock_experiment", "read_position"]
 
 StreamPosition = tuple[int, int]
-"""The number of the last part, and the epoch: the number of changes to parts that counted already."""
+"""The position of an experiment: the number of its last part, and its epoch.
+
+The epoch is the number of changes to parts that already counted.
+"""
 
 
 def lock_experiment(run: RunStatement, experiment: str) -> StreamPosition:
     """Lock an experiment until the transaction ends, and return its position.
 
-    The update changes nothing, but it locks the row of the experiment in PostgreSQL: parts of an experiment are numbered
-    and committed in the same order.
+    The UPDATE statement changes no value, but PostgreSQL locks the row of the experiment. The parts of an experiment
+    are therefore committed in the order of their numbers.
     """
     run("INSERT INTO streams VALUES (?, 0, 0) ON CONFLICT (experiment) DO NOTHING", experiment)
     run("UPDATE streams SET last = last WHERE experiment = ?", experiment)
@@ -28,5 +34,5 @@ def read_position(run: RunStatement, experiment: str) -> StreamPosition:
 
 
 def add_audit_entry(run: RunStatement, experiment: str, change: str, *, by: str, at: float) -> None:
-    """Add an entry to the audit log."""
+    """Add an entry to the audit log of an experiment: who (`by`) made which change, and when."""
     run("INSERT INTO audits (experiment, at, author, what) VALUES (?, ?, ?, ?)", experiment, at, by, change)

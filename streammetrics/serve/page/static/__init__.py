@@ -1,1 +1,1 @@
-"""Files that pages load."""
+"""The style sheet, script and icon of the dashboard's pages."""

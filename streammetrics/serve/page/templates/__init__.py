@@ -1,1 +1,1 @@
-"""Templates of the pages."""
+"""The HTML templates of the dashboard's pages."""
