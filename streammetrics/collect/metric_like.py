@@ -218,7 +218,7 @@ def nbytes(thing: MetricLike) -> int:
 
 
 def empty_copy(thing: Any) -> Any:
-    """Return an object with the same settings that has counted no row."""
+    """Return an object with the same settings and empty states."""
     return with_states(thing, None)
 
 

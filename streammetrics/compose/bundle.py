@@ -167,7 +167,7 @@ class BundleDefinition(Definition):
             definition.check_states(mine)
 
     def _pair_with_states(self, states: Sequence[State]) -> Iterator[tuple[tuple[str, Definition], list[State]]]:
-        """Yield the name and definition of each object, and those of the `states` that belong to the object."""
+        """Yield the name and definition of each object, together with its own states out of `states`."""
         rest = list(states)
         for item in self.definitions.items():
             n = len(item[1].reads)

@@ -1,7 +1,7 @@
-"""The counter of rows by group, such as the impressions of each user.
+"""The counter that stores the rows of each group, such as the impressions of each user.
 
 Rows are appended to blocks of memory. Rows never change once they are written, so states can refer to the blocks
-without a copy.
+without copying them.
 """
 
 from __future__ import annotations

@@ -241,8 +241,9 @@ def compute_evidence(effect: MetricEffect, progress: Progress, margin: float | N
     Returns
     -------
     array
-        The p-values or e-values. A claim about a calibration ratio needs evidence about both contrasts, so the weaker of
-        the two counts. If the estimate itself does not support the claim, the p-value is 1, or the e-value 0.
+        The p-values or e-values. A claim about a calibration ratio needs evidence about both the log difference and
+        the log sum of the two ratios, so the weaker evidence decides. If the estimate itself does not support the claim,
+        the p-value is 1, or the e-value 0.
     """
     # Because of the certified bounds, the null hypothesis is an interval rather than a point. The evidence is computed
     # against the end of this interval that is nearer to the estimate.

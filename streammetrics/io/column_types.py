@@ -83,12 +83,14 @@ class ColumnUses(NamedTuple):
 
 
 def parse_type(name: str, kind: str | pa.DataType) -> pa.DataType:
-    """Return the Arrow type for a name: string, int, float, bool, date, timestamp, or an Arrow alias.
+    """Return the Arrow type that `kind` names: string, int, float, bool, date, timestamp, or an Arrow alias.
+
+    An Arrow type is returned unchanged. `name` is the name of the column, for the error message.
 
     Raises
     ------
     LogError
-        The name is unknown.
+        `kind` is not the name of a type.
     """
     if not isinstance(kind, str):
         return kind

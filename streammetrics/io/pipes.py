@@ -110,12 +110,13 @@ def open_source(source: LogFile, *, last: bool = False) -> pa.NativeFile:
 
 
 def open_standard_input() -> LogFile:
-    """Detect the format of standard input: an Arrow IPC stream, JSON lines, or CSV.
+    """Open standard input and detect its format: an Arrow IPC stream, JSON lines, or CSV.
 
     Raises
     ------
     LogError
-        The format, such as Parquet, cannot be read from a stream, because the footer of a file has to be read first.
+        Standard input is closed, or its format cannot be read from a stream. Parquet, for example, cannot, because the
+        footer has to be read first.
     """
     if sys.stdin is None:
         raise LogError(f"{STDIN}: standard input is closed")

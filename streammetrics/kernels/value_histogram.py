@@ -20,8 +20,8 @@ from .score_terms import add_fixed, split_limbs
 f8, i8, u4, u8 = np.float64, np.int64, np.uint32, np.uint64
 
 BLOCK = 256
-# ZERO is the bucket of the number 0. OFFSET is added to the buckets of positive numbers, so that buckets close to 0,
-# which would otherwise be negative, are also positive.
+# ZERO is the bucket of the number 0. The bucket of any other number is ZERO plus or minus a number of steps, by its sign.
+# For numbers close to 0 the steps would be negative; OFFSET is added to them, so that they are always positive.
 ZERO = i8(1 << 62)
 OFFSET = i8(1 << 53)
 # The biased exponent of the bucket width at level 0, 2**-512.

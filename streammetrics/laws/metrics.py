@@ -40,7 +40,8 @@ from .specimens import Columns, events, formats, on_grid, spoil, tables
 # The absolute tolerance between one row with weight k and k rows: the former is rounded to a multiple of 2**-60 once,
 # and the latter k times.
 UNITS = 2.0**-59
-# The relative tolerance between such values, because a metric may divide sums by small numbers.
+# The relative tolerance between values that should be equal but for rounding. It is larger than the rounding itself,
+# because a metric may divide sums by small numbers.
 CLOSE = 2.0**-44
 
 

@@ -242,9 +242,10 @@ def _build_cell(record: Record, wins: bool, notes: bool) -> Cell:
 
 
 def _count_rows(records: dict[str, Record]) -> dict[str, int]:
-    """Return the numbers of rows, positives and dropped rows, by label.
+    """Return the lines of row counts below a table: a dict from the text of a line to its number.
 
-    Metrics that counted different rows from most others get their own lines, such as "rows of ndcg".
+    There are lines for rows, positives and dropped rows. Metrics that counted different rows from most others get their
+    own lines, such as "rows of ndcg".
     """
     groups: dict[tuple[Any, ...], list[str]] = {}
     for name, r in records.items():

@@ -96,7 +96,10 @@ class RowWeight:
         return weights
 
     def is_exceeded_by(self, sums: Array, most: float = math.inf, *, signed: bool = False) -> bool:
-        """Whether a weighted sum of values exceeds `most` times the total weight, or is negative and not `signed`."""
+        """Whether any weighted sum exceeds `most` times its total weight in magnitude.
+
+        Without `signed`, a negative sum also counts as exceeding it.
+        """
         exact = sums.shape[-1] == CHUNKS
         negative = sums[..., -1 if exact else 0] < 0
         if negative.any():

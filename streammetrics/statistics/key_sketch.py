@@ -26,7 +26,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 class KeySketch(KeyKinds, tag="key_sketch"):
-    """A count-min sketch: `depth` tables of counters; a hash selects one counter of a key in each.
+    """A count-min sketch: `depth` tables of counters; in each table, a hash of the key selects one counter.
 
     Parameters
     ----------

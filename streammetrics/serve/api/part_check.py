@@ -206,7 +206,7 @@ def _merge_plan(experiment: Experiment, plan: PartPlan | None, part: Any, key_ki
 def _extend_plan(experiment: Experiment, plan: PartPlan, key_kinds: dict[str, str], differences: list[str]) -> PartPlan:
     """Return the plan extended by the key types of a part.
 
-    Raise IncompatibleStateError if a key type differs, or if the caller passes `differences` in the settings.
+    Raise IncompatibleStateError if a key type differs, or if `differences`, a list of settings that differ, is not empty.
     """
     if all_differences := [*differences, *plan.describe_kind_differences(key_kinds)]:
         raise IncompatibleStateError(
