@@ -38,7 +38,10 @@ class PushTarget:
     seq: int
 
     def check(self, arm: str | None, sets: list[tuple[str, ...]], window: str | None) -> None:
-        """Raise UsageError if an option is missing or does not fit. This is called before the log is read."""
+        """Raise UsageError if an option that --push needs is missing or invalid, or if another one conflicts with it.
+
+        This is called before the log is read.
+        """
         if self.experiment is None or self.hour is None:
             raise UsageError("--push needs --experiment, and --hour of the rows, such as 2026-06-01T09, in UTC")
         if arm is None:

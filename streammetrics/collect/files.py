@@ -81,7 +81,7 @@ def read(path: str | os.PathLike[str]) -> bytes:
 
 @contextmanager
 def _add_path_to_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Replace the path in an OSError of the `with` block by this path.
+    """Make an OSError raised in the `with` block name this path instead of any other.
 
     Without this, an error in a read or write names no path, and other errors name the temporary file.
     """

@@ -3,10 +3,11 @@
 The level of a cell is the width of its buckets: level 0 means exact numbers, and each higher level means wider buckets.
 While rows are counted, the rows so far determine the level, and more rows can only raise it.
 
-Several cells buffer their rows as codes, which are sorted from time to time. A single cell also has windows. A window
-is an array of counters for the range of buckets in which most values of an output lie. A kernel directly increments the
-counter of a value in this range, and buffers all other values as codes. If a cell has only a few distinct numbers, its
-window (of the kind `KNOWN`) instead has a counter for each of them, which the kernel finds with a hash.
+If a state has several cells, their rows are buffered as codes, which are sorted from time to time. If it has only one
+cell, there are also windows, one for each output. A window is an array of counters for the range of buckets in which
+most values of the output lie. A kernel directly increments the counter of a value in this range, and buffers all other
+values as codes. If an output has only a few distinct numbers, its window (of the kind `KNOWN`) instead has a counter
+for each of them, which the kernel finds with a hash.
 """
 
 from __future__ import annotations

@@ -272,6 +272,7 @@ def _is_locked_elsewhere(file: int) -> bool:
     """Try to acquire the lock, and return whether another process has it."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    # Another process has the lock.
     except BlockingIOError:
         return True
     except OSError:  # some file systems have no locks

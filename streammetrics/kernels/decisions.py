@@ -17,7 +17,7 @@ BLOCK = 2048
 
 @outline
 def add_decisions(y: Any, s: Any, w: Any, at: Any, thresholds: Any, counts: Any, excess: Any) -> Any:
-    """Count rows by cell, threshold, label and decision; see `count_decisions`, which is the kernel for one label."""
+    """Do the work of `count_decisions`, which `count_decisions_multilabel` repeats for each label of a multilabel task."""
     n, n_thresholds, lone = s.shape[0], thresholds.shape[0], at.shape[0] == 0
     if (
         lone and w.shape[0] == 0 and has_bad_value(True, y, s)

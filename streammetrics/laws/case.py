@@ -182,6 +182,7 @@ def expect_error(error: type[Exception], action: Callable[[], Any], what: str) -
     """Raise LawError unless an action raises an error of this type; `what` describes the action in the message."""
     try:
         action()
+    # This is the error that the law expects.
     except error:
         return
     except Exception as other:

@@ -258,5 +258,6 @@ def _rows_as_list(values: Array) -> Any:
 def _library(name: str) -> Any:
     try:
         return importlib.import_module(name)
+    # An optional library that is not installed is left out of the laws.
     except ImportError:
         return None

@@ -97,6 +97,7 @@ def test_it_reads_without_javascript(browser: Any, site: Site) -> None:
         assert "from=2026-06-02" in page.url
         assert "arm=ranker+d" in page.url
         page.get_by_role("link", name="Experiments").click()
+        page.wait_for_load_state()  # without JavaScript, rows appear while the page is still being parsed
         assert page.locator(".glance tbody tr").count() == len(ALL)
 
 

@@ -268,6 +268,7 @@ def _can_start_threads(pool: ThreadPoolExecutor) -> bool:
     """Return whether new threads can start. While the interpreter exits, as in `atexit` functions, they cannot."""
     try:
         pool.submit(int)
+    # The interpreter exits.
     except RuntimeError:
         return False
     return True
