@@ -42,7 +42,7 @@ class Scores(Quiet, tag="benchmarks.scores"):
     exact = Tally("exact_places")
     rows = Tally("places")
     off_grid = Flat(form="flag")
-    counted = ("exact", "rows")
+    row_parts = ("exact", "rows")
     folding = ("exact", "rows", "off_grid")
 
     @property
@@ -129,7 +129,9 @@ def scores_of(statistic: Scores, labels: Any, scores: Any) -> Scores:
     rows = Entries.empty((statistic.places - 1).bit_length())
     flats, tallies = {"off_grid": np.zeros(1, np.uint8)}, {"exact": wide, "rows": rows}
     none = np.zeros((1, 0), I8)
-    return statistic.with_cells(Cells((), none, (), None, None, flats, tallies)).move_cells(none)
+    state = statistic.with_cells(Cells((), none, (), None, None, flats, tallies)).move_cells(none)
+    assert state.approximate_rows == n, "the state must have every row; otherwise these benchmarks measure nothing"
+    return state
 
 
 def sums_of(statistic: State, n: int) -> State:
