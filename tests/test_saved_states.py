@@ -1,8 +1,9 @@
 """States that were saved by an earlier version load with the digest that they had, and say what they said.
 
 `saved_states.zip` holds a saved state of every metric and of every wrapper. Its `index.json` has the digest of each state,
-of its value, bounds, interval and `explain()`, and of the table of its slices. If a format is meant to change, write the
-file anew with ``python tests/test_saved_states.py``, and give the reason in the commit.
+of its value, bounds, interval and `explain()`, and of the table of its slices, each without the wording of sentences. If
+a format is meant to change, write the file anew with ``python tests/test_saved_states.py``, and give the reason in the
+commit.
 """
 
 from __future__ import annotations
