@@ -246,7 +246,9 @@ class ShardedDefinition(Definition):
                 totals_by_place[place] = tuple(table_by_shard(shards, each, self.shards, cells) for each in both)
             weights, events = totals_by_place[place]
             none = np.full((self.shards, cells), np.nan)
-            for number in [n for n, s in samples.items() if s.metric is metric]:
+            # Several tasks may contain the same metric object, so the name decides, too.
+            own = [n for n, s in samples.items() if s.metric is metric and (n == name or n.startswith(f"{name}/"))]
+            for number in own:
                 plan = self.unit, self.shards, parts[place].cells.vocabularies[-1].kind.removeprefix("shard of ")
                 yield number, Shards(plan, numbers.get(number, none), weights, events, below)
 

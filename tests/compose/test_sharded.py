@@ -220,3 +220,17 @@ def test_a_quantile_knows_what_lies_below_it_in_each_shard():
     (sample,) = definition_of(made).samples(states_of(made))
     assert sample.shards.below is not None
     assert sample.shards.below.sum() == pytest.approx(300, abs=5)
+
+
+def test_tasks_that_share_a_metric_object_have_the_intervals_of_each():
+    """Two tasks of one list of metrics: every number gets the replicates of its own task."""
+    rows = log()
+    rows["other"] = np.sqrt(rows["y_score"])
+    metrics = [sm.AUC(bits=8), sm.LogLoss()]
+    columns = {"a": "y_score", "b": "other"}
+    shared = sm.Sharded({n: sm.Task(metrics, y_score=c) for n, c in columns.items()}, unit="user").update(rows)
+    alone = sm.Sharded(
+        {n: sm.Task([sm.AUC(bits=8), sm.LogLoss()], y_score=c) for n, c in columns.items()}, unit="user"
+    ).update(rows)
+    assert shared.interval() == alone.interval()
+    assert not any(interval.reason for interval in shared.interval().values())
