@@ -106,7 +106,8 @@ def _logit(x: Any) -> Any:
 
 
 def _clipped_exp(x: Any) -> Any:
-    return exp(np.minimum(x, LARGEST_EXPONENT))
+    # Infinity stands for a ratio to 0, which is not a large number.
+    return np.where(np.isposinf(x), INF, exp(np.minimum(x, LARGEST_EXPONENT)))[()]
 
 
 def _fisher(x: Any) -> Any:

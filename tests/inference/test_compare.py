@@ -363,3 +363,14 @@ def test_no_slices_at_all():
     found = sm.compare(empty, empty.copy())
     assert len(found) == 0
     assert len(found.table()) == 0
+
+
+def test_a_change_from_zero_is_infinite():
+    """A relative change from a control of 0 is no number with 300 digits."""
+    users = np.arange(200)
+    low, zero = (
+        sm.Sharded(sm.CTR(), unit="user").update(y_true=clicks, user=users)
+        for clicks in ((users % 50 == 0).astype(np.uint8), np.zeros(200, np.uint8))
+    )
+    assert sm.compare(low, zero).relative.estimate == np.inf
+    assert sm.compare(zero, low).relative.estimate == -1.0
