@@ -4,6 +4,9 @@
 order must give the same result.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .batch.columns import Column, Kind
 from .batch.ids import group, query
 from .batch.kinds import Need, flag, grade, label, matrix, score, weight
@@ -13,7 +16,6 @@ from .collect.definition import Definition
 from .collect.metric import METRICS, Metric
 from .collect.metric_like import MetricLike, answer_of, columns_of, empty_copy, states_of, with_states
 from .compose.axis_wrapper import AxisDefinition, AxisWrapper
-from .laws import LawError, check_metric, check_state
 from .numerics.exact import Limits
 from .numerics.settings import setting, union
 from .reading.about import About, about_of
@@ -38,6 +40,9 @@ from .statistics.soft_sums import SoftSums
 from .statistics.step import Like, Step
 from .statistics.sums import ScoreSums
 from .statistics.values import ValueHistogram
+
+if TYPE_CHECKING:
+    from .laws import LawError, check_metric, check_state
 
 __all__ = [
     "METRICS",
@@ -100,3 +105,14 @@ __all__ = [
     "weight",
     "with_states",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Load the laws when they are used: they would take a tenth of the import, and only authors of metrics run them.
+    if name in ("LawError", "check_metric", "check_state"):
+        return getattr(import_module("streammetrics.laws"), name)
+    raise AttributeError(f"module 'streammetrics.extend' has no attribute {name!r}", name=name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import email.utils
 import json
 import os
 import random
@@ -230,8 +229,11 @@ def _parse_retry_after(retry_after: str | None) -> float:
         return 0.0
     if retry_after.strip().isdecimal():
         return float(retry_after)
+    # This import would take a twentieth of `import streammetrics`.
+    from email.utils import parsedate_to_datetime
+
     try:
-        return max(0.0, email.utils.parsedate_to_datetime(retry_after).timestamp() - time.time())
+        return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())
     # The header is neither a number nor a date.
     except ValueError:
         return 0.0
