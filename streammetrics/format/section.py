@@ -265,15 +265,19 @@ class _Writer:
         if name in self.layout.plane_tallies:
             yield from self._encode_wide(name, e, starts[:-1][entry_counts > 0])
         else:
-            places = e.places
-            if tally.level is not None:
-                zeros = self.header[f"zeros {name}"] = _count_common_zeros(places)
-                places = places >> np.uint64(zeros)
-            yield compute_gaps(places, starts[:-1][entry_counts > 0])
+            yield self._encode_places(tally, e, starts[:-1][entry_counts > 0])
             yield e.counts - e.counts.dtype.type(1)
         if e.excess is not None:
             self.rest.append(_encode_low_limbs(e.excess[:, 1]))
             yield zigzag(e.excess[:, 0])
+
+    def _encode_places(self, tally: Tally, e: Entries, begins: Ints) -> Array:
+        # A function of its own, so that the places, which may be large, are freed before the result is encoded.
+        places = e.places
+        if tally.level is not None:
+            zeros = self.header[f"zeros {tally.name}"] = _count_common_zeros(places)
+            places = places >> np.uint64(zeros)
+        return compute_gaps(places, begins)
 
     def _encode_wide(self, name: str, e: Entries, begins: Ints) -> Iterator[Array]:
         keys, last = split_last_bits(e)

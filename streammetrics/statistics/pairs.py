@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,6 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 U8 = np.uint64
 HALF = U8(0xFFFFFFFF)
-NORMAL = NormalDist()
 
 X, Y, OTHER, HASH = range(VIEWS)
 """The four codes under which an exact row is counted: x, y, the second hashes of both, and the first hashes of both."""
@@ -212,11 +210,14 @@ def _order_of_adjacent(x: Ints, y: Ints, mass: NDArray[np.float64]) -> float:
 
 def _order_at_third(order: float) -> Fraction:
     """Extrapolate the share of concordant minus discordant pairs to pairs whose x are only a third as far apart."""
+    from statistics import NormalDist  # used only here, and not free to import
+
     # If y is x plus normal noise, the probability of concordance is the normal CDF of distance / noise. At a third of the
     # distance, the argument of the CDF is therefore also divided by three.
     if abs(order) >= 1.0:
         return Fraction(order)
-    return Fraction(2.0 * NORMAL.cdf(NORMAL.inv_cdf((1.0 + order) / 2.0) / 3.0) - 1.0)
+    normal = NormalDist()
+    return Fraction(2.0 * normal.cdf(normal.inv_cdf((1.0 + order) / 2.0) / 3.0) - 1.0)
 
 
 def _run_bounds(sorted_: Ints) -> Ints:
