@@ -30,10 +30,10 @@ from streammetrics.serve.api.auth import issue_token
 from streammetrics.serve.api.reader_process import DecoderProcess, ReaderProcess
 from streammetrics.serve.dashboard import build_dashboard
 from streammetrics.serve.experiment_simulation import Simulation
+from streammetrics.serve.part_keys import HOUR, PartKey, PostedPart, format_hour
 from streammetrics.serve.server import build_server
 from streammetrics.serve.settings import ServerSettings
 from streammetrics.serve.store import open_store
-from streammetrics.serve.store.part_keys import HOUR, PartKey, PostedPart, format_hour
 
 POSTS, PAGES, FRAMES = 200, 50, 40
 EXPERIMENTS, SOURCES = 4, 50

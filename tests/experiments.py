@@ -9,7 +9,7 @@ import numpy as np
 import streammetrics as sm
 from streammetrics.collect.metric_like import columns_of
 from streammetrics.serve.evaluation.experiment import Experiment
-from streammetrics.serve.store.part_keys import HOUR, PartKey, RowCounts
+from streammetrics.serve.part_keys import HOUR, PartKey, RowCounts
 
 START = 500_016  # midnight
 DAY = 24

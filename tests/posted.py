@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import streammetrics as sm
-from streammetrics.serve.store.part_keys import HOUR, PartKey, PostedPart
+from streammetrics.serve.part_keys import HOUR, PartKey, PostedPart
 
 FIRST = 494_520
 """The hour with which 2026-06-01 begins."""

@@ -15,11 +15,11 @@ from streammetrics.reports.text_table import print_line
 from streammetrics.serve.api.auth import issue_token
 from streammetrics.serve.dashboard import build_dashboard
 from streammetrics.serve.experiment_simulation import DAY, Simulation
+from streammetrics.serve.part_keys import HOUR
 from streammetrics.serve.push import push
 from streammetrics.serve.server import build_server
 from streammetrics.serve.settings import ServerSettings
 from streammetrics.serve.store import Store, open_store
-from streammetrics.serve.store.part_keys import HOUR
 
 __all__ = ["LiveDemo", "run_live"]
 

@@ -8,8 +8,8 @@ from typing import Any
 from streammetrics.cli.messages import UsageError
 from streammetrics.errors import InvalidInputError, PushError
 from streammetrics.io.evaluate import slice_name
+from streammetrics.serve.part_keys import parse_key
 from streammetrics.serve.push import normalize_url, push, read_token
-from streammetrics.serve.store.part_keys import parse_key
 
 __all__ = ["PushTarget"]
 

@@ -17,10 +17,10 @@ from streammetrics.reports.text_table import print_line
 from streammetrics.serve.api.auth import OWNER, READER, issue_token
 from streammetrics.serve.api.reader_process import DecoderProcess, ReaderProcess
 from streammetrics.serve.dashboard import build_dashboard
+from streammetrics.serve.part_keys import NAME
 from streammetrics.serve.server import build_server
 from streammetrics.serve.settings import LOOPBACK, ServerSettings
 from streammetrics.serve.store import Store, open_store
-from streammetrics.serve.store.part_keys import NAME
 
 __all__ = ["list_tokens", "make_token", "open_listener", "parse_auth", "revoke_token", "run_server"]
 

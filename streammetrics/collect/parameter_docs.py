@@ -14,27 +14,48 @@ HEADING = "Parameters\n----------\n"
 NEXT_SECTION = re.compile(r"^\w[\w ]*\n-{3,}$", re.MULTILINE)
 
 
-def inherit_parameter_docs(cls: Any) -> None:
-    """Add to the docstring of a class the parameters that only its base classes document.
+class InheritedDocs:
+    """The docstring of a class, with the parameters that only its base classes document.
 
     A setting that many metrics share is documented once, in the base class that declares it. The help of every metric
-    still shows it in full.
+    still shows it in full. The text is put together when it is read, because an import reads none of them.
     """
+
+    def __init__(self, own: str) -> None:
+        self.own = own
+
+    def __get__(self, instance: object, cls: Any) -> str:
+        return _complete_docs(cls, self.own) if vars(cls).get("__doc__") is self else self.own
+
+
+def inherit_parameter_docs(cls: Any) -> None:
+    """Let the docstring of a class include the parameters that only its base classes document."""
     text = vars(cls).get("__doc__")
-    if not text:
-        return
+    if text:
+        cls.__doc__ = InheritedDocs(text)
+
+
+def _complete_docs(cls: Any, text: str) -> str:
+    """Return a docstring of a class with all its parameters."""
     before, own, after = _split_docstring(text)
     missing = settable_names(cls).difference(*(names for names, _ in own))
     added = []
     for base in cls.__mro__[1:]:
-        for names, entry in _split_docstring(vars(base).get("__doc__") or "")[1]:
+        for names, entry in _split_docstring(_own_docs(base))[1]:
             if missing.intersection(names):
                 missing.difference_update(names)
                 added.append(entry)
+    if not added:
+        return text
     added.sort(key=lambda entry: entry.startswith("on_invalid"))  # the parameter of all metrics comes last
-    if added:
-        entries = "\n".join([entry for _, entry in own] + added)
-        cls.__doc__ = "\n\n".join(part for part in (before, HEADING + entries, after) if part)
+    entries = "\n".join([entry for _, entry in own] + added)
+    return "\n\n".join(part for part in (before, HEADING + entries, after) if part)
+
+
+def _own_docs(cls: type) -> str:
+    """Return the docstring that a class itself has."""
+    text = vars(cls).get("__doc__")
+    return text.own if isinstance(text, InheritedDocs) else text or ""
 
 
 def settable_names(cls: Any) -> set[str]:

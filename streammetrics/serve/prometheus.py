@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from .evaluation.evaluation import Evaluation
-from .store.part_keys import HOUR
+from .part_keys import HOUR
 
 __all__ = ["GAUGES", "build_metrics_route", "render_gauges"]
 

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from ..collect.metric_like import MetricLike
 from ..errors import InvalidInputError, PushError
-from .store.part_keys import HOUR, PartKey, format_hour, parse_key
+from .part_keys import HOUR, PartKey, format_hour, parse_key
 
 __all__ = ["normalize_url", "push", "read_token"]
 

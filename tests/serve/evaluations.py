@@ -23,7 +23,7 @@ from streammetrics.serve.evaluation.evaluation import (
     TreatmentVerdict,
     WindowPoint,
 )
-from streammetrics.serve.store.part_keys import HOUR, PartKey, format_hour, parse_hour
+from streammetrics.serve.part_keys import HOUR, PartKey, format_hour, parse_hour
 
 START = parse_hour("2026-06-01T00")
 EVIL = '<script>alert(1)</script>"><img src=x onerror=alert(2)>'

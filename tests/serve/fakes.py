@@ -15,8 +15,8 @@ from streammetrics.errors import InvalidInputError
 from streammetrics.serve.api.auth import OWNER, READER, issue_token
 from streammetrics.serve.evaluation.experiment import Experiment
 from streammetrics.serve.evaluation.merge_parts import merge_parts
+from streammetrics.serve.part_keys import PartKey, PostedPart
 from streammetrics.serve.store import StoredPart
-from streammetrics.serve.store.part_keys import PartKey, PostedPart
 
 NOW = 494540 * 3600.0  # 2026-06-01T20
 HOUR = "2026-06-01T09"

@@ -23,9 +23,9 @@ from streammetrics.serve.api.auth import READER, issue_token
 from streammetrics.serve.dashboard import build_dashboard
 from streammetrics.serve.evaluation.evaluation import Evaluation
 from streammetrics.serve.experiment_simulation import DAY, Simulation
+from streammetrics.serve.part_keys import HOUR
 from streammetrics.serve.settings import ServerSettings
 from streammetrics.serve.store import Store, open_store
-from streammetrics.serve.store.part_keys import HOUR
 
 SIMULATED = Simulation(
     id="ranker", days=5, users=2500, rows=1000, countries=2, effect=1.0, effect_from=0.5, slow_from=2.5

@@ -13,7 +13,7 @@ from streammetrics.serve.evaluation.part_index import PartIndex
 from streammetrics.serve.evaluation.treatment_comparison import correct_slice_words
 from streammetrics.serve.evaluation.window_series import WindowSeries
 from streammetrics.serve.evaluation.windows import ExperimentWindow
-from streammetrics.serve.store.part_keys import HOUR, PartKey, format_hour
+from streammetrics.serve.part_keys import HOUR, PartKey, format_hour
 
 END = START + 8 * DAY
 NOW = (END + 1) * HOUR

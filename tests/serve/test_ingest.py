@@ -32,9 +32,9 @@ from streammetrics.serve.api.reader_process import DecoderProcess
 from streammetrics.serve.app import create_app
 from streammetrics.serve.evaluation.experiment import Experiment
 from streammetrics.serve.evaluation.merge_parts import merge_parts
+from streammetrics.serve.part_keys import PartKey, PostedPart, RowCounts
 from streammetrics.serve.settings import ServerSettings
 from streammetrics.serve.store import StoreDownError, StoreFullError, open_store
-from streammetrics.serve.store.part_keys import PartKey, PostedPart, RowCounts
 
 STATES = "/v1/experiments/rank/states"
 

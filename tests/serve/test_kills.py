@@ -21,15 +21,15 @@ import posted
 import pytest
 
 from streammetrics.serve.evaluation.totals import Totals
+from streammetrics.serve.part_keys import PartKey
 from streammetrics.serve.store import Store, StoreDownError, open_store
-from streammetrics.serve.store.part_keys import PartKey
 
 KILLS, RESTARTS = min(draws.tries(3), 50), min(draws.tries(2), 20)
 CONTENTS = 97
 
 PUTTING = """
 import itertools, os, pickle, random, sys, threading
-from streammetrics.serve.store.part_keys import HOUR, PartKey, PostedPart
+from streammetrics.serve.part_keys import HOUR, PartKey, PostedPart
 from streammetrics.serve.store import open_store
 from streammetrics.serve.evaluation.totals import Totals
 

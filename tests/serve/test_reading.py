@@ -19,8 +19,8 @@ from streammetrics.serve.evaluation.experiment_reader import ExperimentReader
 from streammetrics.serve.evaluation.part_index import PartIndex
 from streammetrics.serve.evaluation.totals import Totals
 from streammetrics.serve.experiment_simulation import Simulation
+from streammetrics.serve.part_keys import HOUR, PartKey, PostedPart, RowCounts
 from streammetrics.serve.store import Store, open_store
-from streammetrics.serve.store.part_keys import HOUR, PartKey, PostedPart, RowCounts
 
 SMALL = Simulation(days=2, users=100, rows=20, countries=1, sources=("web",))
 HOURS = range(SMALL.start, SMALL.start + 12)

@@ -17,8 +17,8 @@ import posted
 import pytest
 
 from streammetrics.errors import InvalidInputError, StreamMetricsError
+from streammetrics.serve.part_keys import PartKey
 from streammetrics.serve.store import Store, StoreDownError, StoreFullError, open_store, parts
-from streammetrics.serve.store.part_keys import PartKey
 from streammetrics.serve.store.parts import DAY, MAX_CONFLICTS, MergedDay
 
 ONE = PartKey("checkout", "eu", posted.FIRST)

@@ -12,8 +12,8 @@ import streammetrics as sm
 from streammetrics.serve.evaluation.experiment import Experiment
 from streammetrics.serve.evaluation.experiment_reader import ExperimentReader
 from streammetrics.serve.experiment_simulation import DAY, Simulation
+from streammetrics.serve.part_keys import HOUR, PartKey, PostedPart
 from streammetrics.serve.store import open_store
-from streammetrics.serve.store.part_keys import HOUR, PartKey, PostedPart
 
 SMALL = Simulation(days=5, users=100, rows=20, countries=1, sources=("web",))
 

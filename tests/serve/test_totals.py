@@ -22,8 +22,8 @@ from streammetrics.errors import IncompatibleStateError, InvalidInputError
 from streammetrics.serve.evaluation.merge_parts import merge_parts
 from streammetrics.serve.evaluation.totals import Totals
 from streammetrics.serve.evaluation.windows import MovedError
+from streammetrics.serve.part_keys import HOUR, PartKey, PostedPart
 from streammetrics.serve.store import Store, StoreFullError, open_store
-from streammetrics.serve.store.part_keys import HOUR, PartKey, PostedPart
 from streammetrics.serve.store.parts import DAY
 
 FIRST = posted.FIRST

@@ -19,10 +19,10 @@ from streammetrics.serve.api.decoder import ThreadDecoder
 from streammetrics.serve.api.ingest import Ingest
 from streammetrics.serve.app import create_app
 from streammetrics.serve.evaluation.definitions import Definitions
+from streammetrics.serve.part_keys import PartKey
 from streammetrics.serve.settings import ServerSettings
 from streammetrics.serve.store import StoreDownError
 from streammetrics.serve.store.folder_watcher import FolderWatcher, parse_path
-from streammetrics.serve.store.part_keys import PartKey
 
 
 @pytest.fixture

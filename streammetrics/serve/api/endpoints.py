@@ -18,8 +18,8 @@ from starlette.routing import Route
 from ...errors import InvalidInputError
 from ..evaluation.definitions import MAX_DEFINITION_BYTES, Definitions
 from ..evaluation.experiment import HIDDEN_FIELDS, Experiment
+from ..part_keys import PartKey, parse_key
 from ..settings import ServerSettings
-from ..store.part_keys import PartKey, parse_key
 from .access import Access, error_response, read_bearer_token
 from .auth import OWNER, READER
 from .ingest import Ingest

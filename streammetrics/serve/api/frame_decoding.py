@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ...errors import StreamMetricsError
 from ...format.frame import Frame
-from ..store.part_keys import RowCounts
+from ..part_keys import RowCounts
 from .part_summary import PartSummary, summarize_parts
 
 __all__ = ["DecodedFrame", "decode_frames"]

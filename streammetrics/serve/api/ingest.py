@@ -15,8 +15,8 @@ from typing import Any
 from ...errors import StateFormatError, StreamMetricsError
 from ...format.frame import read_head
 from ..evaluation.experiment import Experiment
+from ..part_keys import PartKey, PostedPart
 from ..settings import ServerSettings
-from ..store.part_keys import PartKey, PostedPart
 from .decoder import DecoderService, NoRoomError
 from .frame_decoding import DecodedFrame
 from .worker import EndedError, LateError

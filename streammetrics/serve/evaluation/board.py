@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from ..alerts import Alerts
+from ..part_keys import HOUR, format_hour
 from ..store import Store, StoreDownError, StoreFullError
-from ..store.part_keys import HOUR, format_hour
 from .evaluate import build_looks
 from .evaluation import Evaluation, ShownLook
 from .experiment_reader import ExperimentSource

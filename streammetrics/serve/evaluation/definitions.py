@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InvalidInputError, StreamMetricsError
-from ..store.part_keys import NAME
+from ..part_keys import NAME
 from .experiment import Experiment, describe_changes
 
 __all__ = ["Definitions"]

@@ -14,7 +14,7 @@ from ...errors import InvalidInputError, StreamMetricsError
 from ...inference.drift import population_stability_index
 from ...inference.sample_ratio import SampleRatio, sample_ratio_mismatch
 from ...inference.verdict import Progress
-from ..store.part_keys import HOUR, format_hour
+from ..part_keys import HOUR, format_hour
 from .arm_samples import (
     ArmSamples,
     collect_arm_samples,

@@ -12,7 +12,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any, Self
 
 from ...errors import InvalidInputError
-from ..store.part_keys import HOUR, NAME, format_hour, parse_hour
+from ..part_keys import HOUR, NAME, format_hour, parse_hour
 
 __all__ = ["HIDDEN_FIELDS", "Experiment", "describe_changes", "has_share_change"]
 

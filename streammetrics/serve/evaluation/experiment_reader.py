@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, Protocol
 
+from ..part_keys import HOUR
 from ..store import Store
-from ..store.part_keys import HOUR
 from ..store.parts import DAY
 from .evaluate import evaluate
 from .evaluation import Evaluation, ShownLook

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from ..store.part_keys import HOUR
+from ..part_keys import HOUR
 from .evaluation import ShownLook
 
 __all__ = ["decode_looks", "encode_looks", "is_same_look"]

@@ -14,7 +14,7 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from ..store.part_keys import HOUR, PartKey, RowCounts
+from ..part_keys import HOUR, PartKey, RowCounts
 
 __all__ = ["IndexedPart", "PartIndex", "SourceIndex"]
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from ...collect.metric_like import nbytes
 from ...collect.serialization import from_bytes
+from ..part_keys import HOUR, PostedPart
 from ..store import Store, StoreDownError, StoreFullError
-from ..store.part_keys import HOUR, PostedPart
 from .merge_parts import merge_parts, merge_parts_by_group
 from .windows import ExperimentWindow, MovedError, Windows, retry_when_moved
 
@@ -73,7 +73,7 @@ class Totals:
     --------
     >>> import os, tempfile
     >>> import streammetrics as sm
-    >>> from streammetrics.serve.store.part_keys import PostedPart, parse_key
+    >>> from streammetrics.serve.part_keys import PostedPart, parse_key
     >>> from streammetrics.serve.store import open_store
     >>> frame = sm.CTR().update([0, 1])
     >>> with tempfile.TemporaryDirectory() as folder, open_store(os.path.join(folder, "a.db")) as store:

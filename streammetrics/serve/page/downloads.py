@@ -10,7 +10,7 @@ from typing import Any
 from ...reports.charts import Chart
 from ...reports.plots import draw_chart, draw_rows
 from ..evaluation.evaluation import Evaluation, MetricRow
-from ..store.part_keys import format_hour
+from ..part_keys import format_hour
 from .page_data import PageData
 
 __all__ = ["PICTURES", "TABLES", "render_csv", "render_png"]

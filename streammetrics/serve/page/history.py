@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ..evaluation.evaluation import ShownLook
 from ..evaluation.experiment import HIDDEN_FIELDS
-from ..store.part_keys import HOUR, format_hour
+from ..part_keys import HOUR, format_hour
 from .time_format import format_day, format_hour_end, format_time
 
 __all__ = ["Conflict", "DefinitionChange", "ExperimentHistory", "load_history"]

@@ -14,7 +14,7 @@ from ...reports.numbers import format_count, format_fixed, format_share, typeset
 from ...reports.page_model import Fact, Forest, Headline, MeasureRow, MeasureTable, NamedSide, RowAxis
 from ...reports.scorecard_rows import FOREST
 from ..evaluation.evaluation import Evaluation, MetricRow, SourceStatus, TreatmentVerdict
-from ..store.part_keys import HOUR, parse_hour
+from ..part_keys import HOUR, parse_hour
 from . import time_charts
 from .headline_texts import (
     build_headline,

@@ -14,7 +14,7 @@ from ...reports.numbers import choose_decimals, format_count, format_fixed, form
 from ...reports.page_model import NamedSide
 from ...reports.window_charts import DOTS, format_time_unit, format_times
 from ..evaluation.evaluation import ShownLook, WindowPoint
-from ..store.part_keys import HOUR
+from ..part_keys import HOUR
 from .table_rows import Arms
 from .time_format import format_time, to_datetime
 from .view import View

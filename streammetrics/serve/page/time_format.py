@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 
-from ..store.part_keys import HOUR
+from ..part_keys import HOUR
 
 __all__ = ["format_day", "format_hour_end", "format_span", "format_time", "to_datetime"]
 

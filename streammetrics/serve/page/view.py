@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 from urllib.parse import urlencode
 
 from ...errors import InvalidInputError
-from ..store.part_keys import format_hour, parse_hour
+from ..part_keys import format_hour, parse_hour
 
 __all__ = ["View"]
 

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, Protocol
 from ...errors import InvalidInputError, StateFormatError, StreamMetricsError
 from ..api.ingest import Ingest, NoRoomError
 from ..evaluation.definitions import Definitions
+from ..part_keys import PartKey, parse_key
 from ..settings import ServerSettings
 from . import StoreDownError, StoreFullError
-from .part_keys import PartKey, parse_key
 
 __all__ = ["FolderWatcher", "parse_path"]
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...errors import InvalidInputError
+from ..part_keys import PartKey, PostedPart, RowCounts
 from .database import Database, RunStatement
-from .part_keys import PartKey, PostedPart, RowCounts
 from .streams import StreamPosition, add_audit_entry, lock_experiment, read_position
 
 __all__ = ["DAY", "MergedDay", "NewParts", "PartOutline", "PartStore", "StoredPart"]

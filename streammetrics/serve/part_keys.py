@@ -6,7 +6,7 @@ import datetime
 import re
 from typing import NamedTuple
 
-from ...errors import InvalidInputError
+from ..errors import InvalidInputError
 
 __all__ = ["HOUR", "PartKey", "PostedPart", "RowCounts", "format_hour", "parse_hour", "parse_key"]
 
