@@ -74,8 +74,8 @@ class PartitionConflictError(StreamMetricsError, ValueError):
 
     def __init__(self, partition: object, old_digest: str, new_digest: str):
         super().__init__(
-            f"partition {partition!r} was added with digest {old_digest[:12]}..., and now has {new_digest[:12]}...: its "
-            f"rows, or the metrics, changed; count it again, or use another id"
+            f"partition {partition!r}: expected digest {old_digest[:12]}... (added before), found {new_digest[:12]}...: "
+            f"the rows or the metrics have changed; count the partition again, or use another ID"
         )
         self.partition, self.held, self.given = partition, old_digest, new_digest
 

@@ -541,7 +541,7 @@ def judge(thing: Any, honest: Any) -> None:
             try:
                 records = thing.table() if hasattr(thing, "table") else ()
             except sm.StreamMetricsError as error:
-                if "is not known here" not in str(error):
+                if "is unknown; import the package" not in str(error):
                     raise
                 return
             for record in records:

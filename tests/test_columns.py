@@ -64,10 +64,10 @@ def test_a_series_is_no_table_whatever_its_rows_are_called() -> None:
         ([[0.1, 0.2, 0.3], [0.1, 7, 0.3]], r"s: .*found 7\.0 in row 1, column 1"),
         (pa.array([[0.1, 0.2, 0.3], None]), "found nan in row 1, column 0"),
         (pa.array([[0.1, 0.2, None]]), "found nan in row 0, column 2"),
-        ([[0.1, 0.2]], "got rows of 2"),
-        ([0.1, 0.2], r"expected two dimensions, rows x columns, got shape \(2,\)"),
-        (pa.array([[0.1, 0.2, 0.3], [0.1]]), "expected rows of one length"),
-        (np.zeros((2, 3, 1)), r"got shape \(2, 3, 1\)"),
+        ([[0.1, 0.2]], "found rows of 2 values"),
+        ([0.1, 0.2], r"expected two dimensions \(rows x columns\), found an array of shape \(2,\)"),
+        (pa.array([[0.1, 0.2, 0.3], [0.1]]), "expected rows of equal length"),
+        (np.zeros((2, 3, 1)), r"found an array of shape \(2, 3, 1\)"),
     ],
 )
 def test_bad_matrices(raw: Any, words: str) -> None:
@@ -119,7 +119,7 @@ def test_keys_of_several_columns() -> None:
 
 def test_missing_keys_raise_or_are_skipped() -> None:
     for raw in (["a", None, "b", "?"], pa.array(["a", None, "b", "?"]), pd.Series(["a", None, "b", "?"])):
-        with pytest.raises(sm.InvalidInputError, match=r"u: expected a key.* found none in row 1"):
+        with pytest.raises(sm.InvalidInputError, match=r"u: expected a key.* found a missing value in row 1"):
             Batch({"u": raw}).check("u", Ids())
         skipping = Ids("skip", ("?", 0))
         assert skipping.find_skipped(ids(raw, skipping)).tolist() == [False, True, False, True]
@@ -128,7 +128,7 @@ def test_missing_keys_raise_or_are_skipped() -> None:
     some = Batch({"u": ["a", None, "b"]}).select(np.array([False, True, True]))
     with pytest.raises(sm.InvalidInputError, match="row 1"):
         some.check("u", Ids())
-    with pytest.raises(sm.InvalidInputError, match="round or format"):
+    with pytest.raises(sm.InvalidInputError, match="convert floats to integers or strings"):
         ids([0.5, 1.5])
 
 
@@ -160,5 +160,5 @@ def test_labels_of_which_all_are_missing(metric, gone):
 @pytest.mark.parametrize("raw", [pl.LazyFrame({"y_true": [1]}), pa.scalar(1)], ids=lambda c: type(c).__name__)
 def test_what_is_no_column(raw):
     for thing in (sm.CTR(), sm.MetricCollection(sm.CTR(), sm.AUC())):
-        with pytest.raises(sm.InvalidInputError, match=r"y_true: a .* is no column"):
+        with pytest.raises(sm.InvalidInputError, match=r"y_true: expected a column, found "):
             thing.update(y_true=raw, **({} if isinstance(thing, sm.CTR) else {"y_score": [0.5]}))

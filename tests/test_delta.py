@@ -126,8 +126,12 @@ def test_a_bundle_loses_rows_of_all_or_of_none():
 @pytest.mark.parametrize(
     ("metric", "columns", "message"),
     [
-        (sm.DistinctCount(), {"value": [1, 2]}, "cannot be taken away; count the remaining rows again"),
-        (sm.GroupAUC(sample=True), {"y_true": [0, 1], "y_score": [0.1, 0.2], "group": [1, 1]}, "from a sample"),
+        (sm.DistinctCount(), {"value": [1, 2]}, "rows cannot be subtracted from .*; count the remaining rows again"),
+        (
+            sm.GroupAUC(sample=True),
+            {"y_true": [0, 1], "y_score": [0.1, 0.2], "group": [1, 1]},
+            "the groups in a sample depend on all rows",
+        ),
         (sm.GroupAUC(grouped="sorted"), {"y_true": [0, 1], "y_score": [0.1, 0.2], "group": [1, 1]}, "closed"),
         (sm.MaxError(), {"y_true": [1.0, 2.0], "y_pred": [0.0, 3.0]}, "keeps an extreme"),
     ],
@@ -147,19 +151,19 @@ def test_what_is_not_alike_says_so():
     for other in (sm.AUC(), sm.Sliced(sm.CTR(), by="c"), states_of(ctr)[0], ctr):
         with pytest.raises(sm.IncompatibleStateError, match=r"cannot subtract|from itself"):
             ctr.subtract(other)
-    with pytest.raises(sm.IncompatibleStateError, match="a Ledger holds the total of whole partitions"):
+    with pytest.raises(sm.IncompatibleStateError, match="cannot subtract from this Ledger"):
         sm.Ledger(ctr).subtract(sm.Ledger(ctr))
     for wrong in (sm.Bundle({"a": ctr}), sm.Delta(ctr), sm.Ledger(ctr), 7):
-        with pytest.raises(TypeError, match="a delta is of a metric"):
+        with pytest.raises(TypeError, match="Delta: expected a metric"):
             sm.Delta(wrong)
     for hold in (
         lambda d: sm.MetricCollection({"d": d}),
         lambda d: sm.Sliced(d, by="c"),
         lambda d: sm.Windowed(d, width=1),
     ):
-        with pytest.raises(TypeError, match="holds metrics, collections and slices, not a Delta"):
+        with pytest.raises(TypeError, match=r"(can contain|expected|holds) .*metric.* Delta"):
             hold(sm.Delta(ctr))
-    with pytest.raises(TypeError, match="applied to a metric, a collection"):
+    with pytest.raises(TypeError, match=r"apply_to\(\): expected a metric, a collection"):
         sm.Delta(ctr).apply_to(7)
     with pytest.raises(sm.IncompatibleStateError):
         sm.Delta(ctr).apply_to(sm.AUC())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click_odds
@@ -47,6 +48,34 @@ def test_broken_states_are_caught(law):
     state = {"splits": plugin.Last, "row_by_row": plugin.Batches, "slices": plugin.Unsliced}[law]()
     with plugin.imported(type(state)), pytest.raises(sm.extend.LawError):
         sm.extend.check_state(state)
+
+
+def test_the_guide_names_methods_of_states():
+    page = (Path(sm.__file__).parent / "guide" / "contributing.md").read_text()
+    section = page.partition("### Choose a state")[2].partition("A metric of")[0]
+    states = dict(re.findall(r"^\| `(\w+)\(.*\|(.*)\|$", section, flags=re.M))
+    assert len(states) == 12
+    for name, cell in states.items():
+        for method in re.findall(r"`(\w+)", cell):
+            assert hasattr(getattr(sm.extend, name), method), f"{name}.{method}"
+
+
+def test_a_term_that_the_state_lacks_and_the_repr_of_a_wrong_formula():
+    class Wrong(sm.extend.Metric[sm.extend.ScoreSums, float], tag="test.wrong"):
+        """A metric that reads a term which its state lacks."""
+
+        def make_state(self):
+            return sm.extend.ScoreSums(terms=("score",))
+
+        def of(self, state):
+            return float(state.total("brier"))
+
+    metric = Wrong().update([0, 1], [0.25, 0.5])
+    message = "ScoreSums keeps no sums of 'brier'; its terms are score; add the term to terms= in make_state()"
+    assert repr(metric) == f"Wrong(no value: ValueError: {message}, 2 rows)"
+    with pytest.raises(ValueError, match="ScoreSums keeps no sums of 'brier'; its terms are score"):
+        metric.compute()
+    sm.extend.METRICS.pop("test.wrong")
 
 
 def test_the_message_says_what_was_expected_and_what_came():
@@ -128,7 +157,9 @@ class TestRowsOfOnesOwn:
         del sm.extend.METRICS["plugin.max_duration"], sm.extend.State.by_tag["plugin.longest"]
 
     def test_columns_of_an_unknown_kind_ask_for_data(self):
-        with pytest.raises(TypeError, match="no rows can be made up for 'duration', a Duration: pass data="):
+        with pytest.raises(
+            TypeError, match="no rows can be generated for 'duration', a column of class Duration; pass data="
+        ):
             sm.extend.check_metric(MaxDuration)
 
     @pytest.mark.slow
@@ -141,9 +172,9 @@ class TestRowsOfOnesOwn:
 
     def test_the_first_columns_are_positional(self):
         assert MaxDuration().update([0.25, 2.0]).update(duration=[1.0]).update({"duration": [3.5]}).compute() == 3.5
-        with pytest.raises(TypeError, match="MaxDuration reads duration: give columns by name, or a table"):
+        with pytest.raises(TypeError, match="MaxDuration reads duration; pass these columns by name, or pass a table"):
             MaxDuration().update([1.0], [2.0])
-        with pytest.raises(TypeError, match="does not know 'time'; it reads duration"):
+        with pytest.raises(TypeError, match="unknown column 'time'; the columns are duration"):
             MaxDuration().update(time=[1.0])
         with pytest.raises(sm.InvalidInputError, match=r"duration: expected a duration above 0, found -1\.0 in row 1"):
             MaxDuration().update([1.0, -1.0])
@@ -151,12 +182,12 @@ class TestRowsOfOnesOwn:
 
 class TestDeclaration:
     def test_a_tag_is_taken_once(self):
-        with pytest.raises(TypeError, match="the metric tag 'auc' is already taken by AUC"):
+        with pytest.raises(TypeError, match="the metric tag 'auc' already belongs to AUC"):
 
             class Another(sm.extend.Metric, tag="auc"):
                 pass
 
-        with pytest.raises(TypeError, match="the state tag 'scores' is already taken by ScoreHistogram"):
+        with pytest.raises(TypeError, match="the state tag 'scores' already belongs to ScoreHistogram"):
 
             class Other(sm.extend.State, tag="scores"):
                 pass
@@ -181,5 +212,5 @@ class TestDeclaration:
 
         with pytest.raises(NotImplementedError, match=r"Bare does not implement make_state\(\)"):
             Bare().update([1])
-        with pytest.raises(NotImplementedError, match="Empty does not say which columns it needs"):
+        with pytest.raises(NotImplementedError, match="Empty does not define needs"):
             Empty().needs()

@@ -128,11 +128,12 @@ def test_pages_that_are_named_exist() -> None:
 
 def test_what_stands_for_other_libraries_can_be_made() -> None:
     """Every `sm....` of the tables is something that the library has, with settings that it takes."""
+    log = {"click": [0, 1], "pctr": [0.1, 0.2]}
     found = {code for text in PAGES.values() for code in re.findall(r"`(sm\.[A-Z]\w+\([^`]*\)|sm\.[A-Z]\w+)`", text)}
     assert len(found) > 15
     for code in sorted(found - {"sm.MetricCollection({...})", "sm.NE"}):  # the latter is asked, not answered
         if "..." not in code and "metrics" not in code:
-            eval(code, {"sm": sm, "C": 3})
+            eval(code, {"sm": sm, "C": 3, "log": log})
 
 
 def test_words_that_stand_for_metrics_are_metrics() -> None:

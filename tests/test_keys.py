@@ -149,24 +149,24 @@ def test_kinds_refuse_to_merge(kind: str) -> None:
         (np.array(["12000-01-01"], "M8[Y]"), "years 1 to 9999"),
         (np.array([1 << 60], "M8[s]"), "years 1 to 9999"),
         (pa.array([-(1 << 60)], pa.timestamp("s")), "years 1 to 9999"),
-        ([DAY, NOON], "not date and datetime"),
-        (np.array([1, 2], "m8[s]"), "not timedelta64"),
-        ([0.5, 1.5], "not float"),
-        ([Decimal(1), Decimal("Infinity")], r"not Decimal\('Infinity'\), which is infinite"),
-        ([1, True], "not booleans and others"),
-        ([True, 2], "not booleans and others"),
-        ([np.datetime64("2025-01-01"), 1], "not datetime64 and int"),
-        (pa.array([{"a": 1}] * 2), "not struct"),
-        (pa.array([[1], [2]]), "not list"),
-        (pa.array([b"0" * 16] * 2, pa.uuid()), "not extension<arrow.uuid>"),
-        (pa.array([dt.time(1)] * 2), "not time64"),
-        (pa.array([0.5, 1.5]).dictionary_encode(), "not double"),
-        (pd.Series(pd.period_range("2025", periods=2, freq="D")), "not extension<pandas.period"),
-        (pd.cut(pd.Series([1, 2]), 2), "not extension<pandas.interval"),
-        (pl.Series([[1], [2]]), "not large_list"),
-        (pl.Series([1, 2], dtype=pl.Int128), "not Int128"),
-        (pd.DataFrame({"a": [1, 2], "b": [1, 2]}), "expected one column, got a table of 2"),
-        (pl.LazyFrame({"a": [1, 2]}), "a LazyFrame of polars is no column; collect"),
+        ([DAY, NOON], "found date and datetime"),
+        (np.array([1, 2], "m8[s]"), "found timedelta64"),
+        ([0.5, 1.5], "found float"),
+        ([Decimal(1), Decimal("Infinity")], r"found Decimal\('Infinity'\), which is infinite"),
+        ([1, True], "found booleans and values of other types"),
+        ([True, 2], "found booleans and values of other types"),
+        ([np.datetime64("2025-01-01"), 1], "found datetime64 and int"),
+        (pa.array([{"a": 1}] * 2), "found struct"),
+        (pa.array([[1], [2]]), "found list"),
+        (pa.array([b"0" * 16] * 2, pa.uuid()), "found extension<arrow.uuid>"),
+        (pa.array([dt.time(1)] * 2), "found time64"),
+        (pa.array([0.5, 1.5]).dictionary_encode(), "found double"),
+        (pd.Series(pd.period_range("2025", periods=2, freq="D")), "found extension<pandas.period"),
+        (pd.cut(pd.Series([1, 2]), 2), "found extension<pandas.interval"),
+        (pl.Series([[1], [2]]), "found large_list"),
+        (pl.Series([1, 2], dtype=pl.Int128), "found Int128"),
+        (pd.DataFrame({"a": [1, 2], "b": [1, 2]}), "expected one column, found a table of 2"),
+        (pl.LazyFrame({"a": [1, 2]}), "expected a column, found polars.LazyFrame; call collect"),
     ],
 )
 def test_what_is_no_key(keys: Any, words: str) -> None:
@@ -284,11 +284,11 @@ def test_one_rule_for_every_key(name: str) -> None:
 
     texts = keys.astype(str)
     for first, then in ((keys, texts), (texts, keys), (texts, keys.astype(object)), (keys.astype(str).tolist(), keys)):
-        with pytest.raises(sm.InvalidInputError, match=f"{role}: .* kind.*convert one of them"):
+        with pytest.raises(sm.InvalidInputError, match=f"{role}: .* kind.*convert "):
             with_keys(make, role, first, then)
         made = sm.from_bytes(with_keys(make, role, first).to_bytes())
         before = made.to_bytes()
-        with pytest.raises(sm.InvalidInputError, match="convert one of them"):
+        with pytest.raises(sm.InvalidInputError, match="convert "):
             made.update({"y_true": [0], "y_score": [0.5], role: then[:1]} if role != "value" else {"value": then[:1]})
         assert made.to_bytes() == before
         with pytest.raises(sm.IncompatibleStateError, match=f"{role} are of kind (integer|string) here and"):
@@ -300,7 +300,7 @@ def test_sides_whose_units_are_of_two_kinds() -> None:
     users = np.arange(2000) % 500
     y = np.random.default_rng(0).random(2000) < 0.2
     a, b = (sm.Sharded(sm.CTR(), unit="user").update(y_true=y, user=u) for u in (users, users.astype(str)))
-    with pytest.raises(sm.InvalidInputError, match="user holds integer keys in a and string keys in b"):
+    with pytest.raises(sm.InvalidInputError, match="user has integer keys in a and string keys in b"):
         sm.compare(a, b)
     sm.compare(a, b, independent=True)
 
@@ -309,5 +309,5 @@ def test_units_of_several_columns() -> None:
     units = (np.array([1, 2]), ["x", "y"])
     made = sm.Sharded(sm.CTR(), unit="u").update([0, 1], u=units)
     assert sm.from_bytes(made.to_bytes()).update([0, 1], u=units).compute() == 0.5
-    with pytest.raises(sm.InvalidInputError, match="of kind several, these are of kind integer"):
+    with pytest.raises(sm.InvalidInputError, match=r"expected keys of kind several, .* found keys of kind integer"):
         made.update([0, 1], u=np.array([1, 2]))

@@ -128,7 +128,9 @@ class TestMerge:
     def test_of_one_that_has_some_of_it(self) -> None:
         a, b = ledger("sliced", 0, 1), ledger("sliced", 1, 2)
         before = a.to_bytes(), b.to_bytes()
-        with pytest.raises(sm.IncompatibleStateError, match="1 partition is in both ledgers, of 2 here and 2 there"):
+        with pytest.raises(
+            sm.IncompatibleStateError, match=r"1 partition is in both ledgers [(]of 2 here and 2 there[)]"
+        ):
             a.merge(b)
         with pytest.raises(sm.PartitionConflictError, match="'part-1'"):
             a.merge(sm.Ledger(THINGS["sliced"]()).add("part-1", part("sliced", 7)))
@@ -159,14 +161,14 @@ class TestIds:
     def test_are_of_one_kind(self) -> None:
         made = sm.Ledger(sm.CTR()).add("1", sm.CTR())
         assert 1 not in made
-        with pytest.raises(TypeError, match="of kind string, 1 is of kind integer"):
+        with pytest.raises(TypeError, match="of kind string, but 1 is of kind integer"):
             made.add(1, sm.CTR())
         with pytest.raises(sm.IncompatibleStateError, match="kind string here and of kind integer there"):
             made.merge(sm.Ledger(sm.CTR()).add(1, sm.CTR()))
 
     @pytest.mark.parametrize("wrong", [None, 0.5, ("a", 1), [1]])
     def test_are_keys(self, wrong: Any) -> None:
-        with pytest.raises(TypeError, match="a partition ID is a Unicode string"):
+        with pytest.raises(TypeError, match="a partition ID must be a Unicode string"):
             sm.Ledger(sm.CTR()).add(wrong, sm.CTR())
 
 
@@ -176,14 +178,14 @@ def test_only_what_counts_is_added() -> None:
         with pytest.raises(sm.IncompatibleStateError):
             made.add("x", wrong)
     for nobody in (made, 3, sm.extend.ScoreHistogram()):
-        with pytest.raises(TypeError, match="a ledger adds up"):
+        with pytest.raises(TypeError, match="Ledger: expected a metric"):
             sm.Ledger(nobody)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="add\\(\\) the object"):
+    with pytest.raises(TypeError, match="pass the object that counted"):
         made.update([1], [0.5])
-    with pytest.raises(TypeError, match="coarsen its total"):
+    with pytest.raises(TypeError, match="coarsen the total of the ledger"):
         sm.coarsen(made, 10)
     for holder in (lambda: sm.Bundle({"x": made}), lambda: sm.MetricCollection({"x": made})):
-        with pytest.raises(TypeError, match="not a Ledger"):
+        with pytest.raises(TypeError, match=r"(not|of class) Ledger"):
             holder()
     assert made == ledger("metric", 0)
 

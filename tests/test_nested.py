@@ -51,7 +51,7 @@ def test_the_metrics_of_one_model_are_what_they_are_alone(around):
     both = make(models()).update(log)
     for model in "ab":
         assert both.task(model) == make(task(model)).update(log)
-    with pytest.raises(KeyError, match="there is no task 'c'; there are a, b"):
+    with pytest.raises(KeyError, match="there is no task 'c'; the tasks are a, b"):
         both.task("c")
 
 
@@ -127,5 +127,5 @@ APART = {
 def test_what_is_told_apart_already_is_not_again(of: Any) -> None:
     inner = of(sm.CTR())
     for outer in (inner, sm.MetricCollection(inner), sm.Sliced(inner, by="other")):
-        with pytest.raises(ValueError, match="g: the inner object is sliced by this column already"):
+        with pytest.raises(ValueError, match="g: the inner object is already split by this column"):
             of(outer)

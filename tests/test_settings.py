@@ -55,10 +55,30 @@ def test_operational_settings_do_not_keep_metrics_from_sharing(low, high, name, 
     ("make", "said"),
     [
         (lambda: sm.AUC(bit=9), "AUC has no setting 'bit'; did you mean 'bits'?"),
-        (lambda: sm.AUC(9), "AUC takes its settings by keyword, none by position; 1 came"),
-        (lambda: sm.NDCG(3, 4), "NDCG takes its settings by keyword, at most 1 by position (k); 2 came"),
-        (lambda: sm.NDCG(3, k=4), "NDCG was given 'k' twice, by position and by keyword"),
-        (lambda: sm.Histogram(), "Histogram needs 'edges'"),
+        (
+            lambda: sm.CTR(9),
+            "CTR takes its settings by keyword: on_invalid=, num_classes=, labels=, num_labels=, average=, scale=, "
+            "soft_labels=",
+        ),
+        (lambda: sm.AUC(from_logits=True), "AUC has no setting 'from_logits'; use scale=\"logit\""),
+        (lambda: sm.LogLoss(logits=True), "LogLoss has no setting 'logits'; use scale=\"logit\""),
+        (lambda: sm.NDCG(top_k=5), "NDCG has no setting 'top_k'; use k="),
+        (
+            lambda: sm.AUC(task="binary"),
+            "AUC has no setting 'task'; leave it out; pass num_classes= for several classes, or num_labels= for several "
+            "labels",
+        ),
+        (
+            lambda: sm.ROCCurve(thresholds=200),
+            "ROCCurve has no setting 'thresholds'; leave it out, because every score is a threshold",
+        ),
+        (lambda: sm.F1(thresholds=[0.5]), "F1 has no setting 'thresholds'; did you mean 'threshold'?"),
+        (
+            lambda: sm.NDCG(3, 4),
+            "NDCG takes only k by position, but 2 values were passed; pass other settings by keyword",
+        ),
+        (lambda: sm.NDCG(3, k=4), "NDCG: 'k' was passed twice, by position and by keyword; pass it once"),
+        (lambda: sm.Histogram(), "Histogram needs 'edges'; pass edges="),
     ],
 )
 def test_what_a_constructor_says(make, said):

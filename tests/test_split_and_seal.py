@@ -82,7 +82,7 @@ def test_a_metric_says_its_partition_itself() -> None:
 
 def test_groups_that_would_be_taken_for_others_are_not_sealed() -> None:
     metrics = sm.MetricCollection({"p": sm.GroupAUC(), "r": sm.GroupAUC(scale="real")})
-    with pytest.raises(sm.IncompatibleStateError, match="scale= and missing="):
+    with pytest.raises(sm.IncompatibleStateError, match="scale= or missing="):
         sm.seal(metrics)
 
 

@@ -18,7 +18,7 @@ from . import remedies
 from .columns import Array, Batch, Column, Kind, Mask
 from .convert import as_array, is_listed
 from .keys import kind_of, read_keys
-from .kinds import Matrix, Need, Score, matrix, score
+from .kinds import Matrix, Need, Score, describe_dtype, matrix, score
 
 __all__ = [
     "Classes",
@@ -38,6 +38,11 @@ IGNORED = -2
 # The largest allowed difference between 1 and the sum of the probabilities of a row. Rounding probabilities to bfloat16
 # causes a smaller difference.
 SLACK = 2.0**-7
+# A remedy that error messages offer if one score for each row was passed to a metric of two classes.
+ONE_SCORE = (
+    "; for one score in each row, remove labels= or num_classes= from the metric, and pass labels=(negative, positive) "
+    "to Task if the labels are not 0 and 1"
+)
 
 
 class Classes(Kind):
@@ -93,7 +98,8 @@ class Classes(Kind):
             return Column(np.ascontiguousarray(values), "int64")
         if values.dtype.kind not in "biuf":
             raise InvalidInputError(
-                f"{name}: expected {self.expected}, got an array of {values.dtype}; labels=(...) takes named classes",
+                f"{name}: expected {self.expected}, found an array of {describe_dtype(values)}; for named classes, pass "
+                f"labels=(...)",
                 column=name,
             )
         classes = values.astype(np.int64) if values.dtype.kind != "f" else _floats_to_classes(values)
@@ -108,7 +114,10 @@ class Classes(Kind):
         if not kind:
             return Column(np.full(int(content), NONE), "")
         if kind != (wanted := kind_of(self.names, name)):
-            raise InvalidInputError(f"{name}: expected {self.expected}, got labels of kind {kind}, not {wanted}")
+            raise InvalidInputError(
+                f"{name}: expected {self.expected}, found classes of kind {kind} instead of {wanted}; convert the column, "
+                f"or change labels="
+            )
         if kind == "integer":
             values, missing = content
             codes = self._mark_ignored(_find_positions(values, self.names), values == self.ignore)
@@ -152,7 +161,7 @@ class Classes(Kind):
     def describe_row(self, batch: Batch, name: str, row: int) -> str:
         root = batch.root
         if self._is_one_hot(root, name):
-            return f"{batch.array(name, 2)[row].tolist()}, not a single 1, in row {batch.original_row(row):,}"
+            return f"{batch.array(name, 2)[row].tolist()} instead of a single 1 in row {batch.original_row(row):,}"
         return f"{to_python_value(batch.array(name)[row])!r} in row {batch.original_row(row):,}"
 
     def remedy(self, batch: Batch, name: str, bad: Mask, role: str, others: Sequence[Array]) -> remedies.Remedy:
@@ -171,7 +180,8 @@ class ScoresOrClasses(Matrix):
 
     def __init__(self, names: int | tuple[Any, ...]) -> None:
         self.classes = Classes(names)
-        hint = "; for predicted classes pass one integer or text per row"
+        hint = ONE_SCORE if self.classes.width == 2 else ""
+        hint += "; to pass predicted classes, pass one integer or string for each row"
         super().__init__(score(scale="real").kind, self.classes.width, hint)
         self.scores = Matrix(self.kind, self.width, hint)
 
@@ -208,11 +218,14 @@ def _encode_text(name: Any) -> Any:
 def _one_hot(values: Array, name: str, kind: Classes) -> Column:
     """Convert a one-hot matrix: return the column of the single 1 of each row, or `NONE` for a row that is not one-hot."""
     if values.dtype.kind not in "biuf":
-        raise InvalidInputError(f"{name}: expected {kind.expected}, got a matrix of {values.dtype}", column=name)
+        raise InvalidInputError(
+            f"{name}: expected {kind.expected}, found a matrix of {describe_dtype(values)}; pass a column of classes",
+            column=name,
+        )
     if values.shape[1] != kind.width and len(values):
         raise InvalidInputError(
-            f"{name}: expected {kind.expected}, or a matrix of {kind.width} columns with a single 1 in each row; got "
-            f"rows of {values.shape[1]}",
+            f"{name}: expected {kind.expected}, or a matrix of {kind.width} columns with a single 1 in each row, "
+            f"found a matrix of {values.shape[1]} columns",
             column=name,
         )
     ones = values == 1
@@ -315,13 +328,17 @@ class DiscoveredClasses(Kind):
             return DiscoveredColumn(np.full(int(content), NONE), "")
         if self.skips and isinstance(self.ignore, int) != (kind == "integer"):
             raise InvalidInputError(
-                f"{name}: ignore_class={self.ignore!r} is a class of another kind than those of this column, {kind}",
+                f"{name}: the classes in this column are of kind {kind}, but ignore_class={self.ignore!r} is not; pass "
+                f"an ignore_class= of kind {kind}",
                 column=name,
             )
         if kind == "integer":
             values, missing = content
             if values.dtype == object or (values.dtype == np.uint64 and len(values) and values.max() >= 1 << 63):
-                raise InvalidInputError(f"{name}: classes are integers below 2**63", column=name)
+                raise InvalidInputError(
+                    f"{name}: expected integers below 2**63, found {int(values.max())}; convert the classes to strings",
+                    column=name,
+                )
             keys, codes = factorize_integers(np.ascontiguousarray(values, np.int64))
             codes = np.where(values == self.ignore, IGNORED, codes) if self.skips else codes
         else:
@@ -365,11 +382,11 @@ def kinds_of(classes: NDArray[np.int64]) -> list[str]:
 class Distribution(Matrix):
     """A probability for each class; the probabilities of a row sum to 1."""
 
-    def __init__(self, width: int) -> None:
-        super().__init__(Score("probability"), width)
+    def __init__(self, width: int, hint: str = "") -> None:
+        super().__init__(Score("probability"), width, hint)
         self.expected = (  # type: ignore[misc]
-            f'rows of {width} probabilities in [0, 1] that sum to 1 (scale="logit" takes logits, scale="real" of metrics '
-            "of order any finite scores)"
+            f'rows of {width} probabilities in [0, 1] that sum to 1 (for logits, pass scale="logit"; metrics that depend '
+            'only on the order of the scores also accept scale="real" for any finite scores)'
         )
 
     def __eq__(self, other: object) -> bool:
@@ -414,12 +431,13 @@ class Logit(Score):
 def check_labels(owner: str, labels: Any) -> None:
     """Raise ValueError unless `labels` has at least two different labels, all integers or all strings."""
     if not isinstance(labels, (tuple, list)) or len(labels) < 2:
-        raise ValueError(f"{owner}: labels are at least two classes in their order, not {labels!r}")
+        raise ValueError(f"{owner}: labels= must be a tuple or list of at least two classes, not {labels!r}")
     if len(set(labels)) < len(labels):
-        raise ValueError(f"{owner}: labels has {next(x for x in labels if labels.count(x) > 1)!r} twice")
+        repeated = next(x for x in labels if labels.count(x) > 1)
+        raise ValueError(f"{owner}: labels= must not repeat a class, but {repeated!r} occurs more than once")
     if any(all(isinstance(x, kind) and not isinstance(x, bool) for x in labels) for kind in (int, str, bytes)):
         return
-    raise ValueError(f"{owner}: labels are integers, or strings, or bytes, not {_format_names(labels)}")
+    raise ValueError(f"{owner}: labels= must be all integers, all strings or all bytes, not {_format_names(labels)}")
 
 
 def check_ignored(owner: str, names: Any, ignore: Any) -> None:
@@ -427,7 +445,7 @@ def check_ignored(owner: str, names: Any, ignore: Any) -> None:
     some = names[0] if isinstance(names, tuple) else 0
     if ignore is not None and names != "discover" and isinstance(ignore, str | bytes) != isinstance(some, str | bytes):
         raise ValueError(
-            f"{owner}: ignore_class={ignore!r} is a class of another kind than those there are, like {some!r}"
+            f"{owner}: ignore_class={ignore!r} must be of the same kind as the classes, which include {some!r}"
         )
 
 
@@ -441,9 +459,10 @@ def class_scores(width: int, scale: str) -> Need:
 
     The scores are probabilities that sum to 1, logits, or any finite numbers, depending on `scale`.
     """
+    hint = ONE_SCORE if width == 2 else ""
     if scale == "probability":
-        return Need("y_score", Distribution(width))
-    return matrix(Need("y_score", Logit()) if scale == "logit" else score(scale=scale), width)
+        return Need("y_score", Distribution(width, hint))
+    return matrix(Need("y_score", Logit()) if scale == "logit" else score(scale=scale), width, hint)
 
 
 def _format_names(names: Sequence[Any]) -> str:

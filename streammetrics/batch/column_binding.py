@@ -72,21 +72,26 @@ class Binding:
         )
         names = [self.where, *(n for _, c in self.columns for n in (c if isinstance(c, tuple) else (c,)))]
         if not all(n is None or isinstance(n, str) for n in names):
-            raise TypeError(f"a task takes names of columns, not {names!r}")
+            wrong = [n for n in names if n is not None and not isinstance(n, str)]
+            raise TypeError(f"Task: expected the names of columns as strings, found {', '.join(map(repr, wrong))}")
         if (self.negative_rate is None) != (self.corrects is None):
-            raise ValueError('a task takes negative_rate= and corrects="score", "rows" or "both" together')
+            raise ValueError(
+                'Task: negative_rate= requires corrects="score", "rows" or "both", and corrects= requires negative_rate='
+            )
         if self.corrects not in (None, "score", "rows", "both"):
             raise ValueError(f'corrects must be "score", "rows" or "both", not {self.corrects!r}')
         if self.negative_rate is not None and not 0 < self.negative_rate <= 1:
-            raise ValueError(f"negative_rate is the share of negatives kept, in (0, 1], not {self.negative_rate!r}")
+            raise ValueError(
+                f"negative_rate must be the share of negatives kept, in (0, 1], not {self.negative_rate!r}"
+            )
         if self.negative_rate is not None:
             object.__setattr__(self, "negative_rate", float(self.negative_rate))
             if self.corrects != "score" and self.negative_rate < LEAST_RATE:
                 raise ValueError(
-                    f"negative_rate={self.negative_rate!r} is below 2**-31: rows have no weights that large"
+                    f"negative_rate must be at least 2**-31, the inverse of the largest weight, not {self.negative_rate!r}"
                 )
         if self.labels is not None and self.pos_label is not None:
-            raise ValueError("a task takes labels=(negative, positive) or pos_label=, not both")
+            raise ValueError("Task: pass either labels=(negative, positive) or pos_label=, not both")
         if self.scale not in ("probability", "logit"):
             raise ValueError(f'scale must be "probability" or "logit", not {self.scale!r}')
 
@@ -155,17 +160,17 @@ class Binding:
 def _check_labels(labels: Any) -> tuple[Any, Any]:
     """Return the labels (negative, positive) in normal form; raise an error unless they are two different labels."""
     if not isinstance(labels, tuple):
-        raise TypeError(f"labels= takes (negative, positive), not {labels!r}")
+        raise TypeError(f"labels must be a tuple (negative, positive), not {labels!r}")
     plain_labels = tuple(map(_normalize_label, labels))
     if len(plain_labels) != 2 or plain_labels[0] == plain_labels[1]:
-        raise ValueError(f"labels must be (negative, positive), two different values, not {plain_labels!r}")
+        raise ValueError(f"labels must be a tuple (negative, positive) of two different values, not {plain_labels!r}")
     return plain_labels
 
 
 def _normalize_label(value: Any) -> Any:
     """Return a label in a form that is the same for all equal numbers: True, 1 and 1.0 all become 1."""
     if not isinstance(value, (int, float, str, bytes)) or value in (INF, -INF) or value != value:
-        raise TypeError(f"a label is a finite number, a text or bytes, not {value!r}")
+        raise TypeError(f"a label must be a finite number, a string or bytes, not {value!r}")
     if isinstance(value, (bool, float)) and float(value).is_integer():
         return int(value)
     return value

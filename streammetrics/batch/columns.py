@@ -10,6 +10,7 @@ For example, a conversion label may be missing in impressions without a click if
 from __future__ import annotations
 
 import contextlib
+import difflib
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ from .convert import (
     is_tensor,
 )
 
-__all__ = ["Batch", "Column"]
+__all__ = ["Batch", "Column", "length_error", "missing_column_error", "suggest_column"]
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]
@@ -40,6 +41,9 @@ Mask = NDArray[np.bool_]
 
 PREDICTIONS = ("y_score", "y_pred")
 """The roles of predictions, which users sometimes swap with the labels. The error for invalid labels checks for this."""
+
+ROLES = frozenset(("y_true", "y_score", "y_pred", "value", "sample_weight", "group", "query"))
+"""The roles that `Task` binds to columns of other names."""
 
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 2.0**-36, 2.0**31
 
@@ -75,6 +79,8 @@ class Kind:
     """What error messages say about valid values, such as "0 or 1" in "expected 0 or 1"."""
     hint: str = ""
     """Text that an error message appends if the column has the wrong shape."""
+    two_columns_hint: str = ""
+    """Text that precedes `hint` if a matrix of two columns was passed."""
     ndim: ClassVar[int] = 1
     """1 for a column, 2 for a matrix with a row for each row of the batch."""
     skips: bool = False
@@ -85,9 +91,12 @@ class Kind:
         try:
             values = batch.array(name, self.ndim)
         except InvalidInputError as error:
-            if "got shape" not in str(error):
+            # The error for an iterator, whose shape is (), already has a remedy.
+            if "found an array of shape" not in str(error) or "found an array of shape ()" in str(error):
                 raise
-            raise InvalidInputError(f"{error}{self.hint}", column=name) from error
+            # The shape of a matrix of two columns is written "(n, 2)".
+            hint = self.two_columns_hint if str(error).endswith(", 2)") else ""
+            raise InvalidInputError(f"{error}{hint}{self.hint}", column=name) from error
         column = self.convert(values, name)
         if column.source == "float32" and batch.is_widened(name):
             return Column(column.values, "bfloat16")
@@ -141,6 +150,43 @@ class Kind:
         return None
 
 
+def length_error(name: str, rows: int, other: str, other_rows: int) -> InvalidInputError:
+    """Return the error to raise for a column that has more or fewer rows than another column."""
+    found = f"{rows:,} row{'s' if rows != 1 else ''}"
+    message = f"{name} has {found}, but {other} has {other_rows:,}; pass columns of equal length"
+    return InvalidInputError(message, column=name)
+
+
+def missing_column_error(name: str, names: Sequence[str], hint: str = "") -> InvalidInputError:
+    """Return the error to raise for a column that a batch lacks.
+
+    `names` are the columns of the batch. The message ends with `hint` or, by default, with the most likely remedy.
+    """
+    found = _format_names(names) or "no columns"
+    hint = hint or _find_remedy_for_missing(name, names)
+    return InvalidInputError(f"there is no column {name!r}; the batch has {found}{hint}", column=name)
+
+
+def _find_remedy_for_missing(name: str, names: Sequence[str]) -> str:
+    if name not in ROLES:
+        return suggest_column(name, names)
+    if not ROLES.issuperset(names):
+        task = f'sm.MetricCollection(sm.Task(metric, {name}="..."))'
+        return f"; if the column has another name, pass {name}= to Task, as in {task}"
+    # All columns have the names of roles, so the user probably passed arrays rather than a table.
+    if name in PREDICTIONS and "y_true" in names:
+        return f"; pass the {'scores' if name == 'y_score' else 'predictions'} as the second argument"
+    return f"; pass {name}= to update()"
+
+
+def suggest_column(name: str, names: Iterable[str]) -> str:
+    """Return a hint for an error message that proposes the column with the most similar name; empty if there is none."""
+    # The keys of a mapping need not be strings.
+    by_lower = {one.lower(): one for one in names if isinstance(one, str)}
+    close = difflib.get_close_matches(name.lower(), by_lower, 1)
+    return f"; did you mean {by_lower[close[0]]!r}?" if close else ""
+
+
 class Batch:
     """The columns of one call of `update`, by name. Each column is converted and checked at most once.
 
@@ -188,9 +234,7 @@ class Batch:
         A tensor is copied from its device only once.
         """
         if name not in self._columns:
-            raise InvalidInputError(
-                f"there is no column {name!r}; the batch has {_format_names(self.names)}", column=name
-            )
+            raise missing_column_error(name, self.names)
         column = self._tensors.get(name)
         if column is None:
             column = self._columns[name]
@@ -241,7 +285,7 @@ class Batch:
         if self._length is None:
             self._length = n, name
         elif self._length[0] != n:
-            raise InvalidInputError(f"{name} has {n:,} rows, {self._length[1]} has {self._length[0]:,}", column=name)
+            raise length_error(name, n, self._length[1], self._length[0])
 
     @property
     def rows(self) -> int | None:
@@ -278,7 +322,7 @@ class Batch:
         remedy = kind.remedy(self, name, wrong, role, others)
         raise InvalidInputError(
             f"{name}: expected {kind.expected}, found {kind.describe_row(self, name, first)}"
-            + (f" ({len(bad):,} bad rows of {len(column.values):,} in this batch)" if len(bad) > 1 else "")
+            + (f" ({len(bad):,} of {len(column.values):,} rows in this batch are invalid)" if len(bad) > 1 else "")
             + f"; {remedy.format(len(bad), len(column.values))}",
             column=name,
             row=self.original_row(first),
@@ -331,4 +375,4 @@ class Batch:
 
 def _format_names(names: Sequence[str]) -> str:
     shown = ", ".join(map(repr, names[:20]))
-    return (shown or "none") + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    return shown + (f" and {len(names) - 20} more" if len(names) > 20 else "")

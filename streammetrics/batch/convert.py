@@ -58,7 +58,7 @@ def as_array(raw: Any, name: str, ndim: int = 1) -> Array:
     if ndim == 1:
         values = squeeze_column(values)
     if values.ndim != ndim:
-        raise shape_error(name, values, "one dimension" if ndim == 1 else "two dimensions, rows x columns")
+        raise shape_error(name, values, "one dimension" if ndim == 1 else "two dimensions (rows x columns)")
     # A column that contains only missing values may have a dtype that is not numeric. It becomes a column of NaN, so
     # that later checks report the missing values.
     if values.dtype.kind not in "biufc" and find_first_value(values.flat) is None:
@@ -96,11 +96,11 @@ def shape_error(name: str, values: Array, expected: str = "one dimension") -> In
         # numpy wraps an iterator, a set or a dict view in a 0-dimensional array rather than reading its items.
         is_iterable = values.dtype == object and hasattr(inside, "__iter__")
         hint = (
-            f"; a {type(inside).__name__} is no column: pass a list"
+            f"; convert the {type(inside).__name__} to a list"
             if is_iterable
-            else "; pass a list or array of one row"
+            else "; pass a list or an array of one row"
         )
-    return InvalidInputError(f"{name}: expected {expected}, got shape {values.shape}{hint}", column=name)
+    return InvalidInputError(f"{name}: expected {expected}, found an array of shape {values.shape}{hint}", column=name)
 
 
 def squeeze_column(values: Array) -> Array:
@@ -126,9 +126,10 @@ def is_listed(raw: Any) -> bool:
 def _from_library(raw: Any, name: str) -> Array:
     library = library_of(type(raw))
     if isinstance(raw, np.ma.MaskedArray):
-        if np.ma.getmaskarray(raw).any():
+        if masked := int(np.ma.getmaskarray(raw).sum()):
             raise InvalidInputError(
-                f"{name}: masked rows would be read through their mask; drop or fill them", column=name
+                f"{name}: expected no masked values, found {masked:,}; drop or fill these values",
+                column=name,
             )
         return np.asarray(raw.data)
     check_column(raw, name)
@@ -143,7 +144,7 @@ def _from_library(raw: Any, name: str) -> Array:
     except (TypeError, ValueError, RuntimeError) as error:
         cause = str(error).splitlines()[0]
         raise InvalidInputError(
-            f"{name}: a {type(raw).__name__} does not convert to an array: {cause}", column=name
+            f"{name}: cannot convert an object of class {type(raw).__name__} to an array: {cause}", column=name
         ) from error
 
 
@@ -151,8 +152,8 @@ def check_column(raw: Any, name: str) -> None:
     """Raise InvalidInputError for an object of a data-frame library that has no rows, such as a lazy frame."""
     library, kind = library_of(type(raw)), type(raw).__name__
     if library in ("pandas", "polars", "pyarrow") and not hasattr(raw, "__len__"):
-        lazy = "; collect() it first" if hasattr(raw, "collect") else ""
-        raise InvalidInputError(f"{name}: a {kind} of {library} is no column{lazy}", column=name)
+        cure = "call collect() first" if hasattr(raw, "collect") else "pass a Series, an array or a list"
+        raise InvalidInputError(f"{name}: expected a column, found {library}.{kind}; {cure}", column=name)
 
 
 def is_tensor(raw: Any) -> bool:
@@ -217,7 +218,9 @@ def _stack_rows(rows: Array, name: str) -> Array:
     if not present:
         return np.full((len(rows), 0 if not len(rows) else 1), np.nan)
     if len(widths) > 1 or len(widths[0]) != 1:
-        raise InvalidInputError(f"{name}: expected rows of one length, got rows of shapes {widths[:5]}", column=name)
+        raise InvalidInputError(
+            f"{name}: expected rows of equal length, found rows of shapes {widths[:5]}", column=name
+        )
     missing = np.full(widths[0], np.nan)
     return np.stack([missing if row is None else np.asarray(row) for row in rows])
 
@@ -422,7 +425,9 @@ def _of_events(events: Sequence[Any]) -> Mapping[str, Any]:
     other = next((i for i, event in enumerate(events) if not isinstance(event, Mapping)), None)
     if other is not None:
         kind = type(events[other]).__name__
-        raise InvalidInputError(f"expected a list of mappings, one for each event, found a {kind} in row {other:,}")
+        raise InvalidInputError(
+            f"expected a list of mappings, one for each event, found an object of class {kind} in row {other:,}"
+        )
     names = dict.fromkeys(name for event in events for name in event)
     return _Lazy([*names], lambda name: [event.get(name) for event in events])
 
@@ -433,7 +438,10 @@ COLUMNS: set[type] = {np.ndarray}
 
 def _arrow_column(table: Any, name: str) -> Any:
     if (several := table.schema.names.count(name)) > 1:
-        raise InvalidInputError(f"{name}: expected one column, the table has {several} of that name", column=name)
+        raise InvalidInputError(
+            f"{name}: expected one column, found {several} columns with this name; rename or drop the others",
+            column=name,
+        )
     return table.column(name)
 
 

@@ -67,7 +67,7 @@ class DiscoveredKeys(DiscoveredClasses):
         return {parsed_key[1] for parsed_key in parsed if parsed_key is not None and parsed_key[0] == kind}
 
     def describe_row(self, batch: Batch, name: str, row: int) -> str:
-        return f"none in row {batch.original_row(row):,}"
+        return f"a missing value in row {batch.original_row(row):,}"
 
     def find_skipped(self, column: Column) -> Mask | None:
         return self.bad(column) if self.skips else None

@@ -19,10 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InvalidInputError
 from ..numerics.kernel_registry import find_kernel
 from ..numerics.slice_keys import KINDS, mix_bits
-from .columns import Array, Batch, Column, Kind, Mask
+from .columns import Array, Batch, Column, Kind, Mask, length_error
 from .keys import read_keys
 from .kinds import Need
 from .slice_keys import read_slice_keys
@@ -81,7 +80,9 @@ class Ids(Kind):
     id is a 64-bit hash.
     """
 
-    expected = 'a key, such as an integer or a string (missing="skip" leaves out rows without one, and counts them)'
+    expected = (
+        'a key, such as an integer or a string (missing="skip" leaves out rows without a key and reports their number)'
+    )
 
     def __init__(self, missing: str = "raise", missing_values: tuple[Any, ...] = ()) -> None:
         self.missing, self.missing_values = missing, missing_values
@@ -118,7 +119,7 @@ class Ids(Kind):
         read = [self._read_one(raw, n) for raw, n in parts]
         for one, (_, n) in zip(read[1:], parts[1:], strict=True):
             if len(one.values) != len(read[0].values):
-                raise InvalidInputError(f"{n} has {len(one.values):,} rows, {parts[0][1]} has {len(read[0].values):,}")
+                raise length_error(n, len(one.values), parts[0][1], len(read[0].values))
         return read[0] if len(read) == 1 else _combine_columns(read)
 
     def _read_one(self, raw: Any, name: str) -> IdColumn:
@@ -155,7 +156,7 @@ class Ids(Kind):
         return column.missing if column.missing is not None else np.zeros(len(column.values), bool)
 
     def describe_row(self, batch: Batch, name: str, row: int) -> str:
-        return f"none in row {batch.original_row(row):,}"
+        return f"a missing value in row {batch.original_row(row):,}"
 
     def find_skipped(self, column: Column) -> Mask | None:
         return self.bad(column) if self.skips and not self.ok(column) else None
@@ -168,7 +169,7 @@ class Names(Ids):
     bytes.
     """
 
-    expected = "a name: an integer, a string or bytes"
+    expected = "the name of a document: an integer, a string or bytes"
 
     def _read_one(self, raw: Any, name: str) -> IdColumn:
         kind, content = read_keys(raw, name)

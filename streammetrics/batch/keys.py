@@ -44,7 +44,7 @@ Atom = Any
 Key = tuple[Atom, ...]
 
 
-KEYS = "integers, strings, bytes, booleans, dates, timestamps or decimals, of one kind"
+KEYS = "integers, strings, bytes, booleans, dates, timestamps or decimals"
 
 
 # -- columns of keys -------------------------------------------------------------------------------------------------
@@ -107,8 +107,11 @@ def key_column(raw: Any, name: str) -> Any:
         return _plain_arrow(raw, name)
     if library == "torch":
         raw = raw.detach().cpu().numpy()
-    if isinstance(raw, np.ma.MaskedArray) and np.ma.getmaskarray(raw).any():
-        raise InvalidInputError(f"{name}: masked rows would be read through their mask; drop or fill them", column=name)
+    if isinstance(raw, np.ma.MaskedArray) and (masked := int(np.ma.getmaskarray(raw).sum())):
+        raise InvalidInputError(
+            f"{name}: expected no masked values, found {masked:,}; drop or fill these values",
+            column=name,
+        )
     return raw if isinstance(raw, list) else to_native_order(np.asarray(raw))
 
 
@@ -117,7 +120,7 @@ def _sole_column(raw: Any, name: str) -> Any:
     if isinstance(raw, np.ndarray) or (table := as_columns(raw)) is None:
         return raw
     if len(table) != 1:
-        raise InvalidInputError(f"{name}: expected one column, got a table of {len(table)}", column=name)
+        raise InvalidInputError(f"{name}: expected one column, found a table of {len(table)} columns", column=name)
     return next(iter(table.values()))
 
 
@@ -206,7 +209,10 @@ def _read_texts(values: Any, name: str) -> tuple[str, Any] | None:
     try:
         encoded = [b"" if v is None else v.encode() if kind == "string" else bytes(v) for v in texts]
     except UnicodeEncodeError as error:
-        raise InvalidInputError(f"{name}: {error.object[:50]!r} is not text: {error.reason}", column=name) from error
+        raise InvalidInputError(
+            f"{name}: expected text, found {error.object[:50]!r}, which cannot be encoded as UTF-8: {error.reason}",
+            column=name,
+        ) from error
     offsets = np.concatenate([[0], np.cumsum([len(e) for e in encoded], dtype=np.int64)]).astype(np.int64)
     encoded_texts = np.frombuffer(b"".join(encoded), np.uint8), offsets
     return kind, (encoded_texts, index, null[index] if null.any() else None)
@@ -287,13 +293,15 @@ def _read_objects(values: NDArray[Any], name: str, exact: bool) -> tuple[str, An
     mask = is_null if is_null.any() else None
     flags = {t for t in types if issubclass(t, (bool, np.bool_))}
     if types - flags and flags:
-        raise kind_error(name, "booleans and others")
+        raise kind_error(name, "booleans and values of other types")
     if all(issubclass(t, (int, np.integer, np.bool_)) for t in types):
         filled = [0 if m else int(v) for v, m in zip(values, is_null, strict=True)]
         low, high = min(filled), max(filled)
         if exact and (low < -(1 << 63) or high >= 1 << 64):
             raise InvalidInputError(
-                f"{name}: keys are integers of 64 bits; {low if low < 0 else high} is not", column=name
+                f"{name}: expected 64-bit integers, found {low if low < -(1 << 63) else high}; convert the keys to "
+                f"strings",
+                column=name,
             )
         wide = next((t for t in (np.int64, np.uint64) if np.iinfo(t).min <= low and high <= np.iinfo(t).max), object)
         return "integer", (np.array(filled, wide), mask)
@@ -303,8 +311,12 @@ def _read_objects(values: NDArray[Any], name: str, exact: bool) -> tuple[str, An
 def kind_error(name: str, kind: str) -> InvalidInputError:
     """Return the error to raise for a column whose values, of the given kind, cannot be keys."""
     floats = "float" in kind or kind == "double"
-    hint = "; round or format them first: equal floats are not equal keys everywhere" if floats else ""
-    return InvalidInputError(f"{name}: keys are {KEYS}, not {kind}{hint}", column=name)
+    hint = (
+        "; convert floats to integers or strings, because systems differ in which floats they treat as equal keys"
+        if floats
+        else ""
+    )
+    return InvalidInputError(f"{name}: expected keys of one kind ({KEYS}), found {kind}{hint}", column=name)
 
 
 # -- single keys -----------------------------------------------------------------------------------------------------
@@ -318,11 +330,12 @@ def plain_key(value: Any, names: tuple[str, ...]) -> Key:
     """
     atoms = value if isinstance(value, tuple) else (value,)
     if len(atoms) != len(names):
-        raise ValueError(f"keys have {len(names)} columns, {', '.join(names)}; {value!r} is none")
+        cure = "a single value" if len(names) == 1 else f"a tuple of {len(names)} values"
+        raise ValueError(f"expected a key for {', '.join(names)}, found {value!r}; pass {cure}")
     parsed = [None if atom is None else to_stored_key(atom) for atom in atoms]
     for atom, parsed_key in zip(atoms, parsed, strict=True):
         if atom is not None and parsed_key is None:
-            raise TypeError(f"keys are {KEYS}, not {atom!r}")
+            raise TypeError(f"keys must be {KEYS}, not {atom!r}")
     return tuple(None if parsed_key is None else from_stored_key(*parsed_key) for parsed_key in parsed)
 
 
@@ -334,5 +347,5 @@ def kind_of(atoms: Iterable[Atom], name: str) -> str:
     kinds_by_type = {int: "integer", str: "string", bytes: "bytes"}
     kinds = {kind for a in atoms for t, kind in kinds_by_type.items() if isinstance(a, t)}
     if len(kinds) > 1:
-        raise ValueError(f"keys of {name} are of one kind, not {' and '.join(sorted(kinds))}")
+        raise ValueError(f"{name}: expected keys of one kind, found {' and '.join(sorted(kinds))}")
     return kinds.pop() if kinds else ""

@@ -34,6 +34,7 @@ __all__ = [
     "Target",
     "UnjudgedGrade",
     "Weight",
+    "describe_dtype",
     "flag",
     "grade",
     "kind_word",
@@ -46,10 +47,16 @@ __all__ = [
 ]
 
 
-NAMED = ", or give labels=(negative, positive) to the task"
+DTYPE_NAMES = {"O": "objects", "U": "strings", "S": "bytes", "T": "strings"}
+"""What error messages call the values of an array, by the kind of its dtype; other arrays have the name of the dtype."""
+NAMED = ", or pass labels=(negative, positive) to Task"
 """A remedy that error messages offer if the labels are strings."""
-SEVERAL = "; for a column for each class give num_classes= or labels=, for one for each label num_labels="
+LISTS = ", or pass lists of documents to sm.ranked_lists(ranked, relevant)"
+"""A remedy that error messages offer if the grades are strings, which are probably documents."""
+SEVERAL = "; if each column is a class, pass num_classes= or labels=; if each column is a label, pass num_labels="
 """A remedy that error messages offer if a matrix was passed for a metric of one column."""
+TWO_COLUMNS = "; for predict_proba() of two classes, pass scores[:, 1]"
+"""The first remedy that error messages offer if a matrix of two columns was passed as scores of a binary metric."""
 
 
 class Label(Kind):
@@ -66,7 +73,7 @@ class Label(Kind):
         if labels is not None:
             self.expected = f"{labels[0]!r} or {labels[1]!r}"  # type: ignore[misc]
         elif pos_label is not None:
-            self.expected = f"labels, of which {pos_label!r} is positive"  # type: ignore[misc]
+            self.expected = f"a label, such as the positive label {pos_label!r}"  # type: ignore[misc]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Label) and (self.labels, self.pos_label) == (other.labels, other.pos_label)
@@ -107,7 +114,9 @@ class Label(Kind):
         )
         if strange := words - {kind_word(type(n)) for n in named}:
             raise InvalidInputError(
-                f"{name}: expected {self.expected}, got a column of {' and '.join(sorted(strange))}", column=name
+                f"{name}: expected {self.expected}, found a column of {' and '.join(sorted(strange))}; pass labels of "
+                f"the same type as the column to Task",
+                column=name,
             )
         # If no value is present, all rows are invalid. A comparison of the empty array with the labels may raise an
         # error.
@@ -138,13 +147,13 @@ class Label(Kind):
 
 
 def kind_word(kind: type) -> str:
-    """Return a word for the values of a type, such as "numbers" or "texts".
+    """Return a word for the values of a type, such as "numbers" or "strings".
 
     All types of numbers are one kind, because numbers of different types can be equal.
     """
     if issubclass(kind, (int, float, np.number, np.bool_)):
         return "numbers"
-    return "texts" if issubclass(kind, str) else "bytes" if issubclass(kind, bytes) else kind.__name__
+    return "strings" if issubclass(kind, str) else "bytes" if issubclass(kind, bytes) else kind.__name__
 
 
 class Score(Kind):
@@ -154,11 +163,12 @@ class Score(Kind):
         self.scale = scale
         self.low, self.high = (0.0, 1.0) if scale == "probability" else (-np.inf, np.inf)
         self.expected = (  # type: ignore[misc]
-            'a probability in [0, 1] (scale="logit" and scale="real" take any finite score)'
+            'a probability in [0, 1] (scale="logit" and scale="real" accept any finite score)'
             if scale == "probability"
             else "a finite number"
         )
         self.hint = SEVERAL if type(self) is Score else ""
+        self.two_columns_hint = TWO_COLUMNS if type(self) is Score else ""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Score) and not isinstance(other, Target) and self.scale == other.scale
@@ -175,7 +185,9 @@ class Score(Kind):
             return Column(np.ascontiguousarray(values), source)
         if values.dtype.itemsize == 8 and values.size and max(-int(values.min()), int(values.max())) > 1 << 53:
             raise InvalidInputError(
-                f"{name}: integers above 2**53 do not fit float64; convert them to floats", column=name
+                f"{name}: expected integers of at most 2**53 in absolute value, which float64 represents exactly, found "
+                f"larger integers; convert the column to floats",
+                column=name,
             )
         return Column(values.astype(np.float64), source)
 
@@ -241,7 +253,7 @@ class Grade(Score):
 
     def convert(self, values: Array, name: str) -> Column:
         source = dtype_name(values.dtype)
-        _check_numeric(values, name, self.expected)
+        _check_numeric(values, name, self.expected, LISTS)
         if source in ("bool", "uint8"):
             return Column(np.ascontiguousarray(values).view(np.uint8), source)
         # If the column contains NaN, its minimum is NaN, and the condition is False.
@@ -255,7 +267,7 @@ class Grade(Score):
 class UnjudgedGrade(Grade):
     """The relevance grade of a document, or null or NaN if nobody has judged the document; converted to float64."""
 
-    expected = "a grade, a number in [0, 2**400], or null where nobody judged"
+    expected = "a grade: a number in [0, 2**400], or null for a document without a judgement"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, UnjudgedGrade)
@@ -337,8 +349,8 @@ class LabelWeight(Weight):
         values = squeeze_column(batch.array(name, 2)) if listed else batch.array(name)
         if values.ndim == 2 and values.shape[1] != self.width and len(values):
             raise InvalidInputError(
-                f"{name}: expected a weight for each row, or for each of its {self.width} labels; got rows of "
-                f"{values.shape[1]}",
+                f"{name}: expected a weight for each row, or for each of its {self.width} labels, found rows of "
+                f"{values.shape[1]} values",
                 column=name,
             )
         return self.convert(values, name)
@@ -375,7 +387,9 @@ class Matrix(Kind):
 
     def convert(self, values: Array, name: str) -> Column:
         if values.shape[1] != self.width and len(values):
-            raise InvalidInputError(f"{name}: expected {self.expected}; got rows of {values.shape[1]}", column=name)
+            raise InvalidInputError(
+                f"{name}: expected {self.expected}, found rows of {values.shape[1]} values", column=name
+            )
         flat = self.kind.convert(np.ascontiguousarray(values).reshape(-1), name)
         return Column(flat.values.reshape(len(values), self.width), flat.source)
 
@@ -437,6 +451,11 @@ class Need:
     derived: bool = False
 
 
+def describe_dtype(values: Array) -> str:
+    """Return what error messages call the values of an array, such as "strings" or "float64"."""
+    return DTYPE_NAMES.get(values.dtype.kind, dtype_name(values.dtype))
+
+
 def label(role: str = "y_true") -> Need:
     """Declare that a state reads a 0/1 column."""
     return Need(role, LABEL)
@@ -486,12 +505,13 @@ def _check_numeric(values: Array, name: str, expected: str, instead: str = "") -
     if kind in "biu" or dtype in ("float16", "float32", "float64"):
         return
     if kind == "O" and values.size and all(isinstance(v, str) for v in values.flat):
-        kind, dtype = "U", "strings"
+        kind = "U"
+    dtype = DTYPE_NAMES.get(kind, dtype)
     hint = {
-        "O": "; objects are not converted by guessing: pass numbers, or astype() them yourself",
-        "c": "; complex numbers have no order",
-        "M": "; dates have no place here",
-        "m": "; durations have no place here",
+        "O": "; pass numbers, or convert the objects with astype()",
+        "c": "; pass real numbers, because complex numbers have no order",
+        "M": "; convert the dates to numbers",
+        "m": "; convert the durations to numbers",
         "U": f"; convert the strings to numbers{instead}",
         "S": f"; convert the strings to numbers{instead}",
         "T": f"; convert the strings to numbers{instead}",
@@ -499,5 +519,5 @@ def _check_numeric(values: Array, name: str, expected: str, instead: str = "") -
     }.get(kind, "")
     if kind == "O" and values.size and any(v is None for v in values):
         first = next(i for i, v in enumerate(values) if v is None)
-        hint = f"; row {first} is missing"
-    raise InvalidInputError(f"{name}: expected {expected}, got an array of {dtype}{hint}", column=name)
+        hint = f"; the value in row {first:,} is missing"
+    raise InvalidInputError(f"{name}: expected {expected}, found an array of {dtype}{hint}", column=name)

@@ -13,7 +13,7 @@ from ..errors import InvalidInputError
 from .columns import Array, Batch, Column, Kind, Mask
 from .convert import as_array, is_listed
 from .ids import IdColumn, Ids
-from .kinds import kind_word
+from .kinds import describe_dtype, kind_word
 
 __all__ = ["ListedRows", "ranked_lists", "split_into_documents"]
 
@@ -78,7 +78,7 @@ class ListedRows(Batch):
         """Return a mask of the documents that are not padding."""
         marks = self._flat("mask")
         if marks.dtype.kind not in "biuf":
-            raise InvalidInputError(f"mask: expected 0 or 1, got an array of {marks.dtype}", column="mask")
+            raise InvalidInputError(f"mask: expected 0 or 1, found an array of {describe_dtype(marks)}", column="mask")
         return np.asarray(marks != 0)
 
     @property
@@ -109,7 +109,9 @@ class ListedRows(Batch):
     def _take_documents(self, name: str) -> Array:
         if not self._is_listed(name):
             if self._lengths is not None and name in self._blank:
-                raise InvalidInputError(f"{name}: expected a list in each row, as in {self._blank[0]}", column=name)
+                raise InvalidInputError(
+                    f"{name}: expected a list in each row, as in {self._blank[0]}, found a single value", column=name
+                )
             assert self._parent is not None
             return self._parent.array(name)[self.index]
         flat = self._flat(name)
@@ -150,7 +152,8 @@ class ListedRows(Batch):
         if (lengths != self._lengths).any():
             row = int((lengths != self._lengths).argmax())
             raise InvalidInputError(
-                f"{name}: row {row:,} has {lengths[row]:,} documents, other columns have {self._lengths[row]:,}",
+                f"{name}: row {row:,} has {lengths[row]:,} documents, but other columns have {self._lengths[row]:,}; "
+                f"pass lists of equal length in each row",
                 column=name,
                 row=row,
             )
@@ -206,7 +209,7 @@ def ranked_lists(
     ranked : iterable of sequences
         For each query or user, the documents returned, best first.
     relevant : iterable of sets, or of mappings from document to grade
-        For each query or user, the relevant documents, whether returned or not.
+        For each query or user, in the same order, the relevant documents, whether returned or not.
     sample_weight : array-like of shape (n_queries,), optional
         The weight of each query or user.
 
@@ -218,8 +221,8 @@ def ranked_lists(
     Raises
     ------
     InvalidInputError
-        The numbers of lists and sets differ, a list contains a document twice, or some documents are numbers and others
-        are strings.
+        The numbers of lists and sets differ, a list contains a document twice or is a string, or some documents are
+        numbers and others are strings.
 
     Examples
     --------
@@ -228,10 +231,12 @@ def ranked_lists(
     >>> sm.MetricCollection(sm.RecallAtK(3), sm.MeanReciprocalRank()).update(rows).compute()
     {'recall_at_k@3': 0.75, 'mrr': 0.75}
     """
-    lists, truths = list(ranked), [known if isinstance(known, Mapping) else list(known) for known in relevant]
+    lists, sets = list(ranked), list(relevant)
+    _check_lists({"ranked": lists, "relevant": sets})
+    truths = [known if isinstance(known, Mapping) else list(known) for known in sets]
     if len(lists) != len(truths):
         raise InvalidInputError(
-            f"there are {len(lists):,} ranked lists, and {len(truths):,} sets of relevant documents"
+            f"expected as many sets of relevant documents as ranked lists ({len(lists):,}), found {len(truths):,}"
         )
     _check_kinds({"ranked": lists, "relevant": truths})
     grades: list[float] = []
@@ -240,7 +245,9 @@ def ranked_lists(
         known = dict(truth) if isinstance(truth, Mapping) else dict.fromkeys(truth, 1)
         distinct = dict.fromkeys(documents)
         if len(distinct) < len(documents):
-            raise InvalidInputError(f"ranked: list {i:,} has a document twice", column="ranked", row=i)
+            raise InvalidInputError(
+                f"ranked: list {i:,} contains a document more than once; remove the duplicates", column="ranked", row=i
+            )
         missed = [grade for document, grade in known.items() if document not in distinct]
         # A query with neither returned nor relevant documents must count too. It gets one row with grade 0, because a
         # query without any row would disappear.
@@ -260,10 +267,27 @@ def ranked_lists(
         weights = as_array(sample_weight, "sample_weight")
         if len(weights) != len(lists):
             raise InvalidInputError(
-                f"sample_weight has {len(weights):,} rows, and there are {len(lists):,} ranked lists"
+                f"sample_weight: expected as many weights as ranked lists ({len(lists):,}), found {len(weights):,}"
             )
         columns["sample_weight"] = np.repeat(weights, lengths)
     return columns
+
+
+def _check_lists(sides: Mapping[str, Sequence[Any]]) -> None:
+    """Raise InvalidInputError if a row is no list of documents.
+
+    Python would read a string as a list of letters. The keys of a dict are often strings or numbers.
+    """
+    for side, rows in sides.items():
+        for i, row in enumerate(rows):
+            if isinstance(row, (str, bytes)) or not isinstance(row, Iterable):
+                raise InvalidInputError(
+                    f"{side}: list {i:,} is {row!r}; pass a list of documents for each query; "
+                    f"instead of dicts by user, pass [ranked[user] for user in users] and "
+                    f"[relevant.get(user, ()) for user in users]",
+                    column=side,
+                    row=i,
+                )
 
 
 def _check_kinds(sides: Mapping[str, Sequence[Iterable[Any]]]) -> None:
@@ -275,4 +299,7 @@ def _check_kinds(sides: Mapping[str, Sequence[Iterable[Any]]]) -> None:
                 first.setdefault(kind_word(kind), (side, i, document))
     if len(first) > 1:
         examples = ", ".join(f"{document!r} in list {i:,} of {side}" for side, i, document in first.values())
-        raise InvalidInputError(f"documents are {' and '.join(first)} ({examples}): use one type", column="relevant")
+        raise InvalidInputError(
+            f"expected documents of one type, found {' and '.join(first)} ({examples}); convert the documents to one type",
+            column="relevant",
+        )

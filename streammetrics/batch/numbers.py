@@ -33,11 +33,11 @@ class Number(Score):
         super().__init__("real")
         self.low, self.above, self.octaves = low, above, octaves
         self.smallest, self.largest = 2.0**-octaves, 2.0**octaves
-        limit = f"more than {low:g}" if above else f"at least {low:g}"
-        size = f"between 2**-{octaves} and 2**{octaves}{' in size' if low < 0 else ''}"
-        zero = low < 0 or (low == 0 and not above)
+        zero = "0, or " if low < 0 or (low == 0 and not above) else ""
+        size = " in absolute value" if low < 0 else ""
+        limit = f" {'greater than' if above else 'of at least'} {low:g}" if low > -math.inf else ""
         self.expected = (  # type: ignore[misc]
-            f"a number {limit + ', ' if low > -math.inf else ''}{'0 or ' if zero else ''}{size}"
+            f"a number{limit}: {zero}between 2**-{octaves} and 2**{octaves}{size}"
         )
         self._key: tuple[Any, ...] = Number, low, above, octaves
         # Each lookup in the cache of a batch needs the hash of a kind, so it is computed only once.
@@ -66,7 +66,7 @@ class Exponent(Number):
     def __init__(self) -> None:
         super().__init__(octaves=8)
         self.smallest = 0.0
-        self.expected = "a number of at most 256 in size"  # type: ignore[misc]
+        self.expected = "a number of at most 256 in absolute value"  # type: ignore[misc]
         self._key = Exponent, self.low, self.above, self.octaves
         self._hash = hash(self._key)
 

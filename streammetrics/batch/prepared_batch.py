@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..errors import InvalidInputError
 from ..numerics.negative_sampling import undo_negative_sampling
 from .column_binding import Binding
-from .columns import CORRECTED, Batch, Column, Mask
+from .columns import CORRECTED, Batch, Column, Mask, missing_column_error
 from .kinds import FLAG, Need
 from .times import EventTime
 
@@ -121,7 +121,8 @@ def prepare(
         if on_invalid != "drop":
             raise InvalidInputError(
                 f"sample_weight: expected weights below 2**31 after the division by negative_rate="
-                f"{binding.negative_rate:g}, found a larger one in row {rows[0]:,} ({len(rows):,} such rows)",
+                f"{binding.negative_rate:g}, found a larger weight in row {rows[0]:,} ({len(rows):,} such rows); scale "
+                f"the weights down",
                 column="sample_weight",
                 row=int(rows[0]),
                 count=len(rows),
@@ -171,6 +172,8 @@ def _select_rows(batch: Batch, name: str, on_invalid: str) -> tuple[Batch, NDArr
     """Return the rows for which a 0/1 column is 1 as a batch, and the positions of all other rows."""
 
     def select() -> tuple[Batch, NDArray[np.int64]]:
+        if name not in batch:
+            raise missing_column_error(name, batch.names, "; where= takes the name of a 0/1 column")
         if on_invalid != "drop":
             batch.check(name, FLAG)
         return batch.split(batch.column(name, FLAG).values)

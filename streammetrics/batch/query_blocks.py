@@ -58,17 +58,21 @@ def prepare_blocks(
     def refuse(of: str, row: int, why: str) -> None:
         name, at = binding.column(of), documents.original_row(rows.row(row))
         raise InvalidInputError(
-            f"{name}: row {at:,}: {why}; rows of one {role} must be adjacent, in one batch, and agree",
+            f"{name}: row {at:,}: {why}",
             column=str(name),
             row=at,
         )
 
     if (block := find_returning_block(ids, recent)) is not None:
-        refuse(role, int(starts[block]), f"this {role} already occurred, in this batch or the last one")
+        why = f"this {role} already occurred, in this batch or in the previous batch; all rows of the same {role} must "
+        refuse(role, int(starts[block]), f"{why}be adjacent and in one batch")
     once = {n.role: rows.columns[n.role] for n in needs if n.once and n.role in rows.columns}
     for name, column in once.items():
         if row := find_change(column.values, starts):
-            refuse(name, row, f"it differs from the previous row of the same {role}")
+            why = (
+                f"the value differs from the value in the previous row of the same {role}; all rows of the same {role} "
+            )
+            refuse(name, row, f"{why}must have the same value")
     if contradiction := state.find_contradiction(rows.columns):
         refuse(*contradiction)
     columns: dict[str, Column] = rows.columns | {n: replace(c, values=c.values[starts]) for n, c in once.items()}
@@ -100,7 +104,9 @@ def find_returning_block(ids: Ints, recent: Ints | None) -> int | None:
 
 
 def check_slices(rows: PreparedRows, role: str, at: Ints) -> None:
-    """Check that all rows of a block are in one slice; `at` is the slice of each row, and `role` the column of blocks.
+    """Check that all rows of each block are in one slice.
+
+    `role` is the name of the column whose IDs define the blocks, and `at` is the slice of each row.
 
     Raises
     ------
@@ -109,8 +115,8 @@ def check_slices(rows: PreparedRows, role: str, at: Ints) -> None:
     """
     if row := find_change(at, rows.columns[role].starts) if rows.n else 0:  # type: ignore[attr-defined]
         raise InvalidInputError(
-            f"row {rows.row(row):,} is in another slice than the previous row of the same {role}; slice by a column "
-            f"that has one value for all rows of a {role}",
+            f"row {rows.row(row):,} is in a different slice from the previous row of the same {role}; slice by a column "
+            f"that has the same value in all rows of the {role}",
             row=rows.row(row),
         )
 

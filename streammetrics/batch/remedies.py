@@ -14,10 +14,10 @@ __all__ = ["DROP", "Remedy", "for_classes", "for_decisions", "for_labels", "for_
 
 Array = NDArray[Any]
 
-DROP = 'pass on_invalid="drop" to leave such rows out and count them'
+DROP = 'pass on_invalid="drop" to leave such rows out and report their number'
 FIX = "fix the column"
 SWAPPED = "labels and scores seem to be swapped: the order is update(y_true, y_score)"
-UNKNOWN = "add the class to labels=, or give ignore_class= to leave its rows out"
+UNKNOWN = "add the class to labels=, or pass ignore_class= to leave out the rows of the class"
 CORRECT = "correct these rows"
 # If fewer than 1 % (1 / FEW) of the rows are invalid, these rows are wrong. Otherwise the column itself is the wrong
 # one.
@@ -79,20 +79,22 @@ def for_labels(values: Array, bad: Array, others: Sequence[Array]) -> Remedy:
         if wrong.min() >= 0 and wrong.max() <= 1:
             soft = "for soft labels (numbers in [0, 1]) use soft_labels=True, for example LogLoss(soft_labels=True)"
             return Remedy(soft, single=False)
-        return Remedy("labels that are numbers are for regression metrics, such as MAE", single=False)
+        return Remedy("for numeric targets, use a regression metric, such as MAE", single=False)
     distinct = np.unique(numbers)
     if np.abs(distinct).max() >= MANY:
-        return Remedy("labels that are numbers are for regression metrics, such as MAE", single=False)
+        return Remedy("for numeric targets, use a regression metric, such as MAE", single=False)
     if len(distinct) == 2:
         negative, positive = (int(v) for v in distinct)
-        return Remedy(f"for two other labels, give labels=({negative}, {positive}) to the task", single=False)
+        return Remedy(
+            f"for the labels {negative} and {positive}, pass labels=({negative}, {positive}) to Task", single=False
+        )
     if len(distinct) == 1:
-        return Remedy("for other labels, give labels=(negative, positive) to the task", single=False)
+        return Remedy("for labels other than 0 and 1, pass labels=(negative, positive) to Task", single=False)
     # Negative labels are probably codes for an unknown label, such as -1.
     if distinct[0] < 0:
-        return Remedy("give where= to the task, a 0/1 column that selects the rows with a label")
-    several = f"for classes, give num_classes={int(distinct[-1]) + 1}"
-    return Remedy(f"{several}; for numbers, use regression metrics, such as MAE", single=False)
+        return Remedy("pass where= to Task, the name of a 0/1 column that selects the rows with a label")
+    several = f"for several classes, pass num_classes={int(distinct[-1]) + 1}"
+    return Remedy(f"{several}; for numeric targets, use a regression metric, such as MAE", single=False)
 
 
 def for_classes(values: Array, bad: Array, width: int, has_names: bool, others: Sequence[Array]) -> Remedy:
@@ -119,22 +121,22 @@ def for_classes(values: Array, bad: Array, width: int, has_names: bool, others: 
     if has_names:
         return Remedy(UNKNOWN, single=False)
     if low == 1 and high == width:
-        return Remedy(f"for classes from 1 to {width:,}, give labels=tuple(range(1, {width + 1}))", single=False)
+        return Remedy(f"for classes from 1 to {width:,}, pass labels=tuple(range(1, {width + 1}))", single=False)
     # Many data sets mark rows without a class with a negative number, 255 or 999.
     if len(distinct) == 1 and (low < 0 or high in (255, 999)):
-        return Remedy(f"give ignore_class={int(distinct[0])} to leave the rows of that class out", single=False)
+        return Remedy(f"pass ignore_class={int(distinct[0])} to leave out the rows of this class", single=False)
     if FEW * len(wrong) < len(numbers) or high >= MANY:
         return Remedy(CORRECT)
     if low < 0:
-        return Remedy("classes are counted from 0; labels=(...) takes others", single=False)
-    return Remedy(f"give num_classes={high + 1} if there are so many classes", single=False)
+        return Remedy("number the classes from 0, or pass labels=(...) for classes with other values", single=False)
+    return Remedy(f"pass num_classes={high + 1} if there are {high + 1:,} classes", single=False)
 
 
 def for_decisions(bad: Array) -> Remedy:
     """Return the remedy for predicted labels that are neither 0 nor 1."""
     wrong = _without_nan(bad) if bad.dtype.kind == "f" else bad[:0]
     if len(wrong) and (wrong != np.floor(wrong)).any():
-        return Remedy("scores are y_score, which metrics with a threshold read", single=False)
+        return Remedy("pass scores as y_score to a metric that has a threshold", single=False)
     return Remedy()
 
 
@@ -144,8 +146,8 @@ def for_scores(bad: Array) -> Remedy:
     if not len(wrong) or not np.isfinite(wrong).all():
         return Remedy()
     if wrong.min() > 1 and 10 < wrong.max() <= 100:
-        return Remedy('divide percentages by 100; for logits give scale="logit"')
-    return Remedy('give scale="logit" if the scores are logits')
+        return Remedy('divide percentages by 100; for logits, pass scale="logit"')
+    return Remedy('pass scale="logit" if the scores are logits')
 
 
 def _without_nan(values: Array) -> Array:

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InvalidInputError
-from .columns import Batch
+from .columns import Batch, length_error
 from .convert import TENSORS, convert_tensor, is_bfloat16, is_scalar, library_of
 from .ids import is_column_tuple
 
@@ -152,7 +151,7 @@ def make_batch(names: tuple[str, ...], columns: tuple[Any, ...], widened: frozen
     known = [(name, n) for name, c in zip(names, columns, strict=True) if (n := _count_rows(c)) is not None]
     for name, n in known[1:]:
         if n != known[0][1]:
-            raise InvalidInputError(f"{name} has {n:,} rows, {known[0][0]} has {known[0][1]:,}", column=name)
+            raise length_error(name, n, *known[0])
     return Batch(dict(zip(names, columns, strict=True)), widened=widened)
 
 

@@ -71,7 +71,7 @@ def _from_arrow(raw: Any, name: str, exact: bool) -> KindAndContent | None:
         return _convert_times(values.view("M8[D]"), missing, name, exact)
     if pa.types.is_date64(kind):
         (values, missing) = _convert_integers("date", raw, pa.int64())[1]
-        _check_none(values % DAY != 0, "dates are whole days", values.view("M8[ms]"), name)
+        _check_none(values % DAY != 0, "expected dates without a time of day", values.view("M8[ms]"), name)
         return _convert_times((values // DAY).view("M8[D]"), missing, name, exact)
     if pa.types.is_timestamp(kind):
         (values, missing) = _convert_integers("timestamp", raw, pa.int64())[1]
@@ -122,8 +122,8 @@ def _convert_times(values: Array, missing: Any, name: str, exact: bool) -> KindA
     return "timestamp" if base == "us" else "date", (numbers, missing)
 
 
-YEARS = "dates and times that are keys are of the years 1 to 9999"
-WHOLE, ROUND = "timestamps that are keys have whole microseconds", "; round them first"
+YEARS = "expected dates and timestamps in the years 1 to 9999"
+WHOLE, ROUND = "expected timestamps in whole microseconds", "; round the timestamps to microseconds"
 SMALLEST, LARGEST = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
 
 
@@ -135,7 +135,7 @@ def _check_none(wrong: NDArray[np.bool_], rule: str, values: Array, name: str, c
     if not wrong.any():
         return
     row, n = int(wrong.argmax()), int(wrong.sum())
-    more = f" ({n:,} bad rows of {len(wrong):,} in this batch)" if n > 1 else ""
+    more = f" ({n:,} of {len(wrong):,} rows in this batch are invalid)" if n > 1 else ""
     raise InvalidInputError(
         f"{name}: {rule}, found {format_value(values[row])} in row {row:,}{more}{cure}", column=name, row=row, count=n
     )

@@ -100,9 +100,9 @@ class EventTime(Kind):
     def __init__(self, source: str, width: int, latest: Latest | None = None) -> None:
         self.source, self.width, self.latest = source, width, latest
         what = (
-            "a timestamp or date of the years 1 to 9999"
+            "a timestamp or date in the years 1 to 9999"
             if source == "timestamp"
-            else "a time below 2**63, an integer of 64 bits"
+            else "an integer time below 2**63 (in a window that starts at -2**63 or later)"
         )
         self.expected = what if latest is None else f"{what}, not later than max_time"  # type: ignore[misc]
 
@@ -158,6 +158,9 @@ class EventTime(Kind):
     def _stamps(self, batch: Batch, name: str) -> tuple[Ints, Mask | None, Mask | None]:
         raw = batch.read_original(name)
         one = raw.item() if isinstance(raw, np.ndarray) and not raw.ndim and raw.dtype.kind != "M" else raw
+        # One event may have a time that is no time, as a column may.
+        if isinstance(one, (str, float)):
+            self._refuse("floats" if isinstance(one, float) else "values of kind string", name)
         if isinstance(one, (int, np.integer, datetime.date, np.datetime64)) or getattr(raw, "ndim", 1) == 0:
             return self._repeat_time(batch, name, one), None, None
         kind, content = self._read(raw, name)
@@ -176,14 +179,19 @@ class EventTime(Kind):
         parsed = parse_key(to_python_time(one) if isinstance(one, (np.datetime64, np.ndarray)) else one)
         if parsed is None or batch.rows is None:
             why = (
-                "it is no time" if parsed is None else "the batch has no other column that says how many rows it is for"
+                f"expected a time, or a column of times, found {one!r}"
+                if parsed is None
+                else f"cannot use the single time {one!r} for all rows, because no other column gives the number of rows; "
+                f"pass a column of times"
             )
-            raise InvalidInputError(f"{name}: {one!r} stands for all rows, but {why}", column=name)
+            raise InvalidInputError(f"{name}: {why}", column=name)
         kind, value = parsed
         self._check_kind(kind, name)
         stamp = value * DAY if kind == "date" else value
         if not -(1 << 63) <= stamp < 1 << 63:
-            raise InvalidInputError(f"{name}: event time is an integer of 64 bits, not {one!r}", column=name)
+            raise InvalidInputError(
+                f"{name}: expected a time that fits into a 64-bit integer, found {one!r}", column=name
+            )
         return np.full(batch.rows, stamp, np.int64)
 
     def _read(self, raw: Any, name: str) -> tuple[str, Any]:
@@ -204,15 +212,21 @@ class EventTime(Kind):
 
     def _check_kind(self, kind: str, name: str) -> None:
         if kind not in (("integer",) if self.source == "integer" else ("timestamp", "date")):
-            self._refuse(f"keys of kind {kind}", name)
+            self._refuse(f"values of kind {kind}", name)
 
     def _refuse(self, kind: str, name: str) -> None:
         wanted, cure = (
-            ("integers", 'a width such as "1h" takes timestamps')
+            ("integers", 'for timestamps, pass a width such as "1h"')
             if self.source == "integer"
-            else ("timestamps or dates", "a width that is an integer takes integers, such as steps or seconds")
+            else ("timestamps or dates", "for integers, such as steps or seconds, pass an integer as the width")
         )
-        raise InvalidInputError(f"{name}: these windows are of {wanted}, not of {kind}; {cure}", column=name)
+        if kind == "values of kind string" and self.source != "integer":
+            cure = f"convert the strings to timestamps first, such as pandas.to_datetime(df[{name!r}])"
+        if kind == "floats" and self.source != "integer":
+            cure += f'; for seconds since 1970, convert them first, such as pandas.to_datetime(df[{name!r}], unit="s")'
+        raise InvalidInputError(
+            f"{name}: expected {wanted} for windows of this width, found {kind}; {cure}", column=name
+        )
 
 
 def _find_out_of_range(values: Array, kind: str) -> Mask | None:

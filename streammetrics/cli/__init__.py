@@ -126,7 +126,7 @@ def _print_version() -> int:
 def _announce_compilation() -> None:
     """If the output is a terminal, print that kernels are being compiled, to explain why the command seems to hang."""
     if sys.stderr.isatty():
-        _print_error("compiling for this processor; this takes up to a minute once, and is kept for later runs")
+        _print_error("compiling the kernels for this processor, which takes up to a minute; later runs start faster")
 
 
 def _print_error(line: str) -> None:

@@ -6,55 +6,12 @@ A command imports its implementation only when it is called, so that all command
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from streammetrics.cli.help_texts import (
-    ARM,
-    BITS,
-    BY,
-    CHECKPOINT,
-    CLASSES,
-    COLUMNS,
-    CONTROL,
-    DELIMITER,
-    FEW,
-    FROM,
-    GATE,
-    GROUP,
-    INDEPENDENT,
-    INVALID,
-    KEEP,
-    LACKING,
-    LOG,
-    METRICS,
-    MISSING,
-    NO_QUOTES,
-    NULLS,
-    POSITIVE,
-    PRED,
-    PUSH,
-    QUERY,
-    RATE,
-    REPORT,
-    ROLLUP,
-    SAVED,
-    SCORE,
-    SENDER,
-    SHARDS,
-    SMALLEST,
-    SORT,
-    SOURCE,
-    SQL,
-    STATES,
-    TASK,
-    TIME,
-    TYPES,
-    UNIT,
-    WHERE,
-    WINDOW,
-)
+from streammetrics.cli import help_texts as texts
 from streammetrics.cli.messages import COMMAND, UsageError
 from streammetrics.cli.options import (
     COLUMNS_PANEL,
@@ -65,6 +22,7 @@ from streammetrics.cli.options import (
     READING_PANEL,
     SLICES_PANEL,
     Better,
+    CommandApp,
     Confidence,
     Corrects,
     Format,
@@ -83,18 +41,27 @@ from streammetrics.cli.options import (
     Top,
     Type,
     Users,
+    option,
 )
 
 __all__ = ["run"]
 
 
-app = typer.Typer(
+app = CommandApp(
     name="streammetrics",
-    help="Score prediction logs of any size in constant memory: exact results where possible, certified bounds elsewhere.",
+    help="Score prediction logs of any size in constant memory, with certified bounds and confidence intervals.",
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=texts.MAIN_EXAMPLES,
 )
+
+# Headings under which --help groups the commands.
+LOGS_PANEL = "Score a log"
+STATES_PANEL = "Merge and compare saved states"
+REFERENCE_PANEL = "Look up metrics and pages"
+DASHBOARD_COMMANDS = "Watch experiments"
+MACHINE_PANEL = "Prepare and check this machine"
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -116,12 +83,14 @@ def run(arguments: Sequence[str]) -> int:
 
 def _explain_option(message: str) -> str:
     """Return an error message of the option parser; for an unknown option such as `--json`, suggest `--format json`."""
+    # Some versions of typer write these words of pydantic before the reason.
+    message = message.replace(": Value error, ", ": ")
     name = message.removeprefix("No such option: --").split(" ")[0]
     return f"there is no option --{name}; did you mean --format {name}?" if name in list(Format) else message
 
 
 @app.callback(invoke_without_command=True)
-def _main(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+def _main(version: Annotated[bool, option("", "Print the version.", "--version")] = False) -> None:
     if version:
         from streammetrics import __version__
 
@@ -129,97 +98,108 @@ def _main(version: Annotated[bool, typer.Option("--version", help="Print the ver
         raise typer.Exit
 
 
-@app.command("eval")
+@app.command("eval", epilog=texts.EVAL_EXAMPLES, rich_help_panel=LOGS_PANEL)
 def _eval(
-    log: Annotated[Texts, typer.Argument(metavar="LOG...", help=LOG)] = None,
+    log: Annotated[Texts, typer.Argument(metavar="LOG", help=texts.LOG)] = None,
     label: Annotated[
         Text,
+        option("COLUMN", texts.LABEL, panel=COLUMNS_PANEL),
+    ] = None,
+    pos_label: Annotated[Text, option("VALUE", texts.POSITIVE, panel=COLUMNS_PANEL)] = None,
+    score: Annotated[Texts, option("COLUMN", texts.SCORE, panel=COLUMNS_PANEL)] = None,
+    pred: Annotated[Texts, option("COLUMN", texts.PRED, panel=COLUMNS_PANEL)] = None,
+    task_type: Annotated[
+        Type, typer.Option(help="Type of the prediction task.", rich_help_panel=METRICS_PANEL)
+    ] = Type.binary,
+    classes: Annotated[Text, option("NUMBER|NAMES", texts.CLASSES, panel=METRICS_PANEL)] = None,
+    query: Annotated[Text, option("COLUMN", texts.QUERY, panel=COLUMNS_PANEL)] = None,
+    group: Annotated[Text, option("COLUMN", texts.GROUP, panel=COLUMNS_PANEL)] = None,
+    k: Annotated[
+        Text, option("NUMBERS", "Cutoffs of ranking metrics, such as 5,10.", "--k", panel=METRICS_PANEL)
+    ] = None,
+    scale: Annotated[
+        ScoreScale,
         typer.Option(
-            help="Column of labels: 0 or 1, a class, a grade, a number; 'y_*'.", rich_help_panel=COLUMNS_PANEL
+            help="Scale of the scores: probabilities, logits, or other real numbers.", rich_help_panel=METRICS_PANEL
+        ),
+    ] = ScoreScale.probability,
+    weight: Annotated[Text, option("COLUMN", "Column of row weights.", panel=COLUMNS_PANEL)] = None,
+    where: Annotated[Texts, option("CONDITION", texts.WHERE, panel=COLUMNS_PANEL)] = None,
+    negative_rate: Annotated[float | None, option("NUMBER", texts.RATE, panel=COLUMNS_PANEL)] = None,
+    corrects: Annotated[
+        Corrects | None,
+        typer.Option(
+            help="What --negative-rate corrects: the scores, the row weights, or both.", rich_help_panel=COLUMNS_PANEL
         ),
     ] = None,
-    pos_label: Annotated[Text, typer.Option(help=POSITIVE, rich_help_panel=COLUMNS_PANEL)] = None,
-    score: Annotated[Texts, typer.Option(help=SCORE, rich_help_panel=COLUMNS_PANEL)] = None,
-    pred: Annotated[Texts, typer.Option(help=PRED, rich_help_panel=COLUMNS_PANEL)] = None,
-    task_type: Annotated[Type, typer.Option(help="What is predicted.", rich_help_panel=METRICS_PANEL)] = Type.binary,
-    classes: Annotated[Text, typer.Option(help=CLASSES, rich_help_panel=METRICS_PANEL)] = None,
-    query: Annotated[Text, typer.Option(help=QUERY, rich_help_panel=COLUMNS_PANEL)] = None,
-    group: Annotated[Text, typer.Option(help=GROUP, rich_help_panel=COLUMNS_PANEL)] = None,
-    k: Annotated[Text, typer.Option("--k", help="Cut-offs, such as 5,10.", rich_help_panel=METRICS_PANEL)] = None,
-    scale: Annotated[
-        ScoreScale, typer.Option(help="Scale of scores.", rich_help_panel=METRICS_PANEL)
-    ] = ScoreScale.probability,
-    weight: Annotated[Text, typer.Option(help="Column of weights.", rich_help_panel=COLUMNS_PANEL)] = None,
-    where: Annotated[Texts, typer.Option(help=WHERE, rich_help_panel=COLUMNS_PANEL)] = None,
-    negative_rate: Annotated[float | None, typer.Option(help=RATE, rich_help_panel=COLUMNS_PANEL)] = None,
-    corrects: Annotated[
-        Corrects | None, typer.Option(help="Which effects of down-sampling to correct.", rich_help_panel=COLUMNS_PANEL)
-    ] = None,
-    by: Annotated[Texts, typer.Option(help=BY, rich_help_panel=SLICES_PANEL)] = None,
+    by: Annotated[Texts, option("COLUMNS", texts.BY, panel=SLICES_PANEL)] = None,
     limit: Annotated[
         int | None,
-        typer.Option(
-            min=0, help="Number of slices to keep for each --by; others are merged.", rich_help_panel=SLICES_PANEL
-        ),
+        option("NUMBER", texts.LIMIT, panel=SLICES_PANEL, min=0),
     ] = None,
-    keep: Annotated[Keep | None, typer.Option(help=KEEP, rich_help_panel=SLICES_PANEL)] = None,
-    unit: Annotated[Text, typer.Option(help=UNIT, rich_help_panel=INTERVALS_PANEL)] = None,
+    keep: Annotated[Keep | None, typer.Option(help=texts.KEEP, rich_help_panel=SLICES_PANEL)] = None,
+    unit: Annotated[Text, option("COLUMN", texts.UNIT, panel=INTERVALS_PANEL)] = None,
     confidence: Confidence = 0.95,
-    shards: Annotated[int | None, typer.Option(min=8, max=4096, help=SHARDS, rich_help_panel=INTERVALS_PANEL)] = None,
-    missing_unit: Annotated[MissingUnits | None, typer.Option(help=MISSING, rich_help_panel=INTERVALS_PANEL)] = None,
-    window: Annotated[Text, typer.Option(help=WINDOW, rich_help_panel=SLICES_PANEL)] = None,
-    time: Annotated[Text, typer.Option(help=TIME, rich_help_panel=SLICES_PANEL)] = None,
-    arm: Annotated[Text, typer.Option(help=ARM, rich_help_panel=INTERVALS_PANEL)] = None,
-    control: Annotated[Text, typer.Option(help=CONTROL, rich_help_panel=INTERVALS_PANEL)] = None,
+    shards: Annotated[int | None, option("NUMBER", texts.SHARDS, panel=INTERVALS_PANEL, min=8, max=4096)] = None,
+    missing_unit: Annotated[
+        MissingUnits | None, typer.Option(help=texts.MISSING, rich_help_panel=INTERVALS_PANEL)
+    ] = None,
+    window: Annotated[Text, option("WIDTH", texts.WINDOW, panel=SLICES_PANEL)] = None,
+    time: Annotated[Text, option("COLUMN", texts.TIME, panel=SLICES_PANEL)] = None,
+    arm: Annotated[Text, option("COLUMN", texts.ARM, panel=INTERVALS_PANEL)] = None,
+    control: Annotated[Text, option("NAME", texts.CONTROL, panel=INTERVALS_PANEL)] = None,
     primary: Primary = None,
     guardrail: Guardrails = None,
     better: Better = None,
     users: Users = None,
     planned: Planned = None,
     sequential: Sequential = False,
-    metrics: Annotated[Text, typer.Option(help=METRICS, rich_help_panel=METRICS_PANEL)] = None,
-    bits: Annotated[int | None, typer.Option(min=8, max=24, help=BITS, rich_help_panel=METRICS_PANEL)] = None,
-    task: Annotated[Text, typer.Option(help=TASK, rich_help_panel=METRICS_PANEL)] = None,
-    on_invalid: Annotated[OnInvalid, typer.Option(help=INVALID, rich_help_panel=READING_PANEL)] = OnInvalid.stop,
+    metrics: Annotated[Text, option("METRICS", texts.METRICS, panel=METRICS_PANEL)] = None,
+    bits: Annotated[int | None, option("NUMBER", texts.BITS, panel=METRICS_PANEL, min=8, max=24)] = None,
+    task: Annotated[Text, option("FILE", texts.TASK, panel=METRICS_PANEL)] = None,
+    on_invalid: Annotated[OnInvalid, typer.Option(help=texts.INVALID, rich_help_panel=READING_PANEL)] = OnInvalid.stop,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Number of threads; by default one a CPU.", rich_help_panel=READING_PANEL)
+        int | None,
+        option("NUMBER", "Number of threads. The default is the number of CPUs.", panel=READING_PANEL, min=1),
     ] = None,
     save: Annotated[
         Text,
-        typer.Option(help="Write the states to a file that `merge` and `show` read.", rich_help_panel=OUTPUT_PANEL),
+        option(
+            "FILE", "Save the states in this file, for the commands merge, show, compare and power.", panel=OUTPUT_PANEL
+        ),
     ] = None,
-    checkpoint: Annotated[Text, typer.Option(metavar="FILE", help=CHECKPOINT, rich_help_panel=OUTPUT_PANEL)] = None,
-    report: Annotated[Text, typer.Option(help=REPORT, rich_help_panel=OUTPUT_PANEL)] = None,
-    push: Annotated[Text, typer.Option(metavar="URL", help=PUSH, rich_help_panel=DASHBOARD_PANEL)] = None,
-    experiment: Annotated[
-        Text, typer.Option(help="With --push: the experiment of the rows.", rich_help_panel=DASHBOARD_PANEL)
-    ] = None,
-    source: Annotated[str, typer.Option(help=SOURCE, rich_help_panel=DASHBOARD_PANEL)] = SENDER,
+    checkpoint: Annotated[Text, option("FILE", texts.CHECKPOINT, panel=OUTPUT_PANEL)] = None,
+    report: Annotated[Text, option("FILE", texts.REPORT, panel=OUTPUT_PANEL)] = None,
+    push: Annotated[Text, option("URL", texts.PUSH, panel=DASHBOARD_PANEL)] = None,
+    experiment: Annotated[Text, option("ID", "With --push: ID of the experiment.", panel=DASHBOARD_PANEL)] = None,
+    source: Annotated[str, option("NAME", texts.SOURCE, panel=DASHBOARD_PANEL)] = texts.SENDER,
     hour: Annotated[
         Text,
-        typer.Option(help="With --push: the hour of the rows, in UTC: 2026-06-01T09.", rich_help_panel=DASHBOARD_PANEL),
+        option("HOUR", "With --push: hour of the rows in UTC, such as 2026-06-01T09.", panel=DASHBOARD_PANEL),
     ] = None,
     seq: Annotated[
         int,
-        typer.Option(min=0, help="With --push: the number of this part of the hour.", rich_help_panel=DASHBOARD_PANEL),
+        option("NUMBER", "With --push: number of this part of the hour.", panel=DASHBOARD_PANEL, min=0),
     ] = 0,
     printed: Printed = Format.table,
     top: Top = 40,
-    sort: Annotated[Text, typer.Option(help=SORT, rich_help_panel=OUTPUT_PANEL)] = None,
-    min_rows: Annotated[int, typer.Option(min=0, help=FEW, rich_help_panel=OUTPUT_PANEL)] = 0,
-    types: Annotated[
-        Texts, typer.Option("--type", metavar="NAME=TYPE", help=TYPES, rich_help_panel=READING_PANEL)
+    sort: Annotated[Text, option("METRIC", texts.SORT, panel=OUTPUT_PANEL)] = None,
+    min_rows: Annotated[int, option("NUMBER", texts.FEW, panel=OUTPUT_PANEL, min=0)] = 0,
+    types: Annotated[Texts, option("NAME=TYPE", texts.TYPES, "--type", panel=READING_PANEL)] = None,
+    delimiter: Annotated[Text, option("TEXT", texts.DELIMITER, panel=READING_PANEL)] = None,
+    nulls: Annotated[Texts, option("TEXT", texts.NULLS, panel=READING_PANEL)] = None,
+    no_quotes: Annotated[bool, option("", texts.NO_QUOTES, "--no-quotes", panel=READING_PANEL)] = False,
+    missing_columns: Annotated[
+        MissingColumns | None, typer.Option(help=texts.LACKING, rich_help_panel=READING_PANEL)
     ] = None,
-    delimiter: Annotated[Text, typer.Option(help=DELIMITER, rich_help_panel=READING_PANEL)] = None,
-    nulls: Annotated[Texts, typer.Option(help=NULLS, rich_help_panel=READING_PANEL)] = None,
-    no_quotes: Annotated[bool, typer.Option("--no-quotes", help=NO_QUOTES, rich_help_panel=READING_PANEL)] = False,
-    missing_columns: Annotated[MissingColumns | None, typer.Option(help=LACKING, rich_help_panel=READING_PANEL)] = None,
-    columns: Annotated[Text, typer.Option(help=COLUMNS, rich_help_panel=READING_PANEL)] = None,
-    sql: Annotated[Text, typer.Option("--sql", metavar="QUERY", help=SQL, rich_help_panel=READING_PANEL)] = None,
+    columns: Annotated[Text, option("NAMES", texts.COLUMNS, panel=READING_PANEL)] = None,
+    sql: Annotated[Text, option("QUERY", texts.SQL, "--sql", panel=READING_PANEL)] = None,
 ) -> None:
-    """Score a log in one pass: all metrics, models, slices and windows; with --unit also intervals and comparisons.
+    """Score a log in one pass, for several metrics, models, slices and windows.
 
-    The exit code is 3 if a guardrail is broken.
+    LOG, --label and --score suffice; the other options are optional.
+    With --unit, values get confidence intervals, and models or arms are
+    compared. The exit code is 3 if a guardrail is breached.
     """
     from streammetrics.cli.comparison import ComparisonOptions, parse_directions, parse_margins
     from streammetrics.cli.log_options import build_log_arguments
@@ -228,7 +208,9 @@ def _eval(
 
     if (sql is None) == (not log):
         raise UsageError(
-            "which log? Name files, or give a query by --sql" if not log else "give LOG or --sql, not both"
+            "expected a log; name its files, or pass a query with --sql"
+            if not log
+            else "expected either the files of a log or --sql, found both; leave out one of them"
         )
     reading = build_log_arguments(
         types=types or (),
@@ -263,7 +245,9 @@ def _eval(
         }
         task_options |= {"task-type": None if task_type == "binary" else 1}
         if excluded := [f"--{name}" for name, value in task_options.items() if value]:
-            raise UsageError(f"{', '.join(excluded)} and --task exclude each other; set it for each task in the file")
+            raise UsageError(
+                f"--task cannot be combined with {', '.join(excluded)}; set the value for each task in the task file"
+            )
         specs, file_slices, file_options = read_task_file(task, bits)
         sets = sets or file_slices
     elif label is None:
@@ -332,38 +316,44 @@ def _eval(
 
 def _make_push_target(url: str | None, experiment: str | None, hour: str | None, source: str, seq: int) -> Any:
     if url is None:
-        if experiment is not None or hour is not None or source != SENDER or seq:
-            raise UsageError("--experiment, --hour, --source and --seq need --push URL")
+        if experiment is not None or hour is not None or source != texts.SENDER or seq:
+            raise UsageError("--experiment, --hour, --source and --seq need --push; add --push URL")
         return None
     from streammetrics.cli.push import PushTarget
 
     return PushTarget(url, experiment, hour, source, seq)
 
 
-@app.command("merge")
+@app.command("merge", epilog=texts.MERGE_EXAMPLES, rich_help_panel=STATES_PANEL)
 def _merge(
-    files: Annotated[list[str], typer.Argument(metavar="FILES...", help=SAVED)],
-    output: Annotated[str, typer.Option("-o", "--output", help="Where the merged states go.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help=texts.SAVED)],
+    output: Annotated[str, option("FILE", "File for the merged states.", "-o", "--output")],
 ) -> None:
-    """Merge saved states in any order. The result has the same bits as one pass over all logs."""
+    """Merge saved states, in any order.
+
+    The result is the same as that of one pass over all logs, bit for bit.
+    """
     from streammetrics.cli.state_files import merge_files
 
     merge_files(files, output)
 
 
-@app.command("show")
+@app.command("show", epilog=texts.SHOW_EXAMPLES, rich_help_panel=STATES_PANEL)
 def _show(
-    file: Annotated[str, typer.Argument(help="A file that --save, merge or sm.save wrote.")],
-    metrics: Annotated[Text, typer.Option(help="Show only these metrics: auc,log_loss.")] = None,
-    by: Annotated[Texts, typer.Option(help=ROLLUP)] = None,
-    sort: Annotated[Text, typer.Option(help=SORT)] = None,
-    min_rows: Annotated[int, typer.Option(min=0, help=FEW)] = 0,
-    report: Annotated[Text, typer.Option(help=REPORT)] = None,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A file that --save, merge or sm.save wrote.")],
+    metrics: Annotated[Text, option("METRICS", "Show only these metrics, such as auc,log_loss.")] = None,
+    by: Annotated[Texts, option("COLUMNS", texts.ROLLUP)] = None,
+    sort: Annotated[Text, option("METRIC", texts.SORT)] = None,
+    min_rows: Annotated[int, option("NUMBER", texts.FEW, min=0)] = 0,
+    report: Annotated[Text, option("FILE", texts.REPORT)] = None,
     confidence: Confidence = 0.95,
     printed: Printed = Format.table,
     top: Top = 40,
 ) -> None:
-    """Print the results in saved states, with intervals if they were counted with --unit."""
+    """Print the results in a file of saved states.
+
+    Values have confidence intervals if the log was counted with --unit.
+    """
     from streammetrics.cli.display_options import DisplayOptions
     from streammetrics.cli.state_files import show_file
 
@@ -371,21 +361,21 @@ def _show(
     show_file(file, display, report, metrics=_parse_metric_names(metrics), by=by or ())
 
 
-@app.command("compare", help=GATE)
+@app.command("compare", help=texts.GATE, epilog=texts.COMPARE_EXAMPLES, rich_help_panel=STATES_PANEL)
 def _compare(
-    files: Annotated[list[str], typer.Argument(metavar="CONTROL OTHER...", help=STATES)],
-    by: Annotated[Texts, typer.Option(help=ROLLUP)] = None,
+    files: Annotated[list[str], typer.Argument(metavar="CONTROL OTHER...", help=texts.STATES)],
+    by: Annotated[Texts, option("COLUMNS", texts.ROLLUP)] = None,
     primary: Primary = None,
     guardrail: Guardrails = None,
     better: Better = None,
-    metrics: Annotated[Text, typer.Option(help="Show only these metrics: auc,log_loss.")] = None,
+    metrics: Annotated[Text, option("METRICS", "Show only these metrics, such as auc,log_loss.")] = None,
     confidence: Confidence = 0.95,
-    independent: Annotated[bool, typer.Option("--independent", help=INDEPENDENT)] = False,
+    independent: Annotated[bool, option("", texts.INDEPENDENT, "--independent")] = False,
     users: Users = None,
     planned: Planned = None,
     sequential: Sequential = False,
-    sort: Annotated[Text, typer.Option(help=SORT)] = None,
-    min_rows: Annotated[int, typer.Option(min=0, help=FEW)] = 0,
+    sort: Annotated[Text, option("METRIC", texts.SORT)] = None,
+    min_rows: Annotated[int, option("NUMBER", texts.FEW, min=0)] = 0,
     printed: Printed = Format.table,
     top: Top = 40,
 ) -> None:
@@ -414,31 +404,39 @@ def _parse_metric_names(metrics: str | None) -> list[str] | None:
     return None if metrics is None else [*parse_names(metrics)]
 
 
-@app.command("power")
+@app.command("power", epilog=texts.POWER_EXAMPLES, rich_help_panel=STATES_PANEL)
 def _power(
     file: Annotated[
-        str, typer.Argument(help="File that --save wrote, counted with --unit: the population without a treatment.")
+        str,
+        typer.Argument(metavar="FILE", help="Saved states of a log without a treatment, scored with --unit."),
     ],
-    users: Annotated[float, typer.Option(min=1, help="Number of users in the file.")],
-    metric: Annotated[Text, typer.Option(help="The metric; by default all metrics of the file.")] = None,
-    relative: Annotated[float, typer.Option(help="Relative difference to detect: 0.01 is 1 % more.")] = 0.01,
-    planned: Annotated[float | None, typer.Option("--planned-users", min=1, help=SMALLEST)] = None,
+    users: Annotated[float, option("NUMBER", "Number of users in the file.", min=1)],
+    metric: Annotated[Text, option("METRIC", "Name of the metric. The default is all metrics of the file.")] = None,
+    relative: Annotated[float, option("NUMBER", "Relative difference to detect, such as 0.01 for 1 %.")] = 0.01,
+    planned: Annotated[float | None, option("NUMBER", texts.SMALLEST, "--planned-users", min=1)] = None,
     sequential: Sequential = False,
     confidence: Confidence = 0.95,
 ) -> None:
-    """Print how many users are needed to detect a difference, or the smallest difference for the planned users."""
+    """Print the number of users that an experiment needs.
+
+    With --planned-users, print the smallest difference that these users can detect.
+    """
     from streammetrics.cli.state_files import show_power
 
     how = {"users": users, "planned": planned, "sequential": sequential, "confidence": confidence}
     show_power(file, metric, relative, how)
 
 
-@app.command("catalog")
+@app.command("catalog", epilog=texts.CATALOG_EXAMPLES, rich_help_panel=REFERENCE_PANEL)
 def _catalog(
-    metric: Annotated[Text, typer.Argument(help="One metric, to show its definition, settings and cost.")] = None,
-    of: Annotated[Text, typer.Option("--from", metavar="LIBRARY", help=FROM)] = None,
+    metric: Annotated[Text, typer.Argument(metavar="METRIC", help="Name of a metric, such as auc.")] = None,
+    of: Annotated[Text, option("LIBRARY", texts.FROM, "--from")] = None,
 ) -> None:
-    """List every metric: formula, better direction, cost, and exactness."""
+    """List all metrics, or describe one of them.
+
+    The list gives the formula, the better direction, the bounds and the cost
+    of each metric.
+    """
     from streammetrics.cli.catalog import list_metrics, show_metric
     from streammetrics.cli.peers import list_names, show_name
 
@@ -448,25 +446,27 @@ def _catalog(
         list_metrics() if metric is None else show_metric(metric)
 
 
-@app.command("guide")
-def _guide(page: Annotated[Text, typer.Argument(help="The page; by default all pages are listed.")] = None) -> None:
-    """Read the guide: training loops, engines, many machines, and which metric to choose."""
+@app.command("guide", epilog=texts.GUIDE_EXAMPLES, rich_help_panel=REFERENCE_PANEL)
+def _guide(
+    page: Annotated[Text, typer.Argument(metavar="PAGE", help="Name of the page, such as logs.")] = None,
+) -> None:
+    """Print a page of the guide; without a name, list all pages."""
     from streammetrics.cli.guide import show_page
 
     show_page(page)
 
 
-@app.command("warmup")
+@app.command("warmup", rich_help_panel=MACHINE_PANEL)
 def _warmup() -> None:
-    """Compile all kernels into the cache, so that later runs need not wait for compilation."""
+    """Compile all kernels ahead of time, so that later runs start faster."""
     from streammetrics.cli.warmup import warm_up
 
     warm_up()
 
 
-@app.command("selftest")
+@app.command("selftest", rich_help_panel=MACHINE_PANEL)
 def _selftest() -> None:
-    """Check that this machine computes the same bits as all others, and measure its speed.
+    """Check that this machine computes the same bits as other machines, and measure its speed.
 
     The exit code is 1 if any bits differ.
     """
@@ -475,17 +475,19 @@ def _selftest() -> None:
     raise typer.Exit(0 if run_self_test() else 1)
 
 
-@app.command("demo")
+@app.command("demo", epilog=texts.DEMO_EXAMPLES, rich_help_panel=LOGS_PANEL)
 def _demo(
-    folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder of the log.")] = "demo-log",
-    rows: Annotated[int, typer.Option(min=1000, help="Number of impressions.")] = 1_000_000,
-    live: Annotated[bool, typer.Option("--live", help="Serve a live dashboard of a simulated experiment.")] = False,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port for --live; 0 selects a free one.")] = 0,
-    slow: Annotated[bool, typer.Option("--slow", help="With --live: the treatment breaks its guardrail.")] = False,
-    once: Annotated[bool, typer.Option("--once", help="With --live: end when all parts are posted.")] = False,
-    seconds: Annotated[float | None, typer.Option(min=0.1, help="With --live: end after this time.")] = None,
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder for the log.")] = "demo-log",
+    rows: Annotated[int, option("NUMBER", "Number of impressions.", min=1000)] = 1_000_000,
+    live: Annotated[bool, option("", "Serve a live dashboard of a simulated experiment.", "--live")] = False,
+    port: Annotated[int, option("PORT", "Port for --live; 0 selects a free one.", min=0, max=65535)] = 0,
+    slow: Annotated[
+        bool, option("", "With --live: simulate a treatment that breaches its guardrail.", "--slow")
+    ] = False,
+    once: Annotated[bool, option("", "With --live: stop when all parts are posted.", "--once")] = False,
+    seconds: Annotated[float | None, option("NUMBER", "With --live: stop after this many seconds.", min=0.1)] = None,
 ) -> None:
-    """Write a realistic click log with known true values, and score it; or serve a live dashboard of an experiment."""
+    """Write a realistic click log and score it, or serve a live dashboard of a simulated experiment."""
     if live:
         from streammetrics.cli.live import run_live
 
@@ -496,41 +498,32 @@ def _demo(
     run_demo(folder, rows)
 
 
-serve = typer.Typer(help="The live dashboard of experiments.", invoke_without_command=True)
-app.add_typer(serve, name="serve")
-STORE = "The database: an SQLite file, or postgresql://user@host/database."
-Store = Annotated[str, typer.Option("--store", metavar="URL", envvar="STREAMMETRICS_STORE", help=STORE)]
-EXPERIMENTS = "Folder of definitions, one ID.toml an experiment; changes are read while the server runs."
-WATCH = "Folder, or URL such as s3://bucket/parts, into which parts are dropped: experiment/hour/source-seq.smet."
-AUTH = "How readers are authenticated: login (with a token), or proxy-header=NAME, which a proxy in front sets."
-TRUST = (
-    "Address of a proxy whose forwarded headers are trusted; by default none. Repeat the option for several addresses."
-)
-CALLED = (
-    "Host name of the dashboard, such as dashboard.example.com: requests for other names are refused. Repeat the option "
-    "for several names."
-)
-WHOSE = "An experiment; or owner, or reader."
+serve = CommandApp(invoke_without_command=True, epilog=texts.SERVE_EXAMPLES)
+app.add_typer(serve, name="serve", rich_help_panel=DASHBOARD_COMMANDS)
+Store = Annotated[str, option("URL", texts.STORE, "--store", envvar="STREAMMETRICS_STORE")]
 
 
 @serve.callback()
 def _serve(
     context: typer.Context,
     store: Store = "streammetrics.db",
-    host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 stands for all addresses.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 selects a free port.")] = 8000,
-    experiments: Annotated[Text, typer.Option(metavar="FOLDER", help=EXPERIMENTS)] = None,
-    watch: Annotated[Text, typer.Option(metavar="FOLDER", help=WATCH)] = None,
-    auth: Annotated[str, typer.Option(help=AUTH)] = "login",
-    public_read: Annotated[bool, typer.Option("--public-read", help="Let everybody read all experiments.")] = False,
-    trust_proxy: Annotated[Texts, typer.Option(metavar="ADDRESS", help=TRUST)] = None,
-    name: Annotated[Texts, typer.Option(help=CALLED)] = None,
-    https: Annotated[bool, typer.Option("--https", help="Readers use https only, so cookies are secure.")] = False,
-    max_bytes: Annotated[int, typer.Option(min=1024, help="Largest size of a posted state.")] = 32 << 20,
+    host: Annotated[str, option("ADDRESS", "Address to listen on; 0.0.0.0 stands for all addresses.")] = "127.0.0.1",
+    port: Annotated[int, option("PORT", "Port to listen on; 0 selects a free one.", min=0, max=65535)] = 8000,
+    experiments: Annotated[Text, option("FOLDER", texts.EXPERIMENTS)] = None,
+    watch: Annotated[Text, option("FOLDER", texts.WATCH)] = None,
+    auth: Annotated[str, option("login|proxy-header=NAME", texts.AUTH)] = "login",
+    public_read: Annotated[bool, option("", "Let everybody read all experiments.", "--public-read")] = False,
+    trust_proxy: Annotated[Texts, option("ADDRESS", texts.TRUST)] = None,
+    name: Annotated[Texts, option("HOST", texts.CALLED)] = None,
+    https: Annotated[
+        bool, option("", "Mark all cookies as secure, because readers use only HTTPS.", "--https")
+    ] = False,
+    max_bytes: Annotated[int, option("NUMBER", "Largest size of a posted state.", min=1024)] = 32 << 20,
 ) -> None:
-    """Serve the live dashboard: workers post states (sm.push, eval --push), people watch experiments.
+    """Serve a live dashboard of experiments.
 
-    Create tokens with `streammetrics serve token EXPERIMENT`.
+    Workers post states with sm.push or `eval --push`, and people watch the
+    experiments. Create a token for the workers first.
     """
     if context.invoked_subcommand is not None:
         context.default_map = {context.invoked_subcommand: {"store": store}}
@@ -552,10 +545,12 @@ def _serve(
 
 @serve.command("token")
 def _token(
-    experiment: Annotated[Text, typer.Argument(help="The experiment whose workers use it.")] = None,
-    name: Annotated[Text, typer.Option(help="The worker; an earlier token of this name becomes invalid.")] = None,
-    owner: Annotated[Text, typer.Option(metavar="NAME", help="Instead, for an owner, who defines experiments.")] = None,
-    reader: Annotated[Text, typer.Option(metavar="NAME", help="Instead, for a reader, who logs in.")] = None,
+    experiment: Annotated[
+        Text, typer.Argument(metavar="EXPERIMENT", help="ID of the experiment whose workers use the token.")
+    ] = None,
+    name: Annotated[Text, option("NAME", "Name of the worker. An earlier token of this name becomes invalid.")] = None,
+    owner: Annotated[Text, option("NAME", "Create a token for an owner, who defines experiments.")] = None,
+    reader: Annotated[Text, option("NAME", "Create a token for a reader, who logs in.")] = None,
     store: Store = "streammetrics.db",
 ) -> None:
     """Create a token for the workers of an experiment, an owner or a reader, and print it once."""
@@ -566,7 +561,12 @@ def _token(
 
 @serve.command("tokens")
 def _tokens(
-    experiment: Annotated[Text, typer.Argument(help="Only its tokens, and those of owners and readers.")] = None,
+    experiment: Annotated[
+        Text,
+        typer.Argument(
+            metavar="EXPERIMENT", help="ID of an experiment. The list then leaves out the tokens of other experiments."
+        ),
+    ] = None,
     store: Store = "streammetrics.db",
 ) -> None:
     """List the names of all tokens."""
@@ -577,8 +577,8 @@ def _tokens(
 
 @serve.command("revoke")
 def _revoke(
-    whose: Annotated[str, typer.Argument(help=WHOSE)],
-    name: Annotated[str, typer.Argument(help="The name of the token.")],
+    whose: Annotated[str, typer.Argument(metavar="WHOSE", help=texts.WHOSE)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the token.")],
     store: Store = "streammetrics.db",
 ) -> None:
     """Revoke a token and its sessions, effective within seconds."""

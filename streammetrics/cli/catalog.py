@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 from streammetrics.cli.specs import default_settings, find_at_setting, metric_names, unknown_metric_error
-from streammetrics.collect.metric import METRICS
+from streammetrics.collect.metric import METRICS, Metric
 from streammetrics.reports.text_table import Cell, Grid, is_terminal, print_grid, print_line
 
 __all__ = ["list_metrics", "show_metric"]
+
+
+EXAMPLES = {"k": 10, "q": 0.9, "n_bins": 15}
+"""An example of the number after @ for settings that are not shares of about 0.1."""
 
 
 def list_metrics() -> None:
@@ -28,7 +33,8 @@ def list_metrics() -> None:
         rows: list[list[Cell] | None] = [[Cell(text) for text in line] for line in cells]
         print_grid(Grid("", ["metric", "best", "formula", "bound", "cost"], rows, left_columns=5, unbroken_lines=True))
     print_line(
-        "Also f2 or f0.5 for fbeta, copc for calibration:inverse=true; any setting as name:setting=value.", "dim"
+        "Short names: f2 or f0.5 for fbeta, copc for calibration:inverse=true. To change a setting: name:setting=value.",
+        "dim",
     )
     print_line("One metric in full: streammetrics catalog auc", "dim")
     print_line("The equivalent of another library's metric: streammetrics catalog --from sklearn roc_auc_score", "dim")
@@ -38,8 +44,15 @@ def _describe_best(best: str | float | None) -> str:
     return f"{best} is better" if isinstance(best, str) else "" if best is None else f"{best:g} is best"
 
 
+def _find_example(metric: type[Metric[Any, Any]], at: str) -> float:
+    """Return an example of the number after @, which sets the setting `at`."""
+    default = default_settings(metric)[at]
+    return EXAMPLES.get(at, default if isinstance(default, int) else 0.1)
+
+
 def show_metric(tag: str) -> None:
-    """Print the documentation of one metric."""
+    """Print the documentation of one metric; `tag` is its name on the command line, or that of its class."""
+    tag = {cls.__name__: name for name, cls in METRICS.items()}.get(tag, tag)
     if tag not in METRICS:
         raise unknown_metric_error(tag)
     metric = METRICS[tag]
@@ -49,8 +62,7 @@ def show_metric(tag: str) -> None:
         print_line(line)
     print_line()
     defaults = ", ".join(f"{name}={value!r}" for name, value in default_settings(metric).items())
-    print_line(
-        f"On the command line: {tag}" + (f", {tag}@0.1 ({find_at_setting(metric)})" if find_at_setting(metric) else "")
-    )
+    at = find_at_setting(metric)
+    print_line(f"On the command line: {tag}" + (f", {tag}@{_find_example(metric, at)} ({at})" if at else ""))
     if defaults:
         print_line(f"Settings: {defaults}")

@@ -106,9 +106,15 @@ class ComparisonOptions:
     def check(self) -> None:
         """Raise UsageError if options contradict each other."""
         if self.sequential and (self.users is None or self.planned is None):
-            raise UsageError("--sequential needs --users, those counted so far, and --planned-users, those at the end")
+            raise UsageError(
+                "--sequential needs --users, the number of users so far, and --planned-users, the planned number at the "
+                "end"
+            )
         if self.primary in self.guardrails:
-            raise UsageError(f"--guardrail {self.primary}: it is the primary metric, which must be better anyway")
+            raise UsageError(
+                f"--guardrail {self.primary}: the primary metric cannot be a guardrail as well; remove this guardrail, or "
+                f"choose another metric with --primary"
+            )
 
 
 @dataclass(frozen=True)
@@ -177,12 +183,13 @@ class SideComparison:
         primary = options.primary or next((name for name in directed if name not in options.guardrails), None)
         if primary is None and directed:
             raise UsageError(
-                f"which metric decides? {', '.join(directed)} is only a guardrail: add a metric and --primary"
+                f"expected a primary metric, found only guardrails: {', '.join(directed)}; choose another metric with "
+                f"--primary"
             )
         if primary is None:
             raise UsageError(
-                f"which metric decides? Nothing says which values of {', '.join(metrics)} are better: --primary "
-                f"{next(iter(metrics))} --better {next(iter(metrics))}=high"
+                f"expected a primary metric, but it is unknown whether high or low values are better for "
+                f"{', '.join(metrics)}; add --primary {next(iter(metrics))} --better {next(iter(metrics))}=high (or low)"
             )
         return scorecard(
             self.sides,
@@ -220,12 +227,12 @@ class SideComparison:
         directed = [n for n, m in self.metrics.items() if m.about.best is not None and n in comparisons]
         primary = self.options.primary or next(iter([*directed, *comparisons]))
         if primary not in comparisons:
-            raise unknown_name_error("metric to compare", primary, list(comparisons))
+            raise unknown_name_error("metric", primary, list(comparisons), "both sides")
         return describe_comparison(comparisons[primary], comparisons.values(), a=name, b=self.control)
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command: 3 if a guardrail is broken, else 0."""
+        """The exit code of the command: 3 if a guardrail is breached, else 0."""
         return 0 if self.card is None else self.card.exit_code
 
     def grids(self) -> list[Grid]:
@@ -303,12 +310,14 @@ def compare_arms(sliced: Sliced, options: ComparisonOptions, order: Any = None) 
     if options.control not in sides:
         boolean_arms = {format_atom(arm).lower(): format_atom(arm) for arm in sliced.keys if isinstance(arm, bool)}
         if (control := boolean_arms.get(str(options.control).lower())) is None:
-            raise UsageError(
-                f"--control {options.control}: not an arm of {sliced.by[0]}; there are {', '.join(sides) or 'none'}"
-            )
+            hint = f"choose from {', '.join(sides)}" if sides else "no counted row has an arm"
+            raise UsageError(f"--control {options.control}: there is no such arm in column {sliced.by[0]!r}; {hint}")
         options = replace(options, control=control)
     if len(sides) < 2:
-        raise UsageError(f"there is one arm of {sliced.by[0]}, {options.control}, and nothing to compare it with")
+        raise UsageError(
+            f"--arm {sliced.by[0]}: expected at least two arms, found only {options.control}; score a log that contains "
+            f"the rows of the other arms, too"
+        )
     return SideComparison(
         sides, str(options.control), replace(options, experiment=True), **_describe_axis(sliced.total, order)
     )
@@ -352,24 +361,24 @@ def check_same_shards(sides: Mapping[str, Any], options: ComparisonOptions) -> N
             continue
         if not control_metrics.keys() & collect_entries(side).keys():
             raise UsageError(
-                f"there is nothing to compare: {control} has {', '.join(control_metrics)}; "
-                f"{name} has {', '.join(collect_entries(side))}"
+                f"{control} and {name} have no metric in common: {control} has {', '.join(control_metrics)}, and {name} "
+                f"has {', '.join(collect_entries(side))}; compare files with the same metrics"
             )
         theirs = find_sharded(side)
         if options.independent or (ours and theirs and (ours.unit, ours.shards) == (theirs.unit, theirs.shards)):
             continue
-        units, cure = f"{control} and {name} have no shards of units", "--unit user_id"
+        units, cure = f"{control} and {name} were counted without --unit", "--unit user_id"
         if sharded_side := ours or theirs:
-            units = " and ".join(f"{n} has {_describe_shards(s)}" for n, s in ((control, ours), (name, theirs)))
+            units = " and ".join(f"{n} was counted {_describe_shards(s)}" for n, s in ((control, ours), (name, theirs)))
             cure = f"--unit {sharded_side.unit} --shards {sharded_side.shards}"
         raise UsageError(
-            f"{units}, so that the units of both sides cannot be matched: count both with {cure}; or, if no unit "
-            f"is in both, say --independent"
+            f"{units}, so their units cannot be matched; count both with {cure}, or add --independent if they have no "
+            f"unit (such as a user) in common"
         )
 
 
 def _describe_shards(collection: Any) -> str:
-    return "no shards of units" if collection is None else f"{collection.shards} shards of {collection.unit}"
+    return "without --unit" if collection is None else f"with --unit {collection.unit} --shards {collection.shards}"
 
 
 def build_comparisons(
@@ -425,10 +434,10 @@ def parse_margins(texts: Iterable[str]) -> dict[str, float]:
             margins[name.strip()] = float(margin)
         except ValueError:
             raise UsageError(
-                f"--guardrail {one}: give the metric and by how much it may become worse, such as calibration=0.02 for 2 %"
+                f"--guardrail {one}: expected METRIC=MARGIN, such as calibration=0.02 if calibration may become 2 % worse"
             ) from None
         if not 0.0 <= margins[name.strip()] < 1e6:
-            raise UsageError(f"--guardrail {one}: a margin is 0 or more, such as 0.02 for 2 %")
+            raise UsageError(f"--guardrail {one}: expected a margin of 0 or more, such as 0.02 for 2 %")
     return margins
 
 
@@ -438,7 +447,9 @@ def parse_directions(texts: Iterable[str]) -> dict[str, str]:
     for one in texts:
         name, _, word = one.rpartition("=")
         if word not in ("high", "low"):
-            raise UsageError(f"--better {one}: give the metric and which of its values are good, such as ctr=high")
+            raise UsageError(
+                f"--better {one}: expected METRIC=high or METRIC=low, such as ctr=high if high values are better"
+            )
         directions[name.strip()] = word
     return directions
 
@@ -468,11 +479,13 @@ def check_metric_names(options: ComparisonOptions, metrics: Mapping[str, Any], s
     """
     for name in options.names:
         if name not in metrics:
-            raise unknown_name_error(f"metric in {side}:" if side else "metric", name, list(metrics))
+            if several := [one for one in metrics if one.rpartition("/")[2] == name]:
+                raise UsageError(f"{name}: expected the metric of one model; choose from {', '.join(several)}")
+            raise unknown_name_error("metric", name, list(metrics), side)
     for name in options.better:
         if (best := metrics[name].about.best) is not None:
             raise UsageError(
-                f"--better {name}: its direction is known ({best}); this option is for metrics without one"
+                f"--better {name}: the better direction of this metric is known ({best}); remove the option"
             )
     for option, names in (
         ("--primary", [options.primary] if options.primary else []),
@@ -484,4 +497,7 @@ def check_metric_names(options: ComparisonOptions, metrics: Mapping[str, Any], s
                 and name not in options.better
                 and (options.has_scorecard or option == "--guardrail")
             ):
-                raise UsageError(f"{option} {name}: its better direction is unknown: add --better {name}=high, or low")
+                raise UsageError(
+                    f"{option} {name}: it is unknown whether high or low values of this metric are better; add --better "
+                    f"{name}=high or --better {name}=low"
+                )

@@ -46,7 +46,7 @@ label = "click"
 score = "pctr_b"
 metrics = [{SCREEN}]
 
-[tasks.convert] # of those who clicked
+[tasks.convert] # conversions after clicks
 label = "convert"
 score = "pcvr"
 where = "click"
@@ -60,11 +60,13 @@ def run_demo(folder: str, rows: int) -> None:
     began = time.perf_counter()
     full = _write_missing_logs(root, rows)
     print_line(
-        f"{full.rows:,} impressions of two models, and a copy that kept {NEGATIVE_RATE:.0%} of the negatives: {folder}/",
+        f"{full.rows:,} impressions, scored by two models, and a copy with {NEGATIVE_RATE:.0%} of the negatives: "
+        f"{folder}/",
         "bold",
     )
     print_line(
-        f"{time.perf_counter() - began:.1f} s; the first run also compiles, which takes some seconds once", "dim"
+        f"{time.perf_counter() - began:.1f} s; only the first run also compiles kernels, which takes some seconds",
+        "dim",
     )
     print_line()
     _show_full(root, full)
@@ -98,11 +100,15 @@ def _check_folder(root: Path, rows: int) -> None:
     tasks = root / TASKS
     is_demo = tasks.is_file() and tasks.read_text(encoding="utf-8", errors="replace").startswith(TASK_FILE_TEXT[:40])
     if not is_demo or any(entry.name not in ("full", "sampled", "search", TASKS, REPORT) for entry in root.iterdir()):
-        raise UsageError(f"{root}: holds something else; name another folder: streammetrics demo DIR")
+        raise UsageError(
+            f"{root}: expected a new folder, an empty one or an earlier demo, found other files; name another folder: "
+            f"streammetrics demo DIR"
+        )
     truth = root / "full" / TRUTH
     if truth.exists() and (rows_found := _read_truth(truth, DemoTruth).impressions) != rows:
         raise UsageError(
-            f"{root}: holds a demo of {rows_found:,} rows; name another folder, or give --rows {rows_found}"
+            f"{root}: expected a demo of {rows:,} rows, found {rows_found:,} rows; pass --rows {rows_found}, or name "
+            f"another folder: streammetrics demo DIR"
         )
 
 
@@ -126,7 +132,9 @@ def _read_truth(path: Path, kind: type[T]) -> T:
     try:
         return kind(**json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError):
-        raise UsageError(f"{path}: not what a demo wrote; name another folder: streammetrics demo DIR") from None
+        raise UsageError(
+            f"{path}: expected a file of an earlier demo, found other content; name another folder: streammetrics demo DIR"
+        ) from None
 
 
 # -- The full log ----------------------------------------------------------------------------------------------------
@@ -145,7 +153,7 @@ def _show_full(root: Path, truth: DemoTruth) -> None:
     _write_report(root, result.bundle, truth.impressions)
     variants = build_slice_grid(result.slices[sets[0]], title="By variant")
     variants.remarks.append(
-        f"truth: ctr A {truth.ctr['A']:.6f}, B {truth.ctr['B']:.6f}: B has {truth.lift:+.1%}, before the luck of the draw"
+        f"truth: expected ctr of A {truth.ctr['A']:.6f}, of B {truth.ctr['B']:.6f}; B differs from A by {truth.lift:+.1%}"
     )
     print_grid(variants)
     crossed = build_slice_grid(
@@ -165,7 +173,7 @@ def _write_report(root: Path, result: Any, rows: int) -> None:
         # The report is not essential, so the demo goes on without it.
         print_line(str(error), "dim")
     else:
-        print_line(f"with pictures: {root / REPORT}", "bold")
+        print_line(f"the same with charts: {root / REPORT}", "bold")
     print_line()
 
 
@@ -260,7 +268,7 @@ def _show_search(root: Path, queries: int) -> None:
     log = Log(folder)
     result = evaluate_with_progress(log, make_collection({"": spec}, "raise", log.schema), [])
     grid = build_task_grid(
-        result.overall, f"Two rankers of {truth.queries:,} searches, {truth.rows:,} graded documents"
+        result.overall, f"Two rankers on {truth.queries:,} searches with {truth.rows:,} graded documents"
     )
     print_grid(
         _add_truth_columns(
@@ -305,7 +313,7 @@ def _show_commands(folder: str) -> None:
             f"streammetrics eval {folder}/search --task-type ranking --label grade --query query_id "
             f"--score score_a --score score_b --by market",
         ),
-        ("every metric there is", "streammetrics catalog"),
+        ("a list of all metrics", "streammetrics catalog"),
     ):
         print_line(f"# {text}", "dim")
         for line in command.split("\n"):

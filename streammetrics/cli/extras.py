@@ -8,6 +8,7 @@ __all__ = ["explain_missing_package"]
 
 COMMAND_LINE = ("click", "pyarrow", "rich", "typer")
 REPORT = ("jinja2", "markupsafe")
+WEBSITE = ("myst_nb", "pydata_sphinx_theme", "sphinx", "sphinx_copybutton")
 DASHBOARD = (
     "anyio", "h11", "httptools", "itsdangerous", "prometheus_client", "python_multipart", "starlette", "uvicorn", "uvloop",
 )  # fmt: skip
@@ -30,12 +31,14 @@ def explain_missing_package(module: str | None, arguments: Sequence[str]) -> str
         A one-line message. None if no extra has the package, which means that the error is a bug of the library.
     """
     package = (module or "").partition(".")[0]
-    if package not in (*COMMAND_LINE, *REPORT, *DASHBOARD):
+    if package not in (*COMMAND_LINE, *REPORT, *DASHBOARD, *WEBSITE):
         return None
     if package in DASHBOARD or _starts_the_dashboard(arguments):
         who, extra = "the dashboard", "serve"
     elif package in REPORT:
         who, extra = "a report", "report"
+    elif package in WEBSITE:
+        who, extra = "the website", "docs"
     else:
         who, extra = "the command line", "cli"
     return f"{who} needs {package}: pip install 'streammetrics[{extra}]'"

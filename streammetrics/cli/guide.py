@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 from importlib import resources
 
@@ -10,10 +11,12 @@ from streammetrics.cli.messages import unknown_name_error
 __all__ = ["load_pages", "show_page"]
 
 PAGE_ORDER = (
-    "tour", "training", "compilation", "logs", "engines", "machines", "compare", "dashboard", "streaming", "choose",
-    "moving", "metrics",
+    "tour", "install", "training", "logs", "machines", "engines", "compare", "dashboard", "streaming", "choose", "moving",
+    "faq", "capacity", "glossary", "architecture", "contributing", "metrics",
     "decisions", "probabilities", "curves", "groups", "regression", "ranking", "values",
 )  # fmt: skip
+MAX_SECTIONS = 12
+"""The most sections that the search for a word lists."""
 
 
 def load_pages() -> dict[str, str]:
@@ -22,8 +25,24 @@ def load_pages() -> dict[str, str]:
     return {name: (folder / f"{name}.md").read_text(encoding="utf-8") for name in PAGE_ORDER}
 
 
+def find_sections(texts: dict[str, str], word: str) -> list[tuple[str, str]]:
+    """Return the page and the heading of sections that contain a word; those with the word in the heading come first."""
+    in_headings, in_bodies = [], []
+    for page, text in texts.items():
+        for section in text.split("\n## ")[1:]:
+            heading, _, body = section.partition("\n")
+            if word.lower() in heading.lower():
+                in_headings.append((page, heading))
+            elif word.lower() in body.lower():
+                in_bodies.append((page, heading))
+    return [*in_headings, *in_bodies][:MAX_SECTIONS]
+
+
 def show_page(name: str | None) -> None:
-    """Print a page, rendered on a terminal and as Markdown otherwise; without a name, list all pages."""
+    """Print a page, rendered on a terminal and as Markdown otherwise; without a name, list all pages.
+
+    If there is no such page, print the sections that contain the name.
+    """
     texts = load_pages()
     if name is None:
         for page, text in texts.items():
@@ -31,7 +50,18 @@ def show_page(name: str | None) -> None:
             print(f"{page:15}{title[2:]}\n{'':15}{summary}")
         return
     if name not in texts:
-        raise unknown_name_error("page", name, texts)
+        # A word such as "spark" is not a page, but occurs in the titles or introductions of some pages.
+        pages = [page for page, text in texts.items() if name.lower() in " ".join(text.split("\n\n")[:2]).lower()]
+        if (
+            not pages
+            and not difflib.get_close_matches(name.lower(), texts, 1)
+            and (found := find_sections(texts, name))
+        ):
+            print(f"There is no page {name!r}. These sections contain the word:\n")
+            for page, heading in found:
+                print(f"{page:15}{heading}")
+            return
+        raise unknown_name_error("page", name, pages or texts)
     if not sys.stdout.isatty():
         print(texts[name], end="")
         return

@@ -2,51 +2,64 @@
 
 from __future__ import annotations
 
+from streammetrics.cli.task_types import TASK_TYPES
+
 LOG = (
-    "Files, folders, patterns: Parquet, ORC, Avro, CSV, TSV, JSON lines (.jsonl, .json), Arrow; - is standard input. URLs "
-    "such as s3://bucket/log/*.parquet. Tables: a folder with a _delta_log, delta:URL, iceberg:CATALOG/NAMESPACE.TABLE or "
-    "iceberg:PATH.metadata.json."
+    "Files, folders or patterns: Parquet, ORC, Avro, CSV, TSV, JSON lines (.jsonl, .json) or Arrow; - reads standard "
+    "input. Also URLs, such as s3://bucket/log/*.parquet, and tables: a folder with a _delta_log, delta:URL, "
+    "iceberg:CATALOG/NAMESPACE.TABLE or iceberg:PATH.metadata.json."
 )
 SQL = "Score the result of a DuckDB query instead of LOG: \"select * from 'log/*.parquet' where day = 3\"."
-INVALID = "Stop at an invalid row, or drop it and count the dropped rows."
+INVALID = "What to do with an invalid row: stop with an error, or drop the row and count it as dropped."
+LABEL = (
+    "Column of labels: 0 or 1, classes, grades, or numbers for regression. For several labels of each row, a pattern "
+    "such as 'y_*'."
+)
 SCORE = (
-    "Column of scores (of predictions, for regression); for several classes a pattern such as 'p_*', or a column of "
-    "lists. Repeat the option for several models, side by side."
+    "Column of scores, or of predictions for regression. For several classes, a pattern such as 'p_*' or a column of "
+    "lists. Repeat the option to score several models side by side."
 )
-POSITIVE = "Label of the positive class if it is not 1, such as yes; all other labels are negative."
-PRED = "Column of decisions, 0 or 1, or of predicted classes, instead of scores."
-CLASSES = "Number of classes (or labels), or their names: cat,dog. By default the number of score columns."
-GROUP = "Column of users, over which group_auc averages; a comma combines several columns."
-QUERY = "Column of queries (or users): the rows of each query form one ranking."
+POSITIVE = "Value of the positive label, such as yes, if it is not 1; all other values are negative."
+PRED = "Column of decisions (0 or 1) or of predicted classes, instead of --score."
+CLASSES = "Number of classes or labels, or their names: cat,dog. The default is the number of score columns."
+GROUP = "Column of groups, such as users, for metrics by group (group_auc). A comma combines several columns."
+QUERY = "Column of queries or users; the rows of each query form one ranking."
 WHERE = (
-    "Count only rows that meet this condition: a 0/1 column, or country=br, price>0, is_test=false. Repeat the option for "
-    "several conditions."
+    "Count only rows that meet this condition: country=br, price>0, is_test=false, or the name of a 0/1 column. Repeat "
+    "the option for several conditions."
 )
-RATE = "Fraction of negatives that a down-sampled log kept."
+RATE = "Share of the negatives that a down-sampled log kept, such as 0.1. Needs --corrects."
 BY = (
-    "Slice by a column, or by all combinations of several: country,device. Repeat the option for several tables. Put a "
-    "name with a comma in quotation marks: '\"a,b\",device'."
+    "Slice by a column, or by the combinations of several columns: country,device. Repeat the option for several "
+    "tables. Quote a name that contains a comma: '\"a,b\",device'."
 )
+LIMIT = "Number of slices to keep for each --by. The other slices are merged into one."
 KEEP = (
-    "Which slices --limit keeps: 'rows' keeps those with the most rows, and reads the keys of the log twice; 'hash' keeps "
-    "those with the smallest hash, which are the same in every log, so that saved states merge. 'hash' is the default "
-    "with --save or --checkpoint, and for standard input."
+    "Which slices --limit keeps. rows: the slices with the most rows; this reads the keys of the log twice. hash: the "
+    "slices whose keys have the smallest hashes. This choice does not depend on the rows of a log, so that saved states "
+    "can be merged. The default is hash with --save, --checkpoint or standard input, and rows otherwise."
 )
+SITE = "Write the guide, the notebooks and the API reference as a website into this folder (extra docs)."
 FROM = (
-    "The equivalent of a metric of another library: --from sklearn roc_auc_score; without a name, of all its metrics."
+    "Show the equivalent of a metric of another library: --from sklearn roc_auc_score. Without a metric, list all "
+    "metrics of the library."
 )
-METRICS = "Metrics, such as auc,log_loss,precision@0.1; `streammetrics catalog` lists all."
-BITS = "Resolution of score histograms in bits; 16 by default, which takes 1 MiB a slice."
-SORT = "Sort slices by this metric, such as calibration, worst first; or by rows or positives, largest first."
+METRICS = (
+    "Metrics, such as auc,log_loss,precision@0.1. `streammetrics catalog` lists all. The default depends on --task-type; "
+    f"for binary labels, it is {', '.join(TASK_TYPES['binary'].default_metrics)}."
+)
+BITS = "Resolution of score histograms in bits. The default, 16, takes 1 MiB for each slice."
+SORT = "Sort slices by a metric, such as calibration, worst first; or by rows or positives, largest first."
 FEW = "Hide slices with fewer rows."
 ROLLUP = (
-    "Show slices by these columns, aggregated from saved slices by more columns: country. Repeat the option for several "
-    "tables."
+    "Show slices by these columns, such as country. Slices that were saved by more columns, such as country,device, are "
+    "merged. Repeat the option for several tables."
 )
-REPORT = "Write a self-contained HTML page with tables and charts: report.html."
+REPORT = "Write a self-contained HTML page with tables and charts to this file, such as report.html."
 CHECKPOINT = (
-    "File that stores the counts so far. It is updated after each part of the log (row group; for text, whole file), and "
-    "takes at most 5 % of the time. If the command is killed, run it again: it resumes, and the result has the same bits."
+    "File that stores the counts so far. The command updates the file after parts of the log (a part is a row group, or "
+    "a whole text file), and spends at most 5 % of its time on the updates. If the command is killed, run it again: it "
+    "resumes, and the result is the same, bit for bit."
 )
 PUSH = (
     "Post the states by --arm to a dashboard (streammetrics serve), under --experiment and --hour. The token is read from "
@@ -54,59 +67,144 @@ PUSH = (
 )
 SENDER = "eval"
 TYPES = (
-    "The type of a column in all files of the log: string, int, float, bool, date or timestamp. zip=string keeps the "
-    "spelling of a key; user_id=int reads integers, and stops at the first value that is not one. Repeat the option for "
-    "several columns. By default, keys in CSV files and partition names are text as spelled, and keys in Parquet and JSON "
-    "files keep their type."
+    "Type of a column in all files of the log: string, int, float, bool, date or timestamp. zip=string keeps the "
+    "spelling of a key. user_id=int reads integers, and stops at the first value that is not an integer. Repeat the "
+    "option for several columns. By default, keys in CSV files and partition names are text, and keys in Parquet and "
+    "JSON files keep their type."
 )
-DELIMITER = (
-    "Separator of values in text files, one character or several, such as ::; by default a comma, or a tab for .tsv."
+DELIMITER = "Separator of values in text files, such as ; or ::. The default is a comma, or a tab for .tsv files."
+NULLS = (
+    "Additional spellings of missing values in text files, such as NA,N/A. Empty text, NULL, null and \\N are missing "
+    "values by default."
 )
-NULLS = "More spellings of a missing value in text files, such as NA,N/A, besides the empty text, NULL, null and \\N."
 NO_QUOTES = "Read quotation marks in text files as ordinary characters."
-LACKING = "What to do if a file lacks a column that other files have: raise an error (default), or read null."
+LACKING = "What to do if a file lacks a column that other files have: stop with an error (default), or read nulls."
 COLUMNS = "Names of the columns of text files that have no header: user,item,rating."
-SOURCE = "With --push: name of the sender of these rows. Use one name on all machines that may score this log again."
-SAVED = (
-    "Files that --save or sm.save wrote, folders of them, patterns (quoted where there are thousands): 'parts/*.smet'."
+SOURCE = (
+    "With --push: name of the sender of these rows. Use the same name on every machine that may score this log again, so "
+    "that the rows count only once."
 )
-SMALLEST = "Planned number of users in both arms: print the smallest difference that they can detect instead."
-STATES = "Files that --save or sm.save wrote, counted with --unit: first the control."
+SAVED = (
+    "Files that --save or sm.save wrote, folders of such files, or patterns: 'parts/*.smet'. Quote a pattern that matches "
+    "thousands of files."
+)
+SMALLEST = "Planned number of users in both arms. The command then prints the smallest difference that they can detect."
+STATES = "Files that --save or sm.save wrote from logs counted with --unit. The first file is the control."
 TASK = "TOML file with several tasks, instead of --label, --score and so on."
 
 
 UNIT = (
-    "Column of the units of randomization or sampling, such as user_id. Values get confidence intervals, and models "
-    "(arms) are compared. row: treat all rows as independent; rows of one user rarely are."
+    "Column of the units of randomization or sampling, such as user_id. Values get confidence intervals, and models or "
+    "arms are compared. --unit row treats all rows as independent, although rows of the same user rarely are."
 )
 SHARDS = (
     "Number of shards to hash units into, 8 to 4096; 64 by default. States to compare or merge need the same number."
 )
-MISSING = "Stop at a row without a unit, or skip it and count the skipped rows."
+MISSING = "What to do with a row without a unit: stop with an error, or skip the row and count it as skipped."
 CONFIDENCE = "Confidence level of intervals."
-WINDOW = "Width of event-time windows: 15m, 1h, 1d; or a number of steps. Needs --time."
-TIME = "Column of timestamps (or steps) for --window."
-ARM = "Column of the arms of an experiment; slices of --by are then compared arm by arm."
-CONTROL = "The arm or model that the others are compared with; for models, the first by default."
-PRIMARY = "The metric that decides; by default the first metric for which better values are known."
+WINDOW = "Width of event-time windows, such as 15m, 1h or 1d, or a number of steps. Needs --time."
+TIME = "Column of timestamps or steps for --window."
+ARM = "Column of the arms of an experiment. Arms are compared in total, and in each slice of --by."
+CONTROL = "The arm or model with which the others are compared. For models, the default is the first."
+PRIMARY = (
+    "The metric that decides which side is better. The default is the first metric for which it is known whether high or "
+    "low values are better."
+)
 GUARDRAIL = (
-    "A metric that must not become worse by more than a relative margin: calibration=0.02 is 2 %. Exit code 3 if one "
-    "does. Repeat the option for several metrics."
+    "A metric that must not become worse by more than a relative margin: calibration=0.02 is 2 %. The exit code is 3 if "
+    "a guardrail is broken. Repeat the option for several metrics."
 )
 BETTER = (
-    "Whether high or low values are better, for a metric without a direction: ctr=high. Repeat for several metrics."
+    "Whether high or low values are better, for a metric without a direction: ctr=high. Repeat the option for several "
+    "metrics."
 )
-PLANNED = "Planned number of users at the end, in both arms together: no decision is made before."
+PLANNED = (
+    "Planned number of users at the end, in both arms together. Without --sequential, no decision is made before the "
+    "experiment has this number of users."
+)
 USERS = "Number of users so far, in both arms together."
-SEQUENTIAL = (
-    "Use sequential intervals, which are valid for repeated looks, for experiments that are monitored continuously."
+SEQUENTIAL = "Use sequential intervals, which stay valid if you look at the experiment repeatedly while it runs."
+INDEPENDENT = (
+    "Assert that no unit occurs in more than one file. Files with different units or shards are then compared by Welch's "
+    "test."
 )
-INDEPENDENT = "State that no unit is in two files. Files without common shards are then compared by Welch's test."
-GATE = """Compare saved states with the first of them: which is better, by how much, and how reliable that is.
+GATE = """Compare saved states with the first of them.
 
-    A gate in a pipeline:
-
-    streammetrics compare live.smet new.smet --guardrail calibration=0.02 || exit 1
-
-    The exit code is 0 if no guardrail is broken, 3 if one is, and 2 if the states cannot be compared.
+    The command prints which state is better, by how much, and how certain
+    that is. The exit code is 0 if no guardrail is breached, 3 if one is, and 2
+    if the states cannot be compared.
     """
+
+MAIN_EXAMPLES = """Start with a demo log, then score it by country:
+
+streammetrics demo
+
+streammetrics eval demo-log/full --label click --score pctr_a --by country
+
+`streammetrics COMMAND --help` shows the options of a command.
+
+`streammetrics guide` lists the pages of the guide.
+"""
+EVAL_EXAMPLES = """Score one model by country:
+
+streammetrics eval log/ --label click --score new --by country
+
+Compare two models, with confidence intervals by user:
+
+streammetrics eval log/ --label click --score new --score old --unit user_id
+
+`streammetrics guide logs` explains the options.
+"""
+MERGE_EXAMPLES = """Example:
+
+streammetrics merge monday.smet tuesday.smet -o both.smet
+"""
+SHOW_EXAMPLES = """Example:
+
+streammetrics show both.smet --by country --sort calibration --min-rows 1000
+"""
+COMPARE_EXAMPLES = """A gate in a pipeline:
+
+streammetrics compare old.smet new.smet --guardrail calibration=0.02 || exit 1
+"""
+POWER_EXAMPLES = """How many users does it take to detect a CTR that is 2 % higher?
+
+streammetrics power week.smet --users 100000 --metric ctr --relative 0.02
+"""
+CATALOG_EXAMPLES = """Examples:
+
+streammetrics catalog auc
+
+streammetrics catalog --from sklearn roc_auc_score
+"""
+GUIDE_EXAMPLES = """Examples:
+
+streammetrics guide logs
+
+streammetrics guide --site website
+"""
+DEMO_EXAMPLES = """Examples:
+
+streammetrics demo
+
+streammetrics demo --live
+"""
+SERVE_EXAMPLES = """Example:
+
+streammetrics serve token my-experiment
+
+streammetrics serve --experiments definitions/
+"""
+STORE = "The database: an SQLite file, or postgresql://user@host/database."
+EXPERIMENTS = "Folder of definitions, one file ID.toml for each experiment. The server reads changes while it runs."
+WATCH = (
+    "Folder or URL from which the server reads parts, such as s3://bucket/parts. The path of a part in it is "
+    "experiment/hour/source-seq.smet."
+)
+AUTH = "How to authenticate readers: login (with a token), or proxy-header=NAME, a header that a proxy sets."
+TRUST = "Address of a proxy whose forwarded headers to trust; none by default. Repeat the option for several addresses."
+CALLED = (
+    "Host name of the dashboard, such as dashboard.example.com. Requests for other names are refused. Repeat the option "
+    "for several names."
+)
+WHOSE = "ID of an experiment, or the word owner or reader."

@@ -33,7 +33,7 @@ def run_live(port: int, seconds: float | None, once: bool, slow: bool) -> None:
     """Serve a simulated experiment until the user presses Ctrl-C.
 
     The server stops earlier after `seconds`, if given, or, with `once`, at the end of the experiment. With `slow`,
-    the treatment breaks its guardrail.
+    the treatment breaches its guardrail.
     """
     start = int(time.time() // HOUR) // DAY * DAY - DAYS * DAY
     simulated = Simulation(start=start, days=DAYS, slow_from=9.0 if slow else None)
@@ -80,7 +80,8 @@ class LiveDemo:
             self.server = build_server(self.app, "127.0.0.1", port)
             print_line(f"{url}/experiments/{self.simulated.id}", "bold")
             print_line(
-                f"{self.simulated.days} simulated days, at least {DAY * self.seconds_per_hour:.0f} s each; Ctrl-C ends it",
+                f"{self.simulated.days} simulated days, at least {DAY * self.seconds_per_hour:.0f} s each; press Ctrl-C "
+                "to stop",
                 "dim",
             )
             worker = threading.Thread(target=self._post_hours, args=(url, once), name="demo-worker")

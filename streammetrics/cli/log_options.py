@@ -63,9 +63,9 @@ def _parse_types(texts: Sequence[str]) -> dict[str, str]:
     for one in texts:
         name, equals, kind = one.rpartition("=")
         if not (equals and name and kind):
-            raise UsageError(f"--type is NAME=TYPE, such as user_id=int or zip=string, not {one!r}")
+            raise UsageError(f"--type: expected NAME=TYPE, such as user_id=int or zip=string, found {one!r}")
         if types.setdefault(name, kind) != kind:
-            raise UsageError(f"--type {name}: expected one type, found {types[name]} and {kind}")
+            raise UsageError(f"--type {name}: expected one type, found {types[name]} and {kind}; remove one of them")
     return types
 
 

@@ -17,20 +17,21 @@ COMMAND: ContextVar[tuple[str, ...]] = ContextVar("COMMAND", default=())
 _KEYWORD = re.compile(r"\b([a-z_]+)=\"?([\w.-]+)\"?(?= |;|,|\)|$)")
 _OPTION_KEYWORDS = ("scale", "on_invalid", "corrects", "limit", "negative_rate", "bits")
 _MESSAGES = {
-    r"give labels=\([^)]*\) to the task": "say which are positive: --pos-label VALUE",
-    r"give where= to the task, a 0/1 column that selects": "give --where to select",
-    # This pattern must precede the shorter `give num_classes=` below, which also matches the beginning of this message.
-    r"give num_classes=(\d+) if there are so many classes": (
-        r"if there are \1 classes, give --classes \1 and a score column for each"
+    r"pass labels=\([^)]*\) to Task": "name the positive label with --pos-label VALUE",
+    r"pass where= to Task, the name of a 0/1 column that selects": "use --where to select",
+    # This pattern must precede the shorter `pass num_classes=` below, which also matches the beginning of this message.
+    r"pass num_classes=(\d+) if there are [\d,]+ classes": (
+        r"if there are \1 classes, use --classes \1 and a score column for each class"
     ),
-    r"give labels=tuple\(range\(1, \d+\)\)": "name the classes: --classes 1,2,...",
-    r"add the class to labels=, or give ignore_class=.*?out": "add the class to --classes",
-    r"scores are y_score, which metrics with a threshold read": "if the column holds scores, name it with --score",
-    r"give num_classes=\d+": "give --task-type multiclass",
+    r"pass labels=tuple\(range\(1, \d+\)\)": "name the classes: --classes 1,2,...",
+    r"add the class to labels=, or pass ignore_class= to leave out the rows of the class": "add the class to --classes",
+    r"pass scores as y_score to a metric that has a threshold": "if the column holds scores, name it with --score",
+    r"pass num_classes=\d+": "use --task-type multiclass",
     r"soft_labels=True, for example LogLoss\(soft_labels=True\)": "--metrics log_loss:soft_labels=true",
-    r": the order is update\(y_true, y_score\)": ", see --label and --score",
+    r": the order is update\(y_true, y_score\)": "; check --label and --score",
     r'missing="skip" leaves out rows': "--metrics group_auc:missing=skip leaves out rows",
-    r"labels=\(\.\.\.\) takes named classes": "--classes a,b,c names classes",
+    r"pass labels=\(\.\.\.\)": "pass --classes a,b,c",
+    r", or pass lists of documents to sm\.ranked_lists\(ranked, relevant\)": "",
 }
 """For each pattern in the library's error messages, which name Python arguments, a text that names options instead."""
 _LOG_OPTIONS = (
@@ -56,12 +57,13 @@ class UsageError(Exception):
 def format_user_error(error: Exception) -> str | None:
     """Return the one-line message for an error that the user can correct; None for a bug, which needs its traceback."""
     if isinstance(error, MemoryLimitError) and " slices " in str(error):
-        return f"{str(error).partition(';')[0]}; fewer --bits make them smaller, --limit N keeps N of them"
+        what = str(error).partition(";")[0].replace("memory_limit", "memory limit")
+        return f"{what}; set a lower --bits for smaller slices, or keep N slices with --limit N"
     if isinstance(error, IncompatibleStateError) and _KEY_KINDS.search(str(error)):
-        what = str(error).removesuffix("; convert one of them")
+        what = str(error).removesuffix("; convert the keys of one side")
         return (
-            f"{what}; keys of CSV files and partitions are text, those of Parquet have the type of their column: score "
-            f"both logs with the same --type, such as --type NAME=string"
+            f"{what}; score both logs with the same --type, such as --type NAME=string: keys in CSV files and partition "
+            f"names are text, and keys in Parquet files have the type of their column"
         )
     if isinstance(error, (UsageError, StreamMetricsError)):
         return convert_keywords(str(error)).replace("\n", " ")
@@ -86,9 +88,13 @@ def convert_keywords(message: str) -> str:
     return _KEYWORD.sub(spell, message)
 
 
-def unknown_name_error(what: str, name: str, names: Iterable[str]) -> UsageError:
-    """Return the error for an unknown name, with the most similar name or all known names."""
+def unknown_name_error(what: str, name: str, names: Iterable[str], place: str = "") -> UsageError:
+    """Return the error for an unknown name in a place, with the most similar name, those that contain it, or all names."""
     by_lower = {one.lower(): one for one in names}
     close = difflib.get_close_matches(name.lower(), by_lower, 1)
-    hint = f"did you mean {by_lower[close[0]]!r}?" if close else f"there are {', '.join(by_lower.values())}"
-    return UsageError(f"there is no {what} {name!r}; {hint}")
+    containing = [one for lower, one in by_lower.items() if name.lower() in lower]
+    if close and len(containing) < 2:
+        hint = f"did you mean {by_lower[close[0]]!r}?"
+    else:
+        hint = f"choose from {', '.join(containing or by_lower.values())}"
+    return UsageError(f"there is no {what} {name!r}{place and f' in {place}'}; {hint}")

@@ -52,9 +52,10 @@ class LoggedModel(NamedTuple):
             return self
         for name, columns in columns_by_class.items():
             if len(columns) != 1:
-                several = f"{' and '.join(columns)} are" if columns else f"no column of {', '.join(self.column)} is"
+                found = " and ".join(columns) or f"none among {', '.join(self.column)}"
                 raise UsageError(
-                    f"{self.name}: {several} named after the class {name!r}, but other columns are named after classes"
+                    f"{self.name}: expected one column whose name ends with the class {name!r}, found {found}; name each "
+                    f"column after its class"
                 )
         return LoggedModel(self.name, tuple(columns[0] for columns in columns_by_class.values()))
 
@@ -74,7 +75,7 @@ def find_model(pattern: str, schema: Any) -> LoggedModel:
         return LoggedModel(pattern, pattern)
     matches = sorted((n for n in names if fnmatchcase(n, pattern)), key=_number_key)
     if not matches:
-        raise UsageError(f"no column is like {pattern!r}; there are {', '.join(names[:40])}")
+        raise UsageError(f"no column matches {pattern!r}; the columns are {', '.join(names[:40])}")
     return LoggedModel(re.split(r"[*?]", pattern)[0].rstrip("_-. ") or pattern, tuple(matches))
 
 

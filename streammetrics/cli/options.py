@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from streammetrics.cli.help_texts import (
     BETTER,
@@ -26,6 +28,7 @@ __all__ = [
     "READING_PANEL",
     "SLICES_PANEL",
     "Better",
+    "CommandApp",
     "Confidence",
     "Corrects",
     "Format",
@@ -44,8 +47,11 @@ __all__ = [
     "Top",
     "Type",
     "Users",
+    "option",
 ]
 
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 # Headings under which --help groups the options.
 COLUMNS_PANEL = "Columns"
@@ -55,6 +61,55 @@ INTERVALS_PANEL = "Intervals and comparisons"
 READING_PANEL = "Reading the log"
 OUTPUT_PANEL = "Output"
 DASHBOARD_PANEL = "Dashboard"
+
+
+class _UntypedHelp:
+    """Mixin that shows `--help` without a type; typer shows the type <bool>, as if the option took a value."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option `--help`; None if the command has none."""
+        found = super().get_help_option(ctx)  # type: ignore[misc]
+        if found is not None:
+            found.metavar = ""
+        return found
+
+
+class _Command(_UntypedHelp, TyperCommand):
+    """A command."""
+
+
+class _Group(_UntypedHelp, TyperGroup):
+    """A command with subcommands."""
+
+
+class CommandApp(typer.Typer):
+    """A group of commands whose help texts show `--help` without a type."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(cls=_Group, **settings)
+
+    def command(self, name: str, **settings: Any) -> Callable[[F], F]:  # type: ignore[override]
+        """Return a decorator that adds a command."""
+        return super().command(name, cls=_Command, **settings)
+
+
+def option(metavar: str, text: str, *names: str, panel: str | None = None, **settings: Any) -> Any:
+    """Return the declaration of an option, for `Annotated`.
+
+    Parameters
+    ----------
+    metavar : str
+        The word that stands for the value in `--help`, such as COLUMN; empty for an option without a value.
+    text : str
+        The help text.
+    *names : str
+        The names of the option, such as "--output"; by default the name of the parameter.
+    panel : str, optional
+        The heading under which `--help` shows the option.
+    **settings
+        Further arguments of `typer.Option`, such as `min`.
+    """
+    return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=panel, **settings)
 
 
 class Format(StrEnum):
@@ -104,16 +159,12 @@ class Keep(StrEnum):
 
 Printed = Annotated[
     Format,
-    typer.Option(
-        "--format", help="table for people; json and csv for programs, on stdout.", rich_help_panel=OUTPUT_PANEL
-    ),
+    typer.Option("--format", help="Format of the results on standard output.", rich_help_panel=OUTPUT_PANEL),
 ]
 Top = Annotated[
     int,
-    typer.Option(
-        min=1,
-        help="Number of slices in a table: the largest ones. json and csv have all.",
-        rich_help_panel=OUTPUT_PANEL,
+    option(
+        "NUMBER", "Number of slices in a table: the largest ones. json and csv contain all.", panel=OUTPUT_PANEL, min=1
     ),
 ]
 
@@ -141,16 +192,14 @@ class MissingUnits(StrEnum):
 
 Confidence = Annotated[
     float,
-    typer.Option("--confidence", "--interval", min=0.5, max=0.9999, help=CONFIDENCE, rich_help_panel=INTERVALS_PANEL),
+    option("NUMBER", CONFIDENCE, "--confidence", "--interval", panel=INTERVALS_PANEL, min=0.5, max=0.9999),
 ]
-Primary = Annotated[Text, typer.Option(help=PRIMARY, rich_help_panel=INTERVALS_PANEL)]
+Primary = Annotated[Text, option("METRIC", PRIMARY, panel=INTERVALS_PANEL)]
 Guardrails = Annotated[
     Texts,
-    typer.Option("--guardrail", metavar="METRIC=MARGIN", help=GUARDRAIL, rich_help_panel=INTERVALS_PANEL),
+    option("METRIC=MARGIN", GUARDRAIL, "--guardrail", panel=INTERVALS_PANEL),
 ]
-Better = Annotated[
-    Texts, typer.Option("--better", metavar="METRIC=high|low", help=BETTER, rich_help_panel=INTERVALS_PANEL)
-]
-Planned = Annotated[float | None, typer.Option("--planned-users", min=1, help=PLANNED, rich_help_panel=INTERVALS_PANEL)]
-Users = Annotated[float | None, typer.Option(min=1, help=USERS, rich_help_panel=INTERVALS_PANEL)]
-Sequential = Annotated[bool, typer.Option("--sequential", help=SEQUENTIAL, rich_help_panel=INTERVALS_PANEL)]
+Better = Annotated[Texts, option("METRIC=high|low", BETTER, "--better", panel=INTERVALS_PANEL)]
+Planned = Annotated[float | None, option("NUMBER", PLANNED, "--planned-users", panel=INTERVALS_PANEL, min=1)]
+Users = Annotated[float | None, option("NUMBER", USERS, panel=INTERVALS_PANEL, min=1)]
+Sequential = Annotated[bool, option("", SEQUENTIAL, "--sequential", panel=INTERVALS_PANEL)]

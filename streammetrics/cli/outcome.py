@@ -69,9 +69,11 @@ def check_outcome(overall: Any, log: Any, filters: Iterable[Any] = (), spellings
 
 
 def _describe_empty_filter(condition: str, rows: int, log: Any, columns: Iterable[str]) -> str:
-    message = f"no row of {rows:,} meets --where {condition}"
+    message = f"none of the {rows:,} rows meets --where {condition}"
     values = [
-        f"{column} holds {listed}" for column in columns if (listed := _format_counts(_count_values(log, column)))
+        f"column {column!r} contains {listed}"
+        for column in columns
+        if (listed := _format_counts(_count_values(log, column)))
     ]
     return "; ".join([message, *values])
 
@@ -93,7 +95,7 @@ def _check_label(column: str, positive: Any, spelling: Any, log: Any) -> str | N
             values.update(counts)
             if len(values) > _MAX_COUNTED_VALUES:
                 return f"--pos-label {spelling}: no counted row has this label"
-    holds = f"; {column} holds {_format_counts(values)}" if values else ""
+    holds = f"; column {column!r} contains {_format_counts(values)}" if values else ""
     message = f"--pos-label {spelling}: no row has this label{holds}"
     similar = _find_similar(positive, [value for value in values if isinstance(value, str)])
     if similar is not None:

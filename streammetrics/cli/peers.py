@@ -10,6 +10,13 @@ from streammetrics.reports.text_table import Cell, Grid, is_terminal, print_grid
 
 __all__ = ["list_names", "show_name"]
 
+DATA_WORDS = {
+    **dict.fromkeys(("binary_scores", "binary_logits", "binary_decisions"), "two classes"),
+    **dict.fromkeys(("class_scores", "class_decisions"), "several classes"),
+    **dict.fromkeys(("label_scores", "label_decisions"), "several labels"),
+    "number_outputs": "several outputs",
+}
+"""Words for the data of a line in the tables of equivalents."""
 TASK_PREFIXES = ("Binary", "Multiclass", "Multilabel")
 """Prefixes of torchmetrics class names. A user may leave them out: AUROC stands for BinaryAUROC and MulticlassAUROC."""
 
@@ -37,8 +44,15 @@ def show_name(library: str, name: str) -> None:
     """Print the equivalent of one metric of a library in Python and on the command line, and the differences."""
     peer = _find_library(library)
     lines = _find_lines(peer, name.rpartition(".")[2])
-    for line in lines:
-        print_line(f"{PEERS[peer]}  {_format_peer_call(line)}", "bold cyan")
+    calls = [_format_peer_call(line) for line in lines]
+    last = ""
+    for line, call in zip(lines, calls, strict=True):
+        # One call of another library may have several equivalents here, for different kinds of data.
+        data = DATA_WORDS.get(line.data, "") if calls.count(call) > 1 else ""
+        head = f"{PEERS[peer]}  {call}{data and f', {data}'}"
+        if head != last:
+            print_line(head, "bold cyan")
+        last = head
         if line.why:
             print_line(f"  not offered: {line.why}")
             continue
@@ -71,7 +85,7 @@ def _find_lines(peer: str, name: str) -> list[PeerLine]:
         of_tasks := [line for task in TASK_PREFIXES for line in lines_by_name.get(task + name, [])]
     ):
         return of_tasks
-    raise unknown_name_error(f"metric of {PEERS[peer]}", name, lines_by_name)
+    raise unknown_name_error("metric", name, lines_by_name, PEERS[peer])
 
 
 def _format_peer_call(line: PeerLine) -> str:

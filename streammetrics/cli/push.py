@@ -43,11 +43,16 @@ class PushTarget:
         This is called before the log is read.
         """
         if self.experiment is None or self.hour is None:
-            raise UsageError("--push needs --experiment, and --hour of the rows, such as 2026-06-01T09, in UTC")
+            raise UsageError(
+                "--push needs --experiment, the ID of the experiment, and --hour, the hour of the rows in UTC, such as "
+                "2026-06-01T09"
+            )
         if arm is None:
-            raise UsageError("--push needs --arm, the column of arms: a dashboard compares them")
+            raise UsageError("--push needs --arm, the column of arms, because the dashboard compares arms")
         if len(sets) > 1 or window is not None:
-            raise UsageError("--push takes one --by (country,device is the cross of two), and no --window")
+            raise UsageError(
+                "--push allows at most one --by, and no --window; for slices by two columns, use --by country,device"
+            )
         try:
             parse_key(self.experiment, self.source, self.hour, self.seq)
             normalize_url(self.url)
@@ -65,5 +70,5 @@ class PushTarget:
             word = push(self.url, scored.slices[names], **key, seq=self.seq)
         except PushError as error:
             raise UsageError(f"--push: {error}") from None
-        outcome = "pushed" if word == "stored" else "was already pushed, unchanged,"
+        outcome = "pushed" if word == "stored" else "was already pushed with the same content"
         return f"{slice_name(names)}: {outcome} to {self.url} as {self.experiment}/{self.hour}/{self.source}-{self.seq}"

@@ -82,9 +82,11 @@ def roll_up(wrappers: Sequence[AxisWrapper], names: tuple[str, ...]) -> AxisWrap
             rolled = rolled if rolled.by == own_columns else rolled.rollup(own_columns)
         if set(_levels(rolled)) == set(names):
             return rolled
-    available = "; ".join(dict.fromkeys(", ".join(_levels(one)) for one in wrappers)) or "none"
+    available = "; ".join(dict.fromkeys(f"by {','.join(_levels(one))}" for one in wrappers))
+    by, found = ",".join(names), f"slices {available}" if available else "no slices"
     raise UsageError(
-        f"--by {','.join(names)}: there are no slices to roll up to these; saved are slices by {available}"
+        f"--by {by}: expected saved slices that include these columns, found {found}; score the log with --by {by}, or "
+        f"choose columns of the saved slices"
     )
 
 
@@ -147,10 +149,10 @@ def write_json(display: DisplayOptions, result: Any = None) -> None:
     """Print one object with lists of records, each on a line of its own: "verdicts", "comparisons", "values".
 
     A value has `by` (the slicing columns; empty for all rows), `slice` (the key by column), `other` (true for slices that
-    --limit merged), `metric`, `value`, `bound_low` and `bound_high` (certified; null for an exact value), `interval_low`
-    and `interval_high` (statistical; null without --unit), `rows`, `weight`, `positives`, `dropped` (rows by reason),
-    `reason` (why a value is undefined, or that its bounds are too wide) and `interval_reason` (why there is no interval).
-    NaN is null; a key of bytes is {"bytes": hex}; dates and times are in ISO 8601.
+    --limit merged), `metric`, `value`, `bound_low` and `bound_high` (certified; null for a metric whose values are always
+    exact), `interval_low` and `interval_high` (statistical; null without --unit), `rows`, `weight`, `positives`, `dropped`
+    (rows by reason), `reason` (why a value is undefined, or that its bounds are too wide) and `interval_reason` (why there
+    is no interval). NaN is null; a key of bytes is {"bytes": hex}; dates and times are in ISO 8601.
 
     A comparison has `by`, `slice`, `treatment`, `control`, `metric`, `value` and `control_value`, `difference` and
     `relative` with their limits (`_low`, `_high`), `p_value`, `adjusted` (by slice: adjusted by Benjamini-Hochberg),

@@ -47,7 +47,9 @@ __all__ = [
 PROGRESS_DELAY = 0.5
 ROW_UNIT = "row"
 """The value of --unit with which every row is a unit of its own, so that rows are independent."""
-UNIT_HINT = "say whose rows belong together with --unit user_id, or --unit row where every row stands for itself"
+UNIT_HINT = "name the column of units with --unit, such as --unit user_id, or use --unit row if rows are independent"
+SIDES_HINT = "name two models with --score, or the column of arms with --arm"
+SAME_ROWS_HINT = "models on the same rows need a column of units; name it with --unit, such as --unit user_id"
 DEFAULT_OPTIONS = ComparisonOptions()
 
 
@@ -105,17 +107,24 @@ class EvalRequest:
     def check(self) -> None:
         """Raise UsageError if options contradict each other."""
         if (self.window is None) != (self.time is None):
-            raise UsageError("--window needs --time, the column of timestamps (or of steps), and vice versa")
+            raise UsageError(
+                "--window needs --time, the column of timestamps (or of steps), and --time needs --window, the width"
+            )
         if self.arm is not None and self.options.control is None:
             raise UsageError(f"--arm {self.arm} needs --control, the arm that the others are compared with")
         if self.unit is None and (unused := [f"--{name}" for name, is_set in self._interval_options.items() if is_set]):
-            raise UsageError(f"{', '.join(unused)}: {UNIT_HINT}")
+            raise UsageError(f"{', '.join(unused)}: expected --unit as well; {UNIT_HINT}")
         if not self.by and (
             unused_for_slices := [f"--{name}" for name, is_set in self._slice_options.items() if is_set]
         ):
-            raise UsageError(f"{', '.join(unused_for_slices)}: only for slices; name slicing columns with --by")
+            raise UsageError(
+                f"{', '.join(unused_for_slices)}: expected --by as well; name the columns to slice by, such as --by "
+                f"country"
+            )
         if (self.shards is not None or self.missing_unit != "raise") and self.rows_are_units is not False:
-            raise UsageError("--shards and --missing-unit need --unit with a column")
+            raise UsageError(
+                "--shards and --missing-unit need a column of units; name it with --unit, such as --unit user_id"
+            )
         self.options.check()
 
     @property
@@ -156,14 +165,14 @@ def missing_label_error(paths: Sequence[str], reading: Mapping[str, Any]) -> Usa
 
     log = Log(paths, **reading)
     hint = f"; {log.suggest_delimiter()}" if log.suggest_delimiter() else ""
-    columns = f"there are: {format_names(log.columns)}"
+    columns = f"the columns are: {format_names(log.columns)}"
     return UsageError(
-        convert_keywords(f"which column is the label? Give --label, or --task FILE.toml; {columns}{hint}")
+        convert_keywords(f"expected a column of labels; name it with --label, or use --task FILE.toml; {columns}{hint}")
     )
 
 
 def score_log(request: EvalRequest) -> int:
-    """Score a log, and print and save the results; return the exit code: 3 if a guardrail is broken."""
+    """Score a log, and print and save the results; return the exit code: 3 if a guardrail is breached."""
     specs = {name: replace(spec, report=request.report is not None) for name, spec in request.specs.items()}
     for spec in specs.values():
         spec.check()
@@ -177,7 +186,10 @@ def score_log(request: EvalRequest) -> int:
     hint = log.suggest_delimiter()
     sets = parse_column_sets(request.by, log.schema.names)
     if request.arm is not None and any(request.arm in names for names in sets):
-        raise UsageError(f"--by {request.arm}: --arm already slices by this column, and splits other slices by it")
+        raise UsageError(
+            f"--by {request.arm}: --arm already slices by this column, alone and within all other slices; remove the "
+            f"column from --by"
+        )
     if request.push is not None:
         request.push.check(request.arm, sets, request.window)
     if hint and not any(spec.label in log.schema.names for spec in specs.values()):
@@ -185,7 +197,7 @@ def score_log(request: EvalRequest) -> int:
     outputs = {"save": request.save, "report": request.report, "checkpoint": request.checkpoint}
     check_not_input(outputs, log.files)
     if request.task_file is not None:
-        check_not_input(outputs, [request.task_file], "the file of the task")
+        check_not_input(outputs, [request.task_file], "the task file")
     metrics = make_collection(specs, request.on_invalid, log.schema)
     for spec in specs.values():
         spec.check_unread_columns(log.schema.names, columns_of(metrics))
@@ -199,7 +211,9 @@ def score_log(request: EvalRequest) -> int:
     filters = {f.name: f for spec in specs.values() if (f := spec.filter(log.schema)) is not None}
     keep = request.keep or ("rows" if request.save is None and request.checkpoint is None else "hash")
     if keep == "rows" and request.keep is not None and log.is_stream:
-        raise UsageError("--keep rows reads the log twice; standard input can be read once")
+        raise UsageError(
+            "--keep rows reads the log twice, and standard input can be read only once; use --keep hash, or a file"
+        )
     evaluate_options: dict[str, Any] = {"limit": request.limit, "keep": keep, "threads": request.threads}
     evaluate_options |= {"arm": request.arm, "window": _parse_window(request, metrics, sets)}
     sharded_metrics = _add_row_shards(request, metrics)
@@ -254,18 +268,12 @@ def _resolve_options(request: EvalRequest, metrics: Any) -> ComparisonOptions:
             raise (
                 unknown_name_error("model", control, short)
                 if models
-                else UsageError(
-                    f"--control {control}: there is one model; give two by --score, or the column of arms by --arm"
-                )
+                else UsageError(f"--control {control}: expected two models or arms to compare; {SIDES_HINT}")
             )
         if request.options.names and not groups:
-            raise UsageError(
-                f"{request.options.names[0]}: there is nothing to compare; give two models by --score, or arms by --arm"
-            )
+            raise UsageError(f"{request.options.names[0]}: expected two models or arms to compare; {SIDES_HINT}")
         if request.rows_are_units and groups and (request.options.names or request.options.planned):
-            raise UsageError(
-                "models are scored on the same rows, and of rows no shards are kept, so nothing is compared: name a --unit"
-            )
+            raise UsageError(f"--unit row: {SAME_ROWS_HINT}")
         known_metrics = {name.rpartition("/")[2]: metric for name, metric in known_metrics.items()}
     options = expand_metric_names(request.options, known_metrics)
     check_metric_names(replace(options, experiment=request.arm is not None), known_metrics)
@@ -296,12 +304,17 @@ def _parse_window(request: EvalRequest, metrics: Any, sets: Sequence[tuple[str, 
     from streammetrics.io.evaluate import WindowOptions
 
     if request.time == request.arm or any(request.time in names for names in sets):
-        raise UsageError(f"--time {request.time}: the column defines windows, and cannot define slices as well")
+        raise UsageError(
+            f"--time {request.time}: the column of --time cannot define slices or arms as well; leave it out of --by and "
+            f"--arm"
+        )
     width: str | int = int(request.window) if request.window.strip().isdigit() else request.window
     try:
         Windowed(metrics, width=width, time=request.time)
-    except ValueError as error:
-        raise UsageError(f"--window {request.window}: {str(error).replace('width=', 'it')}") from None
+    except ValueError:
+        raise UsageError(
+            f'--window {request.window}: expected a duration, such as "15m", "1h" or "1d", or a positive number of steps'
+        ) from None
     return WindowOptions(width, request.time)
 
 
@@ -324,7 +337,7 @@ def _collect_hints(request: EvalRequest, metrics: Any) -> list[str]:
     if request.unit is None:
         return [f"no intervals: {UNIT_HINT}"]
     if request.rows_are_units and request.arm is None and group_comparable_tasks(metrics):
-        return ["no differences: models are scored on the same rows, and of rows no shards are kept: name a --unit"]
+        return [f"no differences: {SAME_ROWS_HINT}"]
     return []
 
 
@@ -358,9 +371,12 @@ def parse_column_sets(by: Sequence[str], columns: Collection[str] = ()) -> list[
     sets = [split_columns(one, columns) for one in by]
     for names in sets:
         if not names or not all(names) or len(set(names)) != len(names):
-            raise UsageError(f"--by takes different columns, such as country,device, not {','.join(names)!r}")
+            raise UsageError(
+                f"--by: expected different columns, such as country,device, found {','.join(names)!r}; name each "
+                f"column once"
+            )
         if sets.count(names) > 1:
-            raise UsageError(f"--by {','.join(names)} is named twice")
+            raise UsageError(f"--by {','.join(names)}: these slices are named twice; remove one of the options")
         check_levels(names)
     return sets
 
@@ -382,7 +398,7 @@ def _check_outputs(outputs: dict[str, str | None]) -> None:
         check_writable(target)
         other = option_by_path.setdefault(os.path.realpath(target), option)
         if other != option:
-            raise UsageError(f"--{other} and --{option} are the same file, {target}; one would replace the other")
+            raise UsageError(f"--{other} and --{option}: expected two different files, found {target} twice")
 
 
 def check_not_input(outputs: dict[str, str | None], files: Sequence[object], what: str = "a file of the log") -> None:
@@ -390,22 +406,22 @@ def check_not_input(outputs: dict[str, str | None], files: Sequence[object], wha
     inputs = {os.path.realpath(str(file)) for file in files}
     for option, target in outputs.items():
         if target is not None and os.path.realpath(target) in inputs:
-            raise UsageError(f"--{option} {target}: this is {what}; write elsewhere")
+            raise UsageError(f"--{option} {target}: the output would replace {what}; name another file")
 
 
 def check_writable(path: str) -> None:
     """Raise UsageError if a file cannot be written. Commands check this before they start the slow pass."""
     target = Path(path)
     if target.is_dir():
-        raise UsageError(f"{path}: is a folder; name a file")
+        raise UsageError(f"{path}: expected a file to write, found a folder; add the name of a file")
     if target.exists() and not target.is_file():
         # The path is a pipe or a device, which is not created or replaced.
         return
     folder = target.parent if not target.is_symlink() else Path(os.path.realpath(target)).parent
     if not folder.is_dir():
-        raise UsageError(f"{path}: there is no folder {folder}")
+        raise UsageError(f"{path}: there is no folder {folder}; create it first")
     if not os.access(folder, os.W_OK):
-        raise UsageError(f"{path}: no permission to write in {folder}")
+        raise UsageError(f"{path}: no permission to write in {folder}; name a file in another folder")
 
 
 def print_results(result: Any, title: str, display: DisplayOptions, hints: Sequence[str] = ()) -> None:

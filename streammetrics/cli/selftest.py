@@ -56,7 +56,9 @@ def run_self_test() -> bool:
         print_line(f"{'WRONG' if name in wrong else 'ok   '}  {name}", "bold red" if name in wrong else "")
     print_line()
     print_line(
-        "digests differ: do not merge states of this machine with others, and report it" if wrong else "all bits right"
+        "digests differ: do not merge states of this machine with states of others, and report the problem"
+        if wrong
+        else "all digests match"
     )
     print_line()
     print_grid(_measure_speeds())
@@ -139,7 +141,10 @@ def _measure_speeds() -> Grid:
     ]
     one = make_metrics(["auc"])["auc"]
     rows.append(
-        [Cell("auc, one row a call"), Cell(f"{1e9 * _measure_fastest(partial(_update, one, y[:1], s[:1]), 1000):,.0f}")]
+        [
+            Cell("auc, one row per call"),
+            Cell(f"{1e9 * _measure_fastest(partial(_update, one, y[:1], s[:1]), 1000):,.0f}"),
+        ]
     )
     return Grid("Speed of one core, float32", ["update", "ns a row"], rows)
 

@@ -1,4 +1,4 @@
-"""`streammetrics serve`: run the dashboard, and manage the tokens of its writers and readers."""
+"""`streammetrics serve`: run the dashboard, and manage the tokens of its workers and readers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run_server(url: str, host: str, port: int, settings: ServerSettings, names: 
     """
     for folder in (settings.definitions, settings.watch):
         if folder is not None and "://" not in folder and not Path(folder).is_dir():
-            raise UsageError(f"there is no folder {folder}")
+            raise UsageError(f"there is no folder {folder}; create it first")
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     alone = host in (*LOOPBACK, "localhost")
     settings = replace(settings, hosts=(*LOCAL_HOSTS, *names) if alone or names else ("*",))
@@ -62,11 +62,16 @@ def _collect_hints(store: Store, settings: ServerSettings, alone: bool) -> list[
     """Return hints about missing or unsafe settings. `alone` says that only this machine can reach the server."""
     hints = []
     if not (settings.public_read or settings.proxy_header or store.tokens(READER) or store.tokens(OWNER)):
-        hints.append("nobody can log in yet: streammetrics serve token --reader NAME")
+        hints.append("nobody can log in yet; create a token: streammetrics serve token --reader NAME")
     if not (store.definitions() or settings.definitions):
-        hints.append("there are no experiments yet: --experiments FOLDER of TOML files, or post definitions")
+        hints.append(
+            "there are no experiments yet; name a folder of TOML files with --experiments, or post definitions"
+        )
     if not alone and not settings.https and not settings.proxies:
-        hints.append("tokens and sessions are not encrypted: put a proxy with https in front, --trust-proxy ADDRESS")
+        hints.append(
+            "tokens and sessions are not encrypted; put an HTTPS proxy in front of the server, and pass "
+            "the address of the proxy with --trust-proxy"
+        )
     return hints
 
 
@@ -79,7 +84,7 @@ def open_listener(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         reason = os.strerror(error.errno or 0)
-        raise UsageError(f"{host}, port {port}: {reason}; --port 0 takes one that is free") from None
+        raise UsageError(f"{host}, port {port}: {reason}; choose another --port (0 selects a free one)") from None
 
 
 def _open_store(url: str) -> Store:
@@ -96,21 +101,30 @@ def parse_auth(text: str) -> str | None:
         return None
     if kind == "proxy-header" and header and all(c.isalnum() or c == "-" for c in header):
         return header
-    raise UsageError(f"--auth is login, or proxy-header=NAME such as proxy-header=X-Forwarded-User, not {text!r}")
+    raise UsageError(
+        f"--auth: expected login or proxy-header=NAME, such as proxy-header=X-Forwarded-User, found {text!r}"
+    )
 
 
 def make_token(url: str, experiment: str | None, name: str | None, owner: str | None, reader: str | None) -> None:
     """Create a token for the workers of an experiment, an owner or a reader, and print only the token on stdout."""
-    if sum(one is not None for one in (experiment, owner, reader)) != 1:
-        raise UsageError("whose token? Give EXPERIMENT for workers, --owner NAME or --reader NAME")
+    if (found := sum(one is not None for one in (experiment, owner, reader))) != 1:
+        raise UsageError(
+            f"expected either EXPERIMENT (a token for its workers), --owner NAME or --reader NAME, found {found} of them"
+        )
     if name is not None and experiment is None:
-        raise UsageError("--name goes with EXPERIMENT; --owner and --reader are given the name")
+        raise UsageError(
+            "--name is the name of a worker and needs EXPERIMENT; for other tokens, use --owner NAME or --reader NAME"
+        )
     if experiment is not None:
         _check_name(experiment)
     whose, who = (experiment, name or "worker") if experiment else (OWNER, owner) if owner else (READER, reader)
     with _open_store(url) as store:
         print(issue_token(store, str(whose), str(who), **_audit_fields()))
-    print("shown once, as only its hash is stored; a new token of this name replaces it", file=sys.stderr)
+    print(
+        "The token is shown only once, because only its hash is stored. A new token of this name replaces it.",
+        file=sys.stderr,
+    )
 
 
 def list_tokens(url: str, experiment: str | None) -> None:
@@ -133,14 +147,19 @@ def revoke_token(url: str, whose: str, name: str) -> None:
     owner = {"owner": OWNER, "reader": READER}.get(whose, whose)
     with _open_store(url) as store:
         if not store.revoke(owner, name, **_audit_fields()):
-            raise UsageError(f"{whose} has no token {name!r}; `streammetrics serve tokens` lists them")
+            raise UsageError(f"{whose} has no token {name!r}; `streammetrics serve tokens` lists all tokens")
 
 
 def _check_name(experiment: str) -> None:
     if not NAME.fullmatch(experiment):
-        raise UsageError(f"an experiment is at most 100 letters, digits, '.', '_' or '-', not {experiment!r}")
+        raise UsageError(
+            f"EXPERIMENT: expected at most 100 letters, digits, '.', '_' or '-', beginning with a letter or digit, found "
+            f"{experiment!r}"
+        )
     if experiment in ("owner", "reader"):
-        raise UsageError(f"--{experiment} NAME makes the token of an {experiment}")
+        raise UsageError(
+            f"{experiment!r} cannot be the ID of an experiment; for a token of that kind, use --{experiment} NAME"
+        )
 
 
 def _audit_fields() -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 from streammetrics.cli.messages import UsageError, unknown_name_error
 from streammetrics.cli.task_types import TASK_TYPES
 from streammetrics.collect.metric import METRICS, Metric
-from streammetrics.guide.suggest import find_suggestion
+from streammetrics.guide.suggest import find_suggestion, normalize_name
 from streammetrics.guide.tables import PEERS, format_expression
 
 __all__ = [
@@ -55,8 +55,12 @@ def default_settings(metric: type[Metric[Any, Any]]) -> dict[str, Any]:
 
 
 def find_at_setting(metric: type[Metric[Any, Any]]) -> str | None:
-    """Return the name of the setting that `@number` sets, such as k in `ndcg@10`; None if the metric has none."""
-    return next((name for name in _AT_SETTINGS if name in default_settings(metric)), None)
+    """Return the name of the setting that `@number` sets, such as k in `ndcg@10`; None if the metric has none.
+
+    A setting with only one possible value, such as k of MeanRank, does not count.
+    """
+    choices = {f.name: f.metadata.get("rules", {}).get("choices") or () for f in fields(metric)}
+    return next((n for n in _AT_SETTINGS if n in default_settings(metric) and len(choices[n]) != 1), None)
 
 
 def make_metrics(
@@ -94,10 +98,10 @@ def make_metrics(
     for spec in (one for name in names for one in _expand_cutoffs(name.strip(), cutoffs)):
         name, metric = _make_metric(spec, shared)
         if name in metrics:
-            raise UsageError(f"the metric {name} is named twice")
+            raise UsageError(f"the metric {name} is named twice; name it once")
         metrics[name] = metric
     if not metrics:
-        raise UsageError("no metric is named")
+        raise UsageError("expected at least one metric, found none; name it with --metrics, such as --metrics auc")
     return metrics
 
 
@@ -133,16 +137,16 @@ def _make_metric(spec: str, shared: dict[str, Any]) -> tuple[str, Metric[Any, An
     if at:
         setting = find_at_setting(metric)
         if setting is None:
-            raise UsageError(f"metric {spec}: {tag} takes no number after @")
+            raise UsageError(f"metric {spec}: {tag} takes no number after @; remove '@{number}'")
         settings[setting] = _parse_value(number)
     for one in assignments:
         name, equals, value = one.partition("=")
         if not equals:
-            raise UsageError(f"metric {spec}: a setting is written name=value, not {one!r}")
+            raise UsageError(f"metric {spec}: expected a setting such as name=value, found {one!r}")
         settings[name] = value if value in _list_choices(metric, name) else _parse_value(value)
     for several, what in (("num_classes", "classes"), ("labels", "classes"), ("num_labels", "labels")):
         if several in shared and several not in default_settings(metric):
-            raise UsageError(f"metric {spec}: {tag} does not support several {what}")
+            raise UsageError(f"metric {spec}: {tag} does not support several {what}; choose another metric")
     try:
         made_metric = metric(**(_select_settings(metric, shared) | settings))
     except (ValueError, TypeError) as error:
@@ -172,7 +176,9 @@ def _resolve_tag(tag: str) -> tuple[str, dict[str, Any]]:
 def unknown_metric_error(name: str) -> UsageError:
     """Return the error for an unknown metric, with its equivalent from another library, or a similar name."""
     suggestion = find_suggestion(name, metric_names())
-    if suggestion is None:
+    # A part of a name of this library, such as "rank", is more likely than a similar name in another library.
+    is_part = any(name.lower() in tag for tag in metric_names())
+    if suggestion is None or (is_part and normalize_name(suggestion.name) not in ("", normalize_name(name))):
         return unknown_name_error("metric", name, metric_names())
     message = f"there is no metric {name!r}"
     ours = format_spec(suggestion.ours[0]) or format_expression(suggestion.ours[0]) if suggestion.ours else ""
@@ -180,7 +186,7 @@ def unknown_metric_error(name: str) -> UsageError:
         return UsageError(f"{message}; did you mean {ours!r}?")
     library_name = f"{PEERS[suggestion.library]}'s {suggestion.name}"
     return UsageError(
-        f"{message}; {library_name} is {ours!r} here"
+        f"{message}; {library_name} is called {ours!r} here"
         if ours
         else f"{message}; {library_name} is not offered: {suggestion.why}"
     )

@@ -63,11 +63,13 @@ def merge_files(paths: Sequence[str], output: str) -> None:
         if other_kind is None:
             raise
         raise UsageError(
-            f"{other_kind}: was counted with other options than {files[0]} (--by, --unit, --window)"
+            f"{other_kind}: expected a file that was counted with the same --by, --unit and --window as {files[0]}, found "
+            f"different options; count both logs with the same options"
         ) from None
     if isinstance(total, Checkpoint):
         raise UsageError(
-            f"{files[0]}: is a checkpoint of an unfinished pass: finish the pass, and merge the file of --save"
+            f"{files[0]}: expected saved states, found a checkpoint of an unfinished pass; finish the pass with "
+            f"--save, and merge the saved file"
         )
     save(total, output)
     count = f"{len(files):,} file{'s' if len(files) > 1 else ''} merged"
@@ -87,9 +89,12 @@ def _list_files(paths: Sequence[str], output: str) -> list[str]:
         for file in find_files(path):
             file_id = file_identity(file)
             if file_id in files:
-                raise UsageError(f"{file}: named twice, and its rows would count twice")
+                raise UsageError(f"{file}: named twice, and its rows would count twice; name the file once")
             if file_id == target and file != path:
-                raise UsageError(f"{output}: is among the files of {path}, and would count again; write it elsewhere")
+                raise UsageError(
+                    f"{output}: this output file is also an input from {path}, so the merge would count its rows twice; "
+                    f"write the output to another folder"
+                )
             files[file_id] = file
     return list(files.values())
 
@@ -128,7 +133,10 @@ def check_slice_options(display: DisplayOptions, slices: Sequence[Any]) -> None:
     """Raise UsageError if options for slices are set, but there are no slices."""
     is_set = {"--sort": display.sort is not None, "--min-rows": display.min_rows > 0}
     if not slices and (unused := [name for name, some in is_set.items() if some]):
-        raise UsageError(f"{', '.join(unused)}: only for slices, and none are shown; windows are always sorted by time")
+        raise UsageError(
+            f"{', '.join(unused)}: expected slices, found none; show slices with --by, or remove the option. Windows are "
+            f"always sorted by time"
+        )
 
 
 def compare_files(
@@ -141,7 +149,7 @@ def compare_files(
 ) -> int:
     """Compare the saved states in files with those of the control, by default the first file; print the comparisons.
 
-    Return the exit code: 3 if a guardrail is broken, else 0.
+    Return the exit code: 3 if a guardrail is breached, else 0.
     """
     sets = parse_column_sets(by)
     check_slice_options(display, sets)
@@ -206,13 +214,18 @@ def _name_sides(files: Sequence[str]) -> list[str]:
     The names are the file names without suffixes, or the full file names, or the paths: the first that are unique.
     """
     if len(files) < 2:
-        raise UsageError("compare takes two files or more: first the control, then what is compared with it")
+        raise UsageError(
+            f"compare: expected two or more files, found {len(files)}; name the control first, then the files to compare "
+            f"with it"
+        )
     for form in ("stem", "name"):
         names = [str(getattr(Path(file), form)) for file in files]
         if len(set(names)) == len(names):
             return names
     if len(set(files)) < len(files):
-        raise UsageError(f"{next(f for f in files if files.count(f) > 1)}: named twice; it does not differ from itself")
+        raise UsageError(
+            f"{next(f for f in files if files.count(f) > 1)}: named twice; name different files to compare"
+        )
     return list(files)
 
 
@@ -223,7 +236,10 @@ def _find_overall(name: str, named_pieces: Sequence[tuple[str, Any]]) -> Any:
     """
     collections = [piece for _, piece in named_pieces if not isinstance(piece, AxisWrapper)]
     if len(collections) > 1:
-        raise UsageError(f"{name}: has several collections; compare files with one each")
+        raise UsageError(
+            f"{name}: expected a file with one collection of metrics, found {len(collections)} collections; save each "
+            f"collection in its own file"
+        )
     return collections[0] if collections else merge_cells(named_pieces[0][1])
 
 

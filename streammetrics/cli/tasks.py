@@ -102,31 +102,54 @@ class TaskSpec:
     def check(self) -> None:
         """Raise UsageError if settings contradict each other."""
         if self.task_type not in TASK_TYPES:
-            raise unknown_name_error("type of task", self.task_type, TASK_TYPES)
+            raise unknown_name_error("task type", self.task_type, TASK_TYPES)
         if self.scale not in _SCALES:
             raise unknown_name_error("scale", self.scale, _SCALES)
         if self.corrects is not None and self.corrects not in _CORRECTS:
-            raise unknown_name_error("way to correct", self.corrects, _CORRECTS)
+            raise UsageError(
+                f"corrects: expected {', '.join(_CORRECTS[:-1])} or {_CORRECTS[-1]}, found {self.corrects!r}"
+            )
         if (self.negative_rate is None) != (self.corrects is None):
-            raise UsageError("--negative-rate needs --corrects (score, rows or both), and vice versa")
+            raise UsageError(
+                "--negative-rate needs --corrects (score, rows or both)"
+                if self.corrects is None
+                else "--corrects needs --negative-rate, the share of the negatives that the log kept, such as 0.1"
+            )
         if self.scale == "real" and self.corrects in ("score", "both"):
-            raise UsageError("scores of scale real cannot be corrected; probabilities and logits can")
+            raise UsageError(
+                f"--corrects {self.corrects}: expected probabilities or logits, found --scale real; use --corrects rows"
+            )
         if self.score and self.pred:
-            raise UsageError("a task has scores or decisions (--pred); make two tasks for both")
+            raise UsageError(
+                "--score and --pred cannot be combined in one task; define two tasks in a task file (--task)"
+            )
         for models in (self.score, self.pred):
             if len(set(models)) != len(models):
-                raise UsageError(f"a score is named twice: {', '.join(models)}")
+                raise UsageError(
+                    f"expected each column of scores once, found {', '.join(models)}; remove the repeated column"
+                )
         if self.task_type == "ranking" and self.query is None:
-            raise UsageError("a ranking needs the column of queries: --query")
+            raise UsageError("--task-type ranking needs the column of queries; name it with --query")
         several = TASK_TYPES[self.task_type].output_kind
         if self.classes is not None and not several:
-            raise UsageError(f"classes are for --task-type multiclass or multilabel, not {self.task_type}")
+            raise UsageError(
+                f"--classes needs --task-type multiclass or multilabel, found {self.task_type}; set --task-type, or "
+                f"remove --classes"
+            )
         if several == "labels" and isinstance(self.classes, tuple):
-            raise UsageError("for labels, give their number: --classes 14")
+            raise UsageError(
+                "--classes: expected the number of labels for --task-type multilabel, such as 14, found names"
+            )
         if several and not (self.score or self.pred):
-            raise UsageError(f"{several} need one score each (--score 'p_*', or a column of lists), or --pred")
+            raise UsageError(
+                f"--task-type {self.task_type} needs scores of all {several}; name their columns, such as --score 'p_*', "
+                f"or a column of lists, or name a column of decisions with --pred"
+            )
         if several and self.negative_rate is not None:
-            raise UsageError("a negative rate needs labels of 0 and 1, one a row")
+            raise UsageError(
+                f"--negative-rate needs one label of 0 or 1 in each row, found --task-type {self.task_type}; remove "
+                f"--negative-rate"
+            )
 
     def tasks(self, schema: Any = None) -> dict[str, Task]:
         """Return a task for each model, by the name of the model.
@@ -170,7 +193,10 @@ class TaskSpec:
         row_filter = parse_filter(self.where, () if schema is None else schema.names)
         for one in row_filter.conditions if row_filter is not None and schema is not None else ():
             if not one.sign and one.column in schema.names and "string" in str(schema.field(one.column).type):
-                raise UsageError(f"--where {one.column}: is a column of text; compare it: '{one.column}=VALUE'")
+                raise UsageError(
+                    f"--where {one.column}: expected a 0/1 column or a comparison, found a column of text; compare it "
+                    f"with a value: '{one.column}=VALUE'"
+                )
         return (
             None
             if row_filter is None or not (row_filter.conditions[1:] or row_filter.conditions[0].sign)
@@ -186,13 +212,16 @@ class TaskSpec:
         width = None if self.pred and what == "classes" else model.count_outputs(schema)
         class_count = len(self.classes) if isinstance(self.classes, tuple) else self.classes
         if width is not None and class_count is not None and width != class_count:
-            raise UsageError(f"{model.name}: there are {width} columns of scores for {class_count} {what}")
+            raise UsageError(
+                f"{model.name}: expected {class_count} scores in each row, as --classes says, found {width}; correct "
+                f"--classes or --score"
+            )
         if what == "classes" and isinstance(self.classes, tuple):
             return {"labels": self.classes}
         if what == "classes" and self.pred and self.classes is None:
             return {"labels": "discover"}
         if what and not (width or class_count):
-            raise UsageError(f"{model.name}: how many {what} are there? Give --classes")
+            raise UsageError(f"{model.name}: the number of {what} is unknown; set it with --classes")
         return {f"num_{what}": width or class_count} if what else {}
 
     def _make_metrics(self, several: dict[str, Any], schema: Any) -> dict[str, Metric[Any, Any]]:
@@ -203,7 +232,7 @@ class TaskSpec:
             shared["threshold"] = None
         default_metrics, cutoffs = kind.decision_metrics if self.pred else kind.default_metrics, self.k or kind.cutoffs
         if not default_metrics and self.metrics is None:
-            raise UsageError(f"--pred: --task-type {self.task_type} has no decisions; name its column by --score")
+            raise UsageError(f"--pred: --task-type {self.task_type} has no decisions; name the column with --score")
         if self.group is not None and self.task_type == "binary" and self.score:
             default_metrics += ("group_auc",)
         if self.report:
@@ -217,14 +246,23 @@ class TaskSpec:
         for role, whose in (("group", "users"), ("query", "queries")):
             readers, column = [name for name, roles in needs.items() if role in roles], getattr(self, role)
             if column is not None and not readers:
-                hint = "group_auc does" if role == "group" else "those of --task-type ranking do"
-                raise UsageError(f"--{role} {column}: none of {', '.join(metrics)} reads it; {hint}")
+                hint = "add group_auc to --metrics" if role == "group" else "set --task-type ranking"
+                raise UsageError(
+                    f"--{role} {column}: none of the metrics {', '.join(metrics)} reads this column; {hint}, or remove "
+                    f"--{role}"
+                )
             if column is None and readers and schema is not None and role not in schema.names:
-                raise UsageError(f"{', '.join(readers)}: which column is of {whose}? Give --{role}")
+                raise UsageError(f"{', '.join(readers)}: expected a column of {whose}; name it with --{role}")
         if self.k and not any(find_at_setting(type(metric)) == "k" for metric in metrics.values()):
-            raise UsageError(f"--k {','.join(map(str, self.k))}: none of {', '.join(metrics)} has a cut-off")
+            raise UsageError(
+                f"--k {','.join(map(str, self.k))}: none of the metrics {', '.join(metrics)} has a cutoff; remove --k, or "
+                f"add a metric such as ndcg"
+            )
         if self.scale != "probability" and not any("scale" in metric.settings for metric in metrics.values()):
-            raise UsageError(f"--scale {self.scale}: none of {', '.join(metrics)} reads scores on a scale")
+            raise UsageError(
+                f"--scale {self.scale}: none of the metrics {', '.join(metrics)} depends on the scale of scores; remove "
+                f"--scale"
+            )
         return metrics
 
     def convert_pos_label(self, schema: Any) -> Any:
@@ -287,13 +325,13 @@ def _parse_key(text: str | None, columns: Collection[str]) -> str | tuple[str, .
 def _check_needs_no_score(metrics: dict[str, Metric[Any, Any]]) -> None:
     need = [n for n, m in metrics.items() if {"y_score", "y_pred"} & {need.role for need in m.make_state().needs()}]
     if need:
-        raise UsageError(f"{', '.join(need)} need a score: name its column")
+        raise UsageError(f"{', '.join(need)}: expected a column of scores; name it with --score")
 
 
 def make_collection(specs: dict[str, TaskSpec], on_invalid: str, schema: Any = None) -> MetricCollection:
     """Make the metrics of all tasks, with short unique names: "auc", "pctr_b/auc", "ctr/auc" or "ctr/pctr_b/auc"."""
     if on_invalid not in ("raise", "drop"):
-        raise unknown_name_error("way to treat bad rows", on_invalid, ("raise", "drop"))
+        raise UsageError(f"on_invalid: expected raise or drop, found {on_invalid!r}")
     tree: dict[str, Any] = {}
     for name, spec in specs.items():
         try:
@@ -369,17 +407,19 @@ def read_task_file(path: str, bits: int | None) -> TaskFile:
     try:
         content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: not TOML: {error}") from None
+        raise UsageError(f"{path}: expected a TOML file; {error}") from None
     for key in content:
         if key not in ("by", "tasks", *_FILE_OPTIONS):
             raise UsageError(f"{path}: {unknown_name_error('key', key, ('by', 'tasks', *_FILE_OPTIONS))}")
     tasks = content.get("tasks")
     if not isinstance(tasks, dict) or not all(isinstance(t, dict) for t in tasks.values()) or not tasks:
-        raise UsageError(f"{path}: no task; write [tasks.NAME] and below it label = ..., score = ...")
+        raise UsageError(
+            f"{path}: expected at least one task; write [tasks.NAME], and below it label = ... and score = ..."
+        )
     by = content.get("by", [])
     by = [by] if isinstance(by, str) else by
     if not isinstance(by, list) or not all(isinstance(one, str) for one in by):
-        raise UsageError(f'{path}: by is a list such as ["variant", "country,device"], not {by!r}')
+        raise UsageError(f'{path}: by: expected a list such as ["variant", "country,device"], found {by!r}')
     specs = {name: _make_spec(f"{path}: task {name}", entries, bits) for name, entries in tasks.items()}
     return TaskFile(
         specs, by, {key: _check_file_option(path, key, content[key]) for key in _FILE_OPTIONS if key in content}
@@ -394,8 +434,8 @@ def _check_file_option(path: str, key: str, value: Any) -> Any:
     kind = _FILE_OPTIONS[key]
     option = str(value) if key == "window" and type(value) is int else value
     if not isinstance(option, kind):
-        expected = {str: "a text", int: "a number", dict: "a table such as { calibration = 0.02 }"}[kind]
-        raise UsageError(f"{path}: {key} is {expected}, not {value!r}")
+        expected = {str: "a string", int: "a number", dict: "a table such as { calibration = 0.02 }"}[kind]
+        raise UsageError(f"{path}: {key}: expected {expected}, found {value!r}")
     return [f"{name}={one}" for name, one in option.items()] if isinstance(option, dict) else option
 
 
@@ -405,11 +445,11 @@ def _make_spec(place: str, entries: dict[str, Any], bits: int | None) -> TaskSpe
         if key not in keys:
             raise UsageError(f"{place}: {unknown_name_error('key', key, keys)}")
     if "label" not in entries:
-        raise UsageError(f"{place}: which column is the label?")
+        raise UsageError(f"{place}: expected a column of labels; add label = ...")
     settings = {"bits": bits} | entries
     for key in _TEXT_KEYS:
         if key in entries and not isinstance(entries[key], str):
-            raise UsageError(f"{place}: {key} is a text, not {entries[key]!r}")
+            raise UsageError(f"{place}: {key}: expected a string, found {entries[key]!r}")
     for key in ("score", "pred", "metrics", "where"):
         if key in entries:
             settings[key] = _check_texts(place, key, entries[key])
@@ -419,11 +459,11 @@ def _make_spec(place: str, entries: dict[str, Any], bits: int | None) -> TaskSpe
         settings["k"] = _check_cutoffs(place, entries["k"])
     for key, kinds in (("bits", (int,)), ("negative_rate", (int, float))):
         if key in entries and (not isinstance(entries[key], kinds) or isinstance(entries[key], bool)):
-            raise UsageError(f"{place}: {key} is a number, not {entries[key]!r}")
+            raise UsageError(f"{place}: {key}: expected a number, found {entries[key]!r}")
     if "labels" in entries:
         if not isinstance(entries["labels"], list):
             raise UsageError(
-                f"{place}: labels is a list of the negative and the positive one, not {entries['labels']!r}"
+                f"{place}: labels: expected a list of the negative and the positive label, found {entries['labels']!r}"
             )
         settings["labels"] = tuple(entries["labels"])
     if "classes" in entries:
@@ -445,7 +485,9 @@ def _check_classes(place: str, value: Any) -> int | tuple[Any, ...]:
     if isinstance(value, list) and len(value) > 1:
         are_integers = all(isinstance(v, str) and v.lstrip("-").isdigit() for v in value)
         return tuple(map(int, value)) if are_integers else tuple(value)
-    raise UsageError(f"{place}: classes are their number (2 or more), or their names, not {value!r}")
+    raise UsageError(
+        f"{place}: expected the number of classes (2 or more), or the names of two or more classes, found {value!r}"
+    )
 
 
 def parse_names(text: str) -> tuple[str, ...]:
@@ -464,12 +506,12 @@ def parse_cutoffs(text: str | None) -> tuple[int, ...] | None:
 def _check_cutoffs(place: str, value: Any) -> tuple[int, ...]:
     values = value if isinstance(value, list) else [value]
     if not values or not all(isinstance(k, int) and not isinstance(k, bool) and k > 0 for k in values):
-        raise UsageError(f"{place}: k is a positive integer or a list of them, not {value!r}")
+        raise UsageError(f"{place}: expected a positive integer k, or a list of positive integers, found {value!r}")
     return tuple(values)
 
 
 def _check_texts(place: str, key: str, value: Any) -> tuple[str, ...]:
     values: Sequence[Any] = [value] if isinstance(value, str) else value
     if not isinstance(values, list) or not all(isinstance(v, str) for v in values):
-        raise UsageError(f"{place}: {key} is a list of texts, not {value!r}")
+        raise UsageError(f"{place}: {key}: expected a string or a list of strings, found {value!r}")
     return tuple(values)

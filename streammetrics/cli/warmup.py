@@ -39,7 +39,7 @@ from streammetrics.state.axes import Axis
 
 __all__ = ["warm_up"]
 
-NO_FOLDER = "no cache folder can be written, so every process compiles anew; name one in NUMBA_CACHE_DIR"
+NO_FOLDER = "no cache folder is writable, so every process compiles again; set NUMBA_CACHE_DIR to a writable folder"
 # More processes would only wait for kernels that other processes compile.
 MAX_PROCESSES = 8
 
@@ -54,7 +54,7 @@ def warm_up() -> None:
     seconds = time.perf_counter() - began
     cached, kernels = max(len(variants) - compiled, 0), len({name for name, _ in variants})
     print(f"{kernels} kernels, {len(variants)} variants in {seconds:.1f} s: {cached} were in the cache")
-    print(f"cache: {folder}" if folder else f"no kernel is kept: {NO_FOLDER}")
+    print(f"cache: {folder}" if folder else f"kernels are not cached: {NO_FOLDER}")
 
 
 def _compile_all(processes: int) -> tuple[int, set[tuple[str, str]]]:

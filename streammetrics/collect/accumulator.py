@@ -23,7 +23,15 @@ from ..reading.answers import Answer
 from ..state.state import State
 from .definition import Definition
 
-__all__ = ["Accumulator", "accumulate", "accumulator_of", "definition_of", "select", "unknown_column"]
+__all__ = [
+    "Accumulator",
+    "accumulate",
+    "accumulator_of",
+    "definition_of",
+    "select",
+    "table_and_columns_error",
+    "unknown_column",
+]
 
 
 class Accumulator:
@@ -106,7 +114,7 @@ class Accumulator:
             table = as_columns(first)
             if table is not None:
                 if columns or second is not None:
-                    raise TypeError(f"{self.definition.type_name}.update() takes a table or columns, not both")
+                    raise table_and_columns_error(self.definition.type_name, table)
                 batch = Batch(table)
                 self.updater.count_batch(batch)
                 return
@@ -115,7 +123,9 @@ class Accumulator:
             return
         names, roles = self._columns or input_columns(self)
         if (second is not None and len(roles) < 2) or (first is not None and not roles):
-            raise TypeError(f"{self.definition.type_name} reads {', '.join(names)}: give columns by name, or a table")
+            raise TypeError(
+                f"{self.definition.type_name} reads {', '.join(names)}; pass these columns by name, or pass a table"
+            )
         names_passed: tuple[str, ...]
         arrays: tuple[Any, ...]
         if second is None:
@@ -139,7 +149,8 @@ class Accumulator:
         """Add the states of another accumulator; see `MetricLike.merge`."""
         if other is self:
             raise IncompatibleStateError(
-                f"merging a {self.definition.type_name} with itself counts its rows twice; merge a copy() if you mean it"
+                f"cannot merge this {self.definition.type_name} with itself, because its rows would count twice; merge a "
+                f"copy() if you want that"
             )
         apply_changes(self.merge_changes(self.align(other)))
 
@@ -147,9 +158,14 @@ class Accumulator:
         """Subtract the states of another accumulator; see `MetricLike.subtract`."""
         name = self.definition.type_name
         if not self.definition.adds:
-            raise IncompatibleStateError(f"a {name} holds the total of whole partitions: no rows can be taken away")
+            raise IncompatibleStateError(
+                f"cannot subtract from this {name}, because rows cannot be removed from a total of whole partitions; "
+                f"build a new {name} without these rows"
+            )
         if other is self:
-            raise IncompatibleStateError(f"subtracting a {name} from itself leaves nothing; use reset() for that")
+            raise IncompatibleStateError(
+                f"cannot subtract this {name} from itself, because no rows would be left; call reset() instead"
+            )
         apply_changes(self.subtract_changes(self.align(other, "subtract", "from")))
 
     def merge_changes(self, other: Any) -> list[StateChange]:
@@ -182,14 +198,15 @@ class Accumulator:
     def check_compatible(self, other: Any, verb: str = "merge", preposition: str = "into") -> None:
         """Raise IncompatibleStateError if the other accumulator has a different type or different settings.
 
-        `verb` and `preposition` are words for the message, as in "cannot merge an AUC into a CTR".
+        `verb` and `preposition` are words for the message, as in "cannot merge AUC into CTR".
         """
         ours = self.definition
         if not isinstance(other, Accumulator) or other.definition.kind != ours.kind:
             theirs = other.definition.type_name if isinstance(other, Accumulator) else type(other).__name__
-            raise IncompatibleStateError(f"cannot {verb} a {theirs} {preposition} a {ours.type_name}")
+            raise IncompatibleStateError(f"cannot {verb} {theirs} {preposition} {ours.type_name}")
         if differences := ours.differences(other.definition):
-            hint = "; coarsen(bits) brings histograms to the same resolution" if "bits" in " ".join(differences) else ""
+            coarsen = "; sm.coarsen(thing, bits) brings histograms to the same resolution"
+            hint = coarsen if "bits" in " ".join(differences) else ""
             raise IncompatibleStateError(f"cannot {verb} this {ours.type_name}: {'; '.join(differences)}{hint}")
 
     # -- the answers --------------------------------------------------------------------------------------------------
@@ -258,7 +275,7 @@ def add_named_columns(
         if name not in names:
             raise unknown_column(definition.type_name, name, names)
         if name in positional:
-            raise TypeError(f"{definition.type_name}.update() was given {name} twice")
+            raise TypeError(f"{definition.type_name}.update(): {name} is passed twice, by position and by name")
         if column is not None:
             positional, arrays = (*positional, name), (*arrays, column)
     return positional, arrays
@@ -276,10 +293,17 @@ def select(accumulator: Accumulator, names: Mapping[str, str]) -> Accumulator:
     return selection
 
 
+def table_and_columns_error(owner: str, table: Mapping[str, Any]) -> TypeError:
+    """Return the error to raise if `update` received a table and also columns."""
+    name = next(iter(table)) if len(table) == 1 else None
+    hint = f"; pass df[{name!r}] rather than df[[{name!r}]]" if name is not None else ""
+    return TypeError(f"{owner}.update(): pass either a table or columns, not both{hint}")
+
+
 def unknown_column(owner: str, name: str, columns: Iterable[str]) -> TypeError:
     """Return the error to raise for a column that no metric reads; `columns` are the columns that are read."""
     columns = list(columns)
-    message = f"{owner}.update() does not know {name!r}; it reads {', '.join(columns)}"
+    message = f"{owner}.update(): unknown column {name!r}; the columns are {', '.join(columns)}"
     if name == "y_pred" and "y_score" in columns:
-        message += ": scores are y_score, and predicted classes y_pred, which metrics read that have threshold=None"
+        message += "; pass scores as y_score, and pass predicted classes as y_pred to a metric with threshold=None"
     return TypeError(message)

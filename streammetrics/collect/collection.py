@@ -48,7 +48,7 @@ class StatePlan:
         self.reads: list[Read] = []
         for name, definition, binding in items:
             if name in self.entries:
-                raise ValueError(f"two metrics are called {name!r}; name them with a dict")
+                raise ValueError(f"two metrics have the name {name!r}; pass a dict to give each metric its own name")
             reads = [_bind_read(definition, read, binding) for read in definition.reads]
             self.entries[name] = PlanEntry(definition, tuple(map(self._add_read, reads)))
         if not self.entries:
@@ -56,7 +56,7 @@ class StatePlan:
         limits: dict[Any, Any] = {}
         for axis, kind in (time for unit in self.reads for time in unit.times):
             if limits.setdefault(axis, kind) != kind:
-                raise ValueError(f"windows of {axis.names[0]} in one collection have one max_time")
+                raise ValueError(f"all windows of {axis.names[0]} in one collection must have the same max_time")
 
     def _add_read(self, wanted: Read) -> int:
         """Return the index of the state for a read.
@@ -76,7 +76,7 @@ class StatePlan:
     def entry(self, name: str) -> PlanEntry:
         """Return the member with this name; raise KeyError if there is none."""
         if name not in self.entries:
-            raise KeyError(f"there is no metric {name!r}; there are {', '.join(self.entries)}")
+            raise KeyError(f"there is no metric {name!r}; the metrics are {', '.join(self.entries)}")
         return self.entries[name]
 
     def own_states(self, entry: PlanEntry, states: Sequence[State]) -> list[State]:
@@ -113,8 +113,8 @@ class StatePlan:
 
     def differences(self, other: StatePlan) -> list[str]:
         """Describe each difference between this plan and another one, for error messages."""
-        differences = [f"it has no {n!r}" for n in self.entries if n not in other.entries]
-        differences += [f"it has {n!r}, this one has not" for n in other.entries if n not in self.entries]
+        differences = [f"the other object has no {n!r}" for n in self.entries if n not in other.entries]
+        differences += [f"this object has no {n!r}" for n in other.entries if n not in self.entries]
         for name in [n for n in self.entries if n in other.entries]:
             ours, theirs = self.entries[name], other.entries[name]
             differences += [
@@ -123,7 +123,7 @@ class StatePlan:
             ]
             here, there = self.binding(ours).header(), other.binding(theirs).header()
             differences += [
-                f"the task's {what} of {name!r} is {here.get(what)!r} here and {there.get(what)!r} there"
+                f"{what} in the task of {name!r} is {here.get(what)!r} here and {there.get(what)!r} there"
                 for what in dict.fromkeys([*here, *there])
                 if canonical_json(here.get(what)) != canonical_json(there.get(what))
             ]
@@ -154,10 +154,15 @@ def _bind_read(definition: Definition, read: Read, binding: Binding) -> Read:
     if binding == PLAIN:
         return read
     if read.binding != PLAIN:
-        raise TypeError(f"a task inside a task: bind {definition.name} to columns in one of them")
+        raise TypeError(
+            f"{definition.name} is in a task inside another task; name its columns in only one of these tasks"
+        )
     metric_scale = getattr(getattr(definition, "metric", None), "scale", None)
     if binding.corrects_scores and metric_scale not in (None, binding.scale):
-        raise ValueError(f"{definition.name} has scale={metric_scale!r}, its task scale={binding.scale!r}")
+        raise ValueError(
+            f"{definition.name} has scale={metric_scale!r}, but its task has scale={binding.scale!r}; pass the same "
+            f"scale= to both"
+        )
     ranks = binding.ranks if read.ranks is None else read.ranks
     return read._replace(binding=replace(binding, ranks=bool(ranks) and binding.corrects_scores))
 
@@ -255,7 +260,7 @@ class CollectionDefinition(Definition):
             definition = definition_of_header(item["thing"], [states[u] for u in units])
             items.append((item["name"], definition, Binding.from_header(item.get("task", {}))))
         if len({n for n, _, _ in items}) != len(items) or not all(isinstance(n, str) for n, _, _ in items):
-            raise ValueError("two metrics have one name, or one has none")
+            raise ValueError("two metrics have the same name, or a metric has no name")
         return cls(StatePlan(items))
 
     @classmethod
@@ -270,7 +275,7 @@ class CollectionDefinition(Definition):
         differences = self.plan.differences(other.plan)
         ours, theirs = set(self.names), set(other.names)
         if differences and ours != theirs and ours & theirs:
-            differences[-1] += '; sm.merge(parts, metrics="common") merges what they share'
+            differences[-1] += '; sm.merge(parts, metrics="common") merges the metrics that all parts have'
         return differences
 
     def positional_columns(self) -> tuple[str, ...]:
@@ -322,8 +327,8 @@ class CollectionDefinition(Definition):
         new = type(self)(StatePlan((n, d.seal(parts), b) for n, d, b in self.plan.items()), self.on_invalid)
         if len(new.plan.reads) < len(self.plan.reads):
             raise IncompatibleStateError(
-                "closed groups do not contain the settings scale= and missing=, so metrics that differ in these "
-                "cannot be sealed in one collection"
+                "cannot seal a collection whose metrics differ in scale= or missing=, because sealed groups do not "
+                "contain these settings; put the metrics into separate collections"
             )
         return new
 
@@ -364,7 +369,8 @@ class MetricCollection(MetricContainer):
     Parameters
     ----------
     *metrics : metric, Task, Sliced, MetricCollection, list or dict of these
-        The metrics to compute. Dicts give names and can be nested: ``{"ctr": Task(...)}`` gives "ctr/auc".
+        The metrics to compute. Dicts give names and can be nested: ``{"ctr": Task(...)}`` gives "ctr/auc". A collection
+        starts empty: it takes the settings of the metrics, not the rows that they have counted.
     on_invalid : {"raise", "drop"}
         What to do with an invalid row: raise an error, or leave the row out and report how many were left out. The
         default is "drop" if all metrics have "drop".
@@ -417,7 +423,8 @@ class MetricCollection(MetricContainer):
 
     def __repr__(self) -> str:
         plan = self.plan()
-        lines = [f"MetricCollection: {len(self)} metrics over {len(plan)} states"]
+        metrics, states = (f"{n} {noun}{'s' * (n != 1)}" for n, noun in ((len(self), "metric"), (len(plan), "state")))
+        lines = [f"MetricCollection: {metrics} over {states}"]
         for p in plan:
             by = f" by {', '.join(p['by'])}" if "by" in p else ""
             lines.append(f"  {p['state']}[{', '.join(p['columns'].values())}]{by}: {', '.join(p['metrics'])}")

@@ -176,7 +176,7 @@ class Definition:
 
     def read(self, states: Sequence[State]) -> Answer:
         """Return the answers (values, bounds and intervals) for states that have one cell."""
-        raise TypeError(f"a {self.type_name} has no value itself: use its total")
+        raise TypeError(f"{self.type_name} has no value of its own; use its attribute total")
 
     def metric_reads(self) -> dict[str, MetricRead] | None:
         """Return every metric by name, with its state and columns; None if not all members are metrics."""
@@ -188,7 +188,7 @@ class Definition:
         The states may have any number of cells. The value of a metric may consist of several scalars, such as one for
         each class.
         """
-        raise TypeError(f"a {self.type_name} cannot be compared: compare the objects in it")
+        raise TypeError(f"{self.type_name} cannot be compared; compare the objects that the {self.type_name} contains")
 
     def intervals_of_cells(self, states: Sequence[State], confidence: float) -> dict[str, list[Interval]] | None:
         """Return the intervals of each metric, one for each cell; None if intervals have to be computed cell by cell."""
@@ -281,7 +281,7 @@ def wrap_format_errors() -> Iterator[None]:
     except (StateFormatError, MemoryError):
         raise
     except Exception as error:
-        raise StateFormatError(f"the bytes are inconsistent: {type(error).__name__}: {str(error)[:200]}") from error
+        raise StateFormatError(f"the state is corrupt: {type(error).__name__}: {str(error)[:200]}") from error
 
 
 def check_header(definition: Definition, about: Any, states: Sequence[State]) -> None:
@@ -289,7 +289,7 @@ def check_header(definition: Definition, about: Any, states: Sequence[State]) ->
     wanted = [r.state for r in definition.reads]
     differences = [d for w, s in zip(wanted, states, strict=False) for d in w.differences(s)]
     if len(wanted) != len(states) or differences:
-        why = f": {differences[0]}; count the rows again if an earlier release wrote it" if differences else ""
-        raise ValueError(f"the metrics do not fit the states{why}")
+        why = f": {differences[0]}; count the rows again if an earlier release wrote the state" if differences else ""
+        raise ValueError(f"the metrics do not match the states{why}")
     if canonical_json(definition.header()) != canonical_json(about):
         raise ValueError("the header is not in canonical form")

@@ -92,7 +92,7 @@ class Metric(Settings, MetricLike, Generic[S, T]):
         if tag:
             taken = METRICS.get(tag)
             if taken is not None and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
-                raise TypeError(f"the metric tag {tag!r} is already taken by {taken.__qualname__}")
+                raise TypeError(f"the metric tag {tag!r} already belongs to {taken.__qualname__}; choose another tag")
             METRICS[tag] = cls
 
     # -- what a metric declares ---------------------------------------------------------------------------------------
@@ -208,7 +208,11 @@ class Metric(Settings, MetricLike, Generic[S, T]):
         rows = accumulator.states[0].facts().get("rows") if accumulator is not None else None
         if not rows:
             return settings
-        value = "" if self.state.inner_axis is not None else format_value(self)
+        try:
+            value = "" if self.state.inner_axis is not None else format_value(self)
+        # The formula of a new metric may be wrong, and a debugger must be able to show the metric nevertheless.
+        except Exception as error:  # noqa: BLE001
+            value = f"no value: {type(error).__name__}: {error}"
         settings_text = settings.partition("(")[2][:-1]
         count = f"{rows:,} row{'s' if rows > 1 else ''}"
         return f"{type(self).__name__}({', '.join(text for text in (settings_text, value, count) if text)})"
@@ -340,7 +344,7 @@ class MetricDefinition(Definition):
     def differences(self, other: Any) -> list[str]:
         ours, theirs = self.metric, other.metric
         if type(theirs) is not type(ours) or theirs.about.tag != ours.about.tag:
-            return [f"it is a {type(theirs).__name__}"]
+            return [f"the other metric is {type(theirs).__name__}"]
         mine, others = ({k: encode_setting(v) for k, v in m.settings.items()} for m in (ours, theirs))
         return [f"{k} is {a} here and {b} there" for k, (a, b) in find_differing_settings(mine, others).items()]
 
@@ -366,7 +370,7 @@ class MetricDefinition(Definition):
 
     def coarsen(self, bits: int) -> Definition:
         if not self.can_coarsen:
-            raise TypeError(f"{self.name} has no histogram to coarsen")
+            raise TypeError(f"cannot coarsen {self.name}, because this metric has no histogram")
         state: Any = self.metric.make_state()
         # Not every state has these settings: a histogram with bins of equal width has no `bits`, and a mean over rows
         # has no `limit`.
@@ -440,7 +444,9 @@ class OpaqueMetric(Metric[Any, Any]):
 
 
 def _unknown_metric_error(tag: str) -> StreamMetricsError:
-    return StreamMetricsError(f"{tag!r} is not known here: import the package that defines it, then load again")
+    return StreamMetricsError(
+        f"the metric {tag!r} is unknown; import the package that defines the metric, then load the state again"
+    )
 
 
 def definition_of_class(cls: type[Metric[Any, Any]], settings: dict[str, Any]) -> MetricDefinition:
@@ -456,6 +462,6 @@ def definition_of_class(cls: type[Metric[Any, Any]], settings: dict[str, Any]) -
 def make_metric(tag: str, settings: dict[str, Any], state: State) -> Metric[Any, Any]:
     """Build a metric from its tag and settings. `state` is a state like the one that it reads; its rows are ignored."""
     if not isinstance(tag, str):
-        raise StateFormatError("the tag of a metric is not a string")
+        raise StateFormatError("the state is corrupt: the tag of a metric is not a string")
     known, decoded = METRICS.get(tag), {k: decode_setting(v) for k, v in settings.items()}
     return OpaqueMetric(tag, decoded, state) if known is None else known(**decoded)

@@ -70,14 +70,14 @@ class MetricContainer(MetricLike):
         names = {full: full.removeprefix(f"{name}/") for full in known if full.startswith(f"{name}/")}
         if not names:
             tasks = dict.fromkeys(full.rpartition("/")[0] for full in known if "/" in full)
-            raise KeyError(f"there is no task {name!r}; there are {', '.join(tasks) or 'none'}")
+            raise KeyError(f"there is no task {name!r}; the tasks are {', '.join(tasks) or 'none'}")
         return self._select(names)
 
     def _check_names(self, names: Iterable[str]) -> list[str]:
         wanted, known = check_list("names=", names, "names of metrics"), self.names
         for name in wanted:
             if name not in known:
-                raise KeyError(f"there is no metric {name!r}; there are {', '.join(known)}")
+                raise KeyError(f"there is no metric {name!r}; the metrics are {', '.join(known)}")
         return wanted
 
     def _select(self, names: dict[str, str]) -> Self:

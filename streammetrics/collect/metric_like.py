@@ -158,7 +158,7 @@ class MetricLike(Plottable):
         return self._accumulator.digest()
 
     def to_bytes(self) -> bytes:
-        """Return the settings and the content as bytes in the file format of the library, which `from_bytes` reads."""
+        """Return the settings and the content as bytes, which `streammetrics.from_bytes` reads."""
         return self._accumulator.to_bytes()
 
     def __eq__(self, other: object) -> bool:
@@ -284,7 +284,7 @@ def seal(thing: Any, partition: tuple[int, int] | None = None) -> Any:
         The partition is invalid.
     """
     if partition is not None and not is_partition(partition):
-        raise ValueError(f"partition= takes (i, n) with 0 <= i < n, not {partition!r}")
+        raise ValueError(f"partition= must be (i, n) with 0 <= i < n, not {partition!r}")
     sealed = definition_of(thing).seal(None if partition is None else partition[1])
     return sealed.wrap(accumulate(sealed, [s.seal(partition) for s in states_of(thing)]))
 

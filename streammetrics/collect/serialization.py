@@ -62,11 +62,11 @@ def from_bytes(
         The bytes contain a different kind of object.
     """
     if not isinstance(data, BYTES):
-        raise TypeError(f"from_bytes() takes bytes, not a {type(data).__name__}")
+        raise TypeError(f"from_bytes() expects bytes, found an object of class {type(data).__name__}")
     saved = Frame(data, max_bytes)
     thing: Any = object_of_header(saved.about, saved.read_states())
     if kind is not None and not isinstance(thing, kind):
-        raise TypeError(f"expected a {kind.__name__}, found a {type(thing).__name__}")
+        raise TypeError(f"expected an object of class {kind.__name__}, found an object of class {type(thing).__name__}")
     return thing
 
 
@@ -84,9 +84,16 @@ def save(thing: Any, path: str | os.PathLike[str]) -> Path:
 
     Raises
     ------
+    TypeError
+        `thing` is not an object that can be saved, for example a path.
     OSError
         The operating system refuses the write; the old file is unchanged.
     """
+    if not (isinstance(thing, State) or hasattr(thing, "to_bytes")):
+        raise TypeError(
+            f"save() expects the object first and then the path, as in sm.save(metric, 'auc.smet'); "
+            f"found an object of class {type(thing).__name__} first"
+        )
     data = frame.write_frame([thing], {"kind": "state"}) if isinstance(thing, State) else thing.to_bytes()
     files.atomic_write(path, lambda file: file.write(data))
     return Path(path)
@@ -127,7 +134,7 @@ def load(path: str | os.PathLike[str], kind: type[Any] | None = None, *, max_byt
 def merge(parts: Iterable[M], *, metrics: str = ..., max_bytes: int = ...) -> M: ...
 @overload
 def merge(parts: Iterable[Any], *, metrics: str = ..., max_bytes: int = ...) -> Any: ...
-def merge(parts: Iterable[Any], *, metrics: str = "same", max_bytes: int = MAX_BYTES) -> Any:
+def merge(parts: Iterable[Any], *more: Any, metrics: str = "same", max_bytes: int = MAX_BYTES) -> Any:
     """Merge states, metrics, collections, slices or ledgers into a new object; the parts are unchanged.
 
     Parameters
@@ -145,7 +152,7 @@ def merge(parts: Iterable[Any], *, metrics: str = "same", max_bytes: int = MAX_B
     Raises
     ------
     TypeError
-        A part is not an object, bytes or path that can be merged.
+        A part is not an object, bytes or path that can be merged, or the parts are not in one iterable.
     IncompatibleStateError
         Two parts have different settings, or a file or an object is passed twice. The message names each difference,
         and the file if there is one.
@@ -163,17 +170,24 @@ def merge(parts: Iterable[Any], *, metrics: str = "same", max_bytes: int = MAX_B
     >>> sm.merge(parts).compute()
     0.75
     """
+    # `more` is always empty in a valid call. Without it, Python's own error would only count the arguments.
+    if more:
+        raise TypeError(
+            f"merge() expects one iterable of parts, as in sm.merge([a, b]), found {1 + len(more)} arguments"
+        )
     if metrics not in ("same", "common"):
         raise ValueError(f'metrics must be "same" or "common", not {metrics!r}')
     # A `Sliced` object is iterable, but iterating over it yields keys of slices, which cannot be merged.
     if isinstance(parts, (*BYTES, *PATHS, MetricLike)) or not isinstance(parts, Iterable):
-        raise TypeError("merge() takes an iterable of parts, such as [a, b]")
+        raise TypeError(
+            f"merge() expects an iterable of parts, such as [a, b], found an object of class {type(parts).__name__}"
+        )
     total: Any = None
     for thing, fresh, path in _iterate_parts(parts, max_bytes):
         with _add_path_to_errors(path):
             total = _merge_part(total, thing, fresh, metrics)
     if total is None:
-        raise InvalidInputError("there is nothing to merge")
+        raise InvalidInputError("merge() expects at least one part, found none")
     return total
 
 
@@ -276,7 +290,9 @@ def _iterate_parts(parts: Iterable[Any], max_bytes: int) -> Iterator[LoadedPart]
 def _check_part(part: Any) -> None:
     if not isinstance(part, (MetricLike, State, *BYTES, *PATHS)):
         what = type(part).__name__
-        raise TypeError(f"a part is a metric, collection, slices, a state, bytes or a path, not a {what}")
+        raise TypeError(
+            f"merge() expects metrics, collections, slices, states, bytes or paths, found an object of class {what}"
+        )
 
 
 def _check_new(part: Any, parts_so_far: dict[Any, Any]) -> None:
@@ -290,7 +306,7 @@ def _check_new(part: Any, parts_so_far: dict[Any, Any]) -> None:
         parts_so_far[key] = True
     elif isinstance(part, MetricLike):
         reference = parts_so_far.get(id(part))
-        again, name = reference is not None and reference() is part, f"one {type(part).__name__}"
+        again, name = reference is not None and reference() is part, f"the same {type(part).__name__}"
         # After an object is freed, another one may get the same id. The weak reference shows whether it is still the
         # same object.
         parts_so_far[id(part)] = weakref.ref(part)
@@ -298,7 +314,7 @@ def _check_new(part: Any, parts_so_far: dict[Any, Any]) -> None:
         return
     if again:
         raise IncompatibleStateError(
-            f"{name} is passed twice, so its rows would count twice; pass copies if you want that"
+            f"{name} is passed twice, so its rows would count twice; pass a copy if you want that"
         )
 
 

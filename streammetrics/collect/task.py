@@ -46,7 +46,8 @@ class Task:
         The scale of the scores, on which their correction depends. If a metric has a setting `scale` of its own, the
         two must agree.
     **others : str
-        The columns for other roles of the metrics, such as `document` of ``NDCG(ties="document")``.
+        The columns for other roles of the metrics, such as `document` of ``NDCG(ties="document")``. A role that no
+        metric reads raises TypeError.
 
     Examples
     --------
@@ -87,6 +88,17 @@ class Task:
             corrects=corrects,
             scale=scale,
         )
+        # `flatten` raises an error for a role that no metric reads. Without such roles a task needs no check, because
+        # some of its metrics may ignore the usual ones.
+        if others:
+            list(flatten(self))
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("update", "compute", "merge"):
+            raise AttributeError(
+                f"a Task only binds metrics to columns and has no {name}(); use sm.MetricCollection(task).{name}(...)"
+            )
+        raise AttributeError(f"'Task' object has no attribute {name!r}")
 
     def __repr__(self) -> str:
         settings = [f"{k}={v!r}" for k, v in (dict(self.binding.columns) | self.binding.options).items()]
@@ -100,15 +112,17 @@ def containable_definition(metric: MetricLike, binding: Binding) -> Definition:
     """
     definition: Definition = definition_of(metric)
     if not (definition.adds and definition.counts):
-        raise TypeError(f"a collection holds metrics, collections and slices, not a {definition.type_name}")
+        raise TypeError(
+            f"MetricCollection: expected a metric, a collection or slices, found an object of class {definition.type_name}"
+        )
     for state, *_ in definition.reads if binding.corrects is not None else ():
         labels = [isinstance(need.kind, Label) for need in state.needs() if need.role == "y_true"]
         if not all(labels):
-            raise ValueError(f"{metric!r}: negative_rate= needs rows with one 0/1 label")
+            raise ValueError(f"{metric!r}: negative_rate= requires a metric that reads one 0/1 label in each row")
         if not labels and binding.corrects != "score":
             raise ValueError(
-                f"{metric!r} reads no label, but corrects={binding.corrects!r} weights rows by their label; put it into a "
-                f'task of its own, or pass corrects="score"'
+                f"{metric!r} reads no label, but corrects={binding.corrects!r} weights rows by their label; put the "
+                f'metric into a Task of its own, or pass corrects="score"'
             )
     return definition
 
@@ -123,7 +137,7 @@ def flatten(metrics: Any, binding: Binding = PLAIN, prefix: str = "") -> Iterato
         yield prefix + definition.name, definition, binding
     elif isinstance(metrics, Task):
         if binding != PLAIN:
-            raise TypeError(f"a task inside a task: bind {metrics!r} to columns in one of them")
+            raise TypeError(f"{metrics!r} is inside another task; name its columns in only one of these tasks")
         definitions = list(flatten(metrics.metrics, metrics.binding, prefix))
         _check_roles(metrics.others, definitions)
         yield from definitions
@@ -137,8 +151,8 @@ def flatten(metrics: Any, binding: Binding = PLAIN, prefix: str = "") -> Iterato
         for value in metrics:
             yield from flatten(value, binding, prefix)
     else:
-        hint = "; write AUC(), not AUC" if isinstance(metrics, type) else ""
-        raise TypeError(f"expected metrics, lists, dicts or tasks, got {metrics!r}{hint}")
+        hint = f"; write {metrics.__name__}(), not {metrics.__name__}" if isinstance(metrics, type) else ""
+        raise TypeError(f"expected metrics, lists, dicts or tasks, found {metrics!r}{hint}")
 
 
 def resolve_on_invalid(on_invalid: str | None, definitions: Iterable[Definition]) -> str:
@@ -157,4 +171,4 @@ def _check_roles(roles: Iterable[str], definitions: list[tuple[str, Definition, 
     )
     for role in roles:
         if role not in known:
-            raise TypeError(f"Task: no metric reads {role!r}; they read {', '.join(known)}")
+            raise TypeError(f"Task: no metric reads {role!r}; the metrics read {', '.join(known)}")

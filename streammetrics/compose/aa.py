@@ -95,7 +95,7 @@ class FalseAlarms(NamedTuple):
             f"{self.metric} by {self.unit}: {100 * self.rate:.1f} % of {self.compared} comparisons of equal arms are "
             f"false alarms, {100 * self.expected:g} % expected"
         )
-        rest = "" if self.trusted else ": its intervals are too narrow, and find differences where there are none"
+        rest = "" if self.trusted else ": the intervals are too narrow and show differences where there are none"
         return f"{text}{rest}"
 
 
@@ -175,7 +175,9 @@ def aa(
     definition = definition_of(sharded)
     readers = (definition.metric_reads() or {}).values()
     if none := [r.metric for r in readers if sharded_refusal_of(r.metric)]:
-        raise ValueError(f"{none[0].name} has no interval that could be tried: {sharded_refusal_of(none[0])}")
+        raise ValueError(
+            f"aa() checks confidence intervals, but {none[0].name} has none: {sharded_refusal_of(none[0])}"
+        )
     units = [unit, ROW] if rows else [unit]
     blocks = {
         r.binding.column(n.role): n.kind
@@ -185,7 +187,8 @@ def aa(
     }
     if rows and blocks:
         raise ValueError(
-            f"rows=True: rows of one {', '.join(map(str, blocks))} belong together, so a row cannot be a unit"
+            f"rows=True: rows cannot be units, because a metric reads all rows of the same "
+            f"{', '.join(map(str, blocks))} together; use rows=False"
         )
     updater = BatchUpdater(_reads(sharded, units, runs), memory_limit=memory_limit, on_invalid=definition.on_invalid)
     salts = hashes_of(np.arange(runs, dtype=np.int64) + seed * runs, SALT).tolist()
@@ -235,7 +238,9 @@ def _batches(table: Any, unit: str) -> Iterator[tuple[Batch, Ints]]:
     for one in tables:
         columns: Mapping[str, Any] | None = as_columns(one)
         if columns is None:
-            raise InvalidInputError(f"aa() takes a table or an iterable of tables, not a {type(one).__name__}")
+            raise InvalidInputError(
+                f"aa(): expected a table or an iterable of tables, found an object of class {type(one).__name__}"
+            )
         batch = Batch(columns)
         ids = batch.column(unit, Ids())
         batch.check(unit, Ids())

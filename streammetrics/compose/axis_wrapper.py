@@ -79,7 +79,9 @@ class AxisDefinition(Definition):
         """Return `inner` unchanged; raise TypeError if this wrapper cannot contain it, for example a bundle."""
         if not (inner.adds and inner.counts):
             name = cls.public.__name__
-            raise TypeError(f"a {name} holds metrics, collections and slices, not a {inner.type_name}")
+            raise TypeError(
+                f"{name}: expected a metric, a collection or slices, found an object of class {inner.type_name}"
+            )
         return inner
 
     def having(self, **parts: Any) -> Self:
@@ -110,7 +112,9 @@ class AxisDefinition(Definition):
         """
         known = {name for axis in read.state.axes if axis.kind == "key" for name in axis.names}
         if self.axis in read.state.axes or (self.axis.kind == "key" and known & set(self.axis.names)):
-            raise ValueError(f"{', '.join(self.axis.names)}: the inner object is sliced by this column already")
+            raise ValueError(
+                f"{', '.join(self.axis.names)}: the inner object is already split by this column; use another column"
+            )
         return read._replace(state=read.state.empty_copy((self.axis, *read.state.axes)))
 
     def positional_columns(self) -> tuple[str, ...]:
@@ -135,7 +139,7 @@ class AxisDefinition(Definition):
     def inner_differences(self, other: Any) -> list[str]:
         """Describe each difference between the inner definitions."""
         if self.inner.kind != other.inner.kind:
-            return [f"it holds a {other.inner.kind}, this one a {self.inner.kind}"]
+            return [f"the inner object is {self.inner.type_name} here and {other.inner.type_name} there"]
         return list(self.inner.differences(other.inner))
 
     # -- the answers --------------------------------------------------------------------------------------------------
@@ -259,7 +263,11 @@ class AxisWrapper(MetricContainer):
         definition, states = definition_of(self), self._accumulator.states
         at = definition.place_of(states, key)
         if at is None:
-            raise KeyError(f"there is no {definition.noun} {key!r}; there are {len(self)}, such as {self.keys[:5]}")
+            some = ", ".join(map(repr, self.keys[:5])) + (", ..." if len(self) > 5 else "")
+            raise KeyError(
+                f"there is no {definition.noun} {key!r}; this object has {len(self):,} "
+                f"key{'s' if len(self) != 1 else ''}{f': {some}' if some else ''}"
+            )
         return object_of_cells(definition, [s.drop_leading_axes(p, 1) for s, p in zip(states, at, strict=True)])
 
     @property
@@ -353,8 +361,9 @@ def check_dense_size(definition: Any) -> None:
     size = sum(_dense_bytes(r.state) for r in definition.reads)
     if definition.memory_limit is not None and size > definition.memory_limit:
         raise MemoryLimitError(
-            f"{definition.name} would take {size:,} bytes once every window kept and every shard has rows; memory_limit "
-            f"is {definition.memory_limit:,}: keep fewer, use fewer bins, classes or shards, or raise memory_limit"
+            f"{definition.name} would take {size:,} bytes when all windows and shards have rows, more than the "
+            f"memory_limit of {definition.memory_limit:,}; use fewer windows, shards, bins or classes, or raise "
+            f"memory_limit"
         )
 
 

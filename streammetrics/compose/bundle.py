@@ -68,7 +68,7 @@ class BundleAccumulator(Accumulator):
             part.reset_warnings()
 
     def update(self, first: Any, second: Any, columns: dict[str, Any]) -> None:
-        raise TypeError("a bundle counts nothing itself: update the objects in it")
+        raise TypeError("a bundle has no metrics of its own to update: update the objects in the bundle")
 
     def reorder_like(self, like: Definition) -> Accumulator:
         if like.kind != self.definition.kind or set(like.names) != set(self.parts):
@@ -134,14 +134,14 @@ class BundleDefinition(Definition):
     def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Definition:
         names, heads = header["names"], header["things"]
         if len(set(names)) != len(names) or not all(isinstance(n, str) and n for n in names) or not names:
-            raise ValueError("each object of a bundle needs a name of its own")
+            raise ValueError("each object of a bundle must have a different, non-empty name")
         definitions, rest = {}, list(states)
         for name, head in zip(names, heads, strict=True):
             n = number_of_states(head)
             definitions[name] = definition_of_header(head, rest[:n])
             rest = rest[n:]
             if not definitions[name].adds:
-                raise ValueError(f"a bundle holds no {definitions[name].type_name}")
+                raise ValueError(f"a bundle cannot contain an object of class {definitions[name].type_name}")
         return cls(definitions)
 
     @classmethod
@@ -150,11 +150,11 @@ class BundleDefinition(Definition):
 
     def differences(self, other: Any) -> list[str]:
         ours, theirs = self.definitions, other.definitions
-        differences = [f"it has no {n!r}" for n in ours if n not in theirs]
-        differences += [f"it has {n!r}, this one has not" for n in theirs if n not in ours]
+        differences = [f"the other object has no {n!r}" for n in ours if n not in theirs]
+        differences += [f"this object has no {n!r}" for n in theirs if n not in ours]
         for name in [n for n in ours if n in theirs]:
             if ours[name].kind != theirs[name].kind:
-                differences.append(f"{name} is a {ours[name].kind} here and a {theirs[name].kind} there")
+                differences.append(f"{name} is {ours[name].type_name} here and {theirs[name].type_name} there")
             else:
                 differences += [f"{name}: {d}" for d in ours[name].differences(theirs[name])]
         return differences
@@ -214,19 +214,23 @@ class Bundle(Mapping[str, Any], MetricLike):
         if not isinstance(things, Mapping):
             what = type(things).__name__
             raise TypeError(
-                f'a bundle takes a mapping from name to object, such as {{"overall": sm.CTR()}}, not a {what}'
+                f'Bundle: expected a mapping from names to objects, such as {{"overall": sm.CTR()}}, found an object '
+                f"of class {what}"
             )
         for name, thing in things.items():
             if not isinstance(name, str) or not name:
-                raise TypeError(f"the names in a bundle are strings, not {name!r}")
+                raise TypeError(f"the names in a bundle must be non-empty strings, not {name!r}")
             if not isinstance(thing, MetricLike) or not definition_of(thing).adds:
-                raise TypeError(f"{name}: a bundle holds metrics, collections and slices, not a {type(thing).__name__}")
+                raise TypeError(
+                    f"{name}: expected a metric, a collection or slices, found an object of class "
+                    f"{type(thing).__name__}"
+                )
         if not things:
-            raise ValueError("a bundle holds at least one object")
+            raise ValueError("Bundle: expected at least one object, found an empty mapping")
         self._things = dict(things)
         leaves = list(self._leaves())
         if twice := [n for i, (n, one) in enumerate(leaves) if any(one is other for _, other in leaves[:i])]:
-            raise ValueError(f"{twice[0]}: it is in the bundle under another name already; pass a copy()")
+            raise ValueError(f"{twice[0]}: this object is already in the bundle under another name; pass a copy()")
         parts = {name: accumulator_of(thing) for name, thing in self._things.items()}
         definition = BundleDefinition({name: part.definition for name, part in parts.items()})
         self._accumulator = BundleAccumulator(definition, None, parts)
@@ -245,7 +249,7 @@ class Bundle(Mapping[str, Any], MetricLike):
             parts = self._accumulator.parts
             things = self.__dict__.setdefault("_things", {n: p.definition.wrap(p) for n, p in parts.items()})
         if name not in things:
-            raise KeyError(f"there is no {name!r}; there are {', '.join(map(repr, things))}")
+            raise KeyError(f"there is no {name!r} in this bundle; the names are {', '.join(map(repr, things))}")
         return things[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -256,7 +260,7 @@ class Bundle(Mapping[str, Any], MetricLike):
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Any:
         """Raise TypeError. A bundle has no metrics of its own to update; update the objects in it instead."""
-        raise TypeError("a bundle counts nothing itself: update the objects in it")
+        raise TypeError("a bundle has no metrics of its own to update: update the objects in the bundle")
 
     def __eq__(self, other: object) -> bool:
         return MetricLike.__eq__(self, other)

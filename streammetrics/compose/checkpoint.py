@@ -54,14 +54,16 @@ class LogIdentity(NamedTuple):
         """
         if self.names != now.names:
             return (
-                f"of another log: of {self.files:,} files of {self.bytes:,} bytes; now there are {now.files:,} of "
-                f"{now.bytes:,}, or their names differ"
+                f"of another log, with {self.files:,} files and {self.bytes:,} bytes; this log has {now.files:,} files "
+                f"and {now.bytes:,} bytes, or other file names"
             )
         if self.stamps != now.stamps:
-            return "of an older version of this log: since then a file changed its size, or was written again"
+            return "of an older version of this log: since then, a file was rewritten or its size changed"
         if self.reading != now.reading:
-            return "of this log with other settings: columns, --where, --delimiter, --limit or --keep changed"
-        return "of this log in other parts: another release cuts it differently" if self.cut != now.cut else ""
+            return "of this log with other settings: the columns, --where, --delimiter, --limit or --keep have changed"
+        if self.cut != now.cut:
+            return "of this log in other parts: the release that wrote the checkpoint divides logs differently"
+        return ""
 
 
 class CheckpointAccumulator(Accumulator):
@@ -93,11 +95,13 @@ class CheckpointAccumulator(Accumulator):
         self.total, self.definition = accumulate(definition.total), definition.having(done=(), rows=0)
 
     def update(self, first: Any, second: Any, columns: dict[str, Any]) -> None:
-        raise TypeError("a checkpoint counts no rows itself: `streammetrics eval --checkpoint` goes on from it")
+        raise TypeError(
+            "a checkpoint cannot be updated: run `streammetrics eval --checkpoint` again to continue the pass"
+        )
 
     def merge(self, other: Any) -> None:
         raise IncompatibleStateError(
-            "a checkpoint belongs to one pass over one log: finish that, and merge what --save wrote"
+            "a checkpoint belongs to one pass over one log: finish the pass, then merge the state that --save writes"
         )
 
 
@@ -142,16 +146,16 @@ class CheckpointDefinition(Definition):
     def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Self:
         log, part_ranges, counts = LogIdentity(*header["log"]), header["done"], (header["parts"], header["rows"])
         if not all(type(n) is int and 0 <= n < 1 << 62 for n in (*counts, *log[:2])):
-            raise ValueError("the numbers of parts, rows, files and bytes are integers")
+            raise ValueError("the numbers of parts, rows, files and bytes must be integers")
         if not all(isinstance(text, str) for text in log[2:]):
-            raise ValueError("the digests of a log are strings")
+            raise ValueError("the digests of a log must be strings")
         # The header may be damaged. In a valid header, ranges are sorted and do not touch. The list of the first and
         # last numbers of all ranges must therefore be strictly increasing.
         edges = [edge for pair in part_ranges for edge in pair]
         if not all(type(edge) is int for edge in edges) or not all(len(pair) == 2 for pair in part_ranges):
-            raise ValueError("ranges of parts are pairs of integers")
+            raise ValueError("the ranges of parts must be pairs of integers")
         if any(a >= b for a, b in pairwise(edges)) or (edges and not 0 <= edges[0] < edges[-1] <= counts[0]):
-            raise ValueError("ranges of parts must ascend")
+            raise ValueError("the ranges of parts must be in ascending order")
         return cls(definition_of_header(header["total"], states), log, counts[0], part_ranges, counts[1])
 
     @classmethod
@@ -162,10 +166,14 @@ class CheckpointDefinition(Definition):
         self.total.check_states(states)
 
     def seal(self, parts: int | None = None) -> Any:
-        raise TypeError("a checkpoint is not complete: finish the pass, then close the groups of what --save wrote")
+        raise TypeError(
+            "a checkpoint cannot be sealed: finish the pass over the log, then seal the state that --save writes"
+        )
 
     def coarsen(self, bits: int) -> Any:
-        raise TypeError("a checkpoint is not complete: finish the pass, then coarsen what --save wrote")
+        raise TypeError(
+            "a checkpoint cannot be coarsened: finish the pass over the log, then coarsen the state that --save writes"
+        )
 
 
 class Checkpoint(MetricLike):

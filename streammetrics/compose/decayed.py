@@ -33,7 +33,7 @@ __all__ = ["Decayed", "DecayedDefinition"]
 READ = ("value", "bound_low", "bound_high", "bounds", "exact", "reason", "wide")
 """The fields of table rows and explanations that are computed with decay; others, such as counts, ignore it."""
 
-NO_SAMPLE = "rows are weighted by age, so they are no sample: Decayed(Sharded(..., unit=), ...) has intervals"
+NO_SAMPLE = "rows weighted by age are not a sample; use Decayed(Sharded(..., unit=), ...) for intervals"
 
 
 class DecayedAnswer(PooledAnswer):
@@ -224,7 +224,7 @@ def _replace_decayed_fields(undecayed: Any, decayed: Any) -> Any:
 def check_epochs(keep: Any) -> None:
     """Raise ValueError unless `keep` is an integer from 1 to 40."""
     if type(keep) is not int or not 1 <= keep <= 40:
-        raise ValueError(f"keep= takes a number of epochs from 1 to 40, not {keep!r}")
+        raise ValueError(f"keep= must be a whole number of epochs from 1 to 40, not {keep!r}")
 
 
 def check_can_decay(inner: Any) -> None:
@@ -236,15 +236,15 @@ def check_can_decay(inner: Any) -> None:
     for metric in iterate_metrics(inner):
         if about_of(metric).extensive:
             raise TypeError(
-                f"{metric.name} grows with the rows, so it has no value if rows fade; use Mean or shares, or Recent, "
-                f"which allows any metric"
+                f"{metric.name} grows with the number of rows, so {metric.name} has no meaning with decay; use a mean "
+                f"or a share, such as Mean, or use Recent, which accepts any metric"
             )
     for read in inner.reads:
         for part in read.state.parts().values():
             if isinstance(part, Flat) and not (part.optional or FORMS[part.form].can_subtract):
                 raise TypeError(
-                    f"{type(read.state).__name__} keeps extremes, registers, samples or closed groups, of which no row "
-                    f"can fade; Recent allows any metric"
+                    f"rows cannot decay in a metric that keeps extremes, registers, samples or closed groups "
+                    f"({type(read.state).__name__}); use Recent, which accepts any metric"
                 )
 
 

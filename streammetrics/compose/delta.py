@@ -80,7 +80,8 @@ class Delta(Bundle):
         definition: Definition | None = definition_of(metric) if isinstance(metric, MetricLike) else None
         if definition is None or not (definition.adds and definition.counts):
             raise TypeError(
-                f"a delta is of a metric, a collection, slices or windows, not of a {type(metric).__name__}"
+                f"Delta: expected a metric, a collection, slices or windows, found an object of class "
+                f"{type(metric).__name__}"
             )
         self._accumulator = accumulate(DeltaDefinition({"added": definition, "retracted": definition}))
 
@@ -121,7 +122,8 @@ class Delta(Bundle):
         """
         if not isinstance(total, MetricLike):
             raise TypeError(
-                f"a delta is applied to a metric, a collection, slices or windows, not to a {type(total).__name__}"
+                f"apply_to(): expected a metric, a collection, slices or windows, found an object of class "
+                f"{type(total).__name__}"
             )
         accumulator = accumulator_of(total)
         added, retracted = (accumulator.align(side) for side in self._accumulator.parts.values())

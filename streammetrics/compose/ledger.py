@@ -53,9 +53,9 @@ class PartitionDigests(State, tag="added"):
     def check(self) -> None:
         digests = self.read_cells_named("digest")
         if (self.read_cells_named("added") != 1).any() or (digests < 0).any() or (digests >= 1 << 32).any():
-            raise StateFormatError("the digest of a partition is invalid")
+            raise StateFormatError("the state is corrupt: the digest of a partition is invalid")
         if len(self) and int(self.cells.keys.min()) <= NULL:
-            raise StateFormatError("a partition has no ID")
+            raise StateFormatError("the state is corrupt: a partition has no ID")
 
     @classmethod
     def of(cls, kind: str, digests: Mapping[Any, bytes]) -> PartitionDigests:
@@ -126,7 +126,7 @@ class LedgerAccumulator(Accumulator):
         return copy
 
     def update(self, first: Any, second: Any, columns: dict[str, Any]) -> None:
-        raise TypeError("a ledger counts no rows itself: add() the object that counted a partition")
+        raise TypeError("a ledger cannot be updated with rows: pass the object that counted a partition to add()")
 
     def add(self, partition_id: Any, state: Any) -> None:
         """Add the state of a partition unless it is in the ledger; see `Ledger.add`."""
@@ -136,7 +136,7 @@ class LedgerAccumulator(Accumulator):
             ledger_kind, digests, total = self.content
             if ledger_kind not in ("", kind):
                 raise TypeError(
-                    f"partition IDs of this ledger are of kind {ledger_kind}, {partition_id!r} is of kind {kind}"
+                    f"partition IDs of this ledger are of kind {ledger_kind}, but {partition_id!r} is of kind {kind}"
                 )
             thing = total.align(thing)
             digest = bytes.fromhex(thing.digest())
@@ -167,7 +167,9 @@ class LedgerAccumulator(Accumulator):
         with self._lock:
             kind, ours, total = self.content
             if kind and their_kind and kind != their_kind:
-                raise IncompatibleStateError(f"partition IDs are of kind {kind} here and of kind {their_kind} there")
+                raise IncompatibleStateError(
+                    f"partition IDs are of kind {kind} here and of kind {their_kind} there; use IDs of one kind"
+                )
             both = [value for value in theirs if value in ours]
             for value in both:
                 _check_same(kind, value, ours[value], theirs[value])
@@ -209,10 +211,10 @@ class LedgerDefinition(Definition):
     def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Self:
         added, *rest = states
         if not isinstance(added, PartitionDigests):
-            raise ValueError("the first state of a ledger must contain the digests of its partitions")
+            raise ValueError("the first state of a ledger must contain the digests of the partitions")
         total = definition_of_header(header["total"], rest)
         if not total.adds:
-            raise ValueError(f"a ledger holds no {total.type_name}")
+            raise ValueError(f"a ledger cannot contain an object of class {total.type_name}")
         return cls(total)
 
     @classmethod
@@ -222,17 +224,20 @@ class LedgerDefinition(Definition):
     def differences(self, other: Any) -> list[str]:
         ours, theirs = self.total, other.total
         if ours.kind != theirs.kind:
-            return [f"its total is a {theirs.kind}, that of this one a {ours.kind}"]
+            return [f"the total is {ours.type_name} here and {theirs.type_name} there"]
         return ours.differences(theirs)
 
     def check_states(self, states: Sequence[State]) -> None:
         self.total.check_states(states[1:])
 
     def seal(self, parts: int | None = None) -> Any:
-        raise TypeError("a ledger cannot be sealed: add() sealed objects, or seal its total")
+        raise TypeError("a ledger cannot be sealed: add() sealed objects, or seal the total of the ledger")
 
     def coarsen(self, bits: int) -> Any:
-        raise TypeError("a ledger keeps digests of its partitions, so it cannot be coarsened; coarsen its total")
+        raise TypeError(
+            "a ledger cannot be coarsened, because a ledger keeps digests of its partitions: coarsen the total of "
+            "the ledger"
+        )
 
 
 class Ledger(MetricLike):
@@ -269,15 +274,18 @@ class Ledger(MetricLike):
     0.75
     >>> ledger.add("day=1/part-0", sm.CTR().update([0, 0]))
     Traceback (most recent call last):
-    streammetrics.errors.PartitionConflictError: partition 'day=1/part-0' was added with digest 9799bae8ab4c..., and now \
-has 714858656aef...: its rows, or the metrics, changed; count it again, or use another id
+    streammetrics.errors.PartitionConflictError: partition 'day=1/part-0': expected digest 9799bae8ab4c... (added \
+before), found 714858656aef...: the rows or the metrics have changed; count the partition again, or use another ID
     """
 
     _accumulator: LedgerAccumulator
 
     def __init__(self, metrics: MetricLike) -> None:
         if not isinstance(metrics, MetricLike) or not definition_of(metrics).adds:
-            raise TypeError(f"a ledger adds up metrics, collections, slices or bundles, not a {type(metrics).__name__}")
+            raise TypeError(
+                f"Ledger: expected a metric, a collection, slices or a bundle, found an object of class "
+                f"{type(metrics).__name__}"
+            )
         self._accumulator = LedgerAccumulator(LedgerDefinition(definition_of(metrics)))
 
     def add(self, partition_id: Any, state: Any) -> Self:
@@ -353,7 +361,7 @@ def _require_id(partition_id: Any) -> tuple[str, Any]:
     """Return the type name of a partition ID and the value to store; raise TypeError or ValueError for an invalid ID."""
     if (parsed := _parse_id(partition_id)) is not None:
         return parsed
-    message = f"a partition ID is a Unicode string, a 64-bit integer, bytes or a date, not {partition_id!r}"
+    message = f"a partition ID must be a Unicode string, a 64-bit integer, bytes or a date, not {partition_id!r}"
     raise (ValueError if isinstance(partition_id, (str, int, datetime.date)) else TypeError)(message)
 
 
@@ -383,7 +391,7 @@ def _check_same(kind: str, value: Any, ours: bytes, theirs: bytes) -> None:
 def _overlap_message(kind: str, both: Sequence[Any], ours: int, theirs: int) -> str:
     some = ", ".join(repr(from_stored_key(kind, v)) for v in sorted(both)[:LISTED])
     return (
-        f"{len(both):,} partition{'s are' if len(both) > 1 else ' is'} in both ledgers, of {ours:,} here and {theirs:,} "
-        f"there: {some}{', ...' if len(both) > LISTED else ''}; totals cannot be taken apart: add() the partitions that "
-        f"are missing, from their own states"
+        f"{len(both):,} partition{'s are' if len(both) > 1 else ' is'} in both ledgers (of {ours:,} here and "
+        f"{theirs:,} there): {some}{', ...' if len(both) > LISTED else ''}; a total cannot be split, so add() the "
+        f"missing partitions from their own states"
     )

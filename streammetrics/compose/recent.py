@@ -11,7 +11,13 @@ import numpy as np
 
 from ..batch.columns import Batch
 from ..batch.convert import as_columns, is_scalar
-from ..collect.accumulator import Accumulator, accumulate, definition_of, input_columns
+from ..collect.accumulator import (
+    Accumulator,
+    accumulate,
+    definition_of,
+    input_columns,
+    table_and_columns_error,
+)
 from ..collect.task import Metrics, resolve_on_invalid
 from ..count.reads import MEMORY_LIMIT
 from ..count.state_changes import StateChange, apply_changes
@@ -64,7 +70,7 @@ class RecentAccumulator(Accumulator):
             self._count(rows, lambda number: super(RecentAccumulator, self).update(first, second, columns | number))
             return
         if columns or second is not None:
-            raise TypeError(f"{definition.type_name}.update() takes a table or columns, not both")
+            raise table_and_columns_error(definition.type_name, table)
         # Count the rows in columns that a metric reads. Other columns may have any length.
         read = {name: column for name, column in table.items() if name in definition.columns}
         self._count(_count_rows(*read.values()), lambda number: self.updater.count_batch(Batch({**table, **number})))
@@ -109,8 +115,9 @@ class RecentAccumulator(Accumulator):
         both = isinstance(other, RecentAccumulator) and other is not self
         if ours.count_unit == "rows" and both and ours.places(self.states) and ours.places(other.states):
             raise IncompatibleStateError(
-                "rows of two streams have no common order, so the last of both are not known: Recent(..., steps=) merges "
-                "step by step"
+                "two Recent(..., rows=) objects cannot be merged: rows of two streams have no common order, so it is "
+                "unknown which of them are the last; use Recent(..., steps=), which merges the first update of one "
+                "stream with the first of the other, the second with the second, and so on"
             )
         with self._numbering:
             self._forget_number()
@@ -132,7 +139,10 @@ class RecentDefinition(PooledDefinition):
         super().__init__(inner, axis, on_invalid, memory_limit)
         block = next((r.state.block_column for r in inner.reads if r.state.block_column), None)
         if self.count_unit == "rows" and block is not None:
-            raise TypeError(f"rows of one {block} belong together: Recent(..., steps=) reads whole updates")
+            raise TypeError(
+                f"rows= cannot be used, because a metric reads all rows of the same {block} together; use "
+                f"Recent(..., steps=), which reads whole updates"
+            )
 
     @property
     def count_unit(self) -> str:
@@ -193,9 +203,10 @@ class Recent(PooledWrapper):
     Raises
     ------
     IncompatibleStateError
-        With `rows`, `merge` raises this error, because rows of two streams have no common order. With `steps`, updates
-        with the same number since the beginning are merged. All workers must therefore have made the same number of
-        updates; otherwise, the updates of a worker that is behind count as older than they are.
+        With `rows`, `merge` raises this error, because rows of two streams have no common order. With `steps`, the
+        first update of each worker is merged with the first of the others, the second with the second, and so on. All
+        workers must therefore have made the same number of updates; otherwise, the updates of a worker that is behind
+        count as older than they are.
 
     Notes
     -----
@@ -203,9 +214,10 @@ class Recent(PooledWrapper):
     collections and slices cannot contain a `Recent`, but a `Recent` can contain them. If every row has a time, use
     ``Windowed(...).last(n)``; for gradual decay of old rows use `Decayed`.
 
-    Each update or row has a state of its own. `compute()` adds up the last ones, and old ones are dropped before there
-    are more than about twice as many. The histogram of one row takes about ten bytes, and an exact sum takes 550 bytes.
-    torchmetrics' Running, torcheval's Windowed metrics and river's Rolling also keep rows or states of updates.
+    Each update or row has a state of its own. `compute()` adds up the last ones. Older ones are dropped from time to
+    time; until then, at most about `steps` or `rows` of them are kept, or 64 if that is more. The histogram of one row
+    takes about ten bytes, and an exact sum takes 550 bytes. torchmetrics' Running, torcheval's Windowed metrics and
+    river's Rolling also keep rows or states of updates.
 
     Examples
     --------
@@ -229,7 +241,10 @@ class Recent(PooledWrapper):
         on_invalid: str | None = None,
     ) -> None:
         if (steps is None) == (rows is None):
-            raise TypeError("Recent takes steps= or rows=, the number of last ones to read")
+            raise TypeError(
+                f"Recent: expected steps= (the number of last updates) or rows= (the number of last rows), "
+                f"found {'neither' if rows is None else 'both'}"
+            )
         axis = _number_axis("steps", steps) if rows is None else _number_axis("rows", rows)
         inner = inner_of(metric, on_invalid)
         definition = RecentDefinition(inner, axis, resolve_on_invalid(on_invalid, [inner]), memory_limit)
@@ -260,5 +275,5 @@ def _count_rows(*columns: Any) -> int:
 def _number_axis(kind: str, size: Any) -> Axis:
     size = to_python_int(size)
     if type(size) is not int or not 1 <= size < 1 << 31:
-        raise ValueError(f"{kind}= takes a number from 1 to 2**31 - 1, not {size!r}")
+        raise ValueError(f"{kind}= must be a whole number from 1 to 2**31 - 1, not {size!r}")
     return Axis((KINDS[kind],), "step", 1, keep=size)

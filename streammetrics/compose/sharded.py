@@ -183,7 +183,7 @@ class ShardedDefinition(Definition):
         }
         differences = [f"{name} is {a!r} here and {b!r} there" for name, (a, b) in pairs.items() if a != b]
         if self.inner.kind != other.inner.kind:
-            return [*differences, f"it holds a {other.inner.kind}, this one a {self.inner.kind}"]
+            return [*differences, f"the inner object is {self.inner.type_name} here and {other.inner.type_name} there"]
         return differences + list(self.inner.differences(other.inner))
 
     # -- the answers --------------------------------------------------------------------------------------------------
@@ -384,7 +384,7 @@ class Sharded(MetricContainer):
         definition = definition_of(self)
         inner = definition.inner
         if not isinstance(inner, CollectionDefinition):
-            raise TypeError(f"{inner.name} is one metric: it has no {name!r}")
+            raise TypeError(f"there is no {name!r}: this Sharded object contains the single metric {inner.name}")
         if name not in inner.names and any(n.startswith(f"{name}/") for n in inner.names):
             return self.task(name)
         entry = inner.plan.entry(name)
@@ -396,7 +396,7 @@ class Sharded(MetricContainer):
 
     def __iter__(self) -> Any:
         if not isinstance(definition_of(self).inner, CollectionDefinition):
-            raise TypeError(f"{self.name} is one metric: it cannot be iterated over")
+            raise TypeError(f"this Sharded object contains the single metric {self.name}, so iteration is not possible")
         return iter(self.names)
 
     def __repr__(self) -> str:
@@ -410,11 +410,11 @@ ShardedDefinition.public = Sharded
 def check_settings(unit: Any, shards: Any, shard_bits: Any, missing: Any) -> None:
     """Raise ValueError if an argument of `Sharded` is invalid."""
     if not isinstance(unit, str) or not unit:
-        raise ValueError(f'unit= takes the name of a column, such as "user_id", not {unit!r}')
+        raise ValueError(f'unit= must be the name of a column, such as "user_id", not {unit!r}')
     if type(shards) is not int or not FEWEST <= shards <= MOST:
-        raise ValueError(f"shards must be a number from {FEWEST} to {MOST:,}, not {shards!r}")
+        raise ValueError(f"shards must be a whole number from {FEWEST} to {MOST:,}, not {shards!r}")
     if type(shard_bits) is not int or not 4 <= shard_bits <= 24:
-        raise ValueError(f"shard_bits must be a number from 4 to 24, not {shard_bits!r}")
+        raise ValueError(f"shard_bits must be a whole number from 4 to 24, not {shard_bits!r}")
     if missing not in ("raise", "skip"):
         raise ValueError(f'missing must be "raise" or "skip", not {missing!r}')
 
@@ -425,8 +425,8 @@ def check_inner(inner: Definition) -> None:
     for one in inside:
         if not isinstance(one, MetricDefinition):
             raise TypeError(
-                f"Sharded takes metrics and collections of metrics, not a {one.type_name}: put the shards inside, such as "
-                f"Sliced(Sharded(...), by=...)"
+                f"Sharded: expected a metric or a collection of metrics, found an object of class {one.type_name}; put "
+                f"Sharded inside, as in Sliced(Sharded(...), by=...)"
             )
 
 
@@ -439,7 +439,10 @@ def _array_interval(
     """
     of_elements = [intervals[n][cell] for n, _ in named_numbers(name, value)]
     if not of_elements:
-        why = about_of(metric).no_interval_reason or "a curve has no one standard error; its area has an interval"
+        why = (
+            about_of(metric).no_interval_reason
+            or "a curve has no single standard error; the area under the curve has an interval"
+        )
         return no_interval(value, confidence, why)
     low, high, error = (np.array([getattr(e, f) for e in of_elements]) for f in ("low", "high", "standard_error"))
     some = next((e for e in of_elements if e.reason is None), of_elements[0])

@@ -61,7 +61,7 @@ class SlicedDefinition(AxisDefinition):
         if ours.limit != theirs.limit:
             differences.append(f"limit is {ours.limit} here and {theirs.limit} there")
         if ours.pinned != theirs.pinned:
-            differences.append("values differ")
+            differences.append("the keys in values= differ")
         return differences + self.inner_differences(other)
 
 
@@ -113,12 +113,12 @@ class Sliced(AxisWrapper):
     ) -> None:
         names = tuple(check_list("by=", by, "a column name, or several"))
         if not names or len(set(names)) != len(names) or not all(isinstance(n, str) for n in names):
-            raise ValueError(f"by= takes one or more different column names, not {names!r}")
+            raise ValueError(f"by= must be one or more different column names, not {names!r}")
         limit = to_python_int(limit)
         if limit is not None and (type(limit) is not int or limit < 0):
-            raise ValueError(f"limit must be a number of slices, not {limit!r}")
+            raise ValueError(f"limit must be a whole number of slices, 0 or more, not {limit!r}")
         if isinstance(values, (str, bytes)):
-            raise TypeError(f"values= takes a list of keys, not {values!r}")
+            raise TypeError(f"values= must be a list of keys, such as [{values!r}], not {values!r}")
         pinned = {plain_key(v, names) for v in values} if limit is not None else set()
         axis = Axis(names, "key", 0, limit, tuple(sorted(pinned, key=sort_key)))
         self._accumulator = accumulate(SlicedDefinition.from_metrics(metric, axis, on_invalid, memory_limit))
@@ -267,7 +267,7 @@ class Sliced(AxisWrapper):
         for key, at in answers.places.items():
             rows = answers.cell_answer(at).records(None)
             if by not in COUNTS and by not in [r["metric"] for r in rows]:
-                raise ValueError(f'top(by=) takes "rows", "weight", "positives" or a metric, not {by!r}')
+                raise ValueError(f'top(): by= must be "rows", "weight", "positives" or a metric, not {by!r}')
             values = [r[by] for r in rows] if by in COUNTS else [r["value"] for r in rows if r["metric"] == by]
             if known := [value for value in values if value is not None and value == value]:
                 values_by_key[key] = max(known)
@@ -284,7 +284,7 @@ class Sliced(AxisWrapper):
         """
         names = tuple(check_list("rollup()", by, "a column name, or several"))
         if not names or not set(names) <= set(self.by) or len(set(names)) < len(names):
-            raise ValueError(f"roll up by some of {', '.join(self.by)}, not {by!r}")
+            raise ValueError(f"rollup(): expected some of the columns {', '.join(self.by)}, found {by!r}")
         definition, width = definition_of(self), len(self.by)
         indices = [self.by.index(n) for n in names]
         pinned = {tuple(key[i] for i in indices) for key in definition.axis.pinned}
@@ -325,9 +325,15 @@ def _sort_places(slices: Sliced, places: Places, sort: str | None, min_rows: int
         else [n for n in metrics_by_name if n == sort] or [n for n in metrics_by_name if n.rpartition("/")[2] == sort]
     )
     if sort is not None and not wanted and sort not in COUNTS:
-        raise ValueError(f"sort= takes rows, weight, positives or one of {', '.join(metrics_by_name)}, not {sort!r}")
+        raise ValueError(
+            f"sort= must be rows, weight, positives or the name of a metric ({', '.join(metrics_by_name)}), not "
+            f"{sort!r}"
+        )
     if any(best_of(metrics_by_name[n]) is None for n in wanted):
-        raise ValueError(f"sort={sort!r}: nothing says which values of {sort} are better")
+        raise ValueError(
+            f"sort={sort!r}: it is unknown whether high or low values of {sort} are better; sort by rows, weight, "
+            f"positives or another metric"
+        )
     if sort is None and not min_rows:
         return dict(places)
     states = slices._accumulator.states

@@ -130,7 +130,7 @@ class WindowedDefinition(AxisDefinition):
         if self.axis.kind == "epoch":
             return to_microseconds(duration, what)
         if type(duration) is not int or duration < 1:
-            raise ValueError(f"{what} takes a number of steps, not {duration!r}")
+            raise ValueError(f"{what} must be a positive whole number of steps, not {duration!r}")
         return duration
 
 
@@ -261,7 +261,7 @@ class Windowed(AxisWrapper):
         width, latest = definition.axis.size, newest_start(states)
         stamp = latest if until is None else definition.stamp(until)
         if until is not None and stamp is None:
-            raise ValueError(f"until= takes a time as {self.time} has it, not {until!r}")
+            raise ValueError(f"until= must be a time of the same type as the column {self.time}, not {until!r}")
         if latest is None or stamp is None:
             return object_of_cells(definition, [s.empty_copy(s.axes[1:]) for s in states])
         end = stamp // width * width
@@ -269,7 +269,8 @@ class Windowed(AxisWrapper):
         if self.keep is not None and begin < (oldest := latest - (self.keep - 1) * width):
             begins_at = plain_time(EPOCHS[definition.axis.kind], oldest)
             raise ValueError(
-                f"keep={self.keep}: windows before {begins_at} are summed already, so they cannot be read alone"
+                f"keep={self.keep}: windows before {begins_at} have already been summed and cannot be read one by one; "
+                f"read only newer windows, or use a larger keep="
             )
         chosen = []
         for state in states:
@@ -323,7 +324,7 @@ class Windowed(AxisWrapper):
         """
         definition = definition_of(self)
         if now is not None and definition.stamp(now) is None:
-            raise ValueError(f"now= takes a time as {self.time} has it, not {now!r}")
+            raise ValueError(f"now= must be a time of the same type as the column {self.time}, not {now!r}")
         answers = WindowAnswers(definition, self._accumulator.states, definition.stamp(now))
         places = definition.places(answers.states)
         rest = places.pop(REST, None)
@@ -352,15 +353,15 @@ def axis_of(time: Any, width: Any, keep: Any, what: str = "width=") -> Axis:
     `what` names the argument `width` in error messages.
     """
     if not isinstance(time, str) or not time:
-        raise TypeError(f"time= takes the name of a column, not {time!r}")
+        raise TypeError(f"time= must be the name of a column, not {time!r}")
     # numpy counts timedelta64 among its integers. Do not convert it, so that it stays a duration.
     width = width if isinstance(width, np.timedelta64) else to_python_int(width)
     keep = to_python_int(keep)
     if keep is not None and (type(keep) is not int or keep < 1):
-        raise ValueError(f"keep= takes a number of windows, not {keep!r}")
+        raise ValueError(f"keep= must be a positive whole number of windows, not {keep!r}")
     if type(width) is int:
         if not 0 < width < 1 << 62:
-            raise ValueError(f"{what} takes a number of steps, not {width!r}")
+            raise ValueError(f"{what} must be a positive whole number of steps, not {width!r}")
         return Axis((time,), "step", width, keep=keep)
     return Axis((time,), "epoch", to_microseconds(width, what), keep=keep)
 
@@ -396,6 +397,8 @@ def _time_limit(axis: Axis, max_time: Any) -> Latest | None:
         return Latest(ahead=to_microseconds(max_time, "max_time="))
     at = _stamp(axis, max_time)
     if at is None:
-        kinds = 'a timestamp, or how far after the clock: "5m"' if axis.kind == "epoch" else "an integer"
-        raise ValueError(f"max_time= takes {kinds}, not {max_time!r}")
+        kinds = (
+            'a timestamp, or a duration such as "5m" after the current time' if axis.kind == "epoch" else "an integer"
+        )
+        raise ValueError(f"max_time= must be {kinds}, not {max_time!r}")
     return Latest(at)

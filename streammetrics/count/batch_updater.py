@@ -56,7 +56,7 @@ from .drafts import (
     load_engine,
     make_draft,
 )
-from .reads import MEMORY_LIMIT, Read
+from .reads import MEMORY_ADVICE, MEMORY_LIMIT, Read
 from .state_changes import StateChange
 
 if TYPE_CHECKING:
@@ -167,8 +167,8 @@ class BatchUpdater:
         size = sum(s.nbytes for s in states) if any(s.axes for s in states) else 0
         if size > self.memory_limit:
             raise MemoryLimitError(
-                f"{max(map(len, states)):,} slices of together {size:,} bytes pass the memory_limit of "
-                f"{self.memory_limit:,}; use fewer bits, limit= to keep some slices and merge the others, or raise it"
+                f"{max(map(len, states)):,} slices would need {size:,} bytes, more than the memory_limit of "
+                f"{self.memory_limit:,}; {MEMORY_ADVICE}"
             )
         return states
 
@@ -329,8 +329,8 @@ class BatchUpdater:
         if need > self.memory_limit:
             cells = max(live.index.count(c.inner) for c in live.counters)
             raise MemoryLimitError(
-                f"{cells:,} slices would need up to {need:,} bytes, memory_limit is {self.memory_limit:,}; use fewer "
-                f"bits, limit= to keep some slices and merge the others, or raise memory_limit"
+                f"{cells:,} slices would need up to {need:,} bytes, more than the memory_limit of {self.memory_limit:,}; "
+                f"{MEMORY_ADVICE}"
             )
 
     # -- batches that have to be prepared -----------------------------------------------------------------------------
@@ -587,7 +587,7 @@ def _check_mass(live: LiveCounters, prepared: Sequence[PreparedRows]) -> None:
 
 
 def _overflow_error() -> CounterOverflowError:
-    return CounterOverflowError("a total weight of 2**42 would be passed; start a new state, or scale the weights down")
+    return CounterOverflowError("the total weight would exceed 2**42; start a new state, or scale the weights down")
 
 
 def _select_fronts(front: Ints, rows: PreparedRows) -> Ints:

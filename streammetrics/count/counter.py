@@ -280,7 +280,7 @@ class Counter:
                 live.set_entries(live.consolidate())
         if (needed := self.estimate_bytes(rows)) > limit:
             raise MemoryLimitError(
-                f"{type(self.statistic).__name__} would need up to {needed:,} bytes; its memory_limit is {limit:,}"
+                f"the rows would need up to {needed:,} bytes, more than the memory_limit of {limit:,}; raise memory_limit"
             )
 
     def _reserve_in_tallies(self, rows: int, *, weighted: bool) -> None:

@@ -235,8 +235,8 @@ def make_draft(
     commit = bind_kernels(live, bound, [ColumnType(f.dtype, f.source) for f in flats], reads, [f.ndim for f in flats])
     converters = tuple((names.index(n), f.convert) for (n, _), f in zip(columns_read, flats, strict=True))
     as_is = [i for i, _ in converters] == list(range(len(names))) and not any(m for _, m in converters)
-    # Strides may differ from batch to batch, and each combination of them is a layout, so the number of drafts is
-    # limited.
+    # Strides may differ from batch to batch, and each combination of strides is a layout with its own draft. Clear the
+    # drafts at a limit, so that they do not accumulate.
     if len(live.drafts) >= MOST_DRAFTS:
         live.drafts.clear()
     draft = Draft(None if as_is else converters, commit, cells)

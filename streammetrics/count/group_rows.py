@@ -178,7 +178,8 @@ class GroupCounter(Counter):
             statistic = self.statistic
             if statistic.sample_rows or statistic.partition or statistic.spill_dir:
                 raise InvalidInputError(
-                    "slices of groups take neither sample=, partition= nor spill_dir=", column="group"
+                    "sliced group metrics do not support sample=, partition= or spill_dir=; leave out these settings",
+                    column="group",
                 )
             fresh["cells"] = at.astype(np.int32)
         if self.statistic.sample_rows:
@@ -197,8 +198,8 @@ class GroupCounter(Counter):
             if len(foreign):
                 row = int(foreign[0])
                 raise InvalidInputError(
-                    f"group: row {row:,} belongs to another worker than partition=({own_part}, {parts}) "
-                    f"({len(foreign):,} rows do); route rows with sm.group_partition(ids, {parts})",
+                    f"group: expected only groups of partition=({own_part}, {parts}), found a group of another partition "
+                    f"in row {row:,} ({len(foreign):,} such rows); route rows with sm.group_partition(ids, {parts})",
                     column="group",
                     row=row,
                     count=len(foreign),
@@ -211,7 +212,8 @@ class GroupCounter(Counter):
             return
         if self.statistic.spill_dir is None:
             raise MemoryLimitError(
-                f"GroupRows would need {used + size:,} bytes; its memory_limit is {limit:,}: {ADVICE}"
+                f"the rows of all groups would need {used + size:,} bytes, more than the memory_limit of {limit:,}; "
+                f"{ADVICE}"
             )
         kept = self.kept
         self.kept = KeptRows((), kept.settled, spill_rows(self.statistic.spill_dir, kept.raws(), kept.spilled))

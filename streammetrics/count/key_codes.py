@@ -212,7 +212,8 @@ class KeyCodes:
         if self.kind and self.kind != kind:
             before, now = (k.removeprefix("shard of ") for k in (self.kind, kind))
             raise InvalidInputError(
-                f"{self.name}: the keys so far are of kind {before}, these are of kind {now}; convert one of them",
+                f"{self.name}: expected keys of kind {before}, as in earlier rows, found keys of kind {now}; convert "
+                f"the column",
                 column=self.name,
             )
         self.kind = kind

@@ -40,7 +40,7 @@ def allocate(size: int, dtype: Any) -> Array:
     try:
         pages = mmap.mmap(-1, nbytes, **MAP_FLAGS)
     except OSError as error:
-        raise MemoryError(f"not enough memory for an array of {nbytes} bytes: {error}") from error
+        raise MemoryError(f"not enough memory for an array of {nbytes:,} bytes: {error}") from error
     if HUGE_PAGES is not None:
         # A system without huge pages refuses the request. The array then has pages of the usual size.
         with suppress(OSError):

@@ -9,10 +9,13 @@ from ..batch.times import EventTime, Latest
 from ..state.axes import EPOCHS, Axis
 from ..state.state import State
 
-__all__ = ["MEMORY_LIMIT", "Read"]
+__all__ = ["MEMORY_ADVICE", "MEMORY_LIMIT", "Read"]
 
 MEMORY_LIMIT = 4 << 30
 """The default limit on the memory of all cells of an object, such as a metric, in bytes."""
+
+MEMORY_ADVICE = "use fewer bits, pass limit= to keep some slices and merge the others, or raise memory_limit"
+"""What an error message advises if slices need more memory than the limit."""
 
 
 class Read(NamedTuple):

@@ -132,7 +132,9 @@ class SortedCounter(Counter):
         if not rows:
             return []
         if not self.lone:
-            raise InvalidInputError('slices of groups do not take grouped="sorted"', column="group")
+            raise InvalidInputError(
+                'sliced group metrics do not support grouped="sorted"; leave out grouped=', column="group"
+            )
         ids = columns["group"].values
         self._check_order(ids)
         fresh = {"ids": ids, "scores": columns["y_score"].values, "labels": columns["y_true"].values}
@@ -163,14 +165,17 @@ class SortedCounter(Counter):
 
     def _check_order(self, ids: Ints) -> None:
         if ids.ndim != 1:
-            raise InvalidInputError('group: grouped="sorted" takes integers, whose order it can check', column="group")
+            raise InvalidInputError(
+                'group: grouped="sorted" expects integer keys, whose order can be checked; leave out grouped=',
+                column="group",
+            )
         most = self.last_key if self.content is None else self.content.last
         before = np.concatenate([[ids[0] if most is None else most], ids[:-1]])
         bad = np.flatnonzero(ids < before)
         if len(bad):
             row = int(bad[0])
             raise InvalidInputError(
-                f"group: expected ascending keys, found {ids[row]} after {before[row]} in row {row:,}; sort the log by "
+                f"group: expected ascending keys, found {ids[row]} in row {row:,} after {before[row]}; sort the log by "
                 f"group, or leave out grouped=",
                 column="group",
                 row=row,

@@ -53,5 +53,6 @@ def check_metrics(metrics: Any) -> None:
     """Raise TypeError unless `metrics` can be updated; a task, for example, cannot be updated."""
     if not isinstance(metrics, MetricLike):
         raise TypeError(
-            f"expected a metric, a MetricCollection or Sliced, not a {type(metrics).__name__}: build one from it first"
+            f"expected a metric, MetricCollection or Sliced object, found an object of class "
+            f"{type(metrics).__name__}; wrap a list or a task in MetricCollection(...)"
         )

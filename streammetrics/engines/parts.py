@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
+from ..batch.columns import ROLES, suggest_column
 from ..batch.ids import Ids
 from ..collect.accumulator import definition_of
 from ..collect.collection import MetricCollection
@@ -63,7 +64,8 @@ def find_read_columns(metrics: MetricLike, present: Iterable[str]) -> list[str]:
     for name, required in columns.items():
         if required and name not in names and name not in keys:
             listed = ", ".join(map(repr, names)) or "none"
-            raise InvalidInputError(f"there is no column {name!r}; the table has {listed}", column=name)
+            hint = "" if name in ROLES else suggest_column(name, names)
+            raise InvalidInputError(f"there is no column {name!r}; the table has {listed}{hint}", column=name)
     return [name for name in columns if name in names]
 
 
@@ -106,16 +108,19 @@ def read_value(state: bytes, name: str | None = None) -> float:
     metrics = from_bytes(state)
     if not isinstance(metrics, (Metric, MetricCollection)):
         raise InvalidInputError(
-            f"the state is one of {type(metrics).__name__}, which has no single value: read it in Python"
+            f"expected the state of a metric or a collection, found a state of class {type(metrics).__name__}, which "
+            f"has no single value; read the state in Python"
         )
     names = [metrics.name] if isinstance(metrics, Metric) else list(metrics)
     metric_name = names[0] if name is None and len(names) == 1 else name
     if metric_name not in names:
-        raise InvalidInputError(f"there is no metric {metric_name!r} in this state; there are {', '.join(names)}")
+        problem = "expected the name of a metric" if name is None else f"there is no metric {name!r} in this state"
+        raise InvalidInputError(f"{problem}; the metrics are {', '.join(names)}")
     metric = metrics if isinstance(metrics, Metric) else metrics[metric_name]
     value = answer_of(metric).value
     if not isinstance(value, float):
         raise InvalidInputError(
-            f"the value of {metric_name} is no single number but a {type(value).__name__}: read it in Python"
+            f"expected a single number as the value of {metric_name}, found an object of class {type(value).__name__}; "
+            f"read the state in Python"
         )
     return value

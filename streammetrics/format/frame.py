@@ -98,7 +98,10 @@ def write_frame(states: Sequence[State], about: Any = None) -> bytes:
     schemas = [build_schema(s) for s in states]
     text = canonical_json({"about": about, "sections": [s.head for s in schemas]}).encode()
     if len(text) > MAX_HEADER:
-        raise ValueError(f"the header would take {len(text):,} bytes; the format allows {MAX_HEADER:,}")
+        raise ValueError(
+            f"the header of the state would take {len(text):,} bytes, but the format allows {MAX_HEADER:,}; "
+            "count fewer metrics in one object"
+        )
     head, table, bodies = _deflate(text, WORDS), [], []
     for state, schema in zip(states, schemas, strict=True):
         plain, noise = pack_section(state, schema)
@@ -129,7 +132,7 @@ class FrameKind:
     def __init__(self, text: bytes) -> None:
         head = json.loads(text)
         if not isinstance(head, dict) or head.keys() != {"about", "sections"} or canonical_json(head).encode() != text:
-            raise StateFormatError("the header is not canonical JSON")
+            raise StateFormatError("the state is corrupt: the header is not canonical JSON")
         self.about = canonical_json(head["about"])
         self.sections: list[Schema] = [parse_schema(s) for s in head["sections"]]
 
@@ -139,7 +142,7 @@ def _inflate(unpacker: Any, data: bytes | memoryview, size: int) -> bytes:
     try:
         plain: bytes = unpacker.decompress(data, size)
     except zlib.error as error:
-        raise StateFormatError(f"a section is damaged: {error}") from error
+        raise StateFormatError(f"the state is corrupt: a section cannot be decompressed: {error}") from error
     return plain
 
 
@@ -147,7 +150,7 @@ def _parse_kind(head: bytes, size: int) -> FrameKind:
     unpacker = zlib.decompressobj(-15, WORDS)
     text = unpacker.decompress(head, size + 1)
     if len(text) != size or not unpacker.eof or unpacker.unused_data:
-        raise StateFormatError("the header does not inflate to its declared size")
+        raise StateFormatError("the state is corrupt: the header does not have its declared size")
     return FrameKind(text)
 
 
@@ -204,18 +207,21 @@ class Frame:
 
     def __init__(self, data: bytes | bytearray | memoryview, max_bytes: int = MAX_BYTES) -> None:
         if not isinstance(data, (bytes, bytearray, memoryview)):
-            raise TypeError(f"from_bytes() takes bytes, not a {type(data).__name__}")
+            raise TypeError(f"from_bytes() takes bytes, found an object of class {type(data).__name__}")
         self.data = memoryview(data).cast("B") if not isinstance(data, bytes) else memoryview(data)
         self.limit = max_bytes
         self._kind: FrameKind | None = None
         length, packed_length = self._prefix()
         if HEADER_ROOM * length > max_bytes:
-            raise StateFormatError(f"the header takes {HEADER_ROOM * length:,} bytes, more than max_bytes allows")
+            raise StateFormatError(
+                f"reading the header takes {HEADER_ROOM * length:,} bytes, more than max_bytes allows; "
+                "raise this limit if you trust the source"
+            )
         at = PREFIX.size + packed_length
         self.head, self.size = bytes(self.data[PREFIX.size : at]), length
         sections = len(self.kind.sections)
         if at + sections * ROW.size + CHECK.size > len(self.data):
-            raise StateFormatError("the table is truncated")
+            raise StateFormatError("the state is corrupt: the table of sections is truncated")
         self.table = [ROW.unpack_from(self.data, at + i * ROW.size) for i in range(sections)]
         at += sections * ROW.size
         self.bodies: list[tuple[int, int]] = []
@@ -223,27 +229,34 @@ class Frame:
             self.bodies.append((at, at + packed_bytes))
             at += packed_bytes
         if at != len(self.data) - CHECK.size:
-            raise StateFormatError("the bodies do not fill the frame")
+            raise StateFormatError("the state is corrupt: the lengths of its sections do not add up")
         if sum(plain for plain, _, _ in self.table) > max_bytes:
-            raise StateFormatError("the content is larger than max_bytes allows")
+            raise StateFormatError(
+                "the content of the state is larger than max_bytes allows; raise this limit if you trust the source"
+            )
 
     def _prefix(self) -> tuple[int, int]:
         data = self.data
         if len(data) < PREFIX.size + CHECK.size:
-            raise StateFormatError(f"{len(data)} bytes are too few for a state; it is truncated, or something else")
+            raise StateFormatError(
+                f"{len(data)} bytes are too few for a state: the bytes are truncated, or are not a state"
+            )
         magic, version, flags, length, packed_length = PREFIX.unpack_from(data)
         if magic != MAGIC:
             raise StateFormatError("these bytes are not a streammetrics state: they do not begin with SMET")
         if version > VERSION or flags:
             raise StateFormatError(
-                f"written by a newer release (format {version}, flags {flags}); this one reads up to {VERSION}"
+                f"the state was written by a newer release (format {version}, flags {flags}), but this release reads "
+                f"formats up to {VERSION}; upgrade streammetrics"
             )
         if version < VERSION:
-            raise StateFormatError(f"format {version} was never released; this release reads format {VERSION}")
+            raise StateFormatError(
+                f"the state is corrupt: format {version} was never released; this release reads format {VERSION}"
+            )
         if max(length, packed_length) > MAX_HEADER or PREFIX.size + packed_length + CHECK.size > len(data):
-            raise StateFormatError("the header is damaged or truncated")
+            raise StateFormatError("the state is corrupt: the header is damaged or truncated")
         if zlib.crc32(data[: -CHECK.size]) != CHECK.unpack_from(data, len(data) - CHECK.size)[0]:
-            raise StateFormatError("the checksum is wrong: the bytes are damaged or truncated")
+            raise StateFormatError("the state is corrupt: the checksum is wrong, so the bytes are damaged or truncated")
         return length, packed_length
 
     @property
@@ -259,7 +272,9 @@ class Frame:
                 raise
             # Untrusted bytes may cause any exception; report each of them as damaged bytes.
             except Exception as error:
-                raise StateFormatError(f"the header is inconsistent: {_format_error(error)}") from error
+                raise StateFormatError(
+                    f"the state is corrupt: the header is inconsistent: {_format_error(error)}"
+                ) from error
         return self._kind
 
     @property
@@ -293,9 +308,9 @@ class Frame:
         if unpacker.unused_data:
             plain += unpacker.unused_data
         if len(plain) != size or not unpacker.eof:
-            raise StateFormatError("a section does not inflate to its declared size")
+            raise StateFormatError("the state is corrupt: a section does not have its declared size")
         if self.kind.sections[i].digest(plain) != digest:
-            raise StateFormatError("the digest is wrong: the content is not what was written")
+            raise StateFormatError("the state is corrupt: the digest is wrong: the content differs from what was saved")
         return plain
 
     def read_state(self, i: int = 0, limit: int | None = None) -> State:
@@ -340,7 +355,10 @@ class Frame:
 
 def _check_memory(need: int, limit: int) -> None:
     if need > limit:
-        raise StateFormatError(f"reading the content takes {need:,} bytes, more than max_bytes allows")
+        raise StateFormatError(
+            f"reading the state takes {need:,} bytes, more than max_bytes allows; "
+            "raise this limit if you trust the source"
+        )
 
 
 def hash_registry() -> int:
@@ -440,12 +458,12 @@ def merge_groups(
         for one in batch:
             about = one.kind.about if about is None else about
             if one.kind.about != about or len(one) != len(batch[0]):
-                raise IncompatibleStateError("frames of different objects cannot be merged as they are")
+                raise IncompatibleStateError("the states have different metrics or settings and cannot be merged")
         new = [_merge_sections(batch, i, into, max_bytes) for i in range(len(batch[0]))]
         for group in dict.fromkeys(into):
             states, earlier = [section[group] for section in new], total.get(group)
             if earlier is not None and len(earlier) != len(states):
-                raise IncompatibleStateError("frames of different objects cannot be merged as they are")
+                raise IncompatibleStateError("the states have different metrics or settings and cannot be merged")
             total[group] = states if earlier is None else [a.merge(b) for a, b in zip(earlier, states, strict=True)]
     return None if about is None else json.loads(about), {group: total[group] for group in sorted(total)}
 

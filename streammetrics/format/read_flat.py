@@ -64,8 +64,8 @@ def _read_numbers(reader: SectionReader, flat: Flat, stored_counts: Ints) -> Arr
             reader.read_numbers(stored_counts),
             reader.header[f"chunks {name}"],
         )
-        require(int(lengths.max(initial=0)) <= WORDS, "a sum has words beyond its last")
-        require(reader.adds_up(lengths.astype(np.int64), stored_counts, words), "the words of a sum do not fit")
+        require(int(lengths.max(initial=0)) <= WORDS, "a sum has too many digits")
+        require(reader.adds_up(lengths.astype(np.int64), stored_counts, words), "the lengths of the sums do not add up")
         return unpack_superaccumulators(places, lengths, reader.rest.cut(4 * words, "<u4"))
     codes = reader.read_numbers(stored_counts)
     if form in ("low", "high", "least", "largest"):
@@ -128,7 +128,7 @@ def _place_numbers(flat: Flat, numbers: Array, at: Array | None, counts: tuple[I
     has_places = places > 0
     sparse = stored_counts != whole
     if (has_places & (informative != stored_counts)).any() or (~sparse & is_sparse(informative, whole)).any():
-        raise StateFormatError(f"{flat.name} is not written in its shortest form")
+        raise StateFormatError(f"the state is corrupt: {flat.name} is not written in its shortest form")
     if not sparse.any():
         return numbers
     out = np.empty((int(whole.sum()), *numbers.shape[1:]), flat.dtype)

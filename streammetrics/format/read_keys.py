@@ -110,9 +110,9 @@ def read_vocabulary(reader: SectionReader, i: int) -> ColumnVocabulary:
     numbers = reader.read_numbers(counts)
     if len(used_kinds) > 1:
         a, b = (NAMES[k - 1] for k in used_kinds[:2])
-        raise IncompatibleStateError(f"keys of {name} are of kind {a} here and {b} there")
+        raise IncompatibleStateError(f"keys of {name} are of kind {a} here and {b} there; convert the keys of one side")
     if not len(used_kinds):
-        require(not extra.any(), "there are letters without keys")
+        require(not extra.any(), "there is text without keys")
         return ColumnVocabulary(name, Vocabulary(), counts, None)
     kind = NAMES[int(used_kinds[0]) - 1]
     texts = Vocabulary(kind).is_text
@@ -120,7 +120,7 @@ def read_vocabulary(reader: SectionReader, i: int) -> ColumnVocabulary:
         _read_texts(reader, name, counts, extra, numbers) if texts else _decode_integers(name, counts, extra, numbers)
     )
     if not are_stored_keys(kind, values):
-        raise StateFormatError(f"{name} has a key that is no {kind}")
+        raise StateFormatError(f"the state is corrupt: {name} has a key that is not of kind {kind}")
     if reader.section_count == 1:
         return ColumnVocabulary(name, Vocabulary(kind, values), counts, None)
     union = Vocabulary.from_values(kind, values)
@@ -140,7 +140,7 @@ def check_axes(axes: Sequence[Axis], vocabularies: Sequence[ColumnVocabulary], k
             good = vocabulary.kind == EPOCHS[axis.kind] and vocabulary.values.dtype == np.int64
             require(
                 good and not (vocabulary.values % axis.size).any(),
-                f"{axis.names[0]} has a key that is no start of an epoch",
+                f"{axis.names[0]} has a key that is not the start of an epoch",
             )
         if axis.kind == "shard":
             good = not len(vocabulary) or (
@@ -148,7 +148,7 @@ def check_axes(axes: Sequence[Axis], vocabularies: Sequence[ColumnVocabulary], k
                 and vocabulary.values.min() >= 0
                 and vocabulary.values.max() < axis.size
             )
-            require(good and keys[:, column].min(initial=0) >= 0, f"{axis.names[0]} has a key that is no shard")
+            require(good and keys[:, column].min(initial=0) >= 0, f"{axis.names[0]} has a key that is not a shard")
         _check_marks(axis, keys[:, column : column + len(axis.names)])
         column += len(axis.names)
 
@@ -162,17 +162,24 @@ def _check_marks(axis: Axis, keys: Ints) -> None:
     if keys.min(initial=0) >= NULL:
         return
     other, name = keys == OTHER, axis.names[0]
-    require(axis.keep is not None or not (keys == EXPIRED).any(), f"{name} has epochs that expired, and keeps all")
+    require(
+        axis.keep is not None or not (keys == EXPIRED).any(), f"{name} has expired epochs, although it keeps all epochs"
+    )
     whole = np.array_equal(other.all(axis=1), other.any(axis=1))
-    require(whole and (axis.limit is not None or not other.any()), f"{name} has keys that no limit left over")
+    require(
+        whole and (axis.limit is not None or not other.any()),
+        f"{name} has a merged remainder of keys, although it has no limit",
+    )
 
 
 def _read_texts(reader: SectionReader, name: str, counts: Ints, letters: Ints, lengths: Array) -> tuple[bytes, ...]:
     lengths = lengths.astype(np.int64)
-    require(lengths.min() >= 0 and lengths.max(initial=0) <= letters.sum(), "letters do not fit")
+    require(
+        lengths.min() >= 0 and lengths.max(initial=0) <= letters.sum(), "the lengths of the text keys do not add up"
+    )
     ends = np.cumsum(lengths)
     marks = np.concatenate([[0], ends])[reader.find_boundaries(counts)]
-    require(np.array_equal(np.diff(marks), letters), "letters do not fit")
+    require(np.array_equal(np.diff(marks), letters), "the lengths of the text keys do not add up")
     data = reader.rest.cut(letters).tobytes()
     cuts = ends.tolist()
     out = tuple(data[a:b] for a, b in zip([0, *cuts], cuts, strict=False))

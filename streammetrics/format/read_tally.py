@@ -114,7 +114,7 @@ def _read_buckets(reader: SectionReader, tally: Tally, entry_counts: Ints) -> En
     require(bool((buckets <= np.uint64(MAX_UINT64) >> zero_bits).all()), f"{tally.name} has an impossible bucket")
     buckets <<= zero_bits
     top = max(shift - 64, 0)
-    require(len(entry_counts) << min(top, 1) < 1 << 32, "there are more cells than a code has room for")
+    require(len(entry_counts) << min(top, 1) < 1 << 32, "there are more cells than the format allows")
     high = np.repeat(np.arange(len(entry_counts), dtype=np.uint32), entry_counts) << np.uint32(min(top, 1))
     return Entries(shift, buckets, _decode_counts(reader.read_numbers(entries)), None, high)
 
@@ -158,7 +158,7 @@ def _read_wide(reader: SectionReader, tally: Tally, entry_counts: Ints, n: int) 
         union, room = int(np.bitwise_or.reduce(keys)), int(keys.max()) <= end >> int(shifts)
         bare: Any = union & 1 or (not union and not zeros[0])
     else:
-        require(not (zeros[entries == 0].any() or width[entries == 0].any()), "the lead is out of range")
+        require(not (zeros[entries == 0].any() or width[entries == 0].any()), "the header is out of range")
         shifts = np.repeat(zeros, entries).astype(np.uint64)
         room = not (keys > (np.uint64(end) >> shifts)).any()
         bare = _is_without_common_zeros(keys, entries, zeros)
@@ -168,7 +168,7 @@ def _read_wide(reader: SectionReader, tally: Tally, entry_counts: Ints, n: int) 
     if places % 2:
         require(not ((keys == end) & (last == 1)).any(), f"{name} has a place out of range")
     top = min(max(shift - 64, 0), 1)
-    require(len(entry_counts) << top < 1 << 32, "there are more cells than a code has room for")
+    require(len(entry_counts) << top < 1 << 32, "there are more cells than the format allows")
     high = np.repeat(np.arange(len(entry_counts), dtype=np.uint32), entry_counts) << np.uint32(top)
     for i in range(0, n if top else 0, BLOCK):
         high[i : i + BLOCK] |= (keys[i : i + BLOCK] >> np.uint64(63)).astype(np.uint32)
@@ -211,7 +211,7 @@ def _read_gaps(reader: SectionReader, entries: Ints, width: Ints, zeros: Ints) -
             wider |= not top[-1].any()
             a, b = a + n * (w - k), b + n * k
         begin += n
-    require(not wider, "gaps have a byte more than necessary")
+    require(not wider, "gaps take a byte more than necessary")
     return out.view("<u8").ravel().astype(np.uint64, copy=False)
 
 
@@ -232,7 +232,7 @@ def _read_excess(reader: SectionReader, tally: Tally, decoded: Entries, has_exce
     marks = np.concatenate([[0], np.cumsum(entries)])
     nonzero = np.logical_or.reduceat(np.append(excess.any(axis=1), False), marks[:-1]) & (entries > 0)
     redundant = (has_excess.astype(bool) & ~nonzero).any()
-    require(not redundant, f"{tally.name} has an excess that is all zero, and should be absent")
+    require(not redundant, f"{tally.name} stores an excess of zeros, which should be absent")
     for i in range(0, len(decoded), BLOCK):
         rows, top = decoded.counts[i : i + BLOCK].astype(np.int64), excess[i : i + BLOCK, 0]
         good = (top >= -(np.minimum(rows, 1 << 41) << 20)) & (top * 2.0**-20 <= rows * float(1 << 31))
@@ -251,7 +251,7 @@ def check_folding(state: State) -> None:
     fine, coarse = state.rows_by_cell(exact) > 0, state.rows_by_cell(rows) > 0
     require(not (fine & coarse).any(), "a cell has both exact rows and buckets")
     if state.exact_rows_limit is None:
-        require(not coarse.any(), "a cell that keeps all rows exactly is in buckets")
+        require(not coarse.any(), "a cell that should keep all rows exactly has buckets")
     else:
         many = state.rows_by_cell(exact) > state.exact_rows_limit
         # In some classes of states, the number of rows alone does not decide which cells have buckets. The class then

@@ -150,15 +150,15 @@ def parse_schema(head: Any) -> Schema:
         The header is damaged, or differs from the description that the class of its tag would write.
     """
     if not isinstance(head, dict) or not isinstance(head.get("tag"), str):
-        raise StateFormatError("the header of a section is damaged")
+        raise StateFormatError("the state is corrupt: the header of a section is damaged")
     if head["tag"] in RETIRED:
         raise StateFormatError(
-            f"{head['tag']!r} is a state of an earlier release, whose buckets lost values far from 0: count the rows again"
+            f"{head['tag']!r} is a state of an earlier release, whose buckets lost values far from 0; count the rows again"
         )
     known = State.by_tag.get(head["tag"])
     reasons = tuple(head.get("dropped", ()))
     if list(reasons) != sorted(set(reasons)) or not all(isinstance(r, str) for r in reasons):
-        raise StateFormatError("the reasons for dropped rows are not sorted and unique")
+        raise StateFormatError("the state is corrupt: the reasons for dropped rows are not sorted and unique")
     axes = tuple(_parse_axis(a) for a in head.get("axes", ()))
     if known is None:
         like: State = OpaqueState.from_declaration(Declaration.from_header(head, _parse_axis))
@@ -170,26 +170,28 @@ def parse_schema(head: Any) -> Schema:
     parts = {n: p for n, p in declared.items() if n in names}
     unknown = [n for n in names if n not in declared] + [r for r in reasons if r not in like.reasons]
     if unknown:
-        raise StateFormatError(f"{like.tag}: {', '.join(unknown)} was written by a newer release")
+        raise StateFormatError(
+            f"{like.tag}: {', '.join(unknown)} was written by a newer release; upgrade streammetrics"
+        )
     # Only one description of each schema is valid, so that equal states have equal digests. Build it again and compare.
     again = Schema(like, parts, reasons, build_head(like, parts, reasons))
     missing = [n for n, p in declared.items() if n not in parts and (isinstance(p, Tally) or not p.optional)]
     if missing or again.text != canonical_json(head):
-        raise StateFormatError(f"the header of a section of {like.tag} is not in canonical form")
+        raise StateFormatError(f"the state is corrupt: the header of a section of {like.tag} is not in canonical form")
     return again
 
 
 def _parse_axis(entry: Any) -> Axis:
     names, pinned = entry["names"], entry.get("pinned", ())
     if not (isinstance(names, list) and all(isinstance(n, str) for n in names) and (names or entry.get("kind"))):
-        raise StateFormatError("an axis is declared in an unknown way")
+        raise StateFormatError("the state is corrupt: an axis has an unknown kind or invalid settings")
     axis = Axis(**{**entry, "names": tuple(names), "pinned": tuple(decode_key(k) for k in pinned)})
     whole = [axis.size, *(n for n in (axis.limit, axis.keep) if n is not None)]
     known = axis.kind in (*EPOCHS, "key", "shard", "group", "class")
     if not (known and all(type(n) is int and n >= 0 for n in whole)) or (axis.kind in EPOCHS and not axis.size):
-        raise StateFormatError("an axis is declared in an unknown way")
+        raise StateFormatError("the state is corrupt: an axis has an unknown kind or invalid settings")
     if axis.keep is not None and (axis.kind not in EPOCHS or not 0 < axis.keep < 1 << 63):
-        raise StateFormatError("an axis is declared in an unknown way")
+        raise StateFormatError("the state is corrupt: an axis has an unknown kind or invalid settings")
     if any(len(key) != len(names) for key in axis.pinned):
-        raise StateFormatError("a pinned key has another number of columns")
+        raise StateFormatError("the state is corrupt: a pinned key does not have a value for each column")
     return axis

@@ -93,7 +93,7 @@ class SectionLayout:
         self.places = {t.name: (t.place_count(like), t.shift(like), t.is_wide(like)) for t in self.tallies}
         self.plane_tallies = {t.name for t in self.tallies if t.is_wide(like) and t.level is None}
         if any(shift > 65 and count % WIDEST for count, shift, _ in self.places.values()):
-            raise ValueError("a place has at most 65 bits, and those of a label")
+            raise ValueError("a place of a tally may take at most 65 bits besides its label; declare fewer places")
         self.label_slots = {n: 1 << max(shift - 65, 0) for n, (_, shift, _) in self.places.items()}
         self.shapes = {f.name: self._shape(f) for f in self.flats}
         self.extents = {n: math.prod(s) for n, s in self.shapes.items()}
@@ -165,7 +165,9 @@ def pack_section(state: State, schema: Schema | None = None) -> tuple[bytes, int
     header["two"], header["three"], small = encode_tiers(writer.small)
     values = [header.get(n, 0) for n in layout.header_names]
     if max(values) > MAX_HEADER_NUMBER:
-        raise ValueError("a state of more than 2**32 entries cannot be written")
+        raise ValueError(
+            "the state has more than 2**32 entries and cannot be saved; use a smaller bits=, or fewer slices"
+        )
     pieces = [np.array(values, HEADER).tobytes(), *small, *writer.rest, *writer.noise]
     return b"".join(pieces), sum(map(len, writer.noise))
 
@@ -341,6 +343,6 @@ def _encode_low_limbs(values: Array) -> bytes:
 
 
 def require(condition: Any, message: str) -> None:
-    """Raise StateFormatError with this message unless a condition holds."""
+    """Raise StateFormatError, which says that the state is corrupt and why, unless a condition holds."""
     if not condition:
-        raise StateFormatError(message)
+        raise StateFormatError(f"the state is corrupt: {message}")

@@ -145,9 +145,12 @@ class SectionReader:
         size = estimate_memory(self.layout, header) + sum(map(len, self.plains))
         for _, shift, wide in self.layout.places.values():
             room = 1 << (32 - max(shift - 64, 0) if wide else 64 - shift)
-            require(self.cell_total <= room, "there are more cells than a code has room for")
+            require(self.cell_total <= room, "there are more cells than the format allows")
         if size > max_bytes:
-            raise StateFormatError(f"reading the content takes {size:,} bytes, more than max_bytes allows")
+            raise StateFormatError(
+                f"reading the state takes {size:,} bytes, more than max_bytes allows; "
+                "raise this limit if you trust the source"
+            )
 
     def _locate_pieces(self, size: int, header: dict[str, Any]) -> None:
         """Compute the offsets of all pieces; raise an error unless the pieces fill the sections exactly.
@@ -164,7 +167,7 @@ class SectionReader:
         for i in range(len(self.layout.columns)):
             kind, words, letters = (header[f"{what} {i}"] for what in ("kind", "words", "letters"))
             require(_is_all((kind <= len(NAMES)) & ((kind > 0) == (words > 0))), "keys have an unknown kind")
-            require(_is_all((letters == 0) | (kind > 0)), "there are letters without keys")
+            require(_is_all((letters == 0) | (kind > 0)), "there is text without keys")
             small, rest = small + words, rest + letters * IS_TEXT[kind]
         if self.layout.has_inner:
             width = 0 if self.layout.like.inner_axis is None else self.layout.like.inner_axis.key_width

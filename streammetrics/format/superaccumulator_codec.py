@@ -64,11 +64,11 @@ def _pack_block(numbers: Array) -> tuple[Array, Array, Array]:
 def unpack_superaccumulators(places: Array, lengths: Array, words: Array) -> Ints:
     """Decode the output of `pack_superaccumulators`; raise StateFormatError for any other input."""
     if int(places.max(initial=0)) >= 2 * WORDS or int(lengths.max(initial=0)) > WORDS:
-        raise StateFormatError("a sum has words beyond its last")
+        raise StateFormatError("the state is corrupt: a sum has too many digits")
     places, lengths = places.astype(np.int64), lengths.astype(np.int64)
     first, negative = places >> 1, (places & 1).astype(bool)
     if (first + lengths > WORDS).any():
-        raise StateFormatError("a sum has words beyond its last")
+        raise StateFormatError("the state is corrupt: a sum has too many digits")
     _check_canonical(first, lengths, negative, words)
     out = np.empty((len(places), CHUNKS), np.int64)
     ends = np.cumsum(lengths)
@@ -79,14 +79,14 @@ def unpack_superaccumulators(places: Array, lengths: Array, words: Array) -> Int
         out[block, :-1] = spread[:, : CHUNKS - 1]
         out[block, -1] = spread[:, CHUNKS - 1 :].copy().view("<i8")[:, 0]
     if np.abs(out[:, -1] >> 1).max(initial=0) >= 1 << 61:
-        raise StateFormatError("a sum is out of range")
+        raise StateFormatError("the state is corrupt: a sum is out of range")
     return out
 
 
 def _check_canonical(first: Ints, lengths: Ints, negative: Array, words: Array) -> None:
     none = lengths == 0
     if int(lengths.sum()) != len(words) or (none & ~negative & (first > 0)).any():
-        raise StateFormatError("the words of a sum do not fit")
+        raise StateFormatError("the state is corrupt: the lengths of the sums do not add up")
     nonempty = np.flatnonzero(~none)
     if not len(nonempty):
         return
@@ -95,10 +95,10 @@ def _check_canonical(first: Ints, lengths: Ints, negative: Array, words: Array) 
     reaches_last = first[nonempty] + lengths[nonempty] == WORDS
     # Only the shortest encoding is valid: its first word is not zero, and its last word does not merely repeat the sign.
     if (low == 0).any() or (high == np.where(negative[nonempty], ALL, np.uint32(0))).any():
-        raise StateFormatError("a sum has superfluous words")
+        raise StateFormatError("the state is corrupt: a sum is not stored in its shortest form")
     # If the last of the 69 words is stored, its sign bit must agree with the stored sign.
     if (reaches_last & ((high >> np.uint32(31) != 0) != negative[nonempty])).any():
-        raise StateFormatError("the sign of a sum differs from its last word")
+        raise StateFormatError("the state is corrupt: the stored sign of a sum contradicts its digits")
 
 
 def _expand_words(first: Ints, lengths: Ints, negative: Array, words: Array) -> Array:

@@ -147,7 +147,9 @@ def unpack_sections(schema: Schema, plains: Sequence[bytes], max_bytes: int = MA
         raise
     # Untrusted bytes may cause any exception; report each of them as damaged bytes.
     except Exception as error:
-        raise StateFormatError(f"a section is inconsistent: {type(error).__name__}: {str(error)[:200]}") from error
+        raise StateFormatError(
+            f"the state is corrupt: a section is inconsistent: {type(error).__name__}: {str(error)[:200]}"
+        ) from error
 
 
 def _unpack_sections(schema: Schema, plains: Sequence[bytes], max_bytes: int) -> Sections:
@@ -188,7 +190,7 @@ def _check_state(state: State, reader: SectionReader) -> None:
     for flat in reader.layout.flats:
         if flat.optional:
             counts = reader.front_counts if reader.layout.is_by_front(flat) else reader.cell_counts
-            require(not is_redundant(state, flat, counts), f"{flat.name} is redundant, and should be absent")
+            require(not is_redundant(state, flat, counts), f"{flat.name} is redundant and should be absent")
     check_folding(state)
     check_levels(state)
     try:
@@ -200,4 +202,4 @@ def _check_state(state: State, reader: SectionReader) -> None:
         check_totals(state)
         state.check()
     except CounterOverflowError as error:
-        raise StateFormatError(str(error)) from error
+        raise StateFormatError(f"the state is corrupt: {error}") from error

@@ -201,7 +201,7 @@ class VarintStreams:
         most = self._cut_within(self.third, 8 * count_by_section(last, many), self.ends[2], "<u8")
         # Only the shortest encoding of a number is valid, so that equal contents have equal bytes.
         if int(most.min()) < LEAST:
-            raise StateFormatError("a small number is written as a large one")
+            raise StateFormatError("the state is corrupt: a small number is stored as a large number")
         values = more.astype(np.uint64)
         values += np.uint64(FIRST)
         values[last] = most
@@ -213,9 +213,9 @@ class VarintStreams:
         """Raise an error unless all tiers were read to their ends."""
         for pieces, end in zip((self.first, self.second, self.third), self.ends, strict=True):
             if not pieces.is_at(end):
-                raise StateFormatError("the tiers of the small numbers do not fit")
+                raise StateFormatError("the state is corrupt: the numbers do not fill their part of the section")
 
     def _cut_within(self, pieces: Pieces, lengths: Ints, ends: Ints, dtype: str) -> Array:
         if np.any(pieces.at + lengths > ends):
-            raise StateFormatError("the tiers of the small numbers do not fit")
+            raise StateFormatError("the state is corrupt: the numbers do not fill their part of the section")
         return pieces.cut(lengths, dtype)

@@ -34,7 +34,7 @@ class RoundScorer:
         self._by_query = "query" in columns_of(metrics)
         self.names = self._scorer.names
         if not self.names:
-            raise ValueError(f"{metrics!r} has no value that is one number: average= makes one of several")
+            raise ValueError(f"{metrics!r} has no value that is a single number; for several classes, set average=")
         known = find_directions(metrics, maximize)
         self.directions = {name: known.get(name, maximize) for name in self.names}
 
@@ -59,7 +59,9 @@ class RoundScorer:
             if self._by_query:
                 columns["query"] = np.repeat(np.arange(len(sizes)), sizes)
         elif self._by_query:
-            raise ValueError(f"{scorer.metrics!r} reads queries, but the data has no query groups")
+            raise ValueError(
+                f"{scorer.metrics!r} reads queries, but the data has no query groups; set group= or qid= of the data"
+            )
         scorer.metrics.reset()
         scorer.update(y_true, predictions, weight, **columns)
         return scorer.values()
@@ -67,13 +69,16 @@ class RoundScorer:
     def require_single_name(self) -> str:
         """Return the name of the value, for boosters that accept one value; raise ValueError if there are several."""
         if len(self.names) > 1:
-            raise ValueError(f"this booster takes one value, not {', '.join(self.names)}: give one of the metrics")
+            raise ValueError(
+                f"this booster takes one value, but the metrics return several ({', '.join(self.names)}); pass a "
+                f"single metric"
+            )
         return self.names[0]
 
     def check_directions(self) -> None:
         """Raise ValueError if a metric does not define whether higher values are better, and `maximize` is None."""
         if unknown := [name for name, up in self.directions.items() if up is None]:
             raise ValueError(
-                f"{', '.join(unknown)}: neither high nor low values are best, and the booster stops early by one of them; "
-                "say maximize=True or maximize=False"
+                f"{', '.join(unknown)}: neither high nor low values are better by definition, but early stopping needs a "
+                "direction; pass maximize=True or maximize=False"
             )

@@ -50,7 +50,9 @@ def eval_metric(metrics: MetricLike, *, link: str, maximize: bool | None = None)
     ['Logloss', 'auc']
     """
     if link == "probability":
-        raise ValueError('CatBoost passes raw scores: link="logit" of Logloss, CrossEntropy and MultiClass')
+        raise ValueError(
+            'CatBoost passes raw scores, not probabilities; with Logloss, CrossEntropy or MultiClass, pass link="logit"'
+        )
     return build_eval_metric(metrics, link, maximize)
 
 

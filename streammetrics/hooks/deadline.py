@@ -52,8 +52,8 @@ class Deadline:
     def build_error(self, doing: str) -> SyncTimeoutError:
         """Return the error for an operation that has missed the deadline; `doing` describes the operation."""
         return SyncTimeoutError(
-            f"{doing} was not over after {self.seconds:g} s: a rank is stuck, gone, or has not called sync; "
-            "all metrics are as they were"
+            f"timed out after {self.seconds:g} s while {doing}: a rank is stuck, has ended, or has not called sync; "
+            "the metrics are unchanged. If a rank is only slow, raise timeout="
         )
 
     def call(self, function: Callable[[], T], doing: str) -> T:

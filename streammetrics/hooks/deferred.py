@@ -21,7 +21,7 @@ import numpy as np
 
 from .. import errors
 from ..batch.convert import as_columns, library_of
-from ..collect.accumulator import definition_of, unknown_column
+from ..collect.accumulator import definition_of, table_and_columns_error, unknown_column
 from ..collect.metric_like import MetricLike, columns_of
 from ..compose.bundle import Bundle
 from ..errors import InvalidInputError, MemoryLimitError, NotArrivedError, StreamMetricsError
@@ -175,10 +175,13 @@ class Deferred(Generic[H]):
         timeout: float = DEFAULT_TIMEOUT,
     ) -> None:
         if not isinstance(metrics, MetricLike) or isinstance(metrics, Bundle):
-            raise TypeError(f"expected a metric, a MetricCollection or slices, not a {type(metrics).__name__}")
+            raise TypeError(
+                f"expected a metric, a MetricCollection or slices, found an object of class {type(metrics).__name__}"
+            )
         for name, value in (("every", every), ("queue", queue)):
             if type(value) is not int or value < 1:
-                raise ValueError(f"{name} is a number of {'steps' if name == 'every' else 'copies'}, not {value!r}")
+                what = "steps" if name == "every" else "copies"
+                raise ValueError(f"{name}= takes a number of {what}, at least 1, not {value!r}")
         self.metrics, self.every, self.snapshot, self.queue = metrics, every, snapshot, queue
         self.timeout = timeout
         self._columns = columns_of(metrics)
@@ -225,7 +228,7 @@ class Deferred(Generic[H]):
         table = None if is_column else as_columns(y_true)
         if table is not None:
             if columns or y_score is not None:
-                raise TypeError("Deferred.update() takes a table or columns, not both")
+                raise table_and_columns_error("Deferred", table)
             values: dict[Any, Any] = {name: table[name] for name in self._columns if name in table}
         else:
             if not columns.keys() <= self._columns.keys():
@@ -259,8 +262,8 @@ class Deferred(Generic[H]):
         self._advance(self.every)
         if len(self._waiting) >= self.queue * self.every:
             raise MemoryLimitError(
-                f"{len(self._waiting):,} steps wait, as none of {self.queue} copies to this machine has arrived; raise "
-                f"queue= or every=, or look for what keeps the device busy. This step was not kept"
+                f"{len(self._waiting):,} steps are waiting, because none of {self.queue} copies to host memory has "
+                f"finished; this step was not kept. Raise queue= or every=, or find out what keeps the device busy"
             )
 
     # -- copying and counting -----------------------------------------------------------------------------------------
@@ -283,7 +286,8 @@ class Deferred(Generic[H]):
             changes = [(n, change) for n, c, mark in step.marks if (change := c.describe_change(step.columns[n], mark))]
             if changes:
                 name, change = self._find_column_name(changes[0][0]), changes[0][1]
-                bad.append((step, InvalidInputError(f"{name} {change} after update()", column=name)))
+                text = f"{name} {change} after update(); pass snapshot=True to Deferred"
+                bad.append((step, InvalidInputError(text, column=name)))
             else:
                 good.append(step)
         batches: list[StepBatch] = []
@@ -336,7 +340,7 @@ class Deferred(Generic[H]):
         except Exception as error:  # noqa: BLE001 - the next compute reports the error of the step
             self._note_error(step, error)
         except BaseException as error:
-            what = f"{type(error).__name__} interrupted the update, and the step may or may not be counted"
+            what = f"{type(error).__name__} interrupted the update, so the step may or may not have been counted"
             self._note_error(step, InvalidInputError(what))
             raise
 
@@ -375,8 +379,8 @@ class Deferred(Generic[H]):
                     return self.metrics
                 if time.monotonic() > deadline:
                     raise NotArrivedError(
-                        f"{self.pending:,} steps are not counted: their columns did not arrive within {self.timeout:g} s. "
-                        f"The device is busy or stuck; call again to go on waiting, or raise timeout="
+                        f"{self.pending:,} steps are not counted yet: their columns were not copied to host memory within "
+                        f"{self.timeout:g} s. The device is busy or stuck; call again to wait longer, or raise timeout="
                     )
             time.sleep(pause)
             pause = min(2 * pause, 1e-3)
@@ -393,8 +397,8 @@ class Deferred(Generic[H]):
         self._bad_steps, self._unlisted = [], 0
         number, error = bad[0]
         numbers = ", ".join(f"{n:,}" for n, _ in bad[1:]) + (f" and {unlisted:,} more" if unlisted else "")
-        others = f"; bad, too, were steps {numbers}" if numbers else ""
-        text = f"step {number:,}: {error or type(error).__name__}{others}; all others are counted"
+        others = f"; step{'s' if len(bad) > 2 or unlisted else ''} {numbers} also failed" if numbers else ""
+        text = f"step {number:,}: {error or type(error).__name__}{others}; all other steps are counted"
         if isinstance(error, InvalidInputError):
             raise InvalidInputError(text, column=error.column, row=error.row, count=error.count) from error
         if isinstance(error, StreamMetricsError) and type(error).__module__ == errors.__name__:
@@ -411,7 +415,10 @@ class Deferred(Generic[H]):
         return metrics.compute()
 
     def to_bytes(self) -> bytes:
-        """Return the state of the metrics after all steps as bytes; raises the errors of `flush`."""
+        """Return the state of the metrics after all steps as bytes, which `streammetrics.from_bytes` reads.
+
+        Raises the errors of `flush`.
+        """
         return self.flush().to_bytes()
 
     def digest(self) -> str:
@@ -436,7 +443,7 @@ class Deferred(Generic[H]):
         return new
 
     def reset(self) -> Self:
-        """Reset the metrics, and drop all steps that are waiting, being copied, or failed; restart their numbers at 0."""
+        """Reset the metrics, drop all waiting and failed steps and those being copied, and number new steps from 0."""
         with self._lock:
             self._clear()
             self.metrics.reset()
@@ -475,7 +482,10 @@ def _find_carrier(kind: type) -> Carrier | None:
     """
     library = library_of(kind)
     if library not in CARRIERS and library in CARRIER_MODULES:
-        raise TypeError(f"a {kind.__name__} of {library.removesuffix('lib')} needs `import {CARRIER_MODULES[library]}`")
+        raise TypeError(
+            f"a column of class {kind.__name__} from {library.removesuffix('lib')} needs a module that is not "
+            f"imported; add `import {CARRIER_MODULES[library]}`"
+        )
     return _CARRIER_OF_TYPE.setdefault(kind, CARRIERS.get(library))
 
 

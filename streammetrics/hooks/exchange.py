@@ -90,7 +90,9 @@ def merge_ranks(metrics: H, transport: Transport) -> H:
     """
     try:
         if not isinstance(metrics, MetricLike):
-            raise TypeError(f"sync() takes a metric, collection, slices or bundle, not a {type(metrics).__name__}")
+            raise TypeError(
+                f"sync() takes a metric, collection, slices or bundle; found an object of class {type(metrics).__name__}"
+            )
         empty, states = empty_copy(metrics), states_of(metrics)
         plan = _compute_plan(empty)
         dense = transport.sums and any(_is_dense_faster(describe_dense_form(s), transport.size) for s in states)
@@ -154,8 +156,10 @@ def _check_reports(transport: Transport, reports: Sequence[RankReport], blank: M
         return
     texts = _gather_texts(transport, reports, blank.to_bytes())
     if failed := [f"rank {r}: {texts[r].decode(errors='replace')}" for r, s in enumerate(reports) if s.failed]:
-        raise SyncError(f"nothing was merged, as other ranks have failed: {'; '.join(failed)}")
-    raise IncompatibleStateError(f"ranks count different things: {'; '.join(_describe_differences(reports, texts))}")
+        raise SyncError(f"nothing was merged, because other ranks have failed: {'; '.join(failed)}")
+    raise IncompatibleStateError(
+        f"the ranks have different metrics: {'; '.join(_describe_differences(reports, texts))}"
+    )
 
 
 def _describe_differences(reports: Sequence[RankReport], texts: Sequence[bytes]) -> list[str]:
@@ -166,13 +170,13 @@ def _describe_differences(reports: Sequence[RankReport], texts: Sequence[bytes])
     reference, sentences = definition_of(from_bytes(texts[0])), []
     for plan in dict.fromkeys(s.plan for s in reports if s.plan != reports[0].plan):
         ranks = [r for r, s in enumerate(reports) if s.plan == plan]
-        who = f"{format_ranks(ranks)} against rank 0"
+        who = f"{format_ranks(ranks)} (there) differ{'' if len(ranks) > 1 else 's'} from rank 0 (here)"
         other = definition_of(from_bytes(texts[ranks[0]]))
         if other.kind != reference.kind:
-            what = [f"it is a {other.type_name}, not a {reference.type_name}"]
+            what = [f"{other.type_name} instead of {reference.type_name}"]
         else:
             what = reference.differences(other)
-        sentences.append(f"{who}: {', '.join(what) or 'releases differ'}")
+        sentences.append(f"{who}: {', '.join(what) or 'the releases of streammetrics differ'}")
     return sentences
 
 

@@ -63,7 +63,7 @@ class IgniteMetric(ignite_metrics.Metric):
     ) -> None:
         self._scorer = Scorer(metrics, link, None)
         if not self._scorer.names:
-            raise ValueError(f"{metrics!r} has no value that is one number: average= makes one of several")
+            raise ValueError(f"{metrics!r} has no value that is a single number; for several classes, set average=")
         self.metrics = metrics
         super().__init__(output_transform)
 
@@ -82,14 +82,17 @@ class IgniteMetric(ignite_metrics.Metric):
             columns = dict(output)
             missing = [name for name in ("y_pred", "y") if name not in columns]
             if missing:
-                raise ValueError(f"expected y_pred and y in the output, got {', '.join(map(str, columns))}")
+                raise ValueError(
+                    f"expected y_pred and y in the output, found {', '.join(map(str, columns))}; "
+                    "name the values with output_transform="
+                )
             self._scorer.update(columns.pop("y"), columns.pop("y_pred"), **columns)
             return
         if not isinstance(output, (tuple, list)) or len(output) not in (2, 3):
             raise ValueError(
-                "expected (y_pred, y), (y_pred, y, sample_weight) or a mapping, "
-                f"got {f'{len(output)} values' if isinstance(output, (tuple, list)) else type(output).__name__}; "
-                "output_transform= makes it"
+                "expected the output (y_pred, y), (y_pred, y, sample_weight) or a mapping, "
+                f"found {f'{len(output)} values' if isinstance(output, (tuple, list)) else type(output).__name__}; "
+                "convert the output with output_transform="
             )
         self._scorer.update(output[1], output[0], *output[2:])
 

@@ -70,7 +70,7 @@ def sync(metrics: H, timeout: float | timedelta = TIMEOUT) -> H:
         return metrics.copy()
     if _abandoned:
         raise SyncError(
-            f"an earlier sync timed out, and JAX still waits for it: restart all processes ({_abandoned[0]})"
+            f"an earlier sync timed out, and JAX is still waiting for its data; restart all processes ({_abandoned[0]})"
         )
     return merge_ranks(metrics, _JaxTransport(deadline))
 
@@ -93,13 +93,17 @@ class _JaxTransport:
         return [np.ascontiguousarray(r)[:n].data for r, n in zip(rows, lengths, strict=True)]
 
     def sum(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        raise TypeError("the transport of JAX has no sums")
+        raise TypeError("JAX cannot sum the counters of all ranks; gather the counters instead")
 
     def _gather_all(self, mine: NDArray[np.uint8]) -> Any:
         try:
-            return self.deadline.call(lambda: multihost_utils.process_allgather(mine), "adding up")
+            return self.deadline.call(
+                lambda: multihost_utils.process_allgather(mine), "exchanging data with the other ranks"
+            )
         except SyncTimeoutError as error:
             _abandoned.append(str(error))
             raise
         except RuntimeError as error:
-            raise SyncError("adding up failed: a process is gone; all metrics are as they were") from error
+            raise SyncError(
+                "exchanging data with the other ranks failed: a process has ended; the metrics are unchanged"
+            ) from error

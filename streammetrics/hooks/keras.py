@@ -35,9 +35,9 @@ if BACKEND == "tensorflow":
             return
         if GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
             raise ValueError(
-                "streammetrics updates metrics in Python, which a step compiled by XLA cannot call: use "
-                "model.compile(..., jit_compile=False), as the default compiles with a GPU; or evaluate at the end of an "
-                "epoch with streammetrics.hooks.keras.Evaluate"
+                "streammetrics updates metrics in Python, which a step compiled by XLA cannot call. Use "
+                "model.compile(..., jit_compile=False), which is not the default on a GPU, or evaluate at the end of "
+                "each epoch with streammetrics.hooks.keras.Evaluate"
             )
         tf.numpy_function(function, list(arrays), [])
 
@@ -150,9 +150,9 @@ class KerasMetric(keras.metrics.Metric):
     def __init__(self, metrics: MetricLike, *, link: str = "identity", name: str | None = None, every: int = 1) -> None:
         self._scorer = Scorer(metrics, link)
         if not self._scorer.names:
-            raise ValueError(f"{metrics!r} has no value that is one number: average= makes one of several")
+            raise ValueError(f"{metrics!r} has no value that is a single number; for several classes, set average=")
         if every < 1:
-            raise ValueError(f"every is a number of steps, at least 1, not {every!r}")
+            raise ValueError(f"every= takes a number of steps, at least 1, not {every!r}")
         own = metrics.name or "metrics"
         super().__init__(name=name or own)
         self._name_prefix = f"{name}_" if name and name != own else ""
@@ -292,7 +292,7 @@ class Evaluate(keras.callbacks.Callback):
             if getattr(callback, "monitor", None) in written:
                 raise ValueError(
                     f"{type(callback).__name__} monitors {callback.monitor}, which Evaluate writes when an epoch ends, "
-                    "but is listed before it: in callbacks=[...] put Evaluate first"
+                    f"but {type(callback).__name__} is listed before Evaluate; put Evaluate first in callbacks=[...]"
                 )
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
@@ -310,8 +310,8 @@ class Evaluate(keras.callbacks.Callback):
                 batches += 1
             if not batches:
                 raise ValueError(
-                    "validation_data= had no batch in this epoch: a generator is read to its end once; give arrays, a "
-                    "tf.data.Dataset, a PyDataset that knows its length, or what can be gone through again"
+                    "validation_data= had no batch in this epoch, because a generator can be read only once; pass arrays, "
+                    "a tf.data.Dataset, a PyDataset with a length, or another iterable that can be read again"
                 )
         if logs is not None:
             logs.update({self.prefix + name: value for name, value in self._scorer.values().items()})
@@ -321,7 +321,7 @@ class Evaluate(keras.callbacks.Callback):
         if self.output is not None:
             y, predictions = y[self.output], predictions[self.output]
         elif isinstance(predictions, (list, tuple, dict)):
-            raise ValueError("the model has several outputs: choose the one to evaluate with output=")
+            raise ValueError("the model has several outputs; pass output= to choose the output to evaluate")
         self._scorer.update(y, predictions, weight, **(self.columns(x) if self.columns else {}))
 
 

@@ -49,11 +49,13 @@ class Lifetime:
 
     def __init__(self, metrics: MetricLike, window: int | None = None, panes: int = 10) -> None:
         if not isinstance(metrics, MetricLike) or isinstance(metrics, (Bundle, AxisWrapper)):
-            raise TypeError(f"expected a metric or a MetricCollection, not a {type(metrics).__name__}")
+            raise TypeError(
+                f"expected a metric or a MetricCollection, found an object of class {type(metrics).__name__}"
+            )
         fits = window is None or (type(window) is int and window > 0 and window % max(panes, 1) == 0)
         if type(panes) is not int or panes < 2 or not fits:
             raise ValueError(
-                f"window= must be a multiple of panes=, which must be at least 2; got {window!r} and {panes!r}"
+                f"window= must be a multiple of panes=, which must be at least 2; found {window!r} and {panes!r}"
             )
         self.window, self.panes = window, panes
         self._state = _WindowState(metrics.copy(), (empty_copy(metrics),), 0)

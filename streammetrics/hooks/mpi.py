@@ -163,7 +163,9 @@ class _MpiTransport:
     def _run(self, start: Callable[[], Any], *buffers: Any) -> None:
         self.broken = True
         try:
-            _wait_for(start(), self.deadline, buffers, "adding up")
+            _wait_for(start(), self.deadline, buffers, "exchanging data with the other ranks")
         except MPI.Exception as error:
-            raise SyncError(f"adding up failed: {error}; all metrics are as they were") from error
+            raise SyncError(
+                f"exchanging data with the other ranks failed: {error}; the metrics are unchanged"
+            ) from error
         self.broken = False

@@ -56,10 +56,12 @@ class Scorer:
 
     def __init__(self, metrics: MetricLike, link: str, gives: Iterable[str] | None = ()) -> None:
         if not isinstance(metrics, MetricLike):
-            hint = "; write AUC(), not AUC" if isinstance(metrics, type) else "; put several in a MetricCollection"
-            raise TypeError(f"expected a metric or a MetricCollection, got {metrics!r}{hint}")
+            hint = (
+                "; write AUC(), not AUC" if isinstance(metrics, type) else "; put several metrics in a MetricCollection"
+            )
+            raise TypeError(f"expected a metric or a MetricCollection, found {metrics!r}{hint}")
         if link not in LINKS:
-            raise ValueError(f"link= must be the scale of predictions, one of {', '.join(LINKS)}; got {link!r}")
+            raise ValueError(f"link=, the scale of the predictions, must be one of {', '.join(LINKS)}, not {link!r}")
         self.metrics, self.link = metrics, link
         columns = columns_of(metrics)
         self._predictions = "y_score" if "y_score" in columns else "y_pred"
@@ -110,11 +112,14 @@ class Scorer:
         available = {"y_true", self._predictions, *gives}
         if required - available:
             raise ValueError(
-                f"{self.metrics!r} reads {', '.join(sorted(required - available))}; handed over are only "
-                f"{', '.join(sorted(available))} and sample_weight"
+                f"{self.metrics!r} reads {', '.join(sorted(required - available))}, but receives only "
+                f"{', '.join(sorted(available))} and sample_weight; choose another metric, or pass columns= if this "
+                f"hook takes it"
             )
         if not {"y_true", self._predictions} <= set(columns):
-            raise ValueError(f"{self.metrics!r} reads no labels with predictions: there is nothing to score a model by")
+            raise ValueError(
+                f"{self.metrics!r} does not read labels and predictions, so it cannot score a model; choose another metric"
+            )
 
     def _find_kinds(self, role: str) -> list[Any]:
         return [
@@ -129,16 +134,19 @@ class Scorer:
         inner = [k.kind if isinstance(k, Matrix) else k for k in self._find_kinds(self._predictions)]
         scales = {k.scale for k in inner if isinstance(k, Score)}
         if "logit" in scales and self.link not in ("logit", "identity"):
-            raise ValueError(f'{self.metrics!r} reads logits (scale="logit"), and link={self.link!r} hands over others')
+            raise ValueError(
+                f'{self.metrics!r} reads logits (scale="logit"), but link={self.link!r} passes other predictions; '
+                'pass link="logit" or "identity"'
+            )
         if "logit" in scales and len(scales) > 1 and self.link == "logit":
             raise ValueError(
-                f'{self.metrics!r}: some metrics read logits (scale="logit") and some do not, but a model hands over one '
-                'column: give all of them one scale, or say link="identity" to hand logits to all of them'
+                f'{self.metrics!r}: some metrics read logits (scale="logit") and some do not, but a model returns '
+                'one column of predictions; set the same scale= in all metrics, or link="identity" to pass logits to all'
             )
         if self.link != "identity" and not scales:
             raise ValueError(
-                f'{self.metrics!r} reads decisions, not scores: of a model that hands over decisions say link="identity"; '
-                "else give threshold= or the number of classes"
+                f'{self.metrics!r} reads decisions, not scores; if the model returns decisions, pass link="identity"; '
+                "otherwise set threshold= or the number of classes in the metric"
             )
         return scales
 

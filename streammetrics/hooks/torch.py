@@ -159,7 +159,8 @@ def load_state_dict(metrics: Any, saved: Mapping[str, torch.Tensor] | Sequence[M
     for one in [saved] if isinstance(saved, Mapping) else saved:
         if strange := one.keys() - named.keys():
             raise IncompatibleStateError(
-                f"there are saved metrics called {', '.join(sorted(strange))}; here are {', '.join(named)}"
+                f"found saved metrics called {', '.join(sorted(strange))}, expected only {', '.join(named)}; "
+                "pass metrics with the names that were saved"
             )
     for name, thing in named.items():
         counted = thing.reset().metrics if isinstance(thing, Deferred) else thing.reset()
@@ -192,7 +193,10 @@ def _merge_shares(name: str, metrics: Any, shares: Sequence[Mapping[str, torch.T
     total: MetricLike = empty_copy(metrics.metrics if isinstance(metrics, Deferred) else metrics)
     for share in shares:
         if name not in share:
-            raise IncompatibleStateError(f"nothing is saved of {name!r}; there are {', '.join(share) or 'none'}")
+            raise IncompatibleStateError(
+                f"expected a saved state of {name!r}, found states of {', '.join(share) or 'no metric'}; "
+                "pass metrics with the names that were saved"
+            )
         tensor = share[name]
         if not isinstance(tensor, torch.Tensor) or tensor.dtype != torch.uint8 or tensor.ndim != 1:
             raise StateFormatError(f"{name}: expected a uint8 tensor of one dimension, as state_dict() returns it")

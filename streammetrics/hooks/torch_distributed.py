@@ -94,7 +94,7 @@ def sync(metrics: H, group: Any = None, timeout: float | timedelta = TIMEOUT) ->
         return metrics.copy()
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     if rank < 0:
-        raise ValueError("this rank is not in the group: only its members call sync")
+        raise ValueError("this rank is not in the process group; call sync only on ranks of the group")
     if size == 1:
         return metrics.copy()
     full_group = dist.group.WORLD if group is None else group
@@ -116,8 +116,8 @@ def _check_launcher() -> None:
     size = os.environ.get("WORLD_SIZE", "1")
     if size.isdigit() and int(size) > 1:
         raise SyncError(
-            f"torchrun has started {size} processes (WORLD_SIZE), but torch.distributed is not initialized in this one: "
-            f"call torch.distributed.init_process_group() first"
+            f"torchrun has started {size} processes (WORLD_SIZE), but torch.distributed is not initialized in this "
+            f"process; call torch.distributed.init_process_group() first"
         )
 
 
@@ -155,15 +155,15 @@ def _join_group(group: Any, rank: int, size: int, deadline: Deadline) -> _SyncGr
         The time limit.
     """
     store = _find_store(group)
-    with _translate_errors(deadline, "asking the store of the group"):
-        number = deadline.call(lambda: store.add("closed", 0), "asking the store of the group")
+    with _translate_errors(deadline, "reading the store of the process group"):
+        number = deadline.call(lambda: store.add("closed", 0), "reading the store of the process group")
     known = _groups.get(group)
     if known is not None and known.number == number:
         return known
     try:
-        with _translate_errors(deadline, "meeting the other ranks"):
+        with _translate_errors(deadline, "connecting to the other ranks"):
             gloo = deadline.call(
-                lambda: _wait_for_ranks(store, number, rank, size, deadline), "meeting the other ranks"
+                lambda: _wait_for_ranks(store, number, rank, size, deadline), "connecting to the other ranks"
             )
     except SyncError:
         _close_group(group, number)
@@ -183,7 +183,9 @@ def _wait_for_ranks(store: Any, number: int, rank: int, size: int, deadline: Dea
     while not names.check(keys):
         if deadline.remaining < min(REPORT_SECONDS, deadline.seconds / 10):
             absent = [r for r in range(size) if not names.check([keys[r]])]
-            raise deadline.build_error(f"waiting for {format_ranks(absent)}" if absent else "meeting the other ranks")
+            raise deadline.build_error(
+                f"waiting for {format_ranks(absent)}" if absent else "connecting to the other ranks"
+            )
         time.sleep(pause)
         pause = min(2 * pause, MAX_PAUSE)
     return dist.ProcessGroupGloo(names, rank, size, timedelta(seconds=deadline.remaining))
@@ -215,7 +217,7 @@ def _translate_errors(deadline: Deadline, doing: str) -> Iterator[None]:
     except RuntimeError as error:
         if deadline.remaining < 0.01 * deadline.seconds:
             raise deadline.build_error(doing) from error
-        raise SyncError(f"{doing} failed: a rank is gone, or gave up; all metrics are as they were") from error
+        raise SyncError(f"{doing} failed: a rank has ended or given up; the metrics are unchanged") from error
 
 
 # -- the transport -----------------------------------------------------------------------------------------------------
@@ -264,8 +266,8 @@ class _GlooTransport:
     def _wait(self, options: Any, start: Callable[[], Any]) -> None:
         left, self.broken = self.deadline.remaining, True
         if not left:
-            raise self.deadline.build_error("adding up")
+            raise self.deadline.build_error("exchanging data with the other ranks")
         options.timeout = timedelta(seconds=left)
-        with _translate_errors(self.deadline, "adding up"):
+        with _translate_errors(self.deadline, "exchanging data with the other ranks"):
             start().wait(options.timeout)
         self.broken = False

@@ -69,7 +69,7 @@ class TorchMetric(torchmetrics.Metric):
         inner = metric.metrics if isinstance(metric, Deferred) else metric
         if not isinstance(inner, MetricLike) or isinstance(inner, Bundle):
             hint = "; write AUC(), not AUC" if isinstance(metric, type) else ""
-            raise TypeError(f"expected a metric, a MetricCollection or Deferred, got {metric!r}{hint}")
+            raise TypeError(f"expected a metric, a MetricCollection or Deferred, found {metric!r}{hint}")
         self._target = metric
         self._key = NAME + empty_copy(inner).digest()[:16]
         # A torchmetrics collection shares the states of metrics with equal states (a compute group). NaN is not equal to
@@ -148,8 +148,8 @@ class TorchMetric(torchmetrics.Metric):
         """Return the value over all batches of all ranks; NaN, with a warning, if it is undefined."""
         if self._update_calls != self._update_count:
             raise TorchMetricsUserError(
-                f"this metric was updated {self._update_calls} times, but its collection counts {self._update_count}: "
-                f"compute_groups= puts it into a group with another metric; leave it out of the groups"
+                f"this metric was updated {self._update_calls} times, but its collection counts {self._update_count} "
+                f"updates, because compute_groups= groups this metric with another; leave this metric out of the groups"
             )
         metric: Any = self.metric if self._total is None else self._total
         return self._to_tensors(metric.compute())
@@ -203,7 +203,7 @@ class TorchMetric(torchmetrics.Metric):
         if own_error is not None:
             raise own_error
         if silent := [rank for rank, part in enumerate(parts) if not part]:
-            raise InvalidInputError(f"a step of rank {silent[0]} was bad; the error of that rank names it")
+            raise InvalidInputError(f"a step of rank {silent[0]} failed; see the error that this rank raised")
         return merge(parts)
 
     def unsync(self, should_unsync: bool = True) -> None:
@@ -269,7 +269,9 @@ class TorchMetric(torchmetrics.Metric):
         elif isinstance(incoming_state, dict) and self._key in incoming_state:
             theirs = from_bytes(incoming_state[self._key].numpy(force=True).tobytes())
         else:
-            raise IncompatibleStateError(f"this is not the state of a metric like {self._inner!r}: {incoming_state!r}")
+            raise IncompatibleStateError(
+                f"expected the state of a metric like {self._inner!r}, found {incoming_state!r}"
+            )
         self.metric.merge(theirs)
         self._computed = None
         self._update_calls = self._update_count = self._update_calls + 1

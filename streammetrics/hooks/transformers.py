@@ -82,7 +82,9 @@ class compute_metrics:  # noqa: N801 - named after the argument that it is passe
         if isinstance(predictions, (tuple, list)):
             predictions = predictions[0]
         if isinstance(labels, (tuple, list)):
-            raise TypeError("the model has several labels: TrainingArguments(label_names=[...]) says which to evaluate")
+            raise TypeError(
+                "the model has several labels; pass TrainingArguments(label_names=[...]) to choose the one to evaluate"
+            )
         self._scorer.update(**self._select_rows(labels, predictions, self.columns(pred) if self.columns else {}))
         self._is_finished = compute_result
         return self._scorer.values() if compute_result else {}

@@ -147,14 +147,16 @@ def build_look(sequential: bool, users: float | None, planned: float | None, con
     if not sequential:
         return None
     if users is None or planned is None:
-        raise InvalidInputError("sequential intervals need users= (so far) and planned=")
+        raise InvalidInputError("sequential intervals need users= (the number so far) and planned=; pass both")
     return Look(float(users), float(planned), confidence)
 
 
 def collect_samples(side: Any) -> list[Sample]:
     """Return a `Sample` for each metric of one side: the values of its cells (slices), their keys, and their shards."""
     if not isinstance(side, MetricLike):
-        raise InvalidInputError(f"compare takes metrics, collections, slices or windows, not a {type(side).__name__}")
+        raise InvalidInputError(
+            f"expected metrics, collections, slices or windows to compare, found an object of class {type(side).__name__}"
+        )
     samples: list[Sample] = definition_of(side).samples(states_of(side))
     return samples
 
@@ -172,7 +174,7 @@ def collect_slice_columns(side: MetricLike) -> tuple[str, ...]:
 
 def _describe_no_overlap(a: Any, b: Any) -> str:
     ours, theirs = (", ".join(dict.fromkeys(s.name for s in collect_samples(x))) or "nothing" for x in (a, b))
-    return f"there is nothing to compare: a has {ours}, b {theirs}"
+    return f"there is nothing to compare: a has {ours}; b has {theirs}. Count the same metric on both sides"
 
 
 def _pair_covariates(covariates: Any) -> list[Pair]:
@@ -183,7 +185,10 @@ def _pair_covariates(covariates: Any) -> list[Pair]:
     pairs = []
     for pair in items:
         if not (isinstance(pair, Sequence) and len(pair) == 2):
-            raise InvalidInputError("covariates= takes a pair (a, b) of pre-treatment metrics, or a list of such pairs")
+            raise InvalidInputError(
+                "covariates= takes a pair (a, b) of pre-treatment metrics, or a list of such pairs; "
+                f"found an object of class {type(pair).__name__}"
+            )
         pairs += _pair_sides(*pair)[0]
     return pairs
 

@@ -97,9 +97,9 @@ class Comparison(Plottable):
         parts = [f"{name}: a {a}, b {b}, {format_interval(self.difference, False, self.always)}"]
         parts.append(f"p {p}" if p.startswith("<") else f"p = {p}")
         if self.reduction > 0.0:
-            parts.append(f"covariates took {100.0 * self.reduction:.0f} % of the variance")
+            parts.append(f"covariates removed {100.0 * self.reduction:.0f} % of the variance")
         if self.limited_by == BOUND:
-            parts.append(f"limited by the certified bound: {self.cure}")
+            parts.append(f"the certified bound limits the precision: use {self.cure}")
         return ", ".join(parts)
 
     def _repr_html_(self) -> str:
@@ -238,7 +238,7 @@ class Comparisons(Mapping[Any, Comparison], Plottable):
     def __getitem__(self, key: Any) -> Comparison:
         rows = self._by_key
         if key not in rows:
-            raise KeyError(f"there is no comparison {key!r}; there are {len(rows)}, such as {list(rows)[:5]}")
+            raise KeyError(f"there is no comparison {key!r}; pass a key such as {', '.join(map(repr, list(rows)[:5]))}")
         return rows[key]
 
     def __iter__(self) -> Iterator[Any]:

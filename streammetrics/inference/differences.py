@@ -133,7 +133,10 @@ def compute_differences(pair: Pair, *, independent: bool = False, covariates: Se
     elif not independent:
         raise InvalidInputError(_describe_mismatch(pair.name, a.shards, b.shards))
     elif covariates:
-        raise InvalidInputError(f"{pair.name}: covariates need shards of the same units on both sides")
+        raise InvalidInputError(
+            f"{pair.name}: covariates need shards of the same units on both sides; "
+            f"count both sides with the same Sharded(..., unit=, shards=)"
+        )
     else:
         differences = _compare_independent(pair)
     return differences
@@ -146,8 +149,8 @@ def _compare_by_shard(pair: Pair, covariates: Sequence[Pair]) -> MetricDifferenc
     before = [_build_covariate(pair, c) for c in covariates]
     if before and len(pair.keys) and np.array_equal(a.weights, b.weights):
         raise InvalidInputError(
-            f"{pair.name}: covariates are for randomised arms, but both sides have the same rows in every shard: between "
-            f"two models of one log the covariate difference is not 0 on average"
+            f"{pair.name}: covariates= needs two randomised arms, but both sides have the same rows in every shard, like "
+            f"two models on one log. The covariates of such sides differ systematically, so leave out covariates="
         )
     first, second = build_replicates(pair.a), build_replicates(pair.b)
     difference, relative = (jackknife(subtract_replicates(first, second, relative=r), before) for r in (False, True))
@@ -173,8 +176,9 @@ def _build_covariate(pair: Pair, before: Pair) -> Contrast:
         cells, positions = select_keys(sample, pair.keys)
         if cells.shards is None or target.shards is None or not cells.shards.matches(target.shards):
             raise InvalidInputError(
-                f"{pair.name}: the covariate {before.name} must have the shards of the metric that it adjusts: "
-                f"{format_shard_plan(target.shards)}, not {format_shard_plan(cells.shards)}"
+                f"{pair.name}: the covariate {before.name} must have the same shards as the metric: "
+                f"expected {format_shard_plan(target.shards)}, found {format_shard_plan(cells.shards)}; "
+                f"count the covariate with the same unit= and shards="
             )
         one, shape = build_replicates(cells), target.shards.weights.shape
         value, leave_one_out, weights = np.full(shape[1], np.nan), np.full(shape, np.nan), np.zeros(shape)
@@ -222,15 +226,15 @@ def format_shard_plan(shards: Shards | None) -> str:
 def _describe_mismatch(name: str, a: Shards | None, b: Shards | None) -> str:
     unit, count, _ = next((s.plan for s in (a, b) if s is not None), ("user_id", 64, ""))
     cure = f'Sharded(..., unit="{unit}", shards={count}) on both sides'
-    have = f"a has {format_shard_plan(a)}, b {format_shard_plan(b)}"
+    have = f"a has {format_shard_plan(a)}, b has {format_shard_plan(b)}"
     if a is None and b is None:
         have = "neither side has shards of units"
     elif a is not None and b is not None and a.plan[:2] == b.plan[:2]:
         return (
-            f"{name}: {unit} holds {a.plan[2]} keys in a and {b.plan[2]} keys in b, so that units cannot be matched; "
-            f"convert the keys of one side and count again"
+            f"{name}: {unit} has {a.plan[2]} keys in a and {b.plan[2]} keys in b, so the units of both sides cannot "
+            f"be matched. Convert the keys of one side to the type of the other, and count again"
         )
     return (
-        f"{name}: {have}, so that the units of both sides cannot be matched. "
+        f"{name}: {have}, so the units of both sides cannot be matched. "
         f"Count with {cure}; or, if no unit is on both sides, pass independent=True"
     )

@@ -123,7 +123,9 @@ def drift(scores: MetricLike | State, reference: MetricLike | State, bins: int =
     (0.138, 0.074, 0.017, 'shifted')
     """
     if bins < 2 or not 0 < floor < 1:
-        raise InvalidInputError(f"two bins or more are needed, and a floor between 0 and 1, not {bins} and {floor}")
+        raise InvalidInputError(
+            f"bins must be 2 or more, and floor between 0 and 1; found bins={bins} and floor={floor}"
+        )
     a, b = _match_buckets(_find_histogram(scores), _find_histogram(reference))
     rungs, ours = _read_buckets(a)
     steps, theirs = _read_buckets(b)
@@ -189,13 +191,15 @@ def _find_histogram(source: Any) -> ScoreHistogram:
     for state in states:
         if isinstance(state, ScoreHistogram) and not state.axes:
             return state
-    raise InvalidInputError(f"a metric without slices that counts scores, such as AUC(), is needed, not {source!r}")
+    raise InvalidInputError(f"expected a metric without slices that counts scores, such as AUC(); found {source!r}")
 
 
 def _match_buckets(a: ScoreHistogram, b: ScoreHistogram) -> tuple[ScoreHistogram, ScoreHistogram]:
     """Return both histograms with equal buckets, by coarsening the histogram with the finer buckets."""
     if a.scale != b.scale:
-        raise InvalidInputError(f"scores of scale {a.scale} cannot be compared with scores of scale {b.scale}")
+        raise InvalidInputError(
+            f"scores of scale {a.scale} cannot be compared with scores of scale {b.scale}; count both with the same scale="
+        )
     bits = min(BITS[a.scale] if s.bits is None else s.bits for s in (a, b))
     return a.coarsen(bits, limit=0), b.coarsen(bits, limit=0)
 

@@ -155,8 +155,10 @@ def estimate_from_error(
     link = scale_of(scale)
     values, errors = np.asarray(value, np.float64), np.asarray(error, np.float64)
     reasons = build_reasons(reason, values.shape)
-    add_reasons(reasons, ~link.holds(values), lambda i: f"{values.reshape(-1)[i]:g} is not on the {scale} scale")
-    add_reasons(reasons, ~(errors > 0.0), lambda i: "it has no standard error")
+    add_reasons(
+        reasons, ~link.holds(values), lambda i: f"the value {values.reshape(-1)[i]:g} is not on the {scale} scale"
+    )
+    add_reasons(reasons, ~(errors > 0.0), lambda i: "the value has no standard error")
     # Suppress warnings about values outside the scale, because these already have a reason.
     with np.errstate(all="ignore"):
         scaled_errors = errors / link.slope(values)
@@ -260,14 +262,16 @@ def welch(a: ScaledEstimate, b: ScaledEstimate) -> ScaledEstimate:
     (0.05, 49.7)
     """
     if a.scale != b.scale or a.scale not in ("natural", "log"):
-        raise InvalidInputError(f"a difference needs two estimates on 'natural' or on 'log', not {a.scale}, {b.scale}")
+        raise InvalidInputError(
+            f"expected two estimates on the scale 'natural' or two on 'log', found {a.scale!r} and {b.scale!r}"
+        )
     scale = "natural" if a.scale == "natural" else "relative"
     point = np.asarray(a.point) - b.point
     reasons = build_reasons(a.reason, point.shape)
     theirs = build_reasons(b.reason, point.shape).reshape(-1)
     add_reasons(reasons, has_reason(theirs).reshape(point.shape), lambda i: str(theirs[i]))
     va, vb = (np.asarray(side.standard_error) * side.standard_error for side in (a, b))
-    add_reasons(reasons, va + vb == 0.0, lambda i: "nothing varies on either side")
+    add_reasons(reasons, va + vb == 0.0, lambda i: "the values of both sides do not vary")
     df, error = satterthwaite(va, a.df, vb, b.df), np.sqrt(va + vb)
     value = scale_of(scale).value(point)
     return build_estimate(value, point, error, df, scale, "welch", "the two sides are independent", reasons=reasons)

@@ -65,11 +65,11 @@ class Replicates:
         points, shard_weights = (np.array(x, np.float64, order="C") for x in (leave_one_out, weights))
         if not points.ndim or points.shape != shard_weights.shape or points.shape[1:] != number.shape:
             raise InvalidInputError(
-                f"one leave-one-out value and one weight for each shard and cell are needed, not {points.shape} and "
-                f"{shard_weights.shape} for values of {number.shape}"
+                f"expected one leave-one-out value and one weight for each shard and cell; found arrays of shapes "
+                f"{points.shape} and {shard_weights.shape} for values of shape {number.shape}"
             )
         if not (np.isfinite(shard_weights) & (shard_weights >= 0.0)).all():
-            raise InvalidInputError("weights of shards must be finite and not negative")
+            raise InvalidInputError("the weights of shards must be finite and not negative")
         for name, array in (
             ("value", unwrap_scalar(number)),
             ("leave_one_out", points),
@@ -159,7 +159,7 @@ def describe_shortage(
     Examples
     --------
     >>> describe_shortage([1] * 40 + [0] * 24)
-    'too few: 40 positives in 40 of 64 shards; 50 in 32 are needed'
+    'too few: 40 positives in 40 of 64 shards; 50 positives in 32 shards are needed'
     """
     counts = np.asarray(events, np.float64)
     needed = len(counts) // 2 if shards is None else shards
@@ -169,7 +169,7 @@ def describe_shortage(
         summary = (
             f"{event_count.reshape(-1)[i]:g} {what} in {shards_with_events.reshape(-1)[i]} of {len(counts)} shards"
         )
-        return f"too few: {summary}; {fewest} in {needed} are needed"
+        return f"too few: {summary}; {fewest} {what} in {needed} shards are needed"
 
     reasons = build_reasons(None, event_count.shape)
     add_reasons(reasons, (event_count < fewest) | (shards_with_events < needed), describe)
@@ -197,35 +197,37 @@ def _collect_reasons(replicates: Replicates, occupied: NDArray[np.bool_], effect
     link = scale_of(scale)
     values, effective_counts = np.asarray(replicates.value), effective.reshape(-1)
     reasons = build_reasons(None, values.shape)
-    add_reasons(reasons, np.isnan(values), lambda i: "it has no value")
+    add_reasons(reasons, np.isnan(values), lambda i: "the value is undefined")
     add_reasons(reasons, effective < MIN_SHARDS, lambda i: _describe_uneven(effective_counts[i]))
     if scale == "natural":
         large = (occupied & (np.abs(replicates.leave_one_out) > MAX_VALUE)).any(axis=0)
-        add_reasons(reasons, large, lambda i: f"its values are too large for their squares, above {MAX_VALUE:g}")
+        add_reasons(reasons, large, lambda i: f"values above {MAX_VALUE:g} are too large to be squared")
     undefined = occupied & np.isnan(replicates.leave_one_out)
     add_reasons(
-        reasons, undefined.any(axis=0), lambda i: f"it has no value {_format_missing_shard(undefined, i)}: {TOO_LITTLE}"
+        reasons,
+        undefined.any(axis=0),
+        lambda i: f"the value is undefined {_format_missing_shard(undefined, i)}: {TOO_LITTLE}",
     )
     outside = occupied & ~link.holds(replicates.leave_one_out)
 
     def describe_edge(i: int) -> str:
         value = values.reshape(-1)[i]
         if not link.holds(value):
-            return f"at the end of its range, here {value:g}, a value does not show its spread"
+            return f"the value is at the end of its range ({value:g}), where its variation cannot be estimated"
         shown = _select_cell(replicates.leave_one_out, i)[_select_cell(outside, i).argmax()]
-        return f"it is {shown:g} without one of the shards: too few events, or all of one kind"
+        return f"the value is {shown:g} without one of the shards: there are too few events, or all are of one class"
 
     add_reasons(reasons, outside.any(axis=0) | ~link.holds(values), describe_edge)
     return reasons
 
 
-TOO_LITTLE = "too little is left in the others"
+TOO_LITTLE = "the other shards have too little data"
 
 
 def _describe_uneven(effective: float) -> str:
     return (
-        f"its units weigh as much as {effective:.1f} even shards, and {MIN_SHARDS} are needed: "
-        "too few of them, or one too heavy"
+        f"the effective number of shards is {effective:.1f}, and {MIN_SHARDS} are needed: "
+        "there are too few units, or one unit has most of the weight"
     )
 
 
@@ -241,7 +243,8 @@ def _format_missing_shard(undefined: NDArray[np.bool_], i: int) -> str:
 def _combine_sides(a: Replicates, b: Replicates, relative: bool, sign: float) -> Contrast:
     if a.leave_one_out.shape != b.leave_one_out.shape:
         raise InvalidInputError(
-            f"shards differ: {_format_shape(a)} on one side and {_format_shape(b)} on the other; make both the same"
+            f"the shards differ: {_format_shape(a)} on one side and {_format_shape(b)} on the other; use the same shards= "
+            "on both"
         )
     scale = "log" if relative else "natural"
     # Shard k has the same units on both sides. The difference of the leave-one-out values therefore includes their
@@ -259,7 +262,9 @@ def _combine_sides(a: Replicates, b: Replicates, relative: bool, sign: float) ->
     # If a shard is empty on one side only, that side may have no leave-one-out value for it.
     undefined = occupied & np.isnan(points)
     add_reasons(
-        reasons, undefined.any(axis=0), lambda i: f"one side has no value {_format_missing_shard(undefined, i)}"
+        reasons,
+        undefined.any(axis=0),
+        lambda i: f"the value of one side is undefined {_format_missing_shard(undefined, i)}",
     )
     df = _degrees_of_freedom(first, second, np.count_nonzero(occupied, axis=0))
     result_scale = "relative" if relative else "natural"
@@ -404,9 +409,13 @@ def _adjust_for_covariates(
     """
     q = len(covariates)
     if q > 3:
-        raise InvalidInputError(f"at most 3 covariates, not {q}: each costs one of few degrees of freedom")
+        raise InvalidInputError(
+            f"expected at most 3 covariates, found {q}; pass fewer, because each covariate costs a degree of freedom"
+        )
     if any(c.leave_one_out.shape != contrast.leave_one_out.shape for c in covariates):
-        raise InvalidInputError("covariates must have the shards of the metric that they adjust")
+        raise InvalidInputError(
+            "covariates must have the same shards as the metric that they adjust; use the same shards="
+        )
     occupied = contrast.occupied.copy()
     for covariate in covariates:
         occupied |= covariate.occupied
@@ -421,7 +430,9 @@ def _adjust_for_covariates(
     df = np.asarray(contrast.df)
     all_df = df.reshape(-1)
     add_reasons(
-        reasons, df - q < MIN_SHARDS - 1, lambda i: f"{all_df[i]:.1f} degrees of freedom are too few for {q} covariates"
+        reasons,
+        df - q < MIN_SHARDS - 1,
+        lambda i: f"{all_df[i]:.1f} degrees of freedom are too few for {q} covariate{'s' if q > 1 else ''}",
     )
     theta, degenerate = solve_cholesky([[_sum_products(u, v) for v in x] for u in x], [_sum_products(u, y) for u in x])
     add_reasons(reasons, degenerate, lambda i: "the covariates are collinear or constant")
@@ -441,7 +452,9 @@ def _adjust_for_covariates(
     add_reasons(
         reasons,
         constant,
-        lambda i: "every leave-one-out value is the same, or the covariates explain all of it: nothing varies",
+        lambda i: (
+            "every leave-one-out value is the same, or the covariates explain all of the variance: nothing varies"
+        ),
     )
     point = np.where(has_reason(reasons), contrast.point, point)
     return build_estimate(

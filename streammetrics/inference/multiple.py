@@ -22,7 +22,7 @@ def _read_p_values(p: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:
     values = np.array(p, np.float64)
     present = ~np.isnan(values)
     if not ((values[present] >= 0.0) & (values[present] <= 1.0)).all():
-        raise InvalidInputError("p-values must lie between 0 and 1")
+        raise InvalidInputError("p-values must be between 0 and 1")
     return values, present
 
 

@@ -129,7 +129,8 @@ def pair_samples(a: Sequence[Sample], b: Sequence[Sample]) -> tuple[list[Pair], 
             continue
         if first_sample.metric.about.tag != second_sample.metric.about.tag:
             reason = (
-                f"the first side's is {first_sample.metric.about.tag}, the second's {second_sample.metric.about.tag}"
+                f"the first side has {first_sample.metric.about.tag} under this name, "
+                f"the second side {second_sample.metric.about.tag}"
             )
             unmatched += [UnmatchedCell(name, key, reason) for key in first_sample.keys]
             continue

@@ -67,10 +67,10 @@ class PowerPlan(NamedTuple):
     @property
     def sentence(self) -> str:
         """The plan in one sentence."""
-        sooner = f", {self.mean_users:,.0f} on average," if self.mean_users < self.users else ""
+        sooner = f" ({self.mean_users:,.0f} on average with early stopping)" if self.mean_users < self.users else ""
         return (
-            f"{self.users:,.0f} users in both arms together{sooner} show a difference of {100.0 * self.relative:+.3g} % "
-            f"in {100.0 * self.power:g} % of experiments that have it"
+            f"An experiment with {self.users:,.0f} users in both arms together{sooner} detects a difference of "
+            f"{100.0 * self.relative:+.3g} % with a power of {100.0 * self.power:g} %"
         )
 
 
@@ -146,12 +146,16 @@ def power(
     if metric is None and len(samples) == 1:
         metric = next(iter(samples))
     if metric not in samples:
-        raise InvalidInputError(f"metric= takes one of {', '.join(samples)}, not {metric!r}")
+        raise InvalidInputError(f"metric= must be one of {', '.join(samples)}, not {metric!r}")
     sample = samples[metric]
     if len(sample.keys) != 1:
-        raise InvalidInputError(f"there are {len(sample.keys)} slices: give one of them, or their total")
+        raise InvalidInputError(
+            f"expected a metric without slices, found {len(sample.keys):,} slices; pass one slice, or their `total`"
+        )
     if users is None and sample.shards is not None:
-        raise InvalidInputError(f"users= is needed: how many units of {sample.shards.plan[0]} were counted")
+        raise InvalidInputError(
+            f"users= is missing: pass the number of distinct values of {sample.shards.plan[0]} in the data"
+        )
     counted = float(sample.rows[0]) if users is None else float(users)
     estimate = next(estimate_sample(sample, "log").split_cells())
     options: dict[str, Any] = {"power": power, "confidence": confidence, "shares": shares}
@@ -209,7 +213,7 @@ def users_needed(
     ('826,027', 1.74, 1.1)
     """
     if not relative > -1.0 or relative == 0.0 or math.isinf(relative):
-        raise InvalidInputError(f"relative must be above -1 and not 0: 0.01 is 1 % more; it is {relative!r}")
+        raise InvalidInputError(f"relative must be above -1 and not 0, such as 0.01 for 1 % more; found {relative!r}")
     unit = _variance_per_user(estimate, users, shares)
     drift, stop = _find_drift(estimate.df, alpha_of(confidence), power, looks)
     ratio = drift / float(log1p(np.float64(relative)))
@@ -241,7 +245,7 @@ def smallest_effect(
     0.02
     """
     if not planned > 0.0:
-        raise InvalidInputError(f"planned users must be more than 0, not {planned!r}")
+        raise InvalidInputError(f"planned, the number of users, must be more than 0, not {planned!r}")
     unit = _variance_per_user(estimate, users, shares)
     drift, stop = _find_drift(estimate.df, alpha_of(confidence), power, looks)
     return PowerPlan(planned, planned * stop, scale_of("relative").value(drift * math.sqrt(unit / planned)), power)
@@ -324,11 +328,16 @@ def _variance_per_user(estimate: ScaledEstimate, users: float, shares: tuple[flo
     from whom the estimate was computed, and `shares` has the share of users in each arm.
     """
     if estimate.reason:
-        raise InvalidInputError(f"a power analysis needs a standard error: {estimate.reason}")
+        raise InvalidInputError(f"a power analysis needs a standard error, which is missing: {estimate.reason}")
     if estimate.scale not in ("log", "relative"):
-        raise InvalidInputError(f"an estimate on the scale 'log' or 'relative' is needed, not on {estimate.scale!r}")
+        raise InvalidInputError(
+            f"expected an estimate on the scale 'log' or 'relative', found the scale {estimate.scale!r}"
+        )
     if not (users > 0.0 and min(shares) > 0.0 and math.fsum(shares) <= 1.0):
-        raise InvalidInputError(f"users must be more than 0, shares positive and at most 1 in all: {users}, {shares}")
+        raise InvalidInputError(
+            f"users must be more than 0, and shares must be positive and add up to at most 1; "
+            f"found users={users} and shares={shares}"
+        )
     split = 1.0 / shares[0] + 1.0 / shares[1] if estimate.scale == "log" else 1.0
     return float(estimate.standard_error * estimate.standard_error * users * split)
 
@@ -340,7 +349,7 @@ def _find_drift(df: float, alpha: float, power: float, looks: int | None) -> tup
     of degrees of freedom.
     """
     if not alpha / 2.0 < power < 1.0:
-        raise InvalidInputError(f"power must lie between half of alpha and 1; it is {power!r}")
+        raise InvalidInputError(f"power must be between {alpha / 2.0:g} (half of 1 - confidence) and 1, not {power!r}")
     once = t_quantile(1.0 - alpha / 2.0, df) + t_quantile(power, df)
     if looks is None:
         return once, 1.0
@@ -354,7 +363,10 @@ def _find_drift(df: float, alpha: float, power: float, looks: int | None) -> tup
 
 @lru_cache(maxsize=64)
 def _find_sequential_drift(alpha: float, power: float, looks: int) -> tuple[float, float]:
-    """Return the smallest drift detected with the given power, and the mean stopping time; the error is assumed known."""
+    """Return the smallest drift detected with the given power, and the mean stopping time.
+
+    The standard error is assumed to be known.
+    """
     low, high = 0.0, 64.0
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)

@@ -34,7 +34,9 @@ def _compute_share(below: ArrayLike, weights: ArrayLike) -> Replicates:
     """
     weight_below, shard_weights = (np.array(x, np.float64, order="C") for x in (below, weights))
     if weight_below.shape != shard_weights.shape or (weight_below > shard_weights).any() or (weight_below < 0.0).any():
-        raise InvalidInputError("the weight below the quantile must lie between 0 and the weight of the shard")
+        raise InvalidInputError(
+            "the weight below the quantile must lie between 0 and the weight of the shard, in every shard"
+        )
     total_weight, total_below = sum_shards(shard_weights), sum_shards(weight_below)
     remaining = total_weight - shard_weights
     # Suppress warnings about cells without weight, where the share is undefined.
@@ -54,7 +56,7 @@ def _compute_limits(q: float, share: Contrast, confidence: float) -> tuple[Any, 
     reasons = build_reasons(share.reason, share.leave_one_out.shape[1:])
     inside = 0.0 < q < 1.0
     add_reasons(
-        reasons, not inside, lambda i: f"the {q:g}-quantile is an end of the data: no interval; use a quantile between"
+        reasons, not inside, lambda i: f"the {q:g}-quantile is an end of the data and has no interval; choose 0 < q < 1"
     )
     # The interval is centred at q. The observed share below the estimate would be a worse centre, because it exceeds q by
     # up to the weight of one bucket. The error on the logit scale is the error of the share divided by q (1 - q).

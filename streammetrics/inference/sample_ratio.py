@@ -68,17 +68,17 @@ class SampleRatio(NamedTuple):
         total = math.fsum(self.users.values())
         if not total:
             return "no users yet"
-        each = [f"{arm} {100 * s:.2f} % (planned {100 * self.planned[arm]:.2f})" for arm, s in self.shares.items()]
-        sampled = f", of which {100 * self.share:.2g} % were looked at" if self.share < 1 else ""
+        each = [f"{arm} {100 * s:.2f} % ({100 * self.planned[arm]:.2f} % planned)" for arm, s in self.shares.items()]
+        sampled = f", estimated from a sample of {100 * self.share:.2g} %" if self.share < 1 else ""
         parts = f"{' and '.join(each)} of {total:,.0f} users{sampled}"
         text = f"users are split between the arms as planned: {parts}"
         if self.alarm:
             text = (
-                f"the arms do not have the users that were planned: {parts}; some are missing, not at random, and no "
-                f"difference can be trusted until it is known why"
+                f"the split of users between the arms is not as planned: {parts}; users are missing, probably not at "
+                f"random, so do not trust any difference until the cause is known"
             )
         overlap = f"; {self.several:,.0f} users were in more than one arm" if self.several else ""
-        return f"{text} (e = {self.e_value:.2g}, alarm at {ALARM:g}){overlap}"
+        return f"{text} (e-value {self.e_value:.2g}, alarm at {ALARM:g}){overlap}"
 
 
 def sample_ratio_mismatch(
@@ -153,10 +153,10 @@ def _test_counts(users: Mapping[Any, float], planned: Mapping[Any, float] | None
     planned = dict.fromkeys(users, 1.0) if planned is None else planned
     if set(users) != set(planned) or len(users) < 2:
         raise InvalidInputError(
-            f"users and planned shares need the same two arms or more, not {list(users)} and {list(planned)}"
+            f"users and planned must have the same arms, at least two; found {list(users)} and {list(planned)}"
         )
     if invalid := [arm for arm, count in users.items() if not 0.0 <= count < math.inf]:
-        raise InvalidInputError(f"users of {invalid[0]} must be a count, not {users[invalid[0]]}")
+        raise InvalidInputError(f"the number of users of {invalid[0]} must be 0 or more, not {users[invalid[0]]}")
     if invalid := [arm for arm, share in planned.items() if not 0.0 < share < math.inf]:
         raise InvalidInputError(f"the planned share of {invalid[0]} must be more than 0, not {planned[invalid[0]]}")
     total = math.fsum(planned.values())
@@ -180,7 +180,10 @@ def _find_user_state(source: MetricLike, kinds: tuple[type[State], ...]) -> Stat
         if isinstance(state, kinds) and [(a.kind, len(a.names)) for a in state.axes] == [("key", 1)]:
             return state
     needed = " or ".join("PerUnit(...)" if kind is UnitSums else "DistinctSample()" for kind in kinds)
-    raise InvalidInputError(f"users= takes a dict of counts, or Sliced({needed}, by=the arm), not {source!r}")
+    expected = "users= takes a dict of counts, or" if UnitSums in kinds else "sample= takes"
+    raise InvalidInputError(
+        f"{expected} Sliced({needed}, by=...), where by= names the column of the arm, not {source!r}"
+    )
 
 
 def _read_arms(state: State) -> list[Any]:

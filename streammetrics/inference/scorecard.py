@@ -216,7 +216,7 @@ class Scorecard(Plottable):
         differences = {p.name: compute_differences(p, independent=self.options.independent) for p in pairs}
         if missing := [q.name for q in self.options.questions if q.name not in differences]:
             available = ", ".join(dict.fromkeys(s.name for s in control))
-            raise InvalidInputError(f"there is no metric {missing[0]!r} in both arms; there are {available}")
+            raise InvalidInputError(f"there is no metric {missing[0]!r} in both arms; the control has {available}")
         return differences, unmatched
 
     def _build_rows(
@@ -329,7 +329,10 @@ def merge_slices(thing: MetricLike) -> MetricLike:
     """Return the metrics of an arm with all slices merged."""
     while collect_slice_columns(thing):
         if not hasattr(thing, "total"):
-            raise InvalidInputError(f"a {type(thing).__name__} has no total: pass arms without slices, or sliced ones")
+            raise InvalidInputError(
+                f"expected arms without slices, or Sliced objects, found an object of class {type(thing).__name__}, "
+                "which has no total"
+            )
         thing = thing.total
     return thing
 
@@ -453,7 +456,8 @@ def scorecard(
     sides = {key: arms[key] for key in arms}
     if control not in sides or len(sides) < 2:
         raise InvalidInputError(
-            f"a scorecard compares arms with one of them, the control {control!r}; there are {', '.join(map(str, sides))}"
+            f"control= must be the name of an arm, and there must be two arms or more; found control={control!r} and the "
+            f"arms {', '.join(map(str, sides))}"
         )
     totals = {arm: collect_samples(merge_slices(side)) for arm, side in sides.items()}
     metrics = {s.name: s.metric for s in totals[control]}
@@ -475,12 +479,14 @@ def read_margins(guardrails: Any, relative: bool) -> dict[str, float]:
     """Return the margin of each guardrail; raise if a relative margin is 1 or more, as it is probably meant in percent."""
     if guardrails is not None and not isinstance(guardrails, Mapping):
         raise InvalidInputError(
-            f'guardrails= takes metrics with their margins, such as {{"auc": 0.01}}, not {guardrails!r}'
+            f'guardrails= takes a dict of metrics with their margins, such as {{"auc": 0.01}}, not {guardrails!r}'
         )
     margins = dict(guardrails or {})
     for name, margin in margins.items():
         if relative and margin >= 1:
-            raise InvalidInputError(f"{name}: a margin of {margin:g} is {margin:.0%} of the control; 0.02 is 2 %")
+            raise InvalidInputError(
+                f"{name}: a margin of {margin:g} is {margin:.0%} of the control; pass a fraction, such as 0.02 for 2 %"
+            )
     return margins
 
 
@@ -489,10 +495,12 @@ def check_roles(roles: Sequence[tuple[str, str]], better: Mapping[str, str]) -> 
     names = [name for name, _ in roles]
     if twice := [name for name in names if names.count(name) > 1]:
         roles_found = " and ".join(role for name, role in roles if name == twice[0])
-        raise InvalidInputError(f"{twice[0]} is {roles_found}: each metric has one role")
+        raise InvalidInputError(f"{twice[0]} is {roles_found}; name each metric only once")
     for name, side in better.items():
         if name not in names:
-            raise InvalidInputError(f"better= names {name!r}, which has no role; there are {', '.join(names)}")
+            raise InvalidInputError(
+                f"better= names {name!r}, which is not in the scorecard; its metrics are {', '.join(names)}"
+            )
         if side not in ("high", "low"):
             raise InvalidInputError(f'better= takes "high" or "low" for {name}, not {side!r}')
 
@@ -508,13 +516,13 @@ def build_question(
         There is no such metric, or neither the metric nor `better` defines which values are better.
     """
     if name not in metrics:
-        raise InvalidInputError(f"there is no metric {name!r}; there are {', '.join(metrics)}")
+        raise InvalidInputError(f"there is no metric {name!r}; the metrics are {', '.join(metrics)}")
     best = better.get(name, metrics[name].about.best)
     if best == BEST_RATIO:
         best = "one"
     if best not in ("high", "low", "one"):
         raise InvalidInputError(
-            f'nothing says which values of {name} are better: give better={{"{name}": "low"}}, or "high"'
+            f'{name} does not define which values are better; pass better={{"{name}": "high"}}, or "low"'
         )
     return Question(name, role, best, margin if role == GUARDRAIL else None)
 
@@ -524,7 +532,7 @@ def count_users(users: Any, control: Any, arm: Any) -> float | None:
     if users is None or not isinstance(users, Mapping):
         return None if users is None else float(users)
     if missing := [a for a in (control, arm) if a not in users]:
-        raise InvalidInputError(f"users= has no arm {missing[0]!r}; it has {', '.join(map(str, users))}")
+        raise InvalidInputError(f"users= has no arm {missing[0]!r}; its arms are {', '.join(map(str, users))}")
     return float(users[control]) + float(users[arm])
 
 
@@ -537,6 +545,7 @@ def build_sample_ratio(ratio: Any, users: Any) -> SampleRatio | None:
         return ratio
     if not isinstance(users, Mapping):
         raise InvalidInputError(
-            "planned shares in sample_ratio= need users= by arm; or pass the result of sample_ratio_mismatch"
+            "planned shares in sample_ratio= need a dict of users by arm in users=; or pass the result of "
+            "sample_ratio_mismatch"
         )
     return sample_ratio_mismatch(users, ratio)

@@ -38,13 +38,16 @@ def describe_comparison(primary: Comparison, others: Iterable[Comparison] = (), 
     """
     figures = f"{primary.name} {format_interval(primary.difference, False, primary.always)}"
     if primary.reason:
-        text = f"No verdict on {a} and {b}: {primary.name}: {primary.reason}"
+        text = f"No verdict on {a} and {b}: {primary.name} has no interval: {primary.reason}"
     elif primary.better is not None:
         text = f"{a} is {'better' if primary.better == 'a' else 'worse'} than {b}: {figures}"
     elif primary.limited_by == BOUND:
-        text = f"No difference shown between {a} and {b}: {figures}, within the certified bounds: {primary.cure}"
+        text = (
+            f"No difference shown between {a} and {b}: {figures}; the certified bounds are wider than this interval, "
+            f"so use {primary.cure}"
+        )
     elif primary.difference.low > 0.0 or primary.difference.high < 0.0:
-        text = f"{a} and {b} differ, and nothing shows which is better: {figures}"
+        text = f"{a} and {b} differ, but it is not clear which side is better: {figures}"
     else:
         difference = primary.difference
         detectable = (
@@ -52,7 +55,7 @@ def describe_comparison(primary: Comparison, others: Iterable[Comparison] = (), 
             + POWER_QUANTILE * difference.standard_error
         )
         more = (
-            f"; one over {choose_format(difference, False)(detectable, '')} would most likely have shown"
+            f"; a difference over {choose_format(difference, False)(detectable, '')} would most likely have been detected"
             if math.isfinite(detectable)
             else ""
         )

@@ -59,7 +59,9 @@ class Look(NamedTuple):
         L is ln(1 / alpha).
         """
         if not (self.planned > 0.0 and self.users >= 0.0 and math.isfinite(self.planned) and math.isfinite(self.users)):
-            raise InvalidInputError(f"users must be finite, planned ones more than 0: {self.users}, {self.planned}")
+            raise InvalidInputError(
+                f"users must be 0 or more and planned more than 0; found users={self.users} and planned={self.planned}"
+            )
         # With this factor, the interval at the planned end is about as narrow as possible.
         twice = -2.0 * float(log(alpha_of(self.confidence)))
         return (twice + float(log1p(twice))) * self.users / self.planned

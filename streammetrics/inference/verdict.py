@@ -117,7 +117,7 @@ class Progress(NamedTuple):
         if not self.sequential:
             return None
         if self.users is None or self.planned is None:
-            raise InvalidInputError("sequential intervals need users= (so far) and planned=")
+            raise InvalidInputError("sequential intervals need users= (the number so far) and planned=; pass both")
         return Look(self.users, self.planned, self.tuned_confidence)
 
     @property
@@ -210,7 +210,8 @@ def is_not_worse(effect: MetricEffect, progress: Progress, alpha: float, margin:
     change = effect.change
     if isinstance(change, CalibrationContrasts):
         limit = scale_of("relative").point(margin)
-        # The treatment is closer to 1 than the control if its two contrasts have opposite signs.
+        # The treatment is closer to 1 than the control if the log difference and the log sum of their ratios (the two
+        # contrasts) have opposite signs.
         if not margin:
             (low, high), (low2, high2) = (_compute_limits(e, progress, alpha, effect.slack) for e in change)
             return ((low > 0.0) & (high2 < 0.0)) | ((high < 0.0) & (low2 > 0.0))
@@ -298,14 +299,18 @@ def interpret_effect(
     """
     if effect.better not in BETTER or (effect.better == "one") != isinstance(effect.change, CalibrationContrasts):
         raise InvalidInputError(
-            f"{effect.name}: better must be 'high' or 'low', or 'one' with the contrasts of a calibration, "
+            f"{effect.name}: better must be 'one' if the change is CalibrationContrasts, otherwise 'high' or 'low', "
             f"not {effect.better!r}"
         )
     margin = effect.margin or 0.0
     if not 0.0 <= margin < math.inf:
-        raise InvalidInputError(f"{effect.name}: a margin says how much worse it may be, 0 or more; it is {margin!r}")
+        raise InvalidInputError(
+            f"{effect.name}: the margin, by which the metric may be worse, must be 0 or more, not {margin!r}"
+        )
     if margin and guardrails is None:
-        raise InvalidInputError(f"{effect.name}: the primary metric must be better; margins are for guardrails")
+        raise InvalidInputError(
+            f"{effect.name}: the primary metric takes no margin, because margins are for guardrails; leave out the margin"
+        )
     alpha = alpha_of(confidence)
     shown = _compute_interval(effect.estimate, progress, alpha)
     total = effect.change.log_sum.reason if isinstance(effect.change, CalibrationContrasts) else None
@@ -375,7 +380,7 @@ def build_verdict(
     >>> result.decision, result.sentence
     ('ship', 'Ship treatment: ctr +5.7 % (95 % +3.6 % to +7.8 %), and the guardrail is held.')
     >>> build_verdict(MetricEffect("ctr", change(0.01)), (), Progress(70_000, 100_000, 10_000, sequential=True)).sentence
-    'Keep running: ctr is unclear, +1.0 % (95 % always -2.2 % to +4.3 %); about 3 more days, 30,000 users.'
+    'Keep running: ctr is unclear, +1.0 % (95 % always -2.2 % to +4.3 %); about 3 days and 30,000 users to go.'
     """
     if treatments < 1:
         raise InvalidInputError(f"treatments must be 1 or more, not {treatments}")
@@ -455,8 +460,8 @@ def _format_effect(reading: ComparisonReading, effect: MetricEffect, progress: P
 def _describe_mismatch(ratio: SampleRatio) -> str:
     arm = max(ratio.planned, key=lambda a: abs(ratio.shares[a] - ratio.planned[a]))
     return (
-        f"No verdict: the arms are not comparable. {arm} has {100.0 * ratio.shares[arm]:.2f} % of the users where "
-        f"{100.0 * ratio.planned[arm]:.2f} % were planned (e = {ratio.e_value:.2g}, the alarm is at 100)."
+        f"No verdict: the arms are not comparable. {arm} has {100.0 * ratio.shares[arm]:.2f} % of the users, but "
+        f"{100.0 * ratio.planned[arm]:.2f} % were planned (e-value {ratio.e_value:.2g}, alarm at 100)."
     )
 
 
@@ -475,19 +480,23 @@ def _describe_decision(
         return f"Ship {treatment}: {primary.name} {figures[0]}{_format_guardrails(len(readings) - 1)}."
     if decision == "do not":
         decisive = next(i for i, r in enumerate(readings) if r.word in ("worse", "breached"))
-        limit = f"; {_format_margin(effects[decisive])} is allowed" if decisive else ""
+        limit = f"; the margin is {_format_margin(effects[decisive])}" if decisive else ""
         reading = readings[decisive]
-        return f"Do not ship {treatment}: {reading.name} is {reading.word}, {figures[decisive]}{limit}."
+        name = f"the guardrail {reading.name}" if decisive else reading.name
+        return f"Do not ship {treatment}: {name} is {reading.word}, {figures[decisive]}{limit}."
     first = next((i for i, r in enumerate(readings) if r.word in OPEN_WORDS), 0)
-    what = f"{readings[first].name} is {readings[first].word}, {figures[first]}"
+    name = f"the guardrail {readings[first].name}" if first else primary.name
+    what = f"{name} is {readings[first].word}, {figures[first]}"
     if readings[first].reason:
-        what = f"{readings[first].name}: {readings[first].reason}"
+        what = f"{name} has no interval: {readings[first].reason}"
     if first:
         what = f"{primary.name} is {primary.word}, but {what}"
     if decision == "nothing shown":
         return f"Nothing shown at the planned end: {what}{_describe_detectable(primary, effects[0])}."
     if progress.is_early:
-        what = f"{progress.users:,.0f} of {progress.planned:,.0f} users, and one look is valid at the end only"
+        what = (
+            f"{progress.users:,.0f} of {progress.planned:,.0f} users so far, and a single look is valid only at the end"
+        )
     return f"Keep running: {what}{_format_remaining(users, days)}."
 
 
@@ -511,13 +520,13 @@ def _describe_detectable(primary: ComparisonReading, effect: MetricEffect) -> st
     half = max(scale.point(limits.high) - change.point, change.point - scale.point(limits.low))
     shown = scale.value(half + POWER_QUANTILE * change.standard_error) + max(effect.slack)
     text = choose_format(limits, change.scale == "relative")(shown, "")
-    return f"; a difference over {text} would most likely have shown"
+    return f"; a difference over {text} would most likely have been detected"
 
 
 def _format_remaining(users: float | None, days: float | None) -> str:
     parts = []
     if days is not None:
-        parts.append(f"{days:,.0f} more day{'' if days == 1.0 else 's'}")
+        parts.append(f"{days:,.0f} day{'' if days == 1.0 else 's'}")
     if users is not None:
-        parts.append(f"{users:,.0f} {'' if parts else 'more '}users")
-    return f"; about {', '.join(parts)}" if parts else ""
+        parts.append(f"{users:,.0f} users")
+    return f"; about {' and '.join(parts)} to go" if parts else ""

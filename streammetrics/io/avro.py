@@ -66,7 +66,8 @@ class AvroReader:
             types = _find_column_types(blocks.writer_schema)
             if unreadable := [name for name in columns if types[name] is None]:
                 raise LogError(
-                    f"{self.file}: column {unreadable[0]!r}: maps and unions of several types are not supported"
+                    f"{self.file}: column {unreadable[0]!r}: Avro maps and unions of several types are not supported; "
+                    f"store the values as a record, or in separate columns"
                 )
             has_uuids = "'uuid'" in str(blocks.writer_schema)
             for block in blocks:
@@ -82,7 +83,10 @@ class AvroReader:
             raise missing_package_error(self.file, "fastavro", "avro") from None
         with convert_errors(self.file), open_file(self.file) as raw:
             if raw.read(len(_MAGIC)) != _MAGIC:
-                raise LogError(f"{self.file}: not an Avro file")
+                raise LogError(
+                    f"{self.file}: expected an Avro file, found other or truncated content; rewrite the file or correct "
+                    f"its suffix"
+                )
             raw.seek(0)
             try:
                 yield fastavro.block_reader(raw), raw
@@ -105,7 +109,7 @@ def _spell_uuids(value: Any) -> Any:
 def _find_column_types(avro_schema: Any) -> dict[str, pa.DataType | None]:
     """Return the Arrow type of each column; None for a column that cannot be read."""
     if not isinstance(avro_schema, dict) or avro_schema.get("type") != "record":
-        raise ValueError("an Avro file of something else than records")
+        raise ValueError("expected an Avro file of records, found another type; store each row as a record")
     # Avro defines a named type where it first occurs; later fields refer to it by name.
     named_types: dict[str, pa.DataType | None] = {}
     return {field["name"]: _convert_type(field["type"], named_types) for field in avro_schema["fields"]}

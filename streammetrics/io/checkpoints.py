@@ -29,6 +29,8 @@ OVERHEAD_RATIO = 20
 # Largest size of a decompressed checkpoint in bytes. It protects against a malicious file in place of the checkpoint.
 MAX_BYTES = 8 << 30
 
+_NEW_CHECKPOINT_HINT = "use another file for the checkpoint, or delete this file to start again"
+
 
 class CountedParts(NamedTuple):
     """What one thread has counted so far.
@@ -88,9 +90,12 @@ class CheckpointFile:
             return None
         name, checkpoint = os.fspath(self.path), load(self.path, max_bytes=MAX_BYTES)
         if not isinstance(checkpoint, Checkpoint):
-            raise LogError(f"{name}: not a checkpoint but a saved {type(checkpoint).__name__}; name another file")
+            raise LogError(
+                f"{name}: expected a checkpoint, found a saved object of class {type(checkpoint).__name__}; "
+                f"use another file for the checkpoint"
+            )
         if difference := checkpoint.log.differences(self._identity):
-            raise LogError(f"{name}: is the checkpoint {difference}; name another file, or remove it to begin anew")
+            raise LogError(f"{name}: the file is the checkpoint {difference}; {_NEW_CHECKPOINT_HINT}")
         return checkpoint
 
     def check(self, metrics: Any, query: Any) -> None:
@@ -103,18 +108,24 @@ class CheckpointFile:
         """
         name = os.fspath(self.path)
         if self._is_table:
-            raise InvalidInputError(f"{name}: a table or query is read as one part, so its pass cannot be resumed")
+            raise InvalidInputError(
+                f"{name}: a table or query is read as a single part, so its pass cannot be resumed; evaluate the log "
+                f"without a checkpoint"
+            )
         if self._is_stream:
-            raise InvalidInputError(f"{name}: a checkpoint needs a log that can be read again, not standard input")
+            raise InvalidInputError(
+                f"{name}: a checkpoint needs a log that can be read again, not standard input; write the log to a file"
+            )
         if query is not None:
             raise InvalidInputError(
-                f"{name}: rankings keep queries whole across the parts of a log, which a checkpoint cannot; score each "
-                f"file by itself, and merge what is saved"
+                f"{name}: ranking metrics need all rows of a query together, but a checkpoint stores each part of the "
+                f"log separately; evaluate each file without a checkpoint, save the results, and merge the saved files"
             )
         if any(getattr(state, "spill_dir", None) for state, *_ in definition_of(metrics).reads):
             raise InvalidInputError(
-                f"{name}: rows of groups that are spilled to disk go with the process, and are in no checkpoint; leave "
-                f'spill_dir away, sort the log by group (grouped="sorted"), or take a sample=True'
+                f"{name}: rows of groups that are spilled to disk are deleted when the process ends, so a checkpoint "
+                f"cannot include these rows; remove spill_dir=, sort the log by group and set "
+                f'grouped="sorted", or set sample=True'
             )
 
     def open(self, metrics: Any) -> Checkpoint:
@@ -125,8 +136,8 @@ class CheckpointFile:
             accumulator_of(self.checkpoint.total).check_compatible(accumulator_of(metrics))
         except IncompatibleStateError as error:
             raise IncompatibleStateError(
-                f"{os.fspath(self.path)}: is the checkpoint of other metrics or slices: {error}; name another file, or "
-                f"remove it to begin anew"
+                f"{os.fspath(self.path)}: the file is the checkpoint of other metrics or slices: {error}; "
+                f"{_NEW_CHECKPOINT_HINT}"
             ) from error
         return self.checkpoint
 

@@ -135,8 +135,8 @@ def resolve_type(name: str, guesses: Sequence[TypeGuess], typed: bool, uses: Col
             kinds.setdefault(_choose_type(guess, name, uses, typed), file)
     if typed and name in uses.exact_integers and pa.float64() in kinds:
         raise LogError(
-            f"{kinds[pa.float64()]}: column {name!r}: JSON integers of more than 64 bits are read as float64, which "
-            f"cannot distinguish them; write them as strings to compare them"
+            f"{kinds[pa.float64()]}: column {name!r}: expected integers of at most 64 bits, found numbers that are "
+            f"read as float64, which rounds large integers; write the integers as JSON strings to compare them exactly"
         )
     if not kinds:
         return KEY_TEXT if name in uses.keys else pa.float64()
@@ -148,8 +148,8 @@ def resolve_type(name: str, guesses: Sequence[TypeGuess], typed: bool, uses: Col
         return max(kinds, key=lambda kind: str(kind.unit) == "ns")
     (one, file), (other, other_file) = list(kinds.items())[:2]
     raise LogError(
-        f"column {name!r} is {_value_type(one)} in {file}, but {_value_type(other)} in {other_file}; "
-        f"name its type with types={{{name!r}: 'string'}}"
+        f"column {name!r}: expected one type in all files, found {_value_type(one)} in {file} and {_value_type(other)} "
+        f"in {other_file}; {suggest_text_type(name)}"
     )
 
 
@@ -276,20 +276,24 @@ def format_conversion_error(
     """
     text, what = str(value)[:40], _describe_mismatch(name, value, kind)
     if numeric and not _MISSING.fullmatch(text.strip()):
-        null = f", or read it as a missing value with nulls=[*DEFAULT_NULLS, {text!r}]" if text == str(value) else ""
+        null = f", or {_suggest_null(text)}" if text == str(value) else ""
         return f"{what}; correct the value{null}"
     if user_typed and not numeric:
         return f"{what}; {suggest_text_type(name)}"
     if isinstance(kind, pa.DataType) and pa.types.is_date(kind) and ":" in text:
-        return f"{what}; types={{{name!r}: 'timestamp'}} reads dates and times"
+        return f"{what}; pass types={{{name!r}: 'timestamp'}} to read dates and times"
     if _MISSING.fullmatch(text.strip()):
-        return f"{what}; nulls=[*DEFAULT_NULLS, {text!r}] reads it as a missing value"
-    return f"{what}; types={{{name!r}: 'string'}} reads the column as text"
+        return f"{what}; {_suggest_null(text)}"
+    return f"{what}; {suggest_text_type(name)}"
 
 
 def suggest_text_type(name: str) -> str:
     """Return the end of an error message, which says how to read a column as text."""
-    return f"types={{{name!r}: 'string'}} keeps the spelling"
+    return f"pass types={{{name!r}: 'string'}} to read the column as text"
+
+
+def _suggest_null(text: str) -> str:
+    return f"pass nulls=[*DEFAULT_NULLS, {text!r}] to read this text as a missing value"
 
 
 def _describe_mismatch(name: str, value: object, kind: pa.DataType | str) -> str:

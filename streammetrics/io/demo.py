@@ -110,7 +110,7 @@ def write_demo_log(
     _check_arguments(rows, seed, days, ctr, negative_rate)
     root = Path(folder)
     if root.is_dir() and any(root.iterdir()):
-        raise LogError(f"{root}: is not empty; the demo log needs a folder of its own")
+        raise LogError(f"{root}: the folder is not empty; choose a new or empty folder for the demo log")
     world = SimulatedWorld.make(rows, seed, ctr)
     tally = _TruthTally(world)
     written_rows = chunk = 0
@@ -139,9 +139,9 @@ def _check_arguments(rows: int, seed: int, days: int, ctr: float, negative_rate:
     if seed < 0:
         raise LogError(f"seed must be 0 or more, not {seed}")
     if not 0 < ctr <= 0.5:
-        raise LogError(f"ctr must be in (0, 0.5], not {ctr}")
+        raise LogError(f"ctr must be greater than 0 and at most 0.5, not {ctr}")
     if not 0 < negative_rate <= 1:
-        raise LogError(f"negative_rate must be in (0, 1], not {negative_rate}")
+        raise LogError(f"negative_rate must be greater than 0 and at most 1, not {negative_rate}")
 
 
 def _split_day(rows: int) -> Iterator[tuple[tuple[float, float], int]]:

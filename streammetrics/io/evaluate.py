@@ -433,8 +433,8 @@ def _check_unbound_roles(metrics: MetricCollection | Sharded, columns: set[str])
         for need in state.needs():
             if need.optional and need.role not in binding.columns_by_role and need.role in columns:
                 raise InvalidInputError(
-                    f"the column {need.role!r} is read for another purpose, and would become the {need.role} of "
-                    f"every task that does not name one; name it in all tasks, or rename the column",
+                    f"the column {need.role!r} is read for another purpose, but its name also makes it the {need.role} "
+                    f"of tasks that do not set one; set the {need.role} of every task, or rename the column",
                     column=need.role,
                 )
 
@@ -471,7 +471,7 @@ class _Worker(threading.Thread):
         super().__init__(name="streammetrics", daemon=True)
         self.rows, self.part = 0, -1
         # `run` resets the error at its end. If the thread dies before that, the error remains, so the pass fails.
-        self.error: BaseException | None = MemoryError("a thread ended before its work")
+        self.error: BaseException | None = MemoryError("a thread ended before all rows were counted; use fewer threads")
 
     def run(self) -> None:
         try:

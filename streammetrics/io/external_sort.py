@@ -63,7 +63,7 @@ class PartitionStream(io.RawIOBase):
 
     def __init__(self, folder: str) -> None:
         super().__init__()
-        self.file, self.check = SpillFile(folder, "make room, or point TMPDIR to another folder"), 0
+        self.file, self.check = SpillFile(folder, "free disk space, or set TMPDIR to another folder"), 0
         self.pending, self.size = list[bytes](), 0
 
     def writable(self) -> bool:
@@ -87,7 +87,7 @@ class PartitionStream(io.RawIOBase):
         """Read the rows, and delete the file."""
         data = self.file.read(0, self.file.end)
         if zlib.crc32(data) != self.check:
-            raise self.file.damage_error("a checksum differs")
+            raise self.file.damage_error("a checksum is wrong")
         self.file.close()
         return ipc.open_stream(pa.py_buffer(data)).read_all()
 

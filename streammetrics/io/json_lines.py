@@ -45,13 +45,15 @@ class JsonReader:
         with convert_errors(self.file):
             for block in self._read_blocks():
                 if block.lstrip().startswith(b"["):
-                    raise LogError(f"{self.file}: expected JSON lines, found a JSON array; jq -c '.[]' converts it")
+                    raise LogError(
+                        f"{self.file}: expected JSON lines, found a JSON array; convert the file with jq -c '.[]'"
+                    )
                 with self._locate_errors(0):
                     table = self._parse_block(block, None)
                     return FileFacts.from_schema(
                         _infer_schema(table), None, (FileSpan(0, None, (0, 1), self.source.bytes),)
                     )
-        raise LogError(f"{self.file}: empty, without a single line")
+        raise LogError(f"{self.file}: expected JSON lines, found an empty file; remove the file from the log")
 
     def read(
         self, span: FileSpan, columns: Sequence[str], keys: Collection[str]

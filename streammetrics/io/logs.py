@@ -59,11 +59,11 @@ def find_sources(paths: Iterable[PathLike], as_text: bool = False) -> list[LogFi
         for source in path_sources:
             if _real_path(source) in before:
                 # Users hardly ever intend to count rows twice, and would not notice it in the result.
-                raise LogError(f"{source.file}: named twice")
+                raise LogError(f"{source.file}: named twice, and its rows would count twice; name the file once")
         sources += path_sources
         before.update(map(_real_path, path_sources))
     if not sources:
-        raise LogError("no log file was named")
+        raise LogError("expected at least one log, found none; pass a file, folder, pattern or URL")
     _check_one_format(sources)
     return sources
 
@@ -97,8 +97,9 @@ def _check_one_format(sources: Sequence[LogFile]) -> None:
     for source in sources:
         if source.format != first.format:
             raise LogError(
-                f"{first.file} and {source.file} are of different formats: score each format by itself with --save, then "
-                f"merge the files. If a key is an integer in one format, give types={{'KEY': 'string'}} for both."
+                f"{first.file} and {source.file} have different formats; evaluate each format by itself, save the "
+                f"results (--save), and merge the saved files. If a slicing column KEY has integers in only one of the "
+                f"formats, pass types={{'KEY': 'string'}} for both."
             )
 
 
@@ -161,15 +162,18 @@ class Log:
         names: Sequence[str] = (),
         missing_columns: Literal["raise", "null"] = "raise",
     ) -> None:
-        if isinstance(names, str) or isinstance(nulls, str):
-            raise LogError("names= and nulls= take a list of texts, such as ['NA']")
+        for option, value in (("names", names), ("nulls", nulls)):
+            if isinstance(value, str):
+                raise LogError(f"{option}=: expected a list of strings, such as ['a', 'b'], found the string {value!r}")
         if delimiter is not None and (not delimiter or any(mark in delimiter for mark in '\r\n"')):
             raise LogError(
-                f"delimiter={delimiter!r}: expected one or several characters, without quotation marks and line breaks"
+                f"delimiter={delimiter!r}: expected one or more characters other than quotation marks and line breaks"
             )
         alone = cast("Sequence[PathLike]", [paths] if isinstance(paths, (str, os.PathLike)) else paths)
         if STDIN in alone and len(alone) > 1:
-            raise LogError(f"{STDIN}: standard input is a log of its own; name it alone")
+            raise LogError(
+                f"{STDIN}: standard input cannot be combined with other logs; pass {STDIN!r} alone, or only files"
+            )
         self._sources = (
             [open_standard_input()]
             if STDIN in alone
@@ -320,10 +324,10 @@ class Log:
             for option, name in _TEXT_OPTIONS.items()
             if getattr(format_, name) != getattr(_DEFAULT_FORMAT, name)
         ]
-        if changed and first.format == "json":
-            raise LogError(f"{first.file}: only CSV and TSV files take {', '.join(changed)}; JSON lines have none")
         if changed and first.format != "text":
-            raise LogError(f"{first.file}: only CSV and TSV files take {', '.join(changed)}; found {first.format}")
+            options = ", ".join(changed)
+            found = {"json": "JSON lines", "ipc": "Arrow IPC"}.get(first.format, first.format)
+            raise LogError(f"{first.file}: expected CSV or TSV because of {options}, found {found}; remove {options}")
 
     def _make_reader(self, source: LogFile, format_: TextFormat) -> FileReader:
         if source.format == "json":
@@ -426,7 +430,10 @@ class Log:
             if name not in names and not (self._fills_missing and name in self._all_columns):
                 raise LogError(self._describe_missing(i, name))
             if name in repeated:
-                raise LogError(f"{self._sources[i].file}: column {name!r} occurs {repeated[name]} times")
+                raise LogError(
+                    f"{self._sources[i].file}: expected one column {name!r}, found {repeated[name]}; rename the other "
+                    f"columns"
+                )
 
     def suggest_delimiter(self, i: int = 0) -> str:
         """Return a hint for an error message if file `i` seems to have a different delimiter from the one it is read with.
@@ -437,19 +444,20 @@ class Log:
         delimiter = next((mark for mark in (";", "\t", "|", ",") if len(stored) == 1 and mark in stored[0]), None)
         if delimiter is None or self._sources[i].format != "text":
             return ""
-        return f"its header is read as one column, {stored[0]!r}; if these are several, give delimiter={delimiter!r}"
+        return f"the header is read as one column, {stored[0]!r}; to split the header, pass delimiter={delimiter!r}"
 
     def _describe_missing(self, i: int, name: str) -> str:
         names = list(self._column_names(i))
         if hint := self.suggest_delimiter(i):
-            return f"{self._sources[i].file}: no column {name!r}; {hint}"
+            return f"{self._sources[i].file}: there is no column {name!r}; {hint}"
         lower = {column.lower(): column for column in names}
         close = difflib.get_close_matches(name.lower(), lower, n=1)
-        hint = f"; did you mean {lower[close[0]]!r}?" if close else ""
+        hint = f"; did you mean {lower[close[0]]!r}?" if close else "."
         have = sum(name in self._column_names(j) for j in range(len(self._sources)))
-        coverage = f" ({have:,} of {len(self._sources):,} files have it)" if have else ""
-        hint = '; missing_columns="null" reads null there' if have else hint
-        return f"{self._sources[i].file}: no column {name!r}{coverage}{hint}; there are: {format_names(names)}"
+        coverage = f" (found in {have:,} of {len(self._sources):,} files)" if have else ""
+        hint = '; pass missing_columns="null" to read nulls instead.' if have else hint
+        file, columns = self._sources[i].file, format_names(names)
+        return f"{file}: there is no column {name!r}{coverage}{hint} The columns are: {columns}"
 
 
 def format_names(names: Sequence[str]) -> str:

@@ -106,7 +106,10 @@ class LogPart:
                 rows_read += batch.num_rows
         self.read_bytes = self.bytes
         if self.rows is not None and rows_read != self.rows:
-            raise LogError(f"{self.file}: {rows_read:,} rows where the file says it has {self.rows:,}")
+            raise LogError(
+                f"{self.file}: expected {self.rows:,} rows according to the metadata of the file, found {rows_read:,}; "
+                f"write the file again"
+            )
 
     def _assemble(self, batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
         names = list(self._columns)
@@ -141,9 +144,9 @@ class LogPart:
         for i, field_ in enumerate(batch.schema):
             kind, cure = self._types.get(field_.name), suggest_text_type(field_.name)
             if kind is None and field_.name in self._time_columns and is_text(field_.type):
-                kind, cure = pa.timestamp("us"), "windows need dates or times such as 2025-06-02T10:00:00"
+                kind, cure = pa.timestamp("us"), "windows need dates or times, such as 2025-06-02T10:00:00"
             elif kind is None and field_.name in self._number_columns and is_text(field_.type):
-                kind, cure = pa.float64(), "metrics need numbers here"
+                kind, cure = pa.float64(), "metrics need numbers in this column, or nulls for missing values"
             if kind is not None:
                 column = cast_column(batch.column(i), kind, field_.name, (self.file, first_row), cure)
                 batch = batch.set_column(i, field_.name, column)

@@ -119,7 +119,7 @@ def open_standard_input() -> LogFile:
         footer has to be read first.
     """
     if sys.stdin is None:
-        raise LogError(f"{STDIN}: standard input is closed")
+        raise LogError(f"{STDIN}: standard input is closed; pipe a log into the process, or name a file")
     pipe = Pipe(sys.stdin.buffer)
     head = pipe.open_reader().read(_PEEK)
     compression = next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
@@ -128,13 +128,15 @@ def open_standard_input() -> LogFile:
             head = decompressed.read(_PEEK)
     if head.startswith((b"PAR1", b"ARROW1")):
         raise LogError(
-            f"{STDIN}: a Parquet or Arrow IPC file cannot be read from a pipe (its footer comes first); name the file"
+            f"{STDIN}: a Parquet or Arrow IPC file cannot be read from a pipe, because reading starts at the footer; "
+            f"name the file instead of {STDIN!r}"
         )
     line = head.removeprefix(_BYTE_ORDER_MARK).lstrip().partition(b"\n")[0]
     format_ = "ipc" if head.startswith(b"\xff\xff\xff\xff") else "json" if line.startswith((b"{", b"[{")) else "text"
     if format_ == "ipc" and compression is not None:
         raise LogError(
-            f"{STDIN}: found a compressed Arrow IPC stream; decompress it first (the format has compression of its own)"
+            f"{STDIN}: expected an uncompressed Arrow IPC stream, found {compression} compression; decompress the "
+            f"stream, or use the compression of the IPC format itself"
         )
     delimiter = "\t" if b"\t" in line and b"," not in line else ","
     return LogFile(STDIN, format_, compression, delimiter, 0, {}, pipe)

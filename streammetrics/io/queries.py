@@ -31,7 +31,10 @@ def find_query_column(metrics: MetricLike) -> str | tuple[str, ...] | None:
     readers = [read for read in definition_of(metrics).reads if read.state.block_column is not None]
     names = list(dict.fromkeys(binding.column(state.block_column or "") for state, binding, *_ in readers))
     if len(names) > 1:
-        raise InvalidInputError(f"one pass supports one query column, not both {names[0]!r} and {names[1]!r}")
+        raise InvalidInputError(
+            f"expected one query column for all ranking metrics, found {names[0]!r} and {names[1]!r}; evaluate the "
+            f"metrics of each query column in a separate pass"
+        )
     return names[0] if names else None
 
 

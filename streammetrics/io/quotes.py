@@ -22,7 +22,7 @@ _QUOTE, _NEWLINE, _RETURN = b'"'[0], b"\n"[0], b"\r"[0]
 _CONTENT = re.compile(rb'[^"]*+(?:""[^"]*+)*+"')
 _FIRST_ROWS = 100
 _FIRST_BYTES = 1 << 16
-NO_QUOTES_HINT = "quotes=False reads quotation marks as ordinary characters"
+NO_QUOTES_HINT = "pass quotes=False to read quotation marks as ordinary characters"
 
 Ints = NDArray[np.int64]
 
@@ -105,7 +105,7 @@ class QuoteCheck:
         ends = newlines[(inside == 0) & (newlines < cells.unclosed)]
         if last and cells.unclosed < len(data):
             line = self._first_line + data.count(b"\n", 0, cells.unclosed)
-            raise LogError(f"{self._file}: line {line:,}: a quotation mark is left open; {NO_QUOTES_HINT}")
+            raise LogError(f"{self._file}: line {line:,}: a quotation mark is never closed; {NO_QUOTES_HINT}")
         safe = len(data) if last else int(ends[-1]) + 1 if len(ends) else 0
         broken = np.searchsorted(newlines, cells.closes) > np.searchsorted(newlines, cells.opens)
         before = values[cells.closes - 1] if len(cells.closes) else values[:0]
@@ -197,8 +197,8 @@ class QuoteCheck:
         first, final = (self._first_line + data.count(b"\n", 0, at) for at in (opening, closing))
         excerpt: Any = data[opening : data.find(b"\n", opening)][:30].decode(errors="replace")
         return LogError(
-            f"{self._file}: lines {first:,} to {final:,}: a cell that begins with a lone quotation mark, {excerpt!r}, "
-            f"swallows the rows up to the next such cell; {NO_QUOTES_HINT}. "
+            f"{self._file}: lines {first:,} to {final:,}: a cell begins with an unpaired quotation mark, {excerpt!r}, "
+            f"and would swallow the rows up to the next such cell; {NO_QUOTES_HINT}. "
             "If the cell is correct, convert the log to Parquet."
         )
 

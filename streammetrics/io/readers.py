@@ -44,20 +44,30 @@ _SPAN_ROWS = 1 << 17
 # 180 MB rather than 112 MB. It also takes twice the time, because the pages to decode are no longer in the CPU cache.
 _BUFFER_BYTES = 1 << 18
 
+_REWRITE_HINT = "rewrite the file or correct its suffix"
+
 # Patterns in error messages of Arrow, and the messages that users get instead.
 _CAUSES = (
-    (r"Parquet (magic bytes|file size is)", "not a Parquet file, or cut short"),
-    (r"ORC file|Not an ORC|postscript", "not an ORC file, or cut short"),
-    (r"deserialize thrift|Invalid page header", "damaged metadata"),
-    (r"Not an Arrow file|Invalid flatbuffers|Expected to read \d+ metadata", "not an Arrow IPC file, or damaged"),
-    (r"Truncated compressed stream", "the compressed data end early"),
-    (r"Compressed file ended before", "the compressed data end early"),
-    (r"Unexpected end of stream|Expected to be able to read", "the data end early"),
+    (
+        r"Parquet (magic bytes|file size is)",
+        f"expected a Parquet file, found other or truncated content; {_REWRITE_HINT}",
+    ),
+    (r"ORC file|Not an ORC|postscript", f"expected an ORC file, found other or truncated content; {_REWRITE_HINT}"),
+    (r"deserialize thrift|Invalid page header", "the metadata of the file is damaged; write the file again"),
+    (
+        r"Not an Arrow file|Invalid flatbuffers|Expected to read \d+ metadata",
+        f"expected Arrow IPC, found other or damaged content; {_REWRITE_HINT}",
+    ),
+    (
+        r"Truncated compressed stream|Compressed file ended before",
+        "the compressed file is truncated; copy or write the file again",
+    ),
+    (r"Unexpected end of stream|Expected to be able to read", "the file is truncated; copy or write the file again"),
     (
         r"decompression failed|decompressing|gzipped|CRC check failed|Incorrect length|Corrupt|inflate|bz2|zlib",
-        "the compressed data are damaged",
+        "the compressed data is damaged; copy or write the file again",
     ),
-    (r"Empty CSV file", "empty, without even a header"),
+    (r"Empty CSV file", "expected a header, found an empty file; remove the file from the log"),
 )
 
 
@@ -167,7 +177,8 @@ def concat_tables(tables: Sequence[pa.Table]) -> pa.Table:
             kinds = list(dict.fromkeys(str(table.schema.field(name).type) for table in tables))
             if len(kinds) > 1:
                 raise LogError(
-                    f"column {name!r} is {kinds[0]} in one file, but {kinds[1]} in another; write it as one type"
+                    f"column {name!r}: expected one type in all files, found {kinds[0]} in one file and {kinds[1]} in "
+                    f"another; pass types={{{name!r}: 'string'}} to read the column as text"
                 ) from error
         raise
 
@@ -358,7 +369,9 @@ class IpcReader:
         with open_file(self.file) as raw:
             magic: bytes = raw.read(6)
         if magic[:4] == b"FEA1":
-            raise LogError(f"{self.file}: Feather version 1, which Arrow no longer reads; write it as version 2")
+            raise LogError(
+                f"{self.file}: expected Feather version 2, found version 1; write the file again as version 2"
+            )
         return magic == b"ARROW1"
 
 

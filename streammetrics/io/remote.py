@@ -34,7 +34,7 @@ def is_url(path: str) -> bool:
 
 def missing_package_error(what: str, package: str, extra: str) -> LogError:
     """Return the error for an optional package that is needed to read `what`, and the extra that installs it."""
-    return LogError(f"{what}: reading it needs {package}: pip install 'streammetrics[{extra}]'")
+    return LogError(f"{what}: reading this log needs {package}: pip install 'streammetrics[{extra}]'")
 
 
 def find_urls(url: str) -> list[RemoteFile]:
@@ -59,7 +59,8 @@ def find_urls(url: str) -> list[RemoteFile]:
             base, listed = posixpath.dirname(path), {path: system.info(path)}
         if any("/_delta_log/" in f"/{name}" for name in listed):
             raise LogError(
-                f"{url}: is a Delta table, whose folder also holds rows that were deleted; name it delta:{url}"
+                f"{url}: the folder is a Delta table, whose files also contain deleted rows; to read the table, name it "
+                f"delta:{url}"
             )
         files = [
             RemoteFile(str(system.unstrip_protocol(name)), int(info.get("size") or 0), _format_stamp(info))
@@ -112,7 +113,7 @@ def _convert_errors(url: str) -> Iterator[None]:
     except FileNotFoundError:
         raise LogError(f"{url}: no such file or folder") from None
     except ImportError as error:
-        raise LogError(f"{url}: a package is missing: {_first_line(error)}") from None
+        raise LogError(f"{url}: a package for this URL is missing: {_first_line(error)}") from None
     except Exception as error:
         raise LogError(f"{url}: cannot be read: {_first_line(error)}") from error
 

@@ -127,7 +127,7 @@ class Condition:
             raise
         except (ValueError, KeyError, ArithmeticError):
             raise LogError(
-                f"where {self}: expected a value of type {kind}, as in column {self.column!r}; "
+                f"where {self}: expected a value of type {kind}, as in column {self.column!r}; correct the value, or "
                 f"{suggest_text_comparison(self.column)}"
             ) from None
 
@@ -155,7 +155,10 @@ class Condition:
             return pa.scalar(unquoted, kind)
         if "binary" in str(kind):
             return pa.scalar(unquoted.encode(), kind)
-        raise LogError(f"where {self}: a column of type {kind} cannot be compared")
+        raise LogError(
+            f"where {self}: expected a column of numbers, strings, booleans, dates or times, found type {kind}; "
+            f"use another column"
+        )
 
 
 @dataclass(frozen=True)
@@ -216,8 +219,8 @@ class Filter:
         except pa.ArrowException as error:
             quoted = re.search(r"'.*'", str(error))
             raise LogError(
-                f"where {self.name}: {condition.column!r} holds {quoted[0] if quoted else 'a text'}, which is not {kind}; "
-                f"{suggest_text_comparison(condition.column)}"
+                f"where {self.name}: column {condition.column!r}: expected values of type {kind}, found "
+                f"{quoted[0] if quoted else 'other text'}; {suggest_text_comparison(condition.column)}"
             ) from None
 
     def check(self, schema: pa.Schema) -> None:
@@ -243,10 +246,16 @@ def parse_filter(texts: Sequence[str], names: Collection[str]) -> Filter | None:
     conditions = []
     for text in texts:
         if text not in names and (joined := _COMBINED.search(text)):
-            raise LogError(f"{text!r}: one comparison at a time; give {joined[1]} as a condition of its own")
+            raise LogError(
+                f"{text!r}: expected one comparison, found a second, {joined[1]!r}; pass each comparison as a separate "
+                f"condition. A row must meet all conditions"
+            )
         match = None if text in names else _COMPARISON.fullmatch(text)
         if match is not None and match[3][:1] in (*"=<>!",):
-            raise LogError(f"{text!r}: which comparison is meant? There are {', '.join(_SIGNS)}; a text may be quoted")
+            raise LogError(
+                f"{text!r}: expected one of the operators {', '.join(_SIGNS)}, found {match[2]}{match[3][:1]}; correct "
+                f"the operator, or put the value in quotation marks"
+            )
         conditions.append(
             Condition(text.strip())
             if match is None
@@ -261,13 +270,14 @@ def convert_flags(bare: pa.Array, name: str) -> pa.Array:
         return (bare.cast(pa.uint8()) if pa.types.is_boolean(bare.type) else bare).cast(pa.float64(), safe=False)
     except pa.ArrowException:
         raise LogError(
-            f"where {name}: a column of {bare.type} is neither 0 nor 1; compare it, such as {name}=..."
+            f"where {name}: expected a column of 0s and 1s, found type {bare.type}; compare the column with a value: "
+            f"{name}=VALUE"
         ) from None
 
 
 def suggest_text_comparison(column: str) -> str:
     """Return the end of an error message, which says how to compare a column as text."""
-    return f"types={{{column!r}: 'string'}} compares texts"
+    return f"pass types={{{column!r}: 'string'}} to compare the column as text"
 
 
 def _parse_decimal(text: str) -> Decimal | None:

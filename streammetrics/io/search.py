@@ -82,7 +82,7 @@ def write_search_log(folder: PathLike, queries: int = 10_000, seed: int = 7) -> 
     """
     root = Path(folder)
     if root.is_dir() and any(root.iterdir()):
-        raise LogError(f"{root}: is not empty; the log of searches needs a folder of its own")
+        raise LogError(f"{root}: the folder is not empty; choose a new or empty folder for the log of searches")
     rng = np.random.default_rng([seed, _RANDOM_STREAM])
     sizes = rng.integers(_MIN_DOCUMENTS, _MAX_DOCUMENTS + 1, queries)
     query = np.repeat(np.arange(queries), sizes)

@@ -133,7 +133,8 @@ def _walk_folder(folder: str, above: frozenset[str]) -> Iterator[str]:
         raise LogError(f"{folder}: {error.strerror}") from None
     if is_delta_table(folder):
         raise LogError(
-            f"{folder}: is a Delta table, whose folder also holds rows that were deleted; name it delta:{folder}"
+            f"{folder}: the folder is a Delta table, whose files also contain deleted rows; to read the table, name it "
+            f"delta:{folder}"
         )
     for entry in entries:
         if is_hidden(entry.name):
@@ -194,7 +195,10 @@ def make_log_file(file: str, size: int | None = None, stamp: str = "", *, as_tex
     if format_ is None or (compression is not None and format_ not in _COMPRESSED_FORMATS):
         full_suffix = suffix + (os.path.splitext(file)[1] if compression else "")
         what = f"unknown suffix {full_suffix!r}" if full_suffix else "no suffix"
-        raise LogError(f"{file}: {what}; logs are read from {_READABLE_SUFFIXES}; name the files wanted by a pattern")
+        raise LogError(
+            f"{file}: {what}; the supported suffixes are {_READABLE_SUFFIXES}; select the log files with a pattern "
+            f"such as *.csv, or pass delimiter= to read files of any suffix as text"
+        )
     if size is None:
         try:
             status = os.stat(file)

@@ -38,6 +38,10 @@ _PEEK_BYTES = 1 << 18
 _ROW = re.compile(r"Row #(\d+): ")
 _VALUE = re.compile(r"In CSV column #(\d+): .*?CSV conversion error to (.+?): (?:invalid value '(.*)'|(.*))", re.DOTALL)
 _COUNT = re.compile(r"Expected (\d+) columns, got (\d+)")
+_DETAILS = {
+    "invalid UTF8 data": "expected text in UTF-8, found other bytes; convert the file, for example from Latin-1 with "
+    "iconv -f ISO-8859-1 -t UTF-8"
+}
 _MISSING = ("NA", "N/A", "#N/A", "#NA", "<NA>", "None", "NaN", "nan", "n/a", "-", "?")
 
 
@@ -158,23 +162,25 @@ class TextReader:
         row = _ROW.search(message)
         # Arrow counts rows from 1 and includes the header. This library counts from 0 and excludes the header.
         header = 1 if self.format.columns else 2
-        where = f"{self.file}: row {int(row[1]) - header}" if row else self.file
+        where = f"{self.file}: row {int(row[1]) - header:,}" if row else self.file
         value, count = _VALUE.search(message), _COUNT.search(message)
         if value:
             column = int(value[1])
             name = self.header[column] if column < len(self.header) else f"number {column}"
             if value[3] is None:
-                return LogError(f"{where}: column {name!r}: {value[4]}")
+                return LogError(f"{where}: column {name!r}: {_DETAILS.get(value[4], value[4])}")
             column_type = self._find_type(value[2], name)
             return LogError(
                 f"{where}: {format_conversion_error(name, value[3], *column_type, numeric=name in self.numbers)}"
             )
         if count and self.format.columns:
             return LogError(
-                f"{where}: expected {count[1]} columns, as names= lists, found {count[2]}; name all columns"
+                f"{where}: expected {count[1]} columns, as listed in names=, found {count[2]}; list all columns"
             )
         if count:
-            return LogError(f"{where}: {count[2]} columns where the header has {count[1]}")
+            return LogError(
+                f"{where}: expected {count[1]} columns, as in the header, found {count[2]}; correct the row"
+            )
         return None
 
     def _find_type(self, kind: str, name: str) -> tuple[pa.DataType | str, bool]:
@@ -184,8 +190,10 @@ class TextReader:
     def _row_length_error(self, error: pa.ArrowInvalid) -> LogError | None:
         if "straddling object" not in str(error):
             return None
-        cure = f" (is a quote left open? {NO_QUOTES_HINT})" if self.format.quotes else ""
-        return LogError(f"{self.file}: a row is too long{cure}")
+        hint = (
+            f"if a quotation mark is never closed, {NO_QUOTES_HINT}" if self.format.quotes else "check the line breaks"
+        )
+        return LogError(f"{self.file}: a row is too long; {hint}")
 
 
 def resolve_types(

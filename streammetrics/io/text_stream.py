@@ -24,13 +24,13 @@ SEPARATOR = "\x1f"
 
 _HEAD_BYTES = 64
 _MAGIC = (
-    (b"\x1f\x8b", "compressed with gzip; let its name end in .gz"),
-    (b"\x28\xb5\x2f\xfd", "compressed with zstd; let its name end in .zst"),
-    (b"BZh", "compressed with bzip2; let its name end in .bz2"),
-    (b"PAR1", "a Parquet file; let its name end in .parquet"),
-    (b"ARROW1", "an Arrow IPC file; let its name end in .arrow"),
-    (b"\xff\xfe", "UTF-16; convert it: iconv -f UTF-16 -t UTF-8"),
-    (b"\xfe\xff", "UTF-16; convert it: iconv -f UTF-16 -t UTF-8"),
+    (b"\x1f\x8b", "gzip compression; add .gz to the file name"),
+    (b"\x28\xb5\x2f\xfd", "zstd compression; add .zst to the file name"),
+    (b"BZh", "bzip2 compression; add .bz2 to the file name"),
+    (b"PAR1", "a Parquet file; change its suffix to .parquet"),
+    (b"ARROW1", "an Arrow IPC file; change its suffix to .arrow"),
+    (b"\xff\xfe", "UTF-16; convert the file with iconv -f UTF-16 -t UTF-8"),
+    (b"\xfe\xff", "UTF-16; convert the file with iconv -f UTF-16 -t UTF-8"),
 )
 
 
@@ -108,18 +108,18 @@ class TextStream(io.RawIOBase):
     def _check_head(self, head: bytes) -> None:
         for magic, what in _MAGIC:
             if head.startswith(magic):
-                raise LogError(f"{self._file}: expected text in UTF-8, found that the content is {what}")
+                raise LogError(f"{self._file}: expected text in UTF-8, found {what}")
         if b"\0" in head:
             raise LogError(
-                f"{self._file}: expected text in UTF-8, found a byte 0; if it is UTF-16, convert it: "
-                f"iconv -f UTF-16LE -t UTF-8"
+                f"{self._file}: expected text in UTF-8, found a zero byte; if the file is in UTF-16, convert the file "
+                f"with iconv -f UTF-16LE -t UTF-8"
             )
 
     def _replace_delimiters(self, block: bytes) -> bytes:
         if SEPARATOR.encode() in block:
             raise LogError(
-                f"{self._file}: contains the character {SEPARATOR!r}, which is reserved to replace delimiters of several "
-                f"characters"
+                f"{self._file}: the file contains the character {SEPARATOR!r}, which is reserved to replace delimiters "
+                f"of several characters; remove the character, or use a delimiter of one character"
             )
         data = self._pending + block
         keep = 0 if not block else self._count_partial_delimiter(data)

@@ -60,15 +60,22 @@ def _read_table(path: str | Path, form: str, words: int, number: int) -> dict[st
         parts = line.split()
         if not parts:
             continue
+        where = f"{path}: line {at:,}"
         try:
             query, document, value = parts[0], parts[2], float(parts[number])
         except (IndexError, ValueError):
-            raise InvalidInputError(f"{path}: line {at:,} is not `{form}`: {line.strip()[:80]!r}", row=at) from None
+            raise InvalidInputError(
+                f"{where}: expected `{form}`, found {line.strip()[:80]!r}; correct the line", row=at
+            ) from None
         if len(parts) < words or value != value:
-            raise InvalidInputError(f"{path}: line {at:,} is not `{form}`: {line.strip()[:80]!r}", row=at)
+            raise InvalidInputError(
+                f"{where}: expected `{form}`, found {line.strip()[:80]!r}; correct the line", row=at
+            )
         documents = table.setdefault(query, {})
         if document in documents:
-            raise InvalidInputError(f"{path}: line {at:,}: query {query} has document {document} twice", row=at)
+            raise InvalidInputError(
+                f"{where}: document {document} occurs twice for query {query}; remove this line", row=at
+            )
         documents[document] = value
     return table
 

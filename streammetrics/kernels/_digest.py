@@ -190,8 +190,8 @@ class DigestBuilder:
 
     def _refuse(self, name: str, value: object) -> None:
         raise UnfollowedError(
-            f"kernel {self._kernel}: {name} is a {type(value).__name__}, and the kernel cache cannot track its changes; "
-            f"use a number, a tuple, an array or a function, or pass it as an argument"
+            f"kernel {self._kernel}: {name} is an object of class {type(value).__name__}, whose changes the kernel "
+            f"cache cannot track; use a number, a tuple, an array or a function, or pass the value as an argument"
         )
 
 

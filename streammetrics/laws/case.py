@@ -145,7 +145,7 @@ def update_by_name(thing: Any, columns: Columns) -> Any:
     return thing.update(**{name: column for name, column in columns.items() if name in known})
 
 
-def expect(condition: Any, expected: str, actual: Any = "something else") -> None:
+def expect(condition: Any, expected: str, actual: Any = "another result") -> None:
     """Raise LawError unless the condition is true; `expected` and `actual` describe the two results in the message."""
     if not condition:
         raise LawError(f"expected {expected}; found {actual}")
@@ -154,7 +154,7 @@ def expect(condition: Any, expected: str, actual: Any = "something else") -> Non
 def expect_same_bytes(a: Any, b: Any, expected: str) -> None:
     """Raise LawError, with the first difference, unless two objects have the same bytes; `expected` is for the message."""
     if a.to_bytes() != b.to_bytes():
-        raise LawError(f"expected {expected}; found different ones: {_difference_text(a, b)}")
+        raise LawError(f"expected {expected}; found a difference: {_difference_text(a, b)}")
 
 
 def _difference_text(a: Any, b: Any) -> str:
@@ -162,8 +162,8 @@ def _difference_text(a: Any, b: Any) -> str:
         if differences := x.differences(y):
             return "; ".join(differences)
         if x != y:
-            return f"{type(x).__name__} of {_content_text(x)} and {_content_text(y)}"
-    return f"headers {shorten(definition_of(a).header())} and {shorten(definition_of(b).header())}"
+            return f"{type(x).__name__} contains {_content_text(x)} in one object and {_content_text(y)} in the other"
+    return f"the headers are {shorten(definition_of(a).header())} and {shorten(definition_of(b).header())}"
 
 
 def _content_text(state: Any) -> str:

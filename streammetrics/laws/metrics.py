@@ -85,10 +85,12 @@ def interval_around_value(case: Case) -> None:
     metric = case.build()
     intervals = [metric.interval(confidence) for confidence in (0.5, 0.8, 0.95, 0.999)]
     parts = merge([case.build(case.take(rows)) for rows in case.parts(3)]).interval()
-    expect(repr(parts) == repr(intervals[2]), "the interval of parts that were merged to be that of all", repr(parts))
+    expect(repr(parts) == repr(intervals[2]), "merged parts to have the interval of all rows", repr(parts))
     for name in ("estimate", "reason"):
         expect(
-            len({repr(getattr(one, name)) for one in intervals}) == 1, f"one {name} at all confidences", repr(intervals)
+            len({repr(getattr(one, name)) for one in intervals}) == 1,
+            f"the same {name} at all confidence levels",
+            repr(intervals),
         )
     for one in intervals:
         low, high = numbers(one.low), numbers(one.high)
@@ -109,7 +111,11 @@ def interval_around_value(case: Case) -> None:
         slack = 1e-12 * np.abs(numbers(narrow.estimate))[some]
         wider = numbers(wide.low)[some] <= numbers(narrow.low)[some] + slack
         wider &= numbers(wide.high)[some] >= numbers(narrow.high)[some] - slack
-        expect(wider.all(), f"limits at {wide.confidence} around those at {narrow.confidence}", repr((narrow, wide)))
+        expect(
+            wider.all(),
+            f"the {wide.confidence} interval to contain the {narrow.confidence} interval",
+            repr((narrow, wide)),
+        )
 
 
 def interval_narrows(case: Case) -> None:
@@ -120,7 +126,9 @@ def interval_narrows(case: Case) -> None:
         wide, narrow = (numbers(one.high) - numbers(one.low) for one in (once, twice))
         both = ~np.isnan(wide) & ~np.isnan(narrow)
         slack = 1e-9 * np.abs(numbers(once.estimate))[both]
-        expect((narrow[both] <= wide[both] * (1 + 1e-9) + slack).all(), f"no more than {once!r}", repr(twice))
+        expect(
+            (narrow[both] <= wide[both] * (1 + 1e-9) + slack).all(), f"an interval no wider than {once!r}", repr(twice)
+        )
 
 
 def weight_of_one(case: Case) -> None:
@@ -209,7 +217,9 @@ def weighted_with_unweighted(case: Case) -> None:
         expect_same_bytes(whole, two.merge(one), "unweighted and weighted states to merge")
         mixed = case.build({k: v[others] for k, v in plain.items()})
         expect_same_bytes(
-            whole, mixed.update({k: v[rows] for k, v in (plain | {role: weights}).items()}), "a mix of batches to count"
+            whole,
+            mixed.update({k: v[rows] for k, v in (plain | {role: weights}).items()}),
+            "weighted and unweighted batches to mix",
         )
 
 
@@ -219,7 +229,7 @@ def label_dtypes(case: Case) -> None:
     for need in [n for n in case.needs_of_kind(Label) if n.role in case.columns]:
         for dtype in ("?", "u1", "i1", "<i4", ">i8", "u8", "f2", "<f4", ">f8"):
             cast = case.columns | {need.role: case.columns[need.role].astype(dtype)}
-            expect_same_bytes(whole, case.build(cast), f"{need.role} as {np.dtype(dtype)} to count the same")
+            expect_same_bytes(whole, case.build(cast), f"{need.role} as {np.dtype(dtype)} to give the same state")
 
 
 def score_dtypes(case: Case) -> None:
@@ -231,7 +241,9 @@ def score_dtypes(case: Case) -> None:
     whole = case.build(columns)
     for dtype in ("f2", "<f4", ">f4", ">f8"):
         cast = columns | {name: columns[name].astype(dtype) for name in exact_columns}
-        expect_same_bytes(whole, case.build(cast), f"{', '.join(exact_columns)} as {np.dtype(dtype)} to count the same")
+        expect_same_bytes(
+            whole, case.build(cast), f"{', '.join(exact_columns)} as {np.dtype(dtype)} to give the same state"
+        )
 
 
 def key_dtypes(case: Case) -> None:
@@ -242,7 +254,7 @@ def key_dtypes(case: Case) -> None:
         whole = case.build()
         for dtype in ("<i4", ">i8", "u8", "O"):
             cast = case.columns | {role: case.columns[role].astype(dtype)}
-            expect_same_bytes(whole, case.build(cast), f"{role} as {np.dtype(dtype)} to count the same")
+            expect_same_bytes(whole, case.build(cast), f"{role} as {np.dtype(dtype)} to give the same state")
         if not (len(first) and len(rest) and "kinds" in whole.state.parts()):
             continue
         mixed = case.build(case.take(first))
@@ -250,18 +262,18 @@ def key_dtypes(case: Case) -> None:
         expect_same_bytes(
             merge([case.build(case.take(first)), case.build(case.take(rest))]),
             mixed,
-            f"{role} as uint64 to go on from int64",
+            f"a uint64 batch of {role} to follow an int64 batch",
         )
         text = {k: v[rest].astype("U") if k == role else v[rest] for k, v in case.columns.items()}
         expect_error(
             InvalidInputError,
             partial(update_by_name, case.build(case.take(first)), text),
-            f"{role} as text beside integers",
+            f"{role} as text after integers",
         )
         expect_error(
             IncompatibleStateError,
             partial(case.build(case.take(first)).merge, case.build(text)),
-            f"{role} of both kinds",
+            f"a merge of text and integers in {role}",
         )
 
 
@@ -288,7 +300,9 @@ def column_formats(case: Case) -> None:
     whole = case.build(columns)
     for name, column in columns.items():
         for what, formatted in formats(column):
-            expect_same_bytes(whole, case.build(columns | {name: formatted}), f"{name} as a {what} to count the same")
+            expect_same_bytes(
+                whole, case.build(columns | {name: formatted}), f"{name} as a {what} to give the same state"
+            )
 
 
 def table_formats(case: Case) -> None:
@@ -298,14 +312,16 @@ def table_formats(case: Case) -> None:
         one = case.make()
         for event in events(case.columns):
             one.update(event)
-        expect_same_bytes(whole, one, "events one at a time to count the same")
+        expect_same_bytes(whole, one, "events one at a time to give the same state")
     for what, table in tables(case.columns):
-        expect_same_bytes(whole, case.make().update(table), f"a {what} to count the same")
-    expect_same_bytes(whole, case.make().update(**case.columns), "keywords to count the same")
+        expect_same_bytes(whole, case.make().update(table), f"a {what} to give the same state")
+    expect_same_bytes(whole, case.make().update(**case.columns), "columns by name to give the same state")
     must = [role for role in definition_of(whole).positional_columns() if role in case.columns]
     rest = {k: v for k, v in case.columns.items() if k not in must}
     expect_same_bytes(
-        whole, case.make().update(*(case.columns[r] for r in must), **rest), "positions to count the same"
+        whole,
+        case.make().update(*(case.columns[r] for r in must), **rest),
+        "columns by position to give the same state",
     )
 
 
@@ -408,9 +424,11 @@ def coarsening(case: Case) -> None:
         usual = type(metric)(
             **(metric.settings | {"bits": bits} | ({"limit": low.limit} if hasattr(low, "limit") else {}))
         )
-        expect_same_bytes(usual, low, f"coarsen({bits}) to change bits and limit alone")
+        expect_same_bytes(usual, low, f"coarsen({bits}) to change only bits and limit")
         expect_same_bytes(
-            low.update(case.columns), coarsen(case.build(), bits), f"coarsen({bits}) to give what {bits} bits would"
+            low.update(case.columns),
+            coarsen(case.build(), bits),
+            f"coarsen({bits}) to equal a histogram of {bits} bits",
         )
 
 

@@ -71,11 +71,9 @@ def threads(case: Case) -> None:
         batches = [case.take(rows) for rows in case.parts(k)]
         shared, own = case.make(), [case.make() for _ in batches]
         run_in_threads([partial(shared.update, b) for b in batches])
-        expect_same_bytes(whole, shared, f"{k} threads that update one object to give the state of one")
+        expect_same_bytes(whole, shared, f"{k} threads that update one object to give the state of one thread")
         run_in_threads([partial(o.update, b) for o, b in zip(own, batches, strict=True)])
-        expect_same_bytes(
-            whole, merge(own), f"{k} threads that update an object each, merged, to give the state of one"
-        )
+        expect_same_bytes(whole, merge(own), f"the merged objects of {k} threads to equal the object of one thread")
 
 
 def run_in_threads(actions: Sequence[Callable[[], Any]]) -> None:
@@ -149,10 +147,10 @@ def copy_is_independent(case: Case) -> None:
     a = case.build()
     before, b = a.to_bytes(), a.copy()
     b.update(case.next_columns()).merge(case.build())
-    expect(a.to_bytes() == before, "rows of a copy not to reach its origin", "other bytes")
+    expect(a.to_bytes() == before, "an update of a copy not to change the original", "other bytes")
     b = a.copy()
     a.update(case.next_columns()).reset()
-    expect(b.to_bytes() == before, "rows of the origin not to reach a copy", "other bytes")
+    expect(b.to_bytes() == before, "an update of the original not to change a copy", "other bytes")
 
 
 def bytes_round_trip(case: Case) -> None:
@@ -161,7 +159,7 @@ def bytes_round_trip(case: Case) -> None:
     after = case.build().update(case.next_columns())
     for name, b in _copies(a):
         expect_same_bytes(a, b, f"{name} to give an equal object")
-        expect(a == b and b == a, f"{name} to give an object that is == its origin", "False")
+        expect(a == b and b == a, f"{name} to give an object that is == the original", "False")
         expect_same_bytes(after, b.update(case.next_columns()), f"the object from {name} to continue to count")
 
 
@@ -201,7 +199,7 @@ def _bad_batches(case: Case) -> Iterator[tuple[str, Columns]]:
             continue
         if len(case.columns) > 1:
             yield f"a column {name!r} that is too short", case.columns | {name: column[:-1]}
-        yield f"a column {name!r} of a dimension more", case.columns | {name: np.stack([column] * 7, -1)}
+        yield f"a column {name!r} with an extra dimension", case.columns | {name: np.stack([column] * 7, -1)}
         if name in case.bad and getattr(case.make(), "on_invalid", "raise") == "raise":
             at = int(case.rng.integers(case.n))
             spoiled = spoil(column, at, case.bad[name])
@@ -236,18 +234,20 @@ def absent_class(case: Case) -> None:
     merged, folds = whole.to_bytes(), _may_outgrow_limit(whole, parts)
     with _empty_registries():
         one, two = from_bytes(a), from_bytes(b)
-        expect(one.copy().to_bytes() == a, "an unknown class to be copied and saved as it was loaded", "other bytes")
+        expect(one.copy().to_bytes() == a, "a state of an unknown class to be saved as it was loaded", "other bytes")
         expect(
             from_bytes(merged).to_bytes() == merged,
-            "a merged unknown class to be saved as it was loaded",
+            "a merged state of an unknown class to be saved as it was loaded",
             "other bytes",
         )
         # This merge would move exact rows to histogram buckets, which only the class of the state can do.
         if folds:
-            expect_error(IncompatibleStateError, partial(one.merge, two), "rows that go to buckets of an unknown class")
+            expect_error(
+                IncompatibleStateError, partial(one.merge, two), "a merge that needs buckets of an unknown class"
+            )
             expect(one.to_bytes() == a, "a refused merge to change nothing", "other bytes")
         else:
-            expect(one.merge(two).to_bytes() == merged, "unknown classes to merge like known ones", "other bytes")
+            expect(one.merge(two).to_bytes() == merged, "states of unknown classes to merge like others", "other bytes")
         expect(two.to_bytes() == b, "`other` to stay as it was", "other bytes")
 
 

@@ -87,7 +87,10 @@ def without_each_shard(case: Case) -> None:
                 expect_same_value(values[one.name], value, f"{one.name} without shard {k}")
     for one in samples:
         if one.shards is not None:
-            expect(one.shards.events.sum() == states_of(whole)[0].positive_counts.sum(), "the positives of all shards")
+            expect(
+                one.shards.events.sum() == states_of(whole)[0].positive_counts.sum(),
+                "the shards to contain all positives",
+            )
 
 
 def _at_levels(state: State, whole: State) -> State:
@@ -136,7 +139,7 @@ def shards_in_slices(case: Case) -> None:
         one, other = without_warnings(alone.interval), without_warnings(sliced.interval)[value]
         if case.metric is not None:
             expect_same_value(answer_of(alone).value, one.estimate, "the estimate of an interval to be the value")
-            expect(repr(one) == repr(other), f"the interval of slice {value} alone, {one}", other)
+            expect(repr(one) == repr(other), f"slice {value} to have the interval of its rows alone, {one}", other)
 
 
 def shards_factory(case: Case) -> Callable[[], Sharded]:

@@ -62,7 +62,7 @@ def slices_of_slices(case: Case) -> None:
         )
         for key in flat:
             expect_same_bytes(
-                flat[key], deep[key[0]][key[1]], f"slice {key!r} of both columns to be that of one, then the other"
+                flat[key], deep[key[0]][key[1]], f"slice {key!r} of both columns to equal the nested slice"
             )
 
 
@@ -73,7 +73,7 @@ def slices_of_collections(case: Case) -> None:
     check_each_slice(several, keys, {"limit": 2})
     whole, lone = (slices_factory(c, keys, {})().update(case.columns | keys) for c in (several, case))
     for key in lone:
-        expect_same_bytes(lone[key], whole[key][""], f"slice {key!r} of a collection to equal that of the metric")
+        expect_same_bytes(lone[key], whole[key][""], f"slice {key!r} of a collection to equal the slice of the metric")
 
 
 def collections_of_slices(case: Case) -> None:
@@ -89,12 +89,12 @@ def collections_of_slices(case: Case) -> None:
 
     whole = collect(columns)
     halves = merge([collect({n: c[rows] for n, c in columns.items()}) for rows in case.parts(2)])
-    expect_same_bytes(whole, halves, "halves of a collection of slices to merge")
+    expect_same_bytes(whole, halves, "two merged halves of a collection of slices to equal the whole")
     for name, make in makers.items():
         alone = make().update({n: c for n, c in columns.items() if n in columns_of(make())})
         decoded = from_bytes(whole.to_bytes(), MetricCollection)
         for what, collection in (("", whole), ("merged ", halves), ("decoded ", decoded)):
-            expect_same_bytes(alone, collection[name], f"{name!r} of a {what}collection to equal it alone")
+            expect_same_bytes(alone, collection[name], f"{name!r} in a {what}collection to equal {name!r} alone")
         expect_same_bytes(alone, whole.only([name])[name], f"only() to keep {name!r}")
 
 
@@ -156,7 +156,7 @@ def check_roll_up(case: Case, keys: Columns) -> None:
     sliced = slices_factory(case, keys, {})().update(case.columns | keys)
     for name in keys:
         few = slices_factory(case, {name: keys[name]}, {})().update(case.columns | keys)
-        expect_same_bytes(few, sliced.rollup(name), f"slices rolled up by {name!r} to equal slices by it")
+        expect_same_bytes(few, sliced.rollup(name), f"slices rolled up by {name!r} to equal slices by that column")
     expect_same_bytes(sliced, sliced.rollup(list(keys)), "slices rolled up by all columns to be unchanged")
 
 

@@ -102,8 +102,8 @@ def _values(need: Need, rng: np.random.Generator, n: int, style: str) -> Array:
     if isinstance(kind, Weight):
         return rng.choice(WEIGHTS, n)
     raise TypeError(
-        f"no rows can be made up for {need.role!r}, a {type(kind).__name__}: pass data=, columns by name or a function "
-        f"of (rng, n) that returns them"
+        f"no rows can be generated for {need.role!r}, a column of class {type(kind).__name__}; pass data= with the "
+        f"columns by name, or with a function of (rng, n) that returns them"
     )
 
 

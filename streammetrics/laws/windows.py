@@ -53,7 +53,7 @@ def decay(case: Case) -> None:
         Decayed(case.make(), half_life=WIDTH)
     except TypeError as error:
         # The metric does not support decay, so check only that the error says why.
-        expect("fade" in str(error), "a refusal that says why no row can fade", error)
+        expect("decay" in str(error), "an error that says why no row can decay", error)
         return
     keep = int(case.rng.integers(1, 5))
     read = {
@@ -73,7 +73,9 @@ def decay(case: Case) -> None:
         expected.merge(of_epoch)
     whole = faded.build()
     pooled = definition_of(whole).pool_states(states_of(whole))
-    expect_same_bytes(expected, with_states(case.make(), pooled), "each epoch to count twice as often as that before")
+    expect_same_bytes(
+        expected, with_states(case.make(), pooled), "each epoch to count twice as often as the epoch before"
+    )
     for law in (splits, order, bytes_round_trip):
         law(faded)
 
@@ -98,9 +100,13 @@ def corrections(case: Case) -> None:
             less = whole.copy().subtract(part)
         except IncompatibleStateError as error:
             # Some states cannot subtract, for example extremes (minimum, maximum) and samples.
-            expect("taken away" in str(error), "a refusal that says that rows cannot be taken away", error)
+            expect("be subtracted" in str(error), "an error that says that rows cannot be subtracted", error)
             continue
-        expect((whole.to_bytes(), part.to_bytes()) == (before, theirs), "copies to change alone", "other bytes")
+        expect(
+            (whole.to_bytes(), part.to_bytes()) == (before, theirs),
+            "a subtraction from a copy to change nothing else",
+            "other bytes",
+        )
         if all(map(_is_subtractable, states_of(whole), states_of(expected), states_of(part))):
             expect_same_bytes(expected, less, "the difference to equal the metric of the other rows")
             expect_same_bytes(

@@ -32,8 +32,8 @@ T = TypeVar("T")
 
 AVERAGES = ("macro", "micro", "weighted", None)
 DEPENDENT = (
-    "values of classes or labels of the same rows are not independent: average=None has an interval for each, "
-    "Sharded(..., unit=) one of the average"
+    "values of classes or labels of the same rows are not independent; average=None has an interval for each value, and "
+    "Sharded(..., unit=) has an interval for the average"
 )
 
 
@@ -57,7 +57,8 @@ class OfClasses(ScoredLabels[S, T]):
     def __post_init__(self) -> None:
         super().__post_init__()
         if len(self._class_settings) > 1:
-            raise ValueError(f"{type(self).__name__}: give one of {', '.join(self._class_settings)}")
+            found = " and ".join(f"{n}=" for n in self._class_settings)
+            raise ValueError(f"{type(self).__name__}: found {found}; pass only one of these settings")
         if self.labels is not None and not (self.labels == "discover" and self._discovers):
             check_labels(type(self).__name__, self.labels)
         for classes in self._class_settings.values():
@@ -100,7 +101,10 @@ class Several(OfClasses[S, Any]):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self._class_settings and self.average != "macro":
-            raise ValueError(f"{type(self).__name__}: average= needs num_classes=, labels= or num_labels=")
+            raise ValueError(
+                f"{type(self).__name__}: average={self.average!r} combines classes or labels; pass num_classes=, labels= "
+                f"or num_labels= as well, or leave average= out"
+            )
 
     def read(self, state: Any) -> Reading:
         return OwnNumber(self, state)

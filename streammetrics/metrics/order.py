@@ -13,7 +13,10 @@ __all__ = ["BOUND", "woodruff"]
 
 # There is an interval only if at least this many rows are expected below the quantile, and as many above it.
 FEWEST_BEYOND = 5
-BOUND = "the edges of the bucket; exact for up to 32 different numbers, up to 8,192 integers, and the extremes"
+BOUND = (
+    "the edges of the bucket; exact for up to 32 distinct numbers or 8,192 integers, and for the "
+    "smallest and the largest value"
+)
 # The standard error is derived from the interval with this confidence level.
 USUAL = 0.95
 
@@ -47,7 +50,10 @@ def woodruff(state: ValueHistogram, q: float, output: int, value: float, method:
         return Estimate(value, reason=WEIGHTED)
     n = mass.total()
     if not 0 < q < 1:
-        return Estimate(value, reason="an extreme has no standard error; a quantile near it has one")
+        return Estimate(
+            value,
+            reason="a minimum or a maximum has no standard error; a quantile with q close to 0 or 1 has an interval",
+        )
     if n * min(q, 1 - q) < FEWEST_BEYOND:
         why = f"fewer than {FEWEST_BEYOND} rows are expected beyond this quantile"
         return Estimate(value, reason=why if n else None)

@@ -24,7 +24,7 @@ __all__ = ["WEIGHTED", "delta", "from_counts", "from_shares", "mean", "of_moment
 NAN = float("nan")
 Floats = NDArray[np.float64]
 
-WEIGHTED = "rows are weighted, and counts do not say what their squared weights are: Sharded(..., unit=) does"
+WEIGHTED = "the rows have weights, and the state does not contain their squares; Sharded(..., unit=) has an interval"
 
 
 def mean(

@@ -42,7 +42,7 @@ def find_kernel(name: str) -> Callable[..., Any]:
         If no kernel finder has been set.
     """
     if not _FIND:
-        raise LookupError(f"no kernels are loaded, so there is no {name!r}: call `set_kernel_finder` first")
+        raise LookupError(f"the kernel {name!r} is not loaded; call `set_kernel_finder` first")
     return _FIND[0](name)
 
 

@@ -135,10 +135,12 @@ class Settings:
         self.__post_init__()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise FrozenInstanceError(f"cannot assign to {name!r} of {type(self).__name__}: create another one")
+        raise FrozenInstanceError(
+            f"cannot change {name!r} of {type(self).__name__}; create a new object with other settings"
+        )
 
     def __delattr__(self, name: str) -> None:
-        raise FrozenInstanceError(f"cannot delete {name!r} of {type(self).__name__}")
+        raise FrozenInstanceError(f"cannot delete {name!r} of {type(self).__name__}; its settings cannot change")
 
     def __post_init__(self) -> None:
         cls: Any = type(self)
@@ -238,23 +240,50 @@ def _by_name(cls: type, first: tuple[str, ...], values: tuple[Any, ...], setting
     by name.
     """
     if len(values) > len(first):
-        most = f"at most {len(first)} by position ({', '.join(first)})" if first else "none by position"
-        raise TypeError(f"{cls.__name__} takes its settings by keyword, {most}; {len(values)} came")
+        if first:
+            raise TypeError(
+                f"{cls.__name__} takes only {', '.join(first)} by position, but {len(values)} values were passed; "
+                f"pass other settings by keyword"
+            )
+        raise TypeError(
+            f"{cls.__name__} takes its settings by keyword: {', '.join(f'{n}=' for n in _setting_rules(cls))}"
+        )
     named = dict(zip(first, values, strict=False))
     for name in named.keys() & settings.keys():
-        raise TypeError(f"{cls.__name__} was given {name!r} twice, by position and by keyword")
+        raise TypeError(f"{cls.__name__}: {name!r} was passed twice, by position and by keyword; pass it once")
     return named | settings
+
+
+_USE_LOGITS, _NO_THRESHOLDS = 'use scale="logit"', "leave it out, because every score is a threshold"
+ELSEWHERE = {
+    "from_logits": ("scale", _USE_LOGITS),
+    "logits": ("scale", _USE_LOGITS),
+    "top_k": ("k", "use k="),
+    "n_classes": ("num_classes", "use num_classes="),
+    "task": ("num_labels", "leave it out; pass num_classes= for several classes, or num_labels= for several labels"),
+    "thresholds": ("exact", _NO_THRESHOLDS),
+    "num_thresholds": ("exact", _NO_THRESHOLDS),
+}
+"""Settings of other libraries: the setting that a class here must have for the remedy to apply, and the remedy."""
 
 
 def _reject(cls: type, values: dict[str, Any]) -> None:
     _, defaults, needed, _ = _constructor(cls)
     for name in values:
         if name not in defaults:
+            own, instead = ELSEWHERE.get(name, ("", ""))
             close = difflib.get_close_matches(name, defaults, 1)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(_setting_rules(cls))}"
+            if own in defaults:
+                hint = f"; {instead}"
+            else:
+                hint = (
+                    f"; did you mean {close[0]!r}?" if close else f"; its settings are {', '.join(_setting_rules(cls))}"
+                )
             raise TypeError(f"{cls.__name__} has no setting {name!r}{hint}")
     missing = [name for name in _setting_rules(cls) if name in needed - values.keys()]
-    raise TypeError(f"{cls.__name__} needs {' and '.join(map(repr, missing))}")
+    raise TypeError(
+        f"{cls.__name__} needs {' and '.join(map(repr, missing))}; pass {', '.join(f'{n}=' for n in missing)}"
+    )
 
 
 def check_missing_values(owner: str, values: Any) -> tuple[Any, ...]:
@@ -321,7 +350,7 @@ def check_integer(what: str, value: Any, least: int = 0) -> int:
     if type(number) is not int:
         raise TypeError(f"{what} takes a whole number, not {value!r}")
     if number < least:
-        raise ValueError(f"{what} takes a whole number from {least}, not {value!r}")
+        raise ValueError(f"{what} takes a whole number of at least {least}, not {value!r}")
     return number
 
 
@@ -422,7 +451,7 @@ def decode_setting(value: Any) -> Any:
             return float("nan")
         if list(value) == ["bytes"]:
             return bytes.fromhex(value["bytes"])
-        raise ValueError("unknown form of setting")
+        raise ValueError("a setting is stored in an unknown form")
     return tuple(decode_setting(v) for v in value) if isinstance(value, list) else value
 
 

@@ -152,7 +152,9 @@ def _encode(atom: Any) -> Any:
         return {"bytes": bytes(atom).hex()}
     stored = to_stored_key(atom)
     if stored is None:
-        raise TypeError(f"{atom!r} cannot be a key")
+        raise TypeError(
+            f"{atom!r} cannot be a key; use None, a boolean, an integer, a string, bytes, a date, a time or a decimal"
+        )
     kind, value = stored
     return {kind: value.decode() if isinstance(value, bytes) else value}
 
@@ -180,7 +182,7 @@ def decode_key(value: Any) -> tuple[Any, ...]:
         elif atom is None or type(atom) in (bool, int, str):
             key.append(atom)
         else:
-            raise ValueError("a key has an unknown kind")
+            raise ValueError("a key is of an unknown kind")
     # Each key must have only one JSON form. Otherwise equal keys in different forms would become different slices.
     if encode_key(tuple(key)) != list(value):
         raise ValueError("a key is not in canonical form")
@@ -237,7 +239,9 @@ def _sort_atom(atom: Any) -> tuple[int, Any]:
         return 0, 0
     stored = to_stored_key(atom)
     if stored is None:
-        raise TypeError(f"{atom!r} cannot be a key")
+        raise TypeError(
+            f"{atom!r} cannot be a key; use None, a boolean, an integer, a string, bytes, a date, a time or a decimal"
+        )
     return (2, stored[1]) if isinstance(stored[1], bytes) else (1, stored[1])
 
 

@@ -31,7 +31,7 @@ NORMAL = 2.0**80
 STEPS = 100
 # The largest t for which results are computed. Its square does not overflow.
 MOST_T = 1e150
-# About log(MOST_T).
+# The largest log(t) for which results are computed: log(MOST_T), rounded down.
 MOST_LOG = 345.0
 
 

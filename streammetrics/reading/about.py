@@ -98,7 +98,10 @@ class About:
         """Store which fields were passed, because only these override the fields of the base classes."""
         for name, value in fields.items():
             if type(value) is PerInstance and name in CONSTANT:
-                raise TypeError(f"About: {name} is equal for all metrics of a class; it cannot depend on settings")
+                raise TypeError(
+                    f"About: {name} is equal for all metrics of a class and cannot depend on settings; pass a value "
+                    f"instead of About.per_instance(...)"
+                )
         about = super().__new__(cls)
         about.__dict__["own_fields"] = fields
         return about

@@ -124,7 +124,7 @@ class MetricAnswer(Answer):
         methods = about_of(self.metric).interval_methods
         if method is not None and method not in methods:
             known = " or ".join(map(repr, methods))
-            raise ValueError(f"{self.metric.name} has an interval by {known}, not by {method!r}")
+            raise ValueError(f"{self.metric.name}: expected {known} as method= of the interval, found {method!r}")
         return interval_of(self.metric, self.reading, confidence, method)
 
     def records(self, confidence: float | None = 0.95) -> list[dict[str, Any]]:

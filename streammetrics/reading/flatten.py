@@ -59,8 +59,7 @@ def logger_names(numbers: Iterable[tuple[str, float]], undefined: str) -> dict[s
         clean_name = FORBIDDEN.sub("_", name.replace("@", "_at_"))
         if clean_name in original_names:
             raise ValueError(
-                f"{name!r} and {original_names[clean_name]!r} are both {clean_name!r} to a logger; "
-                f"name one of them otherwise"
+                f"{name!r} and {original_names[clean_name]!r} would both be logged as {clean_name!r}; rename one of them"
             )
         original_names[clean_name] = name
         if undefined == "nan" or not math.isnan(number):

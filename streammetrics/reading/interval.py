@@ -155,9 +155,9 @@ class Estimate(NamedTuple):
             return "the value is undefined"
         if not np.any(np.isfinite(self.error)):
             units = self.assumption.partition(" ")[0]
-            squares = f"squares beyond {LARGEST_SQUARE_SUM}, which no state keeps"
-            return f"there are fewer than two {units}, or of one class; or {squares}"
-        return f"at the end of its range, here {self.value}, a value does not show its spread"
+            squares = f"a sum of squares exceeds {LARGEST_SQUARE_SUM}, the largest that a state can hold"
+            return f"there are fewer than two {units} or only one class, or {squares}"
+        return f"the value is at the end of its range ({self.value}), where its variation cannot be estimated"
 
 
 def stack_estimates(estimates: Sequence[Estimate]) -> Estimate:
@@ -209,7 +209,7 @@ def check_confidence(confidence: float | None) -> float | None:
 def alpha_of(confidence: float) -> float:
     """Return 1 - confidence, rounded to 15 decimals so that 0.95 gives 0.05."""
     if not (isinstance(confidence, Real) and 0 < confidence < 1):
-        raise InvalidInputError(f"confidence must be between 0 and 1, 0.95 for 95 %, not {confidence!r}")
+        raise InvalidInputError(f"confidence must be between 0 and 1, such as 0.95 for 95 %, not {confidence!r}")
     return round(1.0 - confidence, 15)
 
 

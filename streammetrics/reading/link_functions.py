@@ -135,5 +135,5 @@ between -1 and 1, and "relative" for relative differences v_a / v_b - 1, which a
 def scale_of(name: str) -> LinkFunction:
     """Return a scale by name; raise InvalidInputError, with the names of all scales, if there is none."""
     if name not in SCALES:
-        raise InvalidInputError(f"no scale called {name!r}; there are {', '.join(SCALES)}")
+        raise InvalidInputError(f"there is no scale {name!r}; choose one of {', '.join(SCALES)}")
     return SCALES[name]

@@ -312,7 +312,7 @@ def estimate_of(metric: Any, reading: Reading, method: str | None = None) -> Est
     estimate = None if why else reading.estimate(about.interval_methods[0] if method is None else method)
     if estimate is not None:
         return estimate
-    why = why or f"this state does not say how {metric.name} varies; Sharded(..., unit=) does"
+    why = why or f"this state does not record how {metric.name} varies; use Sharded(..., unit=), which does"
     return Estimate(reading.value, reason=why)
 
 

@@ -18,8 +18,8 @@ from .wide_bounds import wide_of
 __all__ = ["badness", "build_record", "dropped_of", "explanation_of", "interval_columns"]
 
 SATURATED = (
-    "most scores that share a bucket are below 2**-33 or above 1 - 2**-33, where more bits= change nothing: give logits, "
-    'with scale="logit"'
+    "most scores that share a bucket are below 2**-33 or above 1 - 2**-33, where larger bits= have no effect: pass "
+    'logits with scale="logit"'
 )
 
 

@@ -55,8 +55,8 @@ def check_levels(levels: Sequence[str]) -> None:
     """
     if clash := [name for name in levels if name in (*RESULT, *OTHERS)]:
         raise InvalidInputError(
-            f"slices by {clash[0]!r} cannot be listed: results have a column of that name; rename that of the keys, such "
-            f"as to 'by_{clash[0]}'"
+            f"slices by {clash[0]!r} cannot be listed: the table of results has a column of the same name; rename the "
+            f"column of the keys, for example to 'by_{clash[0]}'"
         )
 
 

@@ -176,12 +176,12 @@ def remedy_of(metric: Any, state: Any) -> str:
     if saturated:
         ways.append('scale="logit" and the logits in place of the probabilities, most of which are near 0 or 1')
     if known.get("exact") is False:
-        ways.append("exact=True, which keeps every different score")
+        ways.append("exact=True, which keeps every distinct score")
     rows = state.facts().get("rows")
     if "limit" in known and rows:
-        ways.append(f"limit={rows}, which keeps so many rows of each cell exactly")
+        ways.append(f"limit={rows}, which keeps up to {rows:,} rows (of each slice) exactly")
     if "bits" in known and bits is not None and not coarse and not saturated:
-        ways.append(f"more bits= than {bits}")
+        ways.append(f"bits= above {bits}")
     if not ways:
         return getattr(state, "when_wide", "")
     return f"Count the rows again with {', or with '.join(ways)}."
@@ -224,9 +224,11 @@ def warn_of_table(records: Sequence[Mapping[str, Any]], by: Sequence[str], stack
     have = "has" if len(wide) == 1 else "have"
     place = ", ".join(f"{name}={first[name]!r}" for name in by if name in first)
     bounds = f"{first['bound_low']:.6g} to {first['bound_high']:.6g}"
-    one = f"{first['metric']}{f' of {place}' if place else ''} is {first['value']:.6g}, but {first['wide'].sentence}"
+    one = f"{first['metric']}{f' for {place}' if place else ''} is {first['value']:.6g}, but {first['wide'].sentence}"
     many = f'{len(wide):,} of {len(records):,} values of this table {have} wide bounds (see its column "reason")'
-    warnings.warn(f"{many}: {one}: {bounds}. {first['wide'].remedy}", WideBoundsWarning, stacklevel=stacklevel + 1)
+    warnings.warn(
+        f"{many}. For example, {one}: {bounds}. {first['wide'].remedy}", WideBoundsWarning, stacklevel=stacklevel + 1
+    )
 
 
 # -- which bounds may be wide -----------------------------------------------------------------------------------------

@@ -117,8 +117,8 @@ def _add_object(name: str, thing: Any, content: _ReportContent) -> None:
         content.accumulators += _unwrap(name, thing)
     else:
         raise InvalidInputError(
-            f"a report shows metrics, collections, slices, windows, tables, comparisons and scorecards, "
-            f"not a {type(thing).__name__}"
+            f"expected metrics, collections, slices, windows, tables, comparisons or scorecards, "
+            f"found an object of class {type(thing).__name__}"
         )
 
 

@@ -160,7 +160,7 @@ def _build_forests(
             )
     missing = [r for r in table if not r["role"]]
     reason_counts = Counter(name_sides(r["reason"], _name_sides(card, r["treatment"])) for r in missing)
-    return forests, [f"Not compared, {why}: {n:,}." for why, n in reason_counts.items()]
+    return forests, [f"Not compared, because {why}: {n:,}." for why, n in reason_counts.items()]
 
 
 def _name_sides(card: Scorecard, arm: Any) -> tuple[NamedSide, NamedSide]:

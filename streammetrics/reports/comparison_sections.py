@@ -132,11 +132,11 @@ def add_comparisons(
         page.parts.append(PagePart("ranking", "Ranking", "ranking", ranked))
 
 
-OWN_SCALE = ("Each row of the picture has its own scale with zero in the middle; right is better. "
-             "p: two-sided, of no difference.")  # fmt: skip
+OWN_SCALE = ("Each row of the picture has its own scale, with zero in the middle; better is to the right. "
+             "p: two-sided p-value for no difference.")  # fmt: skip
 FOREST_NOTE = ("Largest impact first: share of rows times difference. Dotted: the difference of all rows. "
-               f"Grey: under {MIN_EVENTS} positives, or in under half of the shards. "
-               "An arrow: the interval goes on.")  # fmt: skip
+               f"Grey: fewer than {MIN_EVENTS} positives, or rows in fewer than half of the shards. "
+               "An arrow marks an interval that continues beyond the plot.")  # fmt: skip
 
 
 def list_comparisons(some: Comparison | Comparisons | list[Comparison]) -> list[Comparison]:
@@ -168,7 +168,7 @@ def _describe_unmatched(compared: Sequence[tuple[str, Any]], sides: tuple[NamedS
             reasons.setdefault(name_sides(one.reason, sides), []).append(
                 ", ".join([*([format_key(one.key)] if one.key else []), one.name])
             )
-    return [f"Not compared, {why}: {'; '.join(of[:5])}{f'; and {len(of) - 5:,} more' if len(of) > 5 else ''}."
+    return [f"Not compared, because {why}: {'; '.join(of[:5])}{f'; and {len(of) - 5:,} more' if len(of) > 5 else ''}."
             for why, of in reasons.items()]  # fmt: skip
 
 

@@ -76,7 +76,7 @@ def add_accumulators(
                     page.headline = _build_headline(page.title, values, bool(intervals), warnings)
                 part = PagePart(
                     "values",
-                    "Each by itself" if compared else values.caption,
+                    "Individual values" if compared else values.caption,
                     "values" if not page.parts else "",
                     values,
                 )
@@ -91,13 +91,15 @@ def add_accumulators(
     if first and not page.parts:
         page.headline = Headline([(page.title, None)], "There is nothing to show.", [])
     if first and page.headline.lead == "" and page.headline.text == page.title and warnings:
-        page.headline = page.headline._replace(facts=[Fact("but", "but", "; ".join(warnings) + ".")])
+        page.headline = page.headline._replace(facts=[Fact("but", "caution", "; ".join(warnings) + ".")])
 
 
-CHARTS_NOTE = "Point at a picture, or focus it and use the arrow keys, to read it."
-NO_UNIT = ("Name the unit whose rows belong together: --unit user_id, or Sharded(…, unit=) in Python. "
-           "Rows of one user are correlated, so rows cannot count as independent.")  # fmt: skip
-WINDOW_NOTE = "One value for each window: points with intervals, or a line with a band. Pale: provisional."
+CHARTS_NOTE = "Point at a picture, or focus it and use the arrow keys, to read its values."
+NO_UNIT = ("Name the unit whose rows belong together with --unit user_id, or with Sharded(…, unit=) in Python. "
+           "Rows of one user are correlated, so they do not count as independent.")  # fmt: skip
+WINDOW_NOTE = (
+    "Each window has one value, drawn as a point with its interval or as a line with a band. Pale: provisional."
+)
 
 
 def _build_difference_charts(windowed: Windowed, compared: Sequence[tuple[str, Any]]) -> list[Chart]:
@@ -277,5 +279,5 @@ def _build_headline(title: str, values: ValueGrid, some: bool, warnings: Sequenc
     if not some:
         facts.append(Fact("tag", "no interval", NO_UNIT))
     if warnings:
-        facts.append(Fact("but", "but", "; ".join(warnings) + "."))
+        facts.append(Fact("but", "caution", "; ".join(warnings) + "."))
     return Headline([(title, None)], lead, facts)

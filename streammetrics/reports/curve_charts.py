@@ -188,7 +188,7 @@ def _build_pr_chart(tasks: list[TaskScores]) -> Chart:
     top = min(1.0, float(np.nanmax(known_y)) * 1.15)
     down = base * 0.8
     note = (
-        "Dotted: precision of all rows; the ratio to it is the lift."
+        "Dotted: precision of all rows. The lift is the precision divided by it."
         if alike
         else "Recall 100\u202f% includes all rows."
     )
@@ -248,10 +248,10 @@ def _build_reliability_chart(curves: list[tuple[TaskScores, Any, Any]]) -> Chart
     both = np.concatenate([v for _, p, y, _ in points for v in (p, y)])
     title, note = (
         "Reliability",
-        f"{BINS} bins of equal numbers of rows. On the dotted line predictions are calibrated, below it too high.",
+        f"{BINS} bins of equal numbers of rows. Dotted: calibrated; below the line, predictions are too high.",
     )
     key = [ColourKey(m.number, m.name) for m, *_ in points]
-    summary = "Predicted over observed, by bin: " + "; ".join(
+    summary = "Ratio of predicted to observed, by bin: " + "; ".join(
         _format_ratio_range(m.name, p, y, len(points) > 1) for m, p, y, _ in points
     )
     labels = "mean predicted probability", "share of positives"

@@ -181,7 +181,8 @@ def build_slice_grid(
     heads = [*by, *(["treatment"] if several else []), "rows", *metrics]
     shown_changes = [one for one in number_changes if one.key in rows_of]
     remarks = [
-        f"differences with {share} intervals; better and worse after Benjamini and Hochberg over all of the table",
+        f"differences with {share} intervals; better and worse after the Benjamini-Hochberg correction "
+        f"over the whole table",
         *_describe_reasons(shown_changes)[:REASONS],
     ]
     return Grid(title, heads, rows, lead, lead, remarks)
@@ -227,4 +228,4 @@ def _describe_reasons(changes: Iterable[NumberChange]) -> list[str]:
         if one.reason:
             names = why.setdefault(one.reason, [])
             names += [] if one.metric in names else [one.metric]
-    return [f"no interval of {', '.join(names)}: {reason}" for reason, names in why.items()]
+    return [f"no interval for {', '.join(names)}: {reason}" for reason, names in why.items()]

@@ -60,7 +60,7 @@ def build_comparison_headline(
     ]
     if row.word == "too few":
         return Headline(
-            [(f"{row.name}: no difference can be read.", None)],
+            [(f"{row.name}: no difference can be estimated.", None)],
             f"{_format_values(row, sides)} {name_sides(row.reason, sides)}.",
             facts,
         )
@@ -131,7 +131,7 @@ def _describe_errors(main: Comparison, row: MeasureRow, badge: str) -> list[Fact
                 Fact("ci", badge, f"Sampling error: {row.half}.")]  # fmt: skip
     p_value = f" (p {_format_p_value(row.p)})" if row.p else ""
     sentence = f"Sampling error dominates: {row.half}{p_value}; more users would reduce it."
-    unclear = f" A difference over {_find_furthest_limit(row)} is ruled out." if row.word == "unclear" else ""
+    unclear = f" A difference larger than {_find_furthest_limit(row)} is ruled out." if row.word == "unclear" else ""
     half = (main.difference.high - main.difference.low) / 2
     times = f", {half / main.bound:,.0f} times narrower" if 0.0 < main.bound < half / 2 else ""
     fine = f"Bucketing error: {bounded}{times}" if row.proof not in ("", "exact") else bounded
@@ -169,7 +169,7 @@ def _describe_warnings(rows: Sequence[MeasureRow], forests: Sequence[Forest], wa
             more = f", and {len(bad) - 1:,} more" if len(bad) > 1 else ""
             worse.append(f"in {r.name} ({r.share} of rows) {one.metric} is {r.word}: {r.change} {r.half}{more}")
     sentences = [*worse, *warnings]
-    return [Fact("but", "but", "; ".join(sentences) + ".")] if sentences else []
+    return [Fact("but", "caution", "; ".join(sentences) + ".")] if sentences else []
 
 
 def _build_slice_headline(
@@ -281,7 +281,7 @@ def _describe_sample_ratio(card: Scorecard) -> list[Fact]:
     parts = ", ".join(f"{format_atom(a)} {format_share(v, 2)} of the users, {format_share(planned[a], 2)} planned"
                       for a, v in card.ratio.shares.items())  # fmt: skip
     kind = "but" if card.ratio.alarm else "tag"
-    return [Fact(kind, "health", f"Sample ratio: {parts}; e = {card.ratio.e_value:.2g}, the alarm is at 100.")]
+    return [Fact(kind, "health", f"Sample ratio: {parts}; e-value {card.ratio.e_value:.2g}, alarm at 100.")]
 
 
 def describe_next_step() -> list[Fact]:

@@ -218,8 +218,8 @@ def build_shared_axis(
 
     Rows with too little data do not affect the range, and much longer intervals are cut off.
     """
-    # The range covers the middle 96 % of the differences, plus `most` times the median half width on both sides.
-    # Otherwise, one slice with little data would squeeze all the others.
+    # The range covers the middle 96 % of the differences, plus `most` times the median half-width of the intervals on
+    # both sides. If it covered all intervals, one slice with little data would squeeze all the others.
     set_by = [r for r in rows if not r.is_too_few and math.isfinite(r.ends[1])] or [
         r for r in rows if math.isfinite(r.ends[1])
     ]
@@ -295,7 +295,7 @@ def describe_hidden_slices(rows: Sequence[MeasureRow]) -> str:
     if not rows:
         return ""
     part = sum(r.part for r in rows if math.isfinite(r.part))
-    return f"And {describe_slices(rows)}, with less impact and {format_share(part)} of the rows; the table has all."
+    return f"And {describe_slices(rows)}, with less impact and {format_share(part)} of the rows; the table lists all."
 
 
 def format_key(key: Sequence[Any]) -> str:

@@ -168,7 +168,7 @@ def _read_weight_unit(state: Any) -> int:
 
 
 def strip_average(metric: str) -> str:
-    """Return the name of a metric without the suffix of values by class, such as "recall" for "recall:average=none"."""
+    """Return the name of a metric without the suffix for per-class values: "recall" for "recall:average=none"."""
     return metric.removesuffix(":average=none").removesuffix("_each")
 
 
@@ -204,8 +204,8 @@ def _build_worst_grid(title: str, values: ArrayValues) -> Grid:
     order = np.argsort(-cells, axis=None, kind="stable")[:WORST]
     pairs = [divmod(int(i), len(values.names)) for i in order if cells.flat[i] > 0]
     rows = [[Cell(values.names[a]), Cell(values.names[b]), Cell(_format_count(values.value[a, b]))] for a, b in pairs]
-    remark = f"the {len(rows)} most frequent confusions of {len(values.names):,} classes; --format json has all"
-    return Grid(f"{title}: true class taken for another", ["true", "predicted", "rows"], [*rows], 2, 2, [remark])
+    remark = f"the {len(rows)} most frequent confusions of {len(values.names):,} classes; --format json lists all"
+    return Grid(f"{title}: true class mistaken for another", ["true", "predicted", "rows"], [*rows], 2, 2, [remark])
 
 
 def _format_count(value: Any) -> str:

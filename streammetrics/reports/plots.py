@@ -61,7 +61,9 @@ def plot(thing: Any, ax: Any = None, *, label: str | None = None) -> Any:
     if isinstance(thing, (MetricLike, Comparison, Comparisons, Scorecard)):
         return _draw_report(thing, ax)
     kinds = ", ".join(kind.__name__ for kind in DRAW_FUNCTIONS)
-    raise TypeError(f"plot() draws {kinds} and the objects of reports, not a {type(thing).__name__}")
+    raise TypeError(
+        f"plot() expects {kinds} or an object that report() shows, found an object of class {type(thing).__name__}"
+    )
 
 
 def _draw_report(thing: Any, ax: Any) -> Any:
@@ -80,7 +82,11 @@ def _draw_report(thing: Any, ax: Any) -> Any:
     if "forests" in data_of:
         one = data_of["forests"][0]
         return draw_rows([r for g in one.groups for r in g.rows][:TALL], one.axis, build_axes(ax), one.axis.title)
-    raise TypeError(f"there is no plot for this {type(thing).__name__}: {thing!r}"[:200])
+    raise TypeError(
+        f"there is no plot for this object of class {type(thing).__name__}; plots exist for curves such as ROCCurve and "
+        f"CalibrationCurve, for metrics of a score histogram such as AUC, and for windows, comparisons and scorecards, if "
+        f"they have rows"
+    )
 
 
 def _draw_charts(charts: Sequence[Chart], ax: Any) -> Any:

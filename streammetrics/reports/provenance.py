@@ -85,8 +85,12 @@ def build_card_terms(name: str, card: Scorecard) -> list[tuple[str, str]]:
     of = f" of {name}" if name else ""
     one = card.arms[card.control]
     axes = [a for r in definition_of(one).reads for a in r.state.axes if a.kind == "shard"]
-    shards = f"over {axes[0].size} shards of {', '.join(axes[0].names)}" if axes else "of rows taken as independent"
-    looks = "valid at every look" if any(p.sequential for p in card.progress.values()) else "of one look"
+    shards = (
+        f"over {axes[0].size} shards of {', '.join(axes[0].names)}"
+        if axes
+        else "over rows that are assumed to be independent"
+    )
+    looks = "valid at every look" if any(p.sequential for p in card.progress.values()) else "valid at one look"
     questions = ", ".join(
         f"{q.name} ({q.role}{f', margin {q.margin:g}' if q.margin is not None else ''})" for q in card.options.questions
     )
@@ -122,7 +126,7 @@ def _build_count_terms(collection: MetricCollection) -> list[tuple[str, str]]:
     return [
         ("rows", f"{rows}{rate}"),
         ("left out", ", ".join(sorted(out)) or "none"),
-        ("weights", f"{', '.join(weights)}: together {most['weight']:,.6g}" if weighed else "none"),
+        ("weights", f"{', '.join(weights)}: total weight {most['weight']:,.6g}" if weighed else "none"),
         ("filters", ", ".join(where) or "none"),
         *([("correction", "; ".join(rates))] if rates else []),
     ]

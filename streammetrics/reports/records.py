@@ -70,7 +70,7 @@ def split_pieces(thing: Any, name: str = "") -> list[tuple[str, TotalMetrics | A
         return [(name, thing)]
     if not isinstance(thing, MetricCollection):
         raise InvalidInputError(
-            f"a {type(thing).__name__} has no results: pass a metric, collection, slices or a bundle"
+            f"an object of class {type(thing).__name__} has no results: pass a metric, collection, slices or a bundle"
         )
     others = [c.name for c in contents_of(thing) if c.metric is None]
     lone = [n for n in thing.names if n not in others]

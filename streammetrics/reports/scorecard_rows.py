@@ -17,15 +17,22 @@ __all__ = ["FOREST", "MODEL", "ScorecardRow", "build_scorecard_row", "build_scor
 MODEL = "model"
 DECIDES = {
     PRIMARY: ("Primary", "decides"),
-    GUARDRAIL: ("Guardrails", "may not cross the limit; hatched: forbidden"),
-    SECONDARY: ("Also watched", "decides nothing"),
-    MODEL: ("Model metrics", "each arm on its own traffic: not an effect of the treatment, decides nothing"),
+    GUARDRAIL: ("Guardrails", "must not cross the limit; the forbidden side is hatched"),
+    SECONDARY: ("Also watched", "does not affect the verdict"),
+    MODEL: (
+        "Model metrics",
+        "each arm on its own traffic: not an effect of the treatment; does not affect the verdict",
+    ),
 }
 FOREST = "Largest impact first. Dotted: the difference of all rows. Slices explain; they do not decide."
-ONE_SCALE = ("Differences are relative, all on one scale, in percent. A guardrail is held when its whole "
-             "interval is on the right side of its limit, and breached when all of it is beyond.")  # fmt: skip
-OWN_SCALES = ("Each row of the picture has its own scale, with zero in the middle; right is better. A guardrail is held "
-              "when its interval is on the right side of its limit, and breached when all of it is beyond.")  # fmt: skip
+GUARDRAIL_NOTE = (
+    "A guardrail is held when its whole interval is on the right side of its limit, and breached when its whole "
+    "interval is beyond the limit."
+)
+ONE_SCALE = f"Differences are relative, all on one scale, in percent. {GUARDRAIL_NOTE}"
+OWN_SCALES = (
+    "Each row of the picture has its own scale, with zero in the middle; better is to the right. " + GUARDRAIL_NOTE
+)
 # An error below this comes from rounding in floating-point sums. A value with such an error is shown as exact.
 FEW = 1e-12
 

@@ -190,9 +190,9 @@ def _describe_missing_intervals(records: Sequence[Record], limit: int | None = N
     sentences = []
     for reason, _ in most_common:
         names = dict.fromkeys(r["metric"].rpartition("/")[2] for r in refused if r["interval_reason"] == reason)
-        sentences.append(f"no interval of {', '.join(names)}: {reason}")
+        sentences.append(f"no interval for {', '.join(names)}: {reason}")
     more = len({r["interval_reason"] for r in refused}) - len(most_common)
-    return [*sentences, f"and {more:,} other reasons: --format json has all"] if more else sentences
+    return [*sentences, f"and {more:,} other reasons: --format json lists all"] if more else sentences
 
 
 class _WinnerFinder:
@@ -354,10 +354,12 @@ def build_slice_grid(
 def _describe_hidden(sliced: AxisWrapper, top: int | None, filtered: bool, hidden: int) -> list[str]:
     """Return a remark that counts the slices or windows that are not shown, and says how to see them."""
     if isinstance(sliced.inner, AxisWrapper):
-        return [f"and {hidden:,} more: --format csv has all"] if hidden else []
+        return [f"and {hidden:,} more: --format csv lists all"] if hidden else []
     more = 0 if filtered or top is None else max(len(sliced) - top, 0)
-    which = "older windows" if isinstance(sliced, Windowed) else "slices with fewer rows"
-    return [f"and {more:,} {which}: --top {len(sliced)} shows them, --format csv has all"] if more else []
+    end = "" if more == 1 else "s"
+    which = f"older window{end}" if isinstance(sliced, Windowed) else f"slice{end} with fewer rows"
+    them = "it" if more == 1 else "them"
+    return [f"and {more:,} {which}: --top {len(sliced)} shows {them}, --format csv lists all"] if more else []
 
 
 def _describe_key_limit(sliced: AxisWrapper) -> list[str]:

@@ -41,7 +41,7 @@ class AlertStateStore(Protocol):
 class Fault(NamedTuple):
     """A problem with an experiment.
 
-    `alert` is its kind, such as "guardrail broken". `about` contains labels such as the treatment and the metric.
+    `alert` is its kind, such as "guardrail breached". `about` contains labels such as the treatment and the metric.
     `sentence` explains the problem.
     """
 
@@ -56,30 +56,30 @@ class Fault(NamedTuple):
 
 
 def find_faults(evaluation: Evaluation) -> Iterator[Fault]:
-    """Yield the faults of an experiment: broken guardrails, sample ratio mismatch, silent sources and conflicts.
+    """Yield the faults of an experiment: breached guardrails, sample ratio mismatch, silent sources and conflicts.
 
     Examples
     --------
     >>> from streammetrics.serve.evaluation.evaluation import SourceStatus
     >>> silent = SourceStatus("web", None, 7200.0, 0, 0, [], 0, 0, {}, "silent")
     >>> [fault.sentence for fault in find_faults(Evaluation("ranker", "A ranker", 1, 0.0, "running", sources=[silent]))]
-    ['web is silent: nothing came of it for 2 hours longer than expected']
+    ['web is silent: its next part is 2 hours overdue']
     """
     for row in evaluation.table:
         if row.role == "guardrail" and row.word == "breached":
-            change = "" if row.change is None else f": {row.change:+.2%}"
-            margin = "" if row.margin is None else f", {row.margin:.4g} is allowed"
-            text = f"{row.metric} of {row.treatment} broke its guardrail{change}{margin}"
-            yield Fault("guardrail broken", {"treatment": row.treatment, "metric": row.metric}, text)
+            change = "" if row.change is None else f" with a change of {row.change:+.2%}"
+            margin = "" if row.margin is None else f"; the margin is {row.margin:.4g}"
+            text = f"{row.metric} of {row.treatment} breaches its guardrail{change}{margin}"
+            yield Fault("guardrail breached", {"treatment": row.treatment, "metric": row.metric}, text)
     if evaluation.ratio is not None and evaluation.ratio.alarm:
         yield Fault("sample ratio", {}, evaluation.ratio.sentence)
     for source in evaluation.sources:
         if source.state == "silent":
-            behind = "" if source.behind is None else f" for {_format_duration(source.behind)} longer than expected"
-            text = f"{source.source} is silent: nothing came of it{behind}"
+            behind = "" if source.behind is None else f"{_format_duration(source.behind)} "
+            text = f"{source.source} is silent: its next part is {behind}overdue"
             yield Fault("source silent", {"source": source.source}, text)
         if source.conflicts:
-            text = f"{source.source} posted again what it had posted, with other content; an owner may accept it"
+            text = f"{source.source} posted a part again with different content; an owner decides which part counts"
             yield Fault("conflict", {"source": source.source}, text)
 
 
@@ -214,7 +214,7 @@ class Alerts:
         pending = [*previous.pending, *((url, message) for url in webhooks)]
         if len(pending) > MAX_PENDING:
             log.error(
-                "%s: %d alerts that no webhook accepted are dropped", evaluation.experiment, len(pending) - MAX_PENDING
+                "%s: dropped %d alerts that no webhook accepted", evaluation.experiment, len(pending) - MAX_PENDING
             )
         is_active = message["state"] == "begun"
         self._save(
@@ -243,7 +243,7 @@ class Alerts:
                 wait = self._deliver_due()
             # An error must not end the thread, because later messages would then never be delivered.
             except Exception:
-                log.exception("alerts could not be saved; the next try follows")
+                log.exception("alerts could not be saved; the server will try again")
                 wait = LONGEST_WAIT / 10
             self._wake.wait(wait)
 
@@ -275,7 +275,7 @@ class Alerts:
             log.warning("%s: the webhook at %s did not accept an alert: %s", key[0], host, type(error).__name__)
             if self._clock() - message["at"] < MAX_AGE:
                 return
-            log.error("%s: the alert is dropped: %s", key[0], message["text"])
+            log.error("%s: dropped an alert that the webhook did not accept within a day: %s", key[0], message["text"])
         else:
             self._waits.pop(url, None)
         with self._lock:

@@ -130,7 +130,7 @@ async def _answer_unexpected_error(request: Request, error: Exception) -> Respon
 
     Starlette calls this handler outside all middleware, so the security headers are added here.
     """
-    answer = error_response(500, "the server failed; its log has the error")
+    answer = error_response(500, "the server had an internal error; the log of the server has the details")
     answer.headers.update(FIXED_HEADERS | {"content-security-policy": CONTENT_SECURITY_POLICY.format(nonce="none")})
     return answer
 

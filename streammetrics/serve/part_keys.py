@@ -78,11 +78,12 @@ def parse_key(experiment: str, source: str, hour: str | int, seq: str | int = 0)
     for what, name in (("experiment", experiment), ("source", source)):
         if not NAME.fullmatch(name):
             raise InvalidInputError(
-                f"{what} must be at most 100 letters, digits, '.', '_' or '-', and begin with a letter or digit: {name!r}"
+                f"{what}: expected at most 100 letters, digits, '.', '_' or '-', beginning with a letter or digit, "
+                f"found {name!r}"
             )
     number = str(seq)
     if not re.fullmatch(r"[0-9]{1,9}", number):
-        raise InvalidInputError(f"seq must be a number from 0 to 999999999, not {seq!r}")
+        raise InvalidInputError(f"seq: expected a number from 0 to 999999999, found {seq!r}")
     return PartKey(experiment, source, parse_hour(hour), int(number))
 
 
@@ -99,7 +100,7 @@ def parse_hour(value: str | int) -> int:
     try:
         when = datetime.datetime.strptime(value.removesuffix("Z"), "%Y-%m-%dT%H")
     except ValueError:
-        raise InvalidInputError(f"hour must be written as 2026-06-01T09, in UTC, not {value!r}") from None
+        raise InvalidInputError(f"hour: expected an hour in UTC such as 2026-06-01T09, found {value!r}") from None
     return int(when.replace(tzinfo=datetime.UTC).timestamp()) // HOUR
 
 

@@ -24,24 +24,33 @@ ARM_LABELS = ("experiment", "arm")
 TREATMENT_LABELS = ("experiment", "treatment", "metric")
 SOURCE_LABELS = ("experiment", "source")
 GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "streammetrics_value": ("A metric of an arm, of all rows.", (*ARM_LABELS, "metric")),
-    "streammetrics_change": ("The relative difference of a treatment to the control.", TREATMENT_LABELS),
-    "streammetrics_change_low": ("The lower end of its interval, which holds at all looks.", TREATMENT_LABELS),
-    "streammetrics_change_high": ("The upper end.", TREATMENT_LABELS),
-    "streammetrics_guardrail_broken": ("1 if a guardrail is broken.", TREATMENT_LABELS),
-    "streammetrics_users": ("Users of an arm.", ARM_LABELS),
-    "streammetrics_rows": ("Rows of an arm.", ARM_LABELS),
-    "streammetrics_verdict": ("1 for the decision on a treatment.", ("experiment", "treatment", "decision")),
-    "streammetrics_sample_ratio_alarm": ("1 if users did not fall to arms as planned.", ("experiment",)),
-    "streammetrics_evaluated_seconds": ("When it was read, since 1970.", ("experiment",)),
-    "streammetrics_counted_to_seconds": ("The end of the last hour counted, since 1970.", ("experiment",)),
-    "streammetrics_source_behind_seconds": ("How far a source is behind what is expected of it.", SOURCE_LABELS),
+    "streammetrics_value": ("The value of a metric in an arm, over all rows.", (*ARM_LABELS, "metric")),
+    "streammetrics_change": ("The relative difference between a treatment and the control.", TREATMENT_LABELS),
+    "streammetrics_change_low": ("The lower limit of the always-valid interval of the difference.", TREATMENT_LABELS),
+    "streammetrics_change_high": ("The upper limit of the always-valid interval of the difference.", TREATMENT_LABELS),
+    "streammetrics_guardrail_breached": ("1 if a guardrail is breached.", TREATMENT_LABELS),
+    "streammetrics_users": ("The number of users in an arm.", ARM_LABELS),
+    "streammetrics_rows": ("The number of rows in an arm.", ARM_LABELS),
+    "streammetrics_verdict": ("1 for the current decision on a treatment.", ("experiment", "treatment", "decision")),
+    "streammetrics_sample_ratio_alarm": (
+        "1 if the arms do not have the planned shares of users (sample ratio mismatch).",
+        ("experiment",),
+    ),
+    "streammetrics_evaluated_seconds": ("The time of the last evaluation, in seconds since 1970.", ("experiment",)),
+    "streammetrics_counted_to_seconds": ("The end of the last counted hour, in seconds since 1970.", ("experiment",)),
+    "streammetrics_source_behind_seconds": (
+        "The seconds by which the next part of a source is overdue.",
+        SOURCE_LABELS,
+    ),
     "streammetrics_source_silent": ("1 if a source is silent.", SOURCE_LABELS),
-    "streammetrics_source_parts": ("Parts of a source.", SOURCE_LABELS),
-    "streammetrics_source_late_parts": ("Parts that came late.", SOURCE_LABELS),
-    "streammetrics_source_missing_parts": ("Parts that a source owes: one an hour, at most 24.", SOURCE_LABELS),
-    "streammetrics_source_conflicts": ("Parts that were posted again with other content.", SOURCE_LABELS),
-    "streammetrics_queue": ("What waits to be stored, and what was refused.", ("what",)),
+    "streammetrics_source_parts": ("The number of parts that a source has posted.", SOURCE_LABELS),
+    "streammetrics_source_late_parts": ("The number of parts that arrived late.", SOURCE_LABELS),
+    "streammetrics_source_missing_parts": ("The number of hours without a part, at most 24.", SOURCE_LABELS),
+    "streammetrics_source_conflicts": (
+        "The number of parts that were posted again with different content.",
+        SOURCE_LABELS,
+    ),
+    "streammetrics_queue": ("The number of parts by outcome, or waiting to be stored.", ("what",)),
 }
 """The exported metrics by name, each with its help text and the names of its labels."""
 
@@ -140,7 +149,7 @@ def _metric_samples(evaluation: Evaluation) -> Iterator[GaugeSample]:
         yield "change_low", labels, row.low
         yield "change_high", labels, row.high
         if row.role == "guardrail":
-            yield "guardrail_broken", labels, float(row.word == "breached")
+            yield "guardrail_breached", labels, float(row.word == "breached")
 
 
 def _source_samples(evaluation: Evaluation) -> Iterator[GaugeSample]:

@@ -67,7 +67,7 @@ def push(
     seq : int
         The number of the part within its hour.
     token : str, optional
-        The token of a writer; by default the environment variable STREAMMETRICS_TOKEN.
+        The token of a worker; by default the environment variable STREAMMETRICS_TOKEN.
     retries : int
         The number of retries while the server is down or busy. The first pause is half a second, and each later one is
         about twice as long as the one before it, up to a minute. A pause is longer if the server asks for it.
@@ -96,7 +96,9 @@ def push(
     key = parse_key(experiment, source, _convert_hour(hour), seq)
     data = metrics.to_bytes() if isinstance(metrics, MetricLike) else metrics
     if not isinstance(data, bytes):
-        raise TypeError(f"push() takes metrics by arm, or their bytes, not a {type(metrics).__name__}")
+        raise TypeError(
+            f"metrics: expected metrics sliced by arm, or their bytes, found an object of class {type(metrics).__name__}"
+        )
     secret = read_token(token)
     address = _build_address(normalize_url(url), key)
     headers = {"Authorization": f"Bearer {secret}", "Content-Type": "application/octet-stream"}
@@ -121,11 +123,15 @@ def read_token(token: str | None) -> str:
     # A token that was read from a file may end in a newline.
     token = ((os.environ.get(TOKEN_VARIABLE) if token is None else token) or "").strip()
     if not token:
-        raise InvalidInputError(f"pushing needs the token of a writer: {TOKEN_VARIABLE} in the environment, or token=")
+        raise InvalidInputError(
+            f"the token of a worker is missing; create one with 'streammetrics serve token EXPERIMENT', and set "
+            f"{TOKEN_VARIABLE} in the environment, or pass token="
+        )
     # http.client would show such a token in its error message.
     if not (token.isascii() and token.isprintable()):
         raise InvalidInputError(
-            f"the token ({TOKEN_VARIABLE} in the environment, or token=) has characters that no token has"
+            f"the token must contain only printable ASCII characters; check {TOKEN_VARIABLE} in the environment, "
+            f"or token="
         )
     return token
 
@@ -147,7 +153,7 @@ def normalize_url(url: str) -> str:
         or parts.fragment
     ):
         raise InvalidInputError(
-            "url is that of the server, such as https://dashboard.example.com, without token or query"
+            "url: expected the URL of the server, such as https://dashboard.example.com, without token or query"
         )
     return url.rstrip("/")
 
@@ -156,7 +162,9 @@ def _convert_hour(hour: int | str | datetime) -> int | str:
     if not isinstance(hour, datetime):
         return hour
     if hour.tzinfo is None:
-        raise InvalidInputError(f"hour: {hour} has no zone; give it one, such as datetime.UTC")
+        raise InvalidInputError(
+            f"hour: expected a time with a time zone, found {hour}; add tzinfo=datetime.UTC if the time is in UTC"
+        )
     return format_hour(int(hour.astimezone(UTC).timestamp()) // HOUR)
 
 
@@ -208,8 +216,8 @@ def _parse_response(status: int, body: bytes, headers: Any) -> PushResponse:
     # The body is not from a dashboard: another server or a proxy has answered.
     except (ValueError, KeyError, TypeError):
         if status in (200, 201):
-            return PushResponse(502, "the server is not a streammetrics dashboard")
-        message = f"status {status}"
+            return PushResponse(502, "the server is not a streammetrics dashboard; check the URL")
+        message = f"HTTP status {status}"
     return PushResponse(status, message, headers.get("Retry-After"))
 
 

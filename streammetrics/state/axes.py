@@ -48,7 +48,7 @@ class Axis(NamedTuple):
     limit : int, optional
         The maximum number of keys, besides the pinned ones, within each cell of the axes before this one. The keys with
         the smallest hashes are kept.
-    pinned : tuple of keys
+    pinned : tuple of tuple
         Keys that are always kept and do not count towards the limit. A key is a tuple with one value per column.
     keep : int, optional
         The number of epochs that are kept within each cell of the axes before this one: the newest epoch of the cell and
@@ -178,7 +178,9 @@ def merge_vocabularies(name: str, vocabularies: Sequence[Vocabulary]) -> tuple[V
     kinds = list(dict.fromkeys(w.kind for w in vocabularies if w.kind))
     if len(kinds) > 1:
         here, there = (kind.removeprefix("shard of ") for kind in kinds[:2])
-        raise IncompatibleStateError(f"keys of {name} are of kind {here} here and {there} there; convert one of them")
+        raise IncompatibleStateError(
+            f"keys of {name} are of kind {here} here and {there} there; convert the keys of one side"
+        )
     some = [w for w in vocabularies if len(w)]
     if not some or all(w.equals(some[0]) for w in vocabularies):
         return (some[0] if some else Vocabulary()), [None] * len(vocabularies)

@@ -113,7 +113,9 @@ class CellTable(Statistic):
     def _check_one_cell(self) -> None:
         if self.cells.axes:
             names = ", ".join(self.cells.column_names)
-            raise TypeError(f"this {type(self).__name__} has a cell for each {names}: read one of them, or the total")
+            raise TypeError(
+                f"this {type(self).__name__} has a separate cell for each {names}; read a single cell, or the total"
+            )
 
     def read_cells(self, flat: Flat) -> Array:
         """Return the array of a part for all cells; if the part is absent, the array has the values that it stands for.

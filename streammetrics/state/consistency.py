@@ -225,10 +225,13 @@ def check_totals(state: CellTable) -> None:
     for part in state.parts().values():
         is_excess = isinstance(part, Flat) and part.excess_of is not None and part.name in flats
         if is_excess and read_row_weight(state, part.excess_of).is_out_of_range():
-            raise StateFormatError(f"{name}.{part.name} makes a weight negative, or larger than its rows allow")
+            raise StateFormatError(
+                f"the state is corrupt: {name}.{part.name} makes a weight negative, or larger than its rows allow"
+            )
     if state.counts_per_row > 1 and len(state.cells) and not all(_has_equal_counts(state, n) for n in state.row_parts):
         raise StateFormatError(
-            f"{name} does not have the same number of rows in each of its {state.counts_per_row} counts"
+            f"the state is corrupt: {name} does not have the same number of rows in each of its {state.counts_per_row} "
+            f"counts"
         )
 
 

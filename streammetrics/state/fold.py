@@ -80,9 +80,9 @@ def check_capacity(state: CellTable, rows: float, excess: float, dropped: float 
     """
     name = type(state).__name__
     if (rows + dropped) * state.counts_per_row >= LIMIT:
-        raise CounterOverflowError(f"{name} would pass 2**62 rows; start a new state")
+        raise CounterOverflowError(f"{name} would exceed 2**62 rows; start a new state")
     if excess and rows + excess >= 2.0**42:
-        raise CounterOverflowError(f"{name} would pass a total weight of 2**42; scale the weights down")
+        raise CounterOverflowError(f"{name} would exceed a total weight of 2**42; scale the weights down")
 
 
 def regroup(state: S, keys: Ints, axes: tuple[Axis, ...], vocabularies: tuple[Vocabulary, ...]) -> S:
@@ -239,8 +239,8 @@ def _check_subtractable(states: Sequence[CellTable], parts: dict[str, Flat | Tal
         is_present = any(name in s.cells.flats for s in states)
         if isinstance(part, Flat) and not FORMS[part.form].can_subtract and is_present:
             raise IncompatibleStateError(
-                f"{states[0].tag}: {name} keeps an extreme, or may only occur once: rows cannot be taken away; count the "
-                f"remaining rows again"
+                f"rows cannot be subtracted from a state that keeps an extreme, or an entry that occurs only once "
+                f"({states[0].tag}: {name}); count the remaining rows again"
             )
 
 
@@ -308,7 +308,7 @@ def _check_overflow(form: str, sums: Array, values: Array, begins: Ints) -> None
     if form == "square":
         sums[large] = (CEILING, 0)
     elif large.any():
-        raise CounterOverflowError("a sum would leave its range: 2**62 rows, or a total of 2**42")
+        raise CounterOverflowError("a sum would leave its range (2**62 rows, or a total of 2**42); start a new state")
 
 
 def _subtract_squares(ours: Array, theirs: Array) -> Array:
@@ -325,12 +325,14 @@ def _check_range(flat: Flat, out: Array, sign: int) -> None:
     if flat.form == "once" and out.max() > 1:
         where = np.argwhere(out > 1)[0][1:].tolist()
         raise IncompatibleStateError(
-            f"{flat.name}: {', '.join(map(str, where))} is in both states, but may only occur once"
+            f"{flat.name}: entry {', '.join(map(str, where))} is in both states, but must be in only one state"
         )
     if flat.form in ("count", "once", "square") and sign < 0:
         top = out if flat.form != "square" else out[..., 0]
         if top.min() < 0:
-            raise IncompatibleStateError(f"{flat.name} would fall below zero: these rows were not counted here")
+            raise IncompatibleStateError(
+                f"{flat.name} would fall below zero: some of the subtracted rows were not counted here"
+            )
     if flat.form in ("count", "signed"):
         top = out
     elif flat.form in ("fixed", "exact"):
@@ -338,7 +340,9 @@ def _check_range(flat: Flat, out: Array, sign: int) -> None:
     else:
         return
     if (out.size and int(top.max()) >= LIMIT) or int(top.min()) <= -LIMIT:
-        raise CounterOverflowError(f"{flat.name} would leave its range: 2**62 rows, or a total of 2**42")
+        raise CounterOverflowError(
+            f"{flat.name} would leave its range (2**62 rows, or a total of 2**42); start a new state"
+        )
 
 
 # -- folding exact rows into buckets ---------------------------------------------------------------------------------

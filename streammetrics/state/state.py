@@ -48,7 +48,7 @@ class State(CellTable):
         found: dict[str, StatePart] = {}
         for name, thing in vars(cls).items():
             if isinstance(thing, StatePart) and name not in COMMON_PARTS and hasattr(State, name):
-                raise TypeError(f"{cls.__name__}.{name}: every state has a {name!r}; call the part something else")
+                raise TypeError(f"{cls.__name__}.{name}: the name {name!r} is reserved in every state; rename the part")
         for base in reversed(cls.__mro__):
             found |= {n: p for n, p in vars(base).items() if isinstance(p, StatePart)}
         optional = sorted(n for n, p in found.items() if isinstance(p, Flat) and p.optional)
@@ -56,7 +56,7 @@ class State(CellTable):
         if tag:
             taken = State.by_tag.get(tag)
             if taken is not None and taken.__qualname__ != cls.__qualname__:
-                raise TypeError(f"the state tag {tag!r} is already taken by {taken.__qualname__}")
+                raise TypeError(f"the state tag {tag!r} already belongs to {taken.__qualname__}; choose another tag")
             cls.tag = tag
             State.by_tag[tag] = cls
 
@@ -101,7 +101,8 @@ class State(CellTable):
         limit = getattr(self, "memory_limit", None)
         if limit is not None and merged.nbytes > limit:
             raise MemoryLimitError(
-                f"{type(self).__name__} would need {merged.nbytes:,} bytes; its memory_limit is {limit:,}"
+                f"{type(self).__name__} would need {merged.nbytes:,} bytes, more than the memory_limit of {limit:,}; "
+                f"raise memory_limit"
             )
         return merged
 
@@ -133,10 +134,10 @@ class State(CellTable):
     def differences(self, other: object) -> list[str]:
         """Return the reasons, as sentences, why another state cannot be merged into this one; an empty list if it can."""
         if not isinstance(other, State) or other.tag != self.tag or type(other) is not type(self):
-            return [f"it is a {type(other).__name__}, not a {type(self).__name__}"]
+            return [f"the other state is {type(other).__name__}"]
         settings = find_differing_settings(self._encode_settings(), other._encode_settings())
         found = [f"{n} is {a} here and {b} there" for n, (a, b) in settings.items()]
-        return found + [f"its axes are {other.axes} there and {self.axes} here" for _ in [0] if self.axes != other.axes]
+        return found + [f"the axes are {self.axes} here and {other.axes} there" for _ in [0] if self.axes != other.axes]
 
     def _encode_settings(self) -> dict[str, Any]:
         return {k: encode_setting(v) for k, v in self.settings.items()}

@@ -240,7 +240,9 @@ def find_code_type(codes: int) -> type:
         The codes would need more than 64 bits.
     """
     if codes > 1 << 64:
-        raise CounterOverflowError("the codes of these cells and places would need more than 64 bits")
+        raise CounterOverflowError(
+            f"a histogram would need {codes:,} codes, more than fit in 64 bits; use fewer slices, classes or bits"
+        )
     return U4 if codes <= MANY else U8
 
 
@@ -357,7 +359,7 @@ def add_entries(a: Entries, b: Entries, sign: int = 1) -> Entries:
     _add_counts(in_a, a.counts, counts)
     _add_counts(in_b, b.counts if sign > 0 else -b.int64_counts, counts)
     if sign < 0 and counts.min(initial=0) < 0:
-        raise IncompatibleStateError("a count would fall below zero: these rows were not counted here")
+        raise IncompatibleStateError("a count would fall below zero: some of the subtracted rows were not counted here")
     excess = None
     if a.excess is not None or b.excess is not None:
         excess = np.zeros((len(codes), 2), I8)
@@ -386,7 +388,9 @@ def _add_counts(at: Array, counts: Array, out: Array) -> None:
 def _check_weights(e: Entries, sign: int) -> Entries:
     """Return the entries unchanged; raise an error if a subtraction left a negative weight."""
     if sign < 0 and e.excess is not None and (e.excess[:, 0] < -(e.int64_counts << 20)).any():
-        raise IncompatibleStateError("a weight would fall below zero: these rows were not counted here")
+        raise IncompatibleStateError(
+            "a weight would fall below zero: some of the subtracted rows were not counted here"
+        )
     return e
 
 
@@ -444,7 +448,7 @@ def sort_entries(e: Entries) -> Entries:
     first = np.flatnonzero(np.concatenate([[True], new]))
     counts = np.add.reduceat(counts, first, dtype=I8)
     if counts.min() < 0:
-        raise IncompatibleStateError("a count would fall below zero: these rows were not counted here")
+        raise IncompatibleStateError("a count would fall below zero: some of the subtracted rows were not counted here")
     excess = None if e.excess is None else np.add.reduceat(e.excess[order], first)
     if excess is not None:
         carry_fixed(excess)

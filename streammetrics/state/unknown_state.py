@@ -60,7 +60,7 @@ class Declaration:
         declared = [_parse_part(entry, extents) for entry in head["parts"]]
         parts = {p.name: p for p in declared} | ({"dropped": State.dropped} if head.get("dropped") else {})
         if len(declared) != len(head["parts"]) or len({p.name for p in declared}) != len(declared):
-            raise StateFormatError("a part is declared twice")
+            raise StateFormatError("the state is corrupt: a part is declared twice")
         folding = tuple(head["folds"]) if "folds" in head else None
         inner_axis = read_axis(head["behind"]) if "behind" in head else None
         declaration = cls(
@@ -93,7 +93,7 @@ class Declaration:
         if self.folding is not None:
             good &= len(self.folding) == 3 and set(self.folding[:2]) <= tallies and self.folding[2] in flats
         if not good:
-            raise StateFormatError("the declaration of a section contradicts itself")
+            raise StateFormatError("the state is corrupt: the declaration of a section contradicts itself")
 
     def _has_levels(self, tally: Tally) -> bool:
         """Whether the part with the bucket widths (levels) of a histogram exists and has the right shape.
@@ -123,7 +123,7 @@ def _parse_part(entry: Any, extents: dict[str, Any]) -> Flat | Tally:
     name, form, shape, *rest = entry
     options = rest[0] if rest else {}
     if not isinstance(name, str) or not name.isidentifier() or name == "dropped" or len(rest) > 1:
-        raise StateFormatError("a part has an impossible name")
+        raise StateFormatError("the state is corrupt: a part has an invalid name")
     part: Flat | Tally
     if form == "tally":
         extents[f"places of {name}"] = _parse_places(shape)
@@ -133,7 +133,7 @@ def _parse_part(entry: Any, extents: dict[str, Any]) -> Flat | Tally:
         front, optional = bool(options.get("front")), bool(options.get("optional"))
         part = Flat(*axes, form=form, optional=optional, front=front, like=options.get("like"))
     else:
-        raise StateFormatError("a part is declared in an unknown way")
+        raise StateFormatError("the state is corrupt: the declaration of a part is invalid")
     part.__set_name__(OpaqueState, name)
     return part
 
@@ -149,7 +149,7 @@ def _parse_level(name: str, options: dict[str, Any], extents: dict[str, Any]) ->
         or not 1 <= bits <= MOST_BITS
         or type(level) is not str
     ):
-        raise StateFormatError("a tally is declared in an unknown way")
+        raise StateFormatError("the state is corrupt: the declaration of a histogram is invalid")
     extents[f"bits of {name}"] = bits
     return {"level": level, "bits": f"bits of {name}", "pairs": "pairs" in options}
 
@@ -158,7 +158,7 @@ def _parse_places(places_text: Any) -> int:
     places = int(places_text)
     good = 1 <= places <= WIDEST or (places % WIDEST == 0 and places <= WIDEST << 16)
     if not good or isinstance(places_text, float):
-        raise StateFormatError("a tally has an impossible number of places")
+        raise StateFormatError("the state is corrupt: a histogram has an invalid number of buckets")
     return places
 
 
@@ -168,7 +168,7 @@ def _parse_extent(name: str, extent: Any, extents: dict[str, Any]) -> int | str:
     if isinstance(extent, list) and all(isinstance(s, str) for s in extent):
         extents[name] = tuple(extent)
         return name
-    raise StateFormatError("a part has an impossible shape")
+    raise StateFormatError("the state is corrupt: a part has an invalid shape")
 
 
 class OpaqueState(State):
@@ -222,8 +222,9 @@ class OpaqueState(State):
 
     def bucket_entries(self, exact: Entries) -> NoReturn:
         raise IncompatibleStateError(
-            f"{self.tag!r}: a cell has more than the {self.exact_rows_limit:,} rows that it keeps exactly, and only the "
-            f"package that defines the state can put them into buckets: import that package, load both again, and merge"
+            f"{self.tag!r}: a cell has more than {self.exact_rows_limit:,} rows, the most that the cell keeps "
+            f"exactly, and only the package that defines the state can put the rows into buckets; import the package, "
+            f"load both states again, and merge them"
         )
 
     def with_settings(self, **settings: Any) -> NoReturn:
@@ -231,7 +232,7 @@ class OpaqueState(State):
 
     def _unknown_error(self) -> StreamMetricsError:
         return StreamMetricsError(
-            f"{self.tag!r} is not known here: import the package that defines it, then load again"
+            f"the state {self.tag!r} is unknown; import the package that defines the state, then load the state again"
         )
 
     def with_cells(self, cells: Cells) -> Self:
@@ -283,7 +284,7 @@ class OpaqueState(State):
         ours, theirs = self.declaration, other.declaration
         settings = find_differing_settings(dict(ours.settings), dict(theirs.settings))
         found = [f"{n} is {a} here and {b} there" for n, (a, b) in settings.items()]
-        found += [f"its axes are {other.axes} there and {self.axes} here" for _ in [0] if self.axes != other.axes]
+        found += [f"the axes are {self.axes} here and {other.axes} there" for _ in [0] if self.axes != other.axes]
         return found or _compare_declarations(ours, theirs)
 
     def __repr__(self) -> str:
@@ -297,11 +298,11 @@ def _compare_declarations(ours: Declaration, theirs: Declaration) -> list[str]:
         one = a if a is not None else b
         if a is None or b is None:
             if not (isinstance(one, Flat) and one.optional):
-                found.append(f"only one has a part {name!r}")
+                found.append(f"only one state has the part {name!r}")
         elif name != "dropped" and _describe_part(a, ours) != _describe_part(b, theirs):
-            found.append(f"its {name!r} is declared otherwise")
+            found.append(f"the part {name!r} is declared differently")
     names = ("inner_axis", "row_parts", "folding", "folds_by_rows", "exact_rows_limit", "counts_per_row")
-    return found + [f"{n} is declared otherwise" for n in names if getattr(ours, n) != getattr(theirs, n)]
+    return found + [f"{n} is declared differently" for n in names if getattr(ours, n) != getattr(theirs, n)]
 
 
 def _describe_part(part: Flat | Tally, declared: Declaration) -> Any:

@@ -69,7 +69,9 @@ class ScoreBins(State, tag="score_bins"):
     def check(self) -> None:
         scores = self.read_cells_named("scores")
         if self.sums and read_row_weight(self, "rows").sum(-2).is_exceeded_by(scores, 1):
-            raise StateFormatError(f"{type(self).__name__}.scores holds a sum that rows of this weight cannot have")
+            raise StateFormatError(
+                f"the state is corrupt: a sum in {type(self).__name__}.scores is impossible for the weight of its rows"
+            )
 
     @property
     def positive_counts(self) -> NDArray[np.int64]:

@@ -145,9 +145,11 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
             super().check()
             exact = self.cells.tallies["exact"]
             if not self.real and exact.high is not None and (exact.high & U4(1)).any():
-                raise StateFormatError(f"{type(self).__name__}.exact holds a score that is not of scale {self.scale}")
+                raise StateFormatError(
+                    f"the state is corrupt: {type(self).__name__}.exact contains a score outside the scale {self.scale}"
+                )
         elif has_negative_weight(self.cells.tallies["rows"]):
-            raise StateFormatError(f"{type(self).__name__}.excess makes a weight negative")
+            raise StateFormatError(f"the state is corrupt: {type(self).__name__}.excess makes a weight negative")
 
     # -- reading ------------------------------------------------------------------------------------------------------
 

@@ -48,7 +48,10 @@ class ColumnProducts(WeightedRows, tag="column_products"):
 
     def __post_init__(self) -> None:
         if len(self.columns) < 2 or len({*self.columns, *RESERVED_ROLES}) != len(self.columns) + len(RESERVED_ROLES):
-            raise ValueError(f"columns are two or more different ones, not {self.columns!r}")
+            raise ValueError(
+                f"expected two or more different columns with names other than {', '.join(RESERVED_ROLES)}, found "
+                f"{self.columns!r}"
+            )
         super().__post_init__()
 
     @property
@@ -89,7 +92,9 @@ class ColumnProducts(WeightedRows, tag="column_products"):
         if weight.is_exceeded_by(sums[:, squares], LARGEST) or weight.is_exceeded_by(
             sums[:, mixed], LARGEST, signed=True
         ):
-            raise StateFormatError("ColumnProducts.sums holds a sum that rows of this weight cannot have")
+            raise StateFormatError(
+                "the state is corrupt: a sum in ColumnProducts.sums is impossible for the weight of its rows"
+            )
 
     def covariances(self) -> list[list[Fraction]]:
         """Return the matrix of the exact weighted sums of (a - mean a)(b - mean b) for every pair of columns.

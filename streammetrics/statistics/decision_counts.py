@@ -90,11 +90,16 @@ class DecisionCounts(State, tag="decisions"):
         weight = read_row_weight(self, "counts")
         labels, above = weight.sum(-1), weight[..., 1]
         if not labels[..., 1:, :].equals(labels[..., :1, :]):
-            raise StateFormatError(f"{type(self).__name__} has different numbers of labels at different thresholds")
+            raise StateFormatError(
+                f"the state is corrupt: {type(self).__name__} counts different rows at different thresholds"
+            )
         higher = above[..., 1:, :]
         more = (higher.rows > above.rows[..., :-1, :]).any()
         if more or (weight.excess is not None and above[..., :-1, :].is_exceeded_by(higher.to_fixed_point(), 1)):
-            raise StateFormatError(f"{type(self).__name__} has more positive decisions at a higher threshold")
+            raise StateFormatError(
+                f"the state is corrupt: {type(self).__name__} has more positive decisions at a higher "
+                f"threshold than at a lower threshold"
+            )
 
     @property
     def positive_counts(self) -> NDArray[np.int64]:

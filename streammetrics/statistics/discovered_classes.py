@@ -89,8 +89,8 @@ class DiscoveredNames(State):
     def check_class_count(self, count: int) -> None:
         if count > self.max_labels:
             raise MemoryLimitError(
-                f"there are {count:,} different {self.item_noun}, {self.limit_setting} is {self.max_labels:,}; "
-                f"nothing was counted"
+                f"there are {count:,} different {self.item_noun}, but {self.limit_setting} is {self.max_labels:,}; "
+                f"nothing was counted; pass a larger {self.limit_setting}="
             )
 
     def merge(self, *others: Self) -> Self:
@@ -107,7 +107,8 @@ class DiscoveredNames(State):
             good = not len(classes) or classes.values.dtype != object
         if classes.kind not in ("", *KINDS) or not good:
             raise StateFormatError(
-                f"{type(self).__name__} holds an invalid class: classes are integers or strings of limited length"
+                f"the state is corrupt: {type(self).__name__} contains an invalid class: classes are integers, or strings "
+                f"of at most {LONGEST} bytes"
             )
 
 
@@ -180,7 +181,7 @@ class DiscoveredPairs(DiscoveredNames, PairCounts, tag="found_pairs"):
         kept, (classes, pairs) = self._mask_weighty_pairs(), self._class_ranks()
         n, (true, predicted) = len(classes), np.searchsorted(classes, pairs).T
         if n > MOST:
-            raise MemoryLimitError(f"a matrix of {n:,} classes does not fit; max_labels is {MOST:,} at most")
+            raise MemoryLimitError(f"a confusion matrix can have at most {MOST:,} classes, found {n:,} classes")
         counts, excess = np.zeros((n, n), np.int64), None if self.excess is None else np.zeros((n, n, 2), np.int64)
         counts[true, predicted] = self.counts[kept]
         if excess is not None and self.excess is not None:
@@ -209,8 +210,8 @@ def number_classes(role: str, column: Any, numbers: Any, noun: str = "classes") 
         return np.zeros(0, np.int64)
     if numbers.kind not in ("", column.source):
         raise InvalidInputError(
-            f"{role}: {noun} are of one kind, not {' and '.join(sorted({numbers.kind, column.source}))}; convert one "
-            f"of them",
+            f"{role}: expected {noun} of one kind, found {' and '.join(sorted({numbers.kind, column.source}))}; convert "
+            f"one of the columns",
             column=role,
         )
     listed = isinstance(column.keys, list)

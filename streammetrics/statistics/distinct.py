@@ -66,10 +66,14 @@ class DistinctKeys(KeyKinds, tag="distinct"):
 
     def check(self) -> None:
         if int(self.read_cells_named("registers").max(initial=0)) > 65 - self.precision:
-            raise StateFormatError("DistinctKeys.registers holds a run of zeros that is longer than any hash has")
+            raise StateFormatError(
+                "the state is corrupt: a register in DistinctKeys.registers exceeds the largest possible value"
+            )
         used, rows = (self.read_cells_named("registers") > 0).sum(axis=1), self.read_cells_named("rows")
         if ((used > rows) | ((used == 0) & (rows > 0))).any():
-            raise StateFormatError("DistinctKeys.registers holds more keys than rows, or no key of its rows")
+            raise StateFormatError(
+                "the state is corrupt: DistinctKeys.registers contains more keys than rows, or rows and no keys"
+            )
 
     def facts(self) -> dict[str, Any]:
         return {"rows": int(self.rows)}

@@ -55,7 +55,7 @@ class Extremes(State, tag="extremes"):
     def __post_init__(self) -> None:
         check_columns(self)
         if self.relative and (len(self.columns) == 1 or self.num_outputs is not None):
-            raise ValueError("Extremes: relative=True is for the difference of two columns of numbers")
+            raise ValueError("Extremes: relative=True needs two columns of numbers, and does not support num_outputs=")
         super().__post_init__()
 
     @property
@@ -125,9 +125,11 @@ def check_range(state: State, least: str = "low", largest: str = "high", max_siz
     for bits, form in ((low, least), (high, largest)):
         stored = bits[has_values & (bits != UNKNOWN_EXTREME.get(form, NONE_LOW))]
         if not (np.abs(_reorder_bits(stored).view(np.float64)) <= max_size).all():
-            raise StateFormatError(f"{type(state).__name__} holds a number out of range")
+            raise StateFormatError(f"the state is corrupt: {type(state).__name__} contains a number out of range")
     if (has_values != (low != NONE_LOW)).any() or (low[has_values] > high[has_values]).any():
-        raise StateFormatError(f"{type(state).__name__}.{least} is above {type(state).__name__}.{largest}")
+        raise StateFormatError(
+            f"the state is corrupt: {type(state).__name__}.{least} is above {type(state).__name__}.{largest}"
+        )
 
 
 def _reorder_bits(bits: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -122,7 +122,7 @@ class JointHistogram(State, tag="joint_buckets"):
 
     def check(self) -> None:
         if any(has_negative_weight(e) for e in self.cells.tallies.values()):
-            raise StateFormatError("JointHistogram.excess makes a weight negative")
+            raise StateFormatError("the state is corrupt: JointHistogram.excess makes a weight negative")
         # Checking more cells would take too long. In a larger state, invalid rows raise the same error when their cell is
         # evaluated.
         if len(self.cells) <= MAX_CHECKED_CELLS:

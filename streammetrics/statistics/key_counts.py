@@ -98,7 +98,10 @@ class KeyCounts(State, tag="key_counts"):
 
     def check_class_count(self, count: int) -> None:
         if count > self.limit:
-            raise MemoryLimitError(f"there are {count:,} different keys, limit is {self.limit:,}; nothing was counted")
+            raise MemoryLimitError(
+                f"there are {count:,} different keys, but limit is {self.limit:,}; nothing was counted; pass a larger "
+                f"limit="
+            )
 
     def steps(self, like: Like) -> Iterable[Step]:
         own = type(self)
@@ -192,7 +195,7 @@ class KeyCounts(State, tag="key_counts"):
 def check_edges(edges: Any) -> None:
     """Raise ValueError unless `edges` has at least two numbers in ascending order."""
     if len(edges) < 2 or not all(a < b for a, b in pairwise(edges)):
-        raise ValueError(f"edges are at least two numbers in ascending order, not {edges!r}")
+        raise ValueError(f"edges=: expected at least two numbers in ascending order, found {edges!r}")
 
 
 def entropy_term(mass: int, total: int) -> float:

@@ -55,7 +55,7 @@ def check_key_kinds(ours: State, theirs: State) -> None:
     if a.any() and b.any() and not (a & b).any():
         x, y = (KINDS[int(k.argmax())] for k in (a, b))
         name = getattr(ours, "key_role", "group")
-        raise IncompatibleStateError(f"keys of {name} are of kind {x} here and {y} there; convert one of them")
+        raise IncompatibleStateError(f"keys of {name} are of kind {x} here and {y} there; convert the keys of one side")
 
 
 def seen_kinds_of(state: State) -> NDArray[np.bool_]:
@@ -89,7 +89,8 @@ def kind_number(source: str, seen_kinds: NDArray[Any], name: str = "group") -> i
     if seen_kinds.any() and not seen_kinds[kind]:
         known = KINDS[int(seen_kinds.argmax())]
         raise InvalidInputError(
-            f"{name}: the keys so far are of kind {known}, these are of kind {KINDS[kind]}; convert one of them",
+            f"{name}: expected keys of kind {known}, as in earlier rows, found keys of kind {KINDS[kind]}; convert the "
+            f"column",
             column=name,
         )
     return kind

@@ -70,7 +70,7 @@ class KeySample(KeyKinds, tag="key_sample"):
         return (group("value", self.missing, self.missing_values),)
 
     def absorb(self, into: dict[str, Array], at: Any, **columns: Any) -> None:
-        raise NotImplementedError("KeySample is counted by `count.key_sample`")
+        raise NotImplementedError("absorb() does not apply: the module `count.key_sample` counts keys")
 
     def canonicalize(self, parts: Mapping[str, Any] | None = None) -> Self:
         state = super().canonicalize(parts)
@@ -89,12 +89,16 @@ class KeySample(KeyKinds, tag="key_sample"):
     def check(self) -> None:
         keys, levels, rows = self.cells.tallies["keys"], self.read_cells_named("level"), self.read_cells_named("rows")
         if levels.max(initial=0) > DEEPEST or thin_keys(keys, levels, self.limit)[0] is not keys:
-            raise StateFormatError("KeySample.keys holds keys beyond its level, or more of them than its limit")
+            raise StateFormatError(
+                "the state is corrupt: KeySample.keys contains keys outside the sample, or too many keys"
+            )
         kept = self.rows_by_cell("keys")
         if keys.excess is not None:
-            raise StateFormatError("KeySample.keys holds weights, but keys have none")
+            raise StateFormatError("the state is corrupt: KeySample.keys contains weights, but keys have no weights")
         if ((kept > rows) | ((levels == 0) & (kept != rows))).any():
-            raise StateFormatError("KeySample.keys counts more rows than there are, or fewer at level 0")
+            raise StateFormatError(
+                "the state is corrupt: KeySample.keys does not count the same rows as KeySample.rows"
+            )
 
     def facts(self) -> dict[str, Any]:
         return {"rows": int(self.rows)}

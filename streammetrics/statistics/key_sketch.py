@@ -87,7 +87,7 @@ class KeySketch(KeyKinds, tag="key_sketch"):
     def check(self) -> None:
         counters = self.cells.tallies["rows"]
         if counters.excess is not None and (weights_in_units(counters.int64_counts, counters.excess) < 0).any():
-            raise StateFormatError("KeySketch.rows holds a counter below 0")
+            raise StateFormatError("the state is corrupt: KeySketch.rows contains a negative counter")
 
     @property
     def unit(self) -> int:

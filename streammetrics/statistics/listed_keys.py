@@ -79,7 +79,7 @@ class ListedKeys(KeyCounts, tag="listed_keys"):
             & is_listed[:-1]
         )
         return (
-            (self.column, int(order[1:][is_repeated].min()), "the list has this item twice")
+            (self.column, int(order[1:][is_repeated].min()), "the list contains this item twice")
             if is_repeated.any()
             else None
         )
@@ -122,14 +122,18 @@ class ListedKeys(KeyCounts, tag="listed_keys"):
     def check(self) -> None:
         first, shown = (self.cells.flats[n] for n in ("firsts", "counts"))
         if (first != shown).any():
-            raise StateFormatError("ListedKeys.firsts and ListedKeys.counts are not of the same rows")
+            raise StateFormatError(
+                "the state is corrupt: ListedKeys.firsts and ListedKeys.counts do not count the same rows"
+            )
         front = self.cells.inner_keys[:, 0] if self.cells.inner_keys is not None else np.zeros(len(shown), np.int64)
         each, of_first = self._weight_units("counts", "excess"), self._weight_units("firsts", "firsts_excess")
         lists, total = np.zeros((2, len(self)), object)
         np.add.at(lists, front, of_first)
         np.add.at(total, front, each)
         if (of_first > each).any() or (each > lists[front]).any() or (total > self.k * lists).any():
-            raise StateFormatError(f"ListedKeys.counts holds more than lists of {self.k} different items have")
+            raise StateFormatError(
+                f"the state is corrupt: ListedKeys.counts exceeds the number of items in lists of {self.k} different items"
+            )
 
     def _weight_units(self, rows: str, excess: str) -> NDArray[Any]:
         """Return the weight of each item, in units of 2**-60, from two parts of the state.

@@ -20,6 +20,7 @@ from ..state.declare import Flat
 from .covariance import MeanEstimates, estimate_means
 from .extremes import check_range, value_of
 from .step import NOTHING, Like, Step
+from .terms import find_term
 from .weighted_rows import WeightedRows, check_columns
 
 __all__ = ["Moments"]
@@ -84,7 +85,7 @@ class Moments(WeightedRows, tag="moments"):
         check_columns(self)
         known = [t for t in TERMS if len(self.columns) == 2 or "y" not in t]
         if unknown := set(self.terms) - set(known):
-            raise ValueError(f"Moments has no term {sorted(unknown)[0]!r}; there are {', '.join(known)}")
+            raise ValueError(f"Moments has no term {sorted(unknown)[0]!r}; choose from {', '.join(known)}")
         super().__post_init__()
 
     def parts(self) -> Mapping[str, Any]:
@@ -126,12 +127,16 @@ class Moments(WeightedRows, tag="moments"):
         for i, term in enumerate(self.terms):
             most = 2.0**904 if term in POWER_SCALES else LARGEST ** len(term)
             if weight.is_exceeded_by(sums[..., i, :, :], most, signed=term not in ("xx", "yy", "xxxx")):
-                raise StateFormatError(f"Moments.sums holds a sum of {term} that rows of this weight cannot have")
+                raise StateFormatError(
+                    f"the state is corrupt: a sum of {term} in Moments.sums is impossible for the weight of its rows"
+                )
         nonzero_cells = np.flatnonzero(sums.any(axis=(1, 2, 3)))
         for cell in nonzero_cells[self._mask_uncertain_cells(nonzero_cells)].tolist():
             cell_state = self.read_cell(cell) if self.axes or len(self) > 1 else self
             if any(cell_state._violates_inequalities(i) for i in range(self.outputs)):
-                raise StateFormatError("Moments.sums holds squares that are less than those of the means")
+                raise StateFormatError(
+                    "the state is corrupt: a sum of squares in Moments.sums is smaller than the means allow"
+                )
 
     def _mask_uncertain_cells(self, cells: Ints) -> NDArray[np.bool_]:
         """Return a mask of the cells that need an exact check of their sums of squares.
@@ -165,7 +170,7 @@ class Moments(WeightedRows, tag="moments"):
 
     def total(self, term: str, output: int = 0) -> Fraction:
         """Return the exact weighted sum of one term of one output."""
-        return exact_to_fraction(self.sums[self.terms.index(term), output]) / POWER_SCALES.get(term, 1)
+        return exact_to_fraction(self.sums[find_term(self, term), output]) / POWER_SCALES.get(term, 1)
 
     def range(self, output: int = 0) -> Fraction | None:
         """Return the largest x minus the smallest x; None if there are no rows."""

@@ -55,7 +55,9 @@ class PairScores(LabelScores, tag="pair_scores"):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.num_labels is not None or not 2 <= self.classes <= MOST:
-            raise ValueError(f"{type(self).__name__}: pairs are of 2 to {MOST} classes, num_classes= or labels=")
+            raise ValueError(
+                f'AUC: multi_class="ovo" needs 2 to {MOST} classes, found {self.classes}; pass num_classes= or labels='
+            )
 
     @property
     def classes(self) -> int:

@@ -32,7 +32,7 @@ X, Y, OTHER, HASH = range(VIEWS)
 """The four codes under which an exact row is counted: x, y, the second hashes of both, and the first hashes of both."""
 SECOND = U8(0x9E3779B97F4A7C15)
 """The constant that is combined with a number before the second hash is computed. The kernel uses the same constant."""
-CONTRADICTION = "JointHistogram.exact does not count the same rows in each of its views"
+CONTRADICTION = "the state is corrupt: the views of JointHistogram.exact do not count the same rows"
 
 
 class Pairs:
@@ -209,7 +209,7 @@ def _order_of_adjacent(x: Ints, y: Ints, mass: NDArray[np.float64]) -> float:
 
 
 def _order_at_third(order: float) -> Fraction:
-    """Extrapolate the share of concordant minus discordant pairs to pairs whose x are only a third as far apart."""
+    """Extrapolate the share of concordant minus discordant pairs to pairs whose x values are a third as far apart."""
     from statistics import NormalDist  # used only here, and not free to import
 
     # If y is x plus normal noise, the probability of concordance is the normal CDF of distance / noise. At a third of the

@@ -28,6 +28,7 @@ from ..state.declare import Flat, is_saturated
 from ..state.state import State
 from .covariance import MeanEstimates, estimate_means
 from .step import NOTHING, Like, Step
+from .terms import find_term
 
 __all__ = ["NO_CUTOFF", "QuerySums", "format_term", "mask_retrieved", "parse_term", "query_numbers", "with_full_mask"]
 
@@ -118,7 +119,8 @@ class QuerySums(State):
         for term in self.terms:
             if parse_term(term)[0] not in self.measures:
                 raise ValueError(
-                    f"{type(self).__name__} has no measure {parse_term(term)[0]!r}; there are {', '.join(self.measures)}"
+                    f"{type(self).__name__} has no measure {parse_term(term)[0]!r}; choose from "
+                    f"{', '.join(self.measures)}"
                 )
         super().__post_init__()
 
@@ -159,7 +161,7 @@ class QuerySums(State):
         weight, flats = read_row_weight(self, "queries"), self.cells.flats
         with_relevant, all_queries = weight[..., 0], weight.sum(-1)
         if (all_queries.rows > self.read_cells_named("rows").sum(axis=(-1, -2))).any():
-            raise StateFormatError(f"{type(self).__name__} has more queries than rows")
+            raise StateFormatError(f"the state is corrupt: {type(self).__name__} has more queries than rows")
         for i, (measure, _, _) in enumerate(map(parse_term, self.terms)):
             unbounded = measure in self.unbounded
             possible = all_queries if self._counts_without_relevant(measure) else with_relevant
@@ -168,9 +170,14 @@ class QuerySums(State):
                 most = math.inf if unbounded else 0
                 wrong |= all_queries.is_exceeded_by(flats["large"][..., i, :], most, signed=measure in self.signed)
             if wrong:
-                raise StateFormatError(f"{type(self).__name__} holds a sum of {measure} that these queries cannot have")
+                raise StateFormatError(
+                    f"the state is corrupt: a sum of {measure} in {type(self).__name__} is impossible for the "
+                    f"weight of its queries"
+                )
         if "large_squares" in flats and (flats["large_squares"][..., -1] < 0).any():
-            raise StateFormatError(f"{type(self).__name__}.large_squares holds a negative sum of squares")
+            raise StateFormatError(
+                f"the state is corrupt: {type(self).__name__}.large_squares contains a negative sum of squares"
+            )
         self._check_pairs()
 
     def _check_pairs(self) -> None:
@@ -181,7 +188,9 @@ class QuerySums(State):
         for i, (measure, _, parameter) in enumerate(map(parse_term, self.terms)):
             most = format_term(self.upper_measures.get(measure, ""), None, parameter or None)
             if most in self.terms and not self._is_within(measure, i, self.terms.index(most)):
-                raise StateFormatError(f"{type(self).__name__} holds more of {measure} than of {most}")
+                raise StateFormatError(
+                    f"the state is corrupt: the sum of {measure} in {type(self).__name__} exceeds the sum of {most}"
+                )
 
     def _is_within(self, measure: str, less: int, more: int) -> bool:
         """Return whether, in all cells, the sum of the term with index `less` is at most that of the term `more`."""
@@ -216,14 +225,14 @@ class QuerySums(State):
 
     def total(self, measure: str, k: int | None = None, parameter: float | None = None) -> Fraction:
         """Return the weighted sum of a measure over queries. Only the value of each query is rounded, not the sum."""
-        i = self.terms.index(format_term(measure, k, parameter))
+        i = find_term(self, format_term(measure, k, parameter))
         if measure not in self.unbounded:
             return units_to_fraction(fixed_to_int(self.sums[i]))  # type: ignore[no-any-return]
         return exact_to_fraction(self.large[i]) if self.large is not None else Fraction(0)
 
     def square(self, measure: str, k: int | None = None, parameter: float | None = None) -> Fraction | None:
         """Return the sum over queries of (w x)^2, for weight w and measure x; None if the sum overflowed."""
-        i = self.terms.index(format_term(measure, k, parameter))
+        i = find_term(self, format_term(measure, k, parameter))
         if measure in self.unbounded:
             return exact_to_fraction(self.large_squares[i]) if self.large_squares is not None else Fraction(0)
         return read_square(self.squares[i])
@@ -237,7 +246,7 @@ class QuerySums(State):
 
     def product(self, measure: str, k: int | None = None, parameter: float | None = None) -> Fraction | None:
         """Return the sum over queries of w^2 x, for weight w and measure x; None if the sum overflowed."""
-        i = self.terms.index(format_term(measure, k, parameter))
+        i = find_term(self, format_term(measure, k, parameter))
         if measure in self.unbounded:
             more = exact_to_fraction(self.more_w2x[i]) if self.more_w2x is not None else 0
             return self.total(measure, k, parameter) + more
@@ -267,7 +276,7 @@ class QuerySums(State):
                 self._weight_units(1),
                 self._weight_units(1) if self.w2 is None else fixed_to_int(self.w2[1]),
             )
-        i = self.terms.index(format_term(measure, k, parameter))
+        i = find_term(self, format_term(measure, k, parameter))
         if measure in self.unbounded:
             assert not empty
             numbers = (

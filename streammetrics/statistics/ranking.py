@@ -109,7 +109,10 @@ class RankingSums(QuerySums, tag="ranking_sums"):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.ties == "average" and self._has_measure(*ONE_ORDER):
-            raise ValueError(f'RankingSums: {", ".join(ONE_ORDER)} need one order: ties= must not be "average"')
+            raise ValueError(
+                f"RankingSums: {', '.join(ONE_ORDER)} need a single order of the documents in a query; choose a "
+                f'ties= other than "average"'
+            )
 
     @property
     def is_order_dependent(self) -> bool:
@@ -140,18 +143,18 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         starts = queries.starts
         if self._max_grade < np.inf and (steep := grades > self._max_grade).any():
             row = int(steep.argmax())
-            return self.grades, row, f"a grade above {self._max_grade:g}, the limit of max_grade= or of 2**grade"
+            return self.grades, row, f"the grade is above {self._max_grade:g}, the limit of max_grade= or of 2**grade"
         if self._has_measure("surprise") and (odd := self._mask_invalid_shares(columns)).any():
-            return self.grades, int(odd.argmax()), "no share in (0, 1], of which self-information is told"
+            return self.grades, int(odd.argmax()), "expected a share of users above 0 and at most 1"
         lengths = np.diff(starts, append=len(grades))
         if len(lengths) and lengths.max() > LONGEST:
-            return "query", int(starts[lengths.argmax()]), f"a query of more than {LONGEST:,} rows"
+            return "query", int(starts[lengths.argmax()]), f"this query has more than {LONGEST:,} rows"
         if "relevant" in columns:
             found = np.add.reduceat(grades >= self._min_relevant_grade, starts) if len(starts) else NO_INTS
             if (few := columns["relevant"].values[starts] < found).any():
-                return "relevant", int(starts[few.argmax()]), "the query has more relevant rows than that"
+                return "relevant", int(starts[few.argmax()]), "this query has more relevant rows than this column says"
         if "document" in columns and (again := self._find_repeated_name(columns, "document")) is not None:
-            return "document", again, "the query has this document twice"
+            return "document", again, "the query contains this document twice"
         return None
 
     @property

@@ -20,6 +20,7 @@ from ..state.state import State
 from .covariance import MeanEstimates, estimate_means
 from .decision_counts import round_thresholds
 from .step import Like, Step
+from .terms import find_term
 from .weighted_rows import WeightedRows
 
 __all__ = ["RegressionSums", "check_losses", "squared_term"]
@@ -151,9 +152,13 @@ class RegressionSums(WeightedRows, tag="regression_sums"):
         sums = dict(zip(self.terms, np.moveaxis(self.read_cells_named("sums"), 1, 0), strict=True))
         for term, either in ((t, t.replace("hit", "either")) for t in sums if parse_loss(t)[0] == "hit"):
             if either in sums and not are_within(sums[term], sums[either]):
-                raise StateFormatError(f"RegressionSums.sums holds more of {term} than of {either}")
+                raise StateFormatError(
+                    f"the state is corrupt: the sum of {term} in RegressionSums exceeds the sum of {either}"
+                )
         if (self.read_cells_named("skipped") > self.read_cells_named("rows")[..., None, None]).any():
-            raise StateFormatError("RegressionSums.skipped counts more rows than there are")
+            raise StateFormatError(
+                "the state is corrupt: RegressionSums.skipped counts more rows than RegressionSums.rows"
+            )
 
     def facts(self) -> dict[str, Any]:
         facts = super().facts()
@@ -166,7 +171,7 @@ class RegressionSums(WeightedRows, tag="regression_sums"):
 
     def total(self, term: str, output: int = 0) -> Fraction:
         """Return the weighted sum of one term of one output. Only the term of each row is rounded, not the sum."""
-        return exact_to_fraction(self.sums[self.terms.index(term), output])
+        return exact_to_fraction(self.sums[find_term(self, term), output])
 
     def estimate_means(self, term: str, output: int = 0, *, per: str | None = None) -> MeanEstimates | None:
         """Estimate the mean of a term and the variance of this mean.
@@ -200,7 +205,8 @@ def check_losses(state: State, terms: tuple[str, ...], weight: RowWeight) -> Non
         most, signed = 1 if name in SHARES else LARGEST, name == "signed_relative"
         if weight.is_exceeded_by(sums[..., i, :, :], most, signed=signed):
             raise StateFormatError(
-                f"{type(state).__name__}.sums holds a sum of {name} that rows of this weight cannot have"
+                f"the state is corrupt: a sum of {name} in {type(state).__name__}.sums is impossible for the "
+                f"weight of its rows"
             )
 
 
@@ -228,4 +234,4 @@ def parse_loss(term: str) -> tuple[str, float]:
     except ValueError:
         pass
     known = ", ".join([*PLAIN, *(f"{n}@1.5" for n in WITH_PARAMETER)])
-    raise ValueError(f"RegressionSums has no term {term!r}; there are {known}")
+    raise ValueError(f"RegressionSums has no term {term!r}; choose from {known}")

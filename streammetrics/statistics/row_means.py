@@ -29,6 +29,7 @@ from .decision_counts import eps_of, mark_top_k, round_thresholds
 from .known_classes import KnownClasses
 from .pair_terms import TINY
 from .step import NOTHING, Like, Step
+from .terms import find_term
 from .weighted_rows import WeightedRows
 
 __all__ = ["ClassRows", "LabelRows", "cut_term"]
@@ -163,7 +164,7 @@ class RowMeans(WeightedRows):
 
     def __post_init__(self) -> None:
         if unknown := [t for t in self.terms if t.partition("@")[0] not in self.choices]:
-            raise ValueError(f"{type(self).__name__} has no term {unknown[0]!r}; there are {', '.join(self.choices)}")
+            raise ValueError(f"{type(self).__name__} has no term {unknown[0]!r}; choose from {', '.join(self.choices)}")
         super().__post_init__()
 
     def derive_columns(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -184,9 +185,11 @@ class RowMeans(WeightedRows):
         name, weight, sums = type(self).__name__, read_row_weight(self, "rows"), self.read_cells_named("sums")
         for i, term in enumerate(self.terms):
             if weight.is_exceeded_by(sums[..., i, :], self.max_term(term), signed=self.is_signed(term)):
-                raise StateFormatError(f"{name}.sums holds a sum of {term} that rows of this weight cannot have")
+                raise StateFormatError(
+                    f"the state is corrupt: a sum of {term} in {name}.sums is impossible for the weight of its rows"
+                )
         if (self.read_cells_named("squares")[..., -1] < 0).any():
-            raise StateFormatError(f"{name}.squares holds a negative sum of squares")
+            raise StateFormatError(f"the state is corrupt: {name}.squares contains a negative sum of squares")
 
     def max_term(self, term: str) -> float:
         """Return an upper bound on the value of a term in one row."""
@@ -198,17 +201,17 @@ class RowMeans(WeightedRows):
 
     def total(self, term: str) -> Fraction:
         """Return the weighted sum of a term. Only the term of each row is rounded to float64, not the sum."""
-        return exact_to_fraction(self.sums[self.terms.index(term)])
+        return exact_to_fraction(self.sums[find_term(self, term)])
 
     def square(self, term: str) -> Fraction:
         """Return the sum over rows of (w x)^2, for weight w and term x."""
-        return exact_to_fraction(self.squares[self.terms.index(term)])
+        return exact_to_fraction(self.squares[find_term(self, term)])
 
     def weight_squared(self, term: str | None = None) -> Fraction:
         """Return the sum over rows of w^2 or, if a term x is given, of w^2 x."""
         if term is None:
             return int(self.rows) + Fraction(0 if self.more_w2 is None else exact_to_fraction(self.more_w2))
-        more = 0 if self.more_w2x is None else exact_to_fraction(self.more_w2x[self.terms.index(term)])
+        more = 0 if self.more_w2x is None else exact_to_fraction(self.more_w2x[find_term(self, term)])
         return self.total(term) + more
 
     def estimate_means(self, term: str) -> MeanEstimates:
@@ -357,7 +360,10 @@ class LabelRows(RowMeans, tag="label_rows"):
                 carry_exact(both)
                 wrong |= weight.is_exceeded_by(both, 1)
             if wrong:
-                raise StateFormatError(f"LabelRows.sums holds more of {term} than rows that have one")
+                raise StateFormatError(
+                    f"the state is corrupt: the sum of {term} in LabelRows.sums exceeds the weight of the "
+                    f"rows that have a value"
+                )
 
     def compute_terms(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
         y, scores = columns["y_true"].values, columns[self.column]

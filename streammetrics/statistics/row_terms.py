@@ -83,8 +83,8 @@ class RowTerms(RowMeans, tag="row_terms"):
     choices = tuple(TERMS)
 
     when_wide: ClassVar[str] = (
-        "The differences between the targets are lost in the rounding of their terms: use R2, whose sums are exact and "
-        "which is nearly equal where targets are far from 0 and close together."
+        "The targets are so close together that rounding hides their differences: use R2, whose sums are exact and "
+        "whose value is nearly equal for such targets."
     )
     """The advice that the user gets if rounding makes the certified bounds of such a metric wide."""
 
@@ -92,9 +92,12 @@ class RowTerms(RowMeans, tag="row_terms"):
         super().__post_init__()
         known = WIDER.get(self.over, (self.over,))
         if strange := [t for t in self.terms if TERMS[t.partition("@")[0]].row_kind not in known]:
-            raise ValueError(f"{type(self).__name__}: {strange[0]!r} is no term over {self.over}")
+            raise ValueError(f"{type(self).__name__}: the term {strange[0]!r} is not available with over={self.over!r}")
         if (self.over in WIDE) != (self.width is not None):
-            raise ValueError(f"{type(self).__name__}: width= is for {', '.join(WIDE)}, which need it")
+            raise ValueError(
+                f"{type(self).__name__}: width= is required if over= is one of {', '.join(WIDE)}, and not allowed "
+                f"otherwise; found over={self.over!r} and width={self.width!r}"
+            )
 
     def needs(self) -> tuple[Need, ...]:
         def score_need(role: str) -> Need:

@@ -198,7 +198,10 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.bits is None and self.limit is not None:
-            raise ValueError(f"{type(self).__name__}: bits=None keeps every row exactly; limit= is for a histogram")
+            raise ValueError(
+                f"{type(self).__name__}: bits=None keeps every row exactly; leave limit= out, or pass "
+                f"bits= for a histogram"
+            )
         if self.limit is not None and self.limit == default_exact_limit(self.bits):
             # A limit that equals the default is replaced by None, so that states with either setting have the same
             # settings and bytes.
@@ -349,10 +352,12 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         exact, rows = (self.cells.tallies[n] for n in ("exact", "rows"))
         name = type(self).__name__
         if any(has_negative_weight(e) for e in (exact, rows)):
-            raise StateFormatError(f"{name}.excess makes a weight negative")
+            raise StateFormatError(f"the state is corrupt: {name}.excess makes a weight negative")
         blocks = (exact.select(slice(i, i + BLOCK)) for i in range(0, len(exact), BLOCK))
         if not all(are_score_keys(score_keys(e, self.real), self.real) for e in blocks):
-            raise StateFormatError(f"{name}.exact holds a score that is not of scale {self.scale}")
+            raise StateFormatError(
+                f"the state is corrupt: {name}.exact contains a score outside the scale {self.scale}"
+            )
 
     # -- reading a state of one cell ----------------------------------------------------------------------------------
 
@@ -508,12 +513,14 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
             `bits` or `limit` is larger than in this state, which no longer has the information that this requires.
         """
         if self.bits is not None and bits > self.bits:
-            raise InvalidInputError(f"a histogram of {self.bits} bits cannot be refined to {bits}; coarsen() goes down")
+            raise InvalidInputError(
+                f"coarsen(): expected at most {self.bits} bits, the resolution of this histogram, found {bits}"
+            )
         usual, most = default_exact_limit(bits), self.exact_limit
         assert usual is not None
         if limit is not None and most is not None and limit > most:
             raise InvalidInputError(
-                f"cells with more than {most} rows are folded; limit={limit} cannot bring them back"
+                f"coarsen(): expected limit= of at most {most}, the limit of this state, found {limit}"
             )
         if limit is None:
             limit = usual if most is None else min(usual, most)

@@ -14,6 +14,7 @@ from ..state.declare import Flat, is_saturated
 from .covariance import MeanEstimates, estimate_means
 from .step import NOTHING, Like, Step
 from .sums import ScoreTerms
+from .terms import find_term
 
 __all__ = ["SoftSums"]
 
@@ -112,7 +113,7 @@ class SoftSums(ScoreTerms, tag="soft_sums"):
 
     def total(self, term: str) -> Fraction:
         """Return the weighted sum of one term. Only the term of each row is rounded, not the sum."""
-        i = self.terms.index(term)
+        i = find_term(self, term)
         total: Fraction = units_to_fraction(fixed_to_int(self.sums[i]))
         return total if self.large is None else total + exact_to_fraction(self.large[i])
 
@@ -121,7 +122,7 @@ class SoftSums(ScoreTerms, tag="soft_sums"):
         weight = self._weight_units()
         squared = weight if self.w2 is None else fixed_to_int(self.w2)
         sums, products, overflowed = [], {(-1, -1): squared}, False if self.w2 is None else is_saturated(self.w2)
-        at = [self.terms.index("target" if name == "label" else name) for name in names]
+        at = [find_term(self, "target" if name == "label" else name) for name in names]
         for j, i in enumerate(at):
             sums.append(fixed_to_int(self.sums[i]))
             products |= {(-1, j): sums[j] if self.w2x is None else fixed_to_int(self.w2x[i])}

@@ -70,14 +70,14 @@ class SubtopicSums(QuerySums, tag="subtopic_sums"):
         order, starts_document, topic_ids = self._sort_rows(columns)
         is_repeated = ~starts_document[1:] & (topic_ids[order[1:]] == topic_ids[order[:-1]])
         if is_repeated.any():
-            return self.column, int(order[1:][is_repeated].min()), f"the document has this {self.column} twice"
+            return self.column, int(order[1:][is_repeated].min()), f"the document has two rows with this {self.column}"
         scores, documents = columns["y_score"].values, columns["document"].values
         query_of_row = query_numbers(columns["query"].starts, len(order))
         by = np.lexsort([documents, query_of_row])
         same = (documents[by[1:]] == documents[by[:-1]]) & (query_of_row[by[1:]] == query_of_row[by[:-1]])
         for role, values in (("y_score", scores), ("retrieved", mask_retrieved(columns))):
             if (differs := same & (values[by[1:]] != values[by[:-1]])).any():
-                return role, int(by[1:][differs].min()), "another row of this document says otherwise"
+                return role, int(by[1:][differs].min()), "another row of this document has a different value"
         return None
 
     def _sort_rows(self, columns: Mapping[str, Any]) -> tuple[Ints, NDArray[np.bool_], Ints]:

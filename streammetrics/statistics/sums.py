@@ -23,6 +23,7 @@ from ..state.state import State
 from .covariance import MeanEstimates, estimate_means
 from .decision_counts import eps_of
 from .step import NOTHING, Like, Step
+from .terms import find_term
 
 __all__ = ["ScoreSums", "ScoreTerms", "TermSums"]
 
@@ -57,7 +58,7 @@ class ScoreTerms(State):
     def __post_init__(self) -> None:
         if unknown := set(self.terms) - set(self.choices):
             name, known = type(self).__name__, ", ".join(self.choices)
-            raise ValueError(f"{name} has no term {sorted(unknown)[0]!r}; there are {known}")
+            raise ValueError(f"{name} has no term {sorted(unknown)[0]!r}; choose from {known}")
         super().__post_init__()
 
     @property
@@ -79,11 +80,15 @@ class ScoreTerms(State):
         for i, term in enumerate(self.terms):
             most = self._max_term(term)
             if weight.is_exceeded_by(sums[i], most):
-                raise StateFormatError(f"{name}.sums holds a sum of {term} that rows of this weight cannot have")
+                raise StateFormatError(
+                    f"the state is corrupt: a sum of {term} in {name}.sums is impossible for the weight of its rows"
+                )
             if large is not None and both.is_exceeded_by(large[..., i, :], most if term == "log_loss" else 0):
-                raise StateFormatError(f"{name}.large holds a sum of {term} that rows of this weight cannot have")
+                raise StateFormatError(
+                    f"the state is corrupt: a sum of {term} in {name}.large is impossible for the weight of its rows"
+                )
         if (self.read_cells_named("clipped") > both.rows[..., None]).any():
-            raise StateFormatError(f"{name}.clipped counts more rows than there are")
+            raise StateFormatError(f"the state is corrupt: {name}.clipped counts more rows than {name}.rows")
 
     def _max_term(self, term: str) -> float:
         """Return an upper bound on the value of a term for one row."""
@@ -207,10 +212,13 @@ class ScoreSums(TermSums, tag="score_sums"):
         ValueError
             `label` is not None, and a term of 2**31 or more occurred. Such terms are summed over both labels together.
         """
-        i = self.terms.index(term)
+        i = find_term(self, term)
         if label is not None:
             if self.large is not None and self.large[i].any():
-                raise ValueError(f"ScoreSums keeps terms of 2**31 and more, here of {term}, for both labels together")
+                raise ValueError(
+                    f"the sum of {term} contains terms of 2**31 or more, which are known only for both labels "
+                    f"together; pass label=None"
+                )
             return units_to_fraction(fixed_to_int(self.sums[i, label]))  # type: ignore[no-any-return]
         total: Fraction = units_to_fraction(fixed_to_int(self.sums[i, 0]) + fixed_to_int(self.sums[i, 1]))
         return total if self.large is None else total + exact_to_fraction(self.large[i])
@@ -230,7 +238,7 @@ class ScoreSums(TermSums, tag="score_sums"):
                 sums.append(weight[1])
                 products |= {(-1, j): squared[1], (j, j): squared[1]}
                 continue
-            i = self.terms.index(name)
+            i = find_term(self, name)
             total = [fixed_to_int(self.sums[i, label]) for label in (0, 1)]
             crossed = total if self.w2x is None else [fixed_to_int(self.w2x[i, label]) for label in (0, 1)]
             sums.append(total[0] + total[1])

@@ -64,8 +64,8 @@ class UnitSums(WeightedRows, tag="unit_sums"):
         super().__post_init__()
         if len({self.outcome, self.exposed, self.unit, *RESERVED_ROLES}) != 3 + len(RESERVED_ROLES):
             raise ValueError(
-                f"{type(self).__name__} reads three different columns, not "
-                f"{self.outcome!r}, {self.exposed!r} and {self.unit!r}"
+                f"{type(self).__name__}: expected three different columns with names other than "
+                f"{', '.join(RESERVED_ROLES)}, found {self.outcome!r}, {self.exposed!r} and {self.unit!r}"
             )
 
     def needs(self) -> tuple[Need, ...]:
@@ -93,7 +93,9 @@ class UnitSums(WeightedRows, tag="unit_sums"):
     def check(self) -> None:
         weight, sums = read_row_weight(self, "rows"), self.read_cells_named("sums")
         if weight.is_exceeded_by(sums[:, 0], LARGEST, signed=True) or weight.is_exceeded_by(sums[:, 1], 1.0):
-            raise StateFormatError("UnitSums.sums holds outcomes or exposures that rows of this weight cannot have")
+            raise StateFormatError(
+                "the state is corrupt: a sum in UnitSums.sums is impossible for the weight of its rows"
+            )
 
     @property
     def total(self) -> Fraction:

@@ -68,7 +68,9 @@ class UpliftScores(LabelScores, tag="uplift_scores"):
             if len(entries) and not _are_consistent(
                 self._labels_of(entries), entries.cells, self._strip_labels(entries)
             ):
-                raise StateFormatError(f"UpliftScores.{name} holds three histograms that cannot be of the same rows")
+                raise StateFormatError(
+                    f"the state is corrupt: the three histograms of UpliftScores.{name} do not count the same rows"
+                )
 
     def arms(self) -> Arms:
         """Return the weights of both arms, and of their positives, at each score that has rows."""

@@ -86,7 +86,7 @@ class ValueHistogram(State, tag="value_buckets"):
     def __post_init__(self) -> None:
         check_columns(self)
         if self.losses and self.columns != ("y_true",):
-            raise ValueError('ValueHistogram: losses= needs a histogram of targets, columns=("y_true",)')
+            raise ValueError('ValueHistogram: losses= needs a histogram of the targets; pass columns=("y_true",)')
         super().__post_init__()
 
     def parts(self) -> Mapping[str, Any]:
@@ -215,7 +215,9 @@ class ValueHistogram(State, tag="value_buckets"):
     def coarsen(self, bits: int) -> Self:
         """Return the histogram that the same rows would give with fewer bits, bit for bit."""
         if bits > self.bits:
-            raise InvalidInputError(f"a histogram of {self.bits} bits cannot be refined to {bits}; coarsen() goes down")
+            raise InvalidInputError(
+                f"coarsen(): expected at most {self.bits} bits, the resolution of this histogram, found {bits}"
+            )
         if bits == self.bits:
             return self
         # Of the two edges of a bucket, the one nearer to 0 lies in the wider bucket that contains the whole bucket.

@@ -64,4 +64,4 @@ def check_columns(state: Any) -> None:
     """Raise ValueError unless the setting `columns` of a state contains one name or two different names."""
     columns = state.columns
     if len(columns) not in (1, 2) or len({*columns, *RESERVED_ROLES}) != len(columns) + len(RESERVED_ROLES):
-        raise ValueError(f"{type(state).__name__} reads one column or two different ones, not {columns!r}")
+        raise ValueError(f"{type(state).__name__}: expected one column or two different columns, found {columns!r}")

@@ -67,7 +67,9 @@ def test_ids_of_64_bits_without_a_sign(run: Any, fails: Any, tmp_path: Path, by:
         ran = run("eval", written(tmp_path / f"log.{form}", columns), *BASE, "--where", f"id={2**64 - 1}", *ask)
         assert (ran.records[0]["rows"], ran.values["ctr"]) == (1, 1.0)
     path = written(tmp_path / "log.jsonl", columns)
-    assert "write them as strings to compare them" in fails("eval", path, *BASE, "--where", f"id={2**64 - 1}", *by)
+    assert "write the integers as JSON strings to compare them exactly" in fails(
+        "eval", path, *BASE, "--where", f"id={2**64 - 1}", *by
+    )
 
 
 def test_a_sum_that_is_compared_with_a_large_number(run: Any, tmp_path: Path) -> None:
@@ -93,7 +95,7 @@ def test_windows_of_steps(run: Any, fails: Any, tmp_path: Path, form: str) -> No
     ran = run("eval", path, *BASE, "--metrics", "ctr", "--window", 2, "--time", "step", "--format", "json")
     assert [(r["slice"]["step"], r["value"]) for r in ran.records if r["by"]] == [(0, 0.5), (2, 1.0)]
     refused = fails("eval", path, *BASE, "--metrics", "ctr", "--window", "1d", "--time", "step")
-    assert "a width that is an integer takes integers" in refused
+    assert "for integers, such as steps or seconds, pass an integer as the width" in refused
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -142,11 +144,11 @@ def test_a_roll_up_of_slices_with_windows(run: Any, saved: Path) -> None:
 
 def test_what_is_asked_of_slices_where_there_are_none(fails: Any, saved: Path) -> None:
     for option in (("--sort", "nope"), ("--min-rows", 5)):
-        assert "for slices, and none are shown" in fails("show", saved, "--by", "ts", *option)
-        assert "for slices, and none are shown" in fails("compare", saved, saved, *option)
+        assert "expected slices, found none" in fails("show", saved, "--by", "ts", *option)
+        assert "expected slices, found none" in fails("compare", saved, saved, *option)
     log = saved.parent / "log.parquet"
     for option in (("--source", "x"), ("--seq", 3)):
-        assert "--push URL" in fails("eval", log, *BASE, "--metrics", "auc", *option)
+        assert "add --push URL" in fails("eval", log, *BASE, "--metrics", "auc", *option)
 
 
 def test_a_guardrail_on_the_first_metric(run: Any, fails: Any, saved: Path, tmp_path: Path) -> None:
@@ -155,15 +157,15 @@ def test_a_guardrail_on_the_first_metric(run: Any, fails: Any, saved: Path, tmp_
     assert ran.code in (0, 3), ran.err
     assert ran.verdicts[0]["metrics"]["calibration"]["role"] == "primary"
     refused = fails("compare", saved, other, "--metrics", "auc", "--guardrail", "auc=0.02", "--independent")
-    assert "which metric decides?" in refused
+    assert "expected a primary metric, found only guardrails: auc" in refused
 
 
 def test_files_that_cannot_be_compared(fails: Any, saved: Path, tmp_path: Path) -> None:
     (other := tmp_path / "other.smet").write_bytes(saved.read_bytes())
-    assert "if no unit is in both, say --independent" in fails("compare", saved, other)
+    assert "or add --independent if they have no unit" in fails("compare", saved, other)
     sm.save(sm.MetricCollection(sm.LogLoss()).update([0, 1], [0.1, 0.8]), alone := tmp_path / "alone.smet")
     line = fails("compare", saved, alone, "--primary", "calibration", "--independent")
-    assert line == "there is no metric in alone: 'calibration'; there are log_loss"
+    assert line == "there is no metric 'calibration' in alone; choose from log_loss"
 
 
 def test_keys_that_read_alike(run: Any, tmp_path: Path) -> None:
@@ -189,7 +191,7 @@ def test_messages_speak_of_options(fails: Any, tmp_path: Path) -> None:
     one, two = tmp_path / "a.smet", tmp_path / "b.smet"
     sm.save(sm.MetricCollection(sm.MAE()), one)
     sm.save(sm.MetricCollection(sm.AUC()), two)
-    assert "nothing to compare: a has mae; b has auc" in fails("compare", one, two, "--independent")
+    assert "no metric in common: a has mae, and b has auc" in fails("compare", one, two, "--independent")
 
 
 def test_metrics_of_a_task_file_as_one_text(run: Any, tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ class TestModels:
         assert {r["interval_low"] for r in ran.records} == {None}
         assert ran.verdicts == ran.comparisons == []
         last = run("eval", users, *MODELS).out.splitlines()[-1]
-        assert last.startswith("no intervals: say whose rows belong together with --unit user_id")
+        assert last.startswith("no intervals: name the column of units with --unit")
 
     def test_rows_as_units(self, run, users, rows):
         found = run("eval", users, *MODELS, "--unit", "row", "--format", "json")
@@ -113,7 +113,7 @@ class TestModels:
         assert found.comparisons == []
         out = run("eval", users, *MODELS, "--unit", "row").out
         assert "as if all rows (queries, groups) were independent" in out
-        assert "no differences: models are scored on the same rows" in out
+        assert "no differences: models on the same rows need a column of units" in out
 
     @pytest.mark.slow
     def test_differences_are_those_of_compare(self, run, users, rows):
@@ -198,7 +198,9 @@ class TestArms:
         assert run("eval", users, *ONE, *UNIT, *self.ARMS[:-2]).code == 0
         out = run("eval", users, *ONE, *UNIT, *self.ARMS)
         assert out.code == 3
-        assert any(line.startswith("Do not ship C: calibration is breached") for line in out.out.splitlines()[:2])
+        assert any(
+            line.startswith("Do not ship C: the guardrail calibration is breached") for line in out.out.splitlines()[:2]
+        )
         kept = ("--where", "arm!=C")
         assert run("eval", users, *ONE, *UNIT, *self.ARMS[:-1], "calibration=0.99", *kept).code == 0
 
@@ -234,7 +236,9 @@ class TestArms:
         assert [v["treatment"] for v in found.verdicts] == ["B"]
         one = rows.set_column(rows.schema.get_field_index("arm"), "arm", pa.array(["A"] * len(rows)))
         pq.write_table(one, tmp_path / "one.parquet")
-        assert "there is one arm" in fails("eval", tmp_path / "one.parquet", *ONE, *UNIT, *self.ARMS)
+        assert "expected at least two arms, found only " in fails(
+            "eval", tmp_path / "one.parquet", *ONE, *UNIT, *self.ARMS
+        )
 
     @pytest.mark.slow
     def test_looking_all_day(self, run, fails, users):
@@ -289,9 +293,9 @@ class TestWindows:
 
     def test_mistakes(self, fails, users):
         assert fails("eval", users, *ONE, "--window", "1h").startswith("--window needs --time")
-        assert "takes a duration" in fails("eval", users, *ONE, "--window", "1x", "--time", "ts")
+        assert "expected a duration" in fails("eval", users, *ONE, "--window", "1x", "--time", "ts")
         assert "timestamp" in fails("eval", users, *ONE, "--window", "1h", "--time", "country")
-        assert "cannot define slices as well" in fails(
+        assert "cannot define slices or arms as well" in fails(
             "eval", users, *ONE, "--window", "1h", "--time", "ts", "--by", "ts"
         )
 
@@ -328,7 +332,7 @@ class TestSaved:
         for record in found:
             check(record, expected[record["slice"]["country"], record["metric"]])
         assert "rest against first, by country" in run("compare", *days, "--by", "country").out
-        assert "no slices to roll up to these" in fails("compare", *days, "--by", "arm")
+        assert "expected saved slices that include these columns" in fails("compare", *days, "--by", "arm")
 
     @pytest.mark.slow
     def test_exit_code(self, run, users, tmp_path):
@@ -337,14 +341,14 @@ class TestSaved:
         files = tmp_path / "A.smet", tmp_path / "C.smet"
         broken = run("compare", *files, "--guardrail", "calibration=0.02")
         assert (broken.code, broken.err) == (3, "")
-        assert broken.out.startswith("Do not ship C: calibration is breached")
+        assert broken.out.startswith("Do not ship C: the guardrail calibration is breached")
         assert run("compare", *files).code == 0
         assert run("compare", *files, "--guardrail", "calibration=0.99", "--metrics", "auc,calibration").code == 0
         assert run("compare", *files, "--guardrail", "calibratoin=0.99").code == 2
 
     @pytest.mark.slow
     def test_a_reader_that_goes_takes_nothing_with_it(self, run, users, tmp_path):
-        """`| head` has read enough: a broken guardrail is told by the exit code, and what comes after is written."""
+        """`| head` has read enough: a breached guardrail is told by the exit code, and what comes after is written."""
         for arm in "AC":
             run("eval", users, *ONE, *UNIT, "--where", f"arm={arm}", "--save", tmp_path / f"{arm}.smet")
         for command, code in (
@@ -363,16 +367,21 @@ class TestSaved:
             paths[name] = tmp_path / f"{name}.smet"
             assert run("eval", users, *ONE, *how, "--save", paths[name]).code == 0
         line = fails("compare", paths["a"], paths["b"])
-        assert line.startswith("a has 64 shards of user_id and b has 16 shards of user_id")
-        assert "count both with --unit user_id --shards 64; or, if no unit is in both, say --independent" in line
-        assert "c has 64 shards of arm" in fails("compare", paths["a"], paths["c"])
-        assert "d has no shards of units" in fails("compare", paths["a"], paths["d"])
-        assert "d has no shards of units" in fails("compare", paths["d"], paths["a"])
+        assert line.startswith(
+            "a was counted with --unit user_id --shards 64 and b was counted with --unit user_id --shards 16"
+        )
+        assert (
+            "count both with --unit user_id --shards 64, or add --independent if they have no unit (such as a user) in "
+            "common" in line
+        )
+        assert "c was counted with --unit arm --shards 64" in fails("compare", paths["a"], paths["c"])
+        assert "d was counted without --unit" in fails("compare", paths["a"], paths["d"])
+        assert "d was counted without --unit" in fails("compare", paths["d"], paths["a"])
         one, two = sm.load(paths["a"]), sm.load(paths["b"])
         expected = sm.compare(two, one, independent=True)
         for record in run("compare", paths["a"], paths["b"], "--independent", "--format", "json").comparisons:
             check(record, expected[record["metric"]])
-        assert "two files" in fails("compare", paths["a"])
+        assert "expected two or more files, found 1" in fails("compare", paths["a"])
         assert "named twice" in fails("compare", paths["a"], paths["a"])
 
     @pytest.mark.slow
@@ -441,8 +450,8 @@ metrics = ["auc", "calibration", "ctr"]
     @pytest.mark.parametrize(
         ("was", "made", "said"),
         [
-            ('unit = "user_id"', "unit = 3", "unit is a text, not 3"),
-            ("guardrails = { calibration = 0.1 }", "guardrails = 1", "guardrails is a table such as"),
+            ('unit = "user_id"', "unit = 3", "unit: expected a string, found 3"),
+            ("guardrails = { calibration = 0.1 }", "guardrails = 1", "guardrails: expected a table such as"),
             ('arm = "arm"', 'arms = "arm"', "did you mean 'arm'?"),
         ],
     )
@@ -458,8 +467,8 @@ class TestTooLittle:
         pq.write_table(few, tmp_path / "few.parquet")
         ran = run("eval", tmp_path / "few.parquet", *MODELS, *UNIT)
         assert (ran.code, ran.err) == (0, "")
-        assert ran.out.startswith("No verdict on new and old: auc: ")
-        assert "no interval of " in ran.out
+        assert ran.out.startswith("No verdict on new and old: auc has no interval: ")
+        assert "no interval for " in ran.out
         found = run("eval", tmp_path / "few.parquet", *MODELS, *UNIT, "--format", "json")
         assert all(r["reason"] for r in found.comparisons if r["metric"] == "auc")
         assert all(r["interval_reason"] for r in found.records if r["metric"] == "new/auc")
@@ -468,7 +477,7 @@ class TestTooLittle:
         more = ("--metrics", "auc,expected_calibration_error")
         ran = run("eval", users, *MODELS[:-2], *more, *UNIT)
         assert ran.code == 0
-        assert "no interval of expected_calibration_error: " in ran.out
+        assert "no interval for expected_calibration_error: " in ran.out
 
 
 class TestMistakes:
@@ -479,7 +488,7 @@ class TestMistakes:
         nulls = tmp_path / "nulls.parquet"
         pq.write_table(rows.set_column(rows.schema.get_field_index("user_id"), "user_id", units), nulls)
         line = fails("eval", nulls, *MODELS, *UNIT)
-        assert "--missing-unit skip leaves out rows without one" in line
+        assert "--missing-unit skip leaves out rows without a key" in line
         assert f"row 0 of {nulls}" in line
         kept = run("eval", nulls, *MODELS, *UNIT, "--missing-unit", "skip", "--format", "json")
         assert kept.records[0]["rows"] == len(rows) - 1
@@ -491,15 +500,27 @@ class TestMistakes:
         [
             (("--control", "neww"), "there is no model 'neww'; did you mean 'new'?"),
             (("--arm", "arm"), "--arm arm needs --control"),
-            (("--arm", "arm", "--control", "Z"), "--control Z: not an arm of arm; there are A, B, C"),
-            (("--arm", "arm", "--control", "a"), "--control a: not an arm of arm; there are A, B, C"),
+            (
+                ("--arm", "arm", "--control", "Z"),
+                "--control Z: there is no such arm in column 'arm'; choose from A, B, C",
+            ),
+            (
+                ("--arm", "arm", "--control", "a"),
+                "--control a: there is no such arm in column 'arm'; choose from A, B, C",
+            ),
             (("--arm", "arm", "--control", "A", "--by", "arm"), "--by arm: --arm already slices by this column"),
             (("--guardrail", "calibratoin=0.1"), "there is no metric 'calibratoin'; did you mean 'calibration'?"),
-            (("--guardrail", "calibration"), "--guardrail calibration: give the metric and by how much"),
-            (("--guardrail", "calibration=-1"), "--guardrail calibration=-1: a margin is 0 or more"),
-            (("--guardrail", "ctr=0.1"), "--guardrail ctr: its better direction is unknown"),
-            (("--better", "ctr=up"), "--better ctr=up: give the metric"),
-            (("--primary", "auc", "--guardrail", "auc=0.1"), "--guardrail auc: it is the primary metric"),
+            (("--guardrail", "calibration"), "--guardrail calibration: expected METRIC=MARGIN"),
+            (("--guardrail", "calibration=-1"), "--guardrail calibration=-1: expected a margin of 0 or more"),
+            (
+                ("--guardrail", "ctr=0.1"),
+                "--guardrail ctr: it is unknown whether high or low values of this metric are better",
+            ),
+            (("--better", "ctr=up"), "--better ctr=up: expected METRIC=high or METRIC=low"),
+            (
+                ("--primary", "auc", "--guardrail", "auc=0.1"),
+                "--guardrail auc: the primary metric cannot be a guardrail as well",
+            ),
         ],
     )
     def test_what_is_asked(self, fails, users, more, said):
@@ -509,11 +530,11 @@ class TestMistakes:
         "more", [("--control", "new"), ("--guardrail", "auc=0.1"), ("--arm", "arm", "--control", "A")]
     )
     def test_no_differences_without_units(self, fails, users, more):
-        assert "say whose rows belong together with --unit user_id" in fails("eval", users, *MODELS, *more)
+        assert "name the column of units with --unit" in fails("eval", users, *MODELS, *more)
 
     def test_one_model(self, fails, users):
-        assert "there is one model" in fails("eval", users, *ONE, *UNIT, "--control", "old")
-        assert "there is nothing to compare" in fails("eval", users, *ONE, *UNIT, "--guardrail", "auc=0.1")
+        assert "expected two models or arms to compare" in fails("eval", users, *ONE, *UNIT, "--control", "old")
+        assert "expected two models or arms to compare" in fails("eval", users, *ONE, *UNIT, "--guardrail", "auc=0.1")
 
     def test_help_has_the_recipe_of_a_gate(self, run):
         out = run("compare", "--help").out

@@ -33,8 +33,10 @@ def test_a_query(run, fails, log, tmp_path, whole):
 
 
 def test_which_log(fails, log):
-    assert fails("eval", *BASE) == "which log? Name files, or give a query by --sql"
-    assert fails("eval", log, "--sql", "select 1", *BASE) == "give LOG or --sql, not both"
+    assert fails("eval", *BASE) == "expected a log; name its files, or pass a query with --sql"
+    assert fails("eval", log, "--sql", "select 1", *BASE) == (
+        "expected either the files of a log or --sql, found both; leave out one of them"
+    )
 
 
 def test_a_url(run, log, tmp_path, whole):

@@ -225,7 +225,9 @@ class TestOptions:
         assert "US" in out
         assert "IN" in out
         assert "BR" not in out
-        assert "and 10 slices with fewer rows" in out
+        assert "and 10 slices with fewer rows: --top 12 shows them" in out
+        out = run("eval", log, *BASE, "--metrics", "ctr", "--by", "country", "--top", 11).out
+        assert "and 1 slice with fewer rows: --top 12 shows it" in out
 
     def test_sort_shows_the_worst_slices_first(self, run, log, table):
         options = ("--metrics", "calibration", "--by", "country", "--sort", "calibration", "--min-rows", 1000)
@@ -262,7 +264,7 @@ class TestOptions:
         assert all(f">{k}<" not in text for k in rows if k is not None and rows[k] < 1000)
 
     def test_sort_by_what_is_not_there(self, fails, log):
-        assert "--sort: sort= takes rows" in fails("eval", log, *BASE, "--by", "country", "--sort", "auk")
+        assert "--sort: sort= must be rows" in fails("eval", log, *BASE, "--by", "country", "--sort", "auk")
 
     def test_partition_keys_are_columns(self, run, log):
         records = run("eval", log, *BASE, "--metrics", "ctr", "--by", "day", "--format", "json").records
@@ -387,7 +389,9 @@ class TestOptions:
 
     def test_labels_alone_need_no_score(self, run, log, fails):
         assert "ctr" in run("eval", log, "--label", "click", "--metrics", "ctr", "--format", "json").values
-        assert fails("eval", log, "--label", "click", "--metrics", "ctr,auc") == "auc need a score: name its column"
+        assert fails("eval", log, "--label", "click", "--metrics", "ctr,auc") == (
+            "auc: expected a column of scores; name it with --score"
+        )
 
     @pytest.mark.parametrize(
         ("name", "delimiter"), [("log.csv", ","), ("log.tsv", "\t"), ("log.csv.gz", ";"), ("log.arrow", "")]
@@ -510,7 +514,7 @@ class TestInvalidRows:
 class TestMistakes:
     def test_a_missing_column_names_those_there_are(self, fails, log):
         line = fails("eval", log, "--label", "clik", "--score", "pctr_b")
-        assert "no column 'clik'; did you mean 'click'?; there are: " in line
+        assert "no column 'clik'; did you mean 'click'? The columns are: " in line
         assert "pctr_a, pctr_b" in line
 
     @pytest.mark.parametrize(
@@ -520,42 +524,48 @@ class TestMistakes:
             (("--metrics", "logloss"), "did you mean 'log_loss'?"),
             (("--metrics", "ne"), "did you mean 'normalized_entropy'?"),
             (("--metrics", "auc,auc"), "the metric auc is named twice"),
-            (("--metrics", ","), "no metric is named"),
+            (("--metrics", ","), "expected at least one metric, found none"),
             (("--metrics", "ks@3"), "ks takes no number after @"),
             (("--metrics", "auc:bit=9"), "did you mean 'bits'?"),
-            (("--metrics", "auc:bits"), "a setting is written name=value"),
+            (("--metrics", "auc:bits"), "expected a setting such as name=value, found 'bits'"),
             (("--metrics", "auc:bits=99"), "bits must be at least 8 and at most 24"),
             (("--metrics", "log_loss", "--scale", "real"), "scale must be one of"),
-            (("--scale", "logits"), "logits"),
-            (("--corrects", "both"), "--negative-rate needs --corrects"),
+            (("--scale", "logits"), "Invalid value for '--scale': 'logits' is not one of"),
+            (("--corrects", "both"), "--corrects needs --negative-rate"),
             (("--negative-rate", "0.1"), "--negative-rate needs --corrects"),
             (("--negative-rate", "7", "--corrects", "rows"), "in (0, 1], not 7"),
-            (("--negative-rate", "0.1", "--corrects", "both", "--scale", "real"), "cannot be corrected"),
-            (("--by", "variant,variant"), "--by takes different columns"),
+            (
+                ("--negative-rate", "0.1", "--corrects", "both", "--scale", "real"),
+                "expected probabilities or logits, found --scale real; use --corrects rows",
+            ),
+            (("--by", "variant,variant"), "--by: expected different columns, such as country,device"),
             (("--by", "variant", "--by", "variant"), "named twice"),
-            (("--by", "pctr_b"), "keys are integers, strings, bytes"),
-            (("--score", "pctr_b"), "a score is named twice"),
+            (("--by", "pctr_b"), "expected keys of one kind (integers, strings, bytes"),
+            (("--score", "pctr_b"), "expected each column of scores once"),
             (("--threads", "0"), "--threads"),
             (("--lable", "x"), "--lable"),
             (("--save", "/nowhere/x.smet"), "there is no folder /nowhere"),
-            (("--task", "x.toml"), "--label, --score and --task exclude each other"),
-            (("--delimiter", '"'), "--delimiter '\"': expected one or several characters"),
-            (("--delimiter", ";"), "only CSV and TSV files take --delimiter; found parquet"),
+            (("--task", "x.toml"), "--task cannot be combined with --label, --score; "),
+            (("--delimiter", '"'), "--delimiter '\"': expected one or more characters"),
+            (("--delimiter", ";"), "expected CSV or TSV because of --delimiter, found parquet"),
             (("--by", "variant", "--weight", "nix"), "no column 'nix'"),
             (("--by", "weight"), "slices by 'weight' cannot be listed"),
-            (("--k", "5"), "--k 5: none of auc, average_precision, log_loss, "),
-            (("--task-type", "regression", "--scale", "logit"), "--scale logit: none of "),
+            (("--k", "5"), "--k 5: none of the metrics auc, average_precision, log_loss, "),
+            (("--task-type", "regression", "--scale", "logit"), "--scale logit: none of the metrics "),
             (
                 ("--sort", "auc", "--min-rows", "9"),
-                "--sort, --min-rows: only for slices; name slicing columns with --by",
+                "--sort, --min-rows: expected --by as well; name the columns to slice by",
             ),
-            (("--limit", "3", "--keep", "hash"), "--limit, --keep: only for slices; name slicing columns with --by"),
-            (("--users", "9"), "--users: say whose rows belong together"),
-            (("--better", "ctr=high", "--confidence", "0.9"), "--better, --confidence: say whose rows belong together"),
+            (
+                ("--limit", "3", "--keep", "hash"),
+                "--limit, --keep: expected --by as well; name the columns to slice by",
+            ),
+            (("--users", "9"), "--users: expected --unit as well; name the column of units"),
+            (("--better", "ctr=high", "--confidence", "0.9"), "--better, --confidence: expected --unit as well"),
             (("--score", "pctr_x", "--metrics", "ctr"), "there is no column 'pctr_x'; did you mean 'pctr_"),
             (
                 ("--score", "pctr_a", "--unit", "user_id", "--better", "auc=low"),
-                "--better auc: its direction is known (high",
+                "--better auc: the better direction of this metric is known (high",
             ),
         ],
     )
@@ -564,8 +574,8 @@ class TestMistakes:
 
     def test_no_label(self, fails, log):
         said = fails("eval", log)
-        assert "which column is the label? Give --label" in said
-        assert "; there are: " in said
+        assert "expected a column of labels; name it with --label" in said
+        assert "; the columns are: " in said
 
     def test_no_log(self, fails):
         assert "no such file or folder" in fails("eval", "nowhere.parquet", *BASE)
@@ -593,7 +603,7 @@ class TestMistakes:
         assert not saved.exists()
 
     def test_a_folder_to_save_to(self, fails, log, tmp_path):
-        assert "is a folder" in fails("eval", log, *BASE, "--save", tmp_path)
+        assert "found a folder" in fails("eval", log, *BASE, "--save", tmp_path)
 
     def test_nothing_is_left_after_a_failure(self, fails, write, tmp_path):
         path = write(click=[0, 3], pctr_b=[0.5, 0.5])

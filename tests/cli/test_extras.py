@@ -115,10 +115,10 @@ def test_with_the_command_line_alone_the_others_are_named(tmp_path: Path) -> Non
         ("serve", "tokens"): "the dashboard needs itsdangerous: pip install 'streammetrics[serve]'",
         ("serve", "revoke", "a", "b"): "the dashboard needs itsdangerous: pip install 'streammetrics[serve]'",
         ("show", "day.smet", "--report", "page.html"): '--report needs jinja2: pip install "streammetrics[report]"',
-        ("eval", "s3://bucket/log", *EVAL): "reading it needs fsspec: pip install 'streammetrics[remote]'",
-        ("eval", "delta:table", *EVAL): "reading it needs deltalake: pip install 'streammetrics[delta]'",
-        ("eval", "iceberg:a.b", *EVAL): "reading it needs pyiceberg: pip install 'streammetrics[iceberg]'",
-        ("eval", "--sql", "select 1", *EVAL): "reading it needs duckdb: pip install 'streammetrics[sql]'",
+        ("eval", "s3://bucket/log", *EVAL): "reading this log needs fsspec: pip install 'streammetrics[remote]'",
+        ("eval", "delta:table", *EVAL): "reading this log needs deltalake: pip install 'streammetrics[delta]'",
+        ("eval", "iceberg:a.b", *EVAL): "reading this log needs pyiceberg: pip install 'streammetrics[iceberg]'",
+        ("eval", "--sql", "select 1", *EVAL): "reading this log needs duckdb: pip install 'streammetrics[sql]'",
     }  # fmt: skip
     said = run_without(OTHERS, [list(command) for command in expected], tmp_path)
     for (command, line), (code, err) in zip(expected.items(), said, strict=True):

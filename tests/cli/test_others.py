@@ -24,8 +24,38 @@ class TestCatalog:
         assert sm.extend.METRICS[tag].__doc__.splitlines()[0] in out
         assert f"On the command line: {tag}" in out
 
+    def test_examples_of_the_number_after_at(self, run):
+        assert "On the command line: recall_at_k, recall_at_k@10 (k)" in run("catalog", "recall_at_k").out
+        assert (
+            "On the command line: distinct_count, distinct_count@14 (precision)" in run("catalog", "distinct_count").out
+        )
+        assert "On the command line: mean_rank\n" in run("catalog", "mean_rank").out
+
     def test_suggests(self, fails):
         assert fails("catalog", "aucc") == "there is no metric 'aucc'; did you mean 'auc'?"
+
+    def test_names_that_contain_a_word(self, fails):
+        assert fails("catalog", "rank") == (
+            "there is no metric 'rank'; choose from label_ranking_average_precision, label_ranking_loss, mean_rank"
+        )
+
+
+def test_pages_that_contain_a_word(fails):
+    assert fails("guide", "spark") == "there is no page 'spark'; choose from machines, engines"
+    assert fails("guide", "trai") == "there is no page 'trai'; did you mean 'training'?"
+
+
+def test_sections_that_contain_a_word(run, fails):
+    shown = run("guide", "weight")
+    assert shown.code == 0
+    assert shown.out.splitlines()[:3] == [
+        "There is no page 'weight'. These sections contain the word:",
+        "",
+        "tour           Weight rows",
+    ]
+    assert "faq            How do I weight rows?" in shown.out
+    assert "tour           Draw a chart" in run("guide", "plot").out  # the word is only in the text of the section
+    assert fails("guide", "xyzzy").startswith("there is no page 'xyzzy'; choose from tour, ")
 
 
 class TestSelftest:
@@ -34,7 +64,7 @@ class TestSelftest:
         ran = run("selftest")
         assert ran.code == 0
         assert ran.out.count("ok  ") == len(selftest.GOLDEN) == len(selftest.make_cases())
-        assert "all bits right" in ran.out
+        assert "all digests match" in ran.out
         assert "ns a row" in ran.out
 
     def test_one_case_of_weights(self):
@@ -90,7 +120,7 @@ class TestDemo:
             "By country and device",
             "left out: click is 0",
             "sample corrected",
-            "Two rankers of 400 searches",
+            "Two rankers on 400 searches",
         ):
             assert part in ran.out
         assert f"streammetrics eval {folder}/full" in ran.out
@@ -105,7 +135,7 @@ class TestDemo:
         assert run("eval", folder / "full", "--task", folder / "tasks.toml").code == 0
 
     def test_other_rows_than_are_there(self, fails, folder):
-        assert "holds a demo of 40,000 rows" in fails("demo", folder, "--rows", 50_000)
+        assert "expected a demo of 50,000 rows, found 40,000 rows" in fails("demo", folder, "--rows", 50_000)
 
     def test_an_interrupted_one_is_written_anew(self, run, folder):
         (folder / "full" / "_truth.json").unlink()
@@ -114,10 +144,10 @@ class TestDemo:
 
     def test_keeps_off_what_is_not_its_own(self, fails, tmp_path):
         (tmp_path / "thesis.txt").write_text("years of work")
-        assert "holds something else" in fails("demo", tmp_path)
+        assert "found other files" in fails("demo", tmp_path)
         (tmp_path / "x" / "full").mkdir(parents=True)
         (tmp_path / "x" / "full" / "thesis.txt").write_text("years of work")
-        assert "holds something else" in fails("demo", tmp_path / "x")
+        assert "found other files" in fails("demo", tmp_path / "x")
         assert (tmp_path / "x" / "full" / "thesis.txt").exists()
 
 

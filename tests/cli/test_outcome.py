@@ -20,7 +20,8 @@ def test_a_label_that_no_row_has(run: Any, fails: Any, path: Path, tmp_path: Pat
     saved = tmp_path / "a.smet"
     said = fails("eval", path, *BASE, "--pos-label", "Yes", "--save", saved)
     assert said == (
-        "--pos-label Yes: no row has this label; click holds no (2 rows), yes (1 row); did you mean --pos-label yes?"
+        "--pos-label Yes: no row has this label; column 'click' contains no (2 rows), yes (1 row); did you mean "
+        "--pos-label yes?"
     )
     assert not saved.exists()
     assert run("eval", path, *BASE, "--pos-label", "yes").code == 0
@@ -30,9 +31,9 @@ def test_a_label_that_no_row_has(run: Any, fails: Any, path: Path, tmp_path: Pat
 
 def test_a_condition_that_no_row_meets(run: Any, fails: Any, path: Path) -> None:
     ask = ("eval", path, *BASE, "--pos-label", "yes")
-    assert fails(*ask, "--where", "p>3") == "no row of 3 meets --where p>3"
+    assert fails(*ask, "--where", "p>3") == "none of the 3 rows meets --where p>3"
     said = fails(*ask, "--where", "country=BR", "--format", "json")
-    assert said == "no row of 3 meets --where country=BR; country holds br (2 rows), de (1 row)"
+    assert said == "none of the 3 rows meets --where country=BR; column 'country' contains br (2 rows), de (1 row)"
     assert run(*ask, "--where", "country=br").code == 0
 
 
@@ -41,7 +42,8 @@ def test_one_task_of_several_without_rows(run: Any, path: Path, tmp_path: Path) 
     (tasks := tmp_path / "tasks.toml").write_text(task.format("br") + task.format("us"))
     ran = run("eval", path, "--task", tasks)
     assert ran.code == 0
-    assert "no row of 3 meets --where country=us; country holds br (2 rows), de (1 row)" in " ".join(ran.out.split())
+    said = "none of the 3 rows meets --where country=us; column 'country' contains br (2 rows), de (1 row)"
+    assert said in " ".join(ran.out.split())
 
 
 @pytest.mark.parametrize(("labels", "label"), [(("true", "false"), "true"), (("2.50", "1.50"), "2.5")])
@@ -75,7 +77,7 @@ def test_an_hour_without_positives(run: Any, tmp_path: Path) -> None:
         saved = tmp_path / "a.smet"
         ran = run("eval", path, *BASE, "--pos-label", label, "--save", saved, "--format", "json")
         assert ran.code == 0, ran.err
-        assert ran.err.startswith(f"--pos-label {label}: no row has this label; click holds ")
+        assert ran.err.startswith(f"--pos-label {label}: no row has this label; column 'click' contains ")
         assert ran.err.count("no row has this label") == 1
         saved.unlink()
 
@@ -95,6 +97,6 @@ def test_columns_of_many_values(run: Any, fails: Any, tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(LogPart, "batches", count)
     ask = ("eval", path, *BASE[:4], "--metrics", "ctr", "--format", "json")
-    assert fails(*ask, "--where", "u=x", "--pos-label", "l1") == "no row of 20,000 meets --where u=x"
+    assert fails(*ask, "--where", "u=x", "--pos-label", "l1") == "none of the 20,000 rows meets --where u=x"
     assert sum(read) == 22_000
     assert run(*ask, "--pos-label", "yes").err == "--pos-label yes: no counted row has this label\n"

@@ -63,7 +63,7 @@ class TestFrom:
         assert "sm.ROCCurve().fpr" in out
 
     def test_near_misses(self, fails):
-        near = "there is no metric of scikit-learn 'roc_auc'; did you mean 'roc_auc_score'?"
+        near = "there is no metric 'roc_auc' in scikit-learn; did you mean 'roc_auc_score'?"
         assert fails("catalog", "--from", "sklearn", "roc_auc") == near
         assert fails("catalog", "--from", "sklern") == "there is no library 'sklern'; did you mean 'sklearn'?"
 
@@ -73,14 +73,14 @@ class TestMetricsByTheirNamesElsewhere:
     @pytest.mark.parametrize(
         ("given", "said"),
         [
-            ("roc_auc_score", "scikit-learn's roc_auc_score is 'auc' here"),
-            ("BinaryCalibrationError", "BinaryCalibrationError is 'expected_calibration_error:n_bins=15' here"),
-            ("SlicedThings", "TFMA's SlicedThings is \"sm.Sliced(sm.CTR(), by='country')\" here"),
+            ("roc_auc_score", "scikit-learn's roc_auc_score is called 'auc' here"),
+            ("BinaryCalibrationError", "BinaryCalibrationError is called 'expected_calibration_error:n_bins=15' here"),
+            ("SlicedThings", "TFMA's SlicedThings is called \"sm.Sliced(sm.CTR(), by='country')\" here"),
             ("silhouette_score", "not offered: feature-space clustering"),
             ("gauc", "did you mean 'group_auc'?"),
             ("COPC", "did you mean 'calibration:inverse=True'?"),
             ("logloss", "did you mean 'log_loss'?"),
-            ("xylophone", "there are accuracy, adjusted_"),
+            ("xylophone", "choose from accuracy, adjusted_"),
         ],
     )
     def test_is_told(self, fails, log, given, said):
@@ -98,6 +98,13 @@ def test_what_is_said_for_options_is_what_they_take(peer):
         if spec := format_spec(ours):
             (made,) = make_metrics([spec]).values()
             assert made == eval(format_expression(ours), {"sm": sm}), ours
+
+
+def test_calls_with_several_equivalents_name_the_data(run):
+    heads = [line for line in run("catalog", "--from", "sklearn", "log_loss").out.splitlines() if line[0] != " "]
+    assert heads == ["scikit-learn  log_loss(), two classes", "scikit-learn  log_loss(), several classes"]
+    heads = [line for line in run("catalog", "--from", "torchrec", "MSEMetric").out.splitlines() if line[0] != " "]
+    assert heads == ["torchrec  MSEMetric()"]
 
 
 @pytest.mark.parametrize("peer", PEERS)

@@ -179,7 +179,11 @@ def test_streams_that_are_closed_or_full(log):
     for shell, code, said in (
         (f"{command} {log} {rest} >&-", 0, ""),
         (f"{command} {log} {rest} >&- 2>&-", 0, ""),
-        (f"{command} - {rest} <&-", 2, "streammetrics: -: standard input is closed\n"),
+        (
+            f"{command} - {rest} <&-",
+            2,
+            "streammetrics: -: standard input is closed; pipe a log into the process, or name a file\n",
+        ),
         (f"{command} {log} {rest} > /dev/full", 2, "streammetrics: No space left on device\n"),
     ):
         ran = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, timeout=120)

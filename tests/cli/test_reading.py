@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import streammetrics as sm
+from streammetrics.cli.specs import DEFAULT_METRICS
 
 DECIDES = ("--primary", "ctr", "--better", "ctr=high")
 BASE = ("--label", "click", "--score", "p", "--metrics", "ctr")
@@ -40,13 +41,14 @@ def test_the_type_of_a_key(run: Any, fails: Any, text: Any) -> None:
     assert slices(run(*ask), "user_id") == {"7": 1, "007": 1, "guest": 1}
     assert slices(run(*ask, "--type", "user_id=string"), "user_id") == {"7": 1, "007": 1, "guest": 1}
     assert fails(*ask, "--type", "user_id=int") == (
-        f"{path}: row 2: column 'user_id': expected int, found 'guest'; --type user_id=string keeps the spelling"
+        f"{path}: row 2: column 'user_id': expected int, found 'guest'; pass --type user_id=string to read the column as "
+        "text"
     )
     number = text("b.csv", "click,p,user_id", "0,0.5,7", "1,0.5,007")
     ask = ("eval", number, *BASE, "--by", "user_id", "--format", "json")
     assert slices(run(*ask, "--type", "user_id=int"), "user_id") == {7: 2}
     for wrong in ("user_id", "=int", "user_id="):
-        assert "--type is NAME=TYPE, such as user_id=int" in fails(*ask, "--type", wrong)
+        assert "--type: expected NAME=TYPE, such as user_id=int" in fails(*ask, "--type", wrong)
     assert "expected string, int, float, bool" in fails(*ask, "--type", "user_id=number")
     assert "--type user_id: expected one type, found int and string" in fails(
         *ask, "--type", "user_id=int", "--type", "user_id=string"
@@ -70,7 +72,7 @@ def test_missing_values(run: Any, fails: Any, text: Any) -> None:
     path = text("a.csv", "click,p", "0,0.5", "1,N/A", "1,0.25")
     ask = ("eval", path, "--label", "click", "--score", "p", "--metrics", "predicted_ctr", "--format", "json")
     assert fails(*ask).endswith(
-        "row 1: column 'p': expected float, found 'N/A'; --nulls 'N/A' reads it as a missing value"
+        "row 1: column 'p': expected float, found 'N/A'; pass --nulls 'N/A' to read this text as a missing value"
     )
     ran = run(*ask, "--nulls", "NA,N/A", "--on-invalid", "drop")
     assert ran.values == {"predicted_ctr": 0.375}
@@ -78,7 +80,7 @@ def test_missing_values(run: Any, fails: Any, text: Any) -> None:
 
 def test_quotes(run: Any, fails: Any, text: Any) -> None:
     path = text("a.csv", "k,click,p", "a,0,0.5", '"foo,1,0.5', "b,1,0.25", '"bar,0,0.5', "d,0,0.5")
-    assert "--no-quotes reads quotation marks as ordinary characters" in fails("eval", path, *BASE)
+    assert "pass --no-quotes to read quotation marks as ordinary characters" in fails("eval", path, *BASE)
     assert run("eval", path, *BASE, "--no-quotes", "--format", "json").values == {"ctr": 0.4}
 
 
@@ -108,6 +110,17 @@ def test_help_is_grouped(run: Any) -> None:
     assert [group for group in groups if f" {group} " in said] == groups
 
 
+@pytest.mark.parametrize("command", [(), ("eval",), ("serve",), ("serve", "token")])
+def test_help_shows_no_type_for_help(run: Any, command: tuple[str, ...]) -> None:
+    assert "<bool>" not in run(*command, "--help").out
+
+
+def test_help_names_the_default_metrics(run: Any) -> None:
+    said = run("eval", "--help").out
+    assert "LOG, --label and --score suffice" in said
+    assert all(name in said for name in DEFAULT_METRICS)
+
+
 def test_a_column_with_a_comma(run: Any, tmp_path: Path) -> None:
     columns = {"click": [0, 1, 1], "p": [0.5] * 3, "a,b": ["u", "v", "v"], "c": ["x", "x", "y"]}
     pq.write_table(pa.table(columns), path := tmp_path / "a.parquet")
@@ -124,7 +137,9 @@ def test_columns_that_some_files_lack(run: Any, fails: Any, text: Any) -> None:
     text("log/a.csv", "click,p", "0,0.5")
     folder = text("log/b.csv", "click,p,country", "1,0.5,br").parent
     ask = ("eval", folder, *BASE, "--by", "country", "--format", "json")
-    assert fails(*ask).endswith("(1 of 2 files have it); --missing-columns null reads null there; there are: click, p")
+    assert fails(*ask).endswith(
+        "(found in 1 of 2 files); pass --missing-columns null to read nulls instead. The columns are: click, p"
+    )
     assert slices(run(*ask, "--missing-columns", "null"), "country") == {None: 1, "br": 1}
 
 
@@ -146,5 +161,5 @@ def test_arms_that_look_like_numbers(run: Any, text: Any) -> None:
 def test_a_label_that_is_text_from_some_row_on(run: Any, fails: Any, text: Any) -> None:
     path = text("a.csv", "click,p", *["0,0.5"] * 60_000, "yes,0.5")
     ask = ("eval", path, *BASE, "--pos-label", "yes", "--format", "json")
-    assert "--type click=string compares texts" in fails(*ask) or "--pos-label yes" in fails(*ask)
+    assert "--type click=string to compare" in fails(*ask) or "--pos-label yes" in fails(*ask)
     assert run(*ask, "--type", "click=string").values == {"ctr": 1 / 60_001}

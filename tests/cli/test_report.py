@@ -45,7 +45,7 @@ def test_it_says_what_the_metrics_say() -> None:
     for title in (
         "ROC",
         "Precision and recall",
-        "best scored rows",
+        "highest-scored rows",
         "Reliability",
         "Scores of a",
         "Scores of b",

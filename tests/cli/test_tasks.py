@@ -81,7 +81,7 @@ def test_what_the_label_says_of_a_positive(run, write, fails):
         *plain, "--label", "grade", "--pos-label", "x"
     )
     assert (
-        "got an array of strings; convert the strings to numbers, or say which are positive: --pos-label VALUE"
+        "found an array of strings; convert the strings to numbers, or name the positive label with --pos-label VALUE"
         in fails(*plain, "--label", "answer")
     )
 
@@ -89,9 +89,9 @@ def test_what_the_label_says_of_a_positive(run, write, fails):
 def test_whose_rows_stand_together_is_asked_for(run, write, fails):
     path = write(y=[0, 1], p=[0.1, 0.9], text=["a", "b"])
     plain = ("eval", path, "--label", "y", "--score", "p")
-    assert "ndcg: which column is of queries? Give --query" in fails(*plain, "--metrics", "auc,ndcg")
-    assert "group_auc: which column is of users? Give --group" in fails(*plain, "--metrics", "group_auc")
-    assert "--where text: is a column of text; compare it: 'text=VALUE'" in fails(*plain, "--where", "text")
+    assert "ndcg: expected a column of queries; name it with --query" in fails(*plain, "--metrics", "auc,ndcg")
+    assert "group_auc: expected a column of users; name it with --group" in fails(*plain, "--metrics", "group_auc")
+    assert "found a column of text; compare it with a value: 'text=VALUE'" in fails(*plain, "--where", "text")
 
 
 def test_correction(run, write, toml):
@@ -103,23 +103,23 @@ def test_correction(run, write, toml):
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("tasks = 3", "no task"),
-        ("[tasks]", "no task"),
-        ("by = [", "not TOML"),
+        ("tasks = 3", "expected at least one task"),
+        ("[tasks]", "expected at least one task"),
+        ("by = [", "expected a TOML file"),
         ("bye = 1", "there is no key 'bye'; did you mean 'by'?"),
-        ("by = 3\n[tasks.a]\nlabel = 'click'", "by is a list"),
-        ("[tasks.a]", "task a: which column is the label?"),
+        ("by = 3\n[tasks.a]\nlabel = 'click'", "by: expected a list"),
+        ("[tasks.a]", "task a: expected a column of labels; add label = ..."),
         ("[tasks.a]\nlabel = 'click'\nscor = 'p'", "task a: there is no key 'scor'; did you mean 'score'?"),
-        ("[tasks.a]\nlabel = 1", "label is a text, not 1"),
-        ("[tasks.a]\nlabel = 'click'\nmetrics = 'auc'", "task a: auc need a score"),
-        ("[tasks.a]\nlabel = 'click'\nmetrics = [1]", "metrics is a list of texts"),
-        ("[tasks.a]\nlabel = 'click'\nbits = 'x'", "bits is a number"),
-        ("[tasks.a]\nlabel = 'click'\nlabels = 'x'", "labels is a list"),
-        ("[tasks.a]\nlabel = 'click'\nlabels = [0]\nmetrics = ['ctr']", "labels must be (negative, positive)"),
+        ("[tasks.a]\nlabel = 1", "label: expected a string, found 1"),
+        ("[tasks.a]\nlabel = 'click'\nmetrics = 'auc'", "task a: auc: expected a column of scores"),
+        ("[tasks.a]\nlabel = 'click'\nmetrics = [1]", "metrics: expected a string or a list of strings"),
+        ("[tasks.a]\nlabel = 'click'\nbits = 'x'", "bits: expected a number"),
+        ("[tasks.a]\nlabel = 'click'\nlabels = 'x'", "labels: expected a list"),
+        ("[tasks.a]\nlabel = 'click'\nlabels = [0]\nmetrics = ['ctr']", "labels must be a tuple (negative, positive)"),
         ("[tasks.a]\nlabel = 'click'\nscore = 'pctr_b'\nmetrics = ['aucc']", "task a: there is no metric 'aucc'"),
         (
             "[tasks.a]\nlabel = 'click'\nscore = 'pctr_b'\ncorrects = 'all'\nnegative_rate = 0.1",
-            "no way to correct 'all'",
+            "corrects: expected score, rows or both, found 'all'",
         ),
     ],
 )
@@ -238,12 +238,12 @@ class TestTypes:
         assert hard["accuracy"] == 0.6
         assert "log_loss" not in hard
         wrong = (*options, "--label", "animal", "--score", "p_*")
-        assert "--classes a,b,c names classes" in fails(*wrong)
-        assert "3 columns of scores for 4 classes" in fails(*wrong, "--classes", "4")
+        assert "pass --classes a,b,c" in fails(*wrong)
+        assert "expected 4 scores in each row, as --classes says, found 3" in fails(*wrong, "--classes", "4")
         assert "does not support several classes" in fails(*wrong, "--metrics", "group_auc")
-        assert "need one score each" in fails(*options, "--label", "animal")
-        assert "number (2 or more)" in fails(*wrong, "--classes", "1")
-        assert "one a row" in fails(*wrong, "--negative-rate", "0.1", "--corrects", "rows")
+        assert "needs scores of all classes" in fails(*options, "--label", "animal")
+        assert "expected the number of classes (2 or more)" in fails(*wrong, "--classes", "1")
+        assert "needs one label of 0 or 1 in each row" in fails(*wrong, "--negative-rate", "0.1", "--corrects", "rows")
         assert "multiclass or multilabel" in fails("eval", path, "--label", "number", "--classes", "3")
 
     def test_tables_by_class(self, run, write):
@@ -269,13 +269,13 @@ class TestTypes:
         options = ("--task-type", "multilabel", "--format", "json")
         lists = write(y=y, s=s)
         one = run("eval", lists, *options, "--label", "y", "--score", "s", "--classes", "2").values
-        assert "how many labels" in fails("eval", lists, *options, "--label", "y", "--score", "s")
+        assert "the number of labels is unknown" in fails("eval", lists, *options, "--label", "y", "--score", "s")
         wide = write(y_hot=[1, 0, 1], y_new=[0, 1, 1], s_hot=[0.9, 0.4, 0.3], s_new=[0.2, 0.6, 0.8])
         two = run("eval", wide, *options, "--label", "y_*", "--score", "s_*").values
         assert one == two
         assert one["auc"] == sm.AUC(num_labels=2).update(y, s).compute()
         assert one["label_ranking_loss"] == sm.LabelRankingLoss(num_labels=2).update(y, s).compute()
-        assert "give their number" in fails(
+        assert "expected the number of labels" in fails(
             "eval", wide, *options, "--label", "y_*", "--score", "s_*", "--classes", "a,b"
         )
         out = run(

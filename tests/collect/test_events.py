@@ -66,10 +66,13 @@ def test_an_event_in_a_window_and_among_the_last() -> None:
     ("rows", "said"),
     [
         ([{"y_true": 1, "y_score": 0.5}, {"y_true": 0}], "y_score: .*found nan in row 1"),
-        ([{"y_true": 1, "y_score": 0.5}, 3], "a list of mappings, one for each event, found a int in row 1"),
+        (
+            [{"y_true": 1, "y_score": 0.5}, 3],
+            "a list of mappings, one for each event, found an object of class int in row 1",
+        ),
         ([{"y_true": 1}], "there is no column 'y_score'"),
         ({"y_true": 3, "y_score": 0.5}, "y_true: expected 0 or 1, found 3 in row 0"),
-        ({"y_true": [1, 0], "y_score": 0.5}, "y_score has 1 rows, y_true has 2"),
+        ({"y_true": [1, 0], "y_score": 0.5}, "y_score has 1 row, but y_true has 2"),
     ],
 )
 def test_bad_events(rows: Any, said: str) -> None:

@@ -267,7 +267,7 @@ def test_rows_of_scores_however_they_lie(width, weighted):
             made.update(y, bad.astype(wide.dtype) if wide.dtype.kind == "f" else bad, **w)
         with pytest.raises(sm.InvalidInputError, match="y_true"):
             made.update(np.append(y[1:], width), scores, **w)
-        with pytest.raises(sm.InvalidInputError, match=f"got rows of {width - 1}"):
+        with pytest.raises(sm.InvalidInputError, match=f"found rows of {width - 1}"):
             made.update(y, np.ascontiguousarray(scores)[:, 1:], **w)
         assert made.to_bytes() == before
     assert (made.compute() == want).all()

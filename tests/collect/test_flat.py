@@ -55,5 +55,5 @@ def test_slices_bundles_and_classes() -> None:
 
 def test_two_values_of_one_name() -> None:
     arms = sm.Sliced(sm.CTR(), by="arm").update([0, 1], arm=["a b", "a_b"])
-    with pytest.raises(ValueError, match="'a_b/ctr' and 'a b/ctr' are both 'a_b/ctr'"):
+    with pytest.raises(ValueError, match="'a_b/ctr' and 'a b/ctr' would both be logged as 'a_b/ctr'"):
         sm.flat(arms)

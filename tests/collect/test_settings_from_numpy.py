@@ -112,7 +112,7 @@ def test_missing_values_of_groups() -> None:
 def test_what_is_no_setting(bad: Any) -> None:
     with pytest.raises(TypeError, match="missing_values must be int or str or bytes"):
         sm.GroupAUC(missing_values=(bad,))
-    with pytest.raises(TypeError, match="a label is a finite number, a text or bytes"):
+    with pytest.raises(TypeError, match="a label must be a finite number, a string or bytes"):
         sm.Task(sm.CTR(), labels=(0, object()))
 
 
@@ -120,20 +120,20 @@ def test_what_is_no_setting(bad: Any) -> None:
     ("column", "given", "found"),
     [
         ([0, 1], {"pos_label": "1"}, "numbers"),
-        (["0", "1"], {"pos_label": 1}, "texts"),
-        (np.array(["0", None], object), {"labels": (0, 1)}, "texts"),
+        (["0", "1"], {"pos_label": 1}, "strings"),
+        (np.array(["0", None], object), {"labels": (0, 1)}, "strings"),
         ([b"0", b"1"], {"labels": ("0", "1")}, "bytes"),
     ],
 )
 def test_labels_of_another_kind_are_not_all_negatives(column: Any, given: dict[str, Any], found: str) -> None:
-    with pytest.raises(sm.InvalidInputError, match=f"y_true: expected .*got a column of {found}"):
+    with pytest.raises(sm.InvalidInputError, match=f"y_true: expected .*found a column of {found}"):
         sm.MetricCollection(sm.Task(sm.CTR(), **given)).update(y_true=column)
 
 
 def test_a_missing_label_is_no_negative() -> None:
     for column in (["yes", None, "no"], np.array(["yes", np.nan, "no"], object)):
         with pytest.raises(
-            sm.InvalidInputError, match=r"y_true: expected labels, of which 'yes' is positive, found .* row 1"
+            sm.InvalidInputError, match=r"y_true: expected a label, such as the positive label 'yes', found .* row 1"
         ):
             sm.MetricCollection(sm.Task(sm.CTR(), pos_label="yes")).update(y_true=column)
 

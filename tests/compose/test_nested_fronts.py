@@ -34,7 +34,7 @@ def test_tables_of_slices_that_fade(asked, keys):
 
 
 def test_ledgers_and_checkpoints_are_not_sealed():
-    with pytest.raises(TypeError, match="seal its total"):
+    with pytest.raises(TypeError, match="seal the total of the ledger"):
         sm.seal(sm.Ledger(sm.CTR()).add("a", sm.CTR().update([0, 1])))
 
 

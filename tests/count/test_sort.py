@@ -82,5 +82,5 @@ def test_of_room_only_what_is_written_to_is_held():
 
 
 def test_where_there_is_no_room_it_is_said():
-    with pytest.raises(MemoryError, match="not enough memory for an array of 2305843009213693952 bytes"):
+    with pytest.raises(MemoryError, match="not enough memory for an array of 2,305,843,009,213,693,952 bytes"):
         page_allocator.allocate(1 << 58, np.uint64)

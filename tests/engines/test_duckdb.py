@@ -109,5 +109,5 @@ def test_a_bad_row_says_what_and_where(connection: Any) -> None:
         connection.sql("select smet_auc(y_true, y_score) from bad").fetchall()
     with pytest.raises(sm.InvalidInputError, match=r"no column 'y_score'; the table has 'y_true'"):
         evaluate(connection.sql("select y_true from log"), METRICS)
-    with pytest.raises(duckdb.InvalidInputException, match=r"no metric 'ks' in this state; there are auc, ctr"):
+    with pytest.raises(duckdb.InvalidInputException, match=r"no metric 'ks' in this state; the metrics are auc, ctr"):
         connection.sql("select smet_value(smet_both_agg(y_true, y_score), 'ks') from log").fetchall()

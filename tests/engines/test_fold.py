@@ -6,6 +6,7 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.engines import fold
+from streammetrics.engines.parts import find_read_columns
 
 ROWS = {"y_true": [0, 1, 1, 0, 1], "y_score": [0.1, 0.8, 0.4, 0.5, 0.9]}
 
@@ -20,6 +21,21 @@ def test_parts_in_any_order_are_the_whole() -> None:
     parts = [fold([cut(0, 1), cut(1, 3)], metrics), fold([], metrics), fold([cut(3, 5)], metrics)]
     for order in (parts, parts[::-1]):
         assert sm.merge(order).digest() == whole.digest()
+
+
+def test_a_column_that_the_table_lacks() -> None:
+    metrics = sm.MetricCollection(sm.Task(sm.AUC(), y_true="click"))
+    assert find_read_columns(metrics, ["click", "y_score", "more"]) == ["click", "y_score"]
+    for names, expected in (
+        (
+            ["clicks", "y_score"],
+            "there is no column 'click'; the table has 'clicks', 'y_score'; did you mean 'clicks'?",
+        ),
+        (["click", "y_sore"], "there is no column 'y_score'; the table has 'click', 'y_sore'"),
+    ):
+        with pytest.raises(sm.InvalidInputError) as caught:
+            find_read_columns(metrics, names)
+        assert str(caught.value) == expected
 
 
 def test_what_was_seen_before_is_not_counted_again() -> None:

@@ -110,8 +110,8 @@ def test_all_name_the_same_differences() -> None:
     got, _ = together(6, kinds.__getitem__)
     assert {type(g) for g in got} == {sm.IncompatibleStateError}
     assert len({str(g) for g in got}) == 1
-    assert "ranks 2, 4, 5 against rank 0: bits is None here and 12 there" in str(got[0])
-    assert "; rank 3 against rank 0: " in str(got[0])
+    assert "ranks 2, 4, 5 (there) differ from rank 0 (here): bits is None here and 12 there" in str(got[0])
+    assert "; rank 3 (there) differs from rank 0 (here): " in str(got[0])
 
 
 def test_a_rank_that_fails_tells_the_others() -> None:
@@ -159,6 +159,6 @@ def test_a_deadline() -> None:
     with pytest.raises(ZeroDivisionError):
         Deadline(5).call(lambda: 1 // 0, "dividing")
     never = threading.Event()
-    with pytest.raises(sm.SyncTimeoutError, match=r"waiting was not over after 0.05 s"):
+    with pytest.raises(sm.SyncTimeoutError, match=r"timed out after 0.05 s while waiting"):
         Deadline(0.05).call(never.wait, "waiting")
     never.set()

@@ -95,9 +95,9 @@ def test_a_checkpoint_goes_on() -> None:
 
 def test_errors_say_what_was_expected() -> None:
     metric = IgniteMetric(sm.AUC())
-    with pytest.raises(ValueError, match="got 1 values"):
+    with pytest.raises(ValueError, match="found 1 values"):
         metric.update((torch.zeros(3),))
-    with pytest.raises(ValueError, match="expected y_pred and y in the output, got y_true"):
+    with pytest.raises(ValueError, match="expected y_pred and y in the output, found y_true"):
         metric.update({"y_true": torch.zeros(3)})
     with pytest.raises(sm.InvalidInputError, match="y_score: expected a probability"):
         metric.update((torch.tensor([2.0]), torch.tensor([1])))

@@ -21,9 +21,9 @@ def test_two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     for lines in said:
         ours = [line for line in lines if not line.startswith(("[Gloo]", "case "))]
         assert ours[: len(things)] == things
-        assert ours[len(things)].endswith("rank 1 against rank 0: bits is 12 here and 13 there")
+        assert ours[len(things)].endswith("rank 1 (there) differs from rank 0 (here): bits is 12 here and 13 there")
         assert ours[len(things) + 2] == "then 0.5"
     first, seconds, second, _ = said[0][-4:]
-    assert first.startswith("SyncTimeoutError adding up was not over after 3 s")
+    assert first.startswith("SyncTimeoutError timed out after 3 s while exchanging data with the other ranks")
     assert 2.9 < float(seconds.split()[1]) < 30
-    assert second.startswith("SyncError an earlier sync timed out, and JAX still waits for it: restart")
+    assert second.startswith("SyncError an earlier sync timed out, and JAX is still waiting for its data; restart")

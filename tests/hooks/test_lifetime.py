@@ -64,7 +64,7 @@ def test_it_goes_on_from_what_was_seen() -> None:
     for bad in ({"window": 1}, {"panes": 1}, {"window": 5}):
         with pytest.raises(ValueError, match="at least"):
             Lifetime(sm.CTR(), **bad)
-    with pytest.raises(TypeError, match="not a Sliced"):
+    with pytest.raises(TypeError, match="an object of class Sliced"):
         Lifetime(sm.Sliced(sm.CTR(), by="a"))
 
 

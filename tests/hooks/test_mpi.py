@@ -50,9 +50,9 @@ def test_what_ranks_that_live_say() -> None:
         assert lines[: len(things)] == things
         part, mismatch, _, then, pieces, error, seconds, training, last = lines[len(things) :]
         assert part == ("part 0.5")
-        assert mismatch.endswith("rank 2 against rank 0: bits is 12 here and 14 there")
+        assert mismatch.endswith("rank 2 (there) differs from rank 0 (here): bits is 12 here and 14 there")
         assert pieces == f"pieces {logs.whole('groups').digest()}"
-        assert error.startswith("SyncTimeoutError adding up was not over after 2 s"), rank
+        assert error.startswith("SyncTimeoutError timed out after 2 s while exchanging data with the other ranks"), rank
         assert 1.9 < float(seconds.split()[1]) < 30
         assert training == "training 3"
         assert then == last == "then 0.6666666666666666"

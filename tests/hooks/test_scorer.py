@@ -88,8 +88,8 @@ def test_what_does_not_fit_is_refused() -> None:
     for metric, link, said in [
         (sm.AUC(), "sigmoid", "one of probability, logit, log, identity"),
         (sm.LogLoss(scale="logit"), "probability", "reads logits"),
-        (mixed, "logit", "give all of them one scale"),
-        (sm.GroupAUC(), "probability", "reads group; handed over are only y_score, y_true and sample_weight"),
+        (mixed, "logit", "set the same scale= in all metrics"),
+        (sm.GroupAUC(), "probability", "reads group, but receives only y_score, y_true and sample_weight"),
         (sm.Accuracy(num_classes=3, threshold=None), "logit", "reads decisions"),
         (sm.Quantile(), "identity", "reads value"),
         (sm.MetricCollection(sm.Task([sm.AUC()], y_true="click")), "probability", "reads click"),

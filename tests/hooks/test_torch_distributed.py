@@ -57,16 +57,20 @@ def test_a_group_of_some_ranks(alive: list[Lines]) -> None:
     rest = ["all 0.5", "training 3"]
     assert alive[1]["subset"] == ["odd 0.5", "again 0.5", *rest]
     for rank in (0, 2):
-        assert alive[rank]["subset"] == ["this rank is not in the group: only its members call sync", *rest]
+        assert alive[rank]["subset"] == [
+            "this rank is not in the process group; call sync only on ranks of the group",
+            *rest,
+        ]
 
 
 def test_all_ranks_name_what_differs(alive: list[Lines]) -> None:
     errors = [[x for x in r["mismatch"] if "Error" in x] for r in alive]
     assert errors[0] == errors[1] == errors[2]
     one, two, three = errors[0]
-    assert "IncompatibleStateError ranks count different things: rank 2 against rank 0: it has no 'log_loss'" in one
-    assert two.endswith("rank 2 against rank 0: bits is 12 here and 14 there")
-    assert three.endswith("ranks 1, 2 against rank 0: it is a CTR, not a MetricCollection")
+    assert "IncompatibleStateError the ranks have different metrics: rank 2 (there) differs from rank 0 (here): " in one
+    assert "the other object has no 'log_loss'" in one
+    assert two.endswith("rank 2 (there) differs from rank 0 (here): bits is 12 here and 14 there")
+    assert three.endswith("ranks 1, 2 (there) differ from rank 0 (here): CTR instead of MetricCollection")
     assert all(r["mismatch"][-2:] == ["then 0.6666666666666666", "training 3"] for r in alive)
 
 
@@ -74,7 +78,7 @@ def test_a_rank_that_fails_is_named_at_once(alive: list[Lines]) -> None:
     assert alive[0]["not-metrics"][0].startswith("TypeError sync() takes a metric, collection, slices or bundle")
     for rank in (1, 2):
         assert alive[rank]["not-metrics"][0].startswith(
-            "SyncError nothing was merged, as other ranks have failed: rank 0: TypeError: sync() takes"
+            "SyncError nothing was merged, because other ranks have failed: rank 0: TypeError: sync() takes"
         )
     for rank in range(3):
         assert waited(alive[rank]["not-metrics"])[0] < 60
@@ -86,13 +90,13 @@ def test_a_stuck_rank_is_an_error_in_time_and_training_goes_on(alive: list[Lines
     assert alive[1]["stuck"] == ["first 0.6666666666666666", *rest]
     for rank in (0, 2):
         first, error, seconds, *others = alive[rank]["stuck"]
-        assert error.startswith("SyncTimeoutError adding up was not over after 4 s")
+        assert error.startswith("SyncTimeoutError timed out after 4 s while exchanging data with the other ranks")
         assert 3.9 < waited([seconds])[0] < 30
         assert [first, *others] == ["first 0.6666666666666666", *rest]
 
 
 def test_who_did_not_come_is_named(alive: list[Lines]) -> None:
-    assert "waiting for rank 1 was not over after 3 s" in alive[0]["stuck-before"][0]
+    assert "timed out after 3 s while waiting for rank 1" in alive[0]["stuck-before"][0]
     assert [r["stuck-before"][-1] for r in alive] == ["then 0.5", "then 0.5", "training 3"]
 
 
@@ -110,10 +114,10 @@ def test_a_dead_rank_is_an_error_in_time(case: str) -> None:
         lines = by_case(out.splitlines())[case]
         errors = [x for x in lines if "Error" in x]
         assert len(errors) == 2
-        assert "waiting for rank 2 was not over after 5 s" in errors[1] or "a rank is gone" in errors[1]  # seen in time
+        assert "after 5 s while waiting for rank 2" in errors[1] or "a rank has ended" in errors[1]  # seen in time
         assert all(s < 30 for s in waited(lines))
         if case == "killed":
-            assert errors[0].startswith("SyncError adding up failed: a rank is gone")
+            assert errors[0].startswith("SyncError exchanging data with the other ranks failed: a rank has ended")
 
 
 def test_a_process_that_stands_still_holds_nobody_up() -> None:

@@ -119,7 +119,7 @@ def test_one_line():
     few = some(rng, "auc", AUC, events=np.ones((16, 1)))
     told = sm.compare(Side(few), Side(b))["auc"]
     assert repr(told).endswith(
-        "no interval: the first side: too few: 16 positives in 16 of 16 shards; 50 in 8 are needed"
+        "no interval: the first side: too few: 16 positives in 16 of 16 shards; 50 positives in 8 shards are needed"
     )
     assert math.isnan(told.difference.low)
     assert told.better is told.limited_by is None
@@ -130,13 +130,13 @@ def test_refused_without_common_shards():
     log = users(rng)
     plain = sm.CTR().update(log["y_true"])
     by_user = sm.Sharded(sm.CTR(), unit="user").update(y_true=log["y_true"], user=log["user"])
-    message = r"ctr: a has 64 shards of user, b no shards of units.*unit=\"user\", shards=64.*independent=True"
+    message = r"ctr: a has 64 shards of user, b has no shards of units.*unit=\"user\", shards=64.*independent=True"
     with pytest.raises(InvalidInputError, match=message):
         sm.compare(by_user, plain)
     with pytest.raises(InvalidInputError, match="ctr: neither side has shards of units, so"):
         sm.compare(plain, plain.copy())
     fewer = sm.Sharded(sm.CTR(), unit="user", shards=32).update(y_true=log["y_true"], user=log["user"])
-    with pytest.raises(InvalidInputError, match="64 shards of user, b 32 shards of user"):
+    with pytest.raises(InvalidInputError, match="64 shards of user, b has 32 shards of user"):
         sm.compare(by_user, fewer)
     assert sm.compare(by_user, fewer, independent=True).reason is None
     with pytest.raises(InvalidInputError, match="covariates need shards"):
@@ -154,7 +154,7 @@ def test_independent_rows_are_compared_by_welch():
     assert (found.difference.low, found.difference.high) == pytest.approx(tuple(known.confidence_interval()), rel=1e-8)
     assert "independent" in found.difference.assumption
     one = sm.compare(error.copy().update([1.0], [2.0]), error.copy().update(*z), independent=True)
-    assert one.reason == "it has no standard error"
+    assert one.reason == "the value has no standard error"
     none = sm.compare(sm.MAE().update(*y), sm.MAE().update(*z), independent=True)
     assert "squares=True" in none.reason
 
@@ -194,7 +194,7 @@ def test_the_certified_bound_may_limit():
     assert found.p_value < 1e-6
     assert found.limited_by == "certified bound"
     assert found.better is None
-    assert "limited by the certified bound: more bits=" in repr(found)
+    assert "the certified bound limits the precision: use more bits=" in repr(found)
     assert sm.compare(Side(b), Side(a))["auc"].better is None
     for name, away, better in (("low", -0.3, (None, None)), ("high", 0.3, ("a", "b"))):  # towards the other, or not
         loose = some(rng, "auc", AUC, 0.3)
@@ -274,18 +274,18 @@ def test_covariates():
     for key, one in found.items():
         assert one.reduction > 0.8
         assert one.difference.standard_error < 0.4 * plain[key].difference.standard_error
-        assert "covariates took" in repr(one)
+        assert "covariates removed" in repr(one)
     assert sm.compare(*after, covariates=[before])["x", "auc"].p_value == found["x", "auc"].p_value
     half = [Side(ratio("auc", AUC, s.given[0].shards.weights[:, :1] / 2, s.given[0].shards.weights[:, :1], keys=keys[:1]))
             for s in before]  # fmt: skip
     assert sm.compare(*after, covariates=half)["y", "auc"].reason.startswith("a covariate: ")
     same = [Side(some(np.random.default_rng(1), "auc", AUC, r)) for r in (0.1, 0.1)]
-    with pytest.raises(InvalidInputError, match="two models of one log"):
+    with pytest.raises(InvalidInputError, match="two models on one log"):
         sm.compare(*same, covariates=tuple(same))
     with pytest.raises(InvalidInputError, match="pair"):
         sm.compare(*after, covariates=[before[0]])
     other = [Side(ratio("auc", AUC, n[i], n[i] + 1, keys=keys, plan=("device", 16, ""))) for i in range(2)]
-    with pytest.raises(InvalidInputError, match="16 shards of user_id, not 16 shards of device"):
+    with pytest.raises(InvalidInputError, match="expected 16 shards of user_id, found 16 shards of device"):
         sm.compare(*after, covariates=other)
 
 
@@ -303,11 +303,11 @@ def test_what_one_side_alone_has_is_listed():
     assert reasons[0] == "only the first side has this slice"
     assert reasons[2] == "only the second side has this slice"
     assert reasons[3] == "only the first side has this metric"
-    assert reasons[4] == "the first side's is log_loss, the second's auc"
+    assert reasons[4] == "the first side has log_loss under this name, the second side auc"
     assert len(found.table()) == 6
-    with pytest.raises(InvalidInputError, match="nothing to compare: a has only, b auc"):
+    with pytest.raises(InvalidInputError, match="nothing to compare: a has only; b has auc"):
         sm.compare(Side(a.given[1]), Side(b.given[0]))
-    with pytest.raises(InvalidInputError, match="takes metrics, collections"):
+    with pytest.raises(InvalidInputError, match="expected metrics, collections"):
         sm.compare(1.0, b)
     with pytest.raises(KeyError, match="such as"):
         found["none"]

@@ -87,14 +87,14 @@ def test_shards_that_weigh_nothing_count_for_nothing():
 @pytest.mark.parametrize(
     ("replicates", "scale", "reason"),
     [
-        (Replicates(0.5, [0.5] * 5, [1] * 5), "natural", "5.0 even shards"),
-        (Replicates(0.5, np.linspace(0.4, 0.6, 64), [1000, *[1] * 63]), "natural", "1.1 even shards"),
-        (Replicates(0.5, [], []), "natural", "0.0 even shards"),
-        (Replicates(math.nan, np.linspace(0.4, 0.6, 9), [1] * 9), "natural", "no value"),
+        (Replicates(0.5, [0.5] * 5, [1] * 5), "natural", "number of shards is 5.0"),
+        (Replicates(0.5, np.linspace(0.4, 0.6, 64), [1000, *[1] * 63]), "natural", "number of shards is 1.1"),
+        (Replicates(0.5, [], []), "natural", "number of shards is 0.0"),
+        (Replicates(math.nan, np.linspace(0.4, 0.6, 9), [1] * 9), "natural", "is undefined"),
         (Replicates(0.5, [math.nan, *np.linspace(0.4, 0.6, 8)], [1] * 9), "natural", "without shard 0"),
-        (Replicates(0.1, [0.0, *np.linspace(0.1, 0.2, 8)], [1] * 9), "log", "it is 0 without one of"),
-        (Replicates(0.9, [1.0, *np.linspace(0.8, 0.9, 8)], [1] * 9), "logit", "it is 1 without one of"),
-        (Replicates(1.0, np.linspace(0.8, 0.9, 9), [1] * 9), "logit", "range, here 1, a value"),
+        (Replicates(0.1, [0.0, *np.linspace(0.1, 0.2, 8)], [1] * 9), "log", "the value is 0 without one of"),
+        (Replicates(0.9, [1.0, *np.linspace(0.8, 0.9, 8)], [1] * 9), "logit", "the value is 1 without one of"),
+        (Replicates(1.0, np.linspace(0.8, 0.9, 9), [1] * 9), "logit", "at the end of its range (1)"),
         (Replicates(0.5, [0.5] * 9, [1] * 9), "natural", "nothing varies"),
     ],
 )
@@ -120,7 +120,7 @@ def test_wrong_input_raises():
         Replicates(0.5, [0.1, 0.2], [1.0, -1.0])
     with pytest.raises(InvalidInputError, match="shards differ: 10 on one side and 11 on the other"):
         subtract_replicates(good, some(np.random.default_rng(1), 11))
-    with pytest.raises(InvalidInputError, match="no scale called 'cubic'"):
+    with pytest.raises(InvalidInputError, match="there is no scale 'cubic'"):
         jackknife(good, scale="cubic")
     with pytest.raises(InvalidInputError, match="confidence"):
         interval(jackknife(good), 95)
@@ -143,7 +143,10 @@ def test_effective_shards():
 
 def test_too_few():
     assert describe_shortage([2] * 32 + [0] * 32) is None
-    assert describe_shortage([2] * 31 + [0] * 33) == "too few: 62 positives in 31 of 64 shards; 50 in 32 are needed"
+    assert (
+        describe_shortage([2] * 31 + [0] * 33)
+        == "too few: 62 positives in 31 of 64 shards; 50 positives in 32 shards are needed"
+    )
     assert "49 positives" in describe_shortage([1] * 49 + [0] * 15)
     assert describe_shortage([30, 30, 0, 0], shards=2) is None
 
@@ -209,7 +212,7 @@ def test_welch_of_logarithms_and_refusals():
     assert found.scale == "relative"
     assert found.df == math.inf
     assert interval(found).low == pytest.approx(1.2 * math.exp(-1.959963985 * math.hypot(0.01, 1 / 120)) - 1)
-    with pytest.raises(InvalidInputError, match="logit, logit"):
+    with pytest.raises(InvalidInputError, match="'logit' and 'logit'"):
         welch(estimate_from_error(0.5, 0.1, "logit"), estimate_from_error(0.5, 0.1, "logit"))
     assert "no standard error" in welch(a, estimate_from_error(0.1, math.nan, "log")).reason
     assert "not on the log scale" in estimate_from_error(0.0, 0.1, "log").reason

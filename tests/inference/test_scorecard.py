@@ -159,15 +159,15 @@ def test_wrong_input_raises():
     sides = arms()
     ask = {"control": "old", "primary": "auc"}
     for change, message in (
-        ({"control": "none"}, "the control 'none'; there are old, new"),
-        ({"primary": "none"}, "no metric 'none'; there are auc"),
+        ({"control": "none"}, "found control='none' and the arms old, new"),
+        ({"primary": "none"}, "no metric 'none'; the metrics are auc"),
         ({"guardrails": {"log_loss": -1.0}}, "margin"),
-        ({"guardrails": {"log_loss": 2}}, "log_loss: a margin of 2 is 200% of the control; 0.02 is 2 %"),
+        ({"guardrails": {"log_loss": 2}}, "log_loss: a margin of 2 is 200% of the control; pass a fraction, such as"),
         ({"guardrails": ["log_loss"]}, "metrics with their margins"),
         ({"guardrails": {"auc": 0.1}}, "auc is primary and guardrail"),
         ({"secondary": ["log_loss", "log_loss"]}, "log_loss is secondary and secondary"),
         ({"better": {"auc": "up"}}, '"high" or "low" for auc, not \'up\''),
-        ({"better": {"auk": "high"}}, "'auk', which has no role; there are auc"),
+        ({"better": {"auk": "high"}}, "'auk', which is not in the scorecard; its metrics are auc"),
         ({"sequential": True}, "users"),
         ({"users": {"old": 1}}, "no arm 'new'"),
         ({"sample_ratio": {"old": 1, "new": 1}}, "by arm"),
@@ -178,7 +178,7 @@ def test_wrong_input_raises():
     without = sides | {"new": Side(*sides["new"].given[1:])}
     with pytest.raises(InvalidInputError, match="'auc' in both arms"):
         sm.scorecard(without, **ask)
-    with pytest.raises(InvalidInputError, match="the control 'old'; there are old"):
+    with pytest.raises(InvalidInputError, match="found control='old' and the arms old"):
         sm.scorecard({"old": sides["old"]}, **ask)
 
 
@@ -190,7 +190,8 @@ def test_power_of_what_was_counted():
     )
     plan = sm.power(rate, "ctr", users=3_000, relative=0.05)
     assert plan.sentence == (
-        f"{plan.users:,.0f} users in both arms together show a difference of +5 % in 80 % of experiments that have it"
+        f"An experiment with {plan.users:,.0f} users in both arms together detects a difference of +5 % with a power "
+        "of 80 %"
     )
     back = sm.power(rate, "ctr", users=3_000, planned=plan.users)
     assert back.relative == pytest.approx(0.05, rel=1e-3)
@@ -202,7 +203,7 @@ def test_power_of_what_was_counted():
     assert sm.power(alone, relative=0.05).users == pytest.approx(exact, rel=1e-3)  # rows as units
     for wrong, message in (
         (lambda: sm.power(rate, users=3_000), "one of ctr, quantile@0.5"),
-        (lambda: sm.power(rate, "ctr"), "units of user"),
+        (lambda: sm.power(rate, "ctr"), "values of user"),
         (lambda: sm.power(sm.Sliced(sm.CTR(), by="k").update(y_true=[0, 1], k=[1, 2])), "2 slices"),
     ):
         with pytest.raises(InvalidInputError, match=message):
@@ -210,7 +211,7 @@ def test_power_of_what_was_counted():
 
 
 def test_what_is_not_decided_breaks_nothing():
-    """A guardrail is not broken before the end of one look, nor where arms are not comparable."""
+    """A guardrail is not breached before the end of one look, nor where arms are not comparable."""
     sides = arms(loss=(0.3, 0.9, 0.3))
     ask = {"control": "old", "primary": "auc", "guardrails": {"log_loss": 0.1}}
     two = {k: sides[k] for k in ("old", "new")}

@@ -171,8 +171,8 @@ def test_sample_ratio_at_any_size():
 
 def test_sample_ratio_of_wrong_input():
     for users, planned, message in (
-        ({"a": 1}, None, "two arms"),
-        ({"a": 1, "b": 2}, {"a": 1, "c": 2}, "same two arms"),
+        ({"a": 1}, None, "at least two"),
+        ({"a": 1, "b": 2}, {"a": 1, "c": 2}, "same arms"),
         ({"a": 1, "b": -2}, None, "users of b"),
         ({"a": 1, "b": math.nan}, None, "users of b"),
         ({"a": 1, "b": 2}, {"a": 1, "b": 0}, "share of b"),

@@ -110,8 +110,8 @@ def test_withheld_where_arms_are_not_comparable():
     found = build_verdict(metric(0.5), sample_ratio=ratio)
     assert found.decision == "withheld"
     assert found.sentence == (
-        "No verdict: the arms are not comparable. control has 50.56 % of the users where 50.00 % were planned "
-        "(e = 1.2e+07, the alarm is at 100)."
+        "No verdict: the arms are not comparable. control has 50.56 % of the users, but 50.00 % were planned "
+        "(e-value 1.2e+07, alarm at 100)."
     )
     fine = sample_ratio_mismatch({"control": 149_520, "treatment": 149_201})
     assert build_verdict(metric(0.5), sample_ratio=fine).decision == "ship"
@@ -120,9 +120,12 @@ def test_withheld_where_arms_are_not_comparable():
 def test_too_little_data_is_an_answer():
     few = metric(0.5, too_few_reason="too few: 3 positives")
     assert build_verdict(few).decision == "keep running"
-    assert build_verdict(few).sentence == "Keep running: m: too few: 3 positives."
+    assert build_verdict(few).sentence == "Keep running: m has no interval: too few: 3 positives."
     refused = MetricEffect("m", ScaledEstimate(0.5, 0.5, math.nan, math.nan, reason="nothing varies"))
-    assert build_verdict(refused, progress=ENDED).sentence == "Nothing shown at the planned end: m: nothing varies."
+    assert (
+        build_verdict(refused, progress=ENDED).sentence
+        == "Nothing shown at the planned end: m has no interval: nothing varies."
+    )
     assert build_verdict(metric(0.5), [MetricEffect("g", refused.change, margin=0.1)]).decision == "keep running"
 
 
@@ -133,7 +136,7 @@ def test_how_many_more():
     soon = build_verdict(metric(0.03, 0.0105), (), RUNNING)
     assert 0 < soon.more_users < 50_000
     assert soon.more_days == math.ceil(soon.more_users / 5_000)
-    assert f"about {soon.more_days:.0f} more days, {soon.more_users:,.0f} users" in soon.sentence
+    assert f"about {soon.more_days:.0f} days and {soon.more_users:,.0f} users to go" in soon.sentence
     assert build_verdict(metric(0.0), progress=Progress(1000)).more_users is None
     assert build_verdict(metric(0.01)).more_users is None
     unclear = MetricEffect("calibration", contrasts(0.05, 0.05, 0.02), "one")
@@ -142,23 +145,24 @@ def test_how_many_more():
     early = build_verdict(metric(0.9), progress=Progress(10_000, 100_000))
     assert early.more_users == 90_000
     assert early.sentence == (
-        "Keep running: 10,000 of 100,000 users, and one look is valid at the end only; about 90,000 more users."
+        "Keep running: 10,000 of 100,000 users so far, and a single look is valid only at the end; about "
+        "90,000 users to go."
     )
 
 
 def test_sentences():
     guard = metric(-0.027, 0.0278, margin=0.05, name="conversions")
     assert build_verdict(metric(0.057, name="ctr"), [guard], Progress(70_000, per_day=10_000)).sentence == (
-        "Keep running: ctr is better, but conversions is undecided, -2.7 % (95 % -7.9 % to +2.7 %); "
-        "about 30 more days, 293,150 users."
+        "Keep running: ctr is better, but the guardrail conversions is undecided, -2.7 % (95 % -7.9 % to +2.7 %); "
+        "about 30 days and 293,150 users to go."
     )
     assert build_verdict(metric(0.0005, 0.001, name="ctr"), progress=ENDED).sentence == (
         "Nothing shown at the planned end: ctr is unclear, +0.05 % (95 % -0.15 % to +0.25 %); "
-        "a difference over 0.28 % would most likely have shown."
+        "a difference over 0.28 % would most likely have been detected."
     )
     latency = metric(0.12, better="low", margin=0.05, name="latency")
     assert build_verdict(metric(0.057, name="ctr"), [latency, metric(0.0, margin=0.1)], treatment="b").sentence == (
-        "Do not ship b: latency is breached, +12.0 % (97.5 % +9.5 % to +14.5 %); 5 % is allowed."
+        "Do not ship b: the guardrail latency is breached, +12.0 % (97.5 % +9.5 % to +14.5 %); the margin is 5 %."
     )
     auc = MetricEffect("auc", ScaledEstimate(0.0012, 0.0012, 0.0002, math.inf))
     assert build_verdict(auc, [guard._replace(change=change(0.1)), latency._replace(change=change(0.0))]).sentence == (
@@ -169,13 +173,13 @@ def test_sentences():
 def test_wrong_input_raises():
     with pytest.raises(InvalidInputError, match="better must be"):
         build_verdict(metric(0.1, better="up"))
-    with pytest.raises(InvalidInputError, match="contrasts of a calibration"):
+    with pytest.raises(InvalidInputError, match="CalibrationContrasts"):
         build_verdict(metric(0.1, better="one"))
     with pytest.raises(InvalidInputError, match="margin"):
         build_verdict(metric(0.1), [metric(0.1, margin=-0.05)])
     with pytest.raises(InvalidInputError, match="margins are for guardrails"):
         build_verdict(metric(0.1, margin=0.05))
-    with pytest.raises(InvalidInputError, match=r"need users= \(so far\)"):
+    with pytest.raises(InvalidInputError, match=r"need users= \(the number so far\)"):
         build_verdict(metric(0.1), progress=Progress(sequential=True))
     with pytest.raises(InvalidInputError, match="treatments"):
         build_verdict(metric(0.1), treatments=0)
@@ -373,7 +377,7 @@ def test_too_few_is_not_about_no_users():
     found = build_verdict(
         metric(0.2, too_few_reason="3 positives are too few"), progress=Progress(50_000, per_day=100.0)
     )
-    assert found.sentence == "Keep running: m: 3 positives are too few."
+    assert found.sentence == "Keep running: m has no interval: 3 positives are too few."
     assert (found.more_users, found.more_days) == (None, None)
 
 

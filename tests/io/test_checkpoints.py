@@ -250,20 +250,20 @@ class TestRefuses:
 
     def test_another_log(self, log: Any, refused: Any, tmp_path: Path) -> None:
         line = refused(log("arrow"), METRICS["scores"](), ["country"])
-        assert line.startswith(f"{tmp_path / 'kept'}: is the checkpoint of another log: of 3 files")
-        assert line.endswith("name another file, or remove it to begin anew")
+        assert line.startswith(f"{tmp_path / 'kept'}: the file is the checkpoint of another log")
+        assert line.endswith("or delete this file to start again")
         FORMS["parquet"](tmp_path / "parquet" / "9", table(9))
-        assert "now there are 4" in refused(log(), METRICS["scores"](), ["country"])
+        assert "4 files" in refused(log(), METRICS["scores"](), ["country"])
 
     def test_a_log_that_changed(self, log: Any, refused: Any, tmp_path: Path) -> None:
         file = tmp_path / "parquet" / "1.parquet"
         os.utime(file, ns=(0, 0))
-        assert "since then a file changed" in refused(log(), METRICS["scores"](), ["country"])
+        assert "a file was rewritten" in refused(log(), METRICS["scores"](), ["country"])
 
     def test_other_questions(self, log: Any, refused: Any) -> None:
-        assert "it has no 'log_loss'" in refused(log(), sm.MetricCollection(sm.AUC(bits=12)), ["country"])
+        assert "has no 'log_loss'" in refused(log(), sm.MetricCollection(sm.AUC(bits=12)), ["country"])
         wider = sm.MetricCollection(sm.AUC(bits=13), sm.LogLoss(), sm.CTR())
-        assert "coarsen(bits)" in refused(log(), wider, ["country"])
+        assert "coarsen(" in refused(log(), wider, ["country"])
         assert "with other settings" in refused(log(), METRICS["scores"](), ["group"])
         assert "with other settings" in refused(log(), METRICS["scores"](), ["country"], limit=3)
         assert "with other settings" in refused(log(), METRICS["scores"]())
@@ -277,7 +277,7 @@ class TestRefuses:
 
     def test_what_is_no_checkpoint(self, log: Any, tmp_path: Path) -> None:
         other = sm.save(sm.CTR(), tmp_path / "other")
-        with pytest.raises(LogError, match="not a checkpoint but a saved CTR"):
+        with pytest.raises(LogError, match="expected a checkpoint, found a saved object of class CTR"):
             evaluate(log(), METRICS["scores"](), checkpoint=other)
         part = tmp_path / "parquet" / "0.parquet"
         before = part.read_bytes()
@@ -287,10 +287,10 @@ class TestRefuses:
 
     def test_what_goes_on_across_parts_or_on_disk(self, log: Any, tmp_path: Path) -> None:
         ranking = sm.MetricCollection(sm.Task(sm.NDCG(5), query="group"))
-        with pytest.raises(sm.InvalidInputError, match="rankings keep queries whole"):
+        with pytest.raises(sm.InvalidInputError, match="need all rows of a query together"):
             evaluate(log(), ranking, checkpoint=tmp_path / "x")
         spilled = sm.MetricCollection(sm.GroupAUC(spill_dir=str(tmp_path)))
-        with pytest.raises(sm.InvalidInputError, match="spilled to disk go with the process"):
+        with pytest.raises(sm.InvalidInputError, match="spilled to disk are deleted when the process ends"):
             evaluate(log(), spilled, checkpoint=tmp_path / "x")
         assert not (tmp_path / "x").exists()
 
@@ -319,7 +319,7 @@ def test_it_is_half_of_a_result(half: sm.Checkpoint, tmp_path: Path) -> None:
     for held in (lambda: sm.Bundle({"x": half}), lambda: sm.Ledger(half), lambda: sm.MetricCollection({"x": half})):
         with pytest.raises(TypeError):
             held()
-    with pytest.raises(TypeError, match="goes on from it"):
+    with pytest.raises(TypeError, match="a checkpoint cannot be updated"):
         half.update([1], [0.5])
 
 

@@ -76,7 +76,10 @@ def test_integers_are_named(tmp_path: Path) -> None:
     path = text(tmp_path / "a.csv", "x,k", "1,7", "1,007", "1,guest")
     assert keys(Log(path)) == ["7", "007", "guest"]
     log = Log(path, types={"k": "int"})
-    expected = f"{path}: row 2: column 'k': expected int, found 'guest'; types={{'k': 'string'}} keeps the spelling"
+    expected = (
+        f"{path}: row 2: column 'k': expected int, found 'guest'; pass types={{'k': 'string'}} to read the column"
+    )
+    expected += " as text"
     assert message(keys, log) == expected
 
 
@@ -105,7 +108,9 @@ def test_texts_and_fractions_that_are_no_integers(tmp_path: Path) -> None:
 def test_formats_that_are_mixed_name_the_option(tmp_path: Path) -> None:
     text(tmp_path / "a.csv", "k", "5")
     parquet(tmp_path / "b.parquet", k=[5])
-    said = "of different formats: score each format by itself with --save, then merge the files. If a key is an integer"
+    said = (
+        "have different formats; evaluate each format by itself, save the results (--save), and merge the saved files."
+    )
     assert said in message(Log, tmp_path)
     assert "types={'KEY': 'string'}" in message(Log, tmp_path)
 
@@ -156,7 +161,7 @@ def test_scores_that_are_no_numbers_are_named(tmp_path: Path, value: str) -> Non
     found = message(evaluate, Log(path), metrics)
     assert found.startswith(f"{path}: row 1: column 'p': expected float, found {value!r}; ")
     assert f"nulls=[*DEFAULT_NULLS, {value!r}]" in found
-    assert ("correct the value, or read it as a missing value with" in found) == (value == "abc")
+    assert ("correct the value, or pass nulls=" in found) == (value == "abc")
     assert message(evaluate, Log(path, types={"p": "float"}), metrics) == found
     if value == "abc":
         with pytest.raises(sm.errors.InvalidInputError):  # null is no score: read like any other missing value
@@ -205,5 +210,5 @@ def test_dates_that_turn_out_to_be_times(tmp_path: Path) -> None:
     path = text(tmp_path / "a.csv", "t", *["2025-06-02"] * 30_000, "2025-06-02T10:00:00")
     log = Log(path)
     said = message(lambda: [*log.parts(["t"])[0].batches()])
-    assert said.endswith("found '2025-06-02T10:00:00'; types={'t': 'timestamp'} reads dates and times")
+    assert said.endswith("found '2025-06-02T10:00:00'; pass types={'t': 'timestamp'} to read dates and times")
     assert len([*Log(path, types={"t": "timestamp"}).parts(["t"])[0].batches()]) == 1

@@ -64,7 +64,8 @@ def test_columns_that_some_files_lack(tmp_path: Path, form: str) -> None:
     written(tmp_path / f"a.{form}", [{"y": 0, "p": 0.25}])
     written(tmp_path / f"b.{form}", [{"y": 1, "p": 0.5, "country": "br", "w": 2.5}])
     with pytest.raises(
-        LogError, match=r"no column 'country' .1 of 2 files have it.; missing_columns=\"null\" reads null there"
+        LogError,
+        match=r"no column 'country' .found in 1 of 2 files.; pass missing_columns=\"null\" to read nulls instead",
     ):
         Log(tmp_path).parts(["y"], ["country"])
     log = Log(tmp_path, missing_columns="null")
@@ -84,7 +85,7 @@ def test_stripes_of_orc(tmp_path: Path) -> None:
     assert len(batches) > 1
     assert read(log, ["x"], ["k"]) == table.select(["x", "k"]).to_pydict()
     (tmp_path / "a.orc").write_bytes(b"ORC nothing")
-    with pytest.raises(LogError, match=r"a\.orc: not an ORC file, or cut short"):
+    with pytest.raises(LogError, match=r"a\.orc: expected an ORC file, found other or truncated content"):
         Log(tmp_path / "a.orc").parts(["x"])
 
 
@@ -123,10 +124,10 @@ def test_blocks_of_avro(tmp_path: Path) -> None:
         "arm": ["A"] * 64,
         "other": ["B"] * 64,
     }
-    with pytest.raises(LogError, match="column 'tags': maps and unions of several types are not supported"):
+    with pytest.raises(LogError, match="column 'tags': Avro maps and unions of several types are not supported"):
         read(log, ["tags"], [])
     (tmp_path / "a.avro").write_bytes(b"nothing")
-    with pytest.raises(LogError, match=r"a\.avro: not an Avro file"):
+    with pytest.raises(LogError, match=r"a\.avro: expected an Avro file, found other or truncated content"):
         Log(tmp_path / "a.avro").parts(["y"])
 
 
@@ -160,12 +161,14 @@ def test_fields_of_avro_that_are_not_read(tmp_path: Path) -> None:
     assert log.schema.field("at").type == pa.timestamp("ns", "UTC")
     (batch,) = log.parts(["at"])[0].batches()
     assert batch["at"].cast(pa.int64()).to_pylist() == [0, 1000, 2000]
-    with pytest.raises(LogError, match="column 'only': maps and unions of several types are not supported"):
+    with pytest.raises(LogError, match="column 'only': Avro maps and unions of several types are not supported"):
         read(log, ["only"], [])
 
 
 def test_avro_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.avro").write_bytes(b"Obj\x01")
     monkeypatch.setitem(sys.modules, "fastavro", None)
-    with pytest.raises(LogError, match=r"a\.avro: reading it needs fastavro: pip install 'streammetrics\[avro\]'"):
+    with pytest.raises(
+        LogError, match=r"a\.avro: reading this log needs fastavro: pip install 'streammetrics\[avro\]'"
+    ):
         Log(tmp_path / "a.avro").parts(["y"])

@@ -162,7 +162,7 @@ def test_rows_of_a_query_that_contradict_one_another(tmp_path: Path) -> None:
     pq.write_table(pa.table(table), tmp_path / "0.parquet")
     task = sm.Task(sm.NDCG(), y_true="grade", y_score="s", query="q", sample_weight="w")
     with pytest.raises(
-        sm.InvalidInputError, match=r"row 2 of .*0\.parquet: it differs from the previous row of the same"
+        sm.InvalidInputError, match=r"row 2 of .*0\.parquet: the value differs from the value in the previous row"
     ):
         evaluate(Log([tmp_path]), sm.MetricCollection(task))
 

@@ -74,9 +74,9 @@ def test_the_error_names_lines_and_the_option(tmp_path: Path) -> None:
     with pytest.raises(LogError) as caught:
         read(path, text)
     assert str(caught.value) == (
-        f"{path}: lines 3 to 5: a cell that begins with a lone quotation mark, '\"foo,1', swallows the rows up to the "
-        "next such cell; quotes=False reads quotation marks as ordinary characters. If the cell is correct, convert the "
-        "log to Parquet."
+        f"{path}: lines 3 to 5: a cell begins with an unpaired quotation mark, '\"foo,1', and would swallow the rows up "
+        "to the next such cell; pass quotes=False to read quotation marks as ordinary characters. If the cell is correct, "
+        "convert the log to Parquet."
     )
     assert read(path, text, quotes=False) == ["a", '"foo', "b", '"bar', "d"]
 
@@ -91,7 +91,7 @@ def test_cells_whose_lines_have_as_many_commas_as_rows(tmp_path: Path) -> None:
 
 
 def test_a_mark_that_is_left_open(tmp_path: Path) -> None:
-    with pytest.raises(LogError, match=r"a\.csv: line 2: a quotation mark is left open; quotes=False reads"):
+    with pytest.raises(LogError, match=r"a\.csv: line 2: a quotation mark is never closed; pass quotes=False"):
         read(tmp_path / "a.csv", 'k,x\n"foo,1\nb,2\n')
 
 

@@ -28,12 +28,15 @@ def read(path: Path, **options: object) -> list[float]:
 @pytest.mark.parametrize(
     ("how", "what"),
     [
-        (lambda text: text.decode().encode("utf-16"), "UTF-16; convert it: iconv -f UTF-16 -t UTF-8"),
-        (lambda text: text.decode().encode("utf-16-le"), "a byte 0; if it is UTF-16, convert it: iconv"),
-        (gzip.compress, "compressed with gzip; let its name end in .gz"),
-        (bz2.compress, "compressed with bzip2; let its name end in .bz2"),
-        (lambda text: pa.compress(text, "zstd", asbytes=True), "compressed with zstd; let its name end in .zst"),
-        (lambda _: b"PAR1....", "a Parquet file; let its name end in .parquet"),
+        (lambda text: text.decode().encode("utf-16"), "UTF-16; convert the file with iconv -f UTF-16 -t UTF-8"),
+        (
+            lambda text: text.decode().encode("utf-16-le"),
+            "a zero byte; if the file is in UTF-16, convert the file with",
+        ),
+        (gzip.compress, "gzip compression; add .gz to the file name"),
+        (bz2.compress, "bzip2 compression; add .bz2 to the file name"),
+        (lambda text: pa.compress(text, "zstd", asbytes=True), "zstd compression; add .zst to the file name"),
+        (lambda _: b"PAR1....", "a Parquet file; change its suffix to .parquet"),
     ],
     ids=["utf-16", "utf-16-le", "gzip", "bzip2", "zstd", "parquet"],
 )
@@ -51,7 +54,7 @@ def test_gzip_that_is_padded_with_zeros(tmp_path: Path, name: str, text: bytes) 
     (path := tmp_path / name).write_bytes(gzip.compress(text[:half]) + gzip.compress(text[half:]) + bytes(512))
     assert read(path) == [0.5, 0.25]
     path.write_bytes(gzip.compress(text) + b"not zeros")
-    with pytest.raises(LogError, match="the compressed data are damaged"):
+    with pytest.raises(LogError, match="the compressed data is damaged"):
         read(path)
 
 

@@ -170,7 +170,7 @@ def test_what_cannot_be_followed_is_refused_when_the_kernel_is_declared(value: s
     if value == "open":  # a function of Python's own: its version is part of the digest
         kernel_digest(function, _jit._KERNEL)
         return
-    with pytest.raises(UnfollowedError, match="kernel function: NUMBER is a "):
+    with pytest.raises(UnfollowedError, match="kernel function: NUMBER is an object of class "):
         _jit.kernel(out=("out",))(function)
     assert len(_jit.KERNELS) == known
 

@@ -280,23 +280,23 @@ def refused(metric: Any, *columns: Any) -> str:
 
 def test_bad_classes_are_told() -> None:
     hard = {"threshold": None}
-    assert "found 3 in row 2 (2 bad rows of 4" in refused(
-        sm.Accuracy(num_classes=3, **hard), [0, 1, 3, -1], [0, 1, 2, 2]
-    )
+    assert "found 3 in row 2 (2 of 4 rows" in refused(sm.Accuracy(num_classes=3, **hard), [0, 1, 3, -1], [0, 1, 2, 2])
     assert "found 0.5 in row 0" in refused(sm.Accuracy(num_classes=3, **hard), [0.5, 1.0], [0, 1])
     assert "one of 'cat', 'dog', found 'cow' in row 1" in refused(
         sm.F1(labels=("cat", "dog"), **hard), ["cat", "cow"], ["cat", "dog"]
     )
-    assert "labels of kind integer, not string" in refused(sm.F1(labels=("cat", "dog"), **hard), [0, 1], [0, 1])
-    assert "labels=(...) takes named classes" in refused(sm.F1(num_classes=2, **hard), ["cat", "cow"], ["cat", "dog"])
+    assert "classes of kind integer instead of string" in refused(sm.F1(labels=("cat", "dog"), **hard), [0, 1], [0, 1])
+    assert "for named classes, pass labels=(...)" in refused(
+        sm.F1(num_classes=2, **hard), ["cat", "cow"], ["cat", "dog"]
+    )
     assert "found None in row 1" in refused(sm.F1(labels="discover"), np.array(["cat", None], object), ["cat", "dog"])
     assert "of up to 40 bytes" in refused(sm.F1(labels="discover"), ["cat", "c" * 41], ["cat", "dog"])
-    assert "one kind, not integer and string" in refused(sm.F1(labels="discover"), ["cat", "dog"], [0, 1])
+    assert "one kind, found integer and string" in refused(sm.F1(labels="discover"), ["cat", "dog"], [0, 1])
     assert "max_labels is 2" in refused(sm.F1(labels="discover", max_labels=2), ["a", "b"], ["a", "c"])
     assert "sum to 1" in refused(sm.AUC(num_classes=2), [0, 1], [[0.5, 0.5], [0.5, 0.6]])
     assert "a sum of 1.1 in row 1" in refused(sm.AUC(num_classes=2), [0, 1], [[0.5, 0.5], [0.5, 0.6]])
     assert "2 in row 0, column 1" in refused(sm.HammingLoss(num_labels=2), [[0, 2]], [[0.1, 0.1]])
-    assert "for predicted classes pass one integer or text per row" in refused(
+    assert "to pass predicted classes, pass one integer or string for each row" in refused(
         sm.Accuracy(num_classes=2), [0, 1], [0.2, 0.7]
     )
     assert "rows of 3" in refused(sm.AUC(num_labels=3), [[0, 1]], [[0.1, 0.1]])
@@ -346,7 +346,7 @@ def test_predicted_names_in_place_of_scores() -> None:
 def test_k_by_position() -> None:
     assert sm.TopKAccuracy(3, num_classes=5) == sm.TopKAccuracy(k=3, num_classes=5)
     assert sm.PrecisionAtKRows(3) == sm.PrecisionAtKRows(k=3)
-    with pytest.raises(ValueError, match="TopKAccuracy: say which classes there are, num_classes= or labels="):
+    with pytest.raises(ValueError, match="TopKAccuracy: num_classes= or labels= is required"):
         sm.TopKAccuracy(3)
 
 

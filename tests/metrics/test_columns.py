@@ -127,13 +127,13 @@ def test_stand_ins_are_no_keys() -> None:
 def test_too_many_keys() -> None:
     metric = sm.Entropy(limit=3).update(["a", "b", "c"])
     before = metric.to_bytes()
-    with pytest.raises(sm.MemoryLimitError, match="4 different keys, limit is 3; nothing was counted"):
+    with pytest.raises(sm.MemoryLimitError, match="4 different keys, but limit is 3; nothing was counted"):
         metric.update(["a", "d"])
     with pytest.raises(sm.MemoryLimitError, match="4 different keys"):
         metric.merge(sm.Entropy().update(["d"]))
     assert metric.to_bytes() == before
     assert metric.update(["c"]).state.mass_of("c") == 2
-    with pytest.raises(sm.InvalidInputError, match="keys are of one kind, not integer and string"):
+    with pytest.raises(sm.InvalidInputError, match="expected keys of one kind, found integer and string"):
         metric.update([1])
     with pytest.raises(sm.IncompatibleStateError, match="string here and integer there"):
         metric.merge(sm.Entropy().update([1]))
@@ -191,7 +191,7 @@ def test_what_lies_outside_of_a_histogram() -> None:
     np.testing.assert_array_equal(metric.compute(), [2, 7])
     assert {k: metric.explain()[k] for k in ("below", "above")} == {"below": 1.0, "above": 5.5}
     for edges in ((), (1.0,), (1.0, 1.0), (2.0, 1.0)):
-        with pytest.raises(ValueError, match="edges are at least two numbers in ascending order"):
+        with pytest.raises(ValueError, match="edges=: expected at least two numbers in ascending order"):
             sm.Histogram(edges)
     empty = sm.Histogram((0.0, 1.0), density=True).update([5.0])
     assert np.isnan(empty.compute()).all()
@@ -213,7 +213,7 @@ def test_a_density_that_is_no_float_is_infinite() -> None:
 
 
 def test_columns_of_a_correlation_matrix() -> None:
-    with pytest.raises(ValueError, match="two or more different ones"):
+    with pytest.raises(ValueError, match="expected two or more different columns"):
         sm.CorrelationMatrix(("a", "a"))
     with pytest.raises(sm.InvalidInputError, match="there is no column 'b'"):
         sm.CorrelationMatrix(("a", "b")).update(a=[1.0, 2.0])
@@ -226,7 +226,7 @@ def test_columns_of_a_correlation_matrix() -> None:
 @pytest.mark.slow
 def test_means_of_positive_values() -> None:
     for metric in (sm.GeometricMean(), sm.HarmonicMean()):
-        with pytest.raises(sm.InvalidInputError, match="more than 0"):
+        with pytest.raises(sm.InvalidInputError, match="greater than 0"):
             metric.update([1.0, 0.0])
         v = rng.exponential(1, 400) + 0.1
         spread = [type(metric)().update(rng.choice(v, 400)).compute() for _ in range(300)]

@@ -105,15 +105,15 @@ def test_a_class_beside_the_others_is_ignored_and_no_other() -> None:
 
 def test_settings_that_contradict_each_other() -> None:
     for match, make in (
-        ("needs the scores of a row", lambda: sm.Recall(top_k=1)),
+        ("needs a score for each label", lambda: sm.Recall(top_k=1)),
         ("TopKAccuracy", lambda: sm.MatthewsCorrcoef(num_classes=3, top_k=1)),
-        ("needs the scores of a row", lambda: sm.Recall(labels="discover", top_k=1)),
-        ("has no threshold", lambda: sm.Recall(threshold=())),
-        ("give num_labels=", lambda: sm.Recall(num_classes=3, average="samples")),
+        ("needs a score for each label", lambda: sm.Recall(labels="discover", top_k=1)),
+        ("expected at least one threshold", lambda: sm.Recall(threshold=())),
+        ("as num_labels=", lambda: sm.Recall(num_classes=3, average="samples")),
         ("average must be one of", lambda: sm.Specificity(num_labels=3, average="samples")),
-        ("of several classes", lambda: sm.Recall(num_classes=3, threshold=(0.1, 0.2))),
+        ("the class with the highest score is predicted", lambda: sm.Recall(num_classes=3, threshold=(0.1, 0.2))),
         ("num_outputs= and num_classes=", lambda: sm.SubsetAccuracy(num_outputs=3)),
-        ("are of labels", lambda: sm.SubsetAccuracy(num_outputs=3, num_classes=2, top_k=1)),
+        ("apply only to num_labels=", lambda: sm.SubsetAccuracy(num_outputs=3, num_classes=2, top_k=1)),
         ("needs num_classes=", lambda: sm.HammingLoss(num_outputs=2)),
     ):
         with pytest.raises(ValueError, match=match):
@@ -259,7 +259,7 @@ def test_groups_without_a_rate_are_left_out_and_counted() -> None:
     assert np.isnan(without_warnings(none.compute))
     assert "0 in every group" in none.explain()["reason"]
     assert sm.DemographicParityRatio(threshold=None, zero_division=1.0).reading(none.state).value == 1.0
-    with pytest.raises(sm.MemoryLimitError, match="3 different groups, max_groups is 2"):
+    with pytest.raises(sm.MemoryLimitError, match="3 different groups, but max_groups is 2"):
         sm.DemographicParityRatio(max_groups=2).update([1, 1, 1], [0.1, 0.2, 0.3], group=[1, 2, 3])
 
 
@@ -376,7 +376,7 @@ def test_the_kappa_of_the_textbook() -> None:
         (np.zeros((0, 2), int), np.zeros(0), "no rows"),
         ([[1, 1]], [0.0], "the weights are all zero"),
         ([[1, 0], [0, 1]], [1.0, 1.0], "no item has two raters"),
-        ([[3, 0], [1, 0]], [1.0, 1.0], "all raters chose one class"),
+        ([[3, 0], [1, 0]], [1.0, 1.0], "all raters chose the same class"),
     ],
 )
 def test_raters_who_say_nothing(ratings: Any, weights: Any, reason: str) -> None:

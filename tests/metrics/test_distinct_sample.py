@@ -134,5 +134,5 @@ def test_bad_keys():
     assert metric.digest() == before
     skips = sm.DistinctSample(missing="skip").update([1, None, 2])
     assert (skips.compute(), skips.explain()["dropped"]) == (2.0, {"value": 1})
-    with pytest.raises(sm.IncompatibleStateError, match="taken away"):
+    with pytest.raises(sm.IncompatibleStateError, match="rows cannot be subtracted"):
         metric.state.subtract(sm.DistinctSample().update([1]).state)

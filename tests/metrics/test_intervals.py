@@ -150,7 +150,7 @@ def test_means_and_ratios_of_columns() -> None:
     assert "squares=True" in sm.Mean().update(d).interval().reason
     both = sm.MetricCollection(sm.Mean(), sm.Variance()).update(value=d)  # of which the state has squares
     assert repr(both.interval()["mean"]) == repr(both["mean"].interval()) == repr(sm.Mean().update(d).interval())
-    assert "weighted" in sm.Mean(squares=True).update(d, sample_weight=n).interval().reason
+    assert "weights" in sm.Mean(squares=True).update(d, sample_weight=n).interval().reason
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -429,7 +429,7 @@ def test_arguments_are_checked() -> None:
     for bad in (0, 1, 95, math.nan):
         with pytest.raises(ValueError, match="between 0 and 1"):
             auc.interval(bad)
-    with pytest.raises(ValueError, match="auc has an interval by 'delong', not by 'wilson'"):
+    with pytest.raises(ValueError, match="auc: expected 'delong' as method= of the interval, found 'wilson'"):
         auc.interval(method="wilson")
     ctr = sm.CTR().update(y_true=[0, 1, 1, 0, 0])
     assert ctr.interval(method="delta").method == "delta"

@@ -97,5 +97,5 @@ def test_states_of_both_meanings_do_not_merge() -> None:
         new.empty_copy().merge(old.empty_copy())
     assert not sm.AUC(num_labels=3, scale="logit").make_state().softmax
     saved = frame.write_frame([old.empty_copy()], definition_of(sm.AUC(**settings)).header())
-    with pytest.raises(sm.StateFormatError, match="do not fit the states: softmax is True here and False there"):
+    with pytest.raises(sm.StateFormatError, match="do not match the states: softmax is True here and False there"):
         sm.from_bytes(saved)

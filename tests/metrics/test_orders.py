@@ -163,7 +163,7 @@ def test_numbers_of_one_hash_are_told_apart_by_a_second_hash(monkeypatch: pytest
     assert metric.compute() == pytest.approx(oracles.kendall("b")(y, p, w), rel=1e-14)
     monkeypatch.setattr(pairs, "_hash32", lambda keys, second=False: np.zeros_like(keys))
     metric = sm.KendallCorrelation().update(y, p)
-    with pytest.raises(sm.StateFormatError, match="does not count the same rows in each of its views"):
+    with pytest.raises(sm.StateFormatError, match=r"the views of JointHistogram\.exact do not count the same rows"):
         metric.compute()
 
 
@@ -189,7 +189,7 @@ def test_the_limit_of_memory_holds() -> None:
     ]
     with pytest.raises(sm.MemoryLimitError, match="JointHistogram would need"):
         sm.merge(parts)
-    with pytest.raises(sm.MemoryLimitError, match="JointHistogram would need"):
+    with pytest.raises(sm.MemoryLimitError, match="the rows would need"):
         parts[0].update(y, p)
     assert parts[0].explain()["rows"] == 1000
 

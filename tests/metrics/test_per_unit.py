@@ -87,7 +87,7 @@ def test_alone_it_refuses_an_interval():
 
 
 def test_columns_differ():
-    with pytest.raises(ValueError, match=r"PerUnit takes three different columns, .* not \('user', 'user'"):
+    with pytest.raises(ValueError, match=r"PerUnit: expected three different columns .* found \('user', 'user'"):
         sm.PerUnit("user", unit="user")
 
 

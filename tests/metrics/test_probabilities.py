@@ -218,10 +218,10 @@ def test_undefined_has_a_reason(metric: Any, y: list[int], p: list[float], reaso
         (lambda: sm.HingeLoss(num_classes=3, average=None), "one-vs-rest"),
         (lambda: sm.KLDivergence(), "width="),
         (lambda: sm.D2Brier(soft_labels=True), "R2"),
-        (lambda: sm.BrierSkillScore(baseline=True, base_rate=0.1), "instead of base_rate="),
-        (lambda: sm.LogLossSkillScore(base_rate=0.1, num_classes=3), "two classes"),
+        (lambda: sm.BrierSkillScore(baseline=True, base_rate=0.1), "replaces base_rate="),
+        (lambda: sm.LogLossSkillScore(base_rate=0.1, num_classes=3), "base_rate= does not support num_classes="),
         (lambda: sm.LogLossSkillScore(baseline=True, eps=0.0), "eps= above 0"),
-        (lambda: sm.extend.RowTerms(terms=("focal@2.0",), over="models"), "no term over models"),
+        (lambda: sm.extend.RowTerms(terms=("focal@2.0",), over="models"), "not available with over='models'"),
         (lambda: sm.extend.RowTerms(terms=("kl",), over="distributions"), "width="),
         (lambda: sm.extend.RowTerms(terms=("nonsense",)), "has no term"),
     ],
@@ -379,7 +379,7 @@ def test_without_eps_the_least_probability_is_the_least_normal_number(probabilit
 @pytest.mark.parametrize("soft", [False, True])
 def test_smoothed_labels_do_not_tell_their_positives(soft: bool) -> None:
     with pytest.raises(
-        ValueError, match=r'LogLoss.*average="weighted" weighs labels by their positives, which smoothed'
+        ValueError, match=r'LogLoss.*average="weighted" needs the positives of each label, which are unknown'
     ):
         sm.LogLoss(num_labels=2, average="weighted", label_smoothing=0.1, soft_labels=soft)
 

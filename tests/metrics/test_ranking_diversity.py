@@ -85,7 +85,7 @@ def test_rows_of_a_document_agree() -> None:
     rows = {"document": [1, 1], "subtopic": [0, 1], "y_true": [1, 1], "y_score": [2, 1], "query": [7, 7]}
     with pytest.raises(sm.InvalidInputError, match="another row of this document"):
         sm.AlphaNDCG().update(rows)
-    with pytest.raises(sm.InvalidInputError, match="twice"):
+    with pytest.raises(sm.InvalidInputError, match="two rows with this subtopic"):
         sm.AlphaNDCG().update(rows | {"subtopic": [0, 0], "y_score": [1, 1]})
 
 
@@ -121,7 +121,7 @@ def test_items_beyond_the_first_k_are_not_kept() -> None:
     assert (
         sm.CatalogueCoverage(1000, n_items=1000).update(rows).compute() == 1.0
     )  # every item is shown, and nothing is amiss
-    with pytest.raises(sm.InvalidInputError, match="twice"):
+    with pytest.raises(sm.InvalidInputError, match="the list contains this item twice"):
         sm.ExposureGini().update(item=[1, 1], y_score=[1, 2], query=[1, 1])
 
 

@@ -40,19 +40,19 @@ def test_a_query_that_returns_in_the_next_batch_raises() -> None:
 
 
 def test_what_a_query_has_once_must_agree_in_its_rows() -> None:
-    refused(sm.NDCG(), "sample_weight: row 2: it differs", 2, sample_weight=[1, 1, 2, 3, 3])
-    refused(sm.RecallAtK(1), "relevant: row 4: it differs", 4, relevant=[3, 3, 3, 2, 1])
-    refused(sm.RecallAtK(1), "relevant: row 0: the query has more relevant rows", 0, relevant=[1, 1, 1, 2, 2])
+    refused(sm.NDCG(), "sample_weight: row 2: the value differs", 2, sample_weight=[1, 1, 2, 3, 3])
+    refused(sm.RecallAtK(1), "relevant: row 4: the value differs", 4, relevant=[3, 3, 3, 2, 1])
+    refused(sm.RecallAtK(1), "relevant: row 0: this query has more relevant rows", 0, relevant=[1, 1, 1, 2, 2])
     refused(sm.RecallAtK(1), "relevant: expected a count", 1, relevant=[2, 0.5, 2, 2, 2])
     refused(sm.NDCG(ties="document"), "document: row 2: .*twice", 2, document=["b", "a", "b", "a", "b"])
     refused(sm.NDCG(), "y_true: expected a grade", 1, y_true=[1, -1, 2, 0, 1])
-    refused(sm.ExpectedReciprocalRank(max_grade=1), "y_true: row 2: a grade above 1", 2)
-    refused(sm.DCG(gain="exponential"), "a grade above 1000", 0, y_true=[1001, 0, 0, 0, 0])
+    refused(sm.ExpectedReciprocalRank(max_grade=1), "y_true: row 2: the grade is above 1", 2)
+    refused(sm.DCG(gain="exponential"), "the grade is above 1000", 0, y_true=[1001, 0, 0, 0, 0])
 
 
 def test_slices_take_queries_whole() -> None:
     sliced = sm.Sliced([sm.NDCG(), sm.PrecisionAtK(1)], by="country")
-    with pytest.raises(sm.InvalidInputError, match="row 1 is in another slice"):
+    with pytest.raises(sm.InvalidInputError, match="row 1 is in a different slice"):
         sliced.update(ROWS | {"country": ["x", "y", "x", "x", "x"]})
     assert sliced.keys == []
     sliced.update(ROWS | {"country": ["x", "x", "x", "y", "y"]})

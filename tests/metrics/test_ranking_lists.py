@@ -114,3 +114,17 @@ def test_ranked_lists() -> None:
     for bad in (lambda: sm.ranked_lists([[1]], []), lambda: sm.ranked_lists([[1, 1]], [{1}])):
         with pytest.raises(sm.InvalidInputError):
             bad()
+    ranked, relevant = {"ann": ["a", "b"]}, {"ann": {"a", "x"}}
+    with pytest.raises(
+        sm.InvalidInputError, match=r"ranked: list 0 is 7; .* \[relevant\.get\(user, \(\)\) for user in users\]"
+    ):
+        sm.ranked_lists({7: ["a"]}, {7: {"a"}})
+    for lists, sets, side in ((ranked, relevant, "ranked"), (ranked.values(), relevant, "relevant")):
+        with pytest.raises(
+            sm.InvalidInputError,
+            match=rf"{side}: list 0 is 'ann'; .* \[relevant\.get\(user, \(\)\) for user in users\]",
+        ):
+            sm.ranked_lists(lists, sets)
+    assert sm.RecallAtK(3).update(sm.ranked_lists(ranked.values(), relevant.values())).compute() == 0.5
+    with pytest.raises(sm.InvalidInputError, match=r"array of strings; .*sm\.ranked_lists\(ranked, relevant\)$"):
+        sm.RecallAtK(3).update(y_true=[["a", "b"]], y_score=[["a", "x"]])

@@ -123,7 +123,7 @@ def test_only_the_score_is_corrected() -> None:
     fed = sm.MetricCollection(made).update(y_true=[0, 1], y_score=[0.2, 0.8], price=[10.0, 20.0])
     assert fed["mean"].compute() == 15.0
     refused = sm.MetricCollection(sm.Task(sm.GeometricMean(), negative_rate=RATE, corrects="score", value="v"))
-    with pytest.raises(sm.InvalidInputError, match="more than 0"):
+    with pytest.raises(sm.InvalidInputError, match="greater than 0"):
         refused.update(v=[0.0, 0.5])
 
 

@@ -131,7 +131,7 @@ def test_names_positions_and_tasks() -> None:
     assert [values[f"revenue/{n}"] for n in ("mean", "sum", "count", "min", "max")] == [3, 9, 3, 1, 6]
     assert values["rpc"] == 3.0
     assert values["users/distinct_count"] == pytest.approx(2.0, abs=0.001)
-    with pytest.raises(TypeError, match="give columns by name"):
+    with pytest.raises(TypeError, match="pass these columns by name"):
         sm.Mean().update([1], [2])
     with pytest.raises(ValueError, match="two different columns"):
         sm.Ratio(numerator="a", denominator="a")

@@ -36,7 +36,8 @@ Given = dict[str, Any]
 
 
 def sklearn(name: str, given: Given, data: Data) -> Any:
-    function = getattr(import_module("sklearn.metrics"), name)
+    module = "sklearn.calibration" if name == "calibration_curve" else "sklearn.metrics"
+    function = getattr(import_module(module), name)
     if name in ("dcg_score", "ndcg_score"):
         return function(*(column.reshape(QUERIES, DOCUMENTS) for column in data.given), **given)
     return function(*data.given, **given)

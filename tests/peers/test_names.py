@@ -17,7 +17,7 @@ from streammetrics.guide.tables import PEERS, find_peer_lines, load_lines
 
 KNOWN = tomllib.loads((Path(__file__).parent / "names.toml").read_text())
 APART = KNOWN.pop("apart")
-KNOWN["sklearn"] = {"metrics": sorted(sklearn.metrics.__all__)}
+KNOWN["sklearn"] = {"metrics": sorted(sklearn.metrics.__all__), "calibration": ["calibration_curve"]}
 NAMES = {peer: [name for part in parts.values() for name in part] for peer, parts in KNOWN.items()}
 SOME = 6
 """Reasons for which names of a peer are not offered: what streaming cannot do even with a limit, or needs other input."""

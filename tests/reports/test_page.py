@@ -104,7 +104,7 @@ def test_the_verdict_is_read_first() -> None:
     assert says(old, found.b)
     assert says(new, found.a)
     del low, high
-    assert [m.text for m in main.all("h2")][:3] == ["Scorecard", "Why", "Each by itself"]
+    assert [m.text for m in main.all("h2")][:3] == ["Scorecard", "Why", "Individual values"]
 
 
 @pytest.mark.slow
@@ -350,7 +350,7 @@ def test_report_writes_a_file_whole_or_not_at_all(tmp_path: Path) -> None:
     assert sm.report(things, path, title="several") == path
     before = path.read_text()
     assert "several" in before
-    with pytest.raises(sm.InvalidInputError, match=r"metrics, collections, slices, windows.*not a int"):
+    with pytest.raises(sm.InvalidInputError, match=r"metrics, collections, slices, windows.*of class int"):
         sm.report([1], path)
     with pytest.raises(sm.InvalidInputError, match="nothing to report"):
         sm.report({}, path)
@@ -391,8 +391,8 @@ def test_what_only_one_side_has_is_told() -> None:
     a = sm.Sharded([sm.AUC(), sm.CTR()], unit="u").update([0, 1] * 40, [0.1, 0.3] * 40, u=list(range(80)))
     b = sm.Sharded([sm.AUC(), sm.LogLoss()], unit="u").update([0, 1] * 40, [0.3, 0.2] * 40, u=list(range(80)))
     text = read(render(sm.compare(a, b), "x"))
-    assert "Not compared, only a has this metric: ctr." in text
-    assert "Not compared, only b has this metric: log_loss." in text
+    assert "Not compared, because only a has this metric: ctr." in text
+    assert "Not compared, because only b has this metric: log_loss." in text
 
 
 @pytest.mark.slow

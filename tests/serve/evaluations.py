@@ -135,7 +135,7 @@ def running() -> Evaluation:
     users = {"control": 149_520.0, "treatment": 150_477.0}
     ratio = sample_ratio_mismatch(users)
     said = ("Keep running: ctr is better, but conversions is undecided, -2.7 % (95 % always -8.2 % to +2.9 %); "
-            "about 3 more days, 33,000 users.")  # fmt: skip
+            "about 3 days and 33,000 users to go.")  # fmt: skip
     return Evaluation(
         "feed", "Feed ranker v7", 1, (START + 168) * 3600.0 + 720, "running", "b80c11f463d2" * 5 + "9a07", 336, 6_000_000,
         (START, START + 167), 7.0, "",
@@ -162,8 +162,8 @@ def ship() -> Evaluation:
 
 
 def breached() -> Evaluation:
-    """A guardrail is broken."""
-    said = "Do not ship treatment: latency is breached, +9.1 % (95 % always +7.2 % to +11.0 %); 5 % is allowed."
+    """A guardrail is breached."""
+    said = "Do not ship treatment: latency is breached, +9.1 % (95 % always +7.2 % to +11.0 %); the margin is 5 %."
     rows = table()
     rows[1] = rows[1]._replace(change=0.091, low=0.072, high=0.11, word="breached", value=198.562)
     return replace(running(), verdicts=[TreatmentVerdict("treatment", "do not", said)], table=rows)

@@ -77,7 +77,7 @@ class Site:
     board: FakeBoard
     person: Person = OWNER
     hidden: set[str] = field(default_factory=set)
-    changed: str = "users: 300,000 is now 400,000"
+    changed: str = "users: changed from 300,000 to 400,000"
     beat: float = 15.0
     url: str = ""
 

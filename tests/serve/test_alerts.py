@@ -67,7 +67,7 @@ def telling(store: Kept, send: Any) -> Iterator[Alerts]:
     ("evaluation", "kinds"),
     [
         (shown(), []),
-        (shown(rows=(row(),)), ["guardrail broken"]),
+        (shown(rows=(row(),)), ["guardrail breached"]),
         (shown(rows=(row("held"), row("undecided"), row("worse", role="primary"))), []),
         (shown(alarm=True), ["sample ratio"]),
         (shown(sources=(source(state="silent"), source("app", "late"))), ["source silent"]),
@@ -86,10 +86,10 @@ def test_a_fault_is_told_once_when_it_begins_and_once_when_it_is_over() -> None:
         for at in range(5, 9):
             alerts.notify(shown(at=at), [HOOK])
         assert send.enough.wait(5)
-    assert send.said == [("guardrail broken", "begun"), ("guardrail broken", "over")]
+    assert send.said == [("guardrail breached", "begun"), ("guardrail breached", "over")]
     (_, begun), (_, over) = send.taken
     assert (begun["about"], begun["at"]) == ({"treatment": "new", "metric": "latency"}, 0)
-    assert begun["text"] == "E: latency of new broke its guardrail: +10.00%, 0.02 is allowed"
+    assert begun["text"] == "E: latency of new breaches its guardrail with a change of +10.00%; the margin is 0.02"
     assert (over["since"], over["at"]) == (0, 5)
     assert over["id"] != begun["id"]
 
@@ -131,7 +131,7 @@ def test_what_is_refused_is_tried_again_later_and_later(monkeypatch: pytest.Monk
     with telling(Kept("e"), send) as alerts:
         alerts.notify(shown(alarm=True, rows=(row(),)), [HOOK])
         assert send.enough.wait(5)
-    assert sorted(send.said) == [("guardrail broken", "begun"), ("sample ratio", "begun")]
+    assert sorted(send.said) == [("guardrail breached", "begun"), ("sample ratio", "begun")]
     assert send.tries == 5
 
 

@@ -58,7 +58,7 @@ def test_a_definition_is_made_and_changed(here: World, client: Client) -> None:
     assert client.post(path, json=DEFINITION).json() == {"version": 1, "changes": []}
     changed = client.post(path, json=DEFINITION | {"arms": {"A": 0.8, "B": 0.2}})
     assert changed.json()["version"] == 2
-    assert changed.json()["changes"][0] == "planned share of A: 50 % is now 80 %"
+    assert changed.json()["changes"][0] == "planned share of A: changed from 50 % to 80 %"
     assert client.get(path).json()["arms"] == {"A": 0.8, "B": 0.2}
     assert here.board.changes == ["new"] * 3
     assert ("new", "defined version 2", "ann") in here.store.audited
@@ -69,7 +69,7 @@ def test_addresses_of_webhooks_are_for_owners(here: World, client: Client) -> No
     hook = "https://hooks.example/secret"
     made = json.loads(here.store.defined["rank"][-1]) | {"webhooks": [hook]}
     answer = client.post("/v1/experiments/rank", json=made, headers={"authorization": f"Bearer {here.owner}"})
-    assert answer.json()["changes"] == ["webhooks: others than before"]
+    assert answer.json()["changes"] == ["webhooks: changed"]
     for token, shown in ((here.owner, True), (here.reader, False), (here.writer, False)):
         given = client.get("/v1/experiments/rank", headers={"authorization": f"Bearer {token}"})
         assert (given.status_code, hook in given.text) == (200, shown)
@@ -85,15 +85,15 @@ def test_a_definition_may_be_toml(client: Client) -> None:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (b"", "no JSON"),
-        (b"\xff", "no JSON"),
+        (b"", "not valid JSON"),
+        (b"\xff", "not valid JSON"),
         (b"[" * 100_000, "nested too deeply"),
-        (b"[]", "an object of keys"),
+        (b"[]", "an object with keys"),
         (b"{}", "arms: the definition lacks this key"),
-        (json.dumps(DEFINITION | {"colour": 1}).encode(), "colour: there is no such key"),
-        (json.dumps(DEFINITION | {"id": "other"}).encode(), "the address says 'rank'"),
-        (json.dumps(DEFINITION | {"users": 10**400}).encode(), "users: a number, 0 or more"),
-        (json.dumps(DEFINITION | {"control": "C"}).encode(), "control: one of the arms"),
+        (json.dumps(DEFINITION | {"colour": 1}).encode(), "colour: the definition has an unknown key"),
+        (json.dumps(DEFINITION | {"id": "other"}).encode(), "id: expected 'rank' as in the URL"),
+        (json.dumps(DEFINITION | {"users": 10**400}).encode(), "users: expected a number of 0 or more"),
+        (json.dumps(DEFINITION | {"control": "C"}).encode(), "control: expected one of the arms"),
     ],
 )
 def test_what_is_no_definition_is_refused(here: World, client: Client, body: bytes, words: str) -> None:

@@ -85,7 +85,7 @@ def test_tokens_are_random_and_kept_as_hashes(here: World) -> None:
 
 @pytest.mark.parametrize("name", ["", "x" * 101, "a\nb"])
 def test_names_of_tokens_are_checked(here: World, name: str) -> None:
-    with pytest.raises(InvalidInputError, match="named by"):
+    with pytest.raises(InvalidInputError, match="1 to 100 printable characters"):
         issue_token(here.store, "rank", name, by="test", at=0.0)
 
 
@@ -120,6 +120,7 @@ def test_a_token_is_of_one_experiment(here: World, opened: Open) -> None:
         for name in ("other", "nothing")
     ]
     assert [a.status_code for a in said] == [401, 401]
+    assert all("wrong, or the experiment does not exist; check its ID" in a.json()["error"] for a in said)
     assert said[0].text == said[1].text  # whether there is one is not told
     assert client.post(STATES, content=arms().to_bytes(), headers=bearer(here.reader)).status_code == 401
 

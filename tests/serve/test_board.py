@@ -258,7 +258,7 @@ def test_a_fault_of_one_is_said_and_stops_no_other() -> None:
             found = await scene.next("e")
             assert before is not None
             assert before.at < found.at < before.at + 1e-6  # open pages take it
-            assert found.withheld == "the data could not be read since 1970-02-11T16: the frame of hour 7 is broken"
+            assert found.withheld == "reading the data has failed since 1970-02-11T16: the frame of hour 7 is broken"
             assert [(t.decision, t.treatment) for t in found.verdicts] == [("withheld", "new")]
             assert found.table  # the figures of before
             assert (await scene.next("f")).withheld == ""

@@ -94,7 +94,7 @@ def test_a_server_from_the_first_command_on(tmp_path: Path, command: Command, mo
     again = command("serve", "revoke", "reader", "bob")
     assert (again.code, again.err) == (
         2,
-        "streammetrics: reader has no token 'bob'; `streammetrics serve tokens` lists them\n",
+        "streammetrics: reader has no token 'bob'; `streammetrics serve tokens` lists all tokens\n",
     )
 
 
@@ -102,16 +102,16 @@ def test_a_server_from_the_first_command_on(tmp_path: Path, command: Command, mo
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["token"], "whose token?"),
-        (["token", "rank", "--reader", "bob"], "whose token?"),
-        (["token", "../rank"], "an experiment is at most"),
-        (["token", "reader"], "--reader NAME makes"),
-        (["token", "--reader", "bob", "--name", "x"], "--name goes with EXPERIMENT"),
-        (["--auth", "basic"], "--auth is login, or proxy-header=NAME"),
-        (["--auth", "proxy-header=a b"], "--auth is login"),
+        (["token"], "expected either EXPERIMENT"),
+        (["token", "rank", "--reader", "bob"], "found 2 of them"),
+        (["token", "../rank"], "EXPERIMENT: expected at most 100 letters"),
+        (["token", "reader"], "for a token of that kind, use --reader NAME"),
+        (["token", "--reader", "bob", "--name", "x"], "--name is the name of a worker and needs EXPERIMENT"),
+        (["--auth", "basic"], "--auth: expected login or proxy-header=NAME"),
+        (["--auth", "proxy-header=a b"], "--auth: expected login"),
         (["--experiments", "/nowhere"], "there is no folder /nowhere"),
         (["--watch", "/nowhere"], "there is no folder /nowhere"),
-        (["--store", "mysql://x"], "--store: a store is a path"),
+        (["--store", "mysql://x"], "--store: expected a path"),
     ],
 )
 def test_what_makes_no_sense_is_one_line(
@@ -174,8 +174,8 @@ def test_eval_pushes(tmp_path: Path, log: Path, command: Command, monkeypatch: p
             ran = [command("eval", log, *OPTIONS, *pushed, *how) for how in formats]
         assert [one.code for one in ran] == [0, 0, 0], ran[0].err
         assert f"by arm,country: pushed to {url} as rank/{HOUR}/eval-0" in ran[0].out
-        assert "was already pushed, unchanged" in ran[1].out
-        assert "was already pushed, unchanged" in ran[2].err
+        assert "was already pushed with the same content" in ran[1].out
+        assert "was already pushed with the same content" in ran[2].err
         assert json.loads(ran[2].out)["values"]
         total = Totals(store).total("rank")
         table = [line.split(",") for line in log.read_text().splitlines()[1:]]
@@ -195,13 +195,13 @@ def _folder(tmp_path: Path) -> Path:
     ("words", "said"),
     [
         (["--push", "http://x"], "--push needs --experiment"),
-        (["--experiment", "rank"], "need --push URL"),
-        (["--push", "x", "--experiment", "rank", "--hour", HOUR], "url is that of the server"),
-        (["--push", "http://x", "--experiment", "a b", "--hour", HOUR], "experiment must be"),
-        (["--push", "http://x", "--experiment", "rank", "--hour", "now"], "hour must be written"),
+        (["--experiment", "rank"], "need --push; add --push URL"),
+        (["--push", "x", "--experiment", "rank", "--hour", HOUR], "url: expected the URL of the server"),
+        (["--push", "http://x", "--experiment", "a b", "--hour", HOUR], "experiment: expected"),
+        (["--push", "http://x", "--experiment", "rank", "--hour", "now"], "hour: expected an hour in UTC"),
         (
             ["--push", "http://x", "--experiment", "rank", "--hour", HOUR, "--by", "country", "--by", "p"],
-            "takes one --by",
+            "allows at most one --by",
         ),
     ],
 )

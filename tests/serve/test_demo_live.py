@@ -106,4 +106,4 @@ def test_a_port_that_is_taken_is_said() -> None:
             assert running.wait(timeout=30) == 2
             assert running.stderr is not None
             said = running.stderr.read()
-            assert f"port {port}: Address already in use; --port 0 takes one that is free" in said
+            assert f"port {port}: Address already in use; choose another --port (0 selects a free one)" in said

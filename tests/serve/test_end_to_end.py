@@ -1,4 +1,4 @@
-"""Two workers push, the page moves by itself, the verdict turns, a guardrail breaks: all of it, in a real browser."""
+"""Two workers push, the page moves by itself, the verdict turns, a guardrail is breached: all in a real browser."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_from_states_to_a_decision(site: Site, browser: Any) -> None:
     site.push(until=4.0)
     page.get_by_text("Do not ship treatment").first.wait_for(timeout=WAIT)
     alert = site.alerts.get(timeout=30)
-    assert (alert["alert"], alert["state"]) == ("guardrail broken", "begun")
+    assert (alert["alert"], alert["state"]) == ("guardrail breached", "begun")
     assert alert["about"] == {"treatment": "treatment", "metric": "latency_p95"}
     assert site.alerts.empty()
     assert page.evaluate("window.stayed")  # the page was never loaded anew

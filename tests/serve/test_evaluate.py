@@ -104,7 +104,7 @@ def test_sample_ratio_is_that_of_users(table):
 def test_a_mismatch_withholds(table):
     found = evaluated(table, experiment(arms={"old": 80, "new": 20}))
     assert found.ratio.alarm
-    assert "not have the users" in found.withheld
+    assert "split of users between the arms is not as planned" in found.withheld
     assert [t.decision for t in found.verdicts] == ["withheld"]
 
 
@@ -144,7 +144,7 @@ def test_model_measures_decide_nothing(table):
 @pytest.mark.slow
 def test_too_early_and_no_plan(table):
     found = evaluated(table, experiment(min_days=14))
-    assert found.withheld == "8.0 of at least 14 days are counted"
+    assert found.withheld == "only 8.0 days are counted so far, and the definition requires at least 14"
     assert found.verdicts[0].decision == "withheld"
     assert rowed(found.table, metric="ctr")[0].low is not None
     for one in (experiment(users=None), experiment(counts=""), experiment(counts="nobody")):
@@ -165,7 +165,7 @@ def test_an_end_without_a_verdict_says_what_would_have_shown():
     assert running.verdicts[0].more_days > 100
     ended = evaluated(same, one)
     assert (ended.state, ended.verdicts[0].decision) == ("ended", "nothing shown")
-    assert "would most likely have shown" in ended.verdicts[0].sentence
+    assert "would most likely have been detected" in ended.verdicts[0].sentence
     reached = evaluated(same, experiment(guardrails={}, users=1_000))
     assert (reached.state, reached.verdicts[0].decision) == ("ended", "nothing shown")
 
@@ -184,9 +184,9 @@ def test_power(table):
 
 @pytest.mark.slow
 def test_changed_shares_withhold_unless_there_are_phases(table):
-    said = ["planned share of new: 50 % is now 20 %"]
+    said = ["planned share of new: changed from 50 % to 20 %"]
     assert "phase" in evaluated(table, changes=said).withheld
-    assert evaluated(table, changes=["end: nothing is now 2026-06-15T00"]).withheld == ""
+    assert evaluated(table, changes=["end: changed from none to 2026-06-15T00"]).withheld == ""
     first = np.where(table["user"] % 2 == 0, 1, 2)
     phased = table | {"phase": first}
     total = counted(phased, empty(by=("arm", "phase", "country")))
@@ -204,7 +204,7 @@ def test_changed_shares_withhold_unless_there_are_phases(table):
 
 @pytest.mark.slow
 def test_changed_shares_are_judged_by_rows_of_their_phase(table):
-    said = ["planned share of new: 50 % is now 20 %"]
+    said = ["planned share of new: changed from 50 % to 20 %"]
     phased = table | {"phase": np.where(table["user"] % 2 == 0, 1, 2)}
     total, one = counted(phased, empty(by=("arm", "phase", "country"))), experiment(phase="phase", guardrails={})
     changed = {"changes": said, "shared_at": [(START + 2 * DAY) * HOUR]}
@@ -213,10 +213,10 @@ def test_changed_shares_are_judged_by_rows_of_their_phase(table):
     assert found.ratio is not None
     assert found.per_day == pytest.approx(evaluated(table, one, total, changes=said).per_day * 8 / 6, rel=0.02)
     soon = evaluated(table, experiment(phase="phase", guardrails={}, min_days=7), total, **changed)
-    assert "of at least 7 days are counted" in soon.withheld
+    assert "days are counted so far, and the definition requires at least 7" in soon.withheld
     again = {"changes": said, "shared_at": [(START + 2 * DAY) * HOUR, (END - 1) * HOUR]}
     early = evaluated(table, experiment(phase="phase", guardrails={}, arms={"old": 0.8, "new": 0.2}), total, **again)
-    assert early.withheld == "planned shares were changed, and there are no rows yet of the phase that has them"
+    assert early.withheld == "the planned shares were changed, and the phase with the new shares has no rows yet"
     assert early.ratio is None
     assert early.verdicts[0].decision == "withheld"
 
@@ -264,7 +264,10 @@ def test_slices_hold_for_all_of_them_together():
         assert row.rows == mine
         assert row.share == pytest.approx(mine / len(odd))
     unknown = evaluated(table, experiment(slices=["planet"]))
-    assert (unknown.slices, unknown.notes) == ([], ["slices by planet: parts are not sliced by 'planet'"])
+    assert (unknown.slices, unknown.notes) == (
+        [],
+        ["slices by planet: the parts are not sliced by 'planet'; add the column to by="],
+    )
 
 
 @pytest.mark.slow
@@ -375,7 +378,7 @@ def test_hours_that_are_not_final_decide_nothing(table):
 def test_nothing_yet():
     for total in (None, empty()):
         found = evaluate(experiment(), total, version=1, now=NOW, hours={}, days={}, index=PartIndex())
-        assert (found.state, found.withheld) == ("no data", "nothing was counted yet")
+        assert (found.state, found.withheld) == ("no data", "no rows have been counted yet")
         assert found.verdicts[0].decision == "withheld"
         assert found.sources[0].state == "silent"
         assert Evaluation.from_json(found.to_json()) == found
@@ -384,7 +387,7 @@ def test_nothing_yet():
 def test_a_part_without_rows():
     part = [Entry(PartKey("e", "web", START), START * HOUR)]
     found = evaluate(experiment(), empty(), version=1, now=NOW, hours={}, days={}, index=PartIndex().add(part))
-    assert (found.state, found.withheld, found.parts) == ("no data", "nothing was counted yet", 1)
+    assert (found.state, found.withheld, found.parts) == ("no data", "no rows have been counted yet", 1)
 
 
 @pytest.mark.slow
@@ -414,7 +417,9 @@ def test_one_of_three_is_missing(three):
 @pytest.mark.slow
 def test_an_unknown_arm_is_told(three):
     found = evaluated(three)
-    assert found.notes == [f"newer is no arm of the definition: {(three['arm'] == 'newer').sum():,} rows are left out"]
+    assert found.notes == [
+        f"newer is not an arm of the definition; its {(three['arm'] == 'newer').sum():,} rows are left out"
+    ]
     assert found.verdicts[0].treatment == "new"
     assert found.users == (three["exposed"] * (three["arm"] != "newer")).sum()
 

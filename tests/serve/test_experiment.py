@@ -127,7 +127,7 @@ def test_what_is_missing_is_named():
     for key in ("id", "arms", "control", "primary", "start"):
         with pytest.raises(InvalidInputError, match=f"^{key}: "):
             Experiment.from_dict({k: v for k, v in given().items() if k != key})
-    with pytest.raises(InvalidInputError, match="no TOML"):
+    with pytest.raises(InvalidInputError, match="not valid TOML"):
         Experiment.from_toml("= 1")
     with pytest.raises(InvalidInputError, match="object"):
         Experiment.from_dict(["id"])
@@ -137,16 +137,16 @@ def test_changes_are_sentences():
     old = Experiment.from_dict(given())
     assert describe_changes(old, Experiment.from_dict(given(arms={"old": 50, "new": 50}))) == []
     ramped = Experiment.from_dict(given(arms={"old": 80, "new": 20}))
-    assert describe_changes(old, ramped)[1] == "planned share of new: 50 % is now 20 %"
+    assert describe_changes(old, ramped)[1] == "planned share of new: changed from 50 % to 20 %"
     assert has_share_change(describe_changes(old, ramped))
     more = Experiment.from_dict(given(guardrails={"latency": 0.02}, secondary=["auc"], end="2026-06-15T00"))
     found = describe_changes(old, more)
     assert found == [
-        "guardrails: nothing is now latency 0.02",
-        "secondary: nothing is now auc",
-        "end: nothing is now 2026-06-15T00",
+        "guardrails: changed from none to latency 0.02",
+        "secondary: changed from none to auc",
+        "end: changed from none to 2026-06-15T00",
     ]
     assert not has_share_change(found)
     third = Experiment.from_dict(given(arms={"old": 1, "new": 1, "newer": 1}))
-    assert describe_changes(old, third)[2] == "planned share of newer: nothing is now 33.33 %"
-    assert describe_changes(third, old)[2] == "planned share of newer: 33.33 % is now nothing"
+    assert describe_changes(old, third)[2] == "planned share of newer: changed from none to 33.33 %"
+    assert describe_changes(third, old)[2] == "planned share of newer: changed from 33.33 % to none"

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import tomllib
 
+import pytest
 from kept import Kept
 from page_blocks import blocks
 
 from streammetrics.cli.guide import load_pages
+from streammetrics.errors import InvalidInputError
 from streammetrics.serve.alerts import Alerts, find_faults
 from streammetrics.serve.evaluation.evaluation import Evaluation, MetricRow
 from streammetrics.serve.evaluation.experiment import Experiment
@@ -16,11 +20,22 @@ PAGE = load_pages()["dashboard"]
 
 
 def test_the_definition_is_one_and_its_metrics_are_those_of_the_worker() -> None:
-    (text,) = blocks(PAGE, "toml")
+    text, _ = blocks(PAGE, "toml")
     defined = Experiment.from_toml(text, id="new-ranker")
     (names,) = [line for line in PAGE.splitlines() if line.startswith("['ctr'")]
     assert {*defined.metrics, defined.counts} == set(json.loads(names.replace("'", '"')))
     assert defined.arms == {"old": 0.5, "new": 0.5}
+
+
+def test_the_shortest_definition_has_the_keys_that_are_required() -> None:
+    _, text = blocks(PAGE, "toml")
+    assert Experiment.from_toml(text, id="first").metrics == {"ctr": "primary"}
+    required = re.findall(r"`(\w+)` \(required\)", PAGE)
+    for name in required:
+        without = {key: value for key, value in tomllib.loads(text).items() if key != name}
+        with pytest.raises(InvalidInputError, match=f"{name}: the definition lacks this key"):
+            Experiment.from_dict({"id": "first"} | without)
+    assert sorted(required) == ["arms", "control", "primary", "start"]
 
 
 def test_the_alert_is_what_is_sent() -> None:

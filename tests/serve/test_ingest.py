@@ -127,7 +127,9 @@ def in_no_arm(limit: int | None) -> bytes:
 def test_a_part_has_a_metric_that_was_counted_before(here: World) -> None:
     checker = PartChecker(lambda _: arms(metrics=[sm.LogLoss()]))
     (summary,) = summarize_parts([Frame(arms().to_bytes())])
-    with pytest.raises(sm.IncompatibleStateError, match="has counted log_loss so far, and this part has none of them"):
+    with pytest.raises(
+        sm.IncompatibleStateError, match="has counted log_loss so far, but this part has none of these metrics"
+    ):
         checker.check(experiment(here), summary)
 
 
@@ -137,17 +139,21 @@ def test_a_part_has_a_metric_that_was_counted_before(here: World) -> None:
         (bytes, 400, "too few"),
         (lambda: b"hello" * 20, 400, "do not begin with SMET"),
         (lambda: arms().to_bytes()[:-1], 400, "checksum"),
-        (lambda: sm.CTR().update([0, 1]).to_bytes(), 422, "takes metrics by arm"),
-        (lambda: arms(by=["country", "arm"]).to_bytes(), 422, "takes metrics by arm"),
-        (lambda: arms(by=["arm"]).to_bytes(), 422, "slices by country"),
-        (lambda: arms(metrics=[sm.CTR(), sm.LogLoss()]).to_bytes(), 422, "reads auc, and this has ctr, log_loss"),
-        (lambda: arms(keys=["A", "B", "C"]).to_bytes(), 422, "this has 'C'"),
-        (lambda: arms(keys=[0, 1]).to_bytes(), 422, "this has 0, 1"),
-        (lambda: sm.CTR().update([0, 1]).state, 400, "one state"),
-        (lambda: weighed(2.0**30), 422, "weigh more than 4,294,967,296; scale the weights down"),
-        (closed, 422, "sealed_groups has closed groups, which can be there once"),
-        (lambda: in_no_arm(limit=0), 422, "a limit of slices left 100.0% of the rows without an arm"),
-        (lambda: in_no_arm(limit=None), 400, "arm has keys that no limit left over"),
+        (lambda: sm.CTR().update([0, 1]).to_bytes(), 422, "expected metrics sliced by arm"),
+        (lambda: arms(by=["country", "arm"]).to_bytes(), 422, "expected metrics sliced by arm"),
+        (lambda: arms(by=["arm"]).to_bytes(), 422, "expected slices by country"),
+        (
+            lambda: arms(metrics=[sm.CTR(), sm.LogLoss()]).to_bytes(),
+            422,
+            "needs auc, but this part has only ctr, log_loss",
+        ),
+        (lambda: arms(keys=["A", "B", "C"]).to_bytes(), 422, "found 'C'"),
+        (lambda: arms(keys=[0, 1]).to_bytes(), 422, "found 0, 1"),
+        (lambda: sm.CTR().update([0, 1]).state, 400, "found a single state"),
+        (lambda: weighed(2.0**30), 422, "exceeds the number of rows by 4,294,967,296 or more; scale the weights down"),
+        (closed, 422, "sealed_groups has closed groups, which can be counted only once"),
+        (lambda: in_no_arm(limit=0), 422, "the limit of slices leaves 100.0% of the rows without an arm"),
+        (lambda: in_no_arm(limit=None), 400, "arm has a merged remainder of keys, although it has no limit"),
     ],
 )
 def test_what_does_not_fit_is_refused(
@@ -165,7 +171,10 @@ def test_what_does_not_fit_is_refused(
     ("given", "words"),
     [
         (lambda: arms(metrics=[sm.CTR(), sm.AUC(bits=12)]), "bits of 'auc' is 10 here and 12 there"),
-        (lambda: arms(countries=[1, 2]), "keys of country are integer rather than string"),
+        (
+            lambda: arms(countries=[1, 2]),
+            "keys of country are of kind string here and integer there",
+        ),
         (
             lambda: sm.Sliced(sm.Sharded([sm.CTR(), sm.AUC(bits=10)], unit="user_id"), by=["arm", "country"]),
             "shards is 8",
@@ -204,7 +213,7 @@ def test_a_limit_that_forgets_arms_is_refused(here: World, client: Client) -> No
     thing.update(y_true=[0, 1], y_score=[0.1, 0.2], arm=["A", "B"], country=["br", "de"])
     answer = post(client, thing.to_bytes())
     assert answer.status_code == 422
-    assert "put it on slices within arms" in answer.json()["error"]
+    assert "set the limit on the slices within each arm" in answer.json()["error"]
 
 
 @pytest.mark.parametrize(
@@ -213,15 +222,15 @@ def test_a_limit_that_forgets_arms_is_refused(here: World, client: Client) -> No
         ({"hour": "2026-06-01 09"}, "2026-06-01T09"),
         ({"hour": "2026-06-01T22"}, "in the future"),
         ({"hour": "9999-12-31T23"}, "in the future"),
-        ({"hour": "2026-05-31T23"}, "before the experiment begins"),
-        ({"hour": "0001-01-01T00"}, "before the experiment begins"),
-        ({"source": "../../etc"}, "source must be"),
-        ({"source": "a\nb"}, "source must be"),
-        ({"source": "x" * 101}, "source must be"),
-        ({"seq": "-1"}, "seq must be"),
-        ({"seq": "1" * 10}, "seq must be"),
-        ({"seq": "\u0661"}, "seq must be"),
-        ({"token": "x"}, "not token"),
+        ({"hour": "2026-05-31T23"}, "before the start of the experiment"),
+        ({"hour": "0001-01-01T00"}, "before the start of the experiment"),
+        ({"source": "../../etc"}, "source: expected"),
+        ({"source": "a\nb"}, "source: expected"),
+        ({"source": "x" * 101}, "source: expected"),
+        ({"seq": "-1"}, "seq: expected"),
+        ({"seq": "1" * 10}, "seq: expected"),
+        ({"seq": "\u0661"}, "seq: expected"),
+        ({"token": "x"}, "unknown query parameters: token"),
     ],
 )
 def test_keys_are_checked(here: World, client: Client, query: dict[str, str], words: str) -> None:
@@ -428,7 +437,7 @@ def test_a_frame_that_there_is_no_memory_for_may_be_sent_again(here: World, slow
     first, second, third = all_of(here, slow, [arms(0).to_bytes(), frames_with_trouble()["huge"], arms(1).to_bytes()])
     assert (first, third) == ("stored", "stored")
     assert isinstance(second, NoRoomError)
-    assert "there is no memory" in str(second)
+    assert "too little memory" in str(second)
 
 
 @pytest.mark.slow
@@ -438,7 +447,7 @@ def test_a_frame_that_what_decodes_dies_of_is_left_alone(here: World, tmp_path: 
     first, second, third = all_of(here, DecoderProcess(str(tmp_path / "a.db"), Slow), frames)
     assert (first, third) == ("stored", "stored")
     assert isinstance(second, NoRoomError)
-    assert "another is started; send it again later" in str(second)
+    assert "a new process is started; send the part again later" in str(second)
 
 
 @pytest.mark.slow
@@ -474,7 +483,7 @@ def test_a_process_that_is_killed_while_it_decodes(here: World, tmp_path: Path) 
         os.kill(decoder.worker.pid or 0, signal.SIGKILL)
         answer = waits.result(10)
         assert (answer.status_code, here.store.kept) == (429, {})
-        assert "another is started; send it again later" in answer.json()["error"]
+        assert "a new process is started; send the part again later" in answer.json()["error"]
         assert "retry-after" in answer.headers
         assert post(client, arms(0).to_bytes()).status_code == 201
     assert decoder.worker.pid is None

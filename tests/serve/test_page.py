@@ -106,14 +106,14 @@ def test_the_verdict_is_first_then_its_figures(get: Any) -> None:
         in text
     )
     assert "ctr went from 1.945\u202f% to 2.056\u202f%, +5.7\u202f%." in text
-    assert "Looked at only once it would be ±1.2\u202f% instead of ±1.9\u202f%." in text
+    assert "For a single look, the interval would be ±1.2\u202f% instead of ±1.9\u202f%." in text
     assert "3 of 3 held." in text
-    assert "Zero has been excluded since Mon 1 June" in text
+    assert "The interval has excluded zero since Mon 1 June" in text
 
 
 def test_arms_that_are_not_comparable_have_no_verdict(get: Any) -> None:
     page = tree(get("/experiments/mismatch").text)
-    assert page.all("main")[0].text.startswith("Sample ratio mismatch: no verdict. The arms do not have the users")
+    assert page.all("main")[0].text.startswith("Sample ratio mismatch: no verdict. The split of users between")
     assert page.all("h1")[0].text == "No verdict: the arms are not comparable."
     words = [
         cell.text
@@ -130,12 +130,12 @@ def test_arms_that_are_not_comparable_have_no_verdict(get: Any) -> None:
 def test_what_is_late_or_silent_is_said(get: Any) -> None:
     stale = tree(get("/experiments/stale").text)
     assert stale.all("div", class_="soft")[0].text.startswith(
-        "Data is 5 h 40 min behind what was expected. Counted to Sun 7 June 18:00"
+        "Data is 5 h 40 min overdue. Data is counted to Sun 7 June 18:00"
     )
     assert stale.all("h1")[0].text.startswith("Keep running")  # readings stay
     running = tree(get("/experiments/running").text)
     assert not running.all("div", class_="soft")
-    assert "Sources fresh but conversions late by 2 h 12 min." in running.text
+    assert "Some sources are not fresh: conversions late (2 h 12 min overdue)." in running.text
 
 
 def test_too_early_and_nothing_yet(get: Any) -> None:
@@ -154,11 +154,12 @@ def test_users_data_definition_and_provenance(get: Any) -> None:
     page = tree(get("/experiments/running").text)
     found = ALL["running"]()
     wanted = (
-        "so far 299,997", "planned 400,000", "more until decided 33,000", "days until decided about 3",
+        "so far 299,997", "planned 400,000", "more until a decision 33,000", "days until a decision about 3",
         "2 June 16:00, 2 June 17:00", "24 bad price", f"sha256 {found.digest}", "6,000,000 in 336 parts", "0.031",
-        "users: 300,000 is now 400,000", "2026-06-02T06 conversions-0", "Sun 14 June 24:00 UTC",
-        "2 hours of conversions came late.", "are of hours to Sat 6 June 24:00 UTC", "one of 1.7\u202f% does",
-        "A difference of 1\u202f% shows with 1,250,000 users, in about 86 more days",
+        "users: changed from 300,000 to 400,000", "2026-06-02T06 conversions-0", "Sun 14 June 24:00 UTC",
+        "2 hours of conversions came late.",
+        "cover the hours up to Sat 6 June 24:00 UTC", "a difference of 1.7\u202f% can be detected",
+        "Detecting a difference of 1\u202f% needs 1,250,000 users, in about 86 more days",
     )  # fmt: skip
     for want in wanted:
         assert want in page.text, want
@@ -218,9 +219,9 @@ def test_at_a_glance(get: Any) -> None:
     assert "guardrail breached latency" in told["breached"][1]
     assert told["mismatch"][0] == "withheld The arms are not comparable."
     assert "sample ratio" in told["mismatch"][1]
-    assert "silent impressions, by 5 h 40 min" in told["stale"][1]
+    assert "silent impressions, 5 h 40 min overdue" in told["stale"][1]
     assert told["three"][0] == "do not ranker d: ctr is worse, −3.1\u202f%. And 2 more treatments."
-    assert told["empty"][0] == "no data No part has come."
+    assert told["empty"][0] == "no data No part has been posted yet."
     assert told["running"][2] == "299,997 of 400,000"
 
 

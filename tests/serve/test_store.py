@@ -276,7 +276,7 @@ def test_what_fails_in_between_changes_nothing(store: Store) -> None:
 
 def test_urls() -> None:
     for wrong in ("mysql://host/db", "mysql:///db"):
-        with pytest.raises(ValueError, match="a store is a path"):
+        with pytest.raises(ValueError, match="expected a path"):
             open_store(wrong)
     with pytest.raises(StoreDownError, match="PostgreSQL"):  # which is down, or cannot be spoken to without psycopg
         open_store("postgresql://nobody@/none?host=/nowhere")
@@ -398,7 +398,7 @@ def test_a_server_whose_disk_is_full(postgres: Any, monkeypatch: pytest.MonkeyPa
             return run(connection, sql, *given)
 
         monkeypatch.setattr(store.database.driver, "run", full)
-        with pytest.raises(StoreFullError, match="its disk is full; nothing was written"):
+        with pytest.raises(StoreFullError, match="the disk is full; nothing was written"):
             store.put([posted.plain(ONE, 1)])
         monkeypatch.undo()
         assert store.ledger("checkout") == []

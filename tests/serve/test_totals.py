@@ -317,7 +317,7 @@ def test_parts_that_are_not_there_are_said(store: Store) -> None:
     store.put(month(1))
     with store.database.write_transaction() as run:
         run("DELETE FROM frames WHERE number = 3")
-    with pytest.raises(MovedError, match="some parts of e are not stored any more"):
+    with pytest.raises(MovedError, match="some parts of e are no longer stored"):
         digests(Totals(store).windows("e")[1])
 
 

@@ -91,11 +91,12 @@ def test_what_never_decodes_is_refused_once(here: World, tmp_path: Path) -> None
     assert refused == [
         (
             "rank",
-            f"refused the file rank/{HOUR}/job-0.smet: the checksum is wrong: the bytes are damaged or truncated",
+            f"refused the file rank/{HOUR}/job-0.smet: the state is corrupt: the checksum is wrong, so the bytes are "
+            "damaged or truncated",
             "watch",
         )
     ]
-    assert [seen.problem[:8] for seen in watch.statuses.values()] == ["the chec"]
+    assert [seen.problem[:8] for seen in watch.statuses.values()] == ["the stat"]
     looks(here, tmp_path, nothing, lambda: path.write_bytes(arms().to_bytes()))
     assert len(here.store.kept) == 1  # written again, it is taken
 
@@ -109,10 +110,12 @@ def test_one_look_alone_refuses_nothing(here: World, tmp_path: Path) -> None:
 def test_what_decodes_and_does_not_fit_is_refused_at_once(here: World, tmp_path: Path) -> None:
     drop(tmp_path, data=sm.CTR().update([0, 1]).to_bytes())
     looks(here, tmp_path)
-    assert "takes metrics by arm" in here.store.audited[-1][1]
+    assert "expected metrics sliced by arm" in here.store.audited[-1][1]
 
 
-@pytest.mark.parametrize(("hour", "words"), [("2062-06-01T09", "in the future"), ("2020-06-01T09", "before the exp")])
+@pytest.mark.parametrize(
+    ("hour", "words"), [("2062-06-01T09", "in the future"), ("2020-06-01T09", "before the start of the exp")]
+)
 def test_hours_are_those_of_the_experiment(here: World, tmp_path: Path, hour: str, words: str) -> None:
     drop(tmp_path, f"rank/{hour}/job-0.smet", arms().to_bytes())
     looks(here, tmp_path)
@@ -167,7 +170,7 @@ def test_files_of_no_experiment_wait_for_it(here: World, tmp_path: Path) -> None
     drop(tmp_path, f"later/{HOUR}/job-0.smet")
     watch = looks(here, tmp_path, nothing)
     (seen,) = watch.statuses.values()
-    assert (seen.is_done, seen.problem) == (False, "there is no experiment 'later'")
+    assert (seen.is_done, seen.problem) == (False, "there is no experiment 'later'; define it first, or correct its ID")
     assert here.store.audited == [("rank", "defined version 1", "test")]
 
 

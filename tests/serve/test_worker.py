@@ -126,7 +126,7 @@ def test_one_that_is_killed_while_it_works(clerk: WorkerProcess) -> None:
     clerk.start()
     timer = threading.Timer(0.3, killed, [clerk])
     timer.start()
-    with pytest.raises(EndedError, match="the process that counts has ended; another is started"):
+    with pytest.raises(EndedError, match="the process that counts has ended unexpectedly; a new process is started"):
         clerk.call("rest", 60)
     assert clerk.call("count") == 1
 

@@ -130,7 +130,7 @@ def test_only_the_class_makes_buckets():
         assert [write_frame([r]) for r in read] == frames
         with pytest.raises(
             IncompatibleStateError,
-            match="only the package that defines the state can put them into buckets: import that",
+            match="only the package that defines the state can put the rows into buckets; import the",
         ):
             _ = read[0].without_axes
 
@@ -296,7 +296,7 @@ def test_sections_lend_each_other_no_words(monkeypatch):
     more, fewer, schema = packed(-1, 1), packed(0, -1), build_schema(state)
     assert pack_state(unpack_sections(schema, [honest])[0]) == honest
     for many in ([more], [fewer], [more, fewer], [more, honest, fewer]):
-        with pytest.raises(StateFormatError, match="the words of a sum do not fit"):
+        with pytest.raises(StateFormatError, match="the lengths of the sums do not add up"):
             unpack_sections(schema, many)
 
 
@@ -383,4 +383,4 @@ def test_wide_places_are_sorted_and_unique():
                     assert pack_state(unpack_sections(schema, many)[-1]) == bad
                 except StateFormatError as error:
                     refused.add(str(error))
-    assert "places of exact are not sorted and unique" in refused
+    assert "the state is corrupt: places of exact are not sorted and unique" in refused

@@ -36,5 +36,5 @@ def test_as_frozen(settings, how):
 def test_hostile_values():
     state = fed(ScoreBins(n_bins=2), {"y_true": np.array([0, 1]), "y_score": np.array([0.2, 0.7])})
     state.cells.flats["scores"][0, 0, 0] = -1
-    with pytest.raises(StateFormatError, match="rows of this weight cannot have"):
+    with pytest.raises(StateFormatError, match="impossible for the weight of its rows"):
         state.check()

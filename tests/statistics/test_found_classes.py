@@ -55,7 +55,7 @@ def test_too_many_classes():
     feed.count({"y_true": [1, 2], "y_pred": [2, 1]})
     before = feed.states[0]
     for _ in range(2):
-        with pytest.raises(MemoryLimitError, match=r"4 different classes, max_labels is 3; nothing was counted"):
+        with pytest.raises(MemoryLimitError, match=r"4 different classes, but max_labels is 3; nothing was counted"):
             feed.count({"y_true": [1, 2], "y_pred": [8, 9]})
         assert feed.states[0] == before
     feed.count({"y_true": [3], "y_pred": [3]})  # a third, though 8 and 9 were seen
@@ -72,10 +72,10 @@ def test_too_many_classes():
 
 def test_kinds_do_not_mix():
     feed = BatchUpdater([Read(DiscoveredPairs(), PLAIN)])
-    with pytest.raises(InvalidInputError, match="y_pred: classes are of one kind, not integer and string"):
+    with pytest.raises(InvalidInputError, match="y_pred: expected classes of one kind, found integer and string"):
         feed.count({"y_true": [1, 2], "y_pred": ["a", "b"]})
     feed.count({"y_true": ["a"], "y_pred": ["b"]})  # the failed batch has fixed no kind
-    with pytest.raises(InvalidInputError, match="y_true: classes are of one kind"):
+    with pytest.raises(InvalidInputError, match="y_true: expected classes of one kind"):
         feed.count({"y_true": [b"a"], "y_pred": [b"b"]})
     assert feed.states[0].facts()["rows"] == 1
     with pytest.raises(IncompatibleStateError, match="kind"):

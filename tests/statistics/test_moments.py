@@ -69,11 +69,11 @@ def test_squares_that_are_too_small_are_found_behind_a_part_that_is_sound():
     flats = {**sound.cells.flats, "sums": sums}
     bad = frame.write_frame([sound.with_cells(replace(sound.cells, flats=flats))], {})
     for parts in ([bad], [frame.write_frame([sound], {}), bad]):
-        with pytest.raises(sm.StateFormatError, match="squares that are less"):
+        with pytest.raises(sm.StateFormatError, match="smaller than the means allow"):
             frame.merge_frames(parts)
 
 
 def test_columns_have_names_of_their_own():
     for columns in (("a", "a"), ("at",), ("sample_weight", "b"), ()):
-        with pytest.raises(ValueError, match="two different ones"):
+        with pytest.raises(ValueError, match="two different columns"):
             Moments(columns=columns)

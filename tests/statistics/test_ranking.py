@@ -136,7 +136,7 @@ def test_roles_are_columns_and_bad_rows_change_nothing() -> None:
     with pytest.raises(sm.InvalidInputError, match="user: row 0: this query already occurred"):
         feed.count(named)
     twice = {n: np.concatenate([c[:1], c[:1]]) for n, c in named.items()} | {"user": np.array([-1, -1])}
-    with pytest.raises(sm.InvalidInputError, match="doc_id: row 1: the query has this document twice"):
+    with pytest.raises(sm.InvalidInputError, match="doc_id: row 1: the query contains this document twice"):
         feed.count(twice)
     with pytest.raises(sm.InvalidInputError, match="no column 'doc_id'"):
         feed.count({n: c for n, c in named.items() if n != "doc_id"})

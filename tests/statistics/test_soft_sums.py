@@ -225,7 +225,9 @@ def test_standard_errors(weighted):
 def test_a_bad_target_raises_or_is_dropped(cls, wrong):
     t = np.full(9, 0.25)
     t[[4, 6]] = wrong
-    text = rf"y_true: expected a soft label in \[0, 1\], found {wrong} in row 4 \(2 bad rows of 9 in this batch\)"
+    text = (
+        rf"y_true: expected a soft label in \[0, 1\], found {wrong} in row 4 \(2 of 9 rows in this batch are invalid\)"
+    )
     with pytest.raises(sm.InvalidInputError, match=text.replace("+", r"\+")) as caught:
         made(cls, t, np.full(9, 0.5))
     assert (caught.value.column, caught.value.row, caught.value.count) == ("y_true", 4, 2)
@@ -247,9 +249,9 @@ def test_other_columns_of_targets():
 @pytest.mark.parametrize("cls", METRICS)
 def test_settings_that_make_no_sense(cls):
     for which in ({"num_classes": 3}, {"labels": ("a", "b")}):
-        with pytest.raises(ValueError, match=r"soft labels are of two classes|entropy"):
+        with pytest.raises(ValueError, match=r"soft_labels=True does not support|entropy"):
             cls(soft_labels=True, **which)
-    with pytest.raises(ValueError, match="negative_rate= needs rows with one 0/1 label"):
+    with pytest.raises(ValueError, match="negative_rate= requires a metric that reads one 0/1 label"):
         sm.MetricCollection(sm.Task(cls(soft_labels=True), negative_rate=0.1, corrects="rows"))
     with pytest.raises(sm.IncompatibleStateError):
         cls().merge(cls(soft_labels=True))

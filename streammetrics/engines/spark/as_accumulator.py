@@ -22,7 +22,7 @@ def make_empty_metrics(metrics: Any, by: str | Iterable[str] = ()) -> MetricLike
         The argument is a bundle, which cannot be updated.
     """
     if isinstance(metrics, Bundle):
-        raise TypeError("a bundle cannot be updated: pass metrics, a collection or slices")
+        raise TypeError("a bundle cannot be updated: pass metrics, a collection or slices instead")
     names = (by,) if isinstance(by, str) else tuple(by)
     if names:
         return Sliced(metrics, by=names)

@@ -94,7 +94,10 @@ def aggregate(metrics: Any) -> Callable[..., Any]:
     """
     empty_metrics = make_empty_metrics(metrics)
     if any(read.state.block_column is not None for read in definition_of(empty_metrics).reads):
-        raise ValueError("a SQL aggregate does not get the rows of a query together; use evaluate() for these metrics")
+        raise ValueError(
+            "these metrics need all rows of a query together, but a SQL aggregate receives rows in batches; use "
+            "evaluate()"
+        )
     names, required = _list_arguments(empty_metrics)
 
     def fold(batches: Iterator[Tuple[pa.Array, ...]]) -> Any:  # noqa: UP006
@@ -182,14 +185,18 @@ def _list_arguments(counted: MetricLike) -> tuple[tuple[str, ...], int]:
 def _check_argument_count(count: int, names: tuple[str, ...], least: int) -> None:
     if not least <= count <= len(names):
         signature = ", ".join(names[:least]) + "".join(f"[, {n}]" for n in names[least:])
-        raise InvalidInputError(f"this aggregate takes ({signature}), and was given {count} columns")
+        raise InvalidInputError(
+            f"expected the columns ({signature}) as arguments of this aggregate, found {count} "
+            f"column{'s' if count != 1 else ''}"
+        )
 
 
 def _read_state(state: Any, function: str, row: int) -> bytes:
     value = state.as_py()
     if value is None:
         raise InvalidInputError(
-            f"{function}: state: null in row {row:,} of its group or batch; leave it out: WHERE state IS NOT NULL",
+            f"{function}: state: expected no nulls, found a null in row {row:,} of its group or batch; exclude nulls "
+            f"with WHERE state IS NOT NULL",
             column="state",
             row=row,
         )

@@ -72,8 +72,8 @@ class Sink:
         closed = zip(definition.reads, definition.seal(1).reads, strict=True)
         if any(a.state.differences(b.state) and not getattr(a.state, "sample_rows", 0) for a, b in closed):
             raise InvalidInputError(
-                "groups of a stream are never complete: rows of one user come in many micro-batches; take GroupAUC of a "
-                "sample (sample=True), or of a table once the day is there"
+                "the groups of a stream are never complete, because the rows of a user arrive in many micro-batches; "
+                "use a sample, such as GroupAUC(sample=True), or evaluate a table when the day is complete"
             )
         self.strategy, self.partitions = strategy, partitions
 
@@ -84,8 +84,8 @@ class Sink:
             return
         if last is not None and batch != last + 1:
             raise InvalidInputError(
-                f"{self.path}: the last micro-batch counted is {last}, and now {batch} comes: the stream has another "
-                f"checkpoint than the one this file belongs to; give each a file of its own"
+                f"{self.path}: expected micro-batch {last + 1} after micro-batch {last}, found {batch}: this file "
+                f"belongs to another checkpoint of the stream; use a separate file for each checkpoint"
             )
         new = evaluate(frame, self.metrics.copy(), strategy=self.strategy, partitions=self.partitions).state
         total = new if before is None else merge([before, new])
@@ -110,5 +110,5 @@ class Sink:
         head = data[: len(FILE_HEADER) + 20].partition(b"\n")[0]
         number = head[len(FILE_HEADER) :]
         if not head.startswith(FILE_HEADER) or not number.isdigit():
-            raise StateFormatError(f"{self.path}: this is not a file of a Spark sink")
+            raise StateFormatError(f"{self.path}: expected a file that a Spark sink wrote, found another file")
         return int(number), data[len(head) + 1 :]

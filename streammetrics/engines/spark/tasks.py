@@ -126,8 +126,8 @@ def _count_rows(counted: Any, rows: pa.Table, first: int, task: int) -> None:
     try:
         counted.update(rows)
     except InvalidInputError as error:
-        at = "" if error.row is None else f"; row {first + error.row:,} of them"
-        raise InvalidInputError(f"{error} (rows of partition {task}, from its row {first:,} on{at})") from error
+        at = "" if error.row is None else f", so this is row {first + error.row:,} of the partition"
+        raise InvalidInputError(f"{error} (this batch starts at row {first:,} of partition {task}{at})") from error
 
 
 def _check_part(rows: pa.Table, previous: int | None) -> int:
@@ -143,7 +143,8 @@ def _check_part(rows: pa.Table, previous: int | None) -> int:
     parts = rows.column(PART).unique().to_pylist()
     if len({*parts, *([] if previous is None else [previous])}) > 1:
         raise InvalidInputError(
-            f"a task was given the groups of several partitions, {parts}: repartitionById mixed them"
+            f"expected all rows of a Spark task to be in one partition, found partitions {parts}: Spark did not "
+            f"distribute the rows as repartitionById requested, so groups may be incomplete"
         )
     return int(parts[0])
 

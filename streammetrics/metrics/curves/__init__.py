@@ -1,4 +1,4 @@
-"""Scores over all thresholds: areas, curves, best thresholds."""
+"""Metrics over all thresholds: these metrics measure how well scores separate positives from negatives."""
 
 from .areas import *
 from .equal_error import *

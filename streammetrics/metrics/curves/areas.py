@@ -54,7 +54,8 @@ class ByRows(ScoredValue):
         super().__post_init__()
         if self.average == BY_ROWS and self.num_labels is None:
             raise ValueError(
-                f'{type(self).__name__}: average="samples" is the mean over rows of labels: give num_labels='
+                f'{type(self).__name__}: average="samples" averages over rows with several 0/1 labels; pass their number '
+                f"as num_labels="
             )
 
     def make_state(self) -> Any:
@@ -222,7 +223,9 @@ class AUC(ByRows, tag="auc"):
     about = About(
         interval_methods=("delong",),
         formula="(sum over pairs of [p > n] + [p = n]/2) / (P N)",
-        bound="± sum a c / (2 P N) over buckets; 0 for half-precision scores",
+        bound=(
+            "± (sum of a c over buckets with a positives and c negatives) / (2 P N); exact for half-precision scores"
+        ),
         interval_scale=About.per_instance(lambda metric: "natural" if metric.min_fpr else "logit"),
         value_range=About.per_instance(lambda metric: (metric._least, 1)),
         pair_statistic=About.per_instance(lambda metric: _area_of_pairs if metric._full else None),
@@ -238,9 +241,11 @@ class AUC(ByRows, tag="auc"):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.min_fpr < self._rate:
-            raise ValueError(f"AUC: min_fpr={self.min_fpr:g} has to be below max_fpr={float(self._rate):g}")
+            raise ValueError(f"AUC: min_fpr={self.min_fpr:g} must be below max_fpr={float(self._rate):g}")
         if self.average == BY_ROWS and not self._full:
-            raise ValueError('AUC: average="samples" is of whole rows; it has no min_fpr= or max_fpr=')
+            raise ValueError(
+                'AUC: average="samples" does not support min_fpr= and max_fpr=; leave them out, or choose another average='
+            )
         if self.multi_class == "ovo" and (
             not self._class_settings or self.num_labels or self.average not in ("macro", "weighted")
         ):
@@ -320,7 +325,7 @@ class Gini(ScoredValue, tag="gini"):
         interval_methods=("delong",),
         interval_scale="fisher",
         formula="2 AUC - 1",
-        bound="twice that of AUC",
+        bound="twice as wide as those of AUC",
         value_range=(-1, 1),
         pair_statistic=_gini_of_pairs,
     )
@@ -370,7 +375,7 @@ class AveragePrecision(ByRows, tag="average_precision"):
 
     about = About(
         formula="sum over distinct scores, descending, of (R_i - R_(i-1)) P_i",
-        bound="positives first, and below the worst order, inside each bucket",
+        bound="lower: at or below the worst order inside each bucket; upper: the best order, positives first",
     )
 
     zero_division: float = setting(default=NAN, choices=(NAN, 0.0, 1.0))
@@ -420,11 +425,11 @@ class KS(ScoredValue, tag="ks"):
 
     about = About(
         no_interval_reason=(
-            "the largest of many gaps is drawn upward; "
-            "AUC, or Recall and FalsePositiveRate at a threshold, have intervals"
+            "the largest of many gaps is biased upward by chance; AUC, and Recall and FalsePositiveRate at a "
+            "fixed threshold, have intervals"
         ),
         formula="max over thresholds of |TPR - FPR|",
-        bound="from the edges of a bucket to its corners",
+        bound="from the largest distance at an edge of a bucket to the largest possible distance inside a bucket",
     )
 
     _read_all_cells = staticmethod(ks_distances)

@@ -1,4 +1,4 @@
-"""The equal error rate: the error at the threshold where both kinds of errors are equally frequent."""
+"""The equal error rate: the error rate at the threshold where both error rates are equal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["EqualErrorRate"]
 
 
 class EqualErrorRate(AtThreshold, tag="equal_error_rate"):
-    """Equal error rate: the error rate at the threshold where false positives and false negatives are equally frequent.
+    """Equal error rate: the error rate at the threshold where the false positive and the false negative rate are equal.
 
     Formula: (FPR + FNR) / 2 at the threshold with the smallest |FPR - FNR|; the higher value if two thresholds tie.
 
@@ -35,7 +35,7 @@ class EqualErrorRate(AtThreshold, tag="equal_error_rate"):
     about = About(
         best="low",
         formula="(FPR + FNR) / 2 where |FPR - FNR| is smallest",
-        bound="the corners of the bucket where the rates cross",
+        bound="the lowest and the highest possible rate in the bucket where both rates cross",
     )
 
     def of(self, state: ScoresByLabel) -> Limits | None:

@@ -55,9 +55,9 @@ class HMeasure(ScoredValue, tag="h_measure"):
     """
 
     about = About(
-        formula="1 - loss of the best thresholds / loss without scores, over costs that have a distribution",
-        bound="from the edges of buckets to positives first inside each",
-        cost="that of AUC; about 1 us a bucket to compute",
+        formula="1 - loss at the best thresholds / loss without scores, both averaged over a distribution of costs",
+        bound="lower: thresholds only at edges of buckets; upper: positives first inside each bucket",
+        cost="as for AUC; about 1 us per bucket to compute",
         value_range=(0, 1),
     )
 

@@ -26,7 +26,7 @@ ROUNDING = 2.0**-47
 
 
 class LogAUC(ScoredValue, tag="log_auc"):
-    """Area under the ROC curve over the logarithm of the false positive rate: the mean TPR between two rates.
+    """Area under the ROC curve over the logarithm of the false positive rate: the mean TPR between two such rates.
 
     Formula: integral of TPR d log(FPR) from min_fpr to max_fpr, divided by log(max_fpr / min_fpr), computed with
     trapezoids between the points of the curve. At both ends TPR is interpolated.
@@ -50,9 +50,9 @@ class LogAUC(ScoredValue, tag="log_auc"):
     """
 
     about = About(
-        formula="mean TPR over log(FPR) between two rates",
-        bound="the corners of the buckets",
-        cost="that of AUC",
+        formula="mean TPR over log(FPR) between two values of FPR",
+        bound="the areas under the lowest and the highest possible curve inside each bucket",
+        cost="as for AUC",
         value_range=(0, 1),
     )
 
@@ -62,7 +62,7 @@ class LogAUC(ScoredValue, tag="log_auc"):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.min_fpr < self.max_fpr:
-            raise ValueError(f"LogAUC: min_fpr={self.min_fpr:g} has to be below max_fpr={self.max_fpr:g}")
+            raise ValueError(f"LogAUC: min_fpr={self.min_fpr:g} must be below max_fpr={self.max_fpr:g}")
 
     @property
     def name(self) -> str:

@@ -166,9 +166,9 @@ class Curve(OfClasses[Any, Any], ScoredMetric[Any]):
 
     about = About(
         best=None,
-        no_interval_reason="a curve has no one standard error; AUC, and Recall at a threshold, have intervals",
-        cost="that of AUC; some ms to compute",
-        bound="points exact; between them inside the rectangle that two span",
+        no_interval_reason="a curve has no single standard error; AUC, and Recall at a fixed threshold, have intervals",
+        cost="as for AUC; a few ms to compute",
+        bound="points are exact; between two points, the curve lies in the rectangle that they span",
     )
 
     num_labels: int | None = setting(default=None, low=1, high=1 << 16)

@@ -58,8 +58,8 @@ class ScoredMetric(ScoredLabels[ScoresByLabel, T]):
         one exception, for two classes: up to 2**20 distinct real scores stay exact (40 MB) if they are far from 0 and so
         close together that they would share a few buckets.
     exact : bool
-        Whether to keep every distinct score rather than a histogram. The value is then exact, and memory grows by 24 bytes
-        for each distinct score (a model with float32 scores has a few million of them).
+        Whether to keep every distinct score rather than a histogram. The value is then exact, and memory grows by 16 bytes
+        for each distinct score of a label, or 32 with weights (a model with float32 scores has a few million scores).
     memory_limit : int
         The most memory that exact scores may take, in bytes (4 GiB by default). An update that would exceed it raises
         MemoryLimitError, and none of its rows are counted.
@@ -68,7 +68,7 @@ class ScoredMetric(ScoredLabels[ScoresByLabel, T]):
     about = About(
         rank_based=True,
         best="high",
-        cost="1 MiB a label at 16 bits; about 1 ns a row, 4 of each of several labels; 1 ms to compute",
+        cost="1 MiB per label at 16 bits; about 1 ns per row, or 4 ns per row and label; 1 ms to compute",
         value_range=(0, 1),
     )
 
@@ -81,7 +81,10 @@ class ScoredMetric(ScoredLabels[ScoresByLabel, T]):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.exact and (self.bits is not None or self.limit is not None):
-            raise ValueError(f"{type(self).__name__}: bits= and limit= are of a histogram; exact=True has none")
+            raise ValueError(
+                f"{type(self).__name__}: exact=True keeps all scores and does not use bits= or limit=; leave out these "
+                f"settings, or exact=True"
+            )
 
     def make_state(self) -> ScoresByLabel:
         if self.exact:

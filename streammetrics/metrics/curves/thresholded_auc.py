@@ -71,8 +71,8 @@ class ThresholdedAUC(ScoredValue, tag="thresholded_auc"):
 
     about = About(
         formula="sum over thresholds of (x_i - x_(i+1)) h_i",
-        bound="rows of buckets that a threshold cuts above it, or not",
-        cost="that of AUC; some us a threshold to compute",
+        bound="the rows of a bucket that contains a threshold: all above the threshold, or all below it",
+        cost="as for AUC; a few us per threshold to compute",
         value_range=(0, 1),
     )
 

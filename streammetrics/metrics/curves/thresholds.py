@@ -55,7 +55,7 @@ class AtThreshold(ScoredValue):
     With several classes or labels, each has its own threshold.
     """
 
-    about = About(cost="that of AUC")
+    about = About(cost="as for AUC")
 
     def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:
         return 8 * rounding
@@ -108,10 +108,10 @@ class BestThreshold(AtThreshold):
 
     about = About(
         no_interval_reason=(
-            "the best of many thresholds is drawn upward; "
-            "Recall, Precision or FBeta at one chosen elsewhere have intervals"
+            "the value at the best of many thresholds is biased upward by chance; Recall, Precision and FBeta "
+            "at a fixed threshold have intervals"
         ),
-        bound="at least at the edges of buckets; at most with positives first inside each",
+        bound="lower: thresholds only at edges of buckets; upper: positives first inside each bucket",
     )
 
     def _required_ratio(self, cut: Cut) -> tuple[Any, Any, float]:

@@ -36,7 +36,9 @@ class TopRows(ScoredValue):
     A subclass defines `_sizes`, which returns the number of top rows and the divisor.
     """
 
-    about = About(cost="that of AUC", bound="negatives first, positives first, in the bucket of the cut")
+    about = About(
+        cost="as for AUC", bound="lower: negatives first in the bucket at the cut-off; upper: positives first"
+    )
 
     def _sizes(self, P: int, N: int, one: int) -> tuple[Fraction, Fraction]:
         """Return the number of top rows, and the number by which the positives among them are divided.
@@ -88,7 +90,7 @@ def _totals(state: ScoresByLabel) -> tuple[int, int, int]:
 
 
 class Lift(TopRows, tag="lift"):
-    """Lift or cumulative gain: how many more positives the highest scores contain than as many random rows.
+    """Lift: the number of positives among the highest scores over that among as many random rows; or cumulative gain.
 
     Formula: gain = TP / P for the `fraction` of rows (or weight) with the highest scores; lift = gain / fraction.
 
@@ -114,7 +116,7 @@ class Lift(TopRows, tag="lift"):
     """
 
     about = About(
-        formula="TP / P of the highest-scored fraction of rows, over the fraction",
+        formula="TP / P / fraction, for the fraction of rows with the highest scores",
         value_range=About.per_instance(lambda metric: (0, None if metric.kind == "lift" else 1)),
     )
 
@@ -243,9 +245,9 @@ class BEDROC(ScoredValue, tag="bedroc"):
     """
 
     about = About(
-        formula="mean of e^(-alpha x) over positives, between its least and its most",
-        bound="positives last, positives first, inside each bucket",
-        cost="that of AUC",
+        formula="mean of e^(-alpha x) over positives, scaled so that its smallest value is 0 and its largest is 1",
+        bound="lower: positives last inside each bucket; upper: positives first",
+        cost="as for AUC",
         value_range=(0, 1),
     )
 

@@ -110,7 +110,7 @@ def _shares(part: Floats, whole: Floats) -> tuple[Floats, Floats]:
 class UpliftMetric(ScoredMetric[Any]):
     """Base class of metrics of rows that have a score, an outcome (0 or 1) and a treatment (0 or 1)."""
 
-    about = About(cost="24 MiB at 19 bits, mostly untouched; about 12 ns a row")
+    about = About(cost="24 MiB at 19 bits, mostly unused; about 12 ns per row")
 
     scale: str = setting(default="real", choices=("probability", "real", "logit"))
 
@@ -141,7 +141,7 @@ class UpliftArea(UpliftMetric):
     The setting `norm` selects the reference, for example the area of the best possible order ("perfect").
     """
 
-    about = About(bound="every order inside each bucket", value_range=(None, None))
+    about = About(bound="the lowest and the highest value over all orders inside each bucket", value_range=(None, None))
 
     norm: str = setting(default="perfect", choices=("perfect", "total", "rows"))
 
@@ -190,7 +190,11 @@ class UpliftArea(UpliftMetric):
     def reason(self, state: Any) -> str | None:
         reason = super().reason(state)
         if reason is None and not self._unit(state)[1]:
-            return "the whole treatment has no effect" if self.norm == "total" else "no order is better than chance"
+            return (
+                "the whole treatment has no effect"
+                if self.norm == "total"
+                else "no order of the rows is better than chance"
+            )
         return reason
 
     @property
@@ -240,7 +244,7 @@ class QiniCoefficient(UpliftArea, tag="qini"):
     1.0
     """
 
-    about = About(formula="(area of the Qini curve - that of chance) / (that of the best order - that of chance)")
+    about = About(formula="(A - A_random) / (A_best - A_random), A the area under the Qini curve")
 
     negative_effect: bool = setting(default=True)
 
@@ -282,7 +286,7 @@ class AUUC(UpliftArea, tag="auuc"):
     0.28125
     """
 
-    about = About(formula="(area of the uplift curve - that of chance) / (that of the best order - that of chance)")
+    about = About(formula="(A - A_random) / (A_best - A_random), A the area under the uplift curve")
 
     kind = "uplift"
     above_chance = ("perfect",)
@@ -331,10 +335,10 @@ class UpliftCurve(UpliftMetric, tag="uplift_curve"):
     about = About(
         best=None,
         no_interval_reason=(
-            "a curve has no one standard error; QiniCoefficient and AUUC have intervals by Sharded(..., unit=)"
+            "a curve has no single standard error; Sharded(..., unit=) has intervals for QiniCoefficient and AUUC"
         ),
         formula="gain over the share of rows, from the highest scores down",
-        bound="points exact",
+        bound="points are exact",
     )
 
     kind: str = setting(default="qini", choices=("qini", "uplift"))

@@ -1,4 +1,4 @@
-"""Decisions: two classes at a threshold, several classes, labels; comparisons of two labelings and of many raters."""
+"""Classification metrics: these metrics compare decisions or classes with true classes, or two labelings."""
 
 from .agreement import *
 from .association import *

@@ -61,7 +61,7 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
 
     about = About(
         best=None,
-        no_interval_reason="a matrix has no one standard error; Accuracy, Recall and Precision have intervals",
+        no_interval_reason="a matrix has no single standard error; Accuracy, Recall and Precision have intervals",
         formula="rows by true label and decision: [[TN, FP], [FN, TP]]",
         # Counts grow with the number of rows; normalised counts do not.
         extensive=About.per_instance(lambda metric: metric.normalize is None),
@@ -253,7 +253,7 @@ class BalancedAccuracy(WholeMatrix, tag="balanced_accuracy"):
         return 16 * rounding if self.adjusted else super().slack(margins, limits, rounding)
 
     def reason(self, margins: Margins) -> str | None:
-        return "rows of one class" if self.adjusted and margins.total else super().reason(margins)
+        return "all rows have the same class" if self.adjusted and margins.total else super().reason(margins)
 
     def _mean(self, quotients: list[tuple[int, int]]) -> Limits | None:
         if len(quotients) <= FEW:
@@ -323,4 +323,4 @@ class MatthewsCorrcoef(Agreement, tag="matthews_corrcoef"):
         return difference_slack(products, Fraction(math.isqrt(self._square(margins)) or 1), limits, rounding)
 
     def reason(self, margins: Margins) -> str:
-        return "one class, or one decision"
+        return "all rows have the same class or the same decision"

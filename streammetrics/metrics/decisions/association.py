@@ -60,7 +60,7 @@ class Association(Labeling):
         return Limits(first.low, first.value, last.high).widen(16 * contingency.weight_rounding, 0, 1)
 
     def reason(self, contingency: Any) -> str:
-        return "one class in one of the labelings"
+        return "all rows have the same class in one of the labelings"
 
 
 def _phi(contingency: Contingency) -> tuple[Fraction, Fraction]:

@@ -72,8 +72,8 @@ class DecisionMetric(OfClasses[State, T]):
 
     about = About(
         best="high",
-        cost="64 bytes a threshold, 32 a label, 8 a pair of classes; under 1 ns a row",
-        bound="exact: counts, rounded once",
+        cost="64 bytes per threshold, 32 per label, 8 per pair of classes; under 1 ns per row",
+        bound="exact: computed from counts, rounded once",
     )
 
     threshold: float | tuple[float, ...] | None = setting(default=HARD, default_from=default_threshold)
@@ -91,25 +91,29 @@ class DecisionMetric(OfClasses[State, T]):
         super().__post_init__()
         if self._of_classes and self.top_k is None and self.threshold not in (HARD, None):
             raise ValueError(
-                f"{type(self).__name__}: of several classes the one with the highest score is predicted, whatever the "
-                f"threshold; threshold=None reads predicted classes from y_pred"
+                f"{type(self).__name__}: expected no threshold= with num_classes= or labels=, found {self.threshold!r}: "
+                f"the class with the highest score is predicted; leave threshold= out, or pass threshold=None to read "
+                f"predicted classes from y_pred"
             )
         if self.threshold == ():
-            raise ValueError(f"{type(self).__name__}: threshold=() has no threshold: give one or more")
+            raise ValueError(
+                f"{type(self).__name__}: expected at least one threshold, found threshold=(); pass one number or several"
+            )
         if self.top_k is not None:
             self._check_top()
         if self.ignore_class is not None and not self._of_classes:
             raise ValueError(
-                f"{type(self).__name__}: ignore_class= is a class beside those of num_classes= or labels=; of labels give "
-                f"weights of 0, of two classes where= of a Task"
+                f"{type(self).__name__}: ignore_class= needs num_classes= or labels=; with num_labels=, pass a "
+                f"sample_weight of 0 instead, and with two classes, use where= of a Task"
             )
 
     def _check_top(self) -> None:
         """Raise a ValueError if the other settings do not allow `top_k`."""
         if self.num_labels is None and not (self._of_classes and self._by_class and self.labels != "discover"):
             raise ValueError(
-                f"{type(self).__name__}: top_k= needs the scores of a row: num_labels=; of num_classes= or labels= it is "
-                f"for metrics of a class such as Recall, and TopKAccuracy for all together"
+                f"{type(self).__name__}: top_k= needs a score for each label or class in every row: pass num_labels=, "
+                f"or, for metrics of each class such as Recall, num_classes= or a tuple of labels=; for the accuracy "
+                f"over all classes, use TopKAccuracy"
             )
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Any:
@@ -203,7 +207,7 @@ class AveragedDecision(Several[State], DecisionMetric[Any]):
 
     def reason(self, state: Any) -> str | None:
         """Return the reason why the value is undefined although there are rows."""
-        return "0/0: no such rows"
+        return "0/0: the denominator has no rows"
 
     def read(self, state: Any) -> Reading:
         return OfDecisions(self, state)
@@ -297,7 +301,7 @@ class AtEachThreshold(OwnReading):
 
     def _estimate(self, method: str) -> Estimate:
         if self.metric._class_settings and self.metric.average is None:
-            why = "of each label at each threshold: give one threshold, or an average"
+            why = "there is no interval for each label at each threshold; pass a single threshold, or an average="
             return Estimate(self.value, reason=why)
         return stack_estimates(
             [estimate_of(*pair, method) for pair in zip(self.metric.at_each, self.each, strict=True)]

@@ -25,9 +25,7 @@ class CellCount(AveragedDecision):
     about = About(
         extensive=True,
         read_cells=read_decisions_side_by_side,
-        no_interval_reason=(
-            "a count grows with the rows: Recall, Precision and their kin are shares, which have intervals"
-        ),
+        no_interval_reason=("a count grows with the number of rows; rates such as Recall and Precision have intervals"),
     )
 
     cell: ClassVar[int] = 0

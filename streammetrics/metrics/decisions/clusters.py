@@ -35,7 +35,7 @@ class ClusterAccuracy(Labeling, tag="cluster_accuracy"):
     0.75
     """
 
-    about = About(formula="most rows of pairs of a class and a cluster, each in one pair / rows")
+    about = About(formula="rows on the best one-to-one assignment of classes to clusters / rows")
 
     def of(self, contingency: Contingency) -> Limits | None:
         sides = (

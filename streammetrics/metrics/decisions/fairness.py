@@ -43,11 +43,11 @@ class FairnessRatio(ScoredLabels[GroupDecisions, float]):
 
     about = About(
         best="high",
-        cost="some 60 bytes a group; about 20 ns a row",
-        bound="exact: counts, rounded once",
+        cost="about 60 bytes per group; about 20 ns per row",
+        bound="exact: computed from counts, rounded once",
         no_interval_reason=(
-            "the least and the largest of several rates: "
-            "Sliced(Recall(), by=) or of SelectionRate has an interval of each"
+            "the value compares the smallest and the largest of several rates; Sliced(Recall(), by=) has an "
+            "interval for each rate"
         ),
     )
 
@@ -192,7 +192,7 @@ class EqualOpportunityRatio(FairnessRatio, tag="equal_opportunity_ratio"):
 
 
 class EqualizedOddsRatio(FairnessRatio, tag="equalized_odds_ratio"):
-    """Equalized odds ratio: the smaller of two ratios between groups, of the recall and of the false positive rate.
+    """Equalized odds ratio: the lowest over the highest recall or false positive rate of the groups, whichever is smaller.
 
     Formula: min(min_g TPR / max_g TPR, min_g FPR / max_g FPR). With `agg="mean"` it is the mean of the two ratios.
 
@@ -216,7 +216,7 @@ class EqualizedOddsRatio(FairnessRatio, tag="equalized_odds_ratio"):
     0.5
     """
 
-    about = About(formula="min of both ratios between groups, of TPR and of FPR")
+    about = About(formula="the smaller of two ratios, min TPR / max TPR and min FPR / max FPR over groups")
 
     agg: str = setting(default="worst_case", choices=("worst_case", "mean"))
 

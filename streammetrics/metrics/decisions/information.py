@@ -24,13 +24,13 @@ __all__ = [
 ]
 
 METHODS = ("arithmetic", "geometric", "min", "max")
-TOO_MANY = "more than 2**32 rows: what chance makes takes too long"
+TOO_MANY = "more than 2**32 rows: computing the value expected by chance would take too long"
 
 
 class InformationMetric(Labeling):
     """Base class of metrics of the information that two labelings share. Certified bounds allow for rounding."""
 
-    about = About(bound="certified: logarithms are rounded, which moves the value by some 2**-50")
+    about = About(bound="the rounding of logarithms, which changes the value by about 2**-50")
 
 
 class SharedInformation(InformationMetric):

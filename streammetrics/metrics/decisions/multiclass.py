@@ -31,8 +31,8 @@ class WholeMatrix(AveragedDecision):
         super().__post_init__()
         if self._of_classes and self.average != "macro":
             raise ValueError(
-                f"{type(self).__name__}: classes have one value together; average= is for num_labels=, and for metrics of "
-                f"a class such as Recall"
+                f"{type(self).__name__}: average={self.average!r} needs num_labels=; for classes, the metric has a "
+                f"single value: leave average= out, or use a metric of each class such as Recall"
             )
 
     def gradient(self, right: Any, true: Any, predicted: Any) -> Any:

@@ -34,8 +34,8 @@ class LabelRowMetric(ScoredLabels[LabelRows, float]):
     """
 
     about = About(
-        cost="552 bytes; about 10 ns a label, to sort them",
-        bound="exact: rows rounded once, summed exactly, rounded once",
+        cost="552 bytes; about 10 ns per label, for sorting",
+        bound="exact: each row is rounded once, the sum is exact, and the result is rounded once",
         example={"num_labels": 3},
     )
 
@@ -46,7 +46,9 @@ class LabelRowMetric(ScoredLabels[LabelRows, float]):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.num_labels is None:
-            raise ValueError(f"{type(self).__name__}: say how many labels a row has, num_labels=")
+            raise ValueError(
+                f"{type(self).__name__}: num_labels= is required; pass the number of labels of a row, such as num_labels=3"
+            )
 
     def make_state(self) -> LabelRows:
         assert self.num_labels is not None
@@ -64,7 +66,7 @@ class LabelRowMetric(ScoredLabels[LabelRows, float]):
 
 
 class CoverageError(LabelRowMetric, tag="coverage_error"):
-    """Coverage error: the mean number of labels, from the highest score down, that include all true labels of a row.
+    """Coverage error: the mean number of top-scored labels that a row needs to include all its true labels.
 
     Formula: mean over rows of the number of labels whose score is at least the lowest score of a true label; 0 for a row
     without true labels.

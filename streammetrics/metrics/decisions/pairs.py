@@ -35,8 +35,8 @@ class Labeling(ScoredLabels[DiscoveredPairs, Any]):
     about = About(
         positional_columns=("y_true", "y_pred"),
         best="high",
-        cost="some 100 bytes a pair of classes that occurs; 10 ns a row",
-        bound="exact: counts, rounded once",
+        cost="about 100 bytes per pair of classes that occurs; 10 ns per row",
+        bound="exact: computed from counts, rounded once",
     )
 
     max_labels: int = setting(default=1000, low=2, high=1 << 15, operational=True)
@@ -261,8 +261,8 @@ class PairConfusionMatrix(Labeling, tag="pair_confusion_matrix"):
 
     about = About(
         best=None,
-        no_interval_reason="a matrix has no one standard error; Sharded(AdjustedRandScore(), unit=) has an interval",
-        formula="ordered pairs of rows: [[apart in both, together in the second], [in the first, in both]]",
+        no_interval_reason="a matrix has no single standard error; Sharded(AdjustedRandScore(), unit=) has an interval",
+        formula="ordered pairs of rows: [[apart, together in the second only], [in the first only, together in both]]",
     )
 
     def read(self, state: DiscoveredPairs) -> Reading:

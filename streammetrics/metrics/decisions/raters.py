@@ -46,8 +46,8 @@ class FleissKappa(Metric[RowTerms, float], tag="fleiss_kappa"):
     about = About(
         positional_columns=("ratings",),
         best="high",
-        formula="(po - pe) / (1 - pe), po of pairs of raters of an item, pe of the shares of classes",
-        cost="1.1 kB a class; some 50 ns a number",
+        formula="(po - pe) / (1 - pe), po the share of pairs of raters that agree, pe the sum of squared class shares",
+        cost="1.1 kB per class; about 50 ns per number",
         example={"num_classes": 3},
     )
 
@@ -74,4 +74,4 @@ class FleissKappa(Metric[RowTerms, float], tag="fleiss_kappa"):
         _, pairs, everyone, by_chance = self._sums(state)
         if not pairs:
             return no_weight_reason(state) or "no item has two raters"
-        return "all raters chose one class" if everyone == by_chance else None
+        return "all raters chose the same class" if everyone == by_chance else None

@@ -46,7 +46,10 @@ class SampledRatio(DecisionRatio):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.average == "samples" and self.num_labels is None:
-            raise ValueError(f'{type(self).__name__}: average="samples" is of rows of labels: give num_labels=')
+            raise ValueError(
+                f'{type(self).__name__}: average="samples" averages over rows with several 0/1 labels; pass their number '
+                f"as num_labels="
+            )
 
     def make_state(self) -> Any:
         if self.average != "samples":

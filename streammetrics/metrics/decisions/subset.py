@@ -60,8 +60,8 @@ class SubsetAccuracy(ScoredLabels[Any, float], tag="subset_accuracy"):
         interval_methods=("wilson", "delta"),
         interval_scale="logit",
         formula="rows whose labels are all right / rows",
-        cost="552 bytes; about 1 ns a label",
-        bound="exact: counts, rounded once",
+        cost="552 bytes; about 1 ns per label",
+        bound="exact: computed from counts, rounded once",
         example={"num_labels": 3},
     )
 
@@ -78,12 +78,12 @@ class SubsetAccuracy(ScoredLabels[Any, float], tag="subset_accuracy"):
             self.num_classes is None
         ):
             raise ValueError(
-                "SubsetAccuracy: say how many labels a row has, num_labels=; or how many outputs of how many classes, "
-                "num_outputs= and num_classes="
+                "SubsetAccuracy: expected either num_labels=, or num_outputs= and num_classes=; pass num_labels= if a "
+                "row has several 0/1 labels, or num_outputs= and num_classes= if a row has several classes"
             )
         if self.num_outputs is not None and (self.top_k is not None or self.criteria != "exact_match"):
             raise ValueError(
-                "SubsetAccuracy: top_k= and criteria= are of labels; outputs have one class each, all right"
+                "SubsetAccuracy: top_k= and criteria= apply only to num_labels=; leave them out if you pass num_outputs="
             )
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Any:
@@ -172,7 +172,10 @@ class HammingLoss(WholeMatrix, tag="hamming_loss"):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.num_outputs is not None and (self.num_classes is None or self.ignore_class is not None):
-            raise ValueError("HammingLoss: num_outputs= needs num_classes=, and knows no ignore_class=")
+            raise ValueError(
+                "HammingLoss: num_outputs= needs num_classes= and does not support ignore_class=; pass num_classes=, and "
+                "leave ignore_class= out"
+            )
 
     def make_state(self) -> Any:
         if self.num_outputs is None:

@@ -49,7 +49,7 @@ class TopKAccuracy(OfClasses[ClassRows, float], tag="top_k_accuracy"):
         interval_methods=("wilson", "delta"),
         interval_scale="logit",
         formula="rows whose true class is among the k highest scores / rows",
-        cost="552 bytes; about 1 ns a score",
+        cost="552 bytes; about 1 ns per score",
         example={"num_classes": 3},
     )
 
@@ -59,7 +59,10 @@ class TopKAccuracy(OfClasses[ClassRows, float], tag="top_k_accuracy"):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self._class_settings:
-            raise ValueError("TopKAccuracy: say which classes there are, num_classes= or labels=")
+            raise ValueError(
+                "TopKAccuracy: num_classes= or labels= is required; pass the number of classes, or the classes in the "
+                "order of the columns of y_score"
+            )
 
     @property
     def name(self) -> str:

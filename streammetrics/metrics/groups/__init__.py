@@ -1,4 +1,4 @@
-"""By user or group: metrics that are computed within each group and then averaged over groups."""
+"""Metrics by user or group: these metrics are computed within each group and averaged over groups."""
 
 from .auc import *
 from .losses import *

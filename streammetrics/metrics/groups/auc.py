@@ -108,7 +108,7 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
         rank_based=True,
         best="high",
         formula="sum over groups of w_g AUC_g / sum of w_g",
-        cost="13 to 33 bytes a row, on disk with spill_dir=; some 20 ns a row",
+        cost="13 to 33 bytes per row, on disk with spill_dir=; about 20 ns per row",
     )
 
     group_weight: str = setting(default="impressions", choices=GROUP_WEIGHTS)
@@ -127,15 +127,24 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.sample_rows is not None and not self.sample:
-            raise ValueError("GroupAUC: sample_rows= is how many rows sample=True keeps, which is an estimate")
+            raise ValueError(
+                "GroupAUC: sample_rows= is the size of the sample that sample=True keeps; pass sample=True as well to get "
+                "an estimate, or leave sample_rows= out"
+            )
         if self.sample and self.sample_rows is None:
             object.__setattr__(self, "sample_rows", max(1, self.memory_limit // 33))
         if self.partition is not None and not is_partition(self.partition):
-            raise ValueError(f"GroupAUC: partition is (i, n) with 0 <= i < n, not {self.partition!r}")
+            raise ValueError(f"GroupAUC: expected partition=(i, n) with 0 <= i < n, found {self.partition!r}")
         if self.grouped and (self.partition or self.spill_dir or self.sample):
-            raise ValueError('GroupAUC: grouped="sorted" needs neither partition=, spill_dir= nor sample=')
+            raise ValueError(
+                'GroupAUC: grouped="sorted" cannot be combined with partition=, spill_dir= or sample=; leave these '
+                "settings out, because a sorted log needs little memory"
+            )
         if self.sample and (self.partition or self.spill_dir):
-            raise ValueError("GroupAUC: sample=True is an estimate in memory; partition= and spill_dir= are exact")
+            raise ValueError(
+                "GroupAUC: sample=True cannot be combined with partition= or spill_dir=; choose sample=True for an "
+                "estimate, or one of the others for the exact value"
+            )
 
     @property
     def name(self) -> str:

@@ -39,7 +39,7 @@ class GroupedMetric(Metric[GroupSums, float]):
         The bytes that groups may take (4 GiB by default). An update beyond it raises MemoryLimitError and counts nothing.
     """
 
-    about = About(best="low", cost="some 100 bytes a group; 10 ns a row, 80 where there are very many groups")
+    about = About(best="low", cost="about 100 bytes per group; 10 ns per row, or 80 ns with very many groups")
 
     scale: str = setting(default="probability", choices=("probability", "logit"))
     missing: str = setting(default="raise", choices=("raise", "skip"))

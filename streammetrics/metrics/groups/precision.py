@@ -39,8 +39,8 @@ class OpenGroups(Metric[GroupRows, float]):
     about = About(
         rank_based=True,
         best="high",
-        cost="13 to 33 bytes a row; some 100 ns a row to compute",
-        bound="groups within a few ulp, summed exactly",
+        cost="13 to 33 bytes per row; about 100 ns per row to compute",
+        bound="the value of each group is within a few ulp; the sum is exact",
     )
 
     scale: str = setting(default="probability", choices=("probability", "real", "logit"))
@@ -60,7 +60,9 @@ class OpenGroups(Metric[GroupRows, float]):
 
         `blocks` has sums over the rows of a group with the same score, for each distinct score of each group.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say what it computes of a group")
+        raise NotImplementedError(
+            f"{type(self).__name__} does not define of(); override of() to return the values of all groups"
+        )
 
     def read(self, state: GroupRows) -> Reading:
         return OverGroups(self, state)

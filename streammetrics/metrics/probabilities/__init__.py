@@ -1,4 +1,4 @@
-"""Probabilities: losses, rates, skill and calibration."""
+"""Probability metrics: these metrics measure losses, skill and calibration of predicted probabilities."""
 
 from .bucket_error import *
 from .calibration import *

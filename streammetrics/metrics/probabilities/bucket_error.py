@@ -58,8 +58,8 @@ class BucketError(ScoredLabels[ScoreBins, float], tag="bucket_error"):
         best="low",
         no_interval_reason=CalibrationError.about.no_interval_reason,
         formula="sum over groups of W_g |CTR_g / p_g - 1| / sum of W_g",
-        cost="16 bytes a bucket: 16 MB; 4 ns a row",
-        bound="exact: counts, rounded once",
+        cost="16 bytes per bucket, 16 MB in total; 4 ns per row",
+        bound="exact: computed from counts, rounded once",
         example={"n_bins": 1000},
     )
 

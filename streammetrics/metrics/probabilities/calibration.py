@@ -106,9 +106,10 @@ class BinnedMetric(OfClasses[Binned, T]):
     """
 
     about = About(
-        cost="uniform: 48 bytes a bin, 4 ns a row; others: the histogram of AUC",
+        cost="uniform bins: 48 bytes per bin, 4 ns per row; other bins: as for AUC",
         bound=(
-            "uniform: exact, below 0.001 within 2**-60; others: p between the ends of its bucket; 0 for half precision"
+            "uniform bins: exact, or within 2**-60 for a mean p below 0.001; other bins: the range over all p in "
+            "the same buckets, exact for half precision"
         ),
     )
 
@@ -166,8 +167,8 @@ class CalibrationError(Several[Binned], BinnedMetric[Any]):
 
     about = About(
         no_interval_reason=(
-            "gaps are never negative, so chance alone widens them; "
-            "Calibration, over all rows or slices, has an interval"
+            "gaps are never negative, so chance biases their mean upward; Calibration, of all rows or of "
+            "slices, has an interval"
         ),
         best="low",
     )
@@ -332,8 +333,8 @@ class CalibrationCurve(BinnedMetric[Reliability], tag="calibration_curve"):
     Notes
     -----
     Bounds, memory and time are the same as for ExpectedCalibrationError. scikit-learn's `calibration_curve` leaves out
-    empty bins; here their values are NaN and their weight is 0. `reports.plots.plot` draws the curve, with the weight of
-    each bin below it.
+    empty bins; here their values are NaN and their weight is 0. `plot()` draws the curve, with the weight of each bin
+    below it.
 
     Examples
     --------
@@ -349,7 +350,9 @@ class CalibrationCurve(BinnedMetric[Reliability], tag="calibration_curve"):
 
     about = About(
         extensive=True,
-        no_interval_reason="bins have no one standard error; Calibration, over all rows or slices, has an interval",
+        no_interval_reason=(
+            "a table of bins has no single standard error; Calibration, of all rows or of slices, has an interval"
+        ),
         formula="by bin: sum w p / W_b, sum w y / W_b",
     )
 

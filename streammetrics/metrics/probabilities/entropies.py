@@ -24,9 +24,9 @@ from .losses import SummedMetric, entropy
 
 __all__ = ["CalibrationFreeNE", "NEPositive", "TjurDiscrimination"]
 
-ONE_CLASS = "one class: there is no difference between classes"
-RELATIVE = "of the ratio of both means there is none: relative=False has an interval"
-TOGETHER = "the state does not say how loss and prediction vary together: Sharded(..., unit=) does"
+ONE_CLASS = "one class: the difference between classes needs both"
+RELATIVE = "there is no interval for the ratio of both means; relative=False has an interval"
+TOGETHER = "the state does not contain the covariance of loss and prediction; Sharded(..., unit=) has an interval"
 
 
 class NEPositive(ScoredLabels[RowTerms, float], tag="ne_positive"):
@@ -61,9 +61,12 @@ class NEPositive(ScoredLabels[RowTerms, float], tag="ne_positive"):
 
     about = About(
         best="low",
-        formula="log-loss of positives / W / entropy of the base rate",
-        cost="2.2 kB; some 50 ns a row",
-        bound="exact: rows computed in float64, summed exactly, rounded once; entropy within 4 ulp",
+        formula="sum of the log-losses of positives / (W x entropy of the base rate)",
+        cost="2.2 kB; about 50 ns per row",
+        bound=(
+            "exact: each row is computed in float64, the sum is exact, and the result is rounded once; the "
+            "entropy is within 4 ulp"
+        ),
     )
 
     base_rate: float | None = setting(default=None, low=MIN_EPS, high=0.9999999999999999)
@@ -129,7 +132,11 @@ class CalibrationFreeNE(SummedMetric, tag="calibration_free_ne"):
 
     @property
     def _setting_conflict(self) -> str | None:
-        return "it is of two classes, or of each label" if self._of_classes else super()._setting_conflict
+        conflict = (
+            "num_classes= and labels= are not supported; leave them out for two classes, or pass num_labels= for several "
+            "0/1 labels"
+        )
+        return conflict if self._of_classes else super()._setting_conflict
 
     def of(self, state: ScoreSums) -> Quotient:
         return Quotient(state.total("log_loss"), self._reference(state))
@@ -210,7 +217,8 @@ class TjurDiscrimination(SummedMetric, tag="tjur_discrimination"):
 
     @property
     def _setting_conflict(self) -> str | None:
-        return "a soft label has no class" if self.soft_labels else super()._setting_conflict
+        conflict = "soft_labels=True is not supported, because a soft label belongs to neither class; pass 0/1 labels"
+        return conflict if self.soft_labels else super()._setting_conflict
 
     @property
     def name(self) -> str:

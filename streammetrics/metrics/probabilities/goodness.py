@@ -49,10 +49,11 @@ class SpiegelhalterZ(ScoredLabels[RowTerms, float], tag="spiegelhalter_z"):
     about = About(
         extensive=True,
         formula="sum w (y - p)(1 - 2 p) / sqrt(sum w (1 - 2 p)^2 p (1 - p))",
-        cost="2.2 kB; 20 ns a row",
-        bound="exact: rows computed in float64, summed exactly, rounded once",
+        cost="2.2 kB; 20 ns per row",
+        bound="exact: each row is computed in float64, the sum is exact, and the result is rounded once",
         no_interval_reason=(
-            "it is a deviate itself, with standard error 1 where probabilities are right; BrierScore has an interval"
+            "the value is itself a number of standard errors, if the probabilities are right; BrierScore has an "
+            "interval"
         ),
     )
 
@@ -121,7 +122,8 @@ class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - a
         extensive=True,
         formula="sum over bins of (O - E)^2 / (E (1 - E / W_b))",
         no_interval_reason=(
-            "it is a test statistic: explain() has its p-value; Calibration, over all rows or slices, has an interval"
+            "the value is a test statistic, whose p-value is in explain(); Calibration, of all rows or of "
+            "slices, has an interval"
         ),
     )
 

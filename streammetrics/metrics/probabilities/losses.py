@@ -61,8 +61,11 @@ class SummedMetric(Several[ScoreSums]):
 
     about = About(
         read_cells=_read_sums_side_by_side,
-        cost="about 100 bytes a label; 1 ns a row, label and term",
-        bound="exact: terms within 2 ulp, summed exactly, rounded once; of values below 0.001 within 2**-60",
+        cost="about 100 bytes per label; 1 ns per row, label and term",
+        bound=(
+            "exact: each term is within 2 ulp (below 0.001, within 2**-60), the sum is exact, and the result is "
+            "rounded once"
+        ),
     )
 
     terms: ClassVar[tuple[str, ...]] = ()
@@ -73,7 +76,11 @@ class SummedMetric(Several[ScoreSums]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        soft = "soft labels are of two classes, or of num_labels=" if self.soft_labels and self._of_classes else None
+        conflict = (
+            "soft_labels=True does not support num_classes= and labels=; for a distribution over classes, use "
+            "KLDivergence(width=) instead; for 0/1 labels, pass num_labels="
+        )
+        soft = conflict if self.soft_labels and self._of_classes else None
         if reason := soft or self._setting_conflict:
             raise ValueError(f"{type(self).__name__}: {reason}")
 
@@ -81,7 +88,10 @@ class SummedMetric(Several[ScoreSums]):
     def _setting_conflict(self) -> str | None:
         """An error message if settings contradict each other; None if they do not."""
         logits = self.scale == "logit" and self._of_classes
-        return 'give the probabilities of classes, the softmax of their logits, not scale="logit"' if logits else None
+        conflict = (
+            'scale="logit" does not support num_classes= and labels=; pass probabilities (the softmax of the logits)'
+        )
+        return f"{conflict}, and leave scale= out" if logits else None
 
     @property
     def _of_classes(self) -> bool:
@@ -172,7 +182,11 @@ class RowLoss(SummedMetric):
     @property
     def _setting_conflict(self) -> str | None:
         many = self._of_classes and self.average != "macro"
-        return "classes have one value together; average= is for num_labels=" if many else None
+        conflict = (
+            f"average={self.average!r} needs num_labels=; for classes, the metric has a single value: "
+            f"leave average= out"
+        )
+        return conflict if many else None
 
     def make_state(self) -> Any:
         if not self._of_classes:
@@ -231,7 +245,10 @@ class LogLoss(RowLoss, tag="log_loss"):
     @property
     def _setting_conflict(self) -> str | None:
         if self.label_smoothing and self.num_labels and self.average == "weighted":
-            return 'average="weighted" weighs labels by their positives, which smoothed ones do not tell'
+            return (
+                'average="weighted" needs the positives of each label, which are unknown with label_smoothing=; choose '
+                "another average=, or leave label_smoothing= out"
+            )
         return super()._setting_conflict
 
     @property
@@ -285,7 +302,8 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
     @property
     def _setting_conflict(self) -> str | None:
         return (
-            "the entropy of a rate is of two classes, or of each label"
+            "num_classes= and labels= are not supported, because the entropy of the base rate needs two classes; pass "
+            "num_labels= for several 0/1 labels"
             if self._class_settings and not self.num_labels
             else None
         )
@@ -444,7 +462,7 @@ class CTR(SummedMetric, tag="ctr"):
 
     about = About(
         formula="sum w y / sum w",
-        bound="exact: counts, rounded once",
+        bound="exact: computed from counts, rounded once",
         value_range=(0, 1),
         interval_scale="logit",
         interval_methods=("wilson", "delta"),

@@ -56,7 +56,7 @@ class PredictionDifference(RowMean[float], tag="prediction_difference"):
 
 
 class FlipRate(RowMean[float], tag="flip_rate"):
-    """Flip rate: the share of rows that two models decide differently at a threshold.
+    """Flip rate: the share of rows for which two models make different decisions at a threshold.
 
     Formula: sum w [(a >= t) != (b >= t)] / sum w, for the score a, the baseline score b and the threshold t. `direction`
     selects which rows the numerator counts.
@@ -87,7 +87,7 @@ class FlipRate(RowMean[float], tag="flip_rate"):
 
     about = About(
         formula="sum w [(a >= t) != (b >= t)] / sum w",
-        bound="exact: counts, rounded once",
+        bound="exact: computed from counts, rounded once",
         positional_columns=("y_score", "baseline"),
         interval_scale="logit",
         interval_methods=("wilson", "delta"),

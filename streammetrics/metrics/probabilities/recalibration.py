@@ -121,7 +121,7 @@ def find_reason_without_fit(rows: ScoreRungs, free: bool) -> str | None:
     if not len(yes) or not len(no):
         return "one class"
     apart = free and bool(yes.min() >= no.max() or yes.max() <= no.min())
-    return "the scores tell the classes apart: the slope is infinite" if apart else None
+    return "the scores separate the classes perfectly: the slope is infinite" if apart else None
 
 
 def likelihood(rows: ScoreRungs, a: float, b: float) -> float:
@@ -276,8 +276,8 @@ class RecalibrationMetric(ScoredLabels[ScoreHistogram, float]):
     """
 
     about = About(
-        cost="the histogram of AUC; milliseconds to compute",
-        bound="certified: the gradient at the fit, for any scores that the buckets allow, over the curvature about it",
+        cost="as for AUC; a few ms to compute",
+        bound="the gradient at the fit divided by the curvature near it, for all scores that the buckets allow",
     )
 
     scale: str = setting(default="probability", choices=("probability", "logit"))

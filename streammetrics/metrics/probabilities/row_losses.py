@@ -26,23 +26,27 @@ from ..standard_errors import mean
 __all__ = ["FocalLoss", "HingeLoss", "PoissonLogLoss", "SquaredHingeLoss"]
 
 DEPENDENT = (
-    "losses of the same rows are not independent: average=None has an interval for each, Sharded(..., unit=) one"
+    "losses of the same rows are not independent; average=None has an interval for each class, and Sharded(..., unit=) "
+    "has an interval for the average"
 )
 
-TWO_TERMS = "two terms of a row vary together: full=False has an interval"
+TWO_TERMS = "the two terms of a row are correlated; full=False has an interval"
 
 
 class RowMean(Metric[Any, T]):
     """Base class of metrics that are the mean over rows of a quantity (a term), such as the hinge loss of a row."""
 
     about = About(
-        cost="1.1 kB; about 50 ns a row", bound="exact: rows computed in float64, summed exactly, rounded once"
+        cost="1.1 kB; about 50 ns per row",
+        bound="exact: each row is computed in float64, the sum is exact, and the result is rounded once",
     )
 
     @property
     def term(self) -> str:
         """The name of the term that is averaged, such as "hinge"."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what it averages")
+        raise NotImplementedError(
+            f"{type(self).__name__} does not define `term`; override `term` to return the name of the averaged term"
+        )
 
     interval_within: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
 
@@ -169,9 +173,11 @@ class HingeLoss(RowMean[Any], OfClasses[Any, Any], tag="hinge_loss"):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self._class_settings and self.multiclass == "one-vs-rest":
-            raise ValueError(f"{type(self).__name__}: multiclass= needs num_classes= or labels=")
+            raise ValueError(f'{type(self).__name__}: multiclass="one-vs-rest" needs num_classes= or labels=')
         if self.average is None and self.multiclass != "one-vs-rest":
-            raise ValueError(f'{type(self).__name__}: average=None is for multiclass="one-vs-rest"')
+            raise ValueError(
+                f'{type(self).__name__}: average=None needs multiclass="one-vs-rest", which has a value for each class'
+            )
 
     @property
     def term(self) -> str:

@@ -21,8 +21,8 @@ from .losses import LABEL, SummedMetric
 
 __all__ = ["BrierSkillScore", "D2Brier", "D2LogLoss", "LogLossSkillScore"]
 
-ONE_CLASS = "one class: predicting the average has no loss"
-TOGETHER = "the state does not say how both losses vary together: Sharded(..., unit=) does"
+ONE_CLASS = "one class: the base rate predicts all rows without a loss"
+TOGETHER = "the state does not contain the covariance of both losses; Sharded(..., unit=) has an interval"
 
 
 class SkillMetric(SummedMetric):
@@ -62,7 +62,7 @@ class SkillMetric(SummedMetric):
 
         `weight` is the total weight of these rows.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say what a constant loses")
+        raise NotImplementedError(f"{type(self).__name__} does not define the loss of a constant prediction")
 
     def _reference(self, state: Any) -> Fraction:
         """Return the total loss of the reference over all rows."""
@@ -95,7 +95,7 @@ class SkillMetric(SummedMetric):
         reason = super().reason(state)
         if reason or self._reference(state):
             return reason
-        return "the reference loses nothing" if self._baseline or self._rate is not None else ONE_CLASS
+        return "the loss of the reference is 0" if self._baseline or self._rate is not None else ONE_CLASS
 
 
 def gradient_of_share(loss: Any, reference: Any, slope: Any) -> tuple[Any, Any]:
@@ -116,11 +116,17 @@ class SkillOverReference(SkillMetric):
     @property
     def _setting_conflict(self) -> str | None:
         if self.baseline and (self.base_rate is not None or self._class_settings or self.soft_labels):
-            return "baseline=True is of 0/1 labels, and instead of base_rate="
+            return (
+                "baseline=True needs one 0/1 label in each row and replaces base_rate=; leave out base_rate=, "
+                "soft_labels= and the number of classes or labels"
+            )
         if self.baseline and getattr(self, "eps", None) == 0.0:
-            return "with baseline=True probabilities are kept from 0 and 1: give eps= above 0, or none"
+            return "with baseline=True, expected eps= above 0, found 0; leave eps= out, or pass a positive number"
         if self.base_rate is not None and self._of_classes:
-            return "base_rate= is of two classes, or of each label"
+            return (
+                "base_rate= does not support num_classes= and labels=; leave them out for two classes, or pass "
+                "num_labels= for several 0/1 labels"
+            )
         return super()._setting_conflict
 
     def make_state(self) -> Any:
@@ -207,7 +213,7 @@ class LogLossSkillScore(SkillOverReference, D2LogLoss, tag="log_loss_skill_score
 
 
 class D2Brier(SkillMetric, tag="d2_brier"):
-    """D2 of the Brier score: the share by which the model reduces the Brier score of the class shares; 1 is perfect.
+    """D2 of the Brier score: the share by which the model reduces the score of predicting the class shares; 1 is perfect.
 
     Formula: 1 - Brier score / sum over classes of b_c (1 - b_c), where b_c is the weighted share of a class. For two
     classes it is 1 - Brier score / (b (1 - b)).
@@ -237,8 +243,8 @@ class D2Brier(SkillMetric, tag="d2_brier"):
 
     @property
     def _setting_conflict(self) -> str | None:
-        soft = "of soft labels it is R2 of numbers, sm.R2" if self.soft_labels else None
-        return soft or super()._setting_conflict
+        conflict = "soft_labels=True is not supported; use sm.R2, which has the same definition"
+        return conflict if self.soft_labels else super()._setting_conflict
 
     def _lost_by(self, weight: Fraction, rate: Fraction) -> Fraction:
         # For several classes, the squared errors of a row are summed over all classes. If the class shares b_c are

@@ -22,7 +22,7 @@ class VectorMetric(RowMean[float]):
         The length of the vectors: both columns are matrices, rows x width.
     """
 
-    about = About(positional_columns=("y_true", "y_pred"), cost="1.1 kB; some 20 ns a number", example={"width": 3})
+    about = About(positional_columns=("y_true", "y_pred"), cost="1.1 kB; about 20 ns per number", example={"width": 3})
 
     width: int | None = setting(default=None, low=1, high=1 << 16)
 
@@ -31,7 +31,9 @@ class VectorMetric(RowMean[float]):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.width is None:
-            raise ValueError(f"{type(self).__name__}: say how long the vectors are, width=")
+            raise ValueError(
+                f"{type(self).__name__}: width= is required; pass the length of the vectors, such as width=3"
+            )
 
     def make_state(self) -> RowTerms:
         return RowTerms(terms=(self.term,), over=self.over, eps=getattr(self, "eps", None), width=self.width)

@@ -49,7 +49,7 @@ class HitsAtK(RankingMetric, tag="hits_at_k"):
 
 
 class RelativePrecision(RelevanceMetric, tag="relative_precision"):
-    """Relative precision: the relevant documents among the first k over their greatest number, averaged over queries.
+    """Relative precision: the relevant documents among the first k over the maximum possible, averaged over queries.
 
     Formula: hits@k / min(k, R), where R is the number of all relevant documents of the query; without k, hits /
     min(returned, R).

@@ -32,7 +32,7 @@ class ExposureMetric(Metric[ListedKeys, float]):
     about = About(
         positional_columns=("item", "y_score"),
         best="high",
-        cost="100 bytes an item that is shown, and the item once; about 0.2 us a row",
+        cost="100 bytes per item that is shown, plus the item itself; about 0.2 us per row",
         rank_based=True,
     )
 
@@ -49,7 +49,7 @@ class ExposureMetric(Metric[ListedKeys, float]):
     def reason(self, state: ListedKeys) -> str | None:
         shown, known = len(state.masses), getattr(self, "n_items", None)
         if not shown:
-            return "no list has an item of any weight" if int(state.row_counts.sum()) else "no lists"
+            return "all items have weight 0" if int(state.row_counts.sum()) else "no lists"
         return f"lists show {shown:,} items, n_items is {known:,}" if known and shown > known else None
 
     def read(self, state: ListedKeys) -> Reading:
@@ -92,7 +92,8 @@ class CatalogueCoverage(ExposureMetric, tag="catalogue_coverage"):
         example={"n_items": 100},
         formula="different items among the first k / items",
         no_interval_reason=(
-            "another sample of lists shows other items, which these do not tell; report it beside its number of lists"
+            "other lists would show other items, about which the state contains nothing; report the value with "
+            "its number of lists"
         ),
     )
 
@@ -172,7 +173,7 @@ class ExposureEntropy(ExposureMetric, tag="exposure_entropy"):
     1.5
     """
 
-    about = About(bound="rounded a few times: within 8 ulp", formula="- sum p log p")
+    about = About(bound="within 8 ulp, because the value is rounded a few times", formula="- sum p log p")
 
     base: int | None = setting(default=None, low=2, high=1 << 16)
 
@@ -219,7 +220,7 @@ class TailShare(ExposureMetric, tag="tail_share"):
 
 
 class Personalisation(ExposureMetric, tag="personalisation"):
-    """Personalisation: how small the overlap between the first k items of two lists is.
+    """Personalisation: 1 minus the mean share of the first k items that two lists have in common.
 
     Formula: 1 - sum of x_i (x_i - 1) / (k L (L - 1)), where L is the number of lists, and x_i is the number of lists that
     show item i among their first k.

@@ -37,7 +37,7 @@ class RankingMetric(QueryMean[RankingSums]):
         trec_eval).
     """
 
-    about = About(cost="about 100 bytes, 16 a read-out; 7 ns a document")
+    about = About(cost="about 100 bytes, plus 16 bytes per measure; 7 ns per document")
 
     measure: ClassVar[str] = ""
     grades: ClassVar[str] = "y_true"

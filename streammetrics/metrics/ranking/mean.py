@@ -32,7 +32,7 @@ class QueryMean(Metric[S, float]):
     about = About(
         read_cells=_read_queries_side_by_side,
         best="high",
-        bound="exact: the value of each query in float64, summed exactly, rounded once",
+        bound="exact: each query is computed in float64, the sum is exact, and the result is rounded once",
     )
 
     undefined: ClassVar[str] = "no query has a relevant document"
@@ -42,7 +42,9 @@ class QueryMean(Metric[S, float]):
     @property
     def terms(self) -> tuple[tuple[Any, ...], ...]:
         """The sums over queries that this metric needs, each as (measure, k, parameter), such as ("q", 10, 1.0)."""
-        raise NotImplementedError(f"{type(self).__name__} does not say which sums it reads")
+        raise NotImplementedError(
+            f"{type(self).__name__} does not define `terms`; override `terms` to return the sums that the metric reads"
+        )
 
     @property
     def name(self) -> str:

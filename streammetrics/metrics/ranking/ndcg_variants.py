@@ -83,7 +83,7 @@ class NDCGAtRelevant(BesideIdeal, tag="ndcg_at_relevant"):
     1.0
     """
 
-    about = About(formula="mean over queries of the mean NDCG at the places of documents with a gain")
+    about = About(formula="mean over queries of the mean NDCG at the ranks of documents with a gain")
 
     measure = "ndcg_of_hits"
 
@@ -106,7 +106,7 @@ class NDCGAtLevels(BesideIdeal, tag="ndcg_at_levels"):
     1.0
     """
 
-    about = About(formula="mean over queries of the mean NDCG where grades end in the ideal ranking")
+    about = About(formula="mean over queries of the mean NDCG at ranks where the ideal grade drops")
 
     measure = "ndcg_of_levels"
 

@@ -137,7 +137,9 @@ class QMeasure(RankingMetric, tag="q_measure"):
 class GeometricQueryMean(RelevanceMetric):
     """The geometric mean of a measure over queries, where values below a floor are replaced with the floor."""
 
-    about = About(bound="exact sums of logs; then an exponential, 2 ulp", interval_scale="log", read_cells=None)
+    about = About(
+        bound="the sum of logarithms is exact; the exponential is within 2 ulp", interval_scale="log", read_cells=None
+    )
 
     floor: float = setting(default=1e-5, above=0.0, high=0.5)
 
@@ -186,7 +188,7 @@ class OfLogs(OwnReading):
 
 
 class GeometricMAP(GeometricQueryMean, tag="geometric_map"):
-    """Geometric mean average precision: the geometric mean over queries, which gives weight to queries that do badly.
+    """Geometric mean average precision: the geometric mean over queries, which emphasizes queries with low values.
 
     Formula: exp(mean over queries of log(max(AP, floor))), where AP is the average precision, divided by the number of
     all relevant documents.
@@ -217,7 +219,7 @@ class GeometricMAP(GeometricQueryMean, tag="geometric_map"):
 
 
 class GeometricBPref(OneOrder, GeometricQueryMean, tag="geometric_bpref"):
-    """Geometric mean of binary preference: the geometric mean over queries, which gives weight to queries that do badly.
+    """Geometric mean of binary preference: the geometric mean over queries, which emphasizes queries with low values.
 
     Formula: exp(mean over queries of log(max(bpref, floor))).
 
@@ -288,7 +290,7 @@ class PrecisionRecallAtK(RelevanceMetric, tag="precision_recall_at_k"):
     about = About(
         read_cells=None,
         formula="precision@i, recall@i, i <= k",
-        no_interval_reason="a curve has no interval of its own: PrecisionAtK(k) and RecallAtK(k) have",
+        no_interval_reason="a curve has no single standard error; PrecisionAtK(k) and RecallAtK(k) have intervals",
     )
 
     k: int = setting(default=10, low=1, high=1000, kw_only=False)
@@ -351,7 +353,7 @@ class RecallAtFixedPrecision(PrecisionRecallAtK, tag="recall_at_fixed_precision"
 
     about = About(
         formula="max of recall@i, i <= k, with precision@i >= precision",
-        no_interval_reason="a maximum over k has no standard error: fix k, and take RecallAtK(k)",
+        no_interval_reason="a maximum over k has no standard error; RecallAtK(k) for a fixed k has an interval",
     )
 
     precision: float = setting(default=0.5, low=0.0, high=1.0)

@@ -65,7 +65,7 @@ class MeanRank(MeanWithin, tag="mean_rank"):
     1.5
     """
 
-    about = About(best="low", formula="mean over queries of the place of the first relevant")
+    about = About(best="low", formula="mean over queries of the rank of the first relevant document")
 
     k: int | None = setting(default=None, choices=(None,))
     relevance_level: float | None = setting(default=None, above=0.0)

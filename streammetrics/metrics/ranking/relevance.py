@@ -72,6 +72,7 @@ class RecallAtK(RelevanceMetric, tag="recall_at_k"):
 
     Notes
     -----
+    Recall needs all relevant documents, also those that were not returned. For lists of documents, see `ranked_lists`.
     Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. The definition is that of trec_eval's
     `recall`. The value is undefined without queries.
 
@@ -199,7 +200,7 @@ class MeanReciprocalRank(RelevanceMetric, tag="mrr"):
     0.75
     """
 
-    about = About(formula="mean over queries of 1 / place of the first relevant")
+    about = About(formula="mean over queries of 1 / rank of the first relevant document")
 
     measure = "mrr"
 

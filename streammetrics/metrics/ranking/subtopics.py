@@ -29,7 +29,7 @@ class SubtopicMetric(QueryMean[SubtopicSums]):
 
     about = About(
         positional_columns=("y_true", "y_score"),
-        cost="about 100 bytes, 16 a read-out; 0.3 us a row, of an ideal k times as much",
+        cost="about 100 bytes, plus 16 bytes per measure; 0.3 us per row, or k times as much with an ideal ranking",
     )
 
     k: int = setting(default=10, low=1, high=1000, kw_only=False)
@@ -70,7 +70,9 @@ class AlphaNDCG(SubtopicMetric, tag="alpha_ndcg"):
     0.9652
     """
 
-    about = About(formula="mean over queries of sum of G_i / log2(1 + i) over that of the ideal, i <= k")
+    about = About(
+        formula="mean over queries of (sum of G_i / log2(1 + i)) / (the same sum of the ideal ranking), i <= k"
+    )
 
     alpha: float = setting(default=0.5, low=0.0, high=1.0)
     ideal: str = setting(default="greedy", choices=("greedy", "bound"))
@@ -170,7 +172,7 @@ class IntraListDiversity(QueryMean[SubtopicSums], tag="intra_list_diversity"):
 
     about = About(
         positional_columns=("category", "y_score"),
-        cost="about 100 bytes; 0.3 us a row, and k^2 steps a list",
+        cost="about 100 bytes; 0.3 us per row, and k^2 steps per list",
         formula="mean over lists of the mean over pairs of 1 - |A n B| / |A u B|",
     )
 

@@ -1,4 +1,4 @@
-"""Predicted numbers: errors, deviances, goodness of fit."""
+"""Regression metrics: these metrics measure the errors of predicted numbers, quantiles and intervals."""
 
 from .d2_scores import *
 from .deviance import *

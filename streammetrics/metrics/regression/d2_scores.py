@@ -62,14 +62,12 @@ class D2Pinball(BoundedOutputMetric[ValueHistogram], tag="d2_pinball"):
     about = About(
         best="high",
         nominal_range=(0.0, 1.0),
-        no_interval_reason=(
-            "the loss of the best constant is an estimate, too: Sharded(..., unit=) has the error of both together"
-        ),
+        no_interval_reason=("the loss of the best constant is an estimate, too; Sharded(..., unit=) has an interval"),
         formula="1 - sum w pinball(y, p) / min over q of sum w pinball(y, q)",
-        cost="16 bytes a bucket, of which an output has up to 8,192 at 7 bits; some 5 ns a row",
+        cost="16 bytes per bucket, up to 8,192 buckets per output at 7 bits; about 5 ns per row",
         bound=(
-            "the loss of the best constant within the width of the buckets; "
-            "exact for up to 32 different targets, and up to 8,192 integers"
+            "the loss of the best constant is known within the width of a bucket; exact for up to 32 distinct "
+            "targets or 8,192 integers"
         ),
     )
 
@@ -116,11 +114,11 @@ class D2Pinball(BoundedOutputMetric[ValueHistogram], tag="d2_pinball"):
     def reason(self, state: ValueHistogram) -> str | None:
         if (nothing := no_weight_reason(state)) is not None:
             return nothing
-        return "the best constant is without error" if is_undefined(self, state) else None
+        return "the loss of the best constant is 0" if is_undefined(self, state) else None
 
 
 class D2AbsoluteError(D2Pinball, tag="d2_absolute_error"):
-    """D2 of the absolute error: the share of the absolute error of the median that the predictions avoid.
+    """D2 of the absolute error: the share by which the model reduces the error of predicting the median; 1 is perfect.
 
     Formula: 1 - sum w |p - y| / sum w |median - y|.
 
@@ -176,8 +174,10 @@ class D2Tweedie(Metric[RowTerms, float], tag="d2_tweedie"):
         positional_columns=("y_true", "y_pred"),
         nominal_range=(0.0, 1.0),
         formula="1 - deviance / deviance of the mean",
-        cost="3.3 kB; some 100 ns a row",
-        bound="certified for the rounding of the null deviance; that of each row, some 2**-45 of it, is not included",
+        cost="3.3 kB; about 100 ns per row",
+        bound=(
+            "the rounding of the null deviance; the rounding of each row, about 2**-45 of its deviance, is not included"
+        ),
     )
 
     power: float = setting(default=1.0, low=1.0, high=10.0)
@@ -242,7 +242,7 @@ class SavedDeviance(OwnReading):
     def _reason(self) -> str | None:
         if (nothing := no_weight_reason(self.state)) is not None:
             return nothing
-        return None if self.null[0] > 0 else "all targets are the same, as far as float64 tells"
+        return None if self.null[0] > 0 else "all targets are equal up to the rounding of float64"
 
     def _share_saved(self, null: float) -> float:
         """Return D2 for a given null deviance: 1 - deviance of the predictions / null deviance."""

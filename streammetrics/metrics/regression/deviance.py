@@ -35,7 +35,7 @@ class TweedieDeviance(SummedLoss, tag="tweedie_deviance"):
 
     about = About(
         formula="mean of 2 (y^(2-k) / ((1-k)(2-k)) - y p^(1-k) / (1-k) + p^(2-k) / (2-k))",
-        cost="550 bytes an output; about 20 ns a row",
+        cost="550 bytes per output; about 20 ns per row",
     )
 
     power: float = setting(default=0.0, low=-10.0, high=10.0)
@@ -43,7 +43,10 @@ class TweedieDeviance(SummedLoss, tag="tweedie_deviance"):
     def __post_init__(self) -> None:
         super().__post_init__()
         if 0 < self.power < 1:
-            raise ValueError(f"{type(self).__name__}: there is no Tweedie distribution of power {self.power!r}")
+            raise ValueError(
+                f"{type(self).__name__}: there is no Tweedie distribution of power {self.power!r}; pass a power= of at "
+                f"most 0 or at least 1"
+            )
 
     @property
     def name(self) -> str:
@@ -77,7 +80,7 @@ class PoissonDeviance(SummedLoss, tag="poisson_deviance"):
     1.426015
     """
 
-    about = About(formula="mean of 2 (y log(y / p) - y + p)", cost="550 bytes an output; about 10 ns a row")
+    about = About(formula="mean of 2 (y log(y / p) - y + p)", cost="550 bytes per output; about 10 ns per row")
 
     domain = "nonnegative"
 
@@ -104,7 +107,7 @@ class GammaDeviance(SummedLoss, tag="gamma_deviance"):
     1.056853
     """
 
-    about = About(formula="mean of 2 (log(p / y) + y / p - 1)", cost="550 bytes an output; about 10 ns a row")
+    about = About(formula="mean of 2 (log(p / y) + y / p - 1)", cost="550 bytes per output; about 10 ns per row")
 
     domain = "positive"
 

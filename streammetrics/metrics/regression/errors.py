@@ -34,8 +34,8 @@ class SummedLoss(OutputMetric[RegressionSums]):
     """
 
     about = About(
-        cost="550 bytes a term and output; about 1 ns a row and term",
-        bound="exact: terms computed in float64, summed exactly, rounded once",
+        cost="550 bytes per term and output; about 1 ns per row and term",
+        bound="exact: each term is computed in float64, the sum is exact, and the result is rounded once",
     )
 
     squares: bool = setting(default=False)

@@ -27,7 +27,7 @@ PAIR = ("x", "y", "xx", "xy", "yy")
 class MomentMetric(OutputMetric[Moments]):
     """A metric that is computed from exact moments of targets (x) and predictions (y)."""
 
-    about = About(best="high", cost="2.7 kB an output; about 10 ns a row", bound="exact: rounded once")
+    about = About(best="high", cost="2.7 kB per output; about 10 ns per row", bound="exact: rounded once")
 
     terms: ClassVar[tuple[str, ...]] = PAIR
 
@@ -57,7 +57,7 @@ class MeanError(MomentMetric, tag="mean_error"):
     0.25
     """
 
-    about = About(best=None, formula="sum w (p - y) / sum w", cost="1.6 kB an output; about 2 ns a row")
+    about = About(best=None, formula="sum w (p - y) / sum w", cost="1.6 kB per output; about 2 ns per row")
 
     squares: bool = setting(default=False)
 
@@ -120,7 +120,7 @@ class R2(MomentMetric, tag="r2"):
         return WeightedByVariance(self, state) if by_variance else super().reading(state)
 
     def reason(self, state: Moments) -> str | None:
-        alike = None if self.force_finite else _no_spread(state, "x", "the targets are all alike")
+        alike = None if self.force_finite else _no_spread(state, "x", "all targets are equal")
         return super().reason(state) or alike
 
 
@@ -205,9 +205,7 @@ class PearsonCorrelation(MomentMetric, tag="pearson_correlation"):
         return -found if found is not None and xy < 0 else found
 
     def reason(self, state: Moments) -> str | None:
-        alike = _no_spread(state, "x", "the targets are all alike") or _no_spread(
-            state, "y", "the predictions are all alike"
-        )
+        alike = _no_spread(state, "x", "all targets are equal") or _no_spread(state, "y", "all predictions are equal")
         return super().reason(state) or alike
 
 
@@ -260,7 +258,7 @@ class ConcordanceCorrelation(MomentMetric, tag="concordance_correlation"):
         if nothing is not None or not is_undefined(self, state):
             return nothing
         few = state.weight() <= Fraction(self.ddof)
-        return f"the rows weigh no more than ddof={self.ddof:g}" if few else "all numbers are one"
+        return f"the rows weigh no more than ddof={self.ddof:g}" if few else "all numbers are equal"
 
 
 def _no_spread(state: Moments, column: str, reason: str) -> str | None:

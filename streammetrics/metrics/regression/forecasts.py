@@ -60,7 +60,10 @@ class QuantileCoverage(SummedLoss, tag="quantile_coverage"):
 
     def estimate(self, reading: Any, method: str) -> Estimate:
         if reading.state.excess is not None:
-            why = "rows are weighted, and their squares not kept: Sharded(..., unit=) has them"
+            why = (
+                "the rows have weights, and the state does not contain their squares; Sharded(..., unit=) has an "
+                "interval"
+            )
             return Estimate(reading.value, reason=why)
         return share(int(reading.state.rows), reading.value, method)
 
@@ -68,7 +71,7 @@ class QuantileCoverage(SummedLoss, tag="quantile_coverage"):
 class IntervalMetric(RowMean[float]):
     """The mean over rows of a number that is computed from the target and a prediction interval, such as its width."""
 
-    about = About(positional_columns=("y_true", "lower"), cost="1.1 kB; about 20 ns a row")
+    about = About(positional_columns=("y_true", "lower"), cost="1.1 kB; about 20 ns per row")
 
     over: ClassVar[str] = "intervals"
     interval_within = (-math.inf, math.inf)
@@ -183,7 +186,7 @@ class IntervalWidth(IntervalMetric, tag="interval_width"):
 class ForecastMetric(RowMean[float]):
     """The mean over rows of a number that is computed from the target and several forecasts, such as quantiles."""
 
-    about = About(best="low", positional_columns=("y_true", "y_pred"), cost="1.1 kB; some 10 ns a number")
+    about = About(best="low", positional_columns=("y_true", "y_pred"), cost="1.1 kB; about 10 ns per number")
 
     interval_within = (0.0, math.inf)
 
@@ -226,7 +229,7 @@ class CRPSQuantiles(ForecastMetric, tag="crps_quantiles"):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.quantiles or not all(0 < q < 1 for q in self.quantiles):
-            raise ValueError(f"CRPSQuantiles: quantiles are numbers between 0 and 1, not {self.quantiles!r}")
+            raise ValueError(f"CRPSQuantiles: expected quantiles= between 0 and 1, found {self.quantiles!r}")
 
     @property
     def width(self) -> int:
@@ -271,7 +274,10 @@ class CRPSEnsemble(ForecastMetric, tag="crps_ensemble"):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.members is None or (self.members == 1 and self.estimator == "fair"):
-            raise ValueError('CRPSEnsemble: say how many members an ensemble has, members=; "fair" needs two')
+            raise ValueError(
+                'CRPSEnsemble: members= is required, and estimator="fair" needs two or more; pass the number of members '
+                "of an ensemble"
+            )
 
     @property
     def name(self) -> str:
@@ -287,7 +293,7 @@ class CRPSEnsemble(ForecastMetric, tag="crps_ensemble"):
 
 
 class MASE(Metric[RowTerms, float], tag="mase"):
-    """Mean absolute scaled error: the MAE of the predictions over that of a naive forecast; below 1 they are better.
+    """Mean absolute scaled error: the MAE of the model over the MAE of a naive forecast; below 1, the model is better.
 
     Formula: sum w |p - y| / sum w |lag - y|.
 
@@ -308,9 +314,12 @@ class MASE(Metric[RowTerms, float], tag="mase"):
     about = About(
         best="low",
         formula="sum w |p - y| / sum w |lag - y|",
-        cost="2.2 kB; about 30 ns a row",
-        bound="exact: errors rounded once, summed exactly, their quotient rounded once",
-        no_interval_reason="no products of both errors are kept: Sharded(..., unit=) has an interval",
+        cost="2.2 kB; about 30 ns per row",
+        bound="exact: each error is rounded once, the sums are exact, and their quotient is rounded once",
+        no_interval_reason=(
+            "the standard error needs the products of the two errors, which the state does not contain; "
+            "Sharded(..., unit=) has an interval"
+        ),
     )
 
     def make_state(self) -> RowTerms:
@@ -322,4 +331,4 @@ class MASE(Metric[RowTerms, float], tag="mase"):
     def reason(self, state: RowTerms) -> str | None:
         if (nothing := no_weight_reason(state)) is not None:
             return nothing
-        return None if state.total("naive") else "the naive forecast is without error"
+        return None if state.total("naive") else "the error of the naive forecast is 0"

@@ -39,7 +39,7 @@ class LogCosh(SummedLoss, tag="log_cosh"):
     0.168502
     """
 
-    about = About(formula="mean of log(cosh(p - y))", cost="550 bytes an output; about 10 ns a row")
+    about = About(formula="mean of log(cosh(p - y))", cost="550 bytes per output; about 10 ns per row")
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -72,9 +72,9 @@ class MinkowskiDistance(SummedLoss, tag="minkowski_distance"):
     about = About(
         extensive=True,
         formula="(sum w |y_pred - y_true|^p)^(1/p)",
-        cost="550 bytes an output; about 20 ns a row",
-        bound="exact sum of rounded terms; its root within a few ulp",
-        no_interval_reason="a distance grows with the rows: MAE, RMSE have an interval",
+        cost="550 bytes per output; about 20 ns per row",
+        bound="the sum of the rounded terms is exact; its root is within a few ulp",
+        no_interval_reason="a distance grows with the number of rows; MAE and RMSE have intervals",
     )
 
     p: float = setting(default=2.0, low=1.0, high=16.0)
@@ -100,7 +100,7 @@ class MinkowskiDistance(SummedLoss, tag="minkowski_distance"):
 
 
 class CriticalSuccessIndex(SummedLoss, tag="critical_success_index"):
-    """Critical success index, or threat score: hits / (hits + misses + false alarms), for numbers that reach a threshold.
+    """Critical success index, or threat score: hits / (hits + misses + false alarms); an event reaches a threshold.
 
     Formula: sum w [y >= t and p >= t] / sum w [y >= t or p >= t], where t is the threshold.
 
@@ -149,7 +149,13 @@ class CriticalSuccessIndex(SummedLoss, tag="critical_success_index"):
         if not some:
             return Estimate(reading.value)
         if reading.state.excess is not None:
-            return Estimate(reading.value, reason="rows are weighted: Sharded(..., unit=) has an interval")
+            return Estimate(
+                reading.value,
+                reason=(
+                    "the rows have weights, and the state does not contain their squares; Sharded(..., unit=) has an "
+                    "interval"
+                ),
+            )
         # The value is a share of the rows in which the target or the prediction reaches the threshold, so its error is
         # binomial.
         return share(int(some), reading.value, method)

@@ -23,14 +23,12 @@ class NormedSquares(MomentMetric):
 
     about = About(
         best="low",
-        no_interval_reason=(
-            "what the error is divided by is an estimate, too: Sharded(..., unit=) has the error of both together"
-        ),
+        no_interval_reason=("the denominator is an estimate, too; Sharded(..., unit=) has an interval"),
     )
 
     def reason(self, state: Moments) -> str | None:
         nothing = super().reason(state)
-        return nothing or ("what the error is divided by is 0" if is_undefined(self, state) else None)
+        return nothing or ("the denominator is 0" if is_undefined(self, state) else None)
 
 
 class RelativeSquaredError(NormedSquares, tag="relative_squared_error"):
@@ -69,7 +67,7 @@ class RelativeSquaredError(NormedSquares, tag="relative_squared_error"):
 
 
 class NMSE(NormedSquares, tag="nmse"):
-    """Normalized mean squared error: the squared error relative to the power of the targets, their means, or a constant.
+    """Normalized mean squared error: the squared error over the power of the targets, or over another divisor.
 
     Formula: sum w (p - y)**2 / sum w y**2; with `normalization="means"`, mean (p - y)**2 / (mean y * mean p); with
     "constant", sum w (p - y)**2 / sum w (c - y)**2.

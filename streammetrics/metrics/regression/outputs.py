@@ -23,8 +23,8 @@ S = TypeVar("S", bound=State)
 
 MULTIOUTPUT = ("uniform_average", "raw_values")
 DEPENDENT = (
-    'outputs of the same rows are not independent: multioutput="raw_values" has an interval for each, '
-    "Sharded(..., unit=) one of the average"
+    'outputs of the same rows are not independent; multioutput="raw_values" has an interval for each output, and '
+    "Sharded(..., unit=) has an interval for the average"
 )
 
 
@@ -69,7 +69,7 @@ class OutputMetric(Metric[S, Any]):
 
     def of(self, state: Any, output: int = 0) -> Limits | Quotient | float | None:
         """Return the value of one output before it is rounded; None or NaN where it is undefined."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what it computes")
+        raise NotImplementedError(f"{type(self).__name__} does not define of(); override of() to return the value")
 
     def read(self, state: S, output: int = 0) -> Reading:
         """Return the value and the bounds of one output, as a `Reading`."""

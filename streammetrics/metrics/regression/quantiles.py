@@ -47,12 +47,12 @@ class ErrorQuantile(BoundedOutputMetric[ValueHistogram], tag="error_quantile"):
     about = About(
         interval_methods=("woodruff",),
         formula="q-quantile of |p - y|",
-        cost="16 bytes a bucket, of which an output has up to 8,192 at 7 bits; about 2 ns a row; 1 ms to compute",
+        cost="16 bytes per bucket, up to 8,192 buckets per output at 7 bits; about 2 ns per row; 1 ms to compute",
         bound=BOUND,
         quantile=About.per_instance(lambda metric: metric.q),
     )
 
-    q: float = setting(default=0.9, low=0.0, high=1.0)
+    q: float = setting(default=0.9, low=0.0, high=1.0, kw_only=False)
     bits: int = setting(default=7, low=1, high=14)
 
     signed: ClassVar[bool] = False
@@ -145,10 +145,10 @@ class MaxError(OutputMetric[Extremes], tag="max_error"):
     """
 
     about = About(
-        no_interval_reason="an extreme has no standard error; ErrorQuantile(q=) near it has one",
+        no_interval_reason="a maximum has no standard error; ErrorQuantile(q=), with q close to 1, has an interval",
         formula="max |p - y|",
-        cost="100 bytes; about 1 ns a row",
-        bound="exact: the error rounded once",
+        cost="100 bytes; about 1 ns per row",
+        bound="exact: the error is rounded once",
     )
 
     def make_state(self) -> Extremes:

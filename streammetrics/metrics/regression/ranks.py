@@ -103,7 +103,7 @@ def _total(numbers: Array) -> int:
 # Rounded weights change a value by at most this many times the relative rounding error of a weight: 2 for the numerator, 2
 # for each of the two factors of the divisor, and a margin of 2.
 SLIPS = 8
-NO_PAIRS = "weights count rows, of which there are no two"
+NO_PAIRS = "the weights amount to fewer than two rows, so there are no pairs"
 
 
 class RankMetric(Metric[JointHistogram, float]):
@@ -125,9 +125,17 @@ class RankMetric(Metric[JointHistogram, float]):
     about = About(
         best="high",
         value_range=(-1.0, 1.0),
-        no_interval_reason="its standard error asks for what each row does to all others: Sharded(..., unit=) has one",
-        cost="64 bytes a row up to the limit; beyond 16 bytes a bucket of both that holds rows; some 100 ns a row",
-        bound="exact within the limit, and for few different numbers; else what rows of one bucket may do",
+        no_interval_reason=(
+            "the standard error would need the pairs of each row with all others; Sharded(..., unit=) has an interval"
+        ),
+        cost=(
+            "64 bytes per row up to `limit` rows, then 16 bytes per pair of buckets that contains rows; about "
+            "100 ns per row"
+        ),
+        bound=(
+            "exact for up to `limit` rows and for few distinct numbers; otherwise the range over all orders of rows "
+            "inside a bucket"
+        ),
     )
 
     bits: int = setting(default=7, low=1, high=11)
@@ -161,7 +169,7 @@ class RankMetric(Metric[JointHistogram, float]):
 
     def of(self, pairs: Pairs) -> Limits | None:
         """Return the value with its certified limits; None if it is undefined."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what it computes")
+        raise NotImplementedError(f"{type(self).__name__} does not define of(); override of() to return the value")
 
     def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:
         return SLIPS * rounding
@@ -244,7 +252,7 @@ class SpearmanCorrelation(RankMetric, tag="spearman_correlation"):
 
 
 class KendallCorrelation(RankMetric, tag="kendall_correlation"):
-    """Kendall's tau: the share of pairs of rows in the same order by target and prediction, less that in opposite order.
+    """Kendall's tau: the share of pairs that targets and predictions order alike, minus the share ordered oppositely.
 
     Formula: (C - D) / sqrt((P - T_y)(P - T_p)). Of P pairs of rows, C have the same order by target and prediction, D
     have opposite orders, T_y have equal targets, and T_p have equal predictions. Variant "a" divides by P; "c" divides
@@ -326,10 +334,10 @@ class UnresolvedPairs(NamedTuple):
 
 
 def estimate_unresolved(pairs: Pairs) -> UnresolvedPairs:
-    """Estimate how many pairs of rows that share a bucket have the same order, opposite orders, or equal numbers."""
-    # Unresolved pairs share a bucket of targets, of predictions, or of both. The estimated share of pairs in one bucket
-    # that have different numbers is `a` for targets and `b` for predictions. The local order (`lean_x`, `lean_y`) is the
-    # share of such pairs in the same order minus the share in the opposite order.
+    """Estimate how many pairs of rows that share a bucket have the same order, opposite orders, or equal values."""
+    # The order of two rows is unresolved if they share a bucket of targets (x), of predictions (y), or of both. Of the
+    # pairs in the same bucket, an estimated share of `a` (targets) or `b` (predictions) has different values. Among
+    # these, `lean_x` and `lean_y` are the share of pairs in the same order minus the share in opposite orders.
     x, y, both = pairs.tied_pairs
     (a, b), (lean_x, lean_y) = pairs.differing_share, pairs.local_order
     cell = max(both - pairs.self_pairs, 0)
@@ -442,4 +450,4 @@ class RegressionAUC(RankMetric, tag="regression_auc"):
         return Limits(Fraction(low) / most, value, Fraction(high) / most)
 
     def reason(self, state: JointHistogram) -> str | None:
-        return no_weight_reason(state) or (NO_PAIRS if self.pairs == "all" else "the targets are all alike")
+        return no_weight_reason(state) or (NO_PAIRS if self.pairs == "all" else "all targets are equal")

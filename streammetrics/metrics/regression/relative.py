@@ -21,7 +21,8 @@ from .outputs import root
 __all__ = ["MAPE", "MSLE", "RMSLE", "SMAPE", "WMAPE", "MaxRelativeError", "MeanRelativeError"]
 
 NO_PRODUCTS = (
-    "no products of errors and targets are kept: MAE and MAPE have an interval, Sharded(..., unit=) one of this"
+    "the state does not contain the products of errors and targets; Sharded(..., unit=) has an "
+    "interval, and so have MAE and MAPE"
 )
 
 
@@ -78,7 +79,7 @@ class MAPE(SummedLoss, tag="mape"):
 
 
 class MeanRelativeError(SummedLoss, tag="mean_relative_error"):
-    """Mean relative error with its sign, or mean percentage error: above 0 if the model predicts too much for its targets.
+    """Mean relative error with its sign, or mean percentage error: above 0 if predictions are too large on average.
 
     Formula: weighted mean of (p - y) / |y| over the rows whose target is not 0. Without the sign, this is MAPE.
 
@@ -142,10 +143,10 @@ class MaxRelativeError(Metric[Extremes, float], tag="max_relative_error"):
 
     about = About(
         best="low",
-        no_interval_reason="an extreme has no standard error; MAPE has one",
+        no_interval_reason="a maximum has no standard error; MAPE has an interval",
         formula="max |p - y| / |y|",
-        cost="100 bytes; about 3 ns a row",
-        bound="exact: the error rounded twice",
+        cost="100 bytes; about 3 ns per row",
+        bound="exact: the error is rounded twice",
     )
 
     def make_state(self) -> Extremes:

@@ -1,4 +1,4 @@
-"""One column of numbers or keys: totals, extremes, quantiles, distinct counts."""
+"""Metrics of a column: these metrics summarize numbers or keys, such as totals, quantiles and distinct counts."""
 
 from .correlation import *
 from .distinct import *

@@ -49,10 +49,11 @@ class CorrelationMatrix(Metric[ColumnProducts, NDArray[Any]], tag="correlation_m
 
     about = About(
         no_interval_reason=(
-            "a matrix has no one standard error; PearsonCorrelation of two columns has an interval by Sharded"
+            "a matrix has no single standard error; Sharded(PearsonCorrelation(), unit=) has an interval for "
+            "two columns"
         ),
         formula="Cov(a, b) / sqrt(Var(a) Var(b)) of every two columns",
-        cost="270 c (c + 3) bytes of c columns; about 3 c (c + 3) ns a row",
+        cost="270 c (c + 3) bytes for c columns; about 3 c (c + 3) ns per row",
         example={"variables": ("x", "y", "z")},
     )
 

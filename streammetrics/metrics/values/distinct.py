@@ -19,7 +19,7 @@ __all__ = ["DistinctSample"]
 
 
 class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
-    """Distinct sample: the number of distinct keys (such as users), and of shared ones, estimated from a sample by hash.
+    """Distinct sample: the number of distinct keys (such as users), or of keys that two arms share, from a sample by hash.
 
     Formula: number of keys in the sample / share of all hash values that the sample keeps.
 
@@ -60,11 +60,15 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
     about = About(
         interval_methods=("sample",),
         no_sharded_interval_reason=(
-            "a number of different keys is about the rows that were seen: without shards it has the error of its sample"
+            "the number of distinct keys refers only to the counted rows; without Sharded, its interval covers the "
+            "error of the sample"
         ),
         formula="keys kept / share of hashes kept (Flajolet 1990)",
-        cost="12 bytes a key kept; about 11 ns a row",
-        bound="keys kept <= value <= rows; exact up to `limit` keys, then a standard error of 1 to 1.4 / sqrt(limit)",
+        cost="12 bytes per key in the sample; about 11 ns per row",
+        bound=(
+            "keys in the sample <= value <= rows; exact for up to `limit` keys, then a standard error of 1 to "
+            "1.4 / sqrt(limit)"
+        ),
     )
 
     limit: int = setting(default=1 << 16, low=16, high=float(1 << 24))
@@ -112,7 +116,10 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
         """
         check_confidence(confidence)
         if not isinstance(other, DistinctSample):
-            raise TypeError(f"intersection() takes a DistinctSample, not a {type(other).__name__}")
+            raise TypeError(
+                f"intersection(): expected an object of class DistinctSample, found {type(other).__name__}; count both "
+                f"sets of keys with DistinctSample"
+            )
         share, (mine, theirs) = hashes_at_one_level([self.state, other.state])
         both = len(np.intersect1d(mine, theirs, assume_unique=True))
         fewest = min(self.bounds()[1], other.bounds()[1])

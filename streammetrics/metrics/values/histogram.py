@@ -46,10 +46,10 @@ class Histogram(Metric[KeyCounts, NDArray[Any]], tag="histogram"):
 
     about = About(
         no_interval_reason=(
-            "counts of these rows are no estimate; Mean of a 0/1 column has an interval, Quantile another"
+            "the numbers of counted rows are not estimates; Mean of a 0/1 column and Quantile have intervals"
         ),
         formula="sum w of edges[i] <= v < edges[i + 1]",
-        cost="40 bytes a bin that holds rows; about 40 ns a row",
+        cost="40 bytes per bin that contains rows; about 40 ns per row",
         example={"edges": (-1.0, 0.0, 0.5, 3.0)},
         # Counts change if all rows are counted twice. A density does not, because its area is always 1.
         extensive=About.per_instance(lambda metric: not metric.density),

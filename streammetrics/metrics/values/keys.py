@@ -35,7 +35,7 @@ class CountedKeys(Metric[KeyCounts, Any]):
         Keys that also mean that the key is missing, such as 0.
     """
 
-    about = About(cost="40 bytes a key, and the key once; about 30 ns a row")
+    about = About(cost="40 bytes per key, plus the key itself; about 30 ns per row")
 
     limit: int = setting(default=1 << 20, low=1, high=1 << 28, operational=True)
     missing: str = setting(default="raise", choices=("raise", "skip"))
@@ -75,8 +75,8 @@ class HeavyHitters(CountedKeys, tag="heavy_hitters"):
 
     about = About(
         extensive=True,
-        no_interval_reason="counts of these rows are no estimate; Mean of a 0/1 column has an interval",
-        formula="the k keys of largest sum w",
+        no_interval_reason="the numbers of counted rows are not estimates; Mean of a 0/1 column has an interval",
+        formula="the k keys with the largest sum w",
     )
 
     k: int = setting(default=10, low=1, high=1 << 20, kw_only=False)
@@ -129,7 +129,11 @@ class Entropy(CountedKeys, tag="entropy"):
     1.5
     """
 
-    about = About(interval_scale="natural", formula="- sum p log p", bound="rounded a few times: within 8 ulp")
+    about = About(
+        interval_scale="natural",
+        formula="- sum p log p",
+        bound="within 8 ulp, because the value is rounded a few times",
+    )
 
     base: int | None = setting(default=None, low=2, high=1 << 16)
 
@@ -172,7 +176,7 @@ class UniqueShare(CountedKeys, tag="unique_share"):
 
     about = About(
         extensive=True,
-        no_interval_reason="which rows are unique depends on all others; Mean of a 0/1 column has an interval",
+        no_interval_reason="whether a key is unique depends on all other rows; Mean of a 0/1 column has an interval",
         formula="keys of weight 1 / sum w",
     )
 

@@ -19,7 +19,7 @@ __all__ = ["GeometricMean", "HarmonicMean"]
 class MeanOfTerms(Metric[RowTerms, float]):
     """A mean of positive values that is a function of a mean of transformed values, such as their logarithms."""
 
-    about = About(interval_scale="log", cost="about 1.7 kB; 20 ns a row")
+    about = About(interval_scale="log", cost="about 1.7 kB; 20 ns per row")
 
     term: ClassVar[str]
 
@@ -60,7 +60,7 @@ class GeometricMean(MeanOfTerms, tag="geometric_mean"):
 
     about = About(
         formula="exp(sum w log(v) / sum w)",
-        bound="logarithms are rounded: relatively within some 2**-52 of the largest |log v|",
+        bound="relative error of about 2**-52 times the largest |log v|, because logarithms are rounded",
     )
 
     term = "log"
@@ -73,7 +73,7 @@ class GeometricMean(MeanOfTerms, tag="geometric_mean"):
 
 
 class HarmonicMean(MeanOfTerms, tag="harmonic_mean"):
-    """Harmonic mean: the weighted harmonic mean of positive values, such as speeds or ratios with one numerator.
+    """Harmonic mean: the weighted harmonic mean of positive values, such as speeds or ratios with equal numerators.
 
     Formula: sum w / sum (w / v).
 
@@ -90,7 +90,9 @@ class HarmonicMean(MeanOfTerms, tag="harmonic_mean"):
     48.0
     """
 
-    about = About(formula="sum w / sum (w / v)", bound="each 1 / v is rounded: relatively within 2**-52")
+    about = About(
+        formula="sum w / sum (w / v)", bound="relative error of at most 2**-52, because each 1 / v is rounded"
+    )
 
     term = "inverse"
 

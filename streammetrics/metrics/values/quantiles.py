@@ -51,14 +51,14 @@ class Quantile(Metric[ValueHistogram, float], tag="quantile"):
     """
 
     about = About(
-        formula="least v with W(values <= v) >= q W",
-        cost="16 bytes a bucket, of which there are up to 8,192 at 7 bits; about 2 ns a row; 1 ms to compute",
+        formula="smallest v with W(values <= v) >= q W",
+        cost="16 bytes per bucket, up to 8,192 buckets at 7 bits; about 2 ns per row; 1 ms to compute",
         bound=BOUND,
         interval_methods=("woodruff",),
         quantile=About.per_instance(lambda metric: metric.q),
     )
 
-    q: float = setting(default=0.5, low=0.0, high=1.0)
+    q: float = setting(default=0.5, low=0.0, high=1.0, kw_only=False)
     bits: int = setting(default=7, low=1, high=14)
 
     @property

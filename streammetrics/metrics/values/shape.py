@@ -13,7 +13,7 @@ from .totals import MomentOfValues, Variance
 __all__ = ["Kurtosis", "Skewness", "StandardDeviation"]
 
 NAN = float("nan")
-ALIKE = "all values are alike"
+ALIKE = "all values are equal"
 
 
 class StandardDeviation(Variance, tag="standard_deviation"):
@@ -68,7 +68,7 @@ class Skewness(MomentOfValues, tag="skewness"):
 
     about = About(
         formula="m_3 / m_2^1.5, with m_k = sum w (v - mean)^k / sum w",
-        cost="about 1.6 kB; 20 ns a row",
+        cost="about 1.6 kB; 20 ns per row",
         # With bias=False, the value changes if all rows are counted twice.
         extensive=About.per_instance(lambda metric: not metric.bias),
     )
@@ -91,7 +91,7 @@ class Skewness(MomentOfValues, tag="skewness"):
 
     def reason(self, state: Moments) -> str | None:
         few = not self.bias and state.weight() <= 2
-        return super().reason(state) or ("the weight is not above 2" if few else _reason_if_alike(state))
+        return super().reason(state) or ("the total weight is not above 2" if few else _reason_if_alike(state))
 
 
 class Kurtosis(MomentOfValues, tag="kurtosis"):
@@ -123,7 +123,7 @@ class Kurtosis(MomentOfValues, tag="kurtosis"):
 
     about = About(
         formula="m_4 / m_2^2 - 3, with m_k = sum w (v - mean)^k / sum w",
-        cost="about 2.2 kB; 40 ns a row",
+        cost="about 2.2 kB; 40 ns per row",
         # With bias=False, the value changes if all rows are counted twice.
         extensive=About.per_instance(lambda metric: not metric.bias),
     )
@@ -144,7 +144,7 @@ class Kurtosis(MomentOfValues, tag="kurtosis"):
 
     def reason(self, state: Moments) -> str | None:
         few = not self.bias and state.weight() <= 3
-        return super().reason(state) or ("the weight is not above 3" if few else _reason_if_alike(state))
+        return super().reason(state) or ("the total weight is not above 3" if few else _reason_if_alike(state))
 
 
 def _reason_if_alike(state: Moments) -> str | None:

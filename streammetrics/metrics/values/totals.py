@@ -25,7 +25,7 @@ __all__ = ["Count", "DistinctCount", "Max", "Mean", "Min", "PerUnit", "Ratio", "
 class MomentOfValues(Metric[Moments, float]):
     """A metric that is computed from exact sums of the values (and of their powers)."""
 
-    about = About(cost="about 550 bytes; 1 ns a row")
+    about = About(cost="about 550 bytes; 1 ns per row")
 
     terms: ClassVar[tuple[str, ...]] = ("x",)
 
@@ -97,7 +97,7 @@ class Sum(MomentOfValues, tag="sum"):
 
     about = About(
         extensive=True,
-        no_interval_reason="a total over these rows is no estimate; Mean has an interval",
+        no_interval_reason="the total over the counted rows is not an estimate; Mean has an interval",
         formula="sum w v",
     )
 
@@ -126,9 +126,9 @@ class Count(MomentOfValues, tag="count"):
 
     about = About(
         extensive=True,
-        no_interval_reason="a count of these rows is no estimate; CTR and Mean have intervals",
+        no_interval_reason="the number of counted rows is not an estimate; CTR and Mean have intervals",
         formula="sum w",
-        cost="about 10 bytes, 550 with weights; 1 ns a row",
+        cost="about 10 bytes, 550 with weights; 1 ns per row",
     )
 
     terms = ()
@@ -166,7 +166,7 @@ class Variance(MomentOfValues, tag="variance"):
 
     about = About(
         formula="sum w (v - mean)^2 / (sum w - ddof)",
-        cost="about 1.1 kB; 3 ns a row",
+        cost="about 1.1 kB; 3 ns per row",
         # With ddof > 0, the value changes if all rows are counted twice.
         extensive=About.per_instance(lambda metric: metric.ddof > 0),
     )
@@ -211,7 +211,7 @@ class Ratio(Metric[Moments, float], tag="ratio"):
     ('clicks/views', 0.05)
     """
 
-    about = About(interval_scale="log", formula="sum w n / sum w d", cost="about 1.1 kB; 2 ns a row")
+    about = About(interval_scale="log", formula="sum w n / sum w d", cost="about 1.1 kB; 2 ns per row")
 
     numerator: str = setting(default="numerator", kw_only=False)
     denominator: str = setting(default="denominator", kw_only=False)
@@ -220,7 +220,10 @@ class Ratio(Metric[Moments, float], tag="ratio"):
     def __post_init__(self) -> None:
         super().__post_init__()
         if len({self.numerator, self.denominator, "sample_weight"}) < 3:
-            raise ValueError(f"Ratio takes two different columns, not {self.numerator!r} and {self.denominator!r}")
+            raise ValueError(
+                f"Ratio: expected two different columns other than sample_weight, found {self.numerator!r} and "
+                f"{self.denominator!r}"
+            )
 
     @property
     def name(self) -> str:
@@ -300,7 +303,7 @@ class PerUnit(Metric[UnitSums, float], tag="per_unit"):
     {'a': 15.0, 'b': 4.0}
     """
 
-    about = About(formula="sum of outcomes / number of exposures", cost="about 1.1 kB; 5 ns a row")
+    about = About(formula="sum of outcomes / number of exposures", cost="about 1.1 kB; 5 ns per row")
 
     outcome: str = setting(default="outcome", kw_only=False)
     unit: str = setting(default="unit")
@@ -314,7 +317,8 @@ class PerUnit(Metric[UnitSums, float], tag="per_unit"):
         columns = self.outcome, self.unit, self.exposed
         if len({*columns, *RESERVED_ROLES}) < 3 + len(RESERVED_ROLES):
             raise ValueError(
-                f"PerUnit takes three different columns, none of {', '.join(RESERVED_ROLES)}, not {columns}"
+                f"PerUnit: expected three different columns with names other than {', '.join(RESERVED_ROLES)}, found "
+                f"{columns}; pass outcome=, unit= and exposed= with different names"
             )
 
     @property
@@ -336,8 +340,8 @@ class PerUnit(Metric[UnitSums, float], tag="per_unit"):
         return to_float(state.total, state.exposures)
 
     def estimate(self, reading: Reading, method: str) -> Estimate:
-        why = f"rows of one {self.unit} are not independent, and this state does not tell them apart: "
-        return Estimate(reading.value, reason=f'{why}Sharded(..., unit="{self.unit}") does')
+        why = f"rows of one {self.unit} are not independent, and this state does not record which rows belong to one "
+        return Estimate(reading.value, reason=f'{why}{self.unit}; Sharded(..., unit="{self.unit}") has an interval')
 
     def reason(self, state: UnitSums) -> str | None:
         if not int(state.rows):
@@ -346,7 +350,7 @@ class PerUnit(Metric[UnitSums, float], tag="per_unit"):
 
 
 class Min(Metric[Extremes, float], tag="min"):
-    """Minimum: the least value, over rows with nonzero weight.
+    """Minimum: the smallest value, over rows with nonzero weight.
 
     Formula: min v.
 
@@ -363,9 +367,11 @@ class Min(Metric[Extremes, float], tag="min"):
     """
 
     about = About(
-        no_interval_reason="an extreme has no standard error; Quantile(q=) near it has one",
+        no_interval_reason=(
+            "a minimum or a maximum has no standard error; Quantile(q=), with q close to 0 or 1, has an interval"
+        ),
         formula="min v",
-        cost="100 bytes; about 1 ns a row",
+        cost="100 bytes; about 1 ns per row",
         bound="exact",
     )
 
@@ -435,11 +441,12 @@ class DistinctCount(Metric[DistinctKeys, float], tag="distinct_count"):
 
     about = About(
         formula="HyperLogLog (Ertl 2017)",
-        cost="8 bytes a register, 128 KiB at 14; about 4 ns a row",
-        bound="registers used <= value <= rows; standard error 1.04 / sqrt(2**precision)",
+        cost="8 bytes per register, 128 KiB at precision 14; about 4 ns per row",
+        bound="registers in use <= value <= rows; standard error 1.04 / sqrt(2**precision)",
         interval_methods=("hyperloglog",),
         no_sharded_interval_reason=(
-            "how many keys other users would bring nothing tells; of counts of users PerUnit and CTR have intervals"
+            "the state does not say how many new keys other users would have; for counts of users, PerUnit and CTR have "
+            "intervals"
         ),
     )
 

@@ -18,7 +18,16 @@ from .auth import Accounts, Person
 from .headers import find_client_address, find_peer, is_https, is_same_origin, read_header_values
 from .limits import BodyError, RateLimiter, read_body
 
-__all__ = ["Access", "Gate", "cookie_name", "error_response", "is_valid_csrf_token", "read_bearer_token", "read_form"]
+__all__ = [
+    "TOO_MANY_TOKENS",
+    "Access",
+    "Gate",
+    "cookie_name",
+    "error_response",
+    "is_valid_csrf_token",
+    "read_bearer_token",
+    "read_form",
+]
 
 OPEN_PATHS = re.compile(r"/(login|healthz|readyz)|/static/[^/]+|/v1/.*")
 """Paths that need no login: static files, the login form, health checks, and /v1, whose endpoints check tokens."""
@@ -26,6 +35,8 @@ EXPERIMENT_PATH = re.compile(r"/experiments/([^/]+)(/.*)?")
 MAX_FORM_BYTES = 4096
 """The largest body of an HTML form, in bytes."""
 READ_METHODS = ("GET", "HEAD")
+TOO_MANY_TOKENS = "too many wrong tokens; wait for the number of seconds in the Retry-After header"
+"""The message for a client that has sent too many wrong tokens."""
 
 
 class Access:
@@ -150,7 +161,11 @@ class Gate:
             message = "a request must not have both Content-Length and Transfer-Encoding"
             return error_response(400, message, close=True)
         if not access.requests.take(client):
-            return error_response(429, "too many requests", wait=access.requests.seconds_to_wait(client))
+            return error_response(
+                429,
+                "too many requests; wait for the number of seconds in the Retry-After header",
+                wait=access.requests.seconds_to_wait(client),
+            )
         if OPEN_PATHS.fullmatch(path):
             return None
         reader = await run_in_threadpool(access.find_reader, request)
@@ -158,14 +173,22 @@ class Gate:
         if not await run_in_threadpool(access.may_read, reader, path):
             return self._ask_for_login(request)
         if request.method not in READ_METHODS and (reader is None or not is_same_origin(request)):
-            return error_response(403, "log in to change something, and do it on a page of this server")
+            return error_response(
+                403, "a change needs a login and a form on a page of this server; log in, open the page and try again"
+            )
         return None
 
     def _ask_for_login(self, request: Request) -> Response:
         if request.method not in READ_METHODS or "text/html" not in request.headers.get("accept", ""):
-            return error_response(401, "log in, or send the token of a reader", bearer=True)
+            return error_response(
+                401,
+                "a login is required; log in, or send the token of a reader: Authorization: Bearer smt_...",
+                bearer=True,
+            )
         if self.access.settings.proxy_header is not None:
-            return error_response(401, "the proxy in front does not say who you are")
+            return error_response(
+                401, "the proxy did not send the header with your user name; ask the operator of this server"
+            )
         to = quote(request.scope["path"]) + (f"?{request.url.query}" if request.url.query else "")
         return RedirectResponse("/login" if to == "/" else f"/login?next={quote(to, safe='')}", 303)
 

@@ -1,4 +1,4 @@
-"""Tokens for writers, owners and readers, sessions in signed cookies, and CSRF tokens of forms."""
+"""Tokens for workers, owners and readers, sessions in signed cookies, and CSRF tokens of forms."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def issue_token(store: Any, scope: str, name: str, *, by: str, at: float) -> str
         The time, in seconds since 1970.
     """
     if not name.isprintable() or not 0 < len(name) <= 100:
-        raise InvalidInputError(f"a token is named by at most 100 characters that can be printed, not {name!r}")
+        raise InvalidInputError(f"token name: expected 1 to 100 printable characters, found {name!r}")
     token = PREFIX + secrets.token_urlsafe(32)
     store.add_token(scope, hash_token(token), name, by=by, at=at)
     return token

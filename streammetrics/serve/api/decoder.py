@@ -121,8 +121,8 @@ class ThreadDecoder:
             # The abandoned thread may still use the old decoder, so a new decoder, with new plans, replaces it.
             self._decoder = self._make()
             if work.cancel():
-                raise NoRoomError("all that decode are busy; send it again later")
-            raise LateError(f"it took longer than {seconds:g} s")
+                raise NoRoomError("all threads that decode parts are busy; send the part again later")
+            raise LateError(f"decoding took longer than {seconds:g} s")
         return work.result()
 
     def forget_plans(self, experiments: Iterable[str]) -> None:

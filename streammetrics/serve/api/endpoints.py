@@ -20,7 +20,7 @@ from ..evaluation.definitions import MAX_DEFINITION_BYTES, Definitions
 from ..evaluation.experiment import HIDDEN_FIELDS, Experiment
 from ..part_keys import PartKey, parse_key
 from ..settings import ServerSettings
-from .access import Access, error_response, read_bearer_token
+from .access import TOO_MANY_TOKENS, Access, error_response, read_bearer_token
 from .auth import OWNER, READER
 from .ingest import Ingest
 from .limits import drain_body, read_body
@@ -75,7 +75,7 @@ class Api(NamedTuple):
 
     async def _post_state(self, request: Request) -> Response:
         """Store a posted part. The token and the key (source, hour and number) are checked before the body is read."""
-        experiment, answer = await self._authorize(request, writers=True)
+        experiment, answer = await self._authorize(request, workers=True)
         if experiment is None:
             return await self._refuse_early(request, answer)
         try:
@@ -88,8 +88,8 @@ class Api(NamedTuple):
         answer_fields: dict[str, Any] = {"state": outcome, "key": key.text}
         if outcome == "conflict":
             answer_fields["error"] = (
-                f"{key.text} was posted before with other content, which counts; this part is kept as a conflict, and an "
-                f"owner may accept it in place of the first"
+                f"{key.text} was posted before with different content, and the earlier part counts; this part is kept "
+                f"as a conflict, which an owner can accept to replace the earlier part"
             )
         return JSONResponse(answer_fields, STATUS_CODES[outcome])
 
@@ -97,7 +97,9 @@ class Api(NamedTuple):
         """Return the key of a part (source, hour and number) from the query of the request."""
         query = request.query_params
         if unknown := sorted(set(query) - {"hour", "source", "seq"}):
-            raise InvalidInputError(f"the address takes hour, source and seq, not {', '.join(unknown)[:100]}")
+            raise InvalidInputError(
+                f"unknown query parameters: {', '.join(unknown)[:100]}; expected only hour, source and seq"
+            )
         if missing := [name for name in ("hour", "source") if name not in query]:
             raise InvalidInputError(
                 f"missing query parameters: {', '.join(missing)}; expected ?hour=2026-06-01T09&source=NAME"
@@ -107,28 +109,33 @@ class Api(NamedTuple):
         return key
 
     async def _authorize(
-        self, request: Request, *, writers: bool = False, readers: bool = False
+        self, request: Request, *, workers: bool = False, readers: bool = False
     ) -> tuple[Experiment | None, Response]:
         """Return the experiment that a request is about, and a response.
 
         If the token does not allow the request, the experiment is None and the response is the error. Owners' tokens
-        are always allowed. With `writers`, tokens of the experiment are allowed, too, and with `readers`, tokens of
+        are always allowed. With `workers`, tokens of the experiment are allowed, too, and with `readers`, tokens of
         readers. A wrong token gets the same answer whether or not the experiment exists.
         """
         client, token = self.access.find_client(request.scope), read_bearer_token(request)
         if self.access.is_locked(client):
             wait = self.access.failures.seconds_to_wait(client)
-            return None, error_response(429, "too many wrong tokens; wait a little", wait=wait)
+            return None, error_response(429, TOO_MANY_TOKENS, wait=wait)
         experiment = await run_in_threadpool(self.definitions.get, request.path_params["id"])
-        scopes = [OWNER, *([READER] if readers else []), *([experiment.id] if writers and experiment else [])]
+        scopes = [OWNER, *([READER] if readers else []), *([experiment.id] if workers and experiment else [])]
         name = await run_in_threadpool(self.access.identify_token, client, token, *scopes)
         if name is None:
             return None, error_response(
-                401, "send a token of this experiment: Authorization: Bearer smt_...", bearer=True
+                401,
+                "the token is missing or wrong, or the experiment does not exist; check its ID, and send a token "
+                "that 'streammetrics serve token EXPERIMENT' has created: Authorization: Bearer smt_...",
+                bearer=True,
             )
         request.state.name = name
         if experiment is None:
-            return None, error_response(404, f"there is no experiment {request.path_params['id'][:100]!r}")
+            return None, error_response(
+                404, f"there is no experiment {request.path_params['id'][:100]!r}; define it first, or correct its ID"
+            )
         return experiment, Response()
 
     async def _refuse_early(self, request: Request, answer: Response) -> Response:
@@ -145,13 +152,14 @@ class Api(NamedTuple):
     async def _save_definition(self, request: Request) -> Response:
         client, token = self.access.find_client(request.scope), read_bearer_token(request)
         if self.access.is_locked(client):
-            return await self._refuse_early(
-                request, error_response(429, "too many wrong tokens; wait a little", wait=60)
-            )
+            return await self._refuse_early(request, error_response(429, TOO_MANY_TOKENS, wait=60))
         by = await run_in_threadpool(self.access.identify_token, client, token, OWNER)
         if by is None:
             return await self._refuse_early(
-                request, error_response(401, "definitions need the token of an owner", bearer=True)
+                request,
+                error_response(
+                    401, "saving a definition needs the token of an owner: Authorization: Bearer smt_...", bearer=True
+                ),
             )
         body = await read_body(request, MAX_DEFINITION_BYTES, self.settings.body_seconds)
         try:
@@ -164,7 +172,7 @@ class Api(NamedTuple):
         return JSONResponse({"version": version, "changes": changes}, 201 if version == 1 else 200)
 
     async def _send_definition(self, request: Request) -> Response:
-        experiment, answer = await self._authorize(request, writers=True, readers=True)
+        experiment, answer = await self._authorize(request, workers=True, readers=True)
         if experiment is None:
             return answer
         owner = await run_in_threadpool(self.access.accounts.find_name, OWNER, read_bearer_token(request) or "")
@@ -227,11 +235,13 @@ def _parse_definition(body: bytes, kind: str, id: str) -> Experiment:  # noqa: A
             fields = json.loads(text)
             experiment = Experiment.from_dict({"id": id} | fields if isinstance(fields, dict) else fields)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"the definition is no JSON (application/toml says that it is TOML): {error}") from None
+        raise InvalidInputError(
+            f"the definition is not valid JSON ({error}); for TOML, send Content-Type: application/toml"
+        ) from None
     except (RecursionError, OverflowError) as error:
         raise InvalidInputError(
-            f"the definition is nested too deeply, or has a number that is too large: {error}"
+            f"the definition is nested too deeply, or contains a number that is too large: {error}"
         ) from None
     if experiment.id != id:
-        raise InvalidInputError(f"id: the address says {id!r}, the definition {experiment.id!r}")
+        raise InvalidInputError(f"id: expected {id!r} as in the URL, found {experiment.id!r} in the definition")
     return experiment

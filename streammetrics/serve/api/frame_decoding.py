@@ -45,7 +45,7 @@ def decode_frames(
     >>> import streammetrics as sm
     >>> good, bad = decode_frames([sm.CTR().update([0, 1]).to_bytes(), b"SMET"], 1 << 20)
     >>> good.row_counts.rows, bad.error
-    (2, StateFormatError('4 bytes are too few for a state; it is truncated, or something else'))
+    (2, StateFormatError('4 bytes are too few for a state: the bytes are truncated, or are not a state'))
     """
     results: dict[int, DecodedFrame] = {}
     opened: dict[int, Frame] = {}

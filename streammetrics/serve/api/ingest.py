@@ -24,7 +24,7 @@ from .worker import EndedError, LateError
 __all__ = ["Ingest", "NoRoomError"]
 
 log = logging.getLogger(__name__)
-STOPPING = "the server stops; send it again later"
+STOPPING = "the server is stopping; send the part again later"
 MAX_GROUP, MAX_GROUP_BYTES = 256, 1 << 26
 """The largest number of frames that are decoded and stored together, and their largest total size in bytes."""
 GROUP_INTERVAL = 0.025
@@ -130,7 +130,7 @@ class Ingest:
         if self._stopped:
             raise NoRoomError(STOPPING)
         if self.waiting >= self.settings.waiting or self._bytes + len(data) > self.settings.waiting_bytes:
-            raise NoRoomError(f"{self.waiting:,} parts wait to be stored; send it again later")
+            raise NoRoomError(f"the queue is full: {self.waiting:,} parts wait to be stored; send the part again later")
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._queue.append(WaitingFrame(key, data, experiment, self.settings.clock(), answer))
         self._bytes += len(data)
@@ -248,8 +248,11 @@ class Ingest:
         post the frame again.
         """
         if isinstance(error, LateError):
-            return StateFormatError(f"the frame could not be decoded within {self.settings.decode_seconds:g} s")
-        return NoRoomError(f"{error}; send it again later")
+            return StateFormatError(
+                f"the part could not be decoded within {self.settings.decode_seconds:g} s, because it is corrupt or "
+                f"too large; split it into several parts with different values of seq"
+            )
+        return NoRoomError(f"{error}; send the part again later")
 
     def _refuse_frame(self, one: WaitingFrame, error: Exception) -> None:
         name = type(error).__name__
@@ -275,7 +278,7 @@ class Ingest:
 
 
 def _build_memory_error() -> NoRoomError:
-    return NoRoomError("there is no memory to decode the frame now; send it again later")
+    return NoRoomError("the server has too little memory to decode the part now; send the part again later")
 
 
 def _group_by_header(group: Sequence[WaitingFrame]) -> list[list[WaitingFrame]]:

@@ -92,7 +92,9 @@ async def read_body(request: Request, max_bytes: int, seconds: float) -> bytes:
     BodyError
         The body could not be read. The status is 413 (too large), 408 (too slow) or 400 (the client disconnected).
     """
-    too_large = BodyError(413, f"the body is larger than {max_bytes:,} bytes, the most that is taken here")
+    too_large = BodyError(
+        413, f"the body is larger than {max_bytes:,} bytes, the limit of this server; send a smaller body"
+    )
     declared_length = request.headers.get("content-length", "")
     if declared_length.isdecimal() and int(declared_length[:20]) > max_bytes:
         raise too_large
@@ -104,9 +106,11 @@ async def read_body(request: Request, max_bytes: int, seconds: float) -> bytes:
                     raise too_large
                 body += piece
     except TimeoutError:
-        raise BodyError(408, f"the body did not arrive within {seconds:g} s; {len(body):,} bytes of it did") from None
+        raise BodyError(
+            408, f"only {len(body):,} bytes of the body arrived within {seconds:g} s; send the request again"
+        ) from None
     except ClientDisconnect:
-        raise BodyError(400, f"the client left after {len(body):,} bytes of the body") from None
+        raise BodyError(400, f"the client closed the connection after {len(body):,} bytes of the body") from None
     return bytes(body)
 
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from .access import Access, cookie_name, error_response, is_valid_csrf_token, read_form
+from .access import TOO_MANY_TOKENS, Access, cookie_name, error_response, is_valid_csrf_token, read_form
 from .headers import is_same_origin
 
 __all__ = ["build_login_routes"]
@@ -61,17 +61,15 @@ def build_login_routes(access: Access) -> list[Route]:
     async def log_in(request: Request) -> Response:
         client = access.find_client(request.scope)
         if not is_same_origin(request):
-            return error_response(403, "this form is not from this server")
+            return error_response(403, "the form was not sent from a page of this server; open /login and log in there")
         if access.is_locked(client):
-            return error_response(
-                429, "too many wrong tokens; wait a little", wait=access.failures.seconds_to_wait(client)
-            )
+            return error_response(429, TOO_MANY_TOKENS, wait=access.failures.seconds_to_wait(client))
         form = await read_form(request, access.settings.body_seconds)
         to, token = form.get("next", "/"), form.get("token", "").strip()
         person = await run_in_threadpool(access.accounts.find_person, token)
         if person is None:
             access.failures.take(client)
-            return page(request, to, 403, "This token is not known here, or was revoked.")
+            return page(request, to, 403, "This token is not known to the server, or was revoked.")
         answer = RedirectResponse(_keep_local_path(to), 303)
         https = access.uses_https(request.scope)
         answer.set_cookie(
@@ -87,7 +85,8 @@ def build_login_routes(access: Access) -> list[Route]:
     async def log_out(request: Request) -> Response:
         form = await read_form(request, access.settings.body_seconds)
         if not is_valid_csrf_token(request.state.reader, form.get("form", "")):
-            return error_response(403, "this form is not from this server, or of another session; load the page again")
+            message = "the form is from another server or another session; reload the page and try again"
+            return error_response(403, message)
         answer = RedirectResponse("/login", 303)
         https = access.uses_https(request.scope)
         answer.delete_cookie(cookie_name(https), secure=https, httponly=True, samesite="lax")

@@ -45,7 +45,10 @@ def select_metrics(metrics: MetricLike, names: Iterable[str]) -> Any:
     available: list[str] = definition_of(metrics).names
     wanted = {name: _find_metric(name, available) for name in names}
     if missing := [name for name, metric in wanted.items() if metric is None]:
-        raise IncompatibleStateError(f"the experiment reads {', '.join(missing)}, and this has {', '.join(available)}")
+        raise IncompatibleStateError(
+            f"the experiment needs {', '.join(missing)}, but this part has only {', '.join(available)}; "
+            f"add the missing metrics, or change the definition"
+        )
     return metrics if set(available) <= set(wanted.values()) else metrics.only(set(wanted.values()))  # type: ignore[attr-defined]
 
 
@@ -72,7 +75,7 @@ class PartPlan(NamedTuple):
         """Return a sentence for each slice column whose keys have a different type in a part from that in the plan."""
         old = self.key_kinds
         return [
-            f"keys of {n} are {key_kinds[n]} rather than {old[n]}"
+            f"keys of {n} are of kind {old[n]} here and {key_kinds[n]} there"
             for n in key_kinds
             if n in old and old[n] != key_kinds[n]
         ]
@@ -149,31 +152,40 @@ def _check_layout(experiment: Experiment, part: PartSummary) -> None:
     what, metrics = f"experiment {experiment.id!r}", part.metrics
     if not isinstance(metrics, Sliced) or metrics.by[0] != experiment.arm:
         raise IncompatibleStateError(
-            f"{what} takes metrics by arm, sm.Sliced(..., by=[{experiment.arm!r}, ...]), not {_describe_layout(metrics)}"
+            f"{what}: expected metrics sliced by arm, such as sm.Sliced(..., by=[{experiment.arm!r}, ...]); "
+            f"found {_describe_layout(metrics)}"
         )
     slices = [*experiment.slices, *([] if experiment.phase is None else [experiment.phase])]
     levels = definition_of(metrics).levels
     if missing := [name for name in slices if name not in levels]:
-        raise IncompatibleStateError(f"{what} has slices by {', '.join(missing)}; this is by {', '.join(levels)}")
+        raise IncompatibleStateError(
+            f"{what}: expected slices by {', '.join(missing)}, found slices by {', '.join(levels)}; "
+            f"add the missing columns to by="
+        )
     if part.other_share > 0:
         raise IncompatibleStateError(
-            f"{what}: a limit of slices left {part.other_share:.1%} of the rows without an arm; put it on slices within "
-            f"arms, sm.Sliced(sm.Sliced(..., by=slices, limit=...), by={experiment.arm!r})"
+            f"{what}: the limit of slices leaves {part.other_share:.1%} of the rows without an arm; "
+            f"set the limit on the slices within each arm: "
+            f"sm.Sliced(sm.Sliced(..., by=slices, limit=...), by={experiment.arm!r})"
         )
     if unknown := sorted(repr(arm) for arm in part.keys if arm not in experiment.arms):
         raise IncompatibleStateError(
-            f"{what} has the arms {', '.join(experiment.arms)}, and this has {', '.join(unknown[:5])}; leave the rows of "
-            f"others out"
+            f"{what}: expected the arms {', '.join(experiment.arms)}, found {', '.join(unknown[:5])}; "
+            f"leave out the rows of other arms"
         )
     if max(part.rows, *part.dropped.values(), 0) >= MAX_ROWS:
-        raise IncompatibleStateError(f"{what}: a part of one hour has more than {MAX_ROWS:,} rows")
+        raise IncompatibleStateError(
+            f"{what}: this part has {MAX_ROWS:,} rows or more; split it into several parts with different values of seq"
+        )
     if part.weight - part.rows >= MAX_EXTRA_WEIGHT:
         raise IncompatibleStateError(
-            f"{what}: the rows of one hour weigh more than {MAX_EXTRA_WEIGHT:,}; scale the weights down"
+            f"{what}: the total weight of the rows exceeds the number of rows by {MAX_EXTRA_WEIGHT:,} or more; "
+            f"scale the weights down"
         )
     if closed := sorted({str(tag) for tag in map(_find_single_use_tag, definition_of(metrics).reads) if tag}):
         raise IncompatibleStateError(
-            f"{what}: {', '.join(closed)} has closed groups, which can be there once, and not each hour; post it open"
+            f"{what}: {', '.join(closed)} has closed groups, which can be counted only once and not in every hour; "
+            f"post the metrics before sm.seal()"
         )
 
 
@@ -184,7 +196,9 @@ def _find_single_use_tag(read: Any) -> str:
 
 
 def _describe_layout(metrics: Any) -> str:
-    return f"a {type(metrics).__name__}" + (f" by {', '.join(metrics.by)}" if isinstance(metrics, Sliced) else "")
+    return f"an object of class {type(metrics).__name__}" + (
+        f" by {', '.join(metrics.by)}" if isinstance(metrics, Sliced) else ""
+    )
 
 
 def _merge_plan(experiment: Experiment, plan: PartPlan | None, part: Any, key_kinds: dict[str, str]) -> PartPlan:
@@ -194,8 +208,8 @@ def _merge_plan(experiment: Experiment, plan: PartPlan | None, part: Any, key_ki
     common = [name for name in plan.metrics.names if name in part.names]
     if not common:
         raise IncompatibleStateError(
-            f"experiment {experiment.id!r} has counted {', '.join(plan.metrics.names)} so far, and this part has none of "
-            f"them: post new metrics beside these"
+            f"experiment {experiment.id!r} has counted {', '.join(plan.metrics.names)} so far, but this part "
+            f"has none of these metrics; post new metrics together with the earlier ones"
         )
     ours, theirs = (thing if thing.names == common else thing.ordered(common) for thing in (plan.metrics, part))
     differences = definition_of(ours).differences(definition_of(theirs))
@@ -210,7 +224,8 @@ def _extend_plan(experiment: Experiment, plan: PartPlan, key_kinds: dict[str, st
     """
     if all_differences := [*differences, *plan.describe_kind_differences(key_kinds)]:
         raise IncompatibleStateError(
-            f"experiment {experiment.id!r} counts otherwise than this part: {'; '.join(dict.fromkeys(all_differences))}"
+            f"the earlier parts of experiment {experiment.id!r} (here) and this part (there) have different settings: "
+            f"{'; '.join(dict.fromkeys(all_differences))}; use the settings of the earlier parts"
         )
     return plan._replace(key_kinds=plan.key_kinds | key_kinds)
 

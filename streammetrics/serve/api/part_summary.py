@@ -87,7 +87,9 @@ def _build_metrics(kind: FrameKind) -> Any:
     if kind not in _known:
         about = json.loads(kind.about)
         if about == {"kind": "state"}:
-            raise StateFormatError("this is one state; post the metrics that it is of: to_bytes() of a Sliced")
+            raise StateFormatError(
+                "expected metrics sliced by arm, found a single state; post to_bytes() of sm.Sliced(...)"
+            )
         definition = parse_definition(about, [schema.like for schema in kind.sections])
         _known[kind] = definition.wrap(accumulate(definition))
     return _known[kind]

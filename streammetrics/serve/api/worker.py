@@ -136,7 +136,9 @@ class WorkerProcess:
             succeeded, result = child.exchange(question, seconds)
         except (EOFError, BrokenPipeError, ConnectionResetError) as error:
             self._discard_child()
-            raise EndedError(f"the process that {self._task} has ended; another is started") from error
+            raise EndedError(
+                f"the process that {self._task} has ended unexpectedly; a new process is started"
+            ) from error
         # After any other error, the process is ended. Otherwise, its late answer would be taken for the answer to the
         # next call.
         except BaseException:
@@ -177,7 +179,7 @@ class _Child:
         if question is not None:
             self.pipe.send(question)
         if not self.pipe.poll(seconds):
-            raise LateError(f"it took longer than {seconds:g} s")
+            raise LateError(f"the call took longer than {seconds:g} s")
         return self.pipe.recv()
 
     def end(self) -> None:

@@ -72,7 +72,10 @@ def _find_column(slices: Any, experiment: Experiment, column: str) -> int:
     by = slices.by if isinstance(slices, Sliced) else ()
     for name in (experiment.arm, column):
         if name not in by:
-            raise InvalidInputError(f"parts are not sliced by {name!r} in front, but by {', '.join(by) or 'nothing'}")
+            raise InvalidInputError(
+                f"the parts are not sliced by {name!r} at the outer level, but by {', '.join(by) or 'nothing'}; "
+                f"add the column to by= of the outer sm.Sliced"
+            )
     return by.index(column)
 
 
@@ -80,7 +83,7 @@ def roll_up(slices: Any, experiment: Experiment, *columns: str) -> Any:
     """Return the slices by arm and by the given columns. All other slice columns are merged."""
     _find_column(slices, experiment, experiment.arm)
     if missing := [name for name in columns if name not in collect_slice_columns(slices)]:
-        raise InvalidInputError(f"parts are not sliced by {missing[0]!r}")
+        raise InvalidInputError(f"the parts are not sliced by {missing[0]!r}; add the column to by=")
     names = (experiment.arm, *columns)
     outer = tuple(name for name in names if name in slices.by)
     slices_by_names = slices if outer == slices.by else slices.rollup(outer)
@@ -118,7 +121,7 @@ def select_metric(slices: Any, metric: str) -> Any:
     """Return the slices by arm with only one metric; raise InvalidInputError if no metric has this name."""
     inner = definition_of(slices).inner
     if metric not in inner.names:
-        raise InvalidInputError(f"there is no metric {metric!r}; there are {', '.join(inner.names)}")
+        raise InvalidInputError(f"there is no metric {metric!r}; the metrics are {', '.join(inner.names)}")
     return slices if inner.is_single else slices.only([metric])
 
 

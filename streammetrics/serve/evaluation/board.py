@@ -215,7 +215,7 @@ class Board:
             await self._run_in_thread(self._reader.start)
         # The first evaluation tries to start the reader again, and the page shows any error.
         except Exception:
-            log.exception("the reader of experiments could not be started")
+            log.exception("the process that reads experiments could not be started")
         self.ready = True
 
     async def _discover_experiments(self) -> None:
@@ -284,7 +284,9 @@ class Board:
                 self._reader.compact(experiment, now)
         # The next evaluation saves and notifies again.
         except Exception:
-            log.exception("%s: its evaluation is shown, but could not be saved; the next one tries again", experiment)
+            log.exception(
+                "%s: the evaluation is shown, but could not be saved; the next evaluation tries again", experiment
+            )
         return evaluation
 
     def _save(self, entry: _BoardEntry, evaluation: Evaluation) -> None:
@@ -318,11 +320,11 @@ class Board:
             last = self.evaluation(experiment)
         # Without an evaluation there is nothing to show, but other experiments are not affected.
         except Exception:
-            log.exception("%s: no evaluation can be read", experiment)
+            log.exception("%s: the last evaluation could not be read", experiment)
             return None
         if last is None:
             return None
-        reason = f"the data could not be read since {format_hour(int(last.at) // HOUR)}: {error}"
+        reason = f"reading the data has failed since {format_hour(int(last.at) // HOUR)}: {error}"
         verdicts = [t._replace(decision="withheld", sentence=f"No verdict: {reason}") for t in last.verdicts]
         # Open pages load only an evaluation that is newer than theirs. The time is therefore increased by the smallest
         # step.

@@ -62,7 +62,9 @@ class Definitions:
         Return the number of the version, and the changes as sentences.
         """
         if not NAME.fullmatch(experiment.id):
-            raise InvalidInputError(f"id: at most 100 letters, digits, '.', '_' or '-', not {experiment.id!r}")
+            raise InvalidInputError(
+                f"id: expected at most 100 letters, digits, '.', '_' or '-', found {experiment.id!r}"
+            )
         self._valid_until = float("-inf")
         version, old = self.load_all().get(experiment.id, (0, None))
         sentences = [] if old is None else describe_changes(old, experiment)
@@ -93,7 +95,9 @@ class Definitions:
                     continue
                 mtimes[path] = info.st_mtime_ns
                 if info.st_size > MAX_DEFINITION_BYTES:
-                    raise InvalidInputError(f"a definition has at most {MAX_DEFINITION_BYTES:,} bytes")
+                    raise InvalidInputError(
+                        f"expected a definition of at most {MAX_DEFINITION_BYTES:,} bytes, found {info.st_size:,}"
+                    )
                 experiment = Experiment.from_toml(path.read_text("utf-8"), id=path.stem)
                 self.define(experiment, f"file {path.name}")
                 changed_ids.append(experiment.id)

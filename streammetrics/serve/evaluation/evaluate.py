@@ -87,15 +87,21 @@ class EvaluationInput:
         """
         experiment = self.experiment
         if has_share_change(changes) and experiment.phase is None:
-            return "planned shares were changed, and parts do not say in which phase users were first exposed"
+            return (
+                "the planned shares were changed, but the definition names no phase column; set phase in the "
+                "definition, or restart with new users"
+            )
         if self.ratio is not None and self.ratio.alarm:
             return self.ratio.sentence
         if experiment.users is None:
-            return "the definition has no planned users, which intervals that hold at all looks need"
+            return "always-valid intervals need the planned number of users; set users in the definition"
         if not self.users:
-            return "no metric counts users, which intervals that hold at all looks need"
+            return "always-valid intervals need a metric that counts users; set counts in the definition to its name"
         if self.days < experiment.min_days:
-            return f"{self.days:.1f} of at least {experiment.min_days:g} days are counted"
+            return (
+                f"only {self.days:.1f} days are counted so far, and the definition requires at least "
+                f"{experiment.min_days:g}"
+            )
         return ""
 
     def compute_progress(self, treatment: str) -> Progress | None:
@@ -264,7 +270,7 @@ def evaluate(
         planned=experiment.users,
     )
     if total is None or span is None:
-        return _withhold_all(evaluation, experiment, "nothing was counted yet")
+        return _withhold_all(evaluation, experiment, "no rows have been counted yet")
     try:
         return _evaluate_total(evaluation, experiment, total, hours, days, changes, shared_at, series)
     # The page shows this message as the reason why verdicts are withheld.
@@ -293,7 +299,7 @@ def _evaluate_total(
     arm_slices = roll_up(select_phase(total, experiment, phase), experiment)
     arms = collect_arm_samples(arm_slices, experiment)
     if not any(_count_rows(some) for some in arms.values()):
-        return _withhold_all(evaluation, experiment, "nothing was counted yet")
+        return _withhold_all(evaluation, experiment, "no rows have been counted yet")
     # Verdicts use only hours whose outcomes are complete. If that is true of all hours, the total can be used as it is.
     final_before = min(evaluation.hours[1] + 1, math.floor(evaluation.at / HOUR - experiment.mature_after))
     all_final = final_before > evaluation.hours[1] or not experiment.mature_after
@@ -321,7 +327,9 @@ def _evaluate_total(
     data = EvaluationInput(
         experiment, evaluation.at, arms, samples, ratio, final_users, counted_to, final_ended, first_hour
     )
-    withheld = missing_phase or data.find_withhold_reason(changes) or ("" if samples else "no hour is final yet")
+    withheld = (
+        missing_phase or data.find_withhold_reason(changes) or ("" if samples else "no hour has complete outcomes yet")
+    )
     comparisons = data.build_comparisons()
     per_day = data.compute_users_per_day(math.fsum(final_users.values()))
     return replace(
@@ -359,7 +367,7 @@ def _explain_missing_phase(experiment: Experiment, total: Any, shared_at: Sequen
     """Return a reason to withhold verdicts if the phase after the last change of shares has no rows yet; otherwise ""."""
     if experiment.phase is None or not shared_at or len(find_phases(total, experiment)) > len(shared_at):
         return ""
-    return "planned shares were changed, and there are no rows yet of the phase that has them"
+    return "the planned shares were changed, and the phase with the new shares has no rows yet"
 
 
 def _find_span(hours: Mapping[int, ExperimentWindow], days: Mapping[int, ExperimentWindow]) -> tuple[int, int] | None:
@@ -383,7 +391,9 @@ def _count_rows(samples: Sequence[Any]) -> int:
 
 def _describe_unexpected_arms(experiment: Experiment, arms: ArmSamples) -> list[str]:
     unknown = [arm for arm in arms if arm not in experiment.arms]
-    notes = [f"{arm} is no arm of the definition: {_count_rows(arms[arm]):,} rows are left out" for arm in unknown]
+    notes = [
+        f"{arm} is not an arm of the definition; its {_count_rows(arms[arm]):,} rows are left out" for arm in unknown
+    ]
     return notes + [f"{arm} has no rows" for arm in experiment.arms if arm not in arms]
 
 

@@ -23,23 +23,23 @@ FIRST_HOUR, LAST_HOUR = 0, 2_500_000
 def check_amount(key: str, value: Any) -> float:
     """Return a value as a finite number of 0 or more; raise InvalidInputError for any other value."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= sys.float_info.max:
-        raise InvalidInputError(f"{key}: a number, 0 or more, not {value!r}")
+        raise InvalidInputError(f"{key}: expected a number of 0 or more, found {value!r}")
     return float(value)
 
 
 def check_named_amounts(key: str, value: Any) -> dict[str, float]:
     """Return a dict from names to finite numbers of 0 or more; raise InvalidInputError for any other value."""
     if not isinstance(value, Mapping) or not all(isinstance(name, str) and name for name in value):
-        raise InvalidInputError(f"{key}: names with numbers, such as {{a = 0.5, b = 0.5}}, not {value!r}")
+        raise InvalidInputError(f"{key}: expected names with numbers, such as {{a = 0.5, b = 0.5}}, found {value!r}")
     return {name: check_amount(f"{key}.{name}", v) for name, v in value.items()}
 
 
 def check_names(key: str, value: Any) -> tuple[str, ...]:
     """Return a list of distinct strings as a tuple; raise InvalidInputError for any other value."""
     if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) and v for v in value):
-        raise InvalidInputError(f'{key}: a list of texts, such as ["a", "b"], not {value!r}')
+        raise InvalidInputError(f'{key}: expected a list of strings, such as ["a", "b"], found {value!r}')
     if len(set(value)) != len(value):
-        raise InvalidInputError(f"{key}: a name is there twice: {', '.join(value)}")
+        raise InvalidInputError(f"{key}: expected distinct names, found {', '.join(value)}")
     return tuple(value)
 
 
@@ -51,13 +51,13 @@ def convert_hour(key: str, value: Any) -> int:
     elif isinstance(value, datetime.date):
         value = f"{value.isoformat()}T00"
     if isinstance(value, bool) or not isinstance(value, (int, str)):
-        raise InvalidInputError(f"{key}: an hour, written as 2026-06-01T09, not {value!r}")
+        raise InvalidInputError(f"{key}: expected an hour in UTC such as 2026-06-01T09, found {value!r}")
     try:
         hour = parse_hour(value)
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{key}: {error}") from None
+    except InvalidInputError:
+        raise InvalidInputError(f"{key}: expected an hour in UTC such as 2026-06-01T09, found {value!r}") from None
     if not FIRST_HOUR <= hour <= LAST_HOUR:
-        raise InvalidInputError(f"{key}: hours since 1970 are a number from {FIRST_HOUR} to {LAST_HOUR:,}, not {hour}")
+        raise InvalidInputError(f"{key}: expected {FIRST_HOUR} to {LAST_HOUR:,} hours since 1970, found {hour}")
     return hour
 
 
@@ -109,7 +109,7 @@ class Experiment:
     end : int or str, optional
         The planned end.
     users : float, optional
-        The planned number of users of all arms together. Always-valid intervals are tuned for this number, so there is
+        The planned number of users in all arms together. Always-valid intervals are tuned for this number, so there is
         no verdict without it.
     counts : str
         The name of a metric that counts users, such as `PerUnit` or `DistinctSample`. There is no verdict without it.
@@ -164,7 +164,7 @@ class Experiment:
     def __post_init__(self) -> None:
         for name in TEXT_FIELDS:
             if not isinstance(getattr(self, name), str):
-                raise InvalidInputError(f"{name}: a text, not {getattr(self, name)!r}")
+                raise InvalidInputError(f"{name}: expected a string, found {getattr(self, name)!r}")
         for name, value in self._convert_fields().items():
             object.__setattr__(self, name, value)
         self._check_arms()
@@ -185,12 +185,12 @@ class Experiment:
 
     def _check_arms(self) -> None:
         if len(self.arms) < 2 or any(not share for share in self.arms.values()):
-            raise InvalidInputError(f"arms: two or more, each with a planned share above 0, not {self.arms!r}")
+            raise InvalidInputError(f"arms: expected two or more arms with planned shares above 0, found {self.arms!r}")
         total = math.fsum(self.arms.values())
         if abs(total - 1.0) > SHARE_TOLERANCE:
             object.__setattr__(self, "arms", {arm: share / total for arm, share in self.arms.items()})
         if self.control not in self.arms:
-            raise InvalidInputError(f"control: one of the arms {', '.join(self.arms)}, not {self.control!r}")
+            raise InvalidInputError(f"control: expected one of the arms {', '.join(self.arms)}, found {self.control!r}")
 
     def _check_metrics(self) -> None:
         roles = {
@@ -203,43 +203,57 @@ class Experiment:
         for role, names in roles.items():
             for name in names:
                 if name in role_of:
-                    raise InvalidInputError(f"{role}: {name!r} is in {role_of[name]} too; each metric has one role")
+                    raise InvalidInputError(f"{role}: {name!r} is also in {role_of[name]}; remove it from one list")
                 role_of[name] = role
         for name, margin in self.guardrails.items():
             if margin >= 1.0:
-                raise InvalidInputError(f"guardrails: a margin of {margin:g} of {name} is {margin:.0%}; 0.02 is 2 %")
+                raise InvalidInputError(
+                    f"guardrails: expected a margin below 1 for {name}, found {margin:g} ({margin:.0%}); "
+                    f"write 0.02 for 2 %"
+                )
         if not isinstance(self.better, Mapping):
-            raise InvalidInputError(f'better: metrics with "high" or "low", not {self.better!r}')
+            raise InvalidInputError(
+                f'better: expected a table that maps metrics to "high" or "low", found {self.better!r}'
+            )
         for name, side in self.better.items():
             if name not in role_of:
-                raise InvalidInputError(f"better: {name!r} has no role; there are {', '.join(role_of)}")
+                raise InvalidInputError(
+                    f"better: expected metrics of the definition ({', '.join(role_of)}), found {name!r}"
+                )
             if side not in ("high", "low"):
-                raise InvalidInputError(f'better: "high" or "low" for {name}, not {side!r}')
+                raise InvalidInputError(f'better: expected "high" or "low" for {name}, found {side!r}')
 
     def _check_rest(self) -> None:
         for key, names in (("id", [self.id]), ("sources", self.sources)):
             for name in names:
                 if not NAME.fullmatch(name):
                     raise InvalidInputError(
-                        f"{key}: at most 100 letters, digits, '.', '_' or '-', the first a letter or digit, not {name!r}"
+                        f"{key}: expected at most 100 letters, digits, '.', '_' or '-', beginning with a letter or "
+                        f"digit, found {name!r}"
                     )
         for key in ("primary", "arm", "unit"):
             if not getattr(self, key):
-                raise InvalidInputError(f"{key}: it is empty")
+                raise InvalidInputError(f"{key}: expected a name, found an empty string")
         if self.phase is not None and not (isinstance(self.phase, str) and self.phase):
-            raise InvalidInputError(f"phase: the name of a slice column, not {self.phase!r}")
+            raise InvalidInputError(f"phase: expected the name of a slice column, found {self.phase!r}")
         columns = [self.arm, *self.slices, *([] if self.phase is None else [self.phase])]
         if twice := [name for name in columns if columns.count(name) > 1]:
-            raise InvalidInputError(f"slices: {twice[0]!r} is named twice among arm, phase and slices")
+            raise InvalidInputError(
+                f"slices: expected distinct columns in arm, phase and slices, found {twice[0]!r} twice"
+            )
         if self.end is not None and self.end <= self.start:
-            raise InvalidInputError(f"end: after the start, {format_hour(self.start)}, not {format_hour(self.end)}")
+            raise InvalidInputError(
+                f"end: expected an hour after the start {format_hour(self.start)}, found {format_hour(self.end)}"
+            )
         if self.users is not None and not self.users:
-            raise InvalidInputError("users: those at the planned end, of all arms together, more than 0")
+            raise InvalidInputError(
+                "users: expected the planned number of users in all arms together, above 0; found 0"
+            )
         if not isinstance(self.public, bool):
-            raise InvalidInputError(f"public: true or false, not {self.public!r}")
+            raise InvalidInputError(f"public: expected true or false, found {self.public!r}")
         for url in self.webhooks:
             if not re.match(r"https?://[^\s/]+", url):
-                raise InvalidInputError(f"webhooks: URLs that begin with http:// or https://, not {url!r}")
+                raise InvalidInputError(f"webhooks: expected URLs that begin with http:// or https://, found {url!r}")
 
     @classmethod
     def from_toml(cls, text: str, id: str = "") -> Self:  # noqa: A002 - as the parameter is called
@@ -260,7 +274,7 @@ class Experiment:
         try:
             definition = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            raise InvalidInputError(f"the definition is no TOML: {error}") from None
+            raise InvalidInputError(f"the definition is not valid TOML: {error}") from None
         return cls.from_dict(({"id": id} if id else {}) | definition)
 
     @classmethod
@@ -270,13 +284,17 @@ class Experiment:
         Raise the same errors as `from_toml`.
         """
         if not isinstance(definition, Mapping):
-            raise InvalidInputError(f"a definition is an object of keys and values, not {definition!r}")
+            raise InvalidInputError(
+                f"expected a definition, which is an object with keys and values; found {definition!r}"
+            )
         keys = {f.name: f for f in fields(cls)}
         if unknown := [key for key in definition if key not in keys]:
-            raise InvalidInputError(f"{unknown[0]}: there is no such key; there are {', '.join(keys)}")
+            raise InvalidInputError(
+                f"{unknown[0]}: the definition has an unknown key; the known keys are {', '.join(keys)}"
+            )
         required = [n for n, f in keys.items() if f.default is MISSING and f.default_factory is MISSING]
         if missing := [name for name in required if name not in definition]:
-            raise InvalidInputError(f"{missing[0]}: the definition lacks this key")
+            raise InvalidInputError(f"{missing[0]}: the definition lacks this key, which is required")
         return cls(**definition)
 
     def to_dict(self) -> dict[str, Any]:
@@ -299,11 +317,13 @@ class Experiment:
         current = int(now // HOUR)
         if hour > current + MAX_CLOCK_LEAD:
             raise InvalidInputError(
-                f"hour {format_hour(hour)} is in the future; here it is {format_hour(current)}, UTC"
+                f"hour {format_hour(hour)} is in the future: the current hour is {format_hour(current)}, UTC; "
+                f"check the clock of the sender"
             )
         if hour < self.start:
             raise InvalidInputError(
-                f"hour {format_hour(hour)} is before the experiment begins, {format_hour(self.start)}"
+                f"hour {format_hour(hour)} is before the start of the experiment, {format_hour(self.start)}; "
+                f"correct the hour, or the value of start in the definition"
             )
 
     @property
@@ -319,20 +339,21 @@ def describe_changes(old: Experiment, new: Experiment) -> list[str]:
     Examples
     --------
     >>> one = Experiment("e", {"old": 50, "new": 50}, "old", "ctr", 494529)
-    >>> describe_changes(one, Experiment("e", {"old": 80, "new": 20}, "old", "ctr", 494529, users=1e6))
-    ['planned share of old: 50 % is now 80 %', 'planned share of new: 50 % is now 20 %', 'users: nothing is now 1e+06']
+    >>> new = Experiment("e", {"old": 80, "new": 20}, "old", "ctr", 494529, users=1e6)
+    >>> describe_changes(one, new)[1:]
+    ['planned share of new: changed from 50 % to 20 %', 'users: changed from none to 1e+06']
     """
     sentences = []
     for arm in dict.fromkeys([*old.arms, *new.arms]):
         before, after = old.arms.get(arm), new.arms.get(arm)
         if before != after:
-            sentences.append(f"{SHARE_PREFIX} {arm}: {_format_share(before)} is now {_format_share(after)}")
+            sentences.append(f"{SHARE_PREFIX} {arm}: changed from {_format_share(before)} to {_format_share(after)}")
     a, b = old.to_dict(), new.to_dict()
     other = [key for key in a if key != "arms" and a[key] != b[key]]
     return sentences + [
-        f"{key}: others than before"
+        f"{key}: changed"
         if key in HIDDEN_FIELDS
-        else f"{key}: {_format_value(a[key])} is now {_format_value(b[key])}"
+        else f"{key}: changed from {_format_value(a[key])} to {_format_value(b[key])}"
         for key in other
     ]
 
@@ -343,14 +364,14 @@ def has_share_change(sentences: Sequence[str]) -> bool:
 
 
 def _format_share(share: float | None) -> str:
-    return "nothing" if share is None else f"{100.0 * share:.4g} %"
+    return "none" if share is None else f"{100.0 * share:.4g} %"
 
 
 def _format_value(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_format_value(v)}" for name, v in value.items()) or "nothing"
+        return ", ".join(f"{name} {_format_value(v)}" for name, v in value.items()) or "none"
     if isinstance(value, list):
-        return ", ".join(value) or "nothing"
+        return ", ".join(value) or "none"
     if value is None or value == "":
-        return "nothing"
+        return "none"
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -162,7 +162,9 @@ class TreatmentComparison:
                 arm for arm, metrics in zip(self._compared_arms(), metrics_of_arms, strict=True) if name not in metrics
             ]
             if lacking:
-                missing.append(MissingMetric(name, f"there are no rows of it in {' and '.join(reversed(lacking))}"))
+                missing.append(
+                    MissingMetric(name, f"there are no rows with this metric in {' and '.join(reversed(lacking))}")
+                )
                 continue
             try:
                 margin = self.experiment.guardrails.get(name)
@@ -215,7 +217,9 @@ class TreatmentComparison:
         the conclusion.
         """
         has_progress = self.progress is not None
-        reason = all_looks["reason"] or ("" if has_progress else "users so far, or planned, are not known")
+        reason = all_looks["reason"] or (
+            "" if has_progress else "the current or the planned number of users is unknown"
+        )
         return self._build_empty_row(all_looks["metric"], by, all_looks, all_rows)._replace(
             control_value=finite_or_none(all_looks["control_value"]),
             value=finite_or_none(all_looks["value"]),

@@ -244,7 +244,8 @@ class Windows:
             # The parts will be deleted after the merge. The merged day is therefore read back and compared first.
             if from_bytes(merged.data).digest() != merged.digest:
                 raise StateFormatError(
-                    f"the merged day {day} of {experiment} is not the same after it was written and read"
+                    f"the state is corrupt: the merged day {day} of {experiment} "
+                    f"changes when it is written and read back"
                 )
             yield merged
 
@@ -296,7 +297,7 @@ class Windows:
             count += len(frames)
             metrics = merge_parts([*([] if metrics is None else [metrics]), *frames])
         if count != len(part_ids):
-            raise MovedError(f"some parts of {key[0]} are not stored any more")
+            raise MovedError(f"some parts of {key[0]} are no longer stored")
         return metrics
 
     def _read_frames(self, key: WindowKey, part_ids: PartIds) -> Iterator[list[bytes]]:

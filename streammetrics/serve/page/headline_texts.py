@@ -48,7 +48,7 @@ def build_headline(
     if evaluation.state == "no data":
         return Headline(
             [("No data yet.", None)],
-            "No part was posted yet. Workers post one an hour; this page updates by itself.",
+            "No part has been posted yet. Workers post one part per hour, and this page updates by itself.",
             [],
         )
     facts = [
@@ -109,10 +109,10 @@ def _describe_interval(
     parts = ["Valid at every look, so the experiment may stop at any time."]
     since = find_exclusion_time([look for look in looks if look.treatment == row.treatment])
     if since is not None and not row.low <= 0.0 <= row.high:
-        parts.append(f"Zero has been excluded since {format_time(since)}.")
+        parts.append(f"The interval has excluded zero since {format_time(since)}.")
     if (once := _format_half_width(row.once_low, row.once_high)) is not None:
         always = _format_half_width(row.low, row.high)
-        parts.append(f"Looked at only once it would be {once} instead of {always}.")
+        parts.append(f"For a single look, the interval would be {once} instead of {always}.")
     return [Fact("ci", badge, " ".join(parts))]
 
 
@@ -149,7 +149,7 @@ def _describe_ratio(evaluation: Evaluation) -> str:
     parts = ", ".join(f"{arm} {format_share(n / total, 2)}" for arm, n in ratio.users.items())
     planned = ", ".join(format_share(p, 2) for p in ratio.planned.values())
     word = "not as" if ratio.alarm else "as"
-    return f"Sample ratio {word} planned: {parts} of users ({planned} planned; e = {ratio.e_value:.2g})."
+    return f"Sample ratio {word} planned: {parts} of users ({planned} planned; e-value {ratio.e_value:.2g})."
 
 
 def _describe_sources(evaluation: Evaluation) -> str:
@@ -157,9 +157,15 @@ def _describe_sources(evaluation: Evaluation) -> str:
     if not evaluation.sources:
         return ""
     if not behind:
-        return "All sources fresh."
-    named = ", ".join(f"{s.source} {s.state}{f' by {format_span(s.behind)}' if s.behind else ''}" for s in behind)
-    return f"Sources fresh but {named}." if len(behind) < len(evaluation.sources) else f"No source is fresh: {named}."
+        return "All sources are fresh."
+    named = ", ".join(
+        f"{s.source} {s.state}{f' ({format_span(s.behind)} overdue)' if s.behind else ''}" for s in behind
+    )
+    return (
+        f"Some sources are not fresh: {named}."
+        if len(behind) < len(evaluation.sources)
+        else f"No source is fresh: {named}."
+    )
 
 
 def describe_staleness(evaluation: Evaluation) -> tuple[str, str] | None:
@@ -169,10 +175,10 @@ def describe_staleness(evaluation: Evaluation) -> tuple[str, str] | None:
         return None
     worst = max(silent, key=lambda s: s.behind or 0.0)
     names = " and ".join(f"“{s.source}”" for s in silent)
-    last = "" if worst.counted_to is None else f" Counted to {format_hour_end(worst.counted_to)}."
-    nothing = f"{names} {'has' if len(silent) == 1 else 'have'} sent nothing since."
-    head = f"Data is {format_span(worst.behind)} behind what was expected." if worst.behind else "A source is silent."
-    return head, f"{last} {nothing} What is shown was right then.".strip()
+    last = "" if worst.counted_to is None else f" Data is counted to {format_hour_end(worst.counted_to)}."
+    nothing = f"{names} {'has' if len(silent) == 1 else 'have'} posted nothing since then."
+    head = f"Data is {format_span(worst.behind)} overdue." if worst.behind else "A source is silent."
+    return head, f"{last} {nothing} The page shows the data up to that time.".strip()
 
 
 def describe_users(evaluation: Evaluation, verdict: TreatmentVerdict | None) -> list[tuple[str, str]]:
@@ -182,12 +188,12 @@ def describe_users(evaluation: Evaluation, verdict: TreatmentVerdict | None) -> 
     decision.
     """
     terms = [("so far", format_count(evaluation.users)), ("planned", format_count(evaluation.planned))]
-    terms.append(("new a day", format_count(evaluation.per_day)))
+    terms.append(("new per day", format_count(evaluation.per_day)))
     if verdict is not None:
-        terms.append(("more until decided", format_count(verdict.more_users)))
+        terms.append(("more until a decision", format_count(verdict.more_users)))
         days = verdict.more_days
         terms.append(
-            ("days until decided", "" if days is None else f"about {format_fixed(days, 0 if days >= 3 else 1)}")
+            ("days until a decision", "" if days is None else f"about {format_fixed(days, 0 if days >= 3 else 1)}")
         )
     return [(term, text) for term, text in terms if text]
 
@@ -198,9 +204,15 @@ def describe_power(evaluation: Evaluation, treatment: str) -> str:
     if one is None:
         return ""
     more = f", in about {format_fixed(one.more_days, 0)} more days" if one.more_days else ""
-    shown = f"A difference of {format_fixed(one.relative, 0, True)} shows with {format_count(one.users)} users{more}"
-    end = "" if one.at_end is None else f"; at the planned end one of {format_fixed(one.at_end, 1, True)} does"
-    return f"{shown}{end} (in 80 of 100 such experiments)."
+    shown = (
+        f"Detecting a difference of {format_fixed(one.relative, 0, True)} needs {format_count(one.users)} users{more}"
+    )
+    end = (
+        ""
+        if one.at_end is None
+        else f"; at the planned end, a difference of {format_fixed(one.at_end, 1, True)} can be detected"
+    )
+    return f"{shown}{end} (power 80\u202f%)."
 
 
 def describe_final_hours(evaluation: Evaluation) -> str:
@@ -208,7 +220,8 @@ def describe_final_hours(evaluation: Evaluation) -> str:
     if evaluation.final_to is None or evaluation.hours is None or evaluation.final_to >= evaluation.hours[1]:
         return ""
     return (
-        f"Verdict and figures are of hours to {format_hour_end(evaluation.final_to)}: outcomes of later ones may come."
+        f"Verdict and figures cover the hours up to {format_hour_end(evaluation.final_to)}. Outcomes of later hours "
+        f"may still arrive."
     )
 
 

@@ -190,7 +190,7 @@ def _slice_columns(row: MetricRow) -> str:
 
 
 def _describe_correction(rows: Sequence[MetricRow]) -> str:
-    return " Readings allow for how many slices there are." if len(rows) > 1 else ""
+    return " Readings are corrected for the number of slices." if len(rows) > 1 else ""
 
 
 def _describe_freshness(evaluation: Evaluation) -> tuple[str, float | None]:
@@ -212,7 +212,7 @@ def _compute_progress(evaluation: Evaluation) -> float | None:
 
 def _describe_provenance(evaluation: Evaluation) -> list[tuple[str, str]]:
     terms = [
-        ("read", format_time(evaluation.at)),
+        ("evaluated", format_time(evaluation.at)),
         ("rows", f"{format_count(evaluation.rows)} in {format_count(evaluation.parts)} parts"),
     ]
     if evaluation.hours is not None:
@@ -244,9 +244,9 @@ def build_glance(evaluation: Evaluation, conflicts: int = 0) -> Glance:
     alerts = []
     if evaluation.ratio is not None and evaluation.ratio.alarm:
         alerts.append(Fact("but", "sample ratio", ""))
-    broken = Counter(r.metric for r in evaluation.table if r.word == "breached")
-    if not alerts and broken:
-        alerts.append(Fact("but", "guardrail breached", ", ".join(broken)))
+    breached = Counter(r.metric for r in evaluation.table if r.word == "breached")
+    if not alerts and breached:
+        alerts.append(Fact("but", "guardrail breached", ", ".join(breached)))
     late = [s for s in evaluation.sources if s.state != "fresh"]
     alerts += [Fact("but" if s.state == "silent" else "tag", s.state, _format_delay(s.source, s.behind)) for s in late]
     if conflicts:
@@ -267,7 +267,7 @@ def _summarize_verdicts(evaluation: Evaluation) -> tuple[str, str]:
     Both are about the treatment with the most urgent decision.
     """
     if evaluation.state == "no data":
-        return "No part has come.", "no data"
+        return "No part has been posted yet.", "no data"
     if evaluation.ratio is not None and evaluation.ratio.alarm:
         return "The arms are not comparable.", "withheld"
     if evaluation.withheld or not evaluation.verdicts:
@@ -282,7 +282,7 @@ def _summarize_verdicts(evaluation: Evaluation) -> tuple[str, str]:
 
 
 def _format_delay(source: str, seconds: float | None) -> str:
-    return f"{source}, by {format_span(seconds)}" if seconds else source
+    return f"{source}, {format_span(seconds)} overdue" if seconds else source
 
 
 def build_arms_table(page: PageData) -> tuple[str, list[tuple[NamedSide, list[str]]]]:

@@ -295,7 +295,7 @@ class _Pages:
             token = str(form.get("form", ""))
         if who.role != OWNER or not who.csrf_token or not hmac.compare_digest(token.encode(), who.csrf_token.encode()):
             return PlainTextResponse(
-                "only an owner accepts a conflict, on the page of the experiment; load it again", 403
+                "only an owner can accept a conflict; log in as an owner, reload the page and try again", 403
             )
         try:
             await run_in_threadpool(self._accept, evaluation.experiment, request.path_params["number"], who.name)
@@ -330,7 +330,7 @@ class _Pages:
         except ImportError:
             return PlainTextResponse("pictures need matplotlib on the server: pip install 'streammetrics[plot]'", 404)
         if picture is None:
-            return PlainTextResponse(f"there is nothing to draw yet: {name}", 404)
+            return PlainTextResponse(f"{name}: there is nothing to draw yet", 404)
         return _file_response(picture, "image/png", f"{evaluation.experiment}-{name}.png")
 
     def total(self, request: Request) -> Response:
@@ -373,7 +373,7 @@ def _html_response(text: str) -> Response:
 
 
 def _not_found(name: str, names: Any) -> Response:
-    return PlainTextResponse(f"there is {', '.join(names)}, and no {name[:40]}", 404)
+    return PlainTextResponse(f"there is no file {name[:40]}; the files are {', '.join(names)}", 404)
 
 
 def _file_response(content: str | bytes, kind: str, name: str) -> Response:

@@ -47,7 +47,7 @@ def build_look_chart(looks: Sequence[ShownLook], metric: str, view: View) -> Cha
         (one.at / HOUR, f"{format_time(one.at)}: {_describe_difference(one)}")
         for one in _thin_looks(drawn_looks, MAX_READINGS)
     ]
-    says = f"{format_count(len(visible))} looks so far. The band is right at all of them together."
+    says = f"{format_count(len(visible))} looks so far. The band is jointly valid at all looks."
     last = [v for v in (value[-1], low[-1], high[-1]) if math.isfinite(v) and y.low <= v <= y.high]
     right = tuple((v, format_signed(v, 1, True)) for v in _drop_close_values(last, (y.high - y.low) / 14))
     return Chart(f"{metric} at every look", "", says, _build_time_axis(*ends), y, "",
@@ -89,9 +89,9 @@ def build_window_chart(
         for i, p in enumerate(rows)
         if p is not None and i % _reading_step(rows) == 0
     ]
-    pale_note = " Pale: provisional, outcomes may still come." if any(provisional) else ""
-    return Chart(f"Each {by} alone", f"The interval of one look; dotted: all rows.{pale_note}",
-                 f"A {by} alone proves little; the interval of all looks decides.", category_axis(names),
+    pale_note = " Pale: provisional, because outcomes may still arrive." if any(provisional) else ""
+    return Chart(f"Each {by} separately", f"Intervals are for a single look. Dotted: all rows.{pale_note}",
+                 f"A single {by} proves little; the always-valid interval decides.", category_axis(names),
                  linear_axis(min(finite) - room, max(finite) + room, percent=True, sign=True), unit,
                  f"difference in {_shorten(metric)}", [*layers, *data_layers], readings=readings)  # fmt: skip
 
@@ -120,7 +120,7 @@ def build_arm_chart(points: Sequence[WindowPoint], metric: str, arms: Arms, by: 
         ", ".join(f"{arm} {format_fixed(line[i], decimals, percent)}" for arm, line in lines.items())
         for i in range(len(x))
     ]
-    return Chart("By arm", "The level of each arm.", f"Lowest {format_fixed(min(finite), decimals, percent)}, highest "
+    return Chart("By arm", "The value in each arm.", f"Lowest {format_fixed(min(finite), decimals, percent)}, highest "
                  f"{format_fixed(max(finite), decimals, percent)}, in {len(hours)} {by}s.", category_axis(names),
                  linear_axis(min(finite) - room, max(finite) + room, percent=percent), unit,
                  f"{_shorten(metric)}, by {by}", layers, [ColourKey(arms[arm].number, arm) for arm in lines],
@@ -146,7 +146,7 @@ def build_ratio_chart(looks: Sequence[ShownLook], side: NamedSide, planned: floa
         (at, f"{format_time(at * HOUR)}: {format_share(v, 2)} in {side.name}") for at, v in zip(x, value, strict=True)
     ]
     shaded = " Shaded: no alarm." if band else ""
-    return Chart("Sample ratio", f"Share of users so far.{shaded}", f"An alarm needs e = {ALARM:g}, at any look.",
+    return Chart("Sample ratio", f"Share of users so far.{shaded}", f"Alarm if the e-value reaches {ALARM:g}.",
                  _build_time_axis(*ends), linear_axis(planned - half, planned + half, percent=True), "",
                  f"users in {_shorten(side.name)}, planned {format_share(planned, 1)}", layers,
                  readings=readings)  # fmt: skip

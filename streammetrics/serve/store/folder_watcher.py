@@ -61,7 +61,7 @@ class LocalFolder:
     def __init__(self, path: str) -> None:
         self.path = path
         if not os.path.isdir(path):
-            raise InvalidInputError(f"there is no folder {path!r} to be watched")
+            raise InvalidInputError(f"there is no folder {path!r} to watch; create it first")
 
     def list_files(self) -> Iterator[DroppedFile]:
         yield from _list_files(self.path, "", DEPTH)
@@ -73,7 +73,7 @@ class LocalFolder:
         with open(handle, "rb") as opened:
             info = os.fstat(handle)
             if not stat.S_ISREG(info.st_mode):
-                raise InvalidInputError("it is not a regular file")
+                raise InvalidInputError("expected a regular file, found a link, a pipe or another special file")
             return opened.read(file.size + 1)
 
 
@@ -101,7 +101,7 @@ class RemoteFolder:
         try:
             from fsspec.core import url_to_fs
         except ModuleNotFoundError:
-            raise InvalidInputError(f"{url}: to watch it needs fsspec: pip install 'streammetrics[remote]'") from None
+            raise InvalidInputError(f"{url}: watching it needs fsspec: pip install 'streammetrics[remote]'") from None
         self.system: Any
         self.system, path = url_to_fs(url)
         self.path = path.rstrip("/")
@@ -152,7 +152,9 @@ def parse_path(path: str) -> PartKey:
     experiment, hour, name = path.split("/")
     source, dash, seq = name.removesuffix(SUFFIX).rpartition("-")
     if not dash:
-        raise InvalidInputError(f"{path}: a file is named source-seq.smet, such as spark-0.smet")
+        raise InvalidInputError(
+            f"{path}: expected a file name of the form SOURCE-SEQ.smet, such as spark-0.smet; rename the file"
+        )
     return parse_key(experiment, source, hour, seq)
 
 
@@ -224,7 +226,9 @@ class FolderWatcher:
         try:
             experiment = await asyncio.to_thread(self.definitions.get, key.experiment)
             if experiment is None:
-                self._warn_once(status, f"there is no experiment {key.experiment!r}")
+                self._warn_once(
+                    status, f"there is no experiment {key.experiment!r}; define it first, or correct its ID"
+                )
                 return
             experiment.check_hour(key.hour, self.settings.clock())
             data = await asyncio.to_thread(self._read_file, status.file)
@@ -242,7 +246,9 @@ class FolderWatcher:
         else:
             status.is_done = True
             if outcome == "conflict":
-                log.warning("%s was posted before with other content; it is kept as a conflict", status.file.path)
+                log.warning(
+                    "%s was posted before with different content; the new part is kept as a conflict", status.file.path
+                )
 
     def _read_file(self, file: DroppedFile) -> bytes:
         max_bytes = self.settings.max_bytes
@@ -251,7 +257,7 @@ class FolderWatcher:
         data = self.folder.read(file)
         if len(data) != file.size:
             raise StateFormatError(
-                f"the file has {len(data):,} bytes or more, and had {file.size:,} when it was listed"
+                f"the file changed while it was read: expected {file.size:,} bytes, found {len(data):,} or more"
             )
         return data
 

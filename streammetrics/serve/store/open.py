@@ -63,5 +63,5 @@ def open_store(url: str | os.PathLike[str]) -> Store:
         return Store(Database(PostgreSQL(text)))
     scheme, separator, path = text.partition(":///")
     if scheme != "sqlite" if separator else "://" in text:
-        raise ValueError(f"a store is a path, sqlite:///path or postgresql://..., not {text!r}")
+        raise ValueError(f"expected a path, sqlite:///path or postgresql://... for the store, found {text!r}")
     return Store(Database(SQLite(path if separator else text)))

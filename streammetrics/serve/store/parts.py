@@ -214,9 +214,10 @@ class PartStore:
             where = f" AND hour = ? AND source = ? AND seq = ? AND state IN {COUNTED}"
             (counted,) = _load_entries(run, experiment, where, key.hour, key.source, key.seq)
             if counted.state != "current":
+                fate = "deleted" if counted.state == "forgotten" else "merged into its day"
                 raise InvalidInputError(
-                    f"the conflict of {key.text} cannot be accepted any more: parts are kept for correct_within_days, and "
-                    f"the part of this key is {counted.state}, so its hour cannot be merged again"
+                    f"the conflict of {key.text} cannot be accepted any more: parts can be replaced only "
+                    f"within correct_within_days, and the earlier part is already {fate}"
                 )
             run("UPDATE parts SET state = 'refused' WHERE experiment = ? AND number = ?", experiment, counted.number)
             run("UPDATE parts SET state = 'current' WHERE experiment = ? AND number = ?", experiment, number)

@@ -62,6 +62,6 @@ class PostgreSQL:
     def translate_error(self, error: Exception) -> StreamMetricsError | None:
         errors = self.psycopg.errors
         if isinstance(error, errors.DiskFull):
-            return StoreFullError("PostgreSQL: its disk is full; nothing was written")
+            return StoreFullError("PostgreSQL: the disk is full; nothing was written")
         away = self.psycopg.OperationalError, self.psycopg.InterfaceError, errors.ReadOnlySqlTransaction
         return StoreDownError(f"PostgreSQL: {error}") if isinstance(error, away) else None

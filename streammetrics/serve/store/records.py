@@ -33,7 +33,7 @@ class AuditEntry(NamedTuple):
 
 
 class Token(NamedTuple):
-    """A token of a writer, owner or reader: its name, and the hash of its secret text."""
+    """A token of a worker, owner or reader: its name, and the hash of its secret text."""
 
     name: str
     hashed: str

@@ -59,7 +59,8 @@ def create_tables(database: Database) -> None:
             run("INSERT INTO layout VALUES (?)", VERSION)
         elif rows[0][0] != VERSION:
             raise StreamMetricsError(
-                f"the store has layout {rows[0][0]}, this release knows {VERSION}: it was made by a later release"
+                f"the store has layout {rows[0][0]}, but this release supports only layout {VERSION}: the store "
+                f"was made by a later release; upgrade streammetrics"
             )
         for table in TABLES:
             run(f"CREATE TABLE IF NOT EXISTS {table.format(numbered=database.driver.identity_column)}")

@@ -51,7 +51,9 @@ class SQLite:
         try:
             (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
             if mode != "wal":
-                raise StoreDownError(f"{self.path}: SQLite keeps no write-ahead log there ({mode}); use a local disk")
+                raise StoreDownError(
+                    f"{self.path}: SQLite cannot keep a write-ahead log there (mode {mode}); use a local disk"
+                )
             for setting in SETTINGS:
                 connection.execute(setting).fetchall()
         except BaseException:

@@ -120,7 +120,7 @@ class ClosedSums(State):
             ones = RowWeight(groups[:, i])
             good &= all(np.array_equal(c[:, UNIFORM], ones.to_superaccumulators()) for c in counted)
         if not good:
-            raise StateFormatError(f"{type(self).__name__} holds sums that no groups have")
+            raise StateFormatError(f"the state is corrupt: {type(self).__name__} contains sums that no groups can have")
 
     def total(self, name: str, by: str) -> Fraction:
         """Return a sum over all groups.
@@ -186,7 +186,9 @@ class SealedGroups(ClosedSums, tag="sealed_groups"):
         return (*super().reasons, "sample_weight", "sample")
 
     def check_rows(self, columns: Mapping[str, Any], at: Ints) -> None:
-        raise InvalidInputError("sealed groups are closed: rows go to the open state, before seal()", column="group")
+        raise InvalidInputError(
+            "sealed groups are closed and accept no more rows; update the metric before you call seal()", column="group"
+        )
 
     def steps(self, like: Any) -> Iterable[Any]:
         return ()
@@ -199,7 +201,9 @@ class SealedGroups(ClosedSums, tag="sealed_groups"):
     def unify_parts(self, states: Sequence[Self]) -> Sequence[Self]:
         if not self.axes and (twice := sum(s.read_cells_named("sealed").sum(axis=0) for s in states) > 1).any():
             part = int(np.flatnonzero(twice)[0])
-            raise IncompatibleStateError(f"partition {part} of {self.partitions} is sealed on both sides")
+            raise IncompatibleStateError(
+                f"partition {part} of {self.partitions} is sealed in more than one state; merge each partition once"
+            )
         return states
 
     def close_groups(self) -> SealedGroups:

@@ -193,9 +193,9 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
             return self.make_empty_cells(())
         if waiting.nbytes > SAVED or waiting.spilled:
             raise MemoryLimitError(
-                f"{waiting.nbytes:,} bytes of open groups{' and a spill' if waiting.spilled else ''} are not written "
-                f"as they are: give each worker whole groups, partition=(i, n), and save seal(); or sort the log by group "
-                f'(grouped="sorted"), or take a sample=True'
+                f"{waiting.nbytes:,} bytes of open groups{' and rows on disk' if waiting.spilled else ''} cannot be "
+                f"saved; give each of n workers its own partition=(i, n) and save the result of seal(), sort the log by "
+                f'group (grouped="sorted"), or pass sample=True for an estimate'
             )
         inner, entries = entries_of(waiting.raws, self.real)
         state = self._from_entries(inner, entries, waiting)
@@ -271,7 +271,8 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         if waiting.nbytes > self.memory_limit:
             if self.spill_dir is None:
                 raise MemoryLimitError(
-                    f"GroupRows would need {waiting.nbytes:,} bytes; its memory_limit is {self.memory_limit:,}: {ADVICE}"
+                    f"the rows of all groups would need {waiting.nbytes:,} bytes, more than the memory_limit of "
+                    f"{self.memory_limit:,}; {ADVICE}"
                 )
             waiting = replace(waiting, raws=(), spilled=spill_rows(self.spill_dir, waiting.raws, waiting.spilled))
         return self.from_waiting(waiting)
@@ -283,7 +284,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
     def subtract(self, other: Self) -> Self:
         if self.sample_rows:
             raise IncompatibleStateError(
-                "rows cannot be subtracted from a sample: which groups it keeps depends on all rows"
+                "rows cannot be subtracted with sample=True, because the groups in a sample depend on all rows"
             )
         return super().subtract(other)
 
@@ -498,17 +499,21 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         super().check()
         kinds = self.read_cells_named("kinds")
         if len(kinds) and (kinds.sum(axis=1).max() > 1 or (~kinds.any(axis=1) & (self.row_counts > 0)).any()):
-            raise StateFormatError("GroupRows.kinds does not say of which kind keys are")
+            raise StateFormatError("the state is corrupt: GroupRows.kinds does not contain the one kind of the keys")
         levels, inner = self.read_cells_named("level"), self.cells.inner_keys
         assert inner is not None
         if levels.any() and (
             not self.sample_rows or levels.max() > 64 or (self.leading_zeros < levels[inner[:, 0]]).any()
         ):
-            raise StateFormatError("GroupRows.level is not the level of a sample, or a group is beyond it")
+            raise StateFormatError(
+                "the state is corrupt: GroupRows.level is not a valid level of a sample, or excludes a group of the sample"
+            )
         if self.partition and not is_partition(self.partition):
-            raise StateFormatError(f"GroupRows has partition {self.partition}, which is not a valid (i, n)")
+            raise StateFormatError(
+                f"the state is corrupt: expected a partition (i, n) with 0 <= i < n, found {self.partition}"
+            )
         if self.partition and (hashes_of(self.ids, SHARE) % np.uint64(self.partition[1]) != self.partition[0]).any():
-            raise StateFormatError("GroupRows has groups of another partition")
+            raise StateFormatError("the state is corrupt: GroupRows contains groups of another partition")
 
     def close(self) -> None:
         """Close the files on disk. This frees the disk space, and the rows in these files are lost."""

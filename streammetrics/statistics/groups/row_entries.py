@@ -19,8 +19,8 @@ __all__ = ["ADVICE", "entries_of"]
 Ints = NDArray[np.int64]
 
 ADVICE = (
-    'give spill_dir= (rows go to disk), sort the log by group (grouped="sorted"), give n workers a partition=(i, n) '
-    "each, or take a sample=True (an estimate)"
+    'pass spill_dir= to keep rows on disk, sort the log by group (grouped="sorted"), give each of n workers its own '
+    "partition=(i, n), or pass sample=True for an estimate"
 )
 
 
@@ -78,7 +78,7 @@ def entries_of(raws: Sequence[RawRows], real: bool, fronts: Ints | None = None) 
     second = columns[-2][begins] if second_words is not None else np.zeros(len(begins), np.int64)
     inner = np.column_stack([front[begins], columns[-1][begins], second])
     if len(inner) << top >= 1 << 32:
-        raise MemoryLimitError(f"{len(inner):,} groups are more than a state can hold: {ADVICE}")
+        raise MemoryLimitError(f"{len(inner):,} groups are more than a state can contain; {ADVICE}")
     high = (np.cumsum(starts_group)[firsts] - 1).astype(np.uint32) << np.uint32(top)
     if top:
         high |= columns[1][firsts].astype(np.uint32)

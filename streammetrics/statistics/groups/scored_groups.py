@@ -44,7 +44,7 @@ class ScoredGroups(State):
         return label(), score(scale=self.scale), group("group", self.missing, self.missing_values), weight()
 
     def absorb(self, into: dict[str, Any], at: Any, **columns: Any) -> None:
-        raise NotImplementedError("rows by group are counted by `count.group_rows`")
+        raise NotImplementedError("absorb() does not apply: the module `count.group_rows` counts rows by group")
 
     def close_groups(self) -> SealedGroups:
         """Close all groups: return a state that has only exact sums over the groups."""
@@ -71,4 +71,4 @@ class ScoredGroups(State):
         entries = self.cells.tallies["scores"]
         blocks = (entries.select(slice(i, i + BLOCK)) for i in range(0, len(entries), BLOCK))
         if not all(are_score_keys(sorted_entries(e).keys, self.real) for e in blocks):
-            raise StateFormatError(f"{type(self).__name__}.scores holds an invalid score")
+            raise StateFormatError(f"the state is corrupt: {type(self).__name__}.scores contains an invalid score")

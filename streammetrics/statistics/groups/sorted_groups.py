@@ -82,7 +82,8 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
         for a, b in itertools.pairwise(both):
             if b[0] < a[1]:
                 raise IncompatibleStateError(
-                    f"cannot merge parts whose keys overlap: {a[0]} to {a[1]} and {b[0]} to {b[1]}; cut the log by key"
+                    f"cannot merge states whose keys overlap: {a[0]} to {a[1]} and {b[0]} to {b[1]}; split the sorted log "
+                    f"into consecutive parts"
                 )
         return states
 
@@ -91,7 +92,9 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
         return False
 
     def subtract(self, other: Self) -> Self:
-        raise IncompatibleStateError("rows cannot be subtracted from closed groups")
+        raise IncompatibleStateError(
+            'rows cannot be subtracted with grouped="sorted", which keeps only sums over closed groups'
+        )
 
     def close_groups(self) -> SealedGroups:
         """Close all groups: return a state of exact sums over all groups, including the first and last of each range."""
@@ -134,4 +137,4 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
         # No range may be open after the last group of a slice.
         last = np.diff(cells.inner_keys[:, 0], append=-1) != 0
         if wrong.any() or open_[last].any() or cells.inner_keys[:, 2].any() or (self.axes and len(self)):
-            raise StateFormatError("SortedGroups.begins and ends do not form ranges")
+            raise StateFormatError("the state is corrupt: SortedGroups.begins and SortedGroups.ends do not form ranges")

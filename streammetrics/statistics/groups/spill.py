@@ -48,7 +48,7 @@ class SpillFile:
         The advice that an error gives if the disk is full.
     """
 
-    def __init__(self, folder: str, advice: str = "make room, and give the batch again") -> None:
+    def __init__(self, folder: str, advice: str = "free disk space, and pass the batch again") -> None:
         self.advice = advice
         self.folder, self.process, self.end, self.lock = folder, os.getpid(), 0, threading.Lock()
         with _SpillErrors(folder, advice):
@@ -80,7 +80,7 @@ class SpillFile:
         while done < len(data):
             wrote = write_at(self.file.fileno(), data[done : done + PIECE], at + done)
             if wrote <= 0:
-                raise OSError("nothing was written")
+                raise OSError("the system wrote no bytes")
             done += wrote
         self.end = at + done
         return at
@@ -94,7 +94,7 @@ class SpillFile:
             The file is closed, is too short, or cannot be read.
         """
         if self.file.closed:
-            raise StateFormatError("the rows that were spilled are gone: the metric was closed")
+            raise StateFormatError("the rows that were spilled to disk are gone, because the metric was closed")
         out, done = bytearray(size), 0
         with memoryview(out) as view:
             while done < size:
@@ -103,7 +103,7 @@ class SpillFile:
                 except OSError as error:
                     raise self.damage_error(str(error.strerror or error)) from error
                 if not got:
-                    raise self.damage_error(f"the file ends at {at + done:,}")
+                    raise self.damage_error(f"the file ends at byte {at + done:,}")
                 view[done : done + len(got)] = got
                 done += len(got)
         return out
@@ -111,8 +111,8 @@ class SpillFile:
     def damage_error(self, how: str) -> StateFormatError:
         """Return an error that says that rows on disk are damaged, and that gives the reason `how`."""
         return StateFormatError(
-            f"rows that were spilled to {self.folder} are damaged: {how}; there is no result without them: look at the "
-            f"disk, or spill to another folder, and count the log again"
+            f"rows that were spilled to {self.folder} are damaged: {how}; the result cannot be computed without these "
+            f"rows: check the disk, or choose another folder, and count the log again"
         )
 
 
@@ -143,7 +143,7 @@ class _SpillErrors:
     def __exit__(self, kind: Any, error: BaseException | None, _: Any) -> None:
         if isinstance(error, OSError):
             raise MemoryLimitError(
-                f"rows cannot be spilled to {self.folder}: {error.strerror or error}; nothing was counted: "
+                f"rows cannot be spilled to {self.folder}: {error.strerror or error}; nothing was counted; "
                 f"{self.advice}"
             ) from error
 
@@ -181,7 +181,7 @@ class SpilledRows(NamedTuple):
             check = zlib.crc32(data, check)
             out[name] = np.frombuffer(data, dtype)
         if check != int(self.sums[p]):
-            raise self.file.damage_error("a checksum differs")
+            raise self.file.damage_error("a checksum is wrong")
         return out
 
 

@@ -18,6 +18,7 @@ from ...state.axes import Axis
 from ..key_kinds import KeyKinds
 from ..step import Like, Step
 from ..sums import TermSums
+from ..terms import find_term
 
 __all__ = ["GroupSums"]
 
@@ -56,7 +57,8 @@ class GroupSums(KeyKinds, TermSums, tag="group_sums"):
         state = super().merge(*others)
         if state.nbytes > self.memory_limit:
             raise MemoryLimitError(
-                f"GroupSums would need {state.nbytes:,} bytes; its memory_limit is {self.memory_limit:,}"
+                f"the sums of all groups would need {state.nbytes:,} bytes, more than the memory_limit of "
+                f"{self.memory_limit:,}; raise memory_limit"
             )
         return state
 
@@ -77,7 +79,7 @@ class GroupSums(KeyKinds, TermSums, tag="group_sums"):
 
     def totals(self, term: str) -> NDArray[np.float64]:
         """Return the weighted sum of a term for every group."""
-        i = self.terms.index(term)
+        i = find_term(self, term)
         both = self.sums[:, i].sum(axis=1)
         carry_fixed(both)
         found = _floats(both)

@@ -78,7 +78,7 @@ const open = () => {
   stream.addEventListener("open", () => { sign.textContent = "Live."; });
   stream.addEventListener("look", (event) => { wanted = Number(event.data); look(); });
   stream.addEventListener("error", () => {
-    sign.textContent = stream?.readyState === EventSource.CLOSED ? "Not live: load the page again." : "Not live: asking again.";
+    sign.textContent = stream?.readyState === EventSource.CLOSED ? "Not live: load the page again." : "Not live: reconnecting.";
   });
 };
 const close = () => { stream?.close(); stream = null; };
