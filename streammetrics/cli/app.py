@@ -449,11 +449,18 @@ def _catalog(
 @app.command("guide", epilog=texts.GUIDE_EXAMPLES, rich_help_panel=REFERENCE_PANEL)
 def _guide(
     page: Annotated[Text, typer.Argument(metavar="PAGE", help="Name of the page, such as logs.")] = None,
+    site: Annotated[Path | None, option("FOLDER", texts.SITE, "--site")] = None,
 ) -> None:
     """Print a page of the guide; without a name, list all pages."""
     from streammetrics.cli.guide import show_page
 
-    show_page(page)
+    if site is None:
+        show_page(page)
+        return
+    from streammetrics.cli.site import build_site
+
+    build_site(site)
+    print(f"{site / 'index.html'}")
 
 
 @app.command("warmup", rich_help_panel=MACHINE_PANEL)
