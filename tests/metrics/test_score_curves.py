@@ -307,3 +307,15 @@ def test_treatment_is_a_column() -> None:
     task = sm.Task([sm.UpliftCurve(tolerance=0.0)], y_true="buy", y_score="u", treatment="mailed", sample_weight="w")
     points = sm.MetricCollection(task).update({"buy": y, "u": s, "mailed": t, "w": w})["qini_curve"].compute()
     np.testing.assert_allclose(points.gain, values / x[-1], atol=1e-12)
+
+
+def test_slices_are_read_once_while_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, calls = sm.KS()._read_all_cells, []
+    monkeypatch.setattr(sm.KS, "_read_all_cells", staticmethod(lambda state: calls.append(state) or read(state)))
+    sliced = sm.Sliced(sm.KS(), by="k").update([0, 1, 0, 1], [0.1, 0.2, 0.3, 0.4], k=[1, 1, 2, 2])
+    values = sliced.compute()
+    assert {key: low for key, (low, _) in sliced.bounds().items()} == sliced.copy().compute() == values
+    assert len(calls) == 1
+    sliced.update([0], [0.9], k=[1])
+    assert sliced.compute()[1] != values[1]
+    assert len(calls) == 2

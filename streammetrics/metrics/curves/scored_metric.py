@@ -14,6 +14,7 @@ import numpy as np
 from ...collect.metric import ScoredLabels, no_weight_reason
 from ...numerics.settings import setting
 from ...reading.about import About, about_of
+from ...reading.answers import identity_of
 from ...reading.interval import Estimate
 from ...reading.reading import CellReadings, Reading
 from ...state.state import State
@@ -108,7 +109,12 @@ def _read_histograms(metric: ScoredValue, state: Any) -> Reading | None:
     # one by one.
     weighted = any(e.excess is not None for e in state.cells.tallies.values())
     if metric._read_all_cells is not None and not weighted:
-        value, low, high = metric._read_all_cells(state)
+        # A state never changes, so its values are kept for later calls, such as bounds() after compute().
+        cache: dict[Any, CellBounds] = state.__dict__.setdefault("_limits_of_cells", {})
+        key = identity_of(metric)
+        if key not in cache:
+            cache[key] = metric._read_all_cells(state)
+        value, low, high = cache[key]
         found = Reading(state, value, bounds=lambda: (low, high))
     elif metric._standard_errors is not None:
         values = np.array([one.value for one in CellReadings(metric, state)])
