@@ -274,7 +274,7 @@ def ranked_lists(
 
 
 def _check_lists(sides: Mapping[str, Sequence[Any]]) -> None:
-    """Raise InvalidInputError if a row is no list of documents.
+    """Raise InvalidInputError if a row is not a list of documents.
 
     Python would read a string as a list of letters. The keys of a dict are often strings or numbers.
     """
