@@ -34,6 +34,7 @@ __all__ = [
     "squeeze_column",
     "to_native_order",
     "to_python_time",
+    "unmask",
 ]
 
 Array = NDArray[Any]
@@ -123,15 +124,19 @@ def is_listed(raw: Any) -> bool:
     return isinstance(first, (list, tuple, np.ndarray))
 
 
+def unmask(raw: np.ma.MaskedArray[Any, Any], name: str) -> Array:
+    """Return the values of a masked array; raise InvalidInputError if any value is masked."""
+    if masked := int(np.ma.getmaskarray(raw).sum()):
+        raise InvalidInputError(
+            f"{name}: expected no masked values, found {masked:,}; drop or fill these values", column=name
+        )
+    return np.asarray(raw.data)
+
+
 def _from_library(raw: Any, name: str) -> Array:
     library = library_of(type(raw))
     if isinstance(raw, np.ma.MaskedArray):
-        if masked := int(np.ma.getmaskarray(raw).sum()):
-            raise InvalidInputError(
-                f"{name}: expected no masked values, found {masked:,}; drop or fill these values",
-                column=name,
-            )
-        return np.asarray(raw.data)
+        return unmask(raw, name)
     check_column(raw, name)
     convert = _from_list if isinstance(raw, (list, tuple)) else _FROM.get(library)
     if convert is None:

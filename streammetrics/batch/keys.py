@@ -23,6 +23,7 @@ from .convert import (
     shape_error,
     squeeze_column,
     to_native_order,
+    unmask,
 )
 
 __all__ = [
@@ -107,11 +108,8 @@ def key_column(raw: Any, name: str) -> Any:
         return _plain_arrow(raw, name)
     if library == "torch":
         raw = raw.detach().cpu().numpy()
-    if isinstance(raw, np.ma.MaskedArray) and (masked := int(np.ma.getmaskarray(raw).sum())):
-        raise InvalidInputError(
-            f"{name}: expected no masked values, found {masked:,}; drop or fill these values",
-            column=name,
-        )
+    if isinstance(raw, np.ma.MaskedArray):
+        raw = unmask(raw, name)
     return raw if isinstance(raw, list) else to_native_order(np.asarray(raw))
 
 

@@ -61,6 +61,8 @@ TASKS = {
 }
 """The task of the metrics of each family, as the table of all metrics shows it."""
 
+METRIC_NAMES = {name for family in FAMILIES for name in dir(family)}
+
 METRIC = """\
 {name}
 {rule}
@@ -189,9 +191,6 @@ def _names_of(group: str) -> Iterator[tuple[str, str, str]]:
         found = "functions" if not isinstance(thing, type) else "errors" if issubclass(thing, Exception) else "objects"
         if found == group:
             yield "", name, CLASS if group == "objects" else OTHER
-
-
-METRIC_NAMES = {name for family in FAMILIES for name in dir(family)}
 
 
 def _write_group(folder: Path, group: str, title: str, about: str, names: list[tuple[str, str, str]]) -> None:
