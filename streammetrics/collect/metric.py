@@ -86,6 +86,7 @@ class Metric(Settings, MetricLike, Generic[S, T]):
     on_invalid: str = setting(default="raise", choices=("raise", "drop"), operational=True)
 
     def __init_subclass__(cls, tag: str = "", **keywords: Any) -> None:
+        """Register a metric class under its tag, which saved states contain."""
         super().__init_subclass__(**keywords)
         cls.about = inherit(cls, tag)
         inherit_parameter_docs(cls)
@@ -102,13 +103,10 @@ class Metric(Settings, MetricLike, Generic[S, T]):
         raise NotImplementedError(f"{type(self).__name__} does not implement make_state()")
 
     def of(self, state: Any) -> Any:
-        """Return the value from a state with one cell. The result may depend only on the settings and the state.
+        """Compute the value of a state with one cell from the settings and the state alone.
 
-        Returns
-        -------
-        float, Quotient, Limits, array, NamedTuple or None
-            A float or a `Quotient` is exact except for one rounding. `Limits` contain the value and its certified lower
-            and upper bounds. An array or a NamedTuple contains several values. None means that the value is undefined.
+        A float or a `Quotient` is exact except for one rounding. `Limits` contain the value and its certified bounds, and
+        an array or a NamedTuple contains several values. None means that the value is undefined.
         """
         raise NotImplementedError(f"{type(self).__name__} does not implement of()")
 
@@ -124,14 +122,9 @@ class Metric(Settings, MetricLike, Generic[S, T]):
         return relative_slack(limits, rounding)
 
     def estimate(self, reading: Reading, method: str) -> Estimate | None:
-        """Return the value with its standard error; None if the metric has no standard error.
+        """Return the value with its standard error by `method`; None if the metric has no standard error.
 
-        Parameters
-        ----------
-        reading : Reading
-            The values computed from one cell, or, as arrays, from many cells.
-        method : str
-            One of `about.interval_methods`.
+        The reading is of one cell, or, with arrays, of many cells. `method` is one of `about.interval_methods`.
         """
         return None
 
@@ -198,10 +191,9 @@ class Metric(Settings, MetricLike, Generic[S, T]):
         return explanation_of(self, reading_of(self, self._accumulator.states[0]))
 
     def __repr__(self) -> str:
-        """Return the settings and, for most metrics, the value with its bounds.
+        """Return the settings and, for most metrics, the value: ``AUC(0.784112 +- 0.00003 proof, 90 rows)``.
 
-        An example is ``AUC(0.784112 +- 0.00003 proof, 90 rows)``, where "proof" marks a certified bound. Most values
-        take a millisecond or two to compute. Metrics of groups can take minutes, so their values are not computed here.
+        "proof" marks a certified bound. Values of groups are not computed here, because these can take minutes.
         """
         settings = super().__repr__()
         accumulator = self.__dict__.get("_accumulator")

@@ -83,17 +83,8 @@ class MetricLike(Plottable):
         Raises
         ------
         IncompatibleStateError
-            The other object has a different type or different settings, or it contains rows that were not counted here.
-            The error is also raised for states from which no row can be subtracted, such as a minimum, a sketch, a
-            sample, or sealed groups (see `seal`). For such states, count the remaining rows again. Both objects are
-            unchanged.
-
-        Notes
-        -----
-        In most cases the resulting state equals the state of the remaining rows alone. There are a few exceptions.
-        Scores that were moved to the buckets of a histogram stay there. Slices that were merged because of a limit stay
-        merged, and so do windows that were not kept. Second moments that overflowed stay undefined. Flags that say that
-        scores were rounded stay set. For late and changed labels use `Delta`.
+            The other object has a different type or different settings, contains rows that were not counted here, or has
+            states that cannot be subtracted (minima, sketches, samples, sealed groups). Both objects are unchanged.
 
         Examples
         --------
@@ -124,16 +115,14 @@ class MetricLike(Plottable):
         confidence : float
             The confidence level, between 0 and 1.
         method : str, optional
-            One of the interval methods of the metric; by default the first one. An unknown method raises a ValueError
-            that lists the known ones.
+            One of the interval methods of the metric; by default the first one. A ValueError lists the known ones.
 
         Returns
         -------
         Interval
-            Low, high, estimate, standard error, method, assumption, confidence and reason. The interval covers sampling
-            variation under the assumption given in the field `assumption`. An interval that assumes independent rows is
-            too narrow if users have several rows, because these are correlated (see `Sharded`). The interval does not
-            cover the difference between the value and its certified bounds (see `bounds`).
+            Low, high, estimate, standard error, method, assumption, confidence and reason. If it assumes independent
+            rows, and users have several rows, it is too narrow (see `Sharded`). It does not cover the difference between
+            the value and its certified bounds.
         """
         check_confidence(confidence)
         return self._accumulator.answer().intervals(confidence, method)

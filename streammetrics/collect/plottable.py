@@ -27,13 +27,7 @@ class Plottable:
         Returns
         -------
         matplotlib axes
-            The axes of the chart; or an array of axes if a new figure has several charts.
-
-        Raises
-        ------
-        TypeError
-            The object has no chart.
-        ImportError
-            matplotlib is not installed.
+            The axes of the chart; or an array of axes if a new figure has several charts. An object without a chart
+            raises TypeError.
         """
         return drawing["plot"](self, ax, label=label)

@@ -17,6 +17,7 @@ from ..collect.accumulator import definition_of
 from ..collect.collection import MetricCollection
 from ..collect.metric import METRICS, Metric
 from ..collect.metric_like import coarsen, empty_copy, with_states
+from ..collect.parameter_docs import settable_names
 from ..collect.serialization import from_bytes, merge
 from ..errors import IncompatibleStateError, InvalidInputError
 from ..reading.about import about_of
@@ -392,10 +393,9 @@ def companion_metrics(metric: Metric[Any, Any], columns: Columns) -> dict[str, M
     Other metrics are left out because they would need other kernels, whose compilation takes time.
     """
     companions, mine = {}, metric.make_state()
+    required = {n: getattr(metric, n) for n in ("scale", "soft_labels") if _has_setting(metric, n)}
     for tag, cls in list(METRICS.items()):
-        shared = {
-            n: getattr(metric, n) for n in ("scale", "soft_labels") if hasattr(cls, n) and _has_setting(metric, n)
-        }
+        shared = {n: value for n, value in required.items() if n in settable_names(cls)}
         try:
             other = cls(**{**cls.about.example, **shared})
             theirs = other.make_state()

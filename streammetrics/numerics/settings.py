@@ -118,7 +118,11 @@ class Settings:
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        dataclass(init=False, repr=False, eq=False)(cls)
+        dataclass(init=False, repr=False, eq=False, match_args=False)(cls)
+        # Each instance stores all its settings. The class does not need the defaults, which `help` would list once more.
+        for declared in fields(cls):  # type: ignore[arg-type]
+            if vars(cls).get(declared.name, MISSING) is declared.default is not MISSING:
+                delattr(cls, declared.name)
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         cls: Any = type(self)
