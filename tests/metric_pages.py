@@ -18,10 +18,10 @@ INDEX = """\
 
 This page is for users who want to see all metrics at a glance.
 It lists the metrics of the seven families. The page of a family gives the formula and the
-[certified bounds](glossary.md#certified-bound) of each metric, and its names in other libraries.
-[choose](choose.md) starts from a question instead.
+[certified bounds](glossary.md#certified-bound) of each metric, and the names of these metrics in other libraries.
+To find the metrics that answer a question, see [choose](choose.md).
 
-A family is a module, which lists its metrics:
+Each family is a module. `dir()` lists its metrics:
 
 ```pycon
 >>> import streammetrics as sm
@@ -60,8 +60,7 @@ This page is for users who look for one of these {number} metrics, or for the eq
 {note}
 Each table lists the metrics of one kind of [state](glossary.md#state). In a `MetricCollection`, metrics whose settings
 need the same state share it. The column of bounds describes the [certified bounds](glossary.md#certified-bound) that
-`bounds()` returns. "Exact" means that the value has no error except rounding; the text after "exact" describes the
-rounding.
+`bounds()` returns. A value is "exact" if rounding is its only error; the text after the colon describes the rounding.
 `streammetrics catalog NAME` prints the definition, the settings and the cost of a metric.
 """
 
@@ -168,31 +167,51 @@ STATES = {
     "class_rows": "exact sums over rows that have a score for every class",
     "column_products": "exact sums of the columns and of their products",
     "decisions": "the number and the weight of rows by true class and decision",
-    "distinct": "the registers of HyperLogLog",
-    "extremes": "the smallest and the largest value",
-    "found_pairs": "the number and the weight of rows of each pair of classes; the classes need not be known in advance",
+    "distinct": "the registers of HyperLogLog, an algorithm that estimates the number of distinct keys",
+    "extremes": "the smallest and the largest of the values or errors",
+    "found_pairs": "the number and the weight of the rows of each pair of classes, which need not be known in advance",
     "group_decisions": "a confusion matrix of each group",
     "group_rows": "the rows of each group, until `seal()` reduces them to sums",
     "group_sums": "exact sums for each group",
-    "joint_buckets": "the rows by target and prediction: all of them at first, and buckets when there are many",
+    "joint_buckets": "the targets and predictions of all rows, or counts of rows in buckets if there are many rows",
     "key_counts": "the number and the weight of the rows of each key",
     "key_sample": "the hashes of a sample of keys",
-    "key_sketch": "a count-min sketch",
+    "key_sketch": "a count-min sketch, which estimates the frequencies of keys in constant memory",
     "label_rows": "exact sums over rows that have a score for every label",
     "listed_keys": "the number of lists in which each item occurs",
     "moments": "exact sums of one or two columns, of their powers and of their product",
     "ranking_sums": "exact sums over queries",
     "regression_sums": "exact sums of losses over rows",
     "row_terms": "the terms of a metric's formula, each summed exactly over the rows",
-    "score_bins": "the negatives, the positives and the exact sum of probabilities in each bin",
+    "score_bins": "the number of negatives and positives and the exact sum of probabilities in each bin",
     "score_sums": "exact sums of losses, labels and probabilities over the rows",
-    "scores": "the scores of positives and of negatives: all of them at first, and a histogram when there are many",
+    "scores": "the scores of all positives and negatives, or histograms of these scores if there are many",
     "subtopic_sums": "exact sums over queries",
     "unit_sums": "exact sums of outcomes and of exposures",
-    "uplift_scores": "the scores by outcome and treatment: all of them at first, and a histogram when there are many",
+    "uplift_scores": "all scores by outcome and treatment, or histograms of these scores if there are many",
     "value_buckets": "a histogram of values, or of errors",
 }
 """The content of each state."""
+
+SYMBOLS = {
+    ("curves", "scores"): "P: number of positives, N: number of negatives",
+    ("groups", "group_sums"): "y: label, p: probability, w: weight",
+    (
+        "ranking",
+        "ranking_sums",
+    ): "i: rank, k: cut-off, R: relevant documents, hits@k: relevant documents among the first k",
+    ("regression", "row_terms"): "y: target, p: prediction, w: weight",
+    ("regression", "moments"): "y: target, p: prediction, w: weight",
+    ("regression", "regression_sums"): "y: target, p: prediction, w: weight",
+    ("regression", "value_buckets"): "y: target, p: prediction, w: weight",
+    ("regression", "joint_buckets"): "y: target, p: prediction",
+    ("regression", "extremes"): "y: target, p: prediction",
+    ("values", "moments"): "v: value, w: weight",
+    ("values", "key_counts"): "v: value, w: weight",
+    ("values", "row_terms"): "v: value, w: weight",
+    ("values", "extremes"): "v: value",
+}
+"""The symbols of the formulas of each family and state. The head of the column of formulas defines them."""
 
 
 @functools.cache
@@ -232,7 +251,7 @@ def page(family: ModuleType) -> str:
         by_state.setdefault(state_of(metric), []).append(metric)
     for state, group in sorted(by_state.items(), key=lambda item: -len(item[1])):
         text += f"\n## {HEADINGS[name_of(family), state]}\n\n"
-        text += table(group, state)
+        text += table(group, state, SYMBOLS.get((name_of(family), state), ""))
     names_elsewhere = [(metric.__name__, elsewhere(metric)) for metric in metrics]
     if any(names for _, names in names_elsewhere):
         text += "\n## Names in other libraries\n\n| streammetrics | other libraries |\n|---|---|\n"
@@ -240,13 +259,14 @@ def page(family: ModuleType) -> str:
     return text
 
 
-def table(metrics: list[Any], state: str) -> str:
+def table(metrics: list[Any], state: str, symbols: str) -> str:
     """Return the table of the metrics of a state, below a sentence about the state."""
-    heads, bounds = ["metric", "what it is", "formula"], {metric.about.bound for metric in metrics}
+    bounds = {metric.about.bound for metric in metrics}
+    heads = ["metric", "what it is", f"formula ({symbols})" if symbols else "formula"]
     about = f"The state `{state}` contains {STATES[state]}."
-    if len(bounds) == 1 and (bound := bounds.pop()).partition(": ")[0] == "exact":
-        rounding = bound.partition(": ")[2]
-        about += f" Each value is exact ({rounding})." if rounding else " Each value is exact."
+    sentence = exactness(bounds.pop()) if len(bounds) == 1 else ""
+    if sentence:
+        about += f" {sentence}"
     else:
         heads.append("bounds")
     text = "\n".join(textwrap.wrap(about, 120)) + "\n\n"
@@ -260,6 +280,20 @@ def table(metrics: list[Any], state: str) -> str:
         ]
         rows.append([cell.replace("|", "\\|") for cell in row[: len(heads)]])
     return text + "".join(f"| {' | '.join(row)} |\n" for row in rows).replace("| --- ", "|---").replace("--- |", "---|")
+
+
+def exactness(bound: str) -> str:
+    """Return a sentence about the rounding of values that are otherwise exact, or "" for other values."""
+    kind, _, rounding = bound.partition(": ")
+    if kind not in ("exact", "exact except for rounding"):
+        return ""
+    if not rounding:
+        return "Each value is exact."
+    if rounding == "rounded once":
+        return "Each value is computed exactly and then rounded once."
+    if rounding.startswith("computed from"):
+        return f"Each value is exact except for rounding: it is {rounding.replace(', ', ' and ')}."
+    return f"Each value is exact except for rounding: {rounding}."
 
 
 def state_of(metric: Any) -> str:

@@ -133,7 +133,7 @@ def test_a_bundle_loses_rows_of_all_or_of_none():
             "the groups in a sample depend on all rows",
         ),
         (sm.GroupAUC(grouped="sorted"), {"y_true": [0, 1], "y_score": [0.1, 0.2], "group": [1, 1]}, "closed"),
-        (sm.MaxError(), {"y_true": [1.0, 2.0], "y_pred": [0.0, 3.0]}, "keeps an extreme"),
+        (sm.MaxError(), {"y_true": [1.0, 2.0], "y_pred": [0.0, 3.0]}, "keeps a minimum, a maximum"),
     ],
 )
 def test_what_cannot_lose_rows_says_why(metric, columns, message):

@@ -198,7 +198,9 @@ def test_times_in_the_future_are_refused(ahead, monkeypatch):
 
 def test_one_pass_has_one_latest_time_for_windows():
     two = {"a": hourly(max_time="5m"), "b": hourly()}
-    with pytest.raises(ValueError, match="all windows of ts in one collection must have the same max_time"):
+    with pytest.raises(
+        ValueError, match="all windows over the column 'ts' in a collection must have the same max_time"
+    ):
         sm.MetricCollection(two)
     sm.MetricCollection({"a": hourly(max_time="5m"), "b": sm.Windowed(sm.CTR(), width="1d", time="ts")})
 

@@ -114,8 +114,8 @@ class Label(Kind):
         )
         if strange := words - {kind_word(type(n)) for n in named}:
             raise InvalidInputError(
-                f"{name}: expected {self.expected}, found a column of {' and '.join(sorted(strange))}; pass labels of "
-                f"the same type as the column to Task",
+                f"{name}: expected {self.expected}, found a column of {' and '.join(sorted(strange))}; in Task, pass "
+                f"labels of the same type as the column",
                 column=name,
             )
         # If no value is present, all rows are invalid. A comparison of the empty array with the labels may raise an

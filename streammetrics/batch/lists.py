@@ -283,7 +283,7 @@ def _check_lists(sides: Mapping[str, Sequence[Any]]) -> None:
             if isinstance(row, (str, bytes)) or not isinstance(row, Iterable):
                 raise InvalidInputError(
                     f"{side}: list {i:,} is {row!r}; pass a list of documents for each query; "
-                    f"instead of dicts by user, pass [ranked[user] for user in users] and "
+                    f"for two dicts with a list for each user, pass [ranked[user] for user in users] and "
                     f"[relevant.get(user, ()) for user in users]",
                     column=side,
                     row=i,

@@ -372,8 +372,8 @@ def check_same_shards(sides: Mapping[str, Any], options: ComparisonOptions) -> N
             units = " and ".join(f"{n} was counted {_describe_shards(s)}" for n, s in ((control, ours), (name, theirs)))
             cure = f"--unit {sharded_side.unit} --shards {sharded_side.shards}"
         raise UsageError(
-            f"{units}, so their units cannot be matched; count both with {cure}, or add --independent if they have no "
-            f"unit (such as a user) in common"
+            f"{units}, so their units cannot be matched; count both with {cure}, or add --independent if no unit "
+            f"(such as a user) is in both logs"
         )
 
 
@@ -485,7 +485,7 @@ def check_metric_names(options: ComparisonOptions, metrics: Mapping[str, Any], s
     for name in options.better:
         if (best := metrics[name].about.best) is not None:
             raise UsageError(
-                f"--better {name}: the better direction of this metric is known ({best}); remove the option"
+                f"--better {name}: it is already known which values of this metric are better ({best}); remove the option"
             )
     for option, names in (
         ("--primary", [options.primary] if options.primary else []),

@@ -36,7 +36,7 @@ BY = (
 LIMIT = "Number of slices to keep for each --by. The other slices are merged into one."
 KEEP = (
     "Which slices --limit keeps. rows: the slices with the most rows; this reads the keys of the log twice. hash: the "
-    "slices whose keys have the smallest hashes. This choice does not depend on the rows of a log, so that saved states "
+    "slices whose keys have the smallest hashes. This choice does not depend on the rows of a log, so saved states "
     "can be merged. The default is hash with --save, --checkpoint or standard input, and rows otherwise."
 )
 SITE = "Write the guide, the notebooks and the API reference as a website into this folder (extra docs)."
@@ -62,8 +62,8 @@ CHECKPOINT = (
     "resumes, and the result is the same, bit for bit."
 )
 PUSH = (
-    "Post the states by --arm to a dashboard (streammetrics serve), under --experiment and --hour. The token is read from "
-    "the environment variable STREAMMETRICS_TOKEN. A part that is pushed again counts once."
+    "Post the states, sliced by --arm, to a dashboard (streammetrics serve), under --experiment and --hour. The token is "
+    "read from the environment variable STREAMMETRICS_TOKEN. A part that is pushed again counts once."
 )
 SENDER = "eval"
 TYPES = (
@@ -88,7 +88,10 @@ SAVED = (
     "Files that --save or sm.save wrote, folders of such files, or patterns: 'parts/*.smet'. Quote a pattern that matches "
     "thousands of files."
 )
-SMALLEST = "Planned number of users in both arms. The command then prints the smallest difference that they can detect."
+SMALLEST = (
+    "Planned number of users in both arms together. The command then prints the smallest difference that an experiment of "
+    "this size can detect."
+)
 STATES = "Files that --save or sm.save wrote from logs counted with --unit. The first file is the control."
 TASK = "TOML file with several tasks, instead of --label, --score and so on."
 
@@ -112,11 +115,11 @@ PRIMARY = (
 )
 GUARDRAIL = (
     "A metric that must not become worse by more than a relative margin: calibration=0.02 is 2 %. The exit code is 3 if "
-    "a guardrail is broken. Repeat the option for several metrics."
+    "a guardrail is breached. Repeat the option for several metrics."
 )
 BETTER = (
-    "Whether high or low values are better, for a metric without a direction: ctr=high. Repeat the option for several "
-    "metrics."
+    "Whether high or low values are better, for a metric for which this is unknown: ctr=high. Repeat the option for "
+    "several metrics."
 )
 PLANNED = (
     "Planned number of users at the end, in both arms together. Without --sequential, no decision is made before the "
@@ -198,11 +201,13 @@ streammetrics serve --experiments definitions/
 STORE = "The database: an SQLite file, or postgresql://user@host/database."
 EXPERIMENTS = "Folder of definitions, one file ID.toml for each experiment. The server reads changes while it runs."
 WATCH = (
-    "Folder or URL from which the server reads parts, such as s3://bucket/parts. The path of a part in it is "
-    "experiment/hour/source-seq.smet."
+    "Folder or URL from which the server reads parts, such as s3://bucket/parts. Each part is a file "
+    "below this folder, with the path experiment/hour/source-seq.smet."
 )
 AUTH = "How to authenticate readers: login (with a token), or proxy-header=NAME, a header that a proxy sets."
-TRUST = "Address of a proxy whose forwarded headers to trust; none by default. Repeat the option for several addresses."
+TRUST = (
+    "Address of a proxy whose forwarded headers are trusted; none by default. Repeat the option for several addresses."
+)
 CALLED = (
     "Host name of the dashboard, such as dashboard.example.com. Requests for other names are refused. Repeat the option "
     "for several names."

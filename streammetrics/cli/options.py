@@ -164,7 +164,10 @@ Printed = Annotated[
 Top = Annotated[
     int,
     option(
-        "NUMBER", "Number of slices in a table: the largest ones. json and csv contain all.", panel=OUTPUT_PANEL, min=1
+        "NUMBER",
+        "Number of slices in a table: the largest, or the first in the order of --sort. json and csv contain all.",
+        panel=OUTPUT_PANEL,
+        min=1,
     ),
 ]
 

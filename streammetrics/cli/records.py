@@ -91,7 +91,7 @@ def roll_up(wrappers: Sequence[AxisWrapper], names: tuple[str, ...]) -> AxisWrap
 
 
 def _levels(wrapper: AxisWrapper) -> tuple[str, ...]:
-    """Return the columns of slices and of the slices and windows within them, from the outermost to the innermost."""
+    """Return the slice and window columns of a wrapper and of the wrappers within it, from the outermost inwards."""
     levels: tuple[str, ...] = definition_of(wrapper).levels
     return levels
 

@@ -108,7 +108,8 @@ class EvalRequest:
         """Raise UsageError if options contradict each other."""
         if (self.window is None) != (self.time is None):
             raise UsageError(
-                "--window needs --time, the column of timestamps (or of steps), and --time needs --window, the width"
+                "--window needs --time, the column of timestamps (or of steps), and --time needs --window, the width of "
+                "the windows"
             )
         if self.arm is not None and self.options.control is None:
             raise UsageError(f"--arm {self.arm} needs --control, the arm that the others are compared with")
@@ -187,7 +188,7 @@ def score_log(request: EvalRequest) -> int:
     sets = parse_column_sets(request.by, log.schema.names)
     if request.arm is not None and any(request.arm in names for names in sets):
         raise UsageError(
-            f"--by {request.arm}: --arm already slices by this column, alone and within all other slices; remove the "
+            f"--by {request.arm}: --arm already slices by this column, in total and in each slice of --by; remove the "
             f"column from --by"
         )
     if request.push is not None:
@@ -372,8 +373,8 @@ def parse_column_sets(by: Sequence[str], columns: Collection[str] = ()) -> list[
     for names in sets:
         if not names or not all(names) or len(set(names)) != len(names):
             raise UsageError(
-                f"--by: expected different columns, such as country,device, found {','.join(names)!r}; name each "
-                f"column once"
+                f"--by: expected each column once, such as country,device, found {','.join(names)!r}; remove the "
+                f"repeated column"
             )
         if sets.count(names) > 1:
             raise UsageError(f"--by {','.join(names)}: these slices are named twice; remove one of the options")

@@ -89,10 +89,10 @@ def _list_files(paths: Sequence[str], output: str) -> list[str]:
         for file in find_files(path):
             file_id = file_identity(file)
             if file_id in files:
-                raise UsageError(f"{file}: named twice, and its rows would count twice; name the file once")
+                raise UsageError(f"{file}: named twice, so its rows would count twice; name the file once")
             if file_id == target and file != path:
                 raise UsageError(
-                    f"{output}: this output file is also an input from {path}, so the merge would count its rows twice; "
+                    f"{output}: this output file is also one of the inputs ({path}), so its rows would count twice; "
                     f"write the output to another folder"
                 )
             files[file_id] = file

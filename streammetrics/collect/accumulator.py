@@ -150,7 +150,7 @@ class Accumulator:
         if other is self:
             raise IncompatibleStateError(
                 f"cannot merge this {self.definition.type_name} with itself, because its rows would count twice; merge a "
-                f"copy() if you want that"
+                f"copy() to count the rows twice on purpose"
             )
         apply_changes(self.merge_changes(self.align(other)))
 

@@ -56,7 +56,9 @@ class StatePlan:
         limits: dict[Any, Any] = {}
         for axis, kind in (time for unit in self.reads for time in unit.times):
             if limits.setdefault(axis, kind) != kind:
-                raise ValueError(f"all windows of {axis.names[0]} in one collection must have the same max_time")
+                raise ValueError(
+                    f"all windows over the column {axis.names[0]!r} in a collection must have the same max_time="
+                )
 
     def _add_read(self, wanted: Read) -> int:
         """Return the index of the state for a read.

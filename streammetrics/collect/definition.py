@@ -176,7 +176,7 @@ class Definition:
 
     def read(self, states: Sequence[State]) -> Answer:
         """Return the answers (values, bounds and intervals) for states that have one cell."""
-        raise TypeError(f"{self.type_name} has no value of its own; use its attribute total")
+        raise TypeError(f"{self.type_name} has no value of its own; use its total attribute")
 
     def metric_reads(self) -> dict[str, MetricRead] | None:
         """Return every metric by name, with its state and columns; None if not all members are metrics."""

@@ -314,7 +314,7 @@ def _check_new(part: Any, parts_so_far: dict[Any, Any]) -> None:
         return
     if again:
         raise IncompatibleStateError(
-            f"{name} is passed twice, so its rows would count twice; pass a copy if you want that"
+            f"{name} is passed twice, so its rows would count twice; pass a copy to count the rows twice on purpose"
         )
 
 

@@ -41,8 +41,8 @@ def concat_slices(slices: Mapping[Any, Sliced], by: str) -> Sliced:
     first = definition_of(next(iter(slices.values())))
     if first.axis.limit is not None:
         raise InvalidInputError(
-            f"slices with a limit cannot be concatenated by {by!r}, because the rows in `other` have no keys; use "
-            f"slices without limit="
+            f"slices with a limit cannot be concatenated by {by!r}, because the rows beyond the limit are merged "
+            f"into `other`, without keys; use slices without limit="
         )
     axis = first.axis._replace(names=(*first.axis.names, by))
     parts = [[_with_column(s, axis, key) for s in states_of(one)] for key, one in slices.items()]

@@ -65,7 +65,7 @@ def check_cells(whole: State, shards: State) -> None:
     if fits:
         np.add.at(total, at, shards.row_counts)
     if not fits or not np.array_equal(total, whole.row_counts):
-        raise StateFormatError("the state is corrupt: the rows in its shards differ from the rows in its total")
+        raise StateFormatError("the state is corrupt: the rows of the shards do not add up to the rows of the total")
 
 
 def _have_same_keys(whole: State, shards: State, firsts: Ints) -> bool:

@@ -242,7 +242,7 @@ class Recent(PooledWrapper):
     ) -> None:
         if (steps is None) == (rows is None):
             raise TypeError(
-                f"Recent: expected steps= (the number of last updates) or rows= (the number of last rows), "
+                f"Recent: expected steps= (how many of the last updates to keep) or rows= (how many of the last rows), "
                 f"found {'neither' if rows is None else 'both'}"
             )
         axis = _number_axis("steps", steps) if rows is None else _number_axis("rows", rows)

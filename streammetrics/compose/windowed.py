@@ -398,7 +398,7 @@ def _time_limit(axis: Axis, max_time: Any) -> Latest | None:
     at = _stamp(axis, max_time)
     if at is None:
         kinds = (
-            'a timestamp, or a duration such as "5m" after the current time' if axis.kind == "epoch" else "an integer"
+            'a timestamp, or a duration after the current time, such as "5m"' if axis.kind == "epoch" else "an integer"
         )
         raise ValueError(f"max_time= must be {kinds}, not {max_time!r}")
     return Latest(at)

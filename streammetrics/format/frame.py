@@ -100,7 +100,7 @@ def write_frame(states: Sequence[State], about: Any = None) -> bytes:
     if len(text) > MAX_HEADER:
         raise ValueError(
             f"the header of the state would take {len(text):,} bytes, but the format allows {MAX_HEADER:,}; "
-            "count fewer metrics in one object"
+            "put fewer metrics into one object"
         )
     head, table, bodies = _deflate(text, WORDS), [], []
     for state, schema in zip(states, schemas, strict=True):
@@ -511,7 +511,7 @@ def _unpack_portions(frames: Sequence[Frame], i: int, room: Sequence[int]) -> It
 
 
 def _batch_frames(frames: Iterable[tuple[int, Frame]]) -> Iterator[tuple[list[int], list[Frame]]]:
-    """Collect frames into batches of about BATCH bytes; yield the groups of the frames of a batch, and these frames."""
+    """Collect frames into batches of about BATCH bytes; for each batch, yield the group numbers and the frames."""
     into: list[int] = []
     batch: list[Frame] = []
     size = 0

@@ -43,7 +43,7 @@ def read_tally(reader: SectionReader, tally: Tally) -> Entries:
     if not n:
         require(not entry_counts.any() and not reader.header[f"excess {name}"].any(), f"entries of {name} do not fit")
         numbers = [reader.header[f"{what} {name}"] for what in ("zeros", "width") if f"{what} {name}" in reader.header]
-        require(not any(count.any() for count in numbers), "the header is out of range")
+        require(not any(count.any() for count in numbers), "a number in the header is out of range")
         return Entries.empty(shift, wide=wide)
     require(entry_counts.min() >= 0 and entry_counts.max() <= n, f"entries of {name} do not fit")
     require(reader.adds_up(entry_counts, runs, entries), f"entries of {name} do not fit")
@@ -158,7 +158,7 @@ def _read_wide(reader: SectionReader, tally: Tally, entry_counts: Ints, n: int) 
         union, room = int(np.bitwise_or.reduce(keys)), int(keys.max()) <= end >> int(shifts)
         bare: Any = union & 1 or (not union and not zeros[0])
     else:
-        require(not (zeros[entries == 0].any() or width[entries == 0].any()), "the header is out of range")
+        require(not (zeros[entries == 0].any() or width[entries == 0].any()), "a number in the header is out of range")
         shifts = np.repeat(zeros, entries).astype(np.uint64)
         room = not (keys > (np.uint64(end) >> shifts)).any()
         bare = _is_without_common_zeros(keys, entries, zeros)

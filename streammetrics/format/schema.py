@@ -153,7 +153,8 @@ def parse_schema(head: Any) -> Schema:
         raise StateFormatError("the state is corrupt: the header of a section is damaged")
     if head["tag"] in RETIRED:
         raise StateFormatError(
-            f"{head['tag']!r} is a state of an earlier release, whose buckets lost values far from 0; count the rows again"
+            f"{head['tag']!r} is a state of an earlier release; its histogram lost values far from 0, so "
+            f"count the rows again"
         )
     known = State.by_tag.get(head["tag"])
     reasons = tuple(head.get("dropped", ()))
@@ -171,7 +172,8 @@ def parse_schema(head: Any) -> Schema:
     unknown = [n for n in names if n not in declared] + [r for r in reasons if r not in like.reasons]
     if unknown:
         raise StateFormatError(
-            f"{like.tag}: {', '.join(unknown)} was written by a newer release; upgrade streammetrics"
+            f"{like.tag}: a newer release wrote the state, and this release does not know {', '.join(unknown)}; "
+            f"upgrade streammetrics"
         )
     # Only one description of each schema is valid, so that equal states have equal digests. Build it again and compare.
     again = Schema(like, parts, reasons, build_head(like, parts, reasons))

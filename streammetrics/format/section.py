@@ -93,7 +93,7 @@ class SectionLayout:
         self.places = {t.name: (t.place_count(like), t.shift(like), t.is_wide(like)) for t in self.tallies}
         self.plane_tallies = {t.name for t in self.tallies if t.is_wide(like) and t.level is None}
         if any(shift > 65 and count % WIDEST for count, shift, _ in self.places.values()):
-            raise ValueError("a place of a tally may take at most 65 bits besides its label; declare fewer places")
+            raise ValueError("a tally of over 2**65 places must have 2**65 places for each label; declare fewer places")
         self.label_slots = {n: 1 << max(shift - 65, 0) for n, (_, shift, _) in self.places.items()}
         self.shapes = {f.name: self._shape(f) for f in self.flats}
         self.extents = {n: math.prod(s) for n, s in self.shapes.items()}

@@ -183,18 +183,18 @@ class SectionReader:
                 rest = rest + LIMB * numbers
         for tally in self.layout.tallies:
             n, excess = header[f"entries {tally.name}"], header[f"excess {tally.name}"]
-            require(_is_all(excess <= 1), "the header is out of range")
+            require(_is_all(excess <= 1), "a number in the header is out of range")
             small = small + cells * self.layout.label_slots[tally.name] + n * (1 + excess)
             rest = rest + LIMB * excess * n
             if tally.name in self.layout.plane_tallies:
                 zeros, width = (header[f"{what} {tally.name}"] for what in ("zeros", "width"))
-                require(_is_all((width <= 8) & (zeros < 64)), "the header is out of range")
+                require(_is_all((width <= 8) & (zeros < 64)), "a number in the header is out of range")
                 low = count_noise_planes(width, zeros)
                 rest, noise = rest + (width - low) * n, noise + low * n
             else:
                 small = small + n
                 if tally.level is not None:
-                    require(_is_all(header[f"zeros {tally.name}"] < 64), "the header is out of range")
+                    require(_is_all(header[f"zeros {tally.name}"] < 64), "a number in the header is out of range")
         begin: Any = size + 0 * fronts
         self._noise_start = begin + small + 2 * header["two"] + 8 * header["three"] + rest
         self._end = self._noise_start + noise

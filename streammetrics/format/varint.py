@@ -201,7 +201,7 @@ class VarintStreams:
         most = self._cut_within(self.third, 8 * count_by_section(last, many), self.ends[2], "<u8")
         # Only the shortest encoding of a number is valid, so that equal contents have equal bytes.
         if int(most.min()) < LEAST:
-            raise StateFormatError("the state is corrupt: a small number is stored as a large number")
+            raise StateFormatError("the state is corrupt: a number takes more bytes than necessary")
         values = more.astype(np.uint64)
         values += np.uint64(FIRST)
         values[last] = most

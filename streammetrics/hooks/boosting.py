@@ -79,6 +79,6 @@ class RoundScorer:
         """Raise ValueError if a metric does not define whether higher values are better, and `maximize` is None."""
         if unknown := [name for name, up in self.directions.items() if up is None]:
             raise ValueError(
-                f"{', '.join(unknown)}: neither high nor low values are better by definition, but early stopping needs a "
-                "direction; pass maximize=True or maximize=False"
+                f"{', '.join(unknown)}: early stopping must know whether high or low values are better; pass "
+                "maximize=True or maximize=False"
             )

@@ -70,7 +70,8 @@ def sync(metrics: H, timeout: float | timedelta = TIMEOUT) -> H:
         return metrics.copy()
     if _abandoned:
         raise SyncError(
-            f"an earlier sync timed out, and JAX is still waiting for its data; restart all processes ({_abandoned[0]})"
+            f"an earlier sync timed out, and JAX still waits for data of this sync; restart all processes "
+            f"({_abandoned[0]})"
         )
     return merge_ranks(metrics, _JaxTransport(deadline))
 

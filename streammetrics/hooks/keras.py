@@ -35,8 +35,8 @@ if BACKEND == "tensorflow":
             return
         if GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
             raise ValueError(
-                "streammetrics updates metrics in Python, which a step compiled by XLA cannot call. Use "
-                "model.compile(..., jit_compile=False), which is not the default on a GPU, or evaluate at the end of "
+                "streammetrics updates metrics in Python, but a step compiled by XLA cannot call Python. Pass "
+                "jit_compile=False to model.compile() (on a GPU, Keras uses XLA by default), or evaluate at the end of "
                 "each epoch with streammetrics.hooks.keras.Evaluate"
             )
         tf.numpy_function(function, list(arrays), [])

@@ -55,7 +55,8 @@ class Lifetime:
         fits = window is None or (type(window) is int and window > 0 and window % max(panes, 1) == 0)
         if type(panes) is not int or panes < 2 or not fits:
             raise ValueError(
-                f"window= must be a multiple of panes=, which must be at least 2; found {window!r} and {panes!r}"
+                f"window= must be a multiple of panes=, which must be at least 2; found window={window!r} and "
+                f"panes={panes!r}"
             )
         self.window, self.panes = window, panes
         self._state = _WindowState(metrics.copy(), (empty_copy(metrics),), 0)

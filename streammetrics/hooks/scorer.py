@@ -114,7 +114,7 @@ class Scorer:
             raise ValueError(
                 f"{self.metrics!r} reads {', '.join(sorted(required - available))}, but receives only "
                 f"{', '.join(sorted(available))} and sample_weight; choose another metric, or pass columns= if this "
-                f"hook takes it"
+                f"hook has that parameter"
             )
         if not {"y_true", self._predictions} <= set(columns):
             raise ValueError(
@@ -135,7 +135,7 @@ class Scorer:
         scales = {k.scale for k in inner if isinstance(k, Score)}
         if "logit" in scales and self.link not in ("logit", "identity"):
             raise ValueError(
-                f'{self.metrics!r} reads logits (scale="logit"), but link={self.link!r} passes other predictions; '
+                f'{self.metrics!r} reads logits (scale="logit"), but link={self.link!r} does not pass logits; '
                 'pass link="logit" or "identity"'
             )
         if "logit" in scales and len(scales) > 1 and self.link == "logit":

@@ -216,7 +216,7 @@ class Scorecard(Plottable):
         differences = {p.name: compute_differences(p, independent=self.options.independent) for p in pairs}
         if missing := [q.name for q in self.options.questions if q.name not in differences]:
             available = ", ".join(dict.fromkeys(s.name for s in control))
-            raise InvalidInputError(f"there is no metric {missing[0]!r} in both arms; the control has {available}")
+            raise InvalidInputError(f"expected the metric {missing[0]!r} in both arms; the control has {available}")
         return differences, unmatched
 
     def _build_rows(

@@ -299,8 +299,8 @@ def interpret_effect(
     """
     if effect.better not in BETTER or (effect.better == "one") != isinstance(effect.change, CalibrationContrasts):
         raise InvalidInputError(
-            f"{effect.name}: better must be 'one' if the change is CalibrationContrasts, otherwise 'high' or 'low', "
-            f"not {effect.better!r}"
+            f"{effect.name}: better must be 'one' for a change of class CalibrationContrasts, and 'high' or 'low' "
+            f"for all others, not {effect.better!r}"
         )
     margin = effect.margin or 0.0
     if not 0.0 <= margin < math.inf:

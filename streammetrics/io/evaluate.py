@@ -433,8 +433,8 @@ def _check_unbound_roles(metrics: MetricCollection | Sharded, columns: set[str])
         for need in state.needs():
             if need.optional and need.role not in binding.columns_by_role and need.role in columns:
                 raise InvalidInputError(
-                    f"the column {need.role!r} is read for another purpose, but its name also makes it the {need.role} "
-                    f"of tasks that do not set one; set the {need.role} of every task, or rename the column",
+                    f"the column {need.role!r} is read for another purpose, but tasks that set no {need.role} would also "
+                    f"read this column as their {need.role}; set the {need.role} of every task, or rename the column",
                     column=need.role,
                 )
 

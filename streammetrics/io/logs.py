@@ -59,7 +59,7 @@ def find_sources(paths: Iterable[PathLike], as_text: bool = False) -> list[LogFi
         for source in path_sources:
             if _real_path(source) in before:
                 # Users hardly ever intend to count rows twice, and would not notice it in the result.
-                raise LogError(f"{source.file}: named twice, and its rows would count twice; name the file once")
+                raise LogError(f"{source.file}: named twice, so its rows would count twice; name the file once")
         sources += path_sources
         before.update(map(_real_path, path_sources))
     if not sources:

@@ -220,7 +220,7 @@ def add_products(block: Any, x_column: Any, y_column: Any, m: Any, e: Any, numbe
     add_integer(numbers, at, first - m * bits1, e + i8(16))
     add_integer(numbers, at, second - i8(2) * m * bits2, e - i8(34))
     add_integer(numbers, at, third - m * bits3, e - i8(84))
-    # In rare cases, some products or errors have bits below those of the magic numbers. Add these bits one by one.
+    # In rare cases, some products or errors have bits that are too low for this split. Add each remainder separately.
     if rests & SIZE_MASK:
         for j in range(m):
             product = x[j] * y[j]

@@ -14,8 +14,8 @@ __all__ = ["BOUND", "woodruff"]
 # There is an interval only if at least this many rows are expected below the quantile, and as many above it.
 FEWEST_BEYOND = 5
 BOUND = (
-    "the edges of the bucket; exact for up to 32 distinct numbers or 8,192 integers, and for the "
-    "smallest and the largest value"
+    "the edges of the bucket that contains the quantile; exact for up to 32 distinct numbers or 8,192 integers, and "
+    "for the smallest and the largest value"
 )
 # The standard error is derived from the interval with this confidence level.
 USUAL = 0.95

@@ -111,10 +111,10 @@ def _centre(t: Numbers, df: Numbers) -> Numbers:
 
 
 def _fraction(t: Numbers, df: Numbers) -> Numbers:
-    """Return P(T > t) / (t density(t)) for t > 0, from an even continued fraction (DLMF 8.17.22), by Lentz's method.
+    """Return P(T > t) / (t density(t)) for t > 0, from a continued fraction, by Lentz's method.
 
-    With x = df / (df + t^2), the usual continued fraction loses digits for small df. In this one, 1 - x is computed
-    directly, so that no digits cancel. It converges slowly for t near 0.
+    The fraction is the even part of DLMF 8.17.22, with x = df / (df + t^2). The full fraction loses digits for small df.
+    In its even part, 1 - x is computed directly, so that no digits cancel. It converges slowly for t near 0.
     """
     a = 0.5 * df
     x = df / (df + t * t)

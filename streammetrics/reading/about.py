@@ -99,7 +99,7 @@ class About:
         for name, value in fields.items():
             if type(value) is PerInstance and name in CONSTANT:
                 raise TypeError(
-                    f"About: {name} is equal for all metrics of a class and cannot depend on settings; pass a value "
+                    f"About: {name} is the same for all metrics of a class and cannot depend on settings; pass a value "
                     f"instead of About.per_instance(...)"
                 )
         about = super().__new__(cls)

@@ -56,7 +56,7 @@ def check_levels(levels: Sequence[str]) -> None:
     if clash := [name for name in levels if name in (*RESULT, *OTHERS)]:
         raise InvalidInputError(
             f"slices by {clash[0]!r} cannot be listed: the table of results has a column of the same name; rename the "
-            f"column of the keys, for example to 'by_{clash[0]}'"
+            f"slicing column, for example to 'by_{clash[0]}'"
         )
 
 

@@ -225,7 +225,7 @@ def warn_of_table(records: Sequence[Mapping[str, Any]], by: Sequence[str], stack
     place = ", ".join(f"{name}={first[name]!r}" for name in by if name in first)
     bounds = f"{first['bound_low']:.6g} to {first['bound_high']:.6g}"
     one = f"{first['metric']}{f' for {place}' if place else ''} is {first['value']:.6g}, but {first['wide'].sentence}"
-    many = f'{len(wide):,} of {len(records):,} values of this table {have} wide bounds (see its column "reason")'
+    many = f'{len(wide):,} of {len(records):,} values of this table {have} wide bounds (see the column "reason")'
     warnings.warn(
         f"{many}. For example, {one}: {bounds}. {first['wide'].remedy}", WideBoundsWarning, stacklevel=stacklevel + 1
     )

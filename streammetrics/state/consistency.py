@@ -226,7 +226,7 @@ def check_totals(state: CellTable) -> None:
         is_excess = isinstance(part, Flat) and part.excess_of is not None and part.name in flats
         if is_excess and read_row_weight(state, part.excess_of).is_out_of_range():
             raise StateFormatError(
-                f"the state is corrupt: {name}.{part.name} makes a weight negative, or larger than its rows allow"
+                f"the state is corrupt: {name}.{part.name} makes a weight negative, or too large for the number of rows"
             )
     if state.counts_per_row > 1 and len(state.cells) and not all(_has_equal_counts(state, n) for n in state.row_parts):
         raise StateFormatError(

@@ -239,7 +239,7 @@ def _check_subtractable(states: Sequence[CellTable], parts: dict[str, Flat | Tal
         is_present = any(name in s.cells.flats for s in states)
         if isinstance(part, Flat) and not FORMS[part.form].can_subtract and is_present:
             raise IncompatibleStateError(
-                f"rows cannot be subtracted from a state that keeps an extreme, or an entry that occurs only once "
+                f"rows cannot be subtracted from a state that keeps a minimum, a maximum or entries of single states "
                 f"({states[0].tag}: {name}); count the remaining rows again"
             )
 

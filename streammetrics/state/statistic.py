@@ -53,7 +53,7 @@ class Statistic(Settings):
 
     def needs(self) -> tuple[Any, ...]:
         """Return the columns that the statistic reads, each with the check that its values must pass."""
-        raise NotImplementedError(f"{type(self).__name__} does not define needs(), the columns that the class reads")
+        raise NotImplementedError(f"{type(self).__name__} does not define needs(), which returns the columns to read")
 
     def steps(self, like: Any) -> Iterable[Any]:
         """Return the kernel calls that count a batch of checked columns; `like` has the types of these columns."""

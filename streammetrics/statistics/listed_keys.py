@@ -132,7 +132,7 @@ class ListedKeys(KeyCounts, tag="listed_keys"):
         np.add.at(total, front, each)
         if (of_first > each).any() or (each > lists[front]).any() or (total > self.k * lists).any():
             raise StateFormatError(
-                f"the state is corrupt: ListedKeys.counts exceeds the number of items in lists of {self.k} different items"
+                f"the state is corrupt: ListedKeys.counts has more items than lists of {self.k} different items allow"
             )
 
     def _weight_units(self, rows: str, excess: str) -> NDArray[Any]:

@@ -143,7 +143,11 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         starts = queries.starts
         if self._max_grade < np.inf and (steep := grades > self._max_grade).any():
             row = int(steep.argmax())
-            return self.grades, row, f"the grade is above {self._max_grade:g}, the limit of max_grade= or of 2**grade"
+            return (
+                self.grades,
+                row,
+                f"the grade is above {self._max_grade:g}, the most that max_grade= or 2**grade allows",
+            )
         if self._has_measure("surprise") and (odd := self._mask_invalid_shares(columns)).any():
             return self.grades, int(odd.argmax()), "expected a share of users above 0 and at most 1"
         lengths = np.diff(starts, append=len(grades))

@@ -130,8 +130,8 @@ def average_precision_errors(state: ScoreHistogram) -> Floats:
 def _precision_errors_of_cells(at: LabelledEntries) -> Floats:
     """Return the standard error of the average precision of each cell.
 
-    Cells with similar numbers of distinct scores are computed together, as the rows of a table. Shorter rows are padded
-    with scores that have no rows.
+    Cells with similar numbers of distinct scores are computed together, in an array of shape (cells, scores). Cells with
+    fewer scores are padded with counts of 0.
     """
     scores = at.codes >> at.codes.dtype.type(1)
     first = np.ones(len(scores), bool)

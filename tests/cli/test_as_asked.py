@@ -162,7 +162,7 @@ def test_a_guardrail_on_the_first_metric(run: Any, fails: Any, saved: Path, tmp_
 
 def test_files_that_cannot_be_compared(fails: Any, saved: Path, tmp_path: Path) -> None:
     (other := tmp_path / "other.smet").write_bytes(saved.read_bytes())
-    assert "or add --independent if they have no unit" in fails("compare", saved, other)
+    assert "or add --independent if no unit" in fails("compare", saved, other)
     sm.save(sm.MetricCollection(sm.LogLoss()).update([0, 1], [0.1, 0.8]), alone := tmp_path / "alone.smet")
     line = fails("compare", saved, alone, "--primary", "calibration", "--independent")
     assert line == "there is no metric 'calibration' in alone; choose from log_loss"

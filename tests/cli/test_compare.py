@@ -371,8 +371,8 @@ class TestSaved:
             "a was counted with --unit user_id --shards 64 and b was counted with --unit user_id --shards 16"
         )
         assert (
-            "count both with --unit user_id --shards 64, or add --independent if they have no unit (such as a user) in "
-            "common" in line
+            "count both with --unit user_id --shards 64, or add --independent if no unit (such as a user) is in "
+            "both logs" in line
         )
         assert "c was counted with --unit arm --shards 64" in fails("compare", paths["a"], paths["c"])
         assert "d was counted without --unit" in fails("compare", paths["a"], paths["d"])

@@ -538,7 +538,7 @@ class TestMistakes:
                 ("--negative-rate", "0.1", "--corrects", "both", "--scale", "real"),
                 "expected probabilities or logits, found --scale real; use --corrects rows",
             ),
-            (("--by", "variant,variant"), "--by: expected different columns, such as country,device"),
+            (("--by", "variant,variant"), "--by: expected each column once, such as country,device"),
             (("--by", "variant", "--by", "variant"), "named twice"),
             (("--by", "pctr_b"), "expected keys of one kind (integers, strings, bytes"),
             (("--score", "pctr_b"), "expected each column of scores once"),
@@ -565,7 +565,7 @@ class TestMistakes:
             (("--score", "pctr_x", "--metrics", "ctr"), "there is no column 'pctr_x'; did you mean 'pctr_"),
             (
                 ("--score", "pctr_a", "--unit", "user_id", "--better", "auc=low"),
-                "--better auc: the better direction of this metric is known (high",
+                "--better auc: it is already known which values of this metric are better (high",
             ),
         ],
     )

@@ -64,7 +64,7 @@ class TestPatterns:
         before = (parts / "total").read_bytes()
         for given in (parts, parts / "*"):
             line = fails("merge", given, "-o", parts / "total")
-            assert line.startswith(f"{parts / 'total'}: this output file is also an input from {given}, so the")
+            assert line.startswith(f"{parts / 'total'}: this output file is also one of the inputs ({given}), so")
         assert (parts / "total").read_bytes() == before
         one = parts / "day=0" / "00.smet"
         assert run("merge", parts / "total", one, "-o", parts / "total").code == 0  # but by name it is meant

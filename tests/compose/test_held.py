@@ -138,7 +138,7 @@ def test_what_a_ledger_is_not_asked() -> None:
     ledger = sm.Ledger(sm.CTR())
     ledger.add("a", sm.CTR().update([0, 1]))
     for asked in (partial(sm.flat, ledger), ledger.interval):
-        with pytest.raises(TypeError, match="Ledger has no value of its own; use its attribute total"):
+        with pytest.raises(TypeError, match="Ledger has no value of its own; use its total attribute"):
             asked()
     assert [None in ledger, 1.5 in ledger, "\ud800" in ledger, "a" in ledger] == [False, False, False, True]
 

@@ -128,11 +128,11 @@ def test_other_shards_do_not_merge():
 def test_shards_that_are_not_those_of_the_total_are_refused():
     a, b = (sm.Sharded(sm.CTR(), unit="user").update(log(n=n)) for n in (100, 101))
     frame_of_both = frame.write_frame([states_of(a)[0], states_of(b)[1]], definition_of(a).header())
-    with pytest.raises(sm.StateFormatError, match="the rows in its shards differ from the rows in its total"):
+    with pytest.raises(sm.StateFormatError, match="the rows of the shards do not add up to the rows of the total"):
         sm.from_bytes(frame_of_both)
     sliced = [sm.Sliced(s, by="arm") for s in (sm.Sharded(sm.CTR(), unit="user"),) * 2]
     a, b = (s.update(log(n=n)) for s, n in zip(sliced, (100, 101), strict=True))
-    with pytest.raises(sm.StateFormatError, match="the rows in its shards differ"):
+    with pytest.raises(sm.StateFormatError, match="the rows of the shards do not add up"):
         sm.from_bytes(frame.write_frame([states_of(a)[0], states_of(b)[1]], definition_of(a).header()))
 
 

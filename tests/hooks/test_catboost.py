@@ -102,7 +102,7 @@ def test_errors_come_before_training() -> None:
         eval_metric(sm.AUC(), link="probability")
     with pytest.raises(ValueError, match="takes one value"):
         eval_metric(sm.MetricCollection(sm.AUC(), sm.LogLoss()), link="logit")
-    with pytest.raises(ValueError, match="neither high nor low"):
+    with pytest.raises(ValueError, match="must know whether high or low"):
         eval_metric(sm.Calibration(), link="logit")
     with pytest.raises(ValueError, match="reads query"):
         eval_metric(sm.NDCG(), link="identity")

@@ -26,4 +26,4 @@ def test_two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     first, seconds, second, _ = said[0][-4:]
     assert first.startswith("SyncTimeoutError timed out after 3 s while exchanging data with the other ranks")
     assert 2.9 < float(seconds.split()[1]) < 30
-    assert second.startswith("SyncError an earlier sync timed out, and JAX is still waiting for its data; restart")
+    assert second.startswith("SyncError an earlier sync timed out, and JAX still waits for data of this sync; restart")

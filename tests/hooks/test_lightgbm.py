@@ -121,7 +121,7 @@ def test_early_stopping_goes_by_what_is_best() -> None:
 
 
 def test_a_value_of_which_nobody_knows_whether_higher_is_better() -> None:
-    with pytest.raises(ValueError, match="calibration: neither high nor low"):
+    with pytest.raises(ValueError, match="calibration: early stopping must know whether high or low"):
         feval(sm.MetricCollection(sm.AUC(), sm.Calibration()), link="probability")
     x, y, _ = binary(200)
     both = feval(sm.MetricCollection(sm.AUC(), sm.Calibration()), link="probability", maximize=False)

@@ -333,7 +333,7 @@ def test_several_paths_keep_their_order(folder):
 
 def test_the_same_file_twice_is_refused(folder):
     message = error_of(Log, [folder, folder / "day=1" / "a.parquet"])
-    assert message == f"{folder}/day=1/a.parquet: named twice, and its rows would count twice; name the file once"
+    assert message == f"{folder}/day=1/a.parquet: named twice, so its rows would count twice; name the file once"
 
 
 def test_linked_folders_are_followed_once_around(folder):

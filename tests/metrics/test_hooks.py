@@ -106,5 +106,5 @@ class TestAbout:
         assert about_of(sm.KS()) is sm.KS.about
 
     def test_a_field_of_the_class_cannot_depend_on_settings(self):
-        with pytest.raises(TypeError, match="best is equal for all metrics of a class"):
+        with pytest.raises(TypeError, match="best is the same for all metrics of a class"):
             sm.extend.About(best=sm.extend.About.per_instance(lambda metric: "high"))

@@ -151,7 +151,7 @@ def test_a_part_has_a_metric_that_was_counted_before(here: World) -> None:
         (lambda: arms(keys=[0, 1]).to_bytes(), 422, "found 0, 1"),
         (lambda: sm.CTR().update([0, 1]).state, 400, "found a single state"),
         (lambda: weighed(2.0**30), 422, "exceeds the number of rows by 4,294,967,296 or more; scale the weights down"),
-        (closed, 422, "sealed_groups has closed groups, which can be counted only once"),
+        (closed, 422, "sealed_groups contains closed groups, which can be counted only once"),
         (lambda: in_no_arm(limit=0), 422, "the limit of slices leaves 100.0% of the rows without an arm"),
         (lambda: in_no_arm(limit=None), 400, "arm has a merged remainder of keys, although it has no limit"),
     ],

@@ -125,7 +125,7 @@ def test_one_bad_frame_keeps_the_others_from_nothing() -> None:
     found = decode_frames(given, 1 << 24, [partial(held.__setitem__, i) for i in range(len(given))])
     assert [one.digest for one in found] == [*(p.digest() for p in parts()), "", other.digest(), "", "", ""]
     assert [i for i, one in enumerate(found) if isinstance(one.error, sm.StateFormatError)] == [4, 6, 7, 8]
-    assert "the rows in its shards differ" in str(found[7].error)
+    assert "the rows of the shards do not add up" in str(found[7].error)
     assert "found a single state" in str(found[8].error)
     assert {i: told(one) for i, one in held.items()} == {i: naive(p) for i, p in [*enumerate(parts()), (5, other)]}
     assert [json.loads(one.row_counts.dropped) for one in found] == [{}] * len(given)

@@ -220,7 +220,7 @@ def test_an_unknown_part_is_of_a_newer_release():
     packed = module._deflate(text, WORDS)
     rest = data[PREFIX.size + len(frame.head) : -4]
     raw = PREFIX.pack(b"SMET", 2, 0, len(text), len(packed)) + packed + rest
-    with pytest.raises(StateFormatError, match="later was written by a newer release"):
+    with pytest.raises(StateFormatError, match="this release does not know later; upgrade"):
         Frame(raw + CHECK.pack(zlib.crc32(raw)))
 
 

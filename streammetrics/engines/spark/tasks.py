@@ -126,7 +126,7 @@ def _count_rows(counted: Any, rows: pa.Table, first: int, task: int) -> None:
     try:
         counted.update(rows)
     except InvalidInputError as error:
-        at = "" if error.row is None else f", so this is row {first + error.row:,} of the partition"
+        at = "" if error.row is None else f", so its row {error.row:,} is row {first + error.row:,} of the partition"
         raise InvalidInputError(f"{error} (this batch starts at row {first:,} of partition {task}{at})") from error
 
 

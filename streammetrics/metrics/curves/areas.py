@@ -54,8 +54,8 @@ class ByRows(ScoredValue):
         super().__post_init__()
         if self.average == BY_ROWS and self.num_labels is None:
             raise ValueError(
-                f'{type(self).__name__}: average="samples" averages over rows with several 0/1 labels; pass their number '
-                f"as num_labels="
+                f'{type(self).__name__}: average="samples" averages over rows with several 0/1 labels; pass the number '
+                f"of labels as num_labels="
             )
 
     def make_state(self) -> Any:
@@ -222,9 +222,10 @@ class AUC(ByRows, tag="auc"):
 
     about = About(
         interval_methods=("delong",),
-        formula="(sum over pairs of [p > n] + [p = n]/2) / (P N)",
+        formula="(pairs where the positive scores higher + half the pairs with equal scores) / (P N)",
         bound=(
-            "± (sum of a c over buckets with a positives and c negatives) / (2 P N); exact for half-precision scores"
+            "± half the share of pairs of a positive and a negative that lie in the same bucket; exact for "
+            "half-precision scores"
         ),
         interval_scale=About.per_instance(lambda metric: "natural" if metric.min_fpr else "logit"),
         value_range=About.per_instance(lambda metric: (metric._least, 1)),
@@ -325,7 +326,7 @@ class Gini(ScoredValue, tag="gini"):
         interval_methods=("delong",),
         interval_scale="fisher",
         formula="2 AUC - 1",
-        bound="twice as wide as those of AUC",
+        bound="2 b - 1 for each bound b of AUC",
         value_range=(-1, 1),
         pair_statistic=_gini_of_pairs,
     )
@@ -374,8 +375,11 @@ class AveragePrecision(ByRows, tag="average_precision"):
     """
 
     about = About(
-        formula="sum over distinct scores, descending, of (R_i - R_(i-1)) P_i",
-        bound="lower: at or below the worst order inside each bucket; upper: the best order, positives first",
+        formula="sum over distinct scores, descending, of precision times the increase of recall",
+        bound=(
+            "lower bound: at most the value of the worst order of rows in each bucket; upper bound: the value if "
+            "positives come first"
+        ),
     )
 
     zero_division: float = setting(default=NAN, choices=(NAN, 0.0, 1.0))

@@ -34,8 +34,8 @@ class EqualErrorRate(AtThreshold, tag="equal_error_rate"):
 
     about = About(
         best="low",
-        formula="(FPR + FNR) / 2 where |FPR - FNR| is smallest",
-        bound="the lowest and the highest possible rate in the bucket where both rates cross",
+        formula="(FPR + FNR) / 2 at the threshold where |FPR - FNR| is smallest",
+        bound="the lowest and the highest possible rate in the bucket where FPR and FNR cross",
     )
 
     def of(self, state: ScoresByLabel) -> Limits | None:

@@ -28,7 +28,7 @@ TERMS = 80
 
 
 class HMeasure(ScoredValue, tag="h_measure"):
-    """H-measure: the reduction of the expected loss over a distribution of costs; 0 is chance, 1 is the best.
+    """H-measure: the share of the expected loss that scores avoid, over a distribution of costs; 0 is chance, 1 is best.
 
     Formula: 1 - (sum of G(a, c) over the segments of the convex hull of the ROC curve) / G(P, N), where a segment has a
     positives and c negatives, G(a, c) = c ∫_0^q t u(t) dt + a ∫_q^1 (1 - t) u(t) dt, q = a / (a + c), and u is the density
@@ -55,8 +55,11 @@ class HMeasure(ScoredValue, tag="h_measure"):
     """
 
     about = About(
-        formula="1 - loss at the best thresholds / loss without scores, both averaged over a distribution of costs",
-        bound="lower: thresholds only at edges of buckets; upper: positives first inside each bucket",
+        formula="1 - (loss at the best thresholds) / (loss without scores), both averaged over a distribution of costs",
+        bound=(
+            "lower bound: the value if only edges of buckets are thresholds; upper bound: the value if positives come "
+            "first in each bucket"
+        ),
         cost="as for AUC; about 1 us per bucket to compute",
         value_range=(0, 1),
     )

@@ -26,7 +26,7 @@ ROUNDING = 2.0**-47
 
 
 class LogAUC(ScoredValue, tag="log_auc"):
-    """Area under the ROC curve over the logarithm of the false positive rate: the mean TPR between two such rates.
+    """Area under the ROC curve with a logarithmic FPR axis: the mean TPR between two false positive rates.
 
     Formula: integral of TPR d log(FPR) from min_fpr to max_fpr, divided by log(max_fpr / min_fpr), computed with
     trapezoids between the points of the curve. At both ends TPR is interpolated.
@@ -50,7 +50,7 @@ class LogAUC(ScoredValue, tag="log_auc"):
     """
 
     about = About(
-        formula="mean TPR over log(FPR) between two values of FPR",
+        formula="(integral of TPR d log(FPR) from a to b) / log(b / a), a and b two values of FPR",
         bound="the areas under the lowest and the highest possible curve inside each bucket",
         cost="as for AUC",
         value_range=(0, 1),

@@ -168,7 +168,7 @@ class Curve(OfClasses[Any, Any], ScoredMetric[Any]):
         best=None,
         no_interval_reason="a curve has no single standard error; AUC, and Recall at a fixed threshold, have intervals",
         cost="as for AUC; a few ms to compute",
-        bound="points are exact; between two points, the curve lies in the rectangle that they span",
+        bound="the points are exact; between two points, the curve lies in the rectangle that they span",
     )
 
     num_labels: int | None = setting(default=None, low=1, high=1 << 16)
@@ -249,7 +249,7 @@ class ROCCurve(Curve, tag="roc_curve"):
     [inf, 0.75, 0.5, 0.25, 0.125]
     """
 
-    about = About(formula="(FP / N, TP / P) over all thresholds")
+    about = About(formula="points (FPR, TPR) = (FP / N, TP / P) for all thresholds")
 
     def of(self, state: ScoresByLabel) -> ROCPoints:
         steps = ScoreSteps.of(state)
@@ -281,7 +281,7 @@ class PRCurve(Curve, tag="pr_curve"):
     [0.5, 0.667, 0.5, 1.0, 1.0]
     """
 
-    about = About(formula="(TP / P, TP / (TP + FP)) over all thresholds")
+    about = About(formula="points (recall, precision) = (TP / P, TP / (TP + FP)) for all thresholds")
 
     def of(self, state: ScoresByLabel) -> PRPoints:
         steps = ScoreSteps.of(state)
@@ -316,7 +316,7 @@ class DETCurve(Curve, tag="det_curve"):
     ([0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.25, 0.5, 0.75])
     """
 
-    about = About(formula="(FP / N, FN / P) over all thresholds")
+    about = About(formula="points (FPR, FNR) = (FP / N, FN / P) for all thresholds")
 
     def of(self, state: ScoresByLabel) -> DETPoints:
         steps = ScoreSteps.of(state)
@@ -352,7 +352,7 @@ class GainCurve(Curve, tag="gain_curve"):
     ([0.0, 0.25, 0.5, 0.75, 1.0], [0.0, 0.5, 0.5, 1.0, 1.0])
     """
 
-    about = About(formula="((TP + FP) / (P + N), TP / P) over all thresholds")
+    about = About(formula="points (share of rows, gain) = ((TP + FP) / (P + N), TP / P) for all thresholds")
 
     def of(self, state: ScoresByLabel) -> GainPoints:
         steps = ScoreSteps.of(state)

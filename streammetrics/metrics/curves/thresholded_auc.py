@@ -70,8 +70,10 @@ class ThresholdedAUC(ScoredValue, tag="thresholded_auc"):
     """
 
     about = About(
-        formula="sum over thresholds of (x_i - x_(i+1)) h_i",
-        bound="the rows of a bucket that contains a threshold: all above the threshold, or all below it",
+        formula=(
+            "sum over thresholds of (x_i - x_(i+1)) h_i, x the FPR or recall at a threshold, h the height of the curve"
+        ),
+        bound="the range of values if any rows of a bucket that contains a threshold can be above it",
         cost="as for AUC; a few us per threshold to compute",
         value_range=(0, 1),
     )

@@ -111,7 +111,10 @@ class BestThreshold(AtThreshold):
             "the value at the best of many thresholds is biased upward by chance; Recall, Precision and FBeta "
             "at a fixed threshold have intervals"
         ),
-        bound="lower: thresholds only at edges of buckets; upper: positives first inside each bucket",
+        bound=(
+            "lower bound: the value if only edges of buckets are thresholds; upper bound: the value if positives come "
+            "first in each bucket"
+        ),
     )
 
     def _required_ratio(self, cut: Cut) -> tuple[Any, Any, float]:
@@ -199,7 +202,7 @@ def find_occupied_cells(state: ScoresByLabel) -> NDArray[np.int64]:
 
 
 class MaxFBeta(BestThreshold, tag="max_fbeta"):
-    """The largest F-beta of any threshold.
+    """Maximum F-beta: the largest F-beta score over all thresholds.
 
     Formula: max over thresholds of (1 + beta^2) TP / (beta^2 P + TP + FP).
 
@@ -239,7 +242,7 @@ class MaxFBeta(BestThreshold, tag="max_fbeta"):
 
 
 class RecallAtPrecision(BestThreshold, tag="recall_at_precision"):
-    """The largest recall of any threshold with at least this precision.
+    """The largest recall among the thresholds whose precision is at least a given value.
 
     Formula: max TP / P over thresholds with TP / (TP + FP) >= precision; 0 if there is none.
 
@@ -280,7 +283,7 @@ class RecallAtPrecision(BestThreshold, tag="recall_at_precision"):
 
 
 class PrecisionAtRecall(BestThreshold, tag="precision_at_recall"):
-    """The largest precision of any threshold with at least this recall.
+    """The largest precision among the thresholds whose recall is at least a given value.
 
     Formula: max TP / (TP + FP) over thresholds with TP / P >= recall.
 
@@ -321,7 +324,7 @@ class PrecisionAtRecall(BestThreshold, tag="precision_at_recall"):
 
 
 class SensitivityAtSpecificity(BestThreshold, tag="sensitivity_at_specificity"):
-    """The largest sensitivity (recall) of any threshold with at least this specificity.
+    """The largest sensitivity (recall) among the thresholds whose specificity is at least a given value.
 
     Formula: max TP / P over thresholds with TN / N >= specificity.
 
@@ -359,7 +362,7 @@ class SensitivityAtSpecificity(BestThreshold, tag="sensitivity_at_specificity"):
 
 
 class SpecificityAtSensitivity(BestThreshold, tag="specificity_at_sensitivity"):
-    """The largest specificity of any threshold with at least this sensitivity (recall).
+    """The largest specificity among the thresholds whose sensitivity (recall) is at least a given value.
 
     Formula: max TN / N over thresholds with TP / P >= sensitivity.
 

@@ -37,7 +37,7 @@ class TopRows(ScoredValue):
     """
 
     about = About(
-        cost="as for AUC", bound="lower: negatives first in the bucket at the cut-off; upper: positives first"
+        cost="as for AUC", bound="the values if negatives or positives come first in the bucket at the cut-off"
     )
 
     def _sizes(self, P: int, N: int, one: int) -> tuple[Fraction, Fraction]:
@@ -90,7 +90,7 @@ def _totals(state: ScoresByLabel) -> tuple[int, int, int]:
 
 
 class Lift(TopRows, tag="lift"):
-    """Lift: the number of positives among the highest scores over that among as many random rows; or cumulative gain.
+    """Lift: the positives among the highest scores, divided by those among as many random rows; or cumulative gain.
 
     Formula: gain = TP / P for the `fraction` of rows (or weight) with the highest scores; lift = gain / fraction.
 
@@ -116,7 +116,7 @@ class Lift(TopRows, tag="lift"):
     """
 
     about = About(
-        formula="TP / P / fraction, for the fraction of rows with the highest scores",
+        formula="lift (TP / P) / fraction, or gain TP / P, for the given fraction of rows with the highest scores",
         value_range=About.per_instance(lambda metric: (0, None if metric.kind == "lift" else 1)),
     )
 
@@ -133,7 +133,7 @@ class Lift(TopRows, tag="lift"):
 
 
 class PrecisionAtKRows(TopRows, tag="precision_at_k_rows"):
-    """Precision among the k rows with the highest scores of the whole log, as for a team that works through a list.
+    """Precision among the k rows of the whole log that have the highest scores, as for a team that works through a list.
 
     Formula: TP / k for the k rows (or weight k) with the highest scores; the share of positives among all rows, if there
     are fewer.
@@ -157,7 +157,7 @@ class PrecisionAtKRows(TopRows, tag="precision_at_k_rows"):
     0.5
     """
 
-    about = About(extensive=True, formula="TP / k of the k rows with the highest scores", value_range=(0, 1))
+    about = About(extensive=True, formula="TP / k for the k rows with the highest scores", value_range=(0, 1))
 
     k: int = setting(default=100, low=1, high=1 << 60, kw_only=False)
 
@@ -198,7 +198,8 @@ class EnrichmentFactor(TopRows, tag="enrichment_factor"):
     """
 
     about = About(
-        formula="(TP / n) / (P / (P + N)) of the ceil(fraction (P + N)) highest-scored rows", value_range=(0, None)
+        formula="(TP / n) / (P / (P + N)) for the n = ceil(fraction (P + N)) rows with the highest scores",
+        value_range=(0, None),
     )
 
     fraction: float = setting(default=0.01, above=0.0, high=1.0)
@@ -245,8 +246,8 @@ class BEDROC(ScoredValue, tag="bedroc"):
     """
 
     about = About(
-        formula="mean of e^(-alpha x) over positives, scaled so that its smallest value is 0 and its largest is 1",
-        bound="lower: positives last inside each bucket; upper: positives first",
+        formula="mean over positives of e^(-alpha x), x the rank as a share of all rows, scaled to the range from 0 to 1",
+        bound="the values if positives come last or first inside each bucket",
         cost="as for AUC",
         value_range=(0, 1),
     )

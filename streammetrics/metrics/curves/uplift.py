@@ -244,7 +244,12 @@ class QiniCoefficient(UpliftArea, tag="qini"):
     1.0
     """
 
-    about = About(formula="(A - A_random) / (A_best - A_random), A the area under the Qini curve")
+    about = About(
+        formula=(
+            "(A - A_random) / (A_best - A_random), areas under the Qini curves of the scores, a random order, and the "
+            "best order"
+        )
+    )
 
     negative_effect: bool = setting(default=True)
 
@@ -260,7 +265,7 @@ class QiniCoefficient(UpliftArea, tag="qini"):
 
 
 class AUUC(UpliftArea, tag="auuc"):
-    """Area under the uplift curve: the gain of treating the rows with the highest scores, over all shares of rows.
+    """Area under the uplift curve: the gain from treating the rows with the highest scores, for all shares of rows.
 
     Formula: (A - B) / (A* - B). A is the area under the uplift curve (y_t / n_t - y_c / n_c) n, where the n rows with the
     highest scores are n_t treated rows, y_t of them positive, and n_c control rows, y_c of them positive. B is the area
@@ -286,7 +291,12 @@ class AUUC(UpliftArea, tag="auuc"):
     0.28125
     """
 
-    about = About(formula="(A - A_random) / (A_best - A_random), A the area under the uplift curve")
+    about = About(
+        formula=(
+            "(A - A_random) / (A_best - A_random), areas under the uplift curves of the scores, a random order, and the "
+            "best order"
+        )
+    )
 
     kind = "uplift"
     above_chance = ("perfect",)
@@ -305,7 +315,7 @@ class AUUC(UpliftArea, tag="auuc"):
 
 
 class UpliftCurve(UpliftMetric, tag="uplift_curve"):
-    """Qini or uplift curve: the gain of treating the rows with the highest scores, against the share of rows.
+    """Qini or uplift curve: the gain from treating the rows with the highest scores, against the share of rows.
 
     Formula: y_t - y_c n_t / n_c for "qini", and (y_t / n_t - y_c / n_c) n for "uplift", where the n rows with the highest
     scores are n_t treated rows, y_t of them positive, and n_c control rows, y_c of them positive. Both are divided by the
@@ -337,8 +347,11 @@ class UpliftCurve(UpliftMetric, tag="uplift_curve"):
         no_interval_reason=(
             "a curve has no single standard error; Sharded(..., unit=) has intervals for QiniCoefficient and AUUC"
         ),
-        formula="gain over the share of rows, from the highest scores down",
-        bound="points are exact",
+        formula=(
+            "points (share of rows, gain), gain = (extra positives if the rows with "
+            "the highest scores are treated) / all rows"
+        ),
+        bound="the points are exact",
     )
 
     kind: str = setting(default="qini", choices=("qini", "uplift"))

@@ -31,7 +31,7 @@ EXTRA = 128
 
 
 class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
-    """Confusion matrix: the number of rows by true label (rows) and decision (columns); two classes: [[TN, FP], [FN, TP]].
+    """Confusion matrix: the number of rows by true class and decision; for two classes, [[TN, FP], [FN, TP]].
 
     Parameters
     ----------
@@ -62,7 +62,9 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
     about = About(
         best=None,
         no_interval_reason="a matrix has no single standard error; Accuracy, Recall and Precision have intervals",
-        formula="rows by true label and decision: [[TN, FP], [FN, TP]]",
+        formula=(
+            "element [j, k] is the number of rows of true class j with decision k; [[TN, FP], [FN, TP]] for two classes"
+        ),
         # Counts grow with the number of rows; normalised counts do not.
         extensive=About.per_instance(lambda metric: metric.normalize is None),
     )
@@ -151,7 +153,7 @@ class DecisionShare(Agreement):
 
 
 class Accuracy(DecisionShare, tag="accuracy"):
-    """Accuracy: the share of decisions that are right, (TP + TN) / all; several classes: the share of right predictions.
+    """Accuracy: the share of rows for which the decision, or the predicted class, is right.
 
     Parameters
     ----------
@@ -172,14 +174,14 @@ class Accuracy(DecisionShare, tag="accuracy"):
     0.5
     """
 
-    about = About(formula="(TP + TN) / all")
+    about = About(formula="(TP + TN) / (TP + TN + FP + FN)")
 
     def of(self, margins: Margins) -> Quotient:
         return Quotient(sum(margins.correct), margins.total)
 
 
 class ErrorRate(DecisionShare, tag="error_rate"):
-    """Error rate: the share of decisions that are wrong, (FP + FN) / all.
+    """Error rate: the share of rows for which the decision, or the predicted class, is wrong; it is 1 - Accuracy.
 
     Notes
     -----
@@ -193,14 +195,14 @@ class ErrorRate(DecisionShare, tag="error_rate"):
     0.5
     """
 
-    about = About(best="low", formula="(FP + FN) / all")
+    about = About(best="low", formula="(FP + FN) / (TP + TN + FP + FN)")
 
     def of(self, margins: Margins) -> Quotient:
         return Quotient(margins.total - sum(margins.correct), margins.total)
 
 
 class BalancedAccuracy(WholeMatrix, tag="balanced_accuracy"):
-    """Balanced accuracy: the mean recall over classes that have rows; two classes: the mean of recall and specificity.
+    """Balanced accuracy: the mean recall over classes with rows; for two classes, the mean of recall and specificity.
 
     Parameters
     ----------

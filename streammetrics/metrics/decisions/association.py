@@ -108,7 +108,10 @@ class CramersV(Association, tag="cramers_v"):
     """
 
     about = About(
-        formula="sqrt(phi^2 / min(r - 1, c - 1)), phi^2 = sum of n_jk^2 / (n_j n_k) - 1",
+        formula=(
+            "sqrt(phi^2 / min(r - 1, c - 1)) for r and c classes, where phi^2 is chi-squared divided by the number of "
+            "rows"
+        ),
         # With the bias correction, the value depends on the number of rows, so it changes if every row is repeated.
         extensive=About.per_instance(lambda metric: metric.bias_correction),
     )
@@ -125,7 +128,7 @@ class CramersV(Association, tag="cramers_v"):
 
 
 class TschuprowsT(Association, tag="tschuprows_t"):
-    """Tschuprow's T: the association between two columns of classes, from 0 to 1; 1 needs equally many classes in both.
+    """Tschuprow's T: the association of two columns of classes, from 0 to 1; below 1 if the numbers of classes differ.
 
     Formula: sqrt(phi^2 / sqrt((r - 1)(c - 1))), where phi^2 = sum n_jk^2 / (n_j n_k) - 1, and r and c are the numbers of
     classes.
@@ -143,7 +146,12 @@ class TschuprowsT(Association, tag="tschuprows_t"):
     0.840896
     """
 
-    about = About(formula="sqrt(phi^2 / sqrt((r - 1)(c - 1)))")
+    about = About(
+        formula=(
+            "sqrt(phi^2 / sqrt((r - 1)(c - 1))) for r and c classes, where phi^2 is chi-squared divided by the number "
+            "of rows"
+        )
+    )
 
     def of(self, dependence: Dependence) -> Fraction | None:
         both = (dependence.rows - 1) * (dependence.columns - 1)
@@ -167,7 +175,7 @@ class ContingencyCoefficient(Association, tag="contingency_coefficient"):
     0.707107
     """
 
-    about = About(formula="sqrt(phi^2 / (1 + phi^2))")
+    about = About(formula="sqrt(phi^2 / (1 + phi^2)), where phi^2 is chi-squared divided by the number of rows")
 
     def of(self, dependence: Dependence) -> Fraction:
         return dependence.phi / (1 + dependence.phi)

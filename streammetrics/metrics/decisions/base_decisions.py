@@ -73,7 +73,7 @@ class DecisionMetric(OfClasses[State, T]):
     about = About(
         best="high",
         cost="64 bytes per threshold, 32 per label, 8 per pair of classes; under 1 ns per row",
-        bound="exact: computed from counts, rounded once",
+        bound="exact: the value is computed from counts and rounded once",
     )
 
     threshold: float | tuple[float, ...] | None = setting(default=HARD, default_from=default_threshold)

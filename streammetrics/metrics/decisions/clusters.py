@@ -35,7 +35,7 @@ class ClusterAccuracy(Labeling, tag="cluster_accuracy"):
     0.75
     """
 
-    about = About(formula="rows on the best one-to-one assignment of classes to clusters / rows")
+    about = About(formula="(rows whose cluster is assigned to their class) / (all rows), for the best assignment")
 
     def of(self, contingency: Contingency) -> Limits | None:
         sides = (

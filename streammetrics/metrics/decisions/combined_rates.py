@@ -54,7 +54,7 @@ class SumOfShares(CombinedRates):
 
 
 class Informedness(SumOfShares, tag="informedness"):
-    """Informedness, or Youden's J: recall plus specificity minus 1, from -1 to 1; 0 is chance.
+    """Informedness, or Youden's J: recall plus specificity minus 1, from -1 to 1; random decisions have a value of 0.
 
     Formula: TP / (TP + FN) + TN / (TN + FP) - 1 = (TP TN - FP FN) / ((TP + FN)(TN + FP)).
 
@@ -81,7 +81,7 @@ class Informedness(SumOfShares, tag="informedness"):
 
 
 class Markedness(SumOfShares, tag="markedness"):
-    """Markedness: precision plus negative predictive value minus 1, from -1 to 1; 0 is chance.
+    """Markedness: precision plus negative predictive value minus 1, from -1 to 1; random decisions have a value of 0.
 
     Formula: TP / (TP + FP) + TN / (TN + FN) - 1 = (TP TN - FP FN) / ((TP + FP)(TN + FN)).
 
@@ -123,7 +123,7 @@ class Odds(CombinedRates):
 
 
 class PositiveLikelihoodRatio(Odds, tag="positive_likelihood_ratio"):
-    """Positive likelihood ratio: the true positive rate over the false positive rate.
+    """Positive likelihood ratio: the true positive rate (recall) divided by the false positive rate.
 
     Formula: recall / false positive rate = TP (FP + TN) / (FP (TP + FN)).
 
@@ -145,7 +145,7 @@ class PositiveLikelihoodRatio(Odds, tag="positive_likelihood_ratio"):
     2.0
     """
 
-    about = About(formula="recall / false positive rate")
+    about = About(formula="(TP / (TP + FN)) / (FP / (FP + TN))")
 
     def of(self, cells: ClassTable) -> Quotient:
         return Quotient(cells.tp * (cells.fp + cells.tn), cells.fp * (cells.tp + cells.fn))
@@ -155,7 +155,7 @@ class PositiveLikelihoodRatio(Odds, tag="positive_likelihood_ratio"):
 
 
 class NegativeLikelihoodRatio(Odds, tag="negative_likelihood_ratio"):
-    """Negative likelihood ratio: the false negative rate over the true negative rate.
+    """Negative likelihood ratio: the false negative rate divided by the true negative rate (specificity).
 
     Formula: false negative rate / specificity = FN (FP + TN) / (TN (TP + FN)).
 
@@ -172,7 +172,7 @@ class NegativeLikelihoodRatio(Odds, tag="negative_likelihood_ratio"):
     0.5
     """
 
-    about = About(best="low", formula="false negative rate / specificity")
+    about = About(best="low", formula="(FN / (FN + TP)) / (TN / (TN + FP))")
 
     def of(self, cells: ClassTable) -> Quotient:
         return Quotient(cells.fn * (cells.fp + cells.tn), cells.tn * (cells.tp + cells.fn))
@@ -182,7 +182,7 @@ class NegativeLikelihoodRatio(Odds, tag="negative_likelihood_ratio"):
 
 
 class DiagnosticOddsRatio(Odds, tag="diagnostic_odds_ratio"):
-    """Diagnostic odds ratio: the odds of a positive decision for positives over the odds for negatives.
+    """Diagnostic odds ratio: the odds of a positive decision for positives, divided by these odds for negatives.
 
     Formula: TP TN / (FP FN), the positive likelihood ratio over the negative one.
 

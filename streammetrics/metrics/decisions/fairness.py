@@ -44,7 +44,7 @@ class FairnessRatio(ScoredLabels[GroupDecisions, float]):
     about = About(
         best="high",
         cost="about 60 bytes per group; about 20 ns per row",
-        bound="exact: computed from counts, rounded once",
+        bound="exact: the value is computed from counts and rounded once",
         no_interval_reason=(
             "the value compares the smallest and the largest of several rates; Sliced(Recall(), by=) has an "
             "interval for each rate"
@@ -143,9 +143,9 @@ class OfGroups(OwnReading):
 
 
 class DemographicParityRatio(FairnessRatio, tag="demographic_parity_ratio"):
-    """Demographic parity ratio: the lowest share of positive decisions in any group over the highest; 1 is parity.
+    """Demographic parity ratio: the lowest share of positive decisions in any group divided by the highest; 1 is parity.
 
-    Formula: min_g (TP + FP) / n_g over max_g (TP + FP) / n_g.
+    Formula: min_g s_g / max_g s_g, where s_g is the share of positive decisions of group g, (TP + FP) / n_g.
 
     Notes
     -----
@@ -161,15 +161,15 @@ class DemographicParityRatio(FairnessRatio, tag="demographic_parity_ratio"):
     0.5
     """
 
-    about = About(formula="min over groups of (TP + FP) / n over the max")
+    about = About(formula="min_g s_g / max_g s_g, where s_g is (TP + FP) / (TP + TN + FP + FN) in group g")
 
     rates = ("selection_rate",)
 
 
 class EqualOpportunityRatio(FairnessRatio, tag="equal_opportunity_ratio"):
-    """Equal opportunity ratio: the lowest recall of any group over the highest; 1 if the recall of all groups is the same.
+    """Equal opportunity ratio: the lowest recall of any group divided by the highest; 1 if all recalls are equal.
 
-    Formula: min_g TP / (TP + FN) over max_g TP / (TP + FN).
+    Formula: min_g r_g / max_g r_g, where r_g is the recall of group g, TP / (TP + FN).
 
     Notes
     -----
@@ -186,13 +186,13 @@ class EqualOpportunityRatio(FairnessRatio, tag="equal_opportunity_ratio"):
     0.5
     """
 
-    about = About(formula="min over groups of TP / (TP + FN) over the max")
+    about = About(formula="min_g r_g / max_g r_g, where r_g is the recall TP / (TP + FN) in group g")
 
     rates = ("true_positive_rate",)
 
 
 class EqualizedOddsRatio(FairnessRatio, tag="equalized_odds_ratio"):
-    """Equalized odds ratio: the lowest over the highest recall or false positive rate of the groups, whichever is smaller.
+    """Equalized odds ratio: the lowest TPR of any group divided by the highest, or this ratio of FPRs if it is smaller.
 
     Formula: min(min_g TPR / max_g TPR, min_g FPR / max_g FPR). With `agg="mean"` it is the mean of the two ratios.
 
@@ -216,7 +216,7 @@ class EqualizedOddsRatio(FairnessRatio, tag="equalized_odds_ratio"):
     0.5
     """
 
-    about = About(formula="the smaller of two ratios, min TPR / max TPR and min FPR / max FPR over groups")
+    about = About(formula="min(min_g TPR_g / max_g TPR_g, min_g FPR_g / max_g FPR_g) for groups g")
 
     agg: str = setting(default="worst_case", choices=("worst_case", "mean"))
 

@@ -1,4 +1,4 @@
-"""The geometric mean score: the geometric mean of the recalls of all classes."""
+"""The geometric mean score, which is computed from the recall of each class."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ SURE = Fraction(1, 1 << 110)
 
 
 class GeometricMeanScore(WholeMatrix, tag="geometric_mean_score"):
-    """Geometric mean score: the geometric mean of recall and specificity; several classes: of the recalls of all classes.
+    """Geometric mean score: the geometric mean of recall and specificity, or of the recalls of several classes.
 
-    Formula: sqrt(TP / (TP + FN) TN / (TN + FP)). For several classes it is the K-th root of the product of c_k / t_k over
-    K classes, where t_k rows belong to class k, and c_k of them are predicted correctly.
+    Formula: sqrt(TP TN / ((TP + FN) (TN + FP))). For several classes it is the K-th root of the product of c_k / t_k
+    over K classes, where t_k rows belong to class k, and c_k of them are predicted correctly.
 
     Notes
     -----
@@ -44,7 +44,7 @@ class GeometricMeanScore(WholeMatrix, tag="geometric_mean_score"):
     0.5
     """
 
-    about = About(formula="sqrt(TP / (TP + FN) TN / (TN + FP))", interval_scale="logit")
+    about = About(formula="sqrt(TP TN / ((TP + FN) (TN + FP)))", interval_scale="logit")
 
     def of(self, margins: Margins) -> Limits | None:
         known = [(right, true) for right, true in zip(margins.correct, margins.true, strict=True) if true]

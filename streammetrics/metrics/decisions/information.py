@@ -30,7 +30,7 @@ TOO_MANY = "more than 2**32 rows: computing the value expected by chance would t
 class InformationMetric(Labeling):
     """Base class of metrics of the information that two labelings share. Certified bounds allow for rounding."""
 
-    about = About(bound="the rounding of logarithms, which changes the value by about 2**-50")
+    about = About(bound="within about 2**-50 of the value, because logarithms are rounded")
 
 
 class SharedInformation(InformationMetric):
@@ -64,6 +64,13 @@ class ChanceMetric(InformationMetric):
     The value is undefined if weights are not whole numbers, or for more than MOST_ROWS rows.
     """
 
+    about = About(
+        bound=(
+            "the bounds allow for rounding errors, which grow with the number of rows: about 2**-44 for 100 rows, "
+            "and 2**-36 for 2 million rows"
+        )
+    )
+
     def read(self, state: DiscoveredPairs) -> Reading:
         return OfLabelings(self, state, self._of_rows)
 
@@ -95,7 +102,7 @@ class WithMean(InformationMetric):
 
 
 class MutualInformation(InformationMetric, tag="mutual_information"):
-    """Mutual information of two labelings: the information that one labeling has about the other, in nats.
+    """Mutual information of two labelings: the information that one labeling gives about the other, in nats.
 
     Formula: sum over pairs of classes of p_jk log(p_jk / (p_j p_k)), where p are shares of all rows.
 
@@ -112,14 +119,16 @@ class MutualInformation(InformationMetric, tag="mutual_information"):
     0.6931471805599453
     """
 
-    about = About(formula="sum of p_jk log(p_jk / (p_j p_k))")
+    about = About(
+        formula="sum of p_jk log(p_jk / (p_j p_k)) over pairs of classes j and k, for shares of rows p_jk, p_j and p_k"
+    )
 
     def of(self, entropies: Contingency) -> Limits:
         return Entropies.of(entropies).mutual
 
 
 class ExpectedMutualInformation(ChanceMetric, tag="expected_mutual_information"):
-    """Expected mutual information: the mutual information of random labelings with the same class sizes, in nats.
+    """Expected mutual information: the mean mutual information of random labelings with the same class sizes, in nats.
 
     Formula: the mean of MutualInformation over all permutations of one of the labelings.
 
@@ -139,7 +148,7 @@ class ExpectedMutualInformation(ChanceMetric, tag="expected_mutual_information")
     0.215762
     """
 
-    about = About(best=None, formula="the mean of the mutual information over permutations of one labeling")
+    about = About(best=None, formula="mean of the mutual information over all permutations of one labeling")
 
     def of(self, entropies: Contingency) -> Limits | None:
         if len(entropies.true) == 1 or len(entropies.predicted) == 1:
@@ -148,7 +157,7 @@ class ExpectedMutualInformation(ChanceMetric, tag="expected_mutual_information")
 
 
 class NormalizedMutualInformation(WithMean, SharedInformation, tag="normalized_mutual_information"):
-    """Normalized mutual information of two labelings: mutual information over the mean of both entropies, from 0 to 1.
+    """Normalized mutual information: mutual information divided by the mean entropy of both labelings, from 0 to 1.
 
     Formula: I / mean(H_true, H_pred).
 
@@ -164,7 +173,7 @@ class NormalizedMutualInformation(WithMean, SharedInformation, tag="normalized_m
     0.8
     """
 
-    about = About(formula="I / mean(H_true, H_pred)")
+    about = About(formula="I / mean(H_true, H_pred), with mutual information I and entropies H_true and H_pred")
 
     def of(self, entropies: Entropies) -> Limits | None:
         if not entropies.mutual.high:
@@ -175,7 +184,7 @@ class NormalizedMutualInformation(WithMean, SharedInformation, tag="normalized_m
 
 
 class AdjustedMutualInformation(WithMean, ChanceMetric, tag="adjusted_mutual_information"):
-    """Adjusted mutual information of two labelings: mutual information corrected for chance, at most 1; 0 is chance.
+    """Adjusted mutual information: mutual information corrected for chance, at most 1, and about 0 for random labelings.
 
     Formula: (I - E) / (mean(H_true, H_pred) - E), where E is ExpectedMutualInformation.
 
@@ -193,7 +202,9 @@ class AdjustedMutualInformation(WithMean, ChanceMetric, tag="adjusted_mutual_inf
     0.571429
     """
 
-    about = About(formula="(I - E) / (mean(H_true, H_pred) - E)")
+    about = About(
+        formula="(I - E) / (mean(H_true, H_pred) - E), with mutual information I, its mean by chance E, and entropies H"
+    )
 
     def of(self, entropies: Contingency) -> Limits | None:
         sides = entropies.true, entropies.predicted
@@ -227,7 +238,7 @@ class Homogeneity(SharedInformation, tag="homogeneity"):
     1.0
     """
 
-    about = About(formula="I / H_true")
+    about = About(formula="I / H_true, with mutual information I and entropy H_true of the true classes")
 
     def of(self, entropies: Entropies) -> Limits | None:
         return divide_by_positive(entropies.mutual, entropies.true) if entropies.true.high else Limits.exactly(1)
@@ -250,7 +261,7 @@ class Completeness(SharedInformation, tag="completeness"):
     0.666667
     """
 
-    about = About(formula="I / H_pred")
+    about = About(formula="I / H_pred, with mutual information I and entropy H_pred of the predicted classes")
 
     def of(self, entropies: Entropies) -> Limits | None:
         return (
@@ -259,9 +270,10 @@ class Completeness(SharedInformation, tag="completeness"):
 
 
 class VMeasure(SharedInformation, tag="v_measure"):
-    """V-measure: the harmonic mean of homogeneity and completeness, where completeness has beta times the weight.
+    """V-measure: the weighted harmonic mean of homogeneity (weight 1) and completeness (weight beta).
 
-    Formula: (1 + beta) h c / (beta h + c) = (1 + beta) I / (beta H_pred + H_true).
+    Formula: (1 + beta) h c / (beta h + c), with homogeneity h and completeness c. It equals
+    (1 + beta) I / (beta H_pred + H_true), with mutual information I and entropies H_pred and H_true.
 
     Parameters
     ----------
@@ -280,7 +292,7 @@ class VMeasure(SharedInformation, tag="v_measure"):
     0.8
     """
 
-    about = About(formula="(1 + beta) I / (beta H_pred + H_true)")
+    about = About(formula="(1 + beta) h c / (beta h + c), with homogeneity h and completeness c")
 
     beta: float = setting(default=1.0, low=0.0, high=1e100)
 

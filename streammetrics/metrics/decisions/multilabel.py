@@ -35,7 +35,10 @@ class LabelRowMetric(ScoredLabels[LabelRows, float]):
 
     about = About(
         cost="552 bytes; about 10 ns per label, for sorting",
-        bound="exact: each row is rounded once, the sum is exact, and the result is rounded once",
+        bound=(
+            "exact except for rounding: the value of each row is rounded once, the sum is exact, and the result is "
+            "rounded once"
+        ),
         example={"num_labels": 3},
     )
 
@@ -66,7 +69,7 @@ class LabelRowMetric(ScoredLabels[LabelRows, float]):
 
 
 class CoverageError(LabelRowMetric, tag="coverage_error"):
-    """Coverage error: the mean number of top-scored labels that a row needs to include all its true labels.
+    """Coverage error: the mean number of top-scored labels that are needed to include all true labels of a row.
 
     Formula: mean over rows of the number of labels whose score is at least the lowest score of a true label; 0 for a row
     without true labels.
@@ -83,7 +86,10 @@ class CoverageError(LabelRowMetric, tag="coverage_error"):
     2.5
     """
 
-    about = About(best="low", formula="mean number of labels that score at least as high as the lowest true one")
+    about = About(
+        best="low",
+        formula=("mean over rows of the number of labels whose score is at least the lowest score of a true label"),
+    )
 
     term = "coverage"
 
@@ -111,7 +117,10 @@ class LabelRankingAveragePrecision(LabelRowMetric, tag="label_ranking_average_pr
     about = About(
         best="high",
         interval_scale="logit",
-        formula="mean over rows and true labels of (true labels scored as high) / (labels scored as high)",
+        formula=(
+            "mean over rows of the mean over true labels j of (true labels with s >= s_j) / (labels with s >= s_j), "
+            "for scores s"
+        ),
     )
 
     term = "precision"
@@ -138,7 +147,7 @@ class LabelRankingLoss(LabelRowMetric, tag="label_ranking_loss"):
     about = About(
         best="low",
         interval_scale="logit",
-        formula="mean over rows of pairs of a true and another label in the wrong order / pairs",
+        formula="mean over rows of (pairs in the wrong order) / (all pairs), where a pair is a true and a false label",
     )
 
     term = "ranking_loss"

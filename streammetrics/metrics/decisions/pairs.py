@@ -36,7 +36,7 @@ class Labeling(ScoredLabels[DiscoveredPairs, Any]):
         positional_columns=("y_true", "y_pred"),
         best="high",
         cost="about 100 bytes per pair of classes that occurs; 10 ns per row",
-        bound="exact: computed from counts, rounded once",
+        bound="exact: the value is computed from counts and rounded once",
     )
 
     max_labels: int = setting(default=1000, low=2, high=1 << 15, operational=True)
@@ -179,14 +179,14 @@ class RandScore(PairMetric, tag="rand_score"):
     0.8333333333333334
     """
 
-    about = About(formula="pairs of rows on which both agree / pairs of rows")
+    about = About(formula="(pairs of rows on which both labelings agree) / (all pairs of rows)")
 
     def of(self, pairs: RowPairs) -> Limits | None:
         return Limits.exactly(pairs.tn + pairs.tp, sum(pairs))
 
 
 class AdjustedRandScore(PairMetric, tag="adjusted_rand_score"):
-    """Adjusted Rand index of two labelings: the Rand index corrected for chance, at most 1; 0 is chance.
+    """Adjusted Rand index: the Rand index of two labelings corrected for chance, at most 1; about 0 for random labelings.
 
     Formula: 2 (tp tn - fn fp) / ((tp + fn)(fn + tn) + (tp + fp)(fp + tn)) for pairs of rows: tp pairs are together in both
     labelings, tn apart in both, fn together in the first one only, and fp in the second one only.
@@ -204,7 +204,12 @@ class AdjustedRandScore(PairMetric, tag="adjusted_rand_score"):
     0.5714285714285714
     """
 
-    about = About(formula="2 (tp tn - fn fp) / ((tp + fn)(fn + tn) + (tp + fp)(fp + tn)) of pairs of rows")
+    about = About(
+        formula=(
+            "2 (tp tn - fn fp) / ((tp + fn)(fn + tn) + (tp + fp)(fp + tn)), from PairConfusionMatrix [[tn, fp], [fn, "
+            "tp]]"
+        )
+    )
 
     def of(self, pairs: RowPairs) -> Limits | None:
         tn, fp, fn, tp = pairs
@@ -232,7 +237,7 @@ class FowlkesMallowsIndex(PairMetric, tag="fowlkes_mallows_index"):
     0.408248290463863
     """
 
-    about = About(formula="tp / sqrt((tp + fp)(tp + fn)) of pairs of rows")
+    about = About(formula="tp / sqrt((tp + fp)(tp + fn)), from PairConfusionMatrix [[tn, fp], [fn, tp]]")
 
     def of(self, pairs: RowPairs) -> Limits | None:
         if not pairs.tp:
@@ -241,9 +246,10 @@ class FowlkesMallowsIndex(PairMetric, tag="fowlkes_mallows_index"):
 
 
 class PairConfusionMatrix(Labeling, tag="pair_confusion_matrix"):
-    """Pair confusion matrix of two labelings: the number of ordered pairs of rows that are together or apart in each.
+    """Pair confusion matrix: the number of ordered pairs of rows by whether each labeling puts both in one class.
 
-    Formula: [[apart in both, together in the second only], [together in the first only, together in both]].
+    Formula: [[apart in both, together in the second only], [together in the first only, together in both]]. Two rows
+    are together in a labeling if they have the same class, and apart otherwise.
 
     Notes
     -----
@@ -262,7 +268,10 @@ class PairConfusionMatrix(Labeling, tag="pair_confusion_matrix"):
     about = About(
         best=None,
         no_interval_reason="a matrix has no single standard error; Sharded(AdjustedRandScore(), unit=) has an interval",
-        formula="ordered pairs of rows: [[apart, together in the second only], [in the first only, together in both]]",
+        formula=(
+            "[[tn, fp], [fn, tp]], where tp pairs are in one class in both labelings, fn only in the first, fp only in "
+            "the second, and tn in neither"
+        ),
     )
 
     def read(self, state: DiscoveredPairs) -> Reading:

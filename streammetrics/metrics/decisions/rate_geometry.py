@@ -55,7 +55,7 @@ class FowlkesMallows(RootOfRates, tag="fowlkes_mallows"):
 
 
 class PrevalenceThreshold(RootOfRates, tag="prevalence_threshold"):
-    """Prevalence threshold: the prevalence below which the precision of these decisions falls most steeply.
+    """Prevalence threshold: the prevalence below which precision falls most steeply as prevalence falls.
 
     Formula: sqrt(FPR) / (sqrt(TPR) + sqrt(FPR)) = (sqrt(TPR FPR) - FPR) / (TPR - FPR).
 

@@ -46,7 +46,10 @@ class FleissKappa(Metric[RowTerms, float], tag="fleiss_kappa"):
     about = About(
         positional_columns=("ratings",),
         best="high",
-        formula="(po - pe) / (1 - pe), po the share of pairs of raters that agree, pe the sum of squared class shares",
+        formula=(
+            "(po - pe) / (1 - pe), where po is the share of rater pairs that agree, and pe is the sum of squared class "
+            "shares"
+        ),
         cost="1.1 kB per class; about 50 ns per number",
         example={"num_classes": 3},
     )

@@ -102,7 +102,7 @@ class FalseNegativeRate(DecisionRatio, tag="false_negative_rate"):
 
 
 class Prevalence(DecisionRatio, tag="prevalence"):
-    """Prevalence: the share of positives, (TP + FN) / all; several classes or labels: the share of rows of each.
+    """Prevalence: the share of positives; for several classes or labels, the share of rows with each class or label.
 
     Notes
     -----
@@ -117,14 +117,14 @@ class Prevalence(DecisionRatio, tag="prevalence"):
     0.6
     """
 
-    about = About(best=None, formula="(TP + FN) / all")
+    about = About(best=None, formula="(TP + FN) / (TP + TN + FP + FN)")
 
     def of(self, cells: ClassTable) -> Quotient:
         return Quotient(cells.tp + cells.fn, sum(cells))
 
 
 class SelectionRate(DecisionRatio, tag="selection_rate"):
-    """Selection rate: the share of positive decisions, (TP + FP) / all.
+    """Selection rate: the share of rows with a positive decision.
 
     Notes
     -----
@@ -139,7 +139,7 @@ class SelectionRate(DecisionRatio, tag="selection_rate"):
     0.6
     """
 
-    about = About(best=None, formula="(TP + FP) / all")
+    about = About(best=None, formula="(TP + FP) / (TP + TN + FP + FN)")
 
     def of(self, cells: ClassTable) -> Quotient:
         return Quotient(cells.tp + cells.fp, sum(cells))

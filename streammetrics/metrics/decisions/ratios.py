@@ -47,8 +47,8 @@ class SampledRatio(DecisionRatio):
         super().__post_init__()
         if self.average == "samples" and self.num_labels is None:
             raise ValueError(
-                f'{type(self).__name__}: average="samples" averages over rows with several 0/1 labels; pass their number '
-                f"as num_labels="
+                f'{type(self).__name__}: average="samples" averages over rows with several 0/1 labels; pass the number '
+                f"of labels as num_labels="
             )
 
     def make_state(self) -> Any:
@@ -195,7 +195,7 @@ class FBeta(SampledRatio, tag="fbeta"):
     0.5
     """
 
-    about = About(interval_methods=("delta",), formula="(1 + b^2) TP / ((1 + b^2) TP + b^2 FN + FP)")
+    about = About(interval_methods=("delta",), formula="(1 + beta^2) TP / ((1 + beta^2) TP + beta^2 FN + FP)")
 
     beta: float = setting(default=1.0, low=0.0, high=1e100)
 

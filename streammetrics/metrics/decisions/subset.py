@@ -59,9 +59,9 @@ class SubsetAccuracy(ScoredLabels[Any, float], tag="subset_accuracy"):
         best="high",
         interval_methods=("wilson", "delta"),
         interval_scale="logit",
-        formula="rows whose labels are all right / rows",
+        formula="(rows whose labels are all predicted correctly) / (all rows)",
         cost="552 bytes; about 1 ns per label",
-        bound="exact: computed from counts, rounded once",
+        bound="exact: the value is computed from counts and rounded once",
         example={"num_labels": 3},
     )
 
@@ -139,7 +139,7 @@ class SubsetAccuracy(ScoredLabels[Any, float], tag="subset_accuracy"):
 
 
 class HammingLoss(WholeMatrix, tag="hamming_loss"):
-    """Hamming loss: the share of labels that are predicted wrongly; several classes: the error rate.
+    """Hamming loss: the share of labels that are predicted wrongly; it is the error rate if each row has one class.
 
     Formula: wrong predictions / (rows x labels).
 
@@ -165,7 +165,7 @@ class HammingLoss(WholeMatrix, tag="hamming_loss"):
     0.25
     """
 
-    about = About(best="low", formula="wrong decisions / (rows x labels)", interval_methods=("wilson", "delta"))
+    about = About(best="low", formula="wrong predictions / (rows x labels)", interval_methods=("wilson", "delta"))
 
     num_outputs: int | None = setting(default=None, low=1, high=1 << 16)
 

@@ -48,7 +48,7 @@ class TopKAccuracy(OfClasses[ClassRows, float], tag="top_k_accuracy"):
         best="high",
         interval_methods=("wilson", "delta"),
         interval_scale="logit",
-        formula="rows whose true class is among the k highest scores / rows",
+        formula="(rows whose true class is among the k classes with the highest scores) / (all rows)",
         cost="552 bytes; about 1 ns per score",
         example={"num_classes": 3},
     )

@@ -107,7 +107,7 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
         read_cells=_read_closed_groups,
         rank_based=True,
         best="high",
-        formula="sum over groups of w_g AUC_g / sum of w_g",
+        formula="(sum over groups g of w_g AUC_g) / (sum over groups of w_g), w_g the weight of the group",
         cost="13 to 33 bytes per row, on disk with spill_dir=; about 20 ns per row",
     )
 

@@ -162,7 +162,9 @@ class GroupLogLoss(GroupedMetric, tag="group_log_loss"):
     (1.039721, 0.866434)
     """
 
-    about = About(formula="sum over groups of c_g L_g / sum of c_g")
+    about = About(
+        formula="(sum over groups g of c_g L_g) / (sum over groups of c_g), L_g the log-loss, c_g the weight of the group"
+    )
 
     group_weight: str = setting(default="uniform", choices=("uniform", "impressions", "positives"))
     eps: float | None = setting(default=None, above=0.0, high=0.25)
@@ -183,7 +185,7 @@ class GroupLogLoss(GroupedMetric, tag="group_log_loss"):
 
 
 class GroupCalibrationError(GroupedMetric, tag="group_calibration_error"):
-    """Group calibration error: the mean gap between predicted and observed positives of each group.
+    """Group calibration error: the gap between predicted and observed positives of each group, averaged over groups.
 
     Formula: sum_g |sum_(i in g) w (p - y)| / sum w (Field-ECE). With `relative=True`, the gap of a group is divided by its
     observed positives: sum_g W_g (|sum w (p - y)| / sum w y) / sum_g W_g over groups with positives, where W_g is the
@@ -209,7 +211,7 @@ class GroupCalibrationError(GroupedMetric, tag="group_calibration_error"):
     0.1875
     """
 
-    about = About(formula="sum over groups of |sum of w (p - y)| / sum of w")
+    about = About(formula="(sum over groups of |sum of w (p - y)|) / (sum of w over all rows)")
 
     relative: bool = setting(default=False)
 

@@ -40,7 +40,7 @@ class OpenGroups(Metric[GroupRows, float]):
         rank_based=True,
         best="high",
         cost="13 to 33 bytes per row; about 100 ns per row to compute",
-        bound="the value of each group is within a few ulp; the sum is exact",
+        bound="the value of each group has an error of a few ulp; the sum over groups is exact",
     )
 
     scale: str = setting(default="probability", choices=("probability", "real", "logit"))
@@ -134,7 +134,7 @@ class GroupAveragePrecision(OpenGroups, tag="group_average_precision"):
     0.9166666666666666
     """
 
-    about = About(formula="sum over groups of c_g AP_g / sum of c_g")
+    about = About(formula="(sum over groups g of c_g AP_g) / (sum over groups of c_g), c_g the weight of the group")
 
     group_weight: str = setting(default="uniform", choices=("uniform", "impressions", "positives"))
 
@@ -159,7 +159,7 @@ class GroupAveragePrecision(OpenGroups, tag="group_average_precision"):
 
 
 class SessionPrecisionAtK(OpenGroups, tag="session_precision_at_k"):
-    """Session precision at k: the share of positives among the k rows with the highest scores of each session, pooled.
+    """Session precision at k: the share of positives among the k highest-scored rows of each session, over all sessions.
 
     Formula: sum over sessions of positives among the first k / sum over sessions of rows among the first k.
 
@@ -185,7 +185,10 @@ class SessionPrecisionAtK(OpenGroups, tag="session_precision_at_k"):
     0.3333333333333333
     """
 
-    about = About(extensive=True, formula="sum of positives among the first k / sum of rows among the first k")
+    about = About(
+        extensive=True,
+        formula="(positives among the first k rows of each session) / (these rows), summed over sessions",
+    )
 
     k: int = setting(default=10, low=1, high=1 << 40, kw_only=False)
 
@@ -217,7 +220,7 @@ class SessionRecallAtK(SessionPrecisionAtK, tag="session_recall_at_k"):
     0.5
     """
 
-    about = About(formula="sum of positives among the first k / sum of positives")
+    about = About(formula="(positives among the first k rows of each session) / (all positives), summed over sessions")
 
     undefined = OpenGroups.undefined
 

@@ -21,12 +21,12 @@ __all__ = ["BucketError"]
 
 
 class BucketError(ScoredLabels[ScoreBins, float], tag="bucket_error"):
-    """Bucket error: the relative calibration error over groups of neighbouring buckets with enough rows.
+    """Bucket error: the mean relative calibration error of groups of neighbouring buckets that have enough rows.
 
-    Formula: sum over groups of W_g |CTR_g / p_g - 1| / sum of W_g. Of the n buckets, bucket i contains the scores from i/n
-    to (i + 1)/n. Buckets are added to a group, in ascending order, until sqrt((1 - p_g) / (p_g W_g)) < 0.05, where p_g is
-    the mean of i/n over the rows of the group, and W_g is their weight. A group that becomes wider than 0.01 before it
-    meets this condition is left out.
+    Formula: (sum over groups g of W_g |CTR_g / p_g - 1|) / (sum of W_g), where CTR_g is the share of
+    positives. Of the n buckets, bucket i contains the scores from i/n to (i + 1)/n. Buckets are added to a group, in
+    ascending order, until sqrt((1 - p_g) / (p_g W_g)) < 0.05, where p_g is the mean of i/n over the rows of the group, and
+    W_g is their weight. A group that becomes wider than 0.01 before it meets this condition is left out.
 
     Parameters
     ----------
@@ -57,9 +57,12 @@ class BucketError(ScoredLabels[ScoreBins, float], tag="bucket_error"):
     about = About(
         best="low",
         no_interval_reason=CalibrationError.about.no_interval_reason,
-        formula="sum over groups of W_g |CTR_g / p_g - 1| / sum of W_g",
+        formula=(
+            "weighted mean over groups g of |CTR_g / p_g - 1|, for click-through rate CTR_g and mean lower bucket edge "
+            "p_g"
+        ),
         cost="16 bytes per bucket, 16 MB in total; 4 ns per row",
-        bound="exact: computed from counts, rounded once",
+        bound="exact: the value is computed from counts and rounded once",
         example={"n_bins": 1000},
     )
 

@@ -108,8 +108,8 @@ class BinnedMetric(OfClasses[Binned, T]):
     about = About(
         cost="uniform bins: 48 bytes per bin, 4 ns per row; other bins: as for AUC",
         bound=(
-            "uniform bins: exact, or within 2**-60 for a mean p below 0.001; other bins: the range over all p in "
-            "the same buckets, exact for half precision"
+            "with uniform bins, exact except for rounding (2**-60 for mean predictions below 0.001); with other bins, "
+            "the bounds hold wherever scores lie in their histogram buckets, and are exact for half-precision scores"
         ),
     )
 
@@ -219,8 +219,8 @@ def _read_uniform_bins(metric: ExpectedCalibrationError, state: Any) -> Reading 
 class ExpectedCalibrationError(CalibrationError, tag="expected_calibration_error"):
     """Expected calibration error: the mean over bins of the gap between mean predicted probability and share of positives.
 
-    Formula: sum over bins of W_b / W |mean p - share of positives|. With `norm="l2"` the value is the square root of the
-    weighted mean of the squared gaps.
+    Formula: sum over bins b of (W_b / W) |mean p - share of positives|, for the weight W_b of a bin and the total
+    weight W. With `norm="l2"` the value is the square root of the weighted mean of the squared gaps.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ class ExpectedCalibrationError(CalibrationError, tag="expected_calibration_error
     about = About(
         read_cells=_read_uniform_bins,
         value_range=(0.0, 1.0),
-        formula="sum over bins of W_b / W |mean p - share of positives|",
+        formula="mean over bins, weighted by their rows, of |mean predicted probability - share of positives|",
     )
 
     norm: str = setting(default="l1", choices=("l1", "l2"))
@@ -307,7 +307,7 @@ class MaximumCalibrationError(CalibrationError, tag="maximum_calibration_error")
     0.25
     """
 
-    about = About(value_range=(0.0, 1.0), formula="max over bins of |mean p - share of positives|")
+    about = About(value_range=(0.0, 1.0), formula="max over bins of |mean predicted probability - share of positives|")
 
     def of(self, state: Binned) -> Limits | None:
         return _of_gaps(self._filled_bins(state), _largest_gap)
@@ -353,7 +353,10 @@ class CalibrationCurve(BinnedMetric[Reliability], tag="calibration_curve"):
         no_interval_reason=(
             "a table of bins has no single standard error; Calibration, of all rows or of slices, has an interval"
         ),
-        formula="by bin: sum w p / W_b, sum w y / W_b",
+        formula=(
+            "in each bin: (sum of w p) / (sum of w) and (sum of w y) / (sum of w), for weight w, probability p and "
+            "label y"
+        ),
     )
 
     n_bins: int = setting(default=10, low=1, high=10_000)
@@ -410,7 +413,7 @@ def _curve(bins: Sequence[Bin], predicted: Sequence[float], edges: Floats) -> Re
 
 
 class CalibrationTable(CalibrationCurve, tag="calibration_table"):
-    """Decile table: weight, mean predicted probability, click-through rate and their ratio, in bins of equal weight.
+    """Decile table: weight, mean prediction, click-through rate, and ratio of prediction to rate, in bins of equal weight.
 
     Formula: the same as CalibrationCurve, with `strategy="quantile"` by default. The result prints as a table. Its
     property `ratio` is the ratio of predicted to observed positives.
@@ -431,6 +434,11 @@ class CalibrationTable(CalibrationCurve, tag="calibration_table"):
              0.25            1            4      0.34375          0.5       0.6875
     """
 
-    about = About(formula="by decile: W_b, sum w p / W_b, sum w y / W_b, sum w p / sum w y")
+    about = About(
+        formula=(
+            "in each bin: weight W, (sum of w p) / W, (sum of w y) / W, and (sum of w p) / (sum of w y), for "
+            "prediction p and label y"
+        )
+    )
 
     strategy: str = setting(default="quantile", choices=("uniform", "quantile", "log"))

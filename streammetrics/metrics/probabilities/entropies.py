@@ -48,9 +48,9 @@ class NEPositive(ScoredLabels[RowTerms, float], tag="ne_positive"):
     Notes
     -----
     The definition is that of torchrec's `NEPositiveMetric` (`eps=1e-12`): the denominator is the entropy of both classes,
-    as in NormalizedEntropy, not only its part for positives. Each row is computed in float64, and sums are exact. The
-    state takes 2.2 kB; an update takes about 50 ns per row. The value is undefined without rows, or for rows of one class
-    only, unless `base_rate` is given.
+    as in NormalizedEntropy, not only its part for positives. The value of each row is computed in float64, and sums are
+    exact. The state takes 2.2 kB; an update takes about 50 ns per row. The value is undefined without rows, or for rows of
+    one class only, unless `base_rate` is given.
 
     Examples
     --------
@@ -61,11 +61,11 @@ class NEPositive(ScoredLabels[RowTerms, float], tag="ne_positive"):
 
     about = About(
         best="low",
-        formula="sum of the log-losses of positives / (W x entropy of the base rate)",
+        formula="(weighted sum of the log-losses of positives) / (total weight x entropy of the base rate)",
         cost="2.2 kB; about 50 ns per row",
         bound=(
-            "exact: each row is computed in float64, the sum is exact, and the result is rounded once; the "
-            "entropy is within 4 ulp"
+            "exact except for rounding: the value of each row is computed in float64, the sum is exact, the entropy is "
+            "within 4 ulp, and the result is rounded once"
         ),
     )
 
@@ -95,7 +95,7 @@ class NEPositive(ScoredLabels[RowTerms, float], tag="ne_positive"):
 
 
 class CalibrationFreeNE(SummedMetric, tag="calibration_free_ne"):
-    """Calibration-free normalized entropy: log-loss over the log-loss of always predicting the mean prediction.
+    """Calibration-free normalized entropy: log-loss divided by the log-loss of always predicting the mean prediction.
 
     Formula: log-loss / -(b log m + (1 - b) log(1 - m)), where b is the weighted share of positives, and m is the mean
     prediction.
@@ -123,7 +123,9 @@ class CalibrationFreeNE(SummedMetric, tag="calibration_free_ne"):
     """
 
     about = About(
-        best="low", formula="log-loss / -(b log m + (1 - b) log(1 - m)), m the mean prediction", read_cells=None
+        best="low",
+        formula=("log-loss / -(b log(m) + (1 - b) log(1 - m)), for share of positives b and mean prediction m"),
+        read_cells=None,
     )
 
     eps: float | None = setting(default=None, low=0.0, high=0.25)
@@ -208,7 +210,7 @@ class TjurDiscrimination(SummedMetric, tag="tjur_discrimination"):
         read_cells=_read_differences,
         best="high",
         value_range=(None, None),
-        formula="mean p of positives - mean p of negatives",
+        formula="(mean prediction of positives) - (mean prediction of negatives)",
     )
 
     relative: bool = setting(default=False)

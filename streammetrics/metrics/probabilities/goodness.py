@@ -22,7 +22,7 @@ __all__ = ["HosmerLemeshow", "SpiegelhalterZ"]
 
 
 class SpiegelhalterZ(ScoredLabels[RowTerms, float], tag="spiegelhalter_z"):
-    """Spiegelhalter's z: a test of calibration, the Brier score minus its expected value, in standard deviations.
+    """Spiegelhalter's z: the Brier score minus its expected value, in standard deviations, as a test of calibration.
 
     Formula: sum w (y - p)(1 - 2 p) / sqrt(sum w (1 - 2 p)**2 p (1 - p)).
 
@@ -34,9 +34,9 @@ class SpiegelhalterZ(ScoredLabels[RowTerms, float], tag="spiegelhalter_z"):
     Notes
     -----
     If each label is positive with exactly the predicted probability, the value has approximately a standard normal
-    distribution. `explain()` shows the two-sided p-value. A row of weight 2 counts as two rows. Each row is computed in
-    float64; sums are exact, and the value is rounded once. The state takes 2.2 kB; an update takes 20 ns per row. Source:
-    Spiegelhalter (1986). The value is undefined without rows, or if all probabilities are 0, 1/2 or 1.
+    distribution. `explain()` shows the two-sided p-value. A row of weight 2 counts as two rows. The value of each row
+    is computed in float64; sums are exact, and the result is rounded once. The state takes 2.2 kB; an update takes 20 ns
+    per row. Source: Spiegelhalter (1986). The value is undefined without rows, or if all probabilities are 0, 1/2 or 1.
 
     Examples
     --------
@@ -48,9 +48,15 @@ class SpiegelhalterZ(ScoredLabels[RowTerms, float], tag="spiegelhalter_z"):
 
     about = About(
         extensive=True,
-        formula="sum w (y - p)(1 - 2 p) / sqrt(sum w (1 - 2 p)^2 p (1 - p))",
+        formula=(
+            "(sum of w (y - p)(1 - 2 p)) / sqrt(sum of w (1 - 2 p)^2 p (1 - p)), for weight w, label y and probability "
+            "p"
+        ),
         cost="2.2 kB; 20 ns per row",
-        bound="exact: each row is computed in float64, the sum is exact, and the result is rounded once",
+        bound=(
+            "exact except for rounding: the value of each row is computed in float64, the sum is exact, and the result "
+            "is rounded once"
+        ),
         no_interval_reason=(
             "the value is itself a number of standard errors, if the probabilities are right; BrierScore has an "
             "interval"
@@ -85,7 +91,7 @@ def _two_sided(z: float) -> float:
 
 
 class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - an error of calibration, not an exception
-    """Hosmer-Lemeshow statistic: the squared gaps between predicted and observed positives over their variance, by bin.
+    """Hosmer-Lemeshow statistic: squared gaps of predicted and observed positives over their variance, summed over bins.
 
     Formula: sum over bins of (O - E)**2 / (E (1 - E / W_b)), where O is the number of positives in a bin, E is the sum of
     p over its rows, and W_b is the number of its rows.
@@ -120,7 +126,7 @@ class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - a
 
     about = About(
         extensive=True,
-        formula="sum over bins of (O - E)^2 / (E (1 - E / W_b))",
+        formula="sum over bins of (O - E)^2 / (E (1 - E / n)), for O observed and E expected positives in n rows",
         no_interval_reason=(
             "the value is a test statistic, whose p-value is in explain(); Calibration, of all rows or of "
             "slices, has an interval"

@@ -63,8 +63,8 @@ class SummedMetric(Several[ScoreSums]):
         read_cells=_read_sums_side_by_side,
         cost="about 100 bytes per label; 1 ns per row, label and term",
         bound=(
-            "exact: each term is within 2 ulp (below 0.001, within 2**-60), the sum is exact, and the result is "
-            "rounded once"
+            "exact except for rounding: the error of each summed term is at most 2 ulp (2**-60 for terms below 0.001), "
+            "the sum is exact, and the result is rounded once"
         ),
     )
 
@@ -237,7 +237,9 @@ class LogLoss(RowLoss, tag="log_loss"):
     0.443954
     """
 
-    about = About(best="low", formula="-(1/W) sum w log(p if y else 1 - p)")
+    about = About(
+        best="low", formula="weighted mean over rows of -log(q), where q is the predicted probability of the true label"
+    )
 
     eps: float | None = setting(default=None, low=0.0, high=0.25)
     label_smoothing: float = setting(default=0.0, low=0.0, high=1.0)
@@ -264,7 +266,7 @@ class LogLoss(RowLoss, tag="log_loss"):
 
 
 class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
-    """Normalized entropy: log-loss over the entropy of the base rate; below 1 the model beats predicting the base rate.
+    """Normalized entropy: log-loss divided by the entropy of the base rate; below 1, the model beats the base rate.
 
     Formula: log-loss / -(b log b + (1 - b) log(1 - b)), where b is the weighted share of positives of the data, or
     `base_rate`. Information gain is 1 - NE. Source: He et al., "Practical lessons from predicting clicks on ads at
@@ -292,7 +294,11 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
     0.681367
     """
 
-    about = About(best="low", interval_scale="log", formula="log-loss / entropy of the base rate")
+    about = About(
+        best="low",
+        interval_scale="log",
+        formula=("log-loss / -(b log(b) + (1 - b) log(1 - b)), where b is the base rate (the share of positives)"),
+    )
 
     eps: float | None = setting(default=None, low=0.0, high=0.25)
     base_rate: float | None = setting(default=None, low=MIN_EPS, high=0.9999999999999999)
@@ -357,7 +363,7 @@ def entropy(b: Any, rest: Any) -> Any:
 
 
 class BrierScore(RowLoss, tag="brier_score"):
-    """Brier score: the mean squared difference between the predicted probability and the label.
+    """Brier score: the mean squared difference between the predicted probability p and the label y.
 
     Formula: (1/W) sum w (p - y)**2, for soft labels as well, as in scikit-learn's `brier_score_loss`. For several classes,
     the squares are summed over all classes, so the value lies between 0 and 2 (Brier 1950; scikit-learn's
@@ -375,13 +381,13 @@ class BrierScore(RowLoss, tag="brier_score"):
     0.158125
     """
 
-    about = About(best="low", formula="(1/W) sum w (p - y)^2")
+    about = About(best="low", formula="weighted mean over rows of (p - y)^2")
 
     terms = ("brier",)
 
 
 class Calibration(SummedMetric, tag="calibration"):
-    """Calibration ratio: the predicted number of positives over the observed number; above 1 the model over-predicts.
+    """Calibration ratio: the predicted number of positives divided by the observed number; above 1 is over-prediction.
 
     Formula: sum w p / sum w y. With `inverse=True` it is sum w y / sum w p, which is called COPC (clicks over predicted
     clicks).
@@ -403,7 +409,11 @@ class Calibration(SummedMetric, tag="calibration"):
     0.8
     """
 
-    about = About(best=1.0, interval_scale="log", formula="sum w p / sum w y")
+    about = About(
+        best=1.0,
+        interval_scale="log",
+        formula=("(sum of w p) / (sum of w y), for weight w, predicted probability p and label y"),
+    )
 
     inverse: bool = setting(default=False)
 
@@ -461,8 +471,8 @@ class CTR(SummedMetric, tag="ctr"):
     """
 
     about = About(
-        formula="sum w y / sum w",
-        bound="exact: computed from counts, rounded once",
+        formula="(sum of w y) / (sum of w), for weight w and label y",
+        bound="exact: the value is computed from counts and rounded once",
         value_range=(0, 1),
         interval_scale="logit",
         interval_methods=("wilson", "delta"),
@@ -492,7 +502,7 @@ class PredictedCTR(SummedMetric, tag="predicted_ctr"):
     0.4
     """
 
-    about = About(interval_scale="logit", formula="sum w p / sum w")
+    about = About(interval_scale="logit", formula="(sum of w p) / (sum of w), for weight w and predicted probability p")
 
     terms = ("score",)
 

@@ -38,7 +38,10 @@ class PredictionDifference(RowMean[float], tag="prediction_difference"):
     0.5
     """
 
-    about = About(formula="(1/W) sum w |a - b|", positional_columns=("y_score", "baseline"))
+    about = About(
+        formula=("weighted mean over rows of |a - b|, for the scores a and b of the two models"),
+        positional_columns=("y_score", "baseline"),
+    )
 
     kind: str = setting(default="absolute", choices=("absolute", "signed", "symmetric"))
     scale: str = setting(default="probability", choices=("probability", "real"))
@@ -86,8 +89,10 @@ class FlipRate(RowMean[float], tag="flip_rate"):
     """
 
     about = About(
-        formula="sum w [(a >= t) != (b >= t)] / sum w",
-        bound="exact: computed from counts, rounded once",
+        formula=(
+            "weighted share of rows with (a >= t) != (b >= t), for the scores a and b of the models and threshold t"
+        ),
+        bound="exact: the value is computed from counts and rounded once",
         positional_columns=("y_score", "baseline"),
         interval_scale="logit",
         interval_methods=("wilson", "delta"),

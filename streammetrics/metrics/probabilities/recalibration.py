@@ -277,7 +277,7 @@ class RecalibrationMetric(ScoredLabels[ScoreHistogram, float]):
 
     about = About(
         cost="as for AUC; a few ms to compute",
-        bound="the gradient at the fit divided by the curvature near it, for all scores that the buckets allow",
+        bound="the bounds hold wherever scores lie in their histogram buckets; narrow buckets give narrow bounds",
     )
 
     scale: str = setting(default="probability", choices=("probability", "logit"))
@@ -354,7 +354,12 @@ class CalibrationSlope(RecalibrationMetric, tag="calibration_slope"):
     0.632975
     """
 
-    about = About(best=1.0, formula="b of P(y = 1) = sigmoid(a + b logit(p)), by maximum likelihood")
+    about = About(
+        best=1.0,
+        formula=(
+            "b of P(y = 1) = sigmoid(a + b logit(p)), fitted by maximum likelihood for labels y and predictions p"
+        ),
+    )
 
     def of(self, fit: Fit) -> Coefficient:
         return fit.b
@@ -385,7 +390,9 @@ class CalibrationIntercept(RecalibrationMetric, tag="calibration_intercept"):
     0.082416
     """
 
-    about = About(formula="a of P(y = 1) = sigmoid(a + logit(p)), by maximum likelihood")
+    about = About(
+        formula="a of P(y = 1) = sigmoid(a + logit(p)), fitted by maximum likelihood for labels y and predictions p"
+    )
 
     slope: str = setting(default="fixed", choices=("fixed", "fitted"))
 

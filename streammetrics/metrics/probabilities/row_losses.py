@@ -38,7 +38,10 @@ class RowMean(Metric[Any, T]):
 
     about = About(
         cost="1.1 kB; about 50 ns per row",
-        bound="exact: each row is computed in float64, the sum is exact, and the result is rounded once",
+        bound=(
+            "exact except for rounding: the value of each row is computed in float64, the sum is exact, and the result "
+            "is rounded once"
+        ),
     )
 
     @property
@@ -93,7 +96,13 @@ class FocalLoss(RowMean[float], OfClasses[Any, float], tag="focal_loss"):
     0.133815
     """
 
-    about = About(best="low", formula="-(1/W) sum w a (1 - q)^gamma log(q)")
+    about = About(
+        best="low",
+        formula=(
+            "weighted mean over rows of -a (1 - q)^gamma log(q), for probability q of the label and factor a of its "
+            "class"
+        ),
+    )
 
     gamma: float = setting(default=2.0, low=0.0, high=100.0)
     alpha: float | None = setting(default=None, low=0.0, high=1.0)
@@ -125,7 +134,7 @@ class FocalLoss(RowMean[float], OfClasses[Any, float], tag="focal_loss"):
 
 
 class HingeLoss(RowMean[Any], OfClasses[Any, Any], tag="hinge_loss"):
-    """Hinge loss: the mean distance by which scores miss the right side of the margin of a support vector machine.
+    """Hinge loss: the mean amount by which scores fall short of the margin of a support vector machine.
 
     Formula: (1/W) sum w max(0, 1 - t s), where t is 1 for positives and -1 for negatives. For several classes, the loss of
     a row is max(0, 1 + max over other classes of s_j - s of the true class) (Crammer and Singer). Alternatively, the loss
@@ -162,7 +171,13 @@ class HingeLoss(RowMean[Any], OfClasses[Any, Any], tag="hinge_loss"):
     0.625
     """
 
-    about = About(best="low", formula="(1/W) sum w max(0, 1 - t s), t = 1 or -1")
+    about = About(
+        best="low",
+        formula=(
+            "weighted mean over rows of max(0, 1 - t s), where s is the score, and t is 1 for positives and -1 for "
+            "negatives"
+        ),
+    )
 
     squared: bool = setting(default=False)
     multiclass: str = setting(default="crammer-singer", choices=("crammer-singer", "one-vs-rest"))
@@ -217,7 +232,7 @@ class HingeLoss(RowMean[Any], OfClasses[Any, Any], tag="hinge_loss"):
 
 
 class SquaredHingeLoss(HingeLoss, tag="squared_hinge_loss"):
-    """Squared hinge loss: the mean square of the hinge loss of each row, so that large errors have more weight.
+    """Squared hinge loss: the mean of squared hinge losses, which gives large errors more weight.
 
     Formula: (1/W) sum w max(0, 1 - t s)**2, where t is 1 for positives and -1 for negatives. For several classes, the loss
     of each row is the square of its HingeLoss.
@@ -233,7 +248,12 @@ class SquaredHingeLoss(HingeLoss, tag="squared_hinge_loss"):
     0.6041666666666666
     """
 
-    about = About(formula="(1/W) sum w max(0, 1 - t s)^2, t = 1 or -1")
+    about = About(
+        formula=(
+            "weighted mean over rows of max(0, 1 - t s)^2, where s is the score, and t is 1 for positives and -1 for "
+            "negatives"
+        )
+    )
 
     squared: bool = setting(default=True)
 
@@ -257,9 +277,9 @@ class PoissonLogLoss(RowMean[float], tag="poisson_log_loss"):
     Notes
     -----
     The definition is that of PyTorch's `PoissonNLLLoss` and Keras' `Poisson`. PoissonDeviance is twice this loss, minus
-    twice the loss of perfect predictions, so its best value is 0. Targets have to be at least 0. Each row is computed in
-    float64, and the sum is exact. The state takes 1.1 kB per term; an update takes about 50 ns per row. The value is
-    undefined without rows.
+    twice the loss of perfect predictions, so its best value is 0. Targets have to be at least 0. The value of each row
+    is computed in float64, and the sum is exact. The state takes 1.1 kB per term; an update takes about 50 ns per row. The
+    value is undefined without rows.
 
     Examples
     --------
@@ -270,7 +290,11 @@ class PoissonLogLoss(RowMean[float], tag="poisson_log_loss"):
     0.834204
     """
 
-    about = About(best="low", positional_columns=("y_true", "y_pred"), formula="(1/W) sum w (p - y log(p + eps))")
+    about = About(
+        best="low",
+        positional_columns=("y_true", "y_pred"),
+        formula=("weighted mean over rows of p - y log(p + eps), for predicted rate p, count y and a small eps"),
+    )
 
     log_input: bool = setting(default=False)
     full: bool = setting(default=False)

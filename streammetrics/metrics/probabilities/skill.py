@@ -166,7 +166,7 @@ class D2LogLoss(SkillMetric, tag="d2_log_loss"):
     0.318633
     """
 
-    about = About(formula="1 - log-loss / entropy of the shares of classes")
+    about = About(formula="1 - log-loss / (entropy of the class shares)")
 
     eps: float | None = setting(default=None, low=0.0, high=0.25)
 
@@ -209,11 +209,11 @@ class LogLossSkillScore(SkillOverReference, D2LogLoss, tag="log_loss_skill_score
     0.193844
     """
 
-    about = About(formula="1 - log-loss / log-loss of the reference")
+    about = About(formula="1 - (log-loss of the model) / (log-loss of the reference)")
 
 
 class D2Brier(SkillMetric, tag="d2_brier"):
-    """D2 of the Brier score: the share by which the model reduces the score of predicting the class shares; 1 is perfect.
+    """D2 Brier score: the share by which the model reduces the Brier score of predicting the class shares; 1 is perfect.
 
     Formula: 1 - Brier score / sum over classes of b_c (1 - b_c), where b_c is the weighted share of a class. For two
     classes it is 1 - Brier score / (b (1 - b)).
@@ -237,7 +237,7 @@ class D2Brier(SkillMetric, tag="d2_brier"):
     0.3675
     """
 
-    about = About(formula="1 - Brier score / (b (1 - b))")
+    about = About(formula="1 - (Brier score) / (b (1 - b)), where b is the share of positives")
 
     terms = ("brier", LABEL)
 
@@ -284,4 +284,4 @@ class BrierSkillScore(SkillOverReference, D2Brier, tag="brier_skill_score"):
     0.219136
     """
 
-    about = About(formula="1 - Brier score / Brier score of the reference")
+    about = About(formula="1 - (Brier score of the model) / (Brier score of the reference)")

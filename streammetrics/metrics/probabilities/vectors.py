@@ -40,7 +40,7 @@ class VectorMetric(RowMean[float]):
 
 
 class KLDivergence(VectorMetric, tag="kl_divergence"):
-    """Kullback-Leibler divergence: the mean relative entropy of the true to the predicted distribution of a row, in nats.
+    """Kullback-Leibler divergence: mean relative entropy of true distributions p to predicted distributions q, in nats.
 
     Formula: (1/W) sum w sum_c p_c log(p_c / q_c), with p from `y_true` and q from `y_pred`, both normalised to a sum of 1.
     A term with p_c = 0 is 0.
@@ -55,9 +55,10 @@ class KLDivergence(VectorMetric, tag="kl_divergence"):
 
     Notes
     -----
-    The metric compares two distributions in each row. To compare the score distributions of two logs, use `drift`. Each
-    row is computed in float64, and the sum is exact. The definition is that of torchmetrics' `KLDivergence`, where q = 0
-    gives infinity, and of Keras' `KLDivergence`, which also clips p. The value is undefined without rows.
+    The metric compares two distributions in each row. To compare the score distributions of two logs, use `drift`. The
+    value of each row is computed in float64, and the sum is exact. The definition is that of torchmetrics'
+    `KLDivergence`, where q = 0 gives infinity, and of Keras' `KLDivergence`, which also clips p. The value is undefined
+    without rows.
 
     Examples
     --------
@@ -66,7 +67,7 @@ class KLDivergence(VectorMetric, tag="kl_divergence"):
     0.0853
     """
 
-    about = About(best="low", formula="mean over rows of sum_c p_c log(p_c / q_c)")
+    about = About(best="low", formula="weighted mean over rows of the sum over classes c of p_c log(p_c / q_c)")
 
     eps: float | None = setting(default=None, low=MIN_EPS, high=0.25)
 
@@ -74,7 +75,7 @@ class KLDivergence(VectorMetric, tag="kl_divergence"):
 
 
 class JensenShannonDivergence(VectorMetric, tag="jensen_shannon_divergence"):
-    """Jensen-Shannon divergence: the mean Kullback-Leibler divergence of two distributions from their average.
+    """Jensen-Shannon divergence: the mean Kullback-Leibler divergence KL of distributions p and q from their average m.
 
     Formula: (1/W) sum w (KL(p, m) + KL(q, m)) / 2 with m = (p + q) / 2, in nats: from 0 to log 2.
 
@@ -90,13 +91,13 @@ class JensenShannonDivergence(VectorMetric, tag="jensen_shannon_divergence"):
     0.02246
     """
 
-    about = About(best="low", formula="mean over rows of (KL(p, m) + KL(q, m)) / 2, m = (p + q) / 2")
+    about = About(best="low", formula="weighted mean over rows of (KL(p, m) + KL(q, m)) / 2, where m = (p + q) / 2")
 
     term = "js"
 
 
 class CosineSimilarity(VectorMetric, tag="cosine_similarity"):
-    """Cosine similarity: the mean cosine of the angle between two vectors.
+    """Cosine similarity: the mean cosine of the angle between the vectors a and b of each row.
 
     Formula: (1/W) sum w (a . b) / (|a| |b|). The cosine of a vector of zeros is 0, as in Keras.
 
@@ -112,7 +113,7 @@ class CosineSimilarity(VectorMetric, tag="cosine_similarity"):
     0.5
     """
 
-    about = About(best="high", formula="mean over rows of (a . b) / (|a| |b|)")
+    about = About(best="high", formula="weighted mean over rows of (a . b) / (|a| |b|)")
 
     over = "vectors"
     term = "cosine"

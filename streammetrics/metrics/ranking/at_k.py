@@ -95,7 +95,7 @@ class FBetaAtK(RelevanceMetric, tag="fbeta_at_k"):
     0.6666666666666666
     """
 
-    about = About(formula="mean over queries of (1 + b^2) hits@k / (b^2 R + k)")
+    about = About(formula="mean over queries of (1 + beta^2) hits@k / (beta^2 R + k)")
 
     beta: float = setting(default=1.0, low=0.0, high=1e6)
 
@@ -124,7 +124,9 @@ class SetAveragePrecision(RelevanceMetric, tag="set_average_precision"):
     0.25
     """
 
-    about = About(formula="mean over queries of (hits / returned) (hits / R)")
+    about = About(
+        formula="mean over queries of (hits / n) (hits / R), for hits relevant documents among the n returned ones"
+    )
 
     k: int | None = setting(default=None, choices=(None,))
 
@@ -197,7 +199,9 @@ class FallOutAtK(MeanWithin, tag="fall_out_at_k"):
     0.25
     """
 
-    about = About(best="low", formula="mean over queries of irrelevant@k / irrelevant")
+    about = About(
+        best="low", formula="mean over queries of (irrelevant documents among the first k) / (all irrelevant documents)"
+    )
 
     relevance_level: float | None = setting(default=None, above=0.0)
     empty: Empty = setting(default="skip", choices=("skip", 0.0, 1.0))

@@ -90,7 +90,7 @@ class CatalogueCoverage(ExposureMetric, tag="catalogue_coverage"):
 
     about = About(
         example={"n_items": 100},
-        formula="different items among the first k / items",
+        formula="(different items among the first k of any list) / (all items)",
         no_interval_reason=(
             "other lists would show other items, about which the state contains nothing; report the value with "
             "its number of lists"
@@ -128,7 +128,10 @@ class ExposureGini(ExposureMetric, tag="exposure_gini"):
     0.5
     """
 
-    about = About(best="low", formula="sum (2 i - n - 1) x_i / (n sum x), x_1 <= ... <= x_n")
+    about = About(
+        best="low",
+        formula="(sum of (2 i - n - 1) x_i) / (n sum of x_i), x_i the exposures of the n items in ascending order",
+    )
 
     n_items: int | None = setting(default=None, low=1, high=1 << 53)
 
@@ -173,7 +176,10 @@ class ExposureEntropy(ExposureMetric, tag="exposure_entropy"):
     1.5
     """
 
-    about = About(bound="within 8 ulp, because the value is rounded a few times", formula="- sum p log p")
+    about = About(
+        bound="error of at most 8 ulp, because the value is rounded a few times",
+        formula="- sum over items of p log(p), p the share of the item in the exposure",
+    )
 
     base: int | None = setting(default=None, low=2, high=1 << 16)
 
@@ -209,7 +215,7 @@ class TailShare(ExposureMetric, tag="tail_share"):
     0.5
     """
 
-    about = About(formula="exposure of all but the ceil(head n) items shown most / exposure")
+    about = About(formula="(exposure of all but the ceil(head n) items shown most) / (exposure of all n items)")
 
     head: float = setting(default=0.2, low=0.0, high=1.0)
     n_items: int | None = setting(default=None, low=1, high=1 << 53)
@@ -239,7 +245,9 @@ class Personalisation(ExposureMetric, tag="personalisation"):
     0.5
     """
 
-    about = About(extensive=True, formula="1 - sum x_i (x_i - 1) / (k L (L - 1))")
+    about = About(
+        extensive=True, formula="1 - (sum of x_i (x_i - 1)) / (k L (L - 1)), where x_i of the L lists show item i"
+    )
 
     def of(self, state: ListedKeys) -> float:
         lists, unit = state.list_weight, state.unit

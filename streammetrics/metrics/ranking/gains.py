@@ -133,7 +133,7 @@ class CumulativeGain(GainMetric, tag="cumulative_gain"):
     8.0
     """
 
-    about = About(formula="mean over queries of sum of g_i, i <= k")
+    about = About(formula="mean over queries of the sum of g_i over i <= k, g_i the gain of the document at rank i")
 
     measure = "cg"
     interval_within = (0.0, math.inf)
@@ -157,7 +157,7 @@ class DCG(GainMetric, tag="dcg"):
     6.8611
     """
 
-    about = About(formula="mean over queries of sum of g_i / log2(1 + i), i <= k")
+    about = About(formula="mean over queries of the sum of g_i / log2(1 + i) over i <= k, g_i the gain at rank i")
 
     measure = "dcg"
     interval_within = (0.0, math.inf)
@@ -225,7 +225,12 @@ class ExpectedReciprocalRank(RankingMetric, tag="err"):
     0.5833333333333334
     """
 
-    about = About(formula="mean over queries of sum of (1/i) s_i prod of (1 - s_j), j < i <= k")
+    about = About(
+        formula=(
+            "mean over queries of sum over i <= k of (s_i / i) prod over j < i of (1 - s_j), s_i the probability that the "
+            "document at rank i satisfies the reader"
+        )
+    )
 
     max_grade: int = setting(default=4, low=1, high=1000)
     empty: Empty = setting(default=0.0, choices=(0.0, "skip", 1.0))

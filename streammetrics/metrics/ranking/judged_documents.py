@@ -32,7 +32,9 @@ class JudgedAtK(RankingMetric, tag="judged_at_k"):
     0.5
     """
 
-    about = About(best=None, formula="mean over queries of judged@k / min(k, returned)")
+    about = About(
+        best=None, formula="mean over queries of (judged documents among the first k) / min(k, returned documents)"
+    )
 
     missing: str = setting(default="unjudged", choices=("unjudged", "raise"))
 
@@ -73,7 +75,9 @@ class BPref(OneOrder, tag="bpref"):
     0.5
     """
 
-    about = About(formula="mean over queries of (1/R) sum of 1 - min(n, R) / min(N, R)")
+    about = About(
+        formula="mean over queries of (1/R) sum of (1 - min(n, R) / min(N, R)), n of N irrelevant documents above"
+    )
 
     missing: str = setting(default="unjudged", choices=("unjudged", "raise"))
 
@@ -106,7 +110,9 @@ class InferredAP(OneOrder, tag="inferred_ap"):
     1.0
     """
 
-    about = About(formula="mean over queries of (1/R) sum of the inferred precision at relevant i")
+    about = About(
+        formula="mean over queries of (1/R) sum over relevant documents of the estimated precision at their ranks"
+    )
 
     missing: str = setting(default="unjudged", choices=("unjudged", "raise"))
 

@@ -32,7 +32,10 @@ class QueryMean(Metric[S, float]):
     about = About(
         read_cells=_read_queries_side_by_side,
         best="high",
-        bound="exact: each query is computed in float64, the sum is exact, and the result is rounded once",
+        bound=(
+            "exact except for rounding: the values of queries are computed in float64 and summed exactly, and the "
+            "result is rounded once"
+        ),
     )
 
     undefined: ClassVar[str] = "no query has a relevant document"

@@ -41,7 +41,7 @@ class OriginalNDCG(RankingMetric, tag="original_ndcg"):
     0.75
     """
 
-    about = About(formula="mean over queries of DCG@k / IDCG@k, discounts max(1, log2(i))")
+    about = About(formula="mean over queries of DCG@k / IDCG@k, where the gain at rank i is divided by max(1, log2(i))")
 
     empty: Empty = setting(default=0.0, choices=(0.0, "skip", 1.0))
 
@@ -129,7 +129,12 @@ class NormalizedGain(BesideIdeal, tag="normalized_gain"):
     0.5
     """
 
-    about = About(formula="mean over queries of sum of g_i / log2(2 + C_i - G_i) / sum of g")
+    about = About(
+        formula=(
+            "mean over queries of (sum of g_i / log2(2 + C_i - G_i)) / (sum of g_i), g_i the gain at rank i, G_i and "
+            "C_i the sums of actual and ideal gains up to rank i"
+        )
+    )
 
     measure = "gain_over_cost"
 
@@ -152,7 +157,7 @@ class BinaryGain(OneOrder, tag="binary_gain"):
     0.75
     """
 
-    about = About(formula="mean over queries of (1/R) sum of 1 / log2(2 + irrelevant above)")
+    about = About(formula="mean over queries of (1/R) sum of 1 / log2(2 + number of irrelevant documents above)")
 
     measure = "hits_by_misses"
 
@@ -181,7 +186,11 @@ class SmoothedAP(OneOrder, tag="smoothed_ap"):
     0.6931
     """
 
-    about = About(formula="mean over queries of log((1 + S) / (1 + R - S)), S the sum of hits@i / i at relevant i")
+    about = About(
+        formula=(
+            "mean over queries of log((1 + S) / (1 + R - S)), S the sum of hits@i / i over ranks i of relevant documents"
+        )
+    )
 
     empty: Empty = setting(default=0.0, choices=(0.0, "skip"))
 

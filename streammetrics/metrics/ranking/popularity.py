@@ -41,7 +41,7 @@ class AveragePopularity(OfPopularity, tag="average_popularity"):
     5.0
     """
 
-    about = About(formula="mean over lists of the mean popularity of the first k")
+    about = About(formula="mean over lists of the mean popularity of the first k items")
 
     measure = "mean_gain"
 
@@ -67,6 +67,9 @@ class Novelty(OfPopularity, tag="novelty"):
     1.0
     """
 
-    about = About(best="high", formula="mean over lists of the mean -log2(popularity) of the first k")
+    about = About(
+        best="high",
+        formula="mean over lists of the mean over the first k items of -log2(share of users who know the item)",
+    )
 
     measure = "surprise"

@@ -60,7 +60,7 @@ class InterpolatedPrecision(OneOrder, tag="interpolated_precision"):
     0.6666666666666666
     """
 
-    about = About(formula="mean over queries of max of hits@i / i where recall is reached")
+    about = About(formula="mean over queries of the largest hits@i / i where recall is at least the level")
 
     recall: float = setting(default=0.5, low=0.0, high=1.0, kw_only=False)
 
@@ -122,7 +122,12 @@ class QMeasure(RankingMetric, tag="q_measure"):
     0.6785714285714286
     """
 
-    about = About(formula="mean over queries of (1/min(R, k)) sum of (hits@i + b cg@i) / (i + b icg@i)")
+    about = About(
+        formula=(
+            "mean over queries of (1 / min(R, k)) sum over ranks i <= k of relevant documents of "
+            "(hits@i + beta cg@i) / (i + beta icg@i), cg and icg the actual and ideal cumulative gain"
+        )
+    )
 
     beta: float = setting(default=1.0, low=0.0, high=1e6)
     empty: Empty = setting(default=0.0, choices=(0.0, "skip", 1.0))
@@ -138,7 +143,9 @@ class GeometricQueryMean(RelevanceMetric):
     """The geometric mean of a measure over queries, where values below a floor are replaced with the floor."""
 
     about = About(
-        bound="the sum of logarithms is exact; the exponential is within 2 ulp", interval_scale="log", read_cells=None
+        bound="the sum of the logarithms is exact; the exponential has an error of at most 2 ulp",
+        interval_scale="log",
+        read_cells=None,
     )
 
     floor: float = setting(default=1e-5, above=0.0, high=0.5)
@@ -188,7 +195,7 @@ class OfLogs(OwnReading):
 
 
 class GeometricMAP(GeometricQueryMean, tag="geometric_map"):
-    """Geometric mean average precision: the geometric mean over queries, which emphasizes queries with low values.
+    """Geometric mean of average precision over queries, which emphasizes queries with low values.
 
     Formula: exp(mean over queries of log(max(AP, floor))), where AP is the average precision, divided by the number of
     all relevant documents.
@@ -213,13 +220,13 @@ class GeometricMAP(GeometricQueryMean, tag="geometric_map"):
     0.57735026919
     """
 
-    about = About(formula="exp(mean over queries of log(max(AP, floor)))")
+    about = About(formula="exp(mean over queries of log(max(AP, floor))), floor a small positive number")
 
     measure = "log_ap"
 
 
 class GeometricBPref(OneOrder, GeometricQueryMean, tag="geometric_bpref"):
-    """Geometric mean of binary preference: the geometric mean over queries, which emphasizes queries with low values.
+    """Geometric mean of binary preference (bpref) over queries, which emphasizes queries with low values.
 
     Formula: exp(mean over queries of log(max(bpref, floor))).
 
@@ -241,7 +248,7 @@ class GeometricBPref(OneOrder, GeometricQueryMean, tag="geometric_bpref"):
     0.00224
     """
 
-    about = About(formula="exp(mean over queries of log(max(bpref, floor)))")
+    about = About(formula="exp(mean over queries of log(max(bpref, floor))), floor a small positive number")
 
     missing: str = setting(default="unjudged", choices=("unjudged", "raise"))
 
@@ -265,7 +272,7 @@ class PrecisionsAndRecalls(NamedTuple):
 
 
 class PrecisionRecallAtK(RelevanceMetric, tag="precision_recall_at_k"):
-    """Precision and recall at each k: those of the first 1, 2, ..., k documents, averaged over queries.
+    """Precision and recall of the first 1, 2, ..., k documents of a query, averaged over queries.
 
     Formula: precision@i and recall@i for i = 1, ..., k.
 
@@ -289,7 +296,7 @@ class PrecisionRecallAtK(RelevanceMetric, tag="precision_recall_at_k"):
 
     about = About(
         read_cells=None,
-        formula="precision@i, recall@i, i <= k",
+        formula="means over queries of precision@i and recall@i, for each i <= k",
         no_interval_reason="a curve has no single standard error; PrecisionAtK(k) and RecallAtK(k) have intervals",
     )
 
@@ -326,7 +333,7 @@ class PrecisionRecallAtK(RelevanceMetric, tag="precision_recall_at_k"):
 
 
 class RecallAtFixedPrecision(PrecisionRecallAtK, tag="recall_at_fixed_precision"):
-    """Recall at a fixed precision: the largest recall@i, i <= k, with a sufficient precision@i; 0 if there is none.
+    """Recall at a fixed precision: the largest recall at a cut-off up to k where precision is at least a given value.
 
     Formula: max of recall@i over i <= k with precision@i >= precision, where both are means over queries.
 
@@ -352,7 +359,7 @@ class RecallAtFixedPrecision(PrecisionRecallAtK, tag="recall_at_fixed_precision"
     """
 
     about = About(
-        formula="max of recall@i, i <= k, with precision@i >= precision",
+        formula="largest recall@i with i <= k and precision@i >= precision, both means over queries; otherwise 0",
         no_interval_reason="a maximum over k has no standard error; RecallAtK(k) for a fixed k has an interval",
     )
 

@@ -36,7 +36,9 @@ class IDCG(GainMetric, tag="idcg"):
     3.6309
     """
 
-    about = About(best=None, formula="mean over queries of sum of g_i / log2(1 + i), i <= k, greatest first")
+    about = About(
+        best=None, formula="mean over queries of the sum of g_i / log2(1 + i) over i <= k, g_i the i-th largest gain"
+    )
 
     measure = "idcg"
     interval_within = (0.0, math.inf)
@@ -130,7 +132,7 @@ class AverageRelevancePosition(PooledOrWithin, tag="average_relevance_position")
     1.6666666666666667
     """
 
-    about = About(best="low", formula="sum of g_i i / sum of g_i")
+    about = About(best="low", formula="(sum of g_i i) / (sum of g_i), g_i the grade of the document at rank i")
 
     k: int | None = setting(default=None, choices=(None,))
 
@@ -170,7 +172,9 @@ class OrderedPairAccuracy(PooledOrWithin, tag="ordered_pair_accuracy"):
     0.7
     """
 
-    about = About(formula="pairs in the right order / pairs of different grade")
+    about = About(
+        formula="(pairs in the right order + half the pairs with equal scores) / (pairs with different grades)"
+    )
 
     k: int | None = setting(default=None, choices=(None,))
 

@@ -89,7 +89,7 @@ class RecallAtK(RelevanceMetric, tag="recall_at_k"):
 
 
 class RPrecision(RelevanceMetric, tag="r_precision"):
-    """R-precision: the share of relevant documents among the first R, averaged over queries.
+    """R-precision: precision among the first R documents of a query that has R relevant documents, averaged over queries.
 
     Formula: hits@R / R, where R is the number of all relevant documents of the query. With a multiple m, the cut-off is
     m R instead of R, computed as floor(m R + 0.9).
@@ -200,7 +200,7 @@ class MeanReciprocalRank(RelevanceMetric, tag="mrr"):
     0.75
     """
 
-    about = About(formula="mean over queries of 1 / rank of the first relevant document")
+    about = About(formula="mean over queries of 1 / (rank of the first relevant document), or 0 beyond rank k")
 
     measure = "mrr"
 
@@ -229,7 +229,9 @@ class MeanAveragePrecision(RelevanceMetric, tag="map"):
     0.7556
     """
 
-    about = About(formula="mean over queries of (1/min(R, k)) sum of hits@i / i at relevant i <= k")
+    about = About(
+        formula="mean over queries of (1 / min(R, k)) sum of hits@i / i over ranks i <= k of relevant documents"
+    )
 
     denominator: str = setting(default="min", choices=("min", "relevant", "hits"))
 
@@ -262,7 +264,7 @@ class RankBiasedPrecision(RelevanceMetric, tag="rbp"):
     0.625
     """
 
-    about = About(formula="mean over queries of (1 - p) sum of rel_i p^(i - 1), i <= k")
+    about = About(formula="mean over queries of (1 - p) (sum over ranks i <= k of relevant documents of p^(i - 1))")
 
     k: int | None = setting(default=None, low=1, high=float(1 << 24))
     p: float = setting(default=0.8, above=0.0, high=0.9999999999999999, kw_only=False)

@@ -71,7 +71,10 @@ class AlphaNDCG(SubtopicMetric, tag="alpha_ndcg"):
     """
 
     about = About(
-        formula="mean over queries of (sum of G_i / log2(1 + i)) / (the same sum of the ideal ranking), i <= k"
+        formula=(
+            "mean over queries of (sum over i <= k of G_i / log2(1 + i)) / (the same sum for the ideal ranking), G_i the "
+            "gain at rank i"
+        )
     )
 
     alpha: float = setting(default=0.5, low=0.0, high=1.0)
@@ -83,7 +86,7 @@ class AlphaNDCG(SubtopicMetric, tag="alpha_ndcg"):
 
 
 class IntentAwareERR(SubtopicMetric, tag="err_ia"):
-    """Intent-aware expected reciprocal rank: the expectation of 1 / rank where a reader stops, averaged over subtopics.
+    """Intent-aware expected reciprocal rank: the expected 1 / rank where a reader is satisfied, averaged over subtopics.
 
     Formula: sum over i <= k of G_i / i, divided by a norm. The gain of the document at rank i is G_i = sum over its
     subtopics s of (1 - alpha)^(documents above that are about s). The value is the mean over queries.
@@ -110,7 +113,9 @@ class IntentAwareERR(SubtopicMetric, tag="err_ia"):
     0.3958
     """
 
-    about = About(formula="mean over queries of sum of G_i / i over a norm, i <= k")
+    about = About(
+        formula="mean over queries of (sum over i <= k of G_i / i) / c, G_i the gain at rank i, c set by `norm`"
+    )
 
     alpha: float = setting(default=0.5, above=0.0, high=1.0)
     norm: str = setting(default="bound", choices=("bound", "ideal", "none"))
@@ -138,7 +143,7 @@ class SubtopicRecall(SubtopicMetric, tag="subtopic_recall"):
     0.5
     """
 
-    about = About(formula="mean over queries of subtopics@k / subtopics")
+    about = About(formula="mean over queries of (subtopics of the first k documents) / (subtopics of the query)")
 
     @property
     def terms(self) -> tuple[tuple[Any, ...], ...]:
@@ -173,7 +178,7 @@ class IntraListDiversity(QueryMean[SubtopicSums], tag="intra_list_diversity"):
     about = About(
         positional_columns=("category", "y_score"),
         cost="about 100 bytes; 0.3 us per row, and k^2 steps per list",
-        formula="mean over lists of the mean over pairs of 1 - |A n B| / |A u B|",
+        formula="mean over lists and pairs of items of 1 - |A n B| / |A u B|, A and B the categories of the two items",
     )
 
     empty = "skip"

@@ -31,7 +31,7 @@ NEGLIGIBLE = 1e-6
 
 
 class D2Pinball(BoundedOutputMetric[ValueHistogram], tag="d2_pinball"):
-    """D2 of the pinball loss: the share of the loss of the best constant forecast that the predictions avoid.
+    """D2 of the pinball loss: the share by which the predictions reduce the loss of the best constant forecast.
 
     Formula: 1 - sum w pinball(y, p) / min over q of sum w pinball(y, q). The best constant q is the alpha-quantile
     of the targets.
@@ -63,10 +63,10 @@ class D2Pinball(BoundedOutputMetric[ValueHistogram], tag="d2_pinball"):
         best="high",
         nominal_range=(0.0, 1.0),
         no_interval_reason=("the loss of the best constant is an estimate, too; Sharded(..., unit=) has an interval"),
-        formula="1 - sum w pinball(y, p) / min over q of sum w pinball(y, q)",
+        formula="1 - sum(w pinball(y, p)) / (min over constants c of sum(w pinball(y, c)))",
         cost="16 bytes per bucket, up to 8,192 buckets per output at 7 bits; about 5 ns per row",
         bound=(
-            "the loss of the best constant is known within the width of a bucket; exact for up to 32 distinct "
+            "the loss of the best constant forecast is known within the width of a bucket; exact for up to 32 distinct "
             "targets or 8,192 integers"
         ),
     )
@@ -134,7 +134,7 @@ class D2AbsoluteError(D2Pinball, tag="d2_absolute_error"):
     0.764706
     """
 
-    about = About(formula="1 - sum w |p - y| / sum w |median - y|")
+    about = About(formula="1 - sum(w |p - y|) / sum(w |median(y) - y|)")
 
     alpha: float = setting(default=0.5, choices=(0.5,))
 
@@ -144,7 +144,7 @@ class D2AbsoluteError(D2Pinball, tag="d2_absolute_error"):
 
 
 class D2Tweedie(Metric[RowTerms, float], tag="d2_tweedie"):
-    """D2 of a Tweedie deviance: the share of the null deviance that the predictions avoid; 1 is perfect.
+    """D2 of a Tweedie deviance: the share by which predictions reduce the deviance of the mean target; 1 is perfect.
 
     Formula: 1 - mean deviance of predictions / mean deviance of always predicting the weighted mean of the targets.
 
@@ -173,10 +173,11 @@ class D2Tweedie(Metric[RowTerms, float], tag="d2_tweedie"):
         best="high",
         positional_columns=("y_true", "y_pred"),
         nominal_range=(0.0, 1.0),
-        formula="1 - deviance / deviance of the mean",
+        formula="1 - (mean deviance of the predictions) / (mean deviance of the mean target)",
         cost="3.3 kB; about 100 ns per row",
         bound=(
-            "the rounding of the null deviance; the rounding of each row, about 2**-45 of its deviance, is not included"
+            "the bounds include the rounding of the null deviance (of the mean target), but not the rounding of each "
+            "row, which is about 2**-45 of its deviance"
         ),
     )
 

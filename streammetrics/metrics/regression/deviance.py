@@ -34,7 +34,7 @@ class TweedieDeviance(SummedLoss, tag="tweedie_deviance"):
     """
 
     about = About(
-        formula="mean of 2 (y^(2-k) / ((1-k)(2-k)) - y p^(1-k) / (1-k) + p^(2-k) / (2-k))",
+        formula="mean of 2 (y^(2-k) / ((1-k) (2-k)) - (y p^(1-k)) / (1-k) + p^(2-k) / (2-k)), k the power",
         cost="550 bytes per output; about 20 ns per row",
     )
 

@@ -35,7 +35,10 @@ class SummedLoss(OutputMetric[RegressionSums]):
 
     about = About(
         cost="550 bytes per term and output; about 1 ns per row and term",
-        bound="exact: each term is computed in float64, the sum is exact, and the result is rounded once",
+        bound=(
+            "exact except for rounding: the terms of rows are computed in float64 and summed exactly, and the result is "
+            "rounded once"
+        ),
     )
 
     squares: bool = setting(default=False)
@@ -90,7 +93,7 @@ class MAE(SummedLoss, tag="mae"):
     array([0.25, 1.  ])
     """
 
-    about = About(formula="sum w |p - y| / sum w")
+    about = About(formula="sum(w |p - y|) / sum(w)")
 
 
 class MSE(SummedLoss, tag="mse"):
@@ -111,7 +114,7 @@ class MSE(SummedLoss, tag="mse"):
     0.375
     """
 
-    about = About(formula="sum w (p - y)^2 / sum w")
+    about = About(formula="sum(w (p - y)^2) / sum(w)")
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -137,7 +140,7 @@ class RMSE(MSE, tag="rmse"):
     0.612372
     """
 
-    about = About(formula="sqrt(sum w (p - y)^2 / sum w)")
+    about = About(formula="sqrt(sum(w (p - y)^2) / sum(w))")
 
     def of(self, state: RegressionSums, output: int = 0) -> Limits | None:
         return root(state.total(self.terms[0], output), state.weight())
@@ -171,7 +174,7 @@ class WMAE(SummedLoss, tag="wmae"):
     """
 
     about = About(
-        formula="sum w |p - y| / sum w, or / rows",
+        formula="sum(w |p - y|) / sum(w), or sum(w |p - y|) / rows",
         # A row of weight k is not the same as k rows if the divisor is the number of rows.
         weights_are_counts=About.per_instance(lambda metric: metric.divisor == "weights"),
     )
@@ -208,7 +211,7 @@ class PinballLoss(SummedLoss, tag="pinball_loss"):
     0.033333
     """
 
-    about = About(formula="sum w (a max(y - p, 0) + (1 - a) max(p - y, 0)) / sum w")
+    about = About(formula="sum(w (alpha max(y - p, 0) + (1 - alpha) max(p - y, 0))) / sum(w)")
 
     alpha: float = setting(default=0.5, low=0.0, high=1.0)
 
@@ -243,7 +246,7 @@ class HuberLoss(SummedLoss, tag="huber_loss"):
     1.3125
     """
 
-    about = About(formula="mean of d^2 / 2 for |d| <= delta, delta (|d| - delta / 2) beyond")
+    about = About(formula="mean of d^2 / 2 if |d| <= delta, and otherwise of delta (|d| - delta / 2), with d = p - y")
 
     delta: float = setting(default=1.0, low=2.0**-400, high=2.0**400)
 

@@ -57,7 +57,7 @@ class MeanError(MomentMetric, tag="mean_error"):
     0.25
     """
 
-    about = About(best=None, formula="sum w (p - y) / sum w", cost="1.6 kB per output; about 2 ns per row")
+    about = About(best=None, formula="sum(w (p - y)) / sum(w)", cost="1.6 kB per output; about 2 ns per row")
 
     squares: bool = setting(default=False)
 
@@ -105,7 +105,7 @@ class R2(MomentMetric, tag="r2"):
     0.948608
     """
 
-    about = About(formula="1 - sum w (y - p)^2 / sum w (y - mean y)^2")
+    about = About(formula="1 - sum(w (y - p)^2) / sum(w (y - mean(y))^2)")
 
     multioutput: str = setting(
         default="uniform_average", choices=("uniform_average", "raw_values", "variance_weighted")
@@ -234,7 +234,7 @@ class ConcordanceCorrelation(MomentMetric, tag="concordance_correlation"):
     """
 
     about = About(
-        formula="2 Cov(y, p) / (Var(y) + Var(p) + (mean y - mean p)^2)",
+        formula="2 Cov(y, p) / (Var(y) + Var(p) + (mean(y) - mean(p))^2)",
         # With `ddof` > 0, the value changes if all rows are counted twice.
         extensive=About.per_instance(lambda metric: metric.ddof > 0),
     )

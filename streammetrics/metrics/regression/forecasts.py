@@ -27,7 +27,7 @@ __all__ = [
 
 
 class QuantileCoverage(SummedLoss, tag="quantile_coverage"):
-    """Coverage of a quantile forecast: the share of targets that do not exceed it.
+    """Coverage of a quantile forecast: the share of targets that do not exceed the forecast.
 
     Formula: sum w [y <= p] / sum w. A forecast of the 0.9-quantile should have a coverage of 0.9.
 
@@ -49,7 +49,7 @@ class QuantileCoverage(SummedLoss, tag="quantile_coverage"):
     """
 
     about = About(
-        best=None, interval_methods=("wilson", "delta"), interval_scale="logit", formula="sum w [y <= p] / sum w"
+        best=None, interval_methods=("wilson", "delta"), interval_scale="logit", formula="sum(w [y <= p]) / sum(w)"
     )
 
     squares: bool = setting(default=False, choices=(False,))
@@ -125,7 +125,9 @@ class IntervalScore(IntervalMetric, tag="interval_score"):
     5.0
     """
 
-    about = About(best="low", formula="mean of (u - l) + 2/alpha max(l - y, 0) + 2/alpha max(y - u, 0)")
+    about = About(
+        best="low", formula="mean of (u - l) + (2 / alpha) (max(l - y, 0) + max(y - u, 0)), for intervals from l to u"
+    )
 
     alpha: float = setting(default=0.1, low=1e-6, high=1.0)
 
@@ -155,7 +157,7 @@ class IntervalCoverage(IntervalMetric, tag="interval_coverage"):
     0.5
     """
 
-    about = About(best=None, formula="sum w [l <= y <= u] / sum w")
+    about = About(best=None, formula="sum(w [l <= y <= u]) / sum(w), for intervals from l to u")
 
     interval_within = (0.0, 1.0)
     term = "covered"
@@ -178,7 +180,7 @@ class IntervalWidth(IntervalMetric, tag="interval_width"):
     3.0
     """
 
-    about = About(best="low", formula="sum w (u - l) / sum w")
+    about = About(best="low", formula="sum(w (u - l)) / sum(w), for intervals from l to u")
 
     term = "width"
 
@@ -222,7 +224,7 @@ class CRPSQuantiles(ForecastMetric, tag="crps_quantiles"):
     1.25
     """
 
-    about = About(formula="mean of 2 mean over q of pinball_q(y, p_q)")
+    about = About(formula="mean over rows of twice the mean over quantiles q of the pinball loss of the forecast of q")
 
     quantiles: tuple[float, ...] = setting(default=(0.1, 0.25, 0.5, 0.75, 0.9))
 
@@ -241,7 +243,7 @@ class CRPSQuantiles(ForecastMetric, tag="crps_quantiles"):
 
 
 class CRPSEnsemble(ForecastMetric, tag="crps_ensemble"):
-    """Continuous ranked probability score of ensembles: the mean error of the members, less half their mean distance.
+    """Continuous ranked probability score of ensembles: the mean error of members minus half their mean distance.
 
     Formula: mean over rows of (1/M) sum_i |x_i - y| - 1/(2 M**2) sum_ij |x_i - x_j|, for the members x_1, ..., x_M;
     `estimator="fair"` divides by 2 M (M - 1) instead of 2 M**2, so that small ensembles gain nothing by being narrow.
@@ -266,7 +268,9 @@ class CRPSEnsemble(ForecastMetric, tag="crps_ensemble"):
     1.25
     """
 
-    about = About(formula="mean of E|x - y| - E|x - x'| / 2", example={"members": 3})
+    about = About(
+        formula="mean over rows of (E|x - y| - E|x - x'| / 2), x and x' random members", example={"members": 3}
+    )
 
     members: int | None = setting(default=None, low=1, high=1 << 16)
     estimator: str = setting(default="energy", choices=("energy", "fair"))
@@ -313,9 +317,12 @@ class MASE(Metric[RowTerms, float], tag="mase"):
 
     about = About(
         best="low",
-        formula="sum w |p - y| / sum w |lag - y|",
+        formula="sum(w |p - y|) / sum(w |lag - y|), lag the naive forecast",
         cost="2.2 kB; about 30 ns per row",
-        bound="exact: each error is rounded once, the sums are exact, and their quotient is rounded once",
+        bound=(
+            "exact except for rounding: each error is rounded once, errors are summed exactly, and the quotient of the "
+            "sums is rounded once"
+        ),
         no_interval_reason=(
             "the standard error needs the products of the two errors, which the state does not contain; "
             "Sharded(..., unit=) has an interval"

@@ -22,7 +22,7 @@ __all__ = ["CriticalSuccessIndex", "LogCosh", "MinkowskiDistance"]
 
 
 class LogCosh(SummedLoss, tag="log_cosh"):
-    """Log-cosh loss: about half the square of small errors, and about the size of large errors less log 2.
+    """Log-cosh loss: about error^2 / 2 for a small error, and about |error| - log 2 for a large error.
 
     Formula: sum w log(cosh(p - y)) / sum w.
 
@@ -71,9 +71,9 @@ class MinkowskiDistance(SummedLoss, tag="minkowski_distance"):
 
     about = About(
         extensive=True,
-        formula="(sum w |y_pred - y_true|^p)^(1/p)",
+        formula="(sum(w |y_pred - y_true|^p))^(1/p), p the power",
         cost="550 bytes per output; about 20 ns per row",
-        bound="the sum of the rounded terms is exact; its root is within a few ulp",
+        bound="the sum of the rounded terms is exact; the root of the sum has an error of a few ulp",
         no_interval_reason="a distance grows with the number of rows; MAE and RMSE have intervals",
     )
 
@@ -127,7 +127,7 @@ class CriticalSuccessIndex(SummedLoss, tag="critical_success_index"):
         best="high",
         interval_methods=("wilson", "delta"),
         interval_scale="logit",
-        formula="sum w [y >= t and p >= t] / sum w [y >= t or p >= t]",
+        formula="sum(w [y >= t and p >= t]) / sum(w [y >= t or p >= t]), t the threshold",
     )
 
     threshold: float = setting(default=0.5)

@@ -32,7 +32,7 @@ class NormedSquares(MomentMetric):
 
 
 class RelativeSquaredError(NormedSquares, tag="relative_squared_error"):
-    """Relative squared error: the squared error over that of predicting the mean of the targets, 1 - R2; or its root.
+    """Relative squared error: the squared error divided by the squared error of the mean target (1 - R2); or the root.
 
     Formula: sum w (p - y)**2 / sum w (y - mean y)**2.
 
@@ -53,7 +53,7 @@ class RelativeSquaredError(NormedSquares, tag="relative_squared_error"):
     0.051392
     """
 
-    about = About(formula="sum w (p - y)^2 / sum w (y - mean y)^2")
+    about = About(formula="sum(w (p - y)^2) / sum(w (y - mean(y))^2)")
 
     squared: bool = setting(default=True)
 
@@ -67,7 +67,7 @@ class RelativeSquaredError(NormedSquares, tag="relative_squared_error"):
 
 
 class NMSE(NormedSquares, tag="nmse"):
-    """Normalized mean squared error: the squared error over the power of the targets, or over another divisor.
+    """Normalized mean squared error: the squared error divided by the sum of squared targets, or by another divisor.
 
     Formula: sum w (p - y)**2 / sum w y**2; with `normalization="means"`, mean (p - y)**2 / (mean y * mean p); with
     "constant", sum w (p - y)**2 / sum w (c - y)**2.
@@ -94,7 +94,7 @@ class NMSE(NormedSquares, tag="nmse"):
     0.024096
     """
 
-    about = About(formula="sum w (p - y)^2 / sum w y^2")
+    about = About(formula="sum(w (p - y)^2) / sum(w y^2)")
 
     normalization: str = setting(default="power", choices=("power", "means", "constant"))
     constant: float = setting(default=1.0, low=-(2.0**400), high=2.0**400)
@@ -139,7 +139,7 @@ class NRMSE(NormedSquares, tag="nrmse"):
     """
 
     about = About(
-        formula="sqrt(sum w (p - y)^2 / sum w) / mean, range, deviation or norm of y",
+        formula="sqrt(sum(w (p - y)^2) / sum(w)) / d, d the mean, range, standard deviation or norm of y",
         # The divisor "l2", the norm of the targets, grows with the number of rows; the other divisors do not.
         extensive=About.per_instance(lambda metric: metric.normalization == "l2"),
     )

@@ -102,7 +102,7 @@ class ResidualQuantile(ErrorQuantile, tag="residual_quantile"):
 
 
 class MedianAbsoluteError(ErrorQuantile, tag="median_absolute_error"):
-    """Median absolute error: the median of the absolute errors, with certified bounds.
+    """Median absolute error: the median of |prediction - target|, with certified bounds.
 
     Formula: median of |p - y|; if two values are in the middle, their mean.
 
@@ -148,7 +148,7 @@ class MaxError(OutputMetric[Extremes], tag="max_error"):
         no_interval_reason="a maximum has no standard error; ErrorQuantile(q=), with q close to 1, has an interval",
         formula="max |p - y|",
         cost="100 bytes; about 1 ns per row",
-        bound="exact: the error is rounded once",
+        bound="exact except for rounding: the error is rounded once",
     )
 
     def make_state(self) -> Extremes:

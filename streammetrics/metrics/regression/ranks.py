@@ -241,7 +241,7 @@ class SpearmanCorrelation(RankMetric, tag="spearman_correlation"):
     0.8
     """
 
-    about = About(formula="Pearson's correlation of ranks")
+    about = About(formula="Pearson's correlation of the ranks of y and p")
 
     def of(self, pairs: Pairs) -> Limits | None:
         x, y = variance(pairs, 0), variance(pairs, 1)
@@ -278,7 +278,12 @@ class KendallCorrelation(RankMetric, tag="kendall_correlation"):
     0.666667
     """
 
-    about = About(formula="(C - D) / sqrt((P - T_y)(P - T_p))")
+    about = About(
+        formula=(
+            "(C - D) / sqrt((P - T_y) (P - T_p)), where of P pairs, C are concordant, D discordant, T_y tied in y, and "
+            "T_p tied in p"
+        )
+    )
 
     variant: str = setting(default="b", choices=("a", "b", "c"))
 
@@ -372,7 +377,11 @@ class XAUC(RankMetric, tag="xauc"):
     0.666667
     """
 
-    about = About(value_range=(0.0, 1.0), extensive=True, formula="(C + B) / P")
+    about = About(
+        value_range=(0.0, 1.0),
+        extensive=True,
+        formula="(C + B) / P, where of P pairs, C are concordant, and B are tied in y and in p",
+    )
 
     def of(self, pairs: Pairs) -> Limits | None:
         both, certain, sure = pairs.tied_pairs[2], pairs.concordant, bool(pairs.sure.all())
@@ -417,7 +426,10 @@ class RegressionAUC(RankMetric, tag="regression_auc"):
     (0.6, 0.666667)
     """
 
-    about = About(value_range=(0.0, 1.0), formula="(C + T / 2) / (P - T_y)")
+    about = About(
+        value_range=(0.0, 1.0),
+        formula="(C + T / 2) / (P - T_y), where of P pairs, C are concordant, T tied in p only, and T_y tied in y",
+    )
 
     pairs: str = setting(default="different", choices=("different", "all"))
 

@@ -146,7 +146,7 @@ class MaxRelativeError(Metric[Extremes, float], tag="max_relative_error"):
         no_interval_reason="a maximum has no standard error; MAPE has an interval",
         formula="max |p - y| / |y|",
         cost="100 bytes; about 3 ns per row",
-        bound="exact: the error is rounded twice",
+        bound="exact except for rounding: the difference and the quotient are each rounded once",
     )
 
     def make_state(self) -> Extremes:
@@ -219,7 +219,7 @@ class WMAPE(SummedLoss, tag="wmape"):
     0.25
     """
 
-    about = About(formula="sum w |p - y| / sum w |y|")
+    about = About(formula="sum(w |p - y|) / sum(w |y|)")
 
     squares: bool = setting(default=False, choices=(False,))
     percent: bool = setting(default=False)
@@ -240,7 +240,7 @@ class WMAPE(SummedLoss, tag="wmape"):
 
 
 class MSLE(SummedLoss, tag="msle"):
-    """Mean squared logarithmic error: the mean squared error of log(1 + x), for numbers above -1.
+    """Mean squared logarithmic error: the mean squared difference of log(1 + target) and log(1 + prediction).
 
     Formula: sum w (log(1 + p) - log(1 + y))**2 / sum w.
 
@@ -256,7 +256,7 @@ class MSLE(SummedLoss, tag="msle"):
     0.03973
     """
 
-    about = About(formula="sum w (log(1 + p) - log(1 + y))^2 / sum w")
+    about = About(formula="sum(w (log(1 + p) - log(1 + y))^2) / sum(w)")
 
     domain = "log1p"
 
@@ -282,7 +282,7 @@ class RMSLE(MSLE, tag="rmsle"):
     0.199324
     """
 
-    about = About(formula="sqrt(sum w (log(1 + p) - log(1 + y))^2 / sum w)")
+    about = About(formula="sqrt(sum(w (log(1 + p) - log(1 + y))^2) / sum(w))")
 
     def of(self, state: RegressionSums, output: int = 0) -> Limits | None:
         return root(state.total(self.terms[0], output), state.weight())

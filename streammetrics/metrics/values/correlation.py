@@ -52,7 +52,7 @@ class CorrelationMatrix(Metric[ColumnProducts, NDArray[Any]], tag="correlation_m
             "a matrix has no single standard error; Sharded(PearsonCorrelation(), unit=) has an interval for "
             "two columns"
         ),
-        formula="Cov(a, b) / sqrt(Var(a) Var(b)) of every two columns",
+        formula="Cov(a, b) / sqrt(Var(a) Var(b)) for each pair of columns a and b",
         cost="270 c (c + 3) bytes for c columns; about 3 c (c + 3) ns per row",
         example={"variables": ("x", "y", "z")},
     )

@@ -19,7 +19,7 @@ __all__ = ["DistinctSample"]
 
 
 class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
-    """Distinct sample: the number of distinct keys (such as users), or of keys that two arms share, from a sample by hash.
+    """Distinct sample: the number of distinct keys (such as users), or of keys that two arms share, from a hash sample.
 
     Formula: number of keys in the sample / share of all hash values that the sample keeps.
 
@@ -63,11 +63,11 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
             "the number of distinct keys refers only to the counted rows; without Sharded, its interval covers the "
             "error of the sample"
         ),
-        formula="keys kept / share of hashes kept (Flajolet 1990)",
+        formula="(keys in the sample) / (share of all hash values that the sample keeps); see Flajolet (1990)",
         cost="12 bytes per key in the sample; about 11 ns per row",
         bound=(
-            "keys in the sample <= value <= rows; exact for up to `limit` keys, then a standard error of 1 to "
-            "1.4 / sqrt(limit)"
+            "keys in the sample <= value <= rows; exact for up to `limit` keys, then a standard error of c / "
+            "sqrt(limit), with c from 1 to 1.4"
         ),
     )
 

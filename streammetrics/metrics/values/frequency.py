@@ -58,7 +58,10 @@ class KeyFrequency(Metric[KeySketch, float], tag="key_frequency"):
         no_interval_reason="the number of counted rows is not an estimate; Mean of a 0/1 column has an interval",
         formula="smallest counter of the key in a count-min sketch",
         cost="up to 4 bytes per counter, 1 MiB at 16 bits and 4 tables; about 0.5 us per row",
-        bound="0 <= true weight <= value; true weight >= value - e W / 2**bits with probability 1 - exp(-depth)",
+        bound=(
+            "0 <= true weight <= value; true weight >= value - e W / 2**bits with probability 1 - exp(-depth), W the "
+            "total weight"
+        ),
         example={"key": "a"},
     )
 

@@ -48,7 +48,7 @@ class Histogram(Metric[KeyCounts, NDArray[Any]], tag="histogram"):
         no_interval_reason=(
             "the numbers of counted rows are not estimates; Mean of a 0/1 column and Quantile have intervals"
         ),
-        formula="sum w of edges[i] <= v < edges[i + 1]",
+        formula="sum(w) over rows with edges[i] <= v < edges[i + 1], for each bin i",
         cost="40 bytes per bin that contains rows; about 40 ns per row",
         example={"edges": (-1.0, 0.0, 0.5, 3.0)},
         # Counts change if all rows are counted twice. A density does not, because its area is always 1.

@@ -76,7 +76,7 @@ class HeavyHitters(CountedKeys, tag="heavy_hitters"):
     about = About(
         extensive=True,
         no_interval_reason="the numbers of counted rows are not estimates; Mean of a 0/1 column has an interval",
-        formula="the k keys with the largest sum w",
+        formula="the k keys with the largest sum(w)",
     )
 
     k: int = setting(default=10, low=1, high=1 << 20, kw_only=False)
@@ -131,8 +131,8 @@ class Entropy(CountedKeys, tag="entropy"):
 
     about = About(
         interval_scale="natural",
-        formula="- sum p log p",
-        bound="within 8 ulp, because the value is rounded a few times",
+        formula="- sum over keys of p log(p), p the share of the key",
+        bound="error of at most 8 ulp, because the value is rounded a few times",
     )
 
     base: int | None = setting(default=None, low=2, high=1 << 16)
@@ -177,7 +177,7 @@ class UniqueShare(CountedKeys, tag="unique_share"):
     about = About(
         extensive=True,
         no_interval_reason="whether a key is unique depends on all other rows; Mean of a 0/1 column has an interval",
-        formula="keys of weight 1 / sum w",
+        formula="(number of keys with weight 1) / sum(w)",
     )
 
     def of(self, state: KeyCounts) -> float:

@@ -41,7 +41,7 @@ class MeanOfTerms(Metric[RowTerms, float]):
 
 
 class GeometricMean(MeanOfTerms, tag="geometric_mean"):
-    """Geometric mean: the weighted geometric mean of positive values.
+    """Geometric mean: the exponential of the weighted mean of the logarithms of positive values.
 
     Formula: exp(sum w log(v) / sum w).
 
@@ -59,7 +59,7 @@ class GeometricMean(MeanOfTerms, tag="geometric_mean"):
     """
 
     about = About(
-        formula="exp(sum w log(v) / sum w)",
+        formula="exp(sum(w log(v)) / sum(w))",
         bound="relative error of about 2**-52 times the largest |log v|, because logarithms are rounded",
     )
 
@@ -91,7 +91,7 @@ class HarmonicMean(MeanOfTerms, tag="harmonic_mean"):
     """
 
     about = About(
-        formula="sum w / sum (w / v)", bound="relative error of at most 2**-52, because each 1 / v is rounded"
+        formula="sum(w) / sum(w / v)", bound="relative error of at most 2**-52, because each 1 / v is rounded"
     )
 
     term = "inverse"

@@ -19,7 +19,7 @@ __all__ = ["Quantile"]
 
 
 class Quantile(Metric[ValueHistogram, float], tag="quantile"):
-    """Quantile: the weighted quantile of the values, with certified bounds.
+    """Quantile: the value at or below which the share q of the total weight lies, with certified bounds.
 
     Formula: the smallest v with W(values <= v) >= q W; if W(values <= v) = q W, the mean of v and the next value.
 
@@ -51,7 +51,7 @@ class Quantile(Metric[ValueHistogram, float], tag="quantile"):
     """
 
     about = About(
-        formula="smallest v with W(values <= v) >= q W",
+        formula="smallest v such that the weight of values <= v is at least q times the total weight",
         cost="16 bytes per bucket, up to 8,192 buckets at 7 bits; about 2 ns per row; 1 ms to compute",
         bound=BOUND,
         interval_methods=("woodruff",),

@@ -17,7 +17,7 @@ ALIKE = "all values are equal"
 
 
 class StandardDeviation(Variance, tag="standard_deviation"):
-    """Standard deviation: the weighted standard deviation of the values.
+    """Standard deviation: the square root of the weighted variance, in the unit of the values.
 
     Formula: sqrt(sum w (v - mean)**2 / (sum w - ddof)).
 
@@ -34,7 +34,7 @@ class StandardDeviation(Variance, tag="standard_deviation"):
     2.0
     """
 
-    about = About(formula="sqrt(sum w (v - mean)^2 / (sum w - ddof))")
+    about = About(formula="sqrt(sum(w (v - mean)^2) / (sum(w) - ddof))")
 
     def of(self, state: Moments) -> float:
         left = state.weight() - Fraction(self.ddof)
@@ -67,7 +67,7 @@ class Skewness(MomentOfValues, tag="skewness"):
     """
 
     about = About(
-        formula="m_3 / m_2^1.5, with m_k = sum w (v - mean)^k / sum w",
+        formula="m_3 / m_2^1.5, with m_k = sum(w (v - mean)^k) / sum(w)",
         cost="about 1.6 kB; 20 ns per row",
         # With bias=False, the value changes if all rows are counted twice.
         extensive=About.per_instance(lambda metric: not metric.bias),
@@ -122,7 +122,7 @@ class Kurtosis(MomentOfValues, tag="kurtosis"):
     """
 
     about = About(
-        formula="m_4 / m_2^2 - 3, with m_k = sum w (v - mean)^k / sum w",
+        formula="m_4 / m_2^2 - 3, with m_k = sum(w (v - mean)^k) / sum(w)",
         cost="about 2.2 kB; 40 ns per row",
         # With bias=False, the value changes if all rows are counted twice.
         extensive=About.per_instance(lambda metric: not metric.bias),

@@ -37,7 +37,7 @@ class MomentOfValues(Metric[Moments, float]):
 
 
 class Mean(MomentOfValues, tag="mean"):
-    """Mean: the weighted mean of the values.
+    """Mean: the mean of the values, weighted if rows have weights.
 
     Formula: sum w v / sum w.
 
@@ -60,7 +60,7 @@ class Mean(MomentOfValues, tag="mean"):
     1.527525
     """
 
-    about = About(formula="sum w v / sum w")
+    about = About(formula="sum(w v) / sum(w)")
 
     squares: bool = setting(default=False)
 
@@ -98,7 +98,7 @@ class Sum(MomentOfValues, tag="sum"):
     about = About(
         extensive=True,
         no_interval_reason="the total over the counted rows is not an estimate; Mean has an interval",
-        formula="sum w v",
+        formula="sum(w v)",
     )
 
     def of(self, state: Moments) -> float:
@@ -127,7 +127,7 @@ class Count(MomentOfValues, tag="count"):
     about = About(
         extensive=True,
         no_interval_reason="the number of counted rows is not an estimate; CTR and Mean have intervals",
-        formula="sum w",
+        formula="sum(w)",
         cost="about 10 bytes, 550 with weights; 1 ns per row",
     )
 
@@ -141,7 +141,7 @@ class Count(MomentOfValues, tag="count"):
 
 
 class Variance(MomentOfValues, tag="variance"):
-    """Variance: the weighted variance of the values.
+    """Variance: the weighted mean of the squared distances between the values and their mean.
 
     Formula: sum w (v - mean)**2 / (sum w - ddof).
 
@@ -165,7 +165,7 @@ class Variance(MomentOfValues, tag="variance"):
     """
 
     about = About(
-        formula="sum w (v - mean)^2 / (sum w - ddof)",
+        formula="sum(w (v - mean)^2) / (sum(w) - ddof)",
         cost="about 1.1 kB; 3 ns per row",
         # With ddof > 0, the value changes if all rows are counted twice.
         extensive=About.per_instance(lambda metric: metric.ddof > 0),
@@ -211,7 +211,11 @@ class Ratio(Metric[Moments, float], tag="ratio"):
     ('clicks/views', 0.05)
     """
 
-    about = About(interval_scale="log", formula="sum w n / sum w d", cost="about 1.1 kB; 2 ns per row")
+    about = About(
+        interval_scale="log",
+        formula="sum(w n) / sum(w d), n the numerator column, d the denominator column",
+        cost="about 1.1 kB; 2 ns per row",
+    )
 
     numerator: str = setting(default="numerator", kw_only=False)
     denominator: str = setting(default="denominator", kw_only=False)
@@ -222,7 +226,7 @@ class Ratio(Metric[Moments, float], tag="ratio"):
         if len({self.numerator, self.denominator, "sample_weight"}) < 3:
             raise ValueError(
                 f"Ratio: expected two different columns other than sample_weight, found {self.numerator!r} and "
-                f"{self.denominator!r}"
+                f"{self.denominator!r}; pass different columns as numerator= and denominator="
             )
 
     @property
@@ -303,7 +307,7 @@ class PerUnit(Metric[UnitSums, float], tag="per_unit"):
     {'a': 15.0, 'b': 4.0}
     """
 
-    about = About(formula="sum of outcomes / number of exposures", cost="about 1.1 kB; 5 ns per row")
+    about = About(formula="(sum of outcomes) / (number of exposures)", cost="about 1.1 kB; 5 ns per row")
 
     outcome: str = setting(default="outcome", kw_only=False)
     unit: str = setting(default="unit")
@@ -440,7 +444,7 @@ class DistinctCount(Metric[DistinctKeys, float], tag="distinct_count"):
     """
 
     about = About(
-        formula="HyperLogLog (Ertl 2017)",
+        formula="estimator of Ertl (2017) for HyperLogLog",
         cost="8 bytes per register, 128 KiB at precision 14; about 4 ns per row",
         bound="registers in use <= value <= rows; standard error 1.04 / sqrt(2**precision)",
         interval_methods=("hyperloglog",),

@@ -184,7 +184,7 @@ def _check_layout(experiment: Experiment, part: PartSummary) -> None:
         )
     if closed := sorted({str(tag) for tag in map(_find_single_use_tag, definition_of(metrics).reads) if tag}):
         raise IncompatibleStateError(
-            f"{what}: {', '.join(closed)} has closed groups, which can be counted only once and not in every hour; "
+            f"{what}: {', '.join(closed)} contains closed groups, which can be counted only once and not in every hour; "
             f"post the metrics before sm.seal()"
         )
 

@@ -52,7 +52,7 @@ class SQLite:
             (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
             if mode != "wal":
                 raise StoreDownError(
-                    f"{self.path}: SQLite cannot keep a write-ahead log there (mode {mode}); use a local disk"
+                    f"{self.path}: SQLite cannot keep a write-ahead log in this folder (mode {mode}); use a local disk"
                 )
             for setting in SETTINGS:
                 connection.execute(setting).fetchall()

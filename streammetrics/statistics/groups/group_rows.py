@@ -192,10 +192,11 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         if waiting is None:
             return self.make_empty_cells(())
         if waiting.nbytes > SAVED or waiting.spilled:
+            on_disk = " and more rows on disk" if waiting.spilled else ""
             raise MemoryLimitError(
-                f"{waiting.nbytes:,} bytes of open groups{' and rows on disk' if waiting.spilled else ''} cannot be "
-                f"saved; give each of n workers its own partition=(i, n) and save the result of seal(), sort the log by "
-                f'group (grouped="sorted"), or pass sample=True for an estimate'
+                f"open groups with {waiting.nbytes:,} bytes of rows in memory{on_disk} "
+                f"cannot be saved; give each of n workers its own partition=(i, n) and save the result of seal(), sort "
+                f'the log by group (grouped="sorted"), or pass sample=True for an estimate'
             )
         inner, entries = entries_of(waiting.raws, self.real)
         state = self._from_entries(inner, entries, waiting)
