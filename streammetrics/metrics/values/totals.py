@@ -127,7 +127,7 @@ class Count(MomentOfValues, tag="count"):
     about = About(
         extensive=True,
         no_interval_reason="the number of counted rows is not an estimate; CTR and Mean have intervals",
-        formula="sum(w)",
+        formula="sum of w",
         cost="about 10 bytes, 550 with weights; 1 ns per row",
     )
 
