@@ -105,7 +105,7 @@ SHARDS = (
 )
 MISSING = "What to do with a row without a unit: stop with an error, or skip the row and count it as skipped."
 CONFIDENCE = "Confidence level of intervals."
-WINDOW = "Width of event-time windows, such as 15m, 1h or 1d, or a number of steps. Needs --time."
+WINDOW = "Width of event-time windows, such as 15m, 1h or 1d, or a number of steps. Days are in UTC. Needs --time."
 TIME = "Column of timestamps or steps for --window."
 ARM = "Column of the arms of an experiment. Arms are compared in total, and in each slice of --by."
 CONTROL = "The arm or model with which the others are compared. For models, the default is the first."
@@ -125,7 +125,10 @@ PLANNED = (
     "Planned number of users at the end, in both arms together. Without --sequential, no decision is made before the "
     "experiment has this number of users."
 )
-USERS = "Number of users so far, in both arms together."
+USERS = (
+    "Number of users so far, in both arms together. The decision compares it with --planned-users, and --sequential "
+    "needs both."
+)
 SEQUENTIAL = "Use sequential intervals, which stay valid if you look at the experiment repeatedly while it runs."
 INDEPENDENT = (
     "Assert that no unit occurs in more than one file. Files with different units or shards are then compared by Welch's "
