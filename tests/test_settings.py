@@ -72,6 +72,16 @@ def test_operational_settings_do_not_keep_metrics_from_sharing(low, high, name, 
             lambda: sm.ROCCurve(thresholds=200),
             "ROCCurve has no setting 'thresholds'; leave it out, because every score is a threshold",
         ),
+        (
+            lambda: sm.AUC(pos_label=1),
+            "AUC has no setting 'pos_label'; pass pos_label= to Task, as in sm.MetricCollection(sm.Task(metric, "
+            "pos_label=...))",
+        ),
+        (
+            lambda: sm.AUC(soft_labels=True),
+            "AUC has no setting 'soft_labels'; LogLoss, NormalizedEntropy, BrierScore, Calibration and CTR support soft "
+            "labels",
+        ),
         (lambda: sm.F1(thresholds=[0.5]), "F1 has no setting 'thresholds'; did you mean 'threshold'?"),
         (
             lambda: sm.NDCG(3, 4),

@@ -259,7 +259,7 @@ def _by_name(cls: type, first: tuple[str, ...], values: tuple[Any, ...], setting
 
 
 _USE_LOGITS, _NO_THRESHOLDS = 'use scale="logit"', "leave it out, because every score is a threshold"
-ELSEWHERE = {
+ELSEWHERE: dict[str, tuple[str | None, str]] = {
     "from_logits": ("scale", _USE_LOGITS),
     "logits": ("scale", _USE_LOGITS),
     "top_k": ("k", "use k="),
@@ -267,8 +267,10 @@ ELSEWHERE = {
     "task": ("num_labels", "leave it out; pass num_classes= for several classes, or num_labels= for several labels"),
     "thresholds": ("exact", _NO_THRESHOLDS),
     "num_thresholds": ("exact", _NO_THRESHOLDS),
+    "pos_label": (None, "pass pos_label= to Task, as in sm.MetricCollection(sm.Task(metric, pos_label=...))"),
+    "soft_labels": (None, "LogLoss, NormalizedEntropy, BrierScore, Calibration and CTR support soft labels"),
 }
-"""Settings of other libraries: the setting that a class here must have for the remedy to apply, and the remedy."""
+"""Settings that a class may lack: the setting that it must have for the remedy to apply (None: always), and the remedy."""
 
 
 def _reject(cls: type, values: dict[str, Any]) -> None:
@@ -277,7 +279,7 @@ def _reject(cls: type, values: dict[str, Any]) -> None:
         if name not in defaults:
             own, instead = ELSEWHERE.get(name, ("", ""))
             close = difflib.get_close_matches(name, defaults, 1)
-            if own in defaults:
+            if own is None or own in defaults:
                 hint = f"; {instead}"
             else:
                 hint = (
