@@ -15,7 +15,7 @@ from streammetrics.cli.models import LoggedModel, find_model
 from streammetrics.cli.specs import find_at_setting, make_metrics
 from streammetrics.cli.task_types import TASK_TYPES
 from streammetrics.collect.collection import MetricCollection
-from streammetrics.collect.metric import Metric
+from streammetrics.collect.metric import METRICS, Metric
 from streammetrics.collect.task import Task
 
 __all__ = ["TaskSpec", "make_collection", "parse_classes", "parse_cutoffs", "read_task_file"]
@@ -243,10 +243,25 @@ class TaskSpec:
             self.metrics, default_metrics=default_metrics, cutoffs=cutoffs, scale=self.scale, **shared
         )
         needs = {name: {need.role for need in metric.make_state().needs()} for name, metric in metrics.items()}
+        # With several classes, the class with the highest score is predicted, and no threshold is used.
+        thresholds = {
+            name: metric.settings["threshold"]
+            for name, metric in metrics.items()
+            if kind.output_kind != "classes" and "y_score" in needs[name]
+            if metric.settings.get("threshold") is not None
+        }
+        for name, threshold in thresholds.items():
+            # The specification of a metric may set a scale of its own.
+            if metrics[name].settings.get("scale", self.scale) == "probability":
+                self._check_threshold(name, type(metrics[name]), threshold)
         for role, whose in (("group", "users"), ("query", "queries")):
             readers, column = [name for name, roles in needs.items() if role in roles], getattr(self, role)
             if column is not None and not readers:
-                hint = "add group_auc to --metrics" if role == "group" else "set --task-type ranking"
+                hint = "set --task-type ranking"
+                if role == "group":
+                    hint = "add group_auc to --metrics"
+                elif self.task_type == "ranking":
+                    hint = "add a metric of lists, such as ndcg, to --metrics"
                 raise UsageError(
                     f"--{role} {column}: none of the metrics {', '.join(metrics)} reads this column; {hint}, or remove "
                     f"--{role}"
@@ -258,12 +273,28 @@ class TaskSpec:
                 f"--k {','.join(map(str, self.k))}: none of the metrics {', '.join(metrics)} has a cutoff; remove --k, or "
                 f"add a metric such as ndcg"
             )
-        if self.scale != "probability" and not any("scale" in metric.settings for metric in metrics.values()):
+        depend_on_scale = thresholds or any("scale" in metric.settings for metric in metrics.values())
+        if self.scale != "probability" and not depend_on_scale:
             raise UsageError(
                 f"--scale {self.scale}: none of the metrics {', '.join(metrics)} depends on the scale of scores; remove "
                 f"--scale"
             )
         return metrics
+
+    def _check_threshold(self, name: str, metric: type[Metric[Any, Any]], threshold: float) -> None:
+        """Raise UsageError if a threshold for probabilities is outside [0, 1], such as that of recall@20."""
+        if 0 <= threshold <= 1:
+            return
+        hint = "set a threshold in [0, 1]"
+        tag = metric.about.tag
+        if f"{tag}_at_k" in METRICS and threshold > 0 and threshold == int(threshold):
+            task_type = "" if self.task_type == "ranking" else "--task-type ranking --query COLUMN "
+            at_k = f"{tag}_at_k@{int(threshold)}"
+            hint = f"for the {tag} among the first {int(threshold)} of each list, use {task_type}--metrics {at_k}"
+        raise UsageError(
+            f"{name}: {threshold:g} is a threshold, but scores are in [0, 1]; {hint}; for other scores, set --scale logit "
+            f"or --scale real"
+        )
 
     def convert_pos_label(self, schema: Any) -> Any:
         """Convert the positive label from text to the type of the label column."""
