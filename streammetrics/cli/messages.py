@@ -31,6 +31,7 @@ _MESSAGES = {
     r": the order is update\(y_true, y_score\)": "; check --label and --score",
     r'missing="skip" leaves out rows': "--metrics group_auc:missing=skip leaves out rows",
     r"pass labels=\(\.\.\.\)": "pass --classes a,b,c",
+    r"pass pos_label= to Task, as in [^;]*": "name the positive label with --pos-label VALUE",
     r", or pass lists of documents to sm\.ranked_lists\(ranked, relevant\)": "",
 }
 """For each pattern in the library's error messages, which name Python arguments, a text that names options instead."""
@@ -88,13 +89,35 @@ def convert_keywords(message: str) -> str:
     return _KEYWORD.sub(spell, message)
 
 
-def unknown_name_error(what: str, name: str, names: Iterable[str], place: str = "") -> UsageError:
-    """Return the error for an unknown name in a place, with the most similar name, those that contain it, or all names."""
+def unknown_name_error(
+    what: str, name: str, names: Iterable[str], place: str = "", list_command: str = ""
+) -> UsageError:
+    """Return the error for an unknown name in a place, with the most similar name, those that contain it, or all names.
+
+    If there are too many names for one message, `list_command` is the command that lists them. The message then contains
+    only the names that share the beginning of a word with the unknown name.
+    """
     by_lower = {one.lower(): one for one in names}
     close = difflib.get_close_matches(name.lower(), by_lower, 1)
     containing = [one for lower, one in by_lower.items() if name.lower() in lower]
     if close and len(containing) < 2:
         hint = f"did you mean {by_lower[close[0]]!r}?"
+    elif list_command and not containing:
+        part, sharing = _find_shared_beginning(name.lower(), by_lower)
+        hint = f"names that contain {part!r}: {', '.join(sharing)}; " if sharing else ""
+        hint += f"`{list_command}` lists all"
     else:
         hint = f"choose from {', '.join(containing or by_lower.values())}"
     return UsageError(f"there is no {what} {name!r}{place and f' in {place}'}; {hint}")
+
+
+def _find_shared_beginning(name: str, names: Iterable[str]) -> tuple[str, list[str]]:
+    """Return the longest beginning of a name with which a word of other names begins, and these names.
+
+    A beginning has at least two characters. The list is empty if no name, or more than 12, have such a word.
+    """
+    for length in range(len(name) - 1, 1, -1):
+        part = name[:length].rstrip("_-@ ")
+        if sharing := [one for one in names if f"_{part}" in f"_{one}"]:
+            return part, sharing if len(sharing) <= 12 else []
+    return "", []

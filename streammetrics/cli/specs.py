@@ -175,11 +175,16 @@ def _resolve_tag(tag: str) -> tuple[str, dict[str, Any]]:
 
 def unknown_metric_error(name: str) -> UsageError:
     """Return the error for an unknown metric, with its equivalent from another library, or a similar name."""
+    if isinstance(_parse_value(name), (int, float)):
+        return UsageError(
+            f"expected the name of a metric, found {name!r}; a comma separates metrics, so write each threshold with its "
+            f"metric, such as precision@0.05,precision@0.1"
+        )
     suggestion = find_suggestion(name, metric_names())
     # A part of a name of this library, such as "rank", is more likely than a similar name in another library.
     is_part = any(name.lower() in tag for tag in metric_names())
     if suggestion is None or (is_part and normalize_name(suggestion.name) not in ("", normalize_name(name))):
-        return unknown_name_error("metric", name, metric_names())
+        return unknown_name_error("metric", name, metric_names(), list_command="streammetrics catalog")
     message = f"there is no metric {name!r}"
     ours = format_spec(suggestion.ours[0]) or format_expression(suggestion.ours[0]) if suggestion.ours else ""
     if not suggestion.library:

@@ -523,6 +523,27 @@ class TestMistakes:
             (("--metrics", "aucc"), "there is no metric 'aucc'; did you mean 'auc'?"),
             (("--metrics", "logloss"), "did you mean 'log_loss'?"),
             (("--metrics", "ne"), "did you mean 'normalized_entropy'?"),
+            (("--metrics", "topk"), "there is no metric 'topk'; names that contain 'top': "),
+            (("--metrics", "f1_each"), "names that contain 'f1': f1; `streammetrics catalog` lists all"),
+            (("--metrics", "precision:threshold=0.05,0.1"), "found '0.1'; a comma separates metrics, so write "),
+            (("--metrics", "auc:pos_label=1"), "'pos_label'; name the positive label with --pos-label VALUE"),
+            (
+                ("--metrics", "recall@20"),
+                "recall@20: 20 is a threshold, but scores are in [0, 1]; for the recall among the first 20 of each list, "
+                "use --task-type ranking --query COLUMN --metrics recall_at_k@20; ",
+            ),
+            (
+                ("--metrics", "recall@20", "--task-type", "ranking", "--query", "user"),
+                "of each list, use --metrics recall_at_k@20; ",
+            ),
+            (
+                ("--metrics", "f1@-1"),
+                "-1 is a threshold, but scores are in [0, 1]; set a threshold in [0, 1]; for other",
+            ),
+            (
+                ("--metrics", "recall@0.5", "--task-type", "ranking", "--query", "user"),
+                "reads this column; add a metric of lists, such as ndcg, to --metrics, or remove --query",
+            ),
             (("--metrics", "auc,auc"), "the metric auc is named twice"),
             (("--metrics", ","), "expected at least one metric, found none"),
             (("--metrics", "ks@3"), "ks takes no number after @"),

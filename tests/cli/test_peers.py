@@ -80,7 +80,7 @@ class TestMetricsByTheirNamesElsewhere:
             ("gauc", "did you mean 'group_auc'?"),
             ("COPC", "did you mean 'calibration:inverse=True'?"),
             ("logloss", "did you mean 'log_loss'?"),
-            ("xylophone", "choose from accuracy, adjusted_"),
+            ("xylophone", "there is no metric 'xylophone'; `streammetrics catalog` lists all"),
         ],
     )
     def test_is_told(self, fails, log, given, said):
