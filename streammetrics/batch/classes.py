@@ -43,6 +43,8 @@ ONE_SCORE = (
     "; for one score in each row, remove labels= or num_classes= from the metric, and pass labels=(negative, positive) "
     "to Task if the labels are not 0 and 1"
 )
+# The remedy for one score in each row if there are more classes.
+MATRIX = "; pass a matrix with a column of scores for each class"
 
 
 class Classes(Kind):
@@ -180,7 +182,7 @@ class ScoresOrClasses(Matrix):
 
     def __init__(self, names: int | tuple[Any, ...]) -> None:
         self.classes = Classes(names)
-        hint = ONE_SCORE if self.classes.width == 2 else ""
+        hint = ONE_SCORE if self.classes.width == 2 else MATRIX
         hint += "; to pass predicted classes, pass one integer or string for each row"
         super().__init__(score(scale="real").kind, self.classes.width, hint)
         self.scores = Matrix(self.kind, self.width, hint)
@@ -459,7 +461,7 @@ def class_scores(width: int, scale: str) -> Need:
 
     The scores are probabilities that sum to 1, logits, or any finite numbers, depending on `scale`.
     """
-    hint = ONE_SCORE if width == 2 else ""
+    hint = ONE_SCORE if width == 2 else MATRIX
     if scale == "probability":
         return Need("y_score", Distribution(width, hint))
     return matrix(Need("y_score", Logit()) if scale == "logit" else score(scale=scale), width, hint)

@@ -169,7 +169,9 @@ def missing_column_error(name: str, names: Sequence[str], hint: str = "") -> Inv
 
 def _find_remedy_for_missing(name: str, names: Sequence[str]) -> str:
     if name not in ROLES:
-        return suggest_column(name, names)
+        # A batch that has only columns with the names of roles consists of arrays, so the column was left out.
+        are_arrays = bool(names) and ROLES.issuperset(names)
+        return f"; pass {name}= to update()" if are_arrays else suggest_column(name, names)
     if not ROLES.issuperset(names):
         task = f'sm.MetricCollection(sm.Task(metric, {name}="..."))'
         return f"; if the column has another name, pass {name}= to Task, as in {task}"

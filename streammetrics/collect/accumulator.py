@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from numpy import ndarray
 
-from ..batch.columns import Batch
+from ..batch.columns import Batch, suggest_column
 from ..batch.convert import COLUMNS, as_columns
 from ..count.batch_updater import BatchUpdater
 from ..count.reads import MEMORY_LIMIT
@@ -306,4 +306,6 @@ def unknown_column(owner: str, name: str, columns: Iterable[str]) -> TypeError:
     message = f"{owner}.update(): unknown column {name!r}; the columns are {', '.join(columns)}"
     if name == "y_pred" and "y_score" in columns:
         message += "; pass scores as y_score, and pass predicted classes as y_pred to a metric with threshold=None"
+    else:
+        message += suggest_column(name, columns)
     return TypeError(message)

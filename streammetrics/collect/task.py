@@ -9,6 +9,7 @@ from ..batch.column_binding import PLAIN, Binding
 from ..batch.kinds import Label
 from .accumulator import definition_of
 from .definition import Definition
+from .metric import METRICS
 from .metric_like import MetricLike
 
 __all__ = ["Metrics", "Task", "flatten"]
@@ -152,6 +153,8 @@ def flatten(metrics: Any, binding: Binding = PLAIN, prefix: str = "") -> Iterato
             yield from flatten(value, binding, prefix)
     else:
         hint = f"; write {metrics.__name__}(), not {metrics.__name__}" if isinstance(metrics, type) else ""
+        if isinstance(metrics, str) and metrics in METRICS:
+            hint = f"; write sm.{METRICS[metrics].__name__}()"
         raise TypeError(f"expected metrics, lists, dicts or tasks, found {metrics!r}{hint}")
 
 

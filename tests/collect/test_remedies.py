@@ -102,6 +102,13 @@ def test_other_columns() -> None:
         (sm.AUC(labels=("no", "yes")), ["no", "yes"], [0.2, 0.9], "and pass labels=(negative, positive) to Task"),
         (sm.LogLoss(num_classes=2), [0, 1], [0.2, 0.9], "for one score in each row, remove labels= or num_classes="),
         (sm.Recall(labels=("no", "yes")), ["no", "yes"], [0.2, 0.9], "(2,); for one score in each row"),
+        (
+            sm.AUC(num_classes=3),
+            [0, 1, 2],
+            [0.1, 0.2, 0.7],
+            "(3,); pass a matrix with a column of scores for each class",
+        ),
+        (sm.Recall(num_classes=3), [0, 1, 2], [0.1, 0.2, 0.7], "(3,); pass a matrix with a column of scores for each"),
     ],
 )
 def test_scores_of_another_shape(metric: Any, labels: Any, scores: Any, remedy: str) -> None:
@@ -133,6 +140,14 @@ def task(**columns: str) -> sm.MetricCollection:
         (lambda log: sm.MAE().update(log["click"]), "pass the predictions as the second argument"),
         (lambda log: sm.AUC().update(y_score=log["Score"]), "the batch has 'y_score'; pass y_true= to update()"),
         (lambda log: sm.GroupAUC().update(*log.values()), "'y_true', 'y_score'; pass group= to update()"),
+        (
+            lambda log: sm.Sliced(sm.AUC(), by="country").update(*log.values()),
+            "'y_true', 'y_score'; pass country= to update()",
+        ),
+        (
+            lambda log: sm.Windowed(sm.AUC(), time="ts", width=10).update(*log.values()),
+            "'y_true', 'y_score'; pass ts= to update()",
+        ),
         (lambda log: sm.AUC().update(), "the batch has no columns; pass y_true= to update()"),
         (lambda log: sm.AUC().update({1: [0]}), "the batch has 1; if the column has another name"),
     ],
@@ -143,6 +158,17 @@ def test_columns_that_are_not_there(update: Any, expected: str) -> None:
     message = str(caught.value)
     assert message.endswith(expected) or "another name" in expected
     assert expected in message
+
+
+def test_unknown_column_with_a_similar_name() -> None:
+    sliced = sm.Sliced(sm.AUC(), by="contry")
+    with pytest.raises(TypeError, match=r"'country'; the columns are .*, contry; did you mean 'contry'\?"):
+        sliced.update([0, 1], [0.1, 0.2], country=["a", "b"])
+
+
+def test_tag_instead_of_a_metric() -> None:
+    with pytest.raises(TypeError, match=r"found 'auc'; write sm\.AUC\(\)"):
+        sm.MetricCollection("auc")
 
 
 @pytest.mark.parametrize(
