@@ -26,8 +26,8 @@ class Task:
     metrics : metric, list or dict of metrics
         The metrics to compute; a dict gives their names.
     y_true, y_score, y_pred, value, sample_weight, group, query : str, optional
-        The columns to read for these roles; by default, the columns of the same names. A tuple of names stands for a
-        key of several columns (`group` and `query`) or a matrix (`y_true`, `y_score` and `y_pred`).
+        The columns to read for these roles; by default, the columns of the same names. A tuple or list of names stands
+        for a key of several columns (`group` and `query`) or a matrix (`y_true`, `y_score` and `y_pred`).
     where : str, optional
         A 0/1 column: rows with 0 are left out, and their number is reported. For example, ``where="click"`` restricts a
         conversion rate to clicked rows.
@@ -62,26 +62,28 @@ class Task:
         self,
         metrics: Metrics,
         *,
-        y_true: str | tuple[str, ...] | None = None,
-        y_score: str | tuple[str, ...] | None = None,
-        y_pred: str | tuple[str, ...] | None = None,
-        value: str | tuple[str, ...] | None = None,
+        y_true: str | tuple[str, ...] | list[str] | None = None,
+        y_score: str | tuple[str, ...] | list[str] | None = None,
+        y_pred: str | tuple[str, ...] | list[str] | None = None,
+        value: str | tuple[str, ...] | list[str] | None = None,
         sample_weight: str | None = None,
-        group: str | tuple[str, ...] | None = None,
-        query: str | tuple[str, ...] | None = None,
+        group: str | tuple[str, ...] | list[str] | None = None,
+        query: str | tuple[str, ...] | list[str] | None = None,
         where: str | None = None,
         labels: tuple[Any, Any] | None = None,
         pos_label: Any = None,
         negative_rate: float | None = None,
         corrects: str | None = None,
         scale: str = "probability",
-        **others: str | tuple[str, ...],
+        **others: str | tuple[str, ...] | list[str],
     ) -> None:
         roles: dict[str, Any] = {"y_true": y_true, "y_score": y_score, "y_pred": y_pred, **others}
         roles |= {"value": value, "sample_weight": sample_weight, "group": group, "query": query}
         self.others, self.metrics = tuple(others), metrics
         self.binding = Binding(
-            columns=tuple(sorted((r, c) for r, c in roles.items() if c is not None)),
+            columns=tuple(
+                sorted((r, tuple(c) if isinstance(c, list) else c) for r, c in roles.items() if c is not None)
+            ),
             where=where,
             labels=labels,
             pos_label=pos_label,

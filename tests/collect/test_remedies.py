@@ -171,6 +171,14 @@ def test_tag_instead_of_a_metric() -> None:
         sm.MetricCollection("auc")
 
 
+def test_task_takes_a_list_of_columns() -> None:
+    listed = sm.Task(sm.AUC(num_classes=2), y_score=["p_0", "p_1"])
+    assert listed.binding == sm.Task(sm.AUC(num_classes=2), y_score=("p_0", "p_1")).binding
+    log = {"y_true": [0, 1], "p_0": [0.9, 0.2], "p_1": [0.1, 0.8]}
+    assert sm.MetricCollection(listed).update(log).compute()["auc"] == 1.0
+    assert sm.Task(sm.GroupAUC(), group=["a", "b"]).binding.column("group") == ("a", "b")
+
+
 @pytest.mark.parametrize(
     ("y", "p", "remedy"),
     [
