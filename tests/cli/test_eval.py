@@ -511,6 +511,12 @@ class TestInvalidRows:
         assert "--bits" in line
 
 
+def test_threshold_of_real_scores(run, log):
+    shown = run("eval", log, "--label", "click", "--score", "pctr_b", "--metrics", "recall@3", "--scale", "real")
+    assert shown.code == 0
+    assert "recall@3" in shown.out
+
+
 class TestMistakes:
     def test_a_missing_column_names_those_there_are(self, fails, log):
         line = fails("eval", log, "--label", "clik", "--score", "pctr_b")
