@@ -124,13 +124,11 @@ class PairCounter(Counter):
         return changed
 
     def _reserve_in_tallies(self, rows: int, *, weighted: bool) -> None:
-        exact = self.tallies["exact"]
-        if self._is_bucketed:
-            return
-        if exact.is_full(rows * VIEWS):
+        if not self._is_bucketed and self.tallies["exact"].is_full(rows * VIEWS):
             self._fold_large_cells()
+        # Folding may have replaced the object that holds the exact rows.
         if not self._is_bucketed:
-            exact.reserve(rows * VIEWS, self.statistic.exact_rows_limit, weighted=weighted)
+            self.tallies["exact"].reserve(rows * VIEWS, self.statistic.exact_rows_limit, weighted=weighted)
 
     def _bucket_waiting_rows(self) -> None:
         """Move the buffered pairs to buckets.
