@@ -52,7 +52,7 @@ PAGE = """\
 # {title}
 
 {about}
-This page is for users who look for one of these {number} metrics, or for the equivalent of a metric from another library.
+This page is for users looking for one of these {number} metrics, or for the equivalent of a metric from another library.
 
 ```pycon
 {example}

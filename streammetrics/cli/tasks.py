@@ -100,7 +100,7 @@ class TaskSpec:
     report: bool = False
 
     def check(self) -> None:
-        """Raise UsageError if settings contradict each other."""
+        """Raise UsageError if a setting has an unknown value, or if settings contradict each other."""
         if self.task_type not in TASK_TYPES:
             raise unknown_name_error("task type", self.task_type, TASK_TYPES)
         if self.scale not in _SCALES:

@@ -21,7 +21,7 @@ def describe_comparison(primary: Comparison, others: Iterable[Comparison] = (), 
     primary : Comparison
         The comparison of the deciding metric.
     others : iterable of Comparison
-        Comparisons of other metrics, which are only named as better or worse.
+        Comparisons of other metrics. The sentence only lists which of these metrics are better and which are worse.
     a, b : str
         Names of the sides.
 

@@ -1,4 +1,4 @@
-"""The base of statistics that keep exact sums, and the exact number and weight of rows."""
+"""The base class of statistics that keep the number of rows and their exact total weight, besides other exact sums."""
 
 from __future__ import annotations
 

@@ -108,8 +108,8 @@ class BinnedMetric(OfClasses[Binned, T]):
     about = About(
         cost="uniform bins: 48 bytes per bin, 4 ns per row; other bins: as for AUC",
         bound=(
-            "with uniform bins, exact except for rounding (2**-60 for mean predictions below 0.001); with other bins, "
-            "the bounds hold wherever scores lie in their histogram buckets, and are exact for half-precision scores"
+            "with uniform bins, exact except for rounding; with other bins, the bounds allow for every possible position "
+            "of a score within its histogram bucket, and the value is exact for half-precision scores"
         ),
     )
 

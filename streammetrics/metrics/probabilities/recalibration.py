@@ -277,7 +277,7 @@ class RecalibrationMetric(ScoredLabels[ScoreHistogram, float]):
 
     about = About(
         cost="as for AUC; a few ms to compute",
-        bound="the bounds hold wherever scores lie in their histogram buckets; narrow buckets give narrow bounds",
+        bound="allows for every position of a score within its histogram bucket; narrow buckets give narrow bounds",
     )
 
     scale: str = setting(default="probability", choices=("probability", "logit"))

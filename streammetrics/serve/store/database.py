@@ -97,7 +97,7 @@ class Database:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Convert exceptions of the database module to errors of the store."""
+        """Convert exceptions of the driver to errors of the store."""
         try:
             yield
         except self.driver.errors as error:
