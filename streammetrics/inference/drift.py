@@ -198,7 +198,7 @@ def _match_buckets(a: ScoreHistogram, b: ScoreHistogram) -> tuple[ScoreHistogram
     """Return both histograms with equal buckets, by coarsening the histogram with the finer buckets."""
     if a.scale != b.scale:
         raise InvalidInputError(
-            f"scores of scale {a.scale} cannot be compared with scores of scale {b.scale}; count both with the same scale="
+            f"the scores are on different scales, {a.scale} and {b.scale}; pass the same scale= to both metrics"
         )
     bits = min(BITS[a.scale] if s.bits is None else s.bits for s in (a, b))
     return a.coarsen(bits, limit=0), b.coarsen(bits, limit=0)

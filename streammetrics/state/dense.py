@@ -36,8 +36,9 @@ class DenseFacts(NamedTuple):
     Parameters
     ----------
     places : int
-        The number of places of the histogram of the state, or 0 if the state has no dense form. This is the case if it has
-        axes, rows with exact numbers outside the buckets, no histogram, several histograms, or too many places.
+        The number of places (such as score buckets) of the state's histogram, occupied or not; 0 if the state has no
+        dense form. It has none if there are axes, rows kept as exact numbers rather than in buckets, no histogram,
+        several histograms, or too many places.
     entries : int
         The number of occupied places.
     weighted : int

@@ -126,7 +126,7 @@ def test_too_little_and_unlike():
     found = sm.population_stability_index(sm.AUC(), counted(np.array([0.5])))
     assert math.isnan(found.value)
     assert found.word == ""
-    with pytest.raises(InvalidInputError, match="scale real"):
+    with pytest.raises(InvalidInputError, match="different scales, real and probability"):
         sm.population_stability_index(sm.AUC(scale="real"), sm.AUC())
     with pytest.raises(InvalidInputError, match="a metric without slices that counts scores"):
         sm.population_stability_index(sm.CTR(), sm.AUC())

@@ -77,7 +77,7 @@ class EvaluationInput:
 
     @property
     def days(self) -> float:
-        """The number of days with final rows since the start."""
+        """The time from `first_hour` to the end of the last final hour, in days."""
         return max(0.0, (self.counted_to - self.first_hour) / DAY)
 
     def find_withhold_reason(self, changes: Sequence[str]) -> str:
