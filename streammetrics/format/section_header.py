@@ -76,8 +76,8 @@ def _count_numbers(layout: SectionLayout, name: str, limbs: int) -> int:
 class SectionReader:
     """Reads sections with equal schemas together.
 
-    The constructor reads the headers. The methods then read the pieces in the order in which they were written. Wherever
-    an attribute or argument is a count by section, it is an array with one element for each section.
+    The constructor reads the headers. The methods then read the pieces in the order in which they were written.
+    Attributes and arguments that count something for each section are arrays with one element a section.
     """
 
     def __init__(self, schema: Schema, plains: Sequence[bytes], max_bytes: int) -> None:

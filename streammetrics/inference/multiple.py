@@ -27,7 +27,7 @@ def _read_p_values(p: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:
 
 
 def holm(p: ArrayLike) -> Floats:
-    """Return p-values adjusted by Holm (1979), which controls the family-wise error rate.
+    """Return p-values adjusted by the method of Holm (1979), which controls the family-wise error rate.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def holm(p: ArrayLike) -> Floats:
 
 
 def benjamini_hochberg(p: ArrayLike) -> Floats:
-    """Return p-values adjusted by Benjamini and Hochberg (1995), which controls the false discovery rate.
+    """Return p-values adjusted by the method of Benjamini and Hochberg (1995), which controls the false discovery rate.
 
     Parameters
     ----------

@@ -201,7 +201,7 @@ class Statistic(Settings):
         return columns
 
     def with_sampling_correction(self, negative_rate: float, scale: str) -> Self:
-        """Return a view with scores corrected for downsampled negatives, as if all negatives had been counted.
+        """Return a view whose scores are those of a log that kept all negatives.
 
         `negative_rate` is the share of negatives that were kept, and `scale` is the scale of the scores.
         """

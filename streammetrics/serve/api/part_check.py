@@ -72,7 +72,7 @@ class PartPlan(NamedTuple):
     key_kinds: dict[str, str]
 
     def describe_kind_differences(self, key_kinds: dict[str, str]) -> list[str]:
-        """Return a sentence for each slice column whose keys have a different type in a part from that in the plan."""
+        """Return a sentence for each slice column whose keys have one type in the plan and another type in a part."""
         old = self.key_kinds
         return [
             f"keys of {n} are of kind {old[n]} here and {key_kinds[n]} there"
