@@ -15,7 +15,7 @@ ROW_GROUP = 1_000_000
 VARIANTS = ["control", "treatment"]
 COUNTRIES = ["BR", "CN", "DE", "ES", "FR", "GB", "ID", "IN", "JP", "MX", "NG", "US"]
 DEVICES = ["desktop", "phone", "tablet"]
-USERS = 500_000
+USERS, CAMPAIGNS = 500_000, 1_000
 
 
 def _dictionary(rng: np.random.Generator, values: list[str], rows: int) -> pa.DictionaryArray:
@@ -35,6 +35,7 @@ def impressions(rows: int, seed: int) -> pa.Table:
             "country": _dictionary(rng, COUNTRIES, rows),
             "device": _dictionary(rng, DEVICES, rows),
             "user_id": rng.integers(0, USERS, rows) ** 2 // USERS,  # some come often, most seldom
+            "campaign": rng.integers(0, CAMPAIGNS, rows),
         }
     )
 
@@ -44,7 +45,7 @@ def log(rows: int, *, typed: bool = True) -> Path:
 
     `typed` keeps Arrow's own types, here dictionaries; otherwise, as Spark, Hive and DuckDB write it, texts are texts.
     """
-    path = FOLDER / f"users-{rows}{'' if typed else '-plain'}.parquet"
+    path = FOLDER / f"impressions-{rows}{'' if typed else '-plain'}.parquet"
     if not path.exists():
         tables = (impressions(min(ROW_GROUP, rows - start), seed=start) for start in range(0, rows, ROW_GROUP))
         _write(path, tables, typed)
