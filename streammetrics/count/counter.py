@@ -28,6 +28,7 @@ from ..state.fold import find_sort_order
 from ..state.state import State
 from ..state.tally import Entries
 from ..statistics.step import Like
+from .cell_rows import LiveCellRows
 from .index import Index, encode_keys, locate_keys, rank_keys
 from .tallies import LiveExactRows, LiveTally, pad_zeros, weights_less_one
 
@@ -40,10 +41,6 @@ Ints = NDArray[np.int64]
 def path_of(axes: tuple[Axis, ...]) -> tuple[tuple[str, Axis], ...]:
     """Return the columns whose values identify a cell, outermost first, each with the axis that it belongs to."""
     return tuple((name, axis) for axis in axes for name in axis.names)
-
-
-# The largest number of rows of a batch to examine when deciding whether to fold a cell before the batch is counted.
-SAMPLE = 1 << 13
 
 
 class Counter:
@@ -138,7 +135,7 @@ class Counter:
         shift = part.shift(self.statistic)
         folding = self.folding
         if part.is_wide(self.statistic):
-            live: Any = LiveExactRows(shift, lone=self.lone)
+            live: Any = self._build_exact_rows(name, shift)
             live.set_entries(entries)
         else:
             folds_here = folding is not None and name == folding[1] and not self._is_never_exact
@@ -149,6 +146,10 @@ class Counter:
                 self.folded = np.zeros(cells, np.uint8)
                 self.folded[entries.cells] = 1
         self.tallies[name] = live
+
+    def _build_exact_rows(self, name: str, shift: int) -> LiveExactRows | LiveCellRows:
+        """Return an empty object for the exact rows of a part."""
+        return LiveExactRows(shift, lone=self.lone)
 
     # -- room ---------------------------------------------------------------------------------------------------------
 
@@ -275,7 +276,7 @@ class Counter:
 
     def _check_limit(self, rows: int, limit: int) -> None:
         for live in self.tallies.values():
-            if isinstance(live, LiveExactRows):
+            if isinstance(live, LiveExactRows | LiveCellRows):
                 # Setting the entries to their consolidated form frees the buffers of rows.
                 live.set_entries(live.consolidate())
         if (needed := self.estimate_bytes(rows)) > limit:
@@ -286,63 +287,22 @@ class Counter:
     def _reserve_in_tallies(self, rows: int, *, weighted: bool) -> None:
         cells, most = max(self.index.count(self.inner), 1), self.exact_rows_allowed
         for live in self.tallies.values():
-            if isinstance(live, LiveExactRows) and not self._is_bucketed and live.is_full(rows * self._counts_per_cell):
-                self._fold_large_cells()
-        for live in self.tallies.values():
-            if isinstance(live, LiveTally):
+            if isinstance(live, LiveTally | LiveCellRows):
                 live.reserve(cells, rows * self._counts_per_cell, weighted=weighted)
             elif not self._is_bucketed:
                 live.reserve(rows * self._counts_per_cell, most, weighted=weighted)
 
-    # -- folding exact rows into buckets ------------------------------------------------------------------------------
+    # -- cells that become too large ----------------------------------------------------------------------------------
 
     def would_fold(self, rows: int) -> bool:
-        """Return whether `rows` more rows may be too many for the single cell to stay exact.
-
-        If so, the batch takes the general path, which decides whether to fold the cell.
-        """
-        if self._is_never_exact or not self.lone or self.exact_rows_allowed is None or self._is_bucketed:
-            return False
-        more = rows * self.counts_per_row
-        return any(
-            isinstance(h, LiveExactRows) and h.rows + more > self.exact_rows_allowed for h in self.tallies.values()
-        )
+        """Return whether a batch of `rows` rows must take the general path, which first calls `fold_ahead`."""
+        return False
 
     def fold_ahead(self, at: Ints, rows: int, columns: Mapping[str, Any]) -> None:
-        """Fold the cells that the rows of a batch would make too large, before the batch is counted.
+        """Prepare cells for the rows of a batch. `at` is the cell of each row; empty if there is only one cell."""
 
-        Otherwise they would first keep these rows exactly. `at` is the cell of each row; empty if there is only one.
-        """
-        most, cells_per_row = self.exact_rows_limit, self.cells_per_row
-        if self._is_never_exact or most is None:
-            return
-        if self.lone:
-            if self.would_fold(rows) and self._must_fold(rows, columns):
-                self._fold(np.ones(1, bool))
-        elif not self.folds_by_rows:
-            # Such a cell is folded later, when `_fold_large_cells` has sorted its rows and knows how many are distinct.
-            return
-        elif max(rows, len(at)) * self._counts_per_cell > most:
-            cells = at if cells_per_row == 1 else at // cells_per_row
-            many = np.bincount(cells, minlength=len(self.folded)) * self._counts_per_cell > most
-            # New cells, which are not in `folded` yet, count as not folded.
-            if (many > pad_zeros(self.folded, len(many))).any():
-                self._fold(many)
-
-    def _must_fold(self, rows: int = 0, columns: Mapping[str, Any] | None = None) -> bool:
-        """Return whether the single cell must be folded before `rows` more rows are added.
-
-        If it need not be folded, raise the limit of exact rows, so that the next batches need no such check.
-        """
-        statistic, live = self.statistic, self.tallies[self.folding[0]]  # type: ignore[index]
-        if self.folds_by_rows:
-            return True
-        more = None if columns is None else statistic.sample_entries(columns, SAMPLE)
-        known = live.consolidate() if more is None else tally.sum_entries([live.consolidate(), more])
-        if statistic.select_folded_cells(known, np.ones(1, bool)).any():
-            return True
-        self.exact_rows_allowed = 2 * (live.rows + rows)
-        return False
+    def fold_large_cells(self) -> None:
+        """Convert the exact rows of cells that have too many of them, before the state is read."""
 
     def mark(self) -> Any:
         """Return what `restore` needs to undo `fold_ahead` if an error prevents the batch from being counted."""
@@ -354,53 +314,6 @@ class Counter:
         if self.tallies is not tallies:
             bound = {name: arrays for name, arrays in self.bound_arrays.items() if name in flats or name in tallies}
             self.__dict__.update(folded=folded, flats=flats, tallies=tallies, bound_arrays=bound)
-
-    def _fold_large_cells(self) -> None:
-        """Fold the cells that have too many exact rows, so that their rows are counted in buckets from now on."""
-        statistic = self.statistic
-        if self._is_never_exact or self.exact_rows_limit is None:
-            return
-        live, cells = self.tallies[self.folding[0]], max(self.index.count(self.inner), 1)  # type: ignore[index]
-        if self.lone:
-            if live.rows > self.exact_rows_limit and self._must_fold():
-                self._fold(np.ones(1, bool))
-            return
-        entries = live.consolidate()
-        starts = entries.cell_starts(cells)
-        run = np.concatenate([[0], np.cumsum(entries.int64_counts)])
-        folded = pad_zeros(self.folded, cells)[:cells] != 0
-        many = np.diff(run[starts]) > self.exact_rows_limit
-        if many.any() and not self.folds_by_rows:
-            many = statistic.select_folded_cells(entries, many)
-        many |= folded & (np.diff(starts) > 0)
-        if many.any():
-            self._fold(many)
-
-    def _fold(self, many: NDArray[np.bool_]) -> None:
-        """Fold the cells for which the mask `many` is true: count their exact rows in buckets."""
-        statistic = self.statistic
-        assert self.folding is not None
-        exact, rows, flag = self.folding
-        old, coarse, cells = self.tallies[exact], self.tallies[rows], max(self.index.count(self.inner), 1)
-        folded, off_grid = pad_zeros(self.folded, len(many)).copy(), self.flats[flag].copy()
-        folded[np.flatnonzero(many)] = 1
-        new, fine = LiveTally(coarse.shift, coarse.places, lone=self.lone), LiveExactRows(old.shift, lone=self.lone)
-        if self.lone:
-            bucketed, off = statistic.bucket_entries(old.collect_rows())
-        else:
-            entries = old.consolidate()
-            in_buckets = folded[entries.cells] != 0
-            bucketed, off = statistic.bucket_entries(entries.select(in_buckets))
-            fine.set_entries(tally.canonicalize(entries.select(~in_buckets)))
-        off_grid[off] = 1
-        new.set_entries(tally.add_entries(coarse.consolidate(), bucketed), cells)
-        update = {
-            "folded": folded,
-            "flats": self.flats | {flag: off_grid},
-            "tallies": self.tallies | {rows: new, exact: fine},
-        }
-        # This is one call into C. An interrupt therefore leaves either all of these cells folded or none.
-        self.__dict__.update(update)
 
     # -- arguments of kernels -----------------------------------------------------------------------------------------
 
@@ -414,7 +327,7 @@ class Counter:
             return (self.flats[name].reshape(-1),)
         live = self.tallies[name]
         self.bound_arrays[name] = self._arrays(name)
-        if isinstance(live, LiveExactRows):
+        if isinstance(live, LiveExactRows | LiveCellRows):
             return (self.folded, *live.collect_arguments())
         arguments: tuple[Any, ...] = live.collect_arguments()
         return arguments
@@ -510,8 +423,8 @@ class Counter:
             codes = places.astype(kind) if high is not None else (at.astype(kind) << kind(shift)) | places.astype(kind)
             excess = None if weights is None else weights_less_one(np.asarray(weights, np.float64))
             batches.append(tally.sort_entries(Entries(shift, codes, np.ones(len(codes), np.uint32), excess, high)))
-        if isinstance(old, LiveExactRows):
-            fresh: Any = LiveExactRows(shift, lone=self.lone)
+        if isinstance(old, LiveExactRows | LiveCellRows):
+            fresh: Any = self._build_exact_rows(part.name, shift)
             fresh.set_entries(tally.sum_entries([old.consolidate(), *batches]))
         else:
             fresh = LiveTally(shift, old.places, lone=self.lone)
@@ -524,7 +437,7 @@ class Counter:
         """Return the counted rows as a state in canonical form: states of the same rows are equal in every byte."""
         # The index numbers cells in order of first appearance. A state sorts them by key instead, so that the same
         # rows, in any order and in any batches, give the same bytes.
-        self._fold_large_cells()
+        self.fold_large_cells()
         statistic, index = self.statistic, self.index
         fronts, cells = (index.count(p) if p else 1 for p in (self.front, self.inner))
         names = [n for n, _ in self.front]
@@ -567,6 +480,8 @@ class Counter:
         return np.column_stack([fronts, codes]), behind
 
     def _in_order(self, live: Any, order: Ints) -> Entries:
+        if isinstance(live, LiveCellRows):
+            return live.consolidate(order)
         entries: Entries = live.consolidate()
         if self.lone or _is_identity(order) or not len(entries):
             return entries

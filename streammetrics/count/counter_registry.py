@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .counter import Counter
+from .folding import FoldingCounter
 from .group_rows import GroupCounter
 from .index import Index
 from .key_sample import KeyCounter
@@ -15,7 +16,7 @@ from .values import ValueCounter
 __all__ = ["make_counter"]
 
 COUNTERS: dict[str, type[Counter]] = {
-    "cells": Counter,
+    "cells": FoldingCounter,
     "groups": GroupCounter,
     "key_sample": KeyCounter,
     "pairs": PairCounter,

@@ -17,7 +17,8 @@ from ..state.pair_levels import VIEWS, PairRows, add_rows
 from ..state.state import State
 from ..state.tally import Entries
 from ..statistics.joint import JointHistogram
-from .counter import Counter
+from .cell_rows import LiveCellRows
+from .folding import FoldingCounter
 from .page_allocator import grow_copy
 from .tallies import LiveExactRows, pad_zeros, weights_less_one
 
@@ -82,7 +83,7 @@ def _sort_entries(entries: Entries) -> Entries:
     return live.consolidate()
 
 
-class PairCounter(Counter):
+class PairCounter(FoldingCounter):
     """Adds pairs of numbers, such as targets and predictions, to a joint histogram."""
 
     statistic: JointHistogram
@@ -124,11 +125,14 @@ class PairCounter(Counter):
         return changed
 
     def _reserve_in_tallies(self, rows: int, *, weighted: bool) -> None:
-        if not self._is_bucketed and self.tallies["exact"].is_full(rows * VIEWS):
-            self._fold_large_cells()
+        if not self.lone:
+            self._exact.reserve(max(self.index.count(self.inner), 1), rows * VIEWS, weighted=weighted)
+            return
+        if not self._is_bucketed and self._exact.is_full(rows * VIEWS):
+            self.fold_large_cells()
         # Folding may have replaced the object that holds the exact rows.
         if not self._is_bucketed:
-            self.tallies["exact"].reserve(rows * VIEWS, self.statistic.exact_rows_limit, weighted=weighted)
+            self._exact.reserve(rows * VIEWS, self.statistic.exact_rows_limit, weighted=weighted)
 
     def _bucket_waiting_rows(self) -> None:
         """Move the buffered pairs to buckets.
@@ -154,22 +158,27 @@ class PairCounter(Counter):
         cells = max(self.index.count(self.inner), 1)
         return np.zeros((cells, VIEWS), np.int64) if levels is None else levels
 
-    def _fold(self, many: NDArray[np.bool_]) -> None:
+    def _fold(self) -> None:
         self._bucket_waiting_rows()
-        old, pairs = self.tallies["exact"], self.tallies["rows"]
-        folded = pad_zeros(self.folded, len(many)).copy()
-        folded[np.flatnonzero(many)] = 1
-        entries = old.consolidate()
-        in_buckets = folded[entries.cells] != 0
-        fine = LiveExactRows(old.shift, lone=self.lone)
-        fine.set_entries(tally.canonicalize(entries.select(~in_buckets)))
-        buckets, needed_levels = self.statistic.bucket_entries(entries.select(in_buckets))
-        levels = pad_zeros(self._levels, len(needed_levels)).copy()
-        levels[: len(needed_levels)] = np.maximum(levels[: len(needed_levels)], needed_levels)
-        self._replace_pairs(tally.add_entries(pairs.entries, buckets), levels, folded=folded, exact=fine)
+        buckets, levels = self._add_to_buckets(self._exact.consolidate())
+        folded = np.ones(max(len(self.folded), 1), np.uint8)
+        self._replace_pairs(buckets, levels, folded=folded, exact=LiveExactRows(self._exact.shift, lone=True))
+
+    def _bucket_folded_rows(self) -> None:
+        self._bucket_waiting_rows()
+        cells, exact = self._folded_cells, LiveCellRows(self._exact.shift)
+        buckets, levels = self._add_to_buckets(self._exact.read_cells(cells))
+        exact.__dict__.update(self._exact.__dict__ | self._exact.drop_rows(self._exact.find_words(cells)))
+        self._replace_pairs(buckets, levels, exact=exact)
+
+    def _add_to_buckets(self, exact: Entries) -> tuple[Entries, Ints]:
+        """Return the buckets and the levels after adding exact rows to the buckets."""
+        statistic = self.statistic
+        rows = statistic.decode_rows(exact)
+        return add_rows(self.tallies["rows"].entries, self._levels, rows, statistic.bits, _sort_entries)
 
     def state(self) -> State:
-        self._fold_large_cells()
+        self.fold_large_cells()
         self._bucket_waiting_rows()
         return super().state()
 

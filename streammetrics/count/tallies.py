@@ -9,6 +9,7 @@ finished state has sorted entries. There are three forms:
   kernel writes the code to a buffer, where it stands for 256 rows.
 - In all other cases, and for exact rows (`LiveExactRows`), each row is a code in a buffer. When there are about as many
   codes as entries, the codes are sorted and merged into the entries. So each row is moved only a few times on average.
+  Exact rows of several cells that may be folded have a form of their own (module `cell_rows`).
 
 `consolidate` returns sorted entries, whose arrays are never written again. A state can therefore use them without a
 copy, while kernels go on writing to the buffers.

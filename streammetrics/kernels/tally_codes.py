@@ -57,6 +57,16 @@ def add_rows(
     waiting[0] = i8(m)
 
 
+@kernel(out=("low", "excess", "codes", "weights", "waiting"))
+def add_places(
+    place: Any, at: Any, w: Any,
+    shift: Any, stride: Any, low: Any, excess: Any, codes: Any, weights: Any, waiting: Any,
+) -> Any:  # fmt: skip
+    """Add rows to a tally. A row has an element in `place`, in `at` (its cell) and, unless it is empty, in `w`."""
+    add_rows(place, i8(0), i8(place.shape[0]), at, w, shift, stride, low, excess, codes, weights, waiting)
+    return 0
+
+
 @kernel(out=("codes", "counts"))
 def collect_bytes(low: Any, stride: Any, shift: Any, cells: Any, codes: Any, counts: Any) -> Any:
     """Write the code and the count of each byte counter that is not 0, and return how many there are.

@@ -167,6 +167,13 @@ class Statistic(Settings):
         """
         return None
 
+    def bucket_codes(self, exact: Entries) -> tuple[Array, Any]:
+        """Return the place of each exact row in the buckets, and the index of the flags of the cells that lose precision.
+
+        Counters of several cells need this method, unless they convert rows in another way.
+        """
+        raise NotImplementedError
+
     def bucket_entries(self, exact: Entries) -> tuple[Entries, Any]:
         """Convert exact rows (stored outside the buckets) to entries of buckets.
 

@@ -135,10 +135,10 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
             return [Step("histogram:count_weighted_scores_multilabel", self.width, *rows, "sample_weight", *how, *into)]
         return [Step("histogram:count_scores_multilabel", self.width, *rows, *how, *into)]
 
-    def bucket_entries(self, exact: Entries) -> tuple[Entries, Any]:
+    def bucket_codes(self, exact: Entries) -> tuple[Array, Any]:
         place, lost = self._bucket_places(exact)
-        cells, label = exact.cells, exact_labels(exact)
-        return self._bucket_entries(cells, label * self.places_per_label + place, exact), (cells[lost], label[lost])
+        label = exact_labels(exact)
+        return label * self.places_per_label + place, (exact.cells[lost], label[lost])
 
     def check(self) -> None:
         if self.keeps_exact_rows:

@@ -118,7 +118,11 @@ class JointHistogram(State, tag="joint_buckets"):
 
     def bucket_entries(self, exact: Entries) -> tuple[Entries, Any]:
         none = Entries.empty(exact.shift, wide=True), np.zeros((int(exact.cells.max(initial=-1)) + 1, VIEWS), np.int64)
-        return add_rows(*none, concat_rows(_rows_by_cell(exact)), self.bits)
+        return add_rows(*none, self.decode_rows(exact), self.bits)
+
+    def decode_rows(self, exact: Entries) -> PairRows:
+        """Return the pairs of numbers that exact entries stand for."""
+        return concat_rows(_rows_by_cell(exact))
 
     def check(self) -> None:
         if any(has_negative_weight(e) for e in self.cells.tallies.values()):

@@ -312,9 +312,13 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         keys, shift = encode_scores(scores, self.real), type(self).exact.shift(self)
         return sort_entries(Entries(shift, keys << U8(1), np.ones(len(keys), U4), None, (keys >> U8(63)).astype(U4)))
 
-    def bucket_entries(self, exact: Entries) -> tuple[Entries, Any]:
+    def bucket_codes(self, exact: Entries) -> tuple[Array, Any]:
         place, lost = self._bucket_places(exact)
-        return self._bucket_entries(exact.cells, place, exact), exact.find_cells_with(lost)
+        return place, exact.cells[lost]
+
+    def bucket_entries(self, exact: Entries) -> tuple[Entries, Any]:
+        place, lost = self.bucket_codes(exact)
+        return self._bucket_entries(exact.cells, place, exact), lost
 
     def _bucket_places(self, exact: Entries) -> tuple[Array, Array]:
         """Return the code in buckets of each exact entry (2 x bucket + label), and whether the bucket rounds its score."""

@@ -1,0 +1,349 @@
+"""The exact rows of many cells, which are sorted only when they are read.
+
+A row is a code of two words (see `kernels.exact_rows`). New rows are buffered in the order in which they come. When the
+buffer is full, its low words are grouped by high word, so that the rows of a cell are adjacent: they form runs. Rows of
+cells that keep exact rows have to be sorted only once, when somebody reads them, and the rows of all other cells never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kernels import code_runs
+from ..numerics.signal_safety import run_without_interrupt
+from ..state import tally
+from ..state.tally import Entries
+from .page_allocator import allocate, grow_copy
+from .tallies import pad_zeros, sort, weights_less_one
+
+__all__ = ["LiveCellRows", "Runs"]
+
+Array = NDArray[Any]
+Ints = NDArray[np.int64]
+I8, U4, U8, F8 = np.int64, np.uint32, np.uint64, np.float64
+
+# The buffer is grouped by high word when it has this many rows, or twice as many rows as there are high words.
+WAIT = 1 << 18
+# Runs of at most this many codes are sorted by a kernel, longer ones by a call for each run.
+SHORT = 24
+# When this many rows have not been sorted, check whether sorting them would save memory, because few are distinct.
+MANY_UNSORTED = 1 << 20
+NO_INTS, NO_WEIGHTS = np.zeros(0, I8), np.zeros(0)
+
+
+class Runs(NamedTuple):
+    """Rows that are grouped by high word, but not sorted.
+
+    Parameters
+    ----------
+    low : uint64
+        The low words of the codes.
+    weights : float64
+        The weight of each row; empty if all weights are 1.
+    first, last : int64
+        For each high word h, the range of its codes: low[first[h]:last[h]].
+    """
+
+    low: Array
+    weights: Array
+    first: Ints
+    last: Ints
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of all arrays in bytes."""
+        return self.low.nbytes + self.weights.nbytes + self.first.nbytes
+
+    def count_rows(self, order: Ints) -> Ints:
+        """Return the number of rows of each high word in `order`."""
+        counts = pad_zeros(self.last - self.first, int(order.max(initial=-1)) + 1)
+        return counts[order]
+
+    def drop(self, words: Ints) -> Runs:
+        """Return a copy without the rows with the high words `words`."""
+        kept = np.ones(len(self.first), bool)
+        kept[words[words < len(kept)]] = False
+        rest = gather_runs([self], np.flatnonzero(kept))
+        return build_runs(rest.low, rest.weights, (self.last - self.first) * kept)
+
+
+def build_runs(low: Array, weights: Array, counts: Ints) -> Runs:
+    """Return rows that are grouped by high word, given the number of rows with each high word."""
+    bounds = np.zeros(len(counts) + 1, I8)
+    np.cumsum(counts, out=bounds[1:])
+    return Runs(low, weights, bounds[:-1], bounds[1:])
+
+
+def gather_runs(parts: list[Runs], order: Ints) -> Runs:
+    """Return the rows of several objects with the high words `order`, which are renumbered in this order."""
+    counts = sum((part.count_rows(order) for part in parts), np.zeros(len(order), I8))
+    n, is_weighted = int(counts.sum()), any(len(part.weights) for part in parts)
+    runs = build_runs(allocate(n, U8), allocate(n if is_weighted else 0, F8), counts)
+    to = runs.first.copy()
+    for part in parts:
+        code_runs.move_runs(part.low, part.weights, part.first, part.last, order, to, runs.low, runs.weights)
+    return runs
+
+
+def sort_runs(runs: Runs) -> None:
+    """Sort the codes of each run in place."""
+    low, weights, ends = runs.low, runs.weights, runs.last
+    code_runs.sort_short_runs(low, weights, ends, SHORT)
+    long = np.flatnonzero(ends - runs.first > SHORT)
+    for a, b in zip(runs.first[long].tolist(), ends[long].tolist(), strict=True):
+        if len(weights):
+            order, here = low[a:b].argsort(), slice(a, b)
+            fresh = low[here][order], weights[here][order]
+            # An interrupt between the two calls would leave codes with the weights of other codes.
+            steps = zip((low, weights), fresh, strict=True)
+            run_without_interrupt([partial(array.__setitem__, here, items) for array, items in steps])
+        else:
+            sort(low[a:b])
+
+
+class MergedRuns(NamedTuple):
+    """The arrays to which a kernel writes the entries of several runs; entry i < bounds[-1] is valid.
+
+    The entries of run k end before bounds[k]. `excess` holds the two limbs of the sum of w - 1 of each entry; it is empty
+    if no row has a weight.
+    """
+
+    high: Array
+    low: Array
+    counts: Array
+    excess: Array
+    bounds: Ints
+
+    def to_entries(self, shift: int) -> Entries:
+        """Return the entries in canonical form."""
+        n = int(self.bounds[-1]) if len(self.bounds) else 0
+        # A view would keep all of an array in memory. Entries that are much shorter than the array are therefore copied.
+        high, low, counts = (a[:n] if 4 * n > 3 * len(a) else a[:n].copy() for a in self[:3])
+        excess = self.excess[: 2 * n].reshape(-1, 2) if self.excess[: 2 * n].any() else None
+        return tally.narrow_types(Entries(shift, low, counts, excess, high))
+
+
+class LiveCellRows:
+    """Exact rows of many cells: the distinct rows as sorted entries, and newer rows that are not sorted yet.
+
+    Parameters
+    ----------
+    shift : int
+        The number of bits of a place (a possible value of a row). The high word of a code contains the cell and the bits
+        of the place from bit 64 on.
+    """
+
+    high: Array
+    low: Array
+    weights: Array
+    used: Ints
+    chunks: list[Runs]
+    row_counts: Ints
+    order: Ints
+    bounds: Ints
+    rows_to_check: int
+    _entries: Entries | MergedRuns
+
+    def __init__(self, shift: int) -> None:
+        self.shift, self.place_bits = shift, max(shift - 64, 0)
+        self.set_entries(Entries.empty(shift, wide=True))
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of all arrays in bytes."""
+        arrays = self.high, self.low, self.weights, self.row_counts
+        return self.entries.nbytes + sum(a.nbytes for a in arrays) + sum(chunk.nbytes for chunk in self.chunks)
+
+    @property
+    def entries(self) -> Entries:
+        """The sorted entries: the rows that were read last. Their cells are in the order of `order`."""
+        if isinstance(self._entries, MergedRuns):
+            self._entries = self._entries.to_entries(self.shift)
+        return self._entries
+
+    def set_entries(self, entries: Entries) -> None:
+        """Replace the content, including the buffer, by these entries."""
+        assert entries.high is not None
+        words = int(entries.high[-1]) + 1 if len(entries) else 0
+        order = np.arange(-(-words >> self.place_bits) << self.place_bits)
+        lengths = np.zeros(len(order), I8)
+        code_runs.count_high_words(entries.high, np.array([len(entries), 0]), lengths)
+        bounds, some = np.cumsum(lengths), lengths > 0
+        row_counts = np.zeros(len(order), I8)
+        if len(entries):
+            row_counts[some] = np.add.reduceat(entries.counts, (bounds - lengths)[some], dtype=I8)
+        self.__dict__.update(
+            _entries=entries, order=order, bounds=bounds, row_counts=row_counts, chunks=[], used=np.zeros(2, I8),
+            high=np.zeros(0, U4), low=np.zeros(0, U8), weights=NO_WEIGHTS, rows_to_check=MANY_UNSORTED,
+        )  # fmt: skip
+
+    # -- adding rows --------------------------------------------------------------------------------------------------
+
+    def reserve(self, cells: int, rows: int, *, weighted: bool) -> None:
+        """Reserve memory for `rows` more rows in `cells` cells."""
+        words = cells << self.place_bits
+        if words > len(self.row_counts):
+            self.row_counts = pad_zeros(self.row_counts, max(words, 2 * len(self.row_counts)))
+        used, most = int(self.used[0]), max(WAIT, 2 * words)
+        if used and used + rows > max(most, len(self.low)):
+            self.group_buffer()
+            used = 0
+            if self._unsorted_rows > self.rows_to_check:
+                self._sort_if_repeated()
+        if used + rows > len(self.low):
+            size = max(used + rows, min(2 * (used + rows), most), 256)
+            # This is one step, so an interrupt leaves arrays of the same length.
+            self.__dict__.update(low=grow_copy(self.low, used, size), high=grow_copy(self.high, used, size))
+        if (weighted or len(self.weights)) and len(self.weights) < len(self.low):
+            self.weights = grow_copy(self.weights if len(self.weights) else np.ones(used), used, len(self.low))
+
+    def collect_arguments(self) -> tuple[Any, ...]:
+        """Return the arguments for kernels: high and low words of the codes, weights, and the number of buffered rows."""
+        return self.high, self.low, self.weights, self.used
+
+    def count_rows(self) -> Ints:
+        """Return the number of rows of each cell."""
+        code_runs.count_high_words(self.high, self.used, self.row_counts)
+        if not self.place_bits:
+            return self.row_counts
+        counts: Ints = self.row_counts.reshape(-1, 1 << self.place_bits).sum(axis=1)
+        return counts
+
+    def group_buffer(self) -> None:
+        """Group the buffered rows by high word, so that the buffer is empty."""
+        n = int(self.used[0])
+        if not n:
+            return
+        code_runs.count_high_words(self.high, self.used, self.row_counts)
+        counts = np.zeros(len(self.row_counts), I8)
+        code_runs.count_high_words(self.high, np.array([n, 0]), counts)
+        fresh = build_runs(allocate(n, U8), allocate(min(n, len(self.weights)), F8), counts)
+        code_runs.scatter_codes(
+            self.high[:n], self.low[:n], self.weights[:n], fresh.first.copy(), fresh.low, fresh.weights
+        )
+        # An interrupt between the two calls would leave the rows both in a chunk and in the buffer.
+        run_without_interrupt([partial(self.chunks.append, fresh), partial(self.used.__setitem__, slice(None), 0)])
+
+    @property
+    def _unsorted_rows(self) -> int:
+        return sum(len(chunk.low) for chunk in self.chunks)
+
+    def _sort_if_repeated(self) -> None:
+        """Sort all rows if few of them are distinct, because the entries then take less memory."""
+        words = self.find_words(np.array([int(self.row_counts.argmax()) >> self.place_bits]))
+        rows = int(self.row_counts[words].sum())
+        if 4 * len(self._unite(words)) <= rows:
+            self.consolidate()
+            self.rows_to_check = max(MANY_UNSORTED, 2 * len(self.entries))
+        else:
+            self.rows_to_check = 2 * self._unsorted_rows
+
+    # -- removing the rows of some cells ------------------------------------------------------------------------------
+
+    def take_chunk(self, k: int, words: Ints) -> tuple[Runs, Entries, Runs]:
+        """Return the rows of chunk k with some high words, once more as unsorted entries, and the chunk without them."""
+        taken = gather_runs([self.chunks[k]], words)
+        high = np.repeat(words.astype(U4), taken.last - taken.first)
+        excess = weights_less_one(taken.weights) if len(taken.weights) else None
+        entries = Entries(self.shift, taken.low, np.ones(len(high), U4), excess, high)
+        return taken, entries, self.chunks[k].drop(words)
+
+    def take_entries(self, words: Ints) -> tuple[Entries, dict[str, Any]]:
+        """Return the sorted entries with some high words, and the attributes of this object without these entries."""
+        lengths = np.diff(self.bounds, prepend=0)
+        is_taken = np.isin(self.order, words)
+        mask = np.repeat(is_taken, lengths)
+        high = np.repeat(self.order[is_taken].astype(U4), lengths[is_taken])
+        rest = {"_entries": tally.canonicalize(self.entries.select(~mask)), "bounds": np.cumsum(lengths * ~is_taken)}
+        return replace(self.entries.select(mask), high=high), rest
+
+    def drop_rows(self, words: Ints) -> dict[str, Any]:
+        """Return the attributes of this object without the rows with some high words; the buffer must be empty."""
+        row_counts = self.row_counts.copy()
+        row_counts[words] = 0
+        return {**self.take_entries(words)[1], "chunks": [c.drop(words) for c in self.chunks], "row_counts": row_counts}
+
+    def merge_chunks(self) -> None:
+        """Merge chunks that have become small."""
+        few = [c for c in self.chunks if 2 * len(c.low) <= WAIT]
+        many = [c for c in self.chunks if 2 * len(c.low) > WAIT]
+        self.chunks = [*many, gather_runs(few, np.arange(len(self.row_counts)))] if few else many
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def find_words(self, cells: Ints) -> Ints:
+        """Return the high words of the codes of some cells, cell by cell."""
+        if not self.place_bits:
+            return cells
+        words: Ints = (cells[:, None] << self.place_bits) + np.arange(1 << self.place_bits)
+        return words.reshape(-1)
+
+    def consolidate(self, order: Ints | None = None) -> Entries:
+        """Return all rows as sorted entries, in which cell k is the cell order[k]; by default, cells keep their numbers.
+
+        The arrays of the buffer stay the same objects, so kernels can continue to write to them.
+        """
+        self.group_buffer()
+        words = np.arange(len(self.row_counts)) if order is None else self.find_words(order)
+        if self.chunks or not np.array_equal(words, self.order):
+            self._sort_all(words)
+        return self.entries
+
+    def _sort_all(self, words: Ints) -> None:
+        """Replace all rows by sorted entries, in the order of the given high words."""
+        # Replace the chunks first, so that their memory is free before the entries take memory.
+        fresh = gather_runs(self.chunks, words)
+        self.chunks = [fresh._replace(first=_renumber(fresh.first, words), last=_renumber(fresh.last, words))]
+        sort_runs(fresh)
+        merged, unite = self._build_union(fresh, words)
+        # The kernel may write over the chunk. An interrupt must therefore not come between the two calls.
+        replaced = {"_entries": merged, "order": words, "bounds": merged.bounds, "chunks": []}
+        run_without_interrupt([unite, partial(self.__dict__.update, replaced)])
+
+    def read_cells(self, cells: Ints) -> Entries:
+        """Return the rows of some cells as sorted entries."""
+        self.group_buffer()
+        entries = self._unite(self.find_words(cells))
+        return entries.assign_cells(cells[entries.cells], len(self.row_counts))
+
+    def _unite(self, words: Ints) -> Entries:
+        """Return the rows with these high words as sorted entries; the high words are renumbered in this order."""
+        fresh = gather_runs(self.chunks, words)
+        sort_runs(fresh)
+        merged, unite = self._build_union(fresh, words)
+        unite()
+        return merged.to_entries(self.shift)
+
+    def _build_union(self, fresh: Runs, words: Ints) -> tuple[MergedRuns, Callable[[], Any]]:
+        """Return the call that merges the entries with sorted rows, and the arrays to which it writes its result.
+
+        The call may write over the rows `fresh`. The run k of the result has the high word words[k].
+        """
+        entries = self.entries
+        starts, ends = _renumber(np.append(0, self.bounds)[:-1], self.order), _renumber(self.bounds, self.order)
+        n = len(fresh.low) + (int((ends - starts)[words[words < len(ends)]].sum()) if len(entries) else 0)
+        weighted = len(fresh.weights) > 0 or entries.excess is not None
+        kind = tally.find_count_type(int(self.row_counts.sum()))
+        low = allocate(n, U8) if len(entries) else fresh.low
+        excess = NO_INTS if entries.excess is None else entries.excess.reshape(-1)
+        merged = MergedRuns(
+            allocate(n, U4), low, allocate(n, kind), allocate(2 * n if weighted else 0, I8), np.zeros(len(words), I8)
+        )
+        arguments: tuple[Array, ...] = (
+            entries.codes, entries.counts.astype(kind, copy=False), excess, starts, ends, words, fresh.low, fresh.weights,
+            fresh.last, *merged,
+        )  # fmt: skip
+        return merged, partial(code_runs.unite_runs.find_entry_point(*arguments), *arguments)
+
+
+def _renumber(values: Ints, words: Ints) -> Ints:
+    """Return an array in which item words[k] is values[k], and all other items are 0."""
+    out = np.zeros(int(words.max(initial=-1)) + 1, I8)
+    out[words] = values
+    return out

@@ -1,0 +1,239 @@
+"""The counter of states that keep the rows of small cells exactly, and count those of large cells in buckets.
+
+A cell with more exact rows than the limit is folded: from then on, its rows are counted in the buckets of a histogram. A
+single cell is folded in one step. If there are several cells, a cell is first marked as folded, so that the kernel counts
+its new rows in buckets. Its earlier rows are moved to buckets later, together with those of other cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kernels import tally_codes
+from ..numerics.signal_safety import run_without_interrupt
+from ..state import tally
+from ..state.tally import Entries
+from .cell_rows import LiveCellRows
+from .counter import Counter
+from .tallies import LiveExactRows, LiveTally, pad_zeros
+
+__all__ = ["FoldingCounter"]
+
+Ints = NDArray[np.int64]
+
+# The largest number of rows of a batch to examine when deciding whether to fold a cell before the batch is counted.
+SAMPLE = 1 << 13
+# The rows of folded cells are moved to buckets when at least one in this many exact rows belongs to a folded cell.
+STALE_SHARE = 4
+# Cells are not examined again before this many rows are added, or one row for every eight cells.
+FEWEST_ROWS, CELLS_PER_ROW = 1 << 12, 8
+NO_CELLS = np.zeros(0, np.int64)
+
+
+class FoldingCounter(Counter):
+    """A counter that folds cells with too many exact rows."""
+
+    rows_until_check = -1
+    """The number of rows that can be added before cells are examined again; negative if they have to be examined now."""
+    cells_ahead: Ints = NO_CELLS
+    """The cells that were folded because of the batch that is being counted."""
+    rows_at_check: Ints = NO_CELLS
+    """For each cell, the number of its exact rows when the statistic last decided that it stays exact."""
+
+    def _build_exact_rows(self, name: str, shift: int) -> LiveExactRows | LiveCellRows:
+        if self.lone or self.folding is None or name != self.folding[0]:
+            return super()._build_exact_rows(name, shift)
+        return LiveCellRows(shift)
+
+    def would_fold(self, rows: int) -> bool:
+        """Return whether `rows` more rows may be too many for the single cell to stay exact.
+
+        If so, the batch takes the general path, which decides whether to fold the cell.
+        """
+        if self._is_never_exact or not self.lone or self.exact_rows_allowed is None or self._is_bucketed:
+            return False
+        more = rows * self.counts_per_row
+        return any(
+            isinstance(h, LiveExactRows) and h.rows + more > self.exact_rows_allowed for h in self.tallies.values()
+        )
+
+    def fold_ahead(self, at: Ints, rows: int, columns: Mapping[str, Any]) -> None:
+        """Fold the cells that the rows of a batch would make too large, before the batch is counted.
+
+        Otherwise they would first keep these rows exactly. `at` is the cell of each row; empty if there is only one.
+        """
+        if self._is_never_exact or self.exact_rows_limit is None:
+            return
+        if self.lone:
+            if self.would_fold(rows) and self._must_fold(rows, columns):
+                self._fold()
+            return
+        added = max(rows, len(at)) * self._counts_per_cell
+        if self.rows_until_check < 0:
+            stale = self._mark_large_cells(is_read=False)
+            if stale * STALE_SHARE > self._exact.count_rows().sum():
+                self._bucket_folded_rows()
+        self.rows_until_check -= added
+        # If only the number of distinct rows decides, the cell is folded after it has been counted.
+        if self.folds_by_rows and added > self.exact_rows_limit:
+            self._mark_cells_ahead(at)
+
+    @property
+    def _exact(self) -> Any:
+        """The exact rows of all cells."""
+        assert self.folding is not None
+        return self.tallies[self.folding[0]]
+
+    def fold_large_cells(self) -> None:
+        if self._is_never_exact or self.exact_rows_limit is None:
+            return
+        if not self.lone:
+            if self._mark_large_cells(is_read=True):
+                self._bucket_folded_rows()
+        elif self._exact.rows > self.exact_rows_limit and self._must_fold():
+            self._fold()
+
+    # -- a single cell ------------------------------------------------------------------------------------------------
+
+    def _must_fold(self, rows: int = 0, columns: Mapping[str, Any] | None = None) -> bool:
+        """Return whether the single cell must be folded before `rows` more rows are added.
+
+        If it need not be folded, raise the limit of exact rows, so that the next batches need no such check.
+        """
+        statistic, live = self.statistic, self._exact
+        if self.folds_by_rows:
+            return True
+        more = None if columns is None else statistic.sample_entries(columns, SAMPLE)
+        known = live.consolidate() if more is None else tally.sum_entries([live.consolidate(), more])
+        if statistic.select_folded_cells(known, np.ones(1, bool)).any():
+            return True
+        self.exact_rows_allowed = 2 * (live.rows + rows)
+        return False
+
+    def _reserve_in_tallies(self, rows: int, *, weighted: bool) -> None:
+        if self.lone and not self._is_bucketed and self._exact.is_full(rows * self._counts_per_cell):
+            self.fold_large_cells()
+        super()._reserve_in_tallies(rows, weighted=weighted)
+
+    def _fold(self) -> None:
+        """Count the exact rows of the single cell in buckets."""
+        assert self.folding is not None
+        exact, rows, flag = self.folding
+        old, coarse, off_grid = self.tallies[exact], self.tallies[rows], self.flats[flag].copy()
+        bucketed, off = self.statistic.bucket_entries(old.collect_rows())
+        off_grid[off] = 1
+        new = LiveTally(coarse.shift, coarse.places, lone=True)
+        new.set_entries(tally.add_entries(coarse.consolidate(), bucketed), 1)
+        update = {
+            "folded": np.ones(max(len(self.folded), 1), np.uint8),
+            "flats": self.flats | {flag: off_grid},
+            "tallies": self.tallies | {rows: new, exact: LiveExactRows(old.shift, lone=True)},
+        }
+        # This is one call into C. An interrupt therefore leaves the cell either folded or exact.
+        self.__dict__.update(update)
+
+    # -- several cells ------------------------------------------------------------------------------------------------
+
+    def _mark_large_cells(self, *, is_read: bool) -> int:
+        """Mark cells that have too many exact rows as folded; return the number of exact rows of all folded cells.
+
+        A statistic that decides itself which cells are folded is asked about a cell whenever the number of its rows has
+        doubled, and also before a state is read (`is_read`).
+        """
+        limit, rows = self.exact_rows_limit, self._exact.count_rows()
+        assert limit is not None
+        folded = pad_zeros(self.folded, len(rows))[: len(rows)] != 0
+        large, most = (rows > limit) & ~folded, limit
+        if not self.folds_by_rows and large.any():
+            known_rows = pad_zeros(self.rows_at_check, len(rows)).copy()
+            large &= rows != known_rows[: len(rows)] if is_read else rows > 2 * known_rows[: len(rows)]
+            cells = np.flatnonzero(large)
+            if len(cells):
+                large = self.statistic.select_folded_cells(self._exact.read_cells(cells), large)
+            known_rows[cells] = rows[cells]
+            most = np.maximum(limit, 2 * known_rows[: len(rows)])
+        else:
+            known_rows = self.rows_at_check
+        if large.any():
+            self._mark_folded(np.flatnonzero(large))
+        folded |= large
+        room = int(np.min(most - rows, where=~folded, initial=limit))
+        self.__dict__.update(
+            rows_at_check=known_rows, rows_until_check=max(room, FEWEST_ROWS, len(rows) // CELLS_PER_ROW)
+        )
+        return int(rows.sum(where=folded))
+
+    def _mark_cells_ahead(self, at: Ints) -> None:
+        """Mark the cells as folded that the rows of a batch make too large."""
+        cells = at if self.cells_per_row == 1 else at // self.cells_per_row
+        known = self._exact.count_rows()
+        rows = pad_zeros(np.bincount(cells) * self._counts_per_cell, len(known))
+        rows[: len(known)] += known
+        many = np.flatnonzero((rows > self.exact_rows_limit) & (pad_zeros(self.folded, len(rows))[: len(rows)] == 0))
+        if len(many):
+            # If an error prevents the batch from being counted, `restore` needs to know these cells.
+            self.cells_ahead, self.rows_until_check = many, -1
+            self._mark_folded(many)
+
+    def _mark_folded(self, cells: Ints) -> None:
+        """Mark cells as folded, so that their new rows are counted in buckets."""
+        assert self.folding is not None
+        rows, count = self.folding[1], max(self.index.count(self.inner), 1)
+        coarse = self.tallies[rows]
+        if isinstance(coarse, LiveTally) and not coarse.is_active:
+            active = LiveTally(coarse.shift, coarse.places, lone=False)
+            active.set_entries(Entries.empty(coarse.shift), count)
+            self.tallies = self.tallies | {rows: active}
+        if int(cells[-1]) >= len(self.folded):
+            self.folded = pad_zeros(self.folded, 2 * count)
+        self.folded[cells] = 1
+
+    def mark(self) -> Any:
+        self.cells_ahead = NO_CELLS
+        return super().mark()
+
+    def restore(self, mark: Any) -> None:
+        if self.lone:
+            super().restore(mark)
+        else:
+            # Their exact rows have not been moved to buckets yet.
+            self.folded[self.cells_ahead[self.cells_ahead < len(self.folded)]] = 0
+
+    @property
+    def _folded_cells(self) -> Ints:
+        """The cells that are marked as folded and may still have exact rows."""
+        return np.flatnonzero(self.folded[: len(self._exact.count_rows())])
+
+    def _bucket_folded_rows(self) -> None:
+        """Move the exact rows of all folded cells to buckets."""
+        assert self.folding is not None
+        exact, (_, rows, flag) = self._exact, self.folding
+        exact.group_buffer()
+        count, words = max(self.index.count(self.inner), 1), exact.find_words(self._folded_cells)
+        entries, rest = exact.take_entries(words)
+        if len(entries):
+            coarse, (bucketed, lost) = self.tallies[rows], self.statistic.bucket_entries(entries)
+            new = LiveTally(coarse.shift, coarse.places, lone=False)
+            new.set_entries(tally.add_entries(coarse.consolidate(), bucketed), count)
+            self.flats[flag][lost] = 1
+            swap = partial(self.__dict__.__setitem__, "tallies", self.tallies | {rows: new})
+            run_without_interrupt([swap, partial(exact.__dict__.update, rest)])
+        coarse = self.tallies[rows]
+        for k in range(len(exact.chunks)):
+            taken, fresh, chunk = exact.take_chunk(k, words)
+            if not len(fresh):
+                continue
+            places, lost = self.statistic.bucket_codes(fresh)
+            coarse.reserve(count, len(fresh), weighted=len(taken.weights) > 0)
+            self.flats[flag][lost] = 1
+            arguments = places.astype(np.uint64), fresh.cells, taken.weights, *coarse.collect_arguments()
+            add = partial(tally_codes.add_places.find_entry_point(*arguments), *arguments)
+            # An interrupt between the two calls would leave the rows both in the chunk and in buckets.
+            run_without_interrupt([add, partial(exact.chunks.__setitem__, k, chunk)])
+        exact.row_counts[words] = 0
+        exact.merge_chunks()

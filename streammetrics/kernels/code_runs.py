@@ -1,0 +1,141 @@
+"""Group the exact rows of many cells by cell, and sort them when they are read.
+
+The code of a row has two words (see module `exact_rows`). A run is a range of low words whose codes have the same high
+word. Many batches add rows to each cell, so the runs of a high word lie in several arrays until they are united.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._jit import inline, kernel
+from .score_terms import LOW_MASK, split_limbs
+
+i8, u4, u8 = np.int64, np.uint32, np.uint64
+
+
+@kernel(out=("used", "counts"))
+def count_high_words(high: Any, used: Any, counts: Any) -> Any:
+    """Count the high words from index used[1] to used[0], and set used[1] to used[0]."""
+    for i in range(used[1], used[0]):
+        counts[u8(high[u8(i)])] += 1
+    used[1] = used[0]
+    return 0
+
+
+@kernel(out=("starts", "out", "out_weights"))
+def scatter_codes(high: Any, low: Any, weights: Any, starts: Any, out: Any, out_weights: Any) -> Any:
+    """Write the low words, and their weights if there are any, sorted by their high words.
+
+    `starts` holds the position in `out` of the first code with each high word. The function increases these positions.
+    """
+    for i in range(high.shape[0]):
+        k = u8(starts[high[i]])
+        out[k] = low[i]
+        if weights.shape[0]:
+            out_weights[k] = weights[i]
+        starts[high[i]] = i8(k + u8(1))
+    return 0
+
+
+@kernel(out=("to", "out", "out_weights"))
+def move_runs(
+    low: Any, weights: Any, first: Any, last: Any, order: Any, to: Any, out: Any, out_weights: Any
+) -> Any:  # fmt: skip
+    """Copy the runs with the high words `order` to `out`; run k goes to index to[k], which increases by its length.
+
+    The run with high word h is low[first[h]:last[h]]; a high word beyond the end of `first` has no run. If `weights` is
+    empty but `out_weights` is not, each weight is 1.
+    """
+    for k in range(order.shape[0]):
+        h = u8(order[k])
+        if h < u8(first.shape[0]):
+            a, b, n = u8(first[h]), u8(to[k]), last[h] - first[h]
+            for i in range(n):
+                out[b + u8(i)] = low[a + u8(i)]
+            for i in range(n if out_weights.shape[0] else 0):
+                out_weights[b + u8(i)] = weights[a + u8(i)] if weights.shape[0] else 1.0
+            to[k] = i8(b) + n
+    return 0
+
+
+@kernel(out=("low", "weights"))
+def sort_short_runs(low: Any, weights: Any, ends: Any, longest: Any) -> Any:
+    """Sort each run of at most `longest` codes in place, together with the weights if there are any.
+
+    Run k ends before ends[k], where run k + 1 begins.
+    """
+    a = i8(0)
+    for k in range(ends.shape[0]):
+        b = ends[k]
+        for i in range(a + 1, b if b - a <= longest else a):
+            x, w, j = low[u8(i)], weights[u8(i)] if weights.shape[0] else 0.0, i
+            while j > a and low[u8(j - 1)] > x:
+                low[u8(j)] = low[u8(j - 1)]
+                if weights.shape[0]:
+                    weights[u8(j)] = weights[u8(j - 1)]
+                j -= 1
+            low[u8(j)] = x
+            if weights.shape[0]:
+                weights[u8(j)] = w
+        a = b
+    return 0
+
+
+@inline
+def add_code(
+    code: Any, rows: Any, more: Any, part: Any, begin: Any, m: Any, h: Any, high: Any, lows: Any, counts: Any, sums: Any
+) -> Any:  # fmt: skip
+    """Add a code with its number of rows to the last entry of a run, or begin a new entry; return the number of entries.
+
+    The run begins at entry `begin`. `more` and `part` are the two limbs of the sum of w - 1, which `sums` holds if it is
+    not empty.
+    """
+    # Write the entry for every code, but advance the index only when a new code begins.
+    new = m == begin or lows[m - u8(1)] != code
+    m += u8(new)
+    k = m - u8(1)
+    lows[k], high[k] = code, h
+    counts[k] = rows if new else counts[k] + rows
+    if sums.shape[0]:
+        total = part if new else sums[u8(2) * k + u8(1)] + part
+        sums[u8(2) * k] = (more if new else sums[u8(2) * k] + more) + (total >> i8(40))
+        sums[u8(2) * k + u8(1)] = total & LOW_MASK
+    return m
+
+
+@kernel(out=("fresh", "high", "lows", "counts", "sums", "bounds"))
+def unite_runs(
+    old: Any, rows: Any, excess: Any, first: Any, last: Any, order: Any, fresh: Any, weights: Any, ends: Any,
+    high: Any, lows: Any, counts: Any, sums: Any, bounds: Any,
+) -> Any:  # fmt: skip
+    """Merge entries with sorted codes of single rows, run by run; bounds[k] becomes the end of run k in the result.
+
+    Run k consists of the entries old[first[h]:last[h]] for h = order[k], with their numbers of rows and, if `excess` is
+    not empty, sums of w - 1; and of the codes before fresh[ends[k]], with their weights if there are any. Its high word is
+    k in the result. If there are no entries, `lows` may be the array `fresh`.
+    """
+    m, j = u8(0), u8(0)
+    for k in range(order.shape[0]):
+        h, begin, nb = u8(order[k]), m, u8(ends[k])
+        i, na = u8(0), u8(0)
+        if h < u8(first.shape[0]):
+            i, na = u8(first[h]), u8(last[h])
+        while i < na or j < nb:
+            if i < na and (j >= nb or old[i] <= fresh[j]):
+                more, part = i8(0), i8(0)
+                if excess.shape[0]:
+                    more, part = excess[u8(2) * i], excess[u8(2) * i + u8(1)]
+                m = add_code(old[i], rows[i], more, part, begin, m, u4(k), high, lows, counts, sums)
+                i += u8(1)
+            else:
+                more, part = i8(0), i8(0)
+                if weights.shape[0]:
+                    more, part = split_limbs(weights[j])
+                    more -= i8(1 << 20)
+                m = add_code(fresh[j], u4(1), more, part, begin, m, u4(k), high, lows, counts, sums)
+                j += u8(1)
+        bounds[k] = i8(m)
+    return 0
