@@ -85,25 +85,14 @@ def sort_short_runs(low: Any, weights: Any, ends: Any, longest: Any) -> Any:
 
 
 @inline
-def add_code(
-    code: Any, rows: Any, more: Any, part: Any, begin: Any, m: Any, h: Any, high: Any, lows: Any, counts: Any, sums: Any
-) -> Any:  # fmt: skip
-    """Add a code with its number of rows to the last entry of a run, or begin a new entry; return the number of entries.
-
-    The run begins at entry `begin`. `more` and `part` are the two limbs of the sum of w - 1, which `sums` holds if it is
-    not empty.
-    """
-    # Write the entry for every code, but advance the index only when a new code begins.
-    new = m == begin or lows[m - u8(1)] != code
-    m += u8(new)
-    k = m - u8(1)
-    lows[k], high[k] = code, h
-    counts[k] = rows if new else counts[k] + rows
-    if sums.shape[0]:
-        total = part if new else sums[u8(2) * k + u8(1)] + part
-        sums[u8(2) * k] = (more if new else sums[u8(2) * k] + more) + (total >> i8(40))
-        sums[u8(2) * k + u8(1)] = total & LOW_MASK
-    return m
+def copy_entries(
+    old: Any, rows: Any, excess: Any, i: Any, n: Any, h: Any, m: Any, high: Any, lows: Any, counts: Any, sums: Any
+) -> None:  # fmt: skip
+    """Copy n entries from index i to index m of the result, where their high word is h."""
+    for k in range(n):
+        lows[m + u8(k)], counts[m + u8(k)], high[m + u8(k)] = old[i + u8(k)], rows[i + u8(k)], h
+    for k in range(2 * n if sums.shape[0] else 0):
+        sums[u8(2) * m + u8(k)] = excess[u8(2) * i + u8(k)] if excess.shape[0] else i8(0)
 
 
 @kernel(out=("fresh", "high", "lows", "counts", "sums", "bounds"))
@@ -119,23 +108,31 @@ def unite_runs(
     """
     m, j = u8(0), u8(0)
     for k in range(order.shape[0]):
-        h, begin, nb = u8(order[k]), m, u8(ends[k])
-        i, na = u8(0), u8(0)
+        h, end, i, stop = u8(order[k]), u8(ends[k]), u8(0), u8(0)
         if h < u8(first.shape[0]):
-            i, na = u8(first[h]), u8(last[h])
-        while i < na or j < nb:
-            if i < na and (j >= nb or old[i] <= fresh[j]):
-                more, part = i8(0), i8(0)
-                if excess.shape[0]:
-                    more, part = excess[u8(2) * i], excess[u8(2) * i + u8(1)]
-                m = add_code(old[i], rows[i], more, part, begin, m, u4(k), high, lows, counts, sums)
+            i, stop = u8(first[h]), u8(last[h])
+        while j < end:
+            x, begin = fresh[j], i
+            while i < stop and old[i] < x:
                 i += u8(1)
-            else:
-                more, part = i8(0), i8(0)
+            copy_entries(old, rows, excess, begin, i8(i - begin), u4(k), m, high, lows, counts, sums)
+            m += i - begin
+            same = i < stop and old[i] == x
+            count, more, part = i8(rows[i]) if same else i8(0), i8(0), i8(0)
+            if same and excess.shape[0]:
+                more, part = excess[u8(2) * i], excess[u8(2) * i + u8(1)]
+            i += u8(same)
+            while j < end and fresh[j] == x:
                 if weights.shape[0]:
-                    more, part = split_limbs(weights[j])
-                    more -= i8(1 << 20)
-                m = add_code(fresh[j], u4(1), more, part, begin, m, u4(k), high, lows, counts, sums)
+                    one, rest = split_limbs(weights[j])
+                    more, part = more + one - i8(1 << 20) + ((part + rest) >> i8(40)), (part + rest) & LOW_MASK
+                count += 1
                 j += u8(1)
+            lows[m], counts[m], high[m] = x, count, u4(k)
+            if sums.shape[0]:
+                sums[u8(2) * m], sums[u8(2) * m + u8(1)] = more, part
+            m += u8(1)
+        copy_entries(old, rows, excess, i, i8(stop - i), u4(k), m, high, lows, counts, sums)
+        m += stop - i
         bounds[k] = i8(m)
     return 0
