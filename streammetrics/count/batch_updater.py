@@ -213,20 +213,21 @@ class BatchUpdater:
     def _count_like_last(self, live: LiveCounters, last: LastBatch, columns: tuple[Array, ...]) -> None:
         """Count a batch that has the same layout as the last batch."""
         rows, free_rows, counted = len(columns[0]), live.free_rows, False
-        flat = columns if last[3] is None else [columns[i] if make is None else make(columns[i]) for i, make in last[3]]
+        flat = columns if last[2] is None else [columns[i] if make is None else make(columns[i]) for i, make in last[2]]
         with self.lock:
             if free_rows[0] >= rows and self._content[1] is live:
-                # Subtract the rows before the commit. If the batch is then not counted, `free_rows` is too small. That
-                # is safe: it only makes the next call of `reserve` come early.
-                free_rows[0] -= rows
-                self._content = None, live
-                is_bad, counted = last[2](*flat), True
-        # No memory was reserved for so many rows, or another thread has replaced the counters.
+                arguments = flat if last[4] is None else last[4](flat)
+                if arguments is not None:
+                    # Subtract the rows before the commit. If the batch is then not counted, `free_rows` is too small.
+                    # That is safe: it only makes the next call of `reserve` come early.
+                    free_rows[0] -= rows
+                    self._content = None, live
+                    is_bad, counted = last[3](*arguments), True
+        # No memory was reserved for so many rows, a row needs a new cell, or another thread has replaced the counters.
         if not counted:
-            return self._count_new_layout(last.names, columns)
-        if is_bad:
+            self._count_new_layout(last.names, columns)
+        elif is_bad:
             self._raise_bad_row(make_batch(last.names, columns), live)
-        return None
 
     def _count_new_layout(self, names: tuple[str, ...], columns: tuple[Any, ...]) -> None:
         """Count a batch whose layout differs from that of the last batch."""
@@ -270,23 +271,19 @@ class BatchUpdater:
             # replaced the counters to whose arrays the draft writes.
             if live.free_rows[0] < rows or self._content[1] is not live:
                 live, draft = self._reserve_and_draft(names, key, arrays, widened)
-            if draft is not None and draft.cells is not None:
-                at = draft.cells(flat[-1])
-                flat, draft = (*flat[:-1], at), None if at is None else draft
-            if draft is not None:
+            arguments = None if draft is None else flat if draft.complete is None else draft.complete(flat)
+            if draft is not None and arguments is not None:
                 live.free_rows[0] -= rows
                 self._content = None, live
-                if draft.cells is None and not widened:
+                if not widened:
                     like = make_matcher(tuple([a.ndim for a in arrays]))(
                         *(fact for a in arrays for fact in (a.dtype, a.strides, *a.shape[1:]))
                     )
-                    live.last[0] = LastBatch(names, like, draft.commit, draft.converters)
-                is_bad = draft.commit(*flat)
-        if draft is None:
+                    live.last[0] = LastBatch(names, like, *draft)
+                is_bad = draft.commit(*arguments)
+        if arguments is None:
             return self.count_batch(make_batch(names, columns, widened))
-        if is_bad:
-            self._raise_bad_row(make_batch(names, columns, widened), live)
-        return None
+        return self._raise_bad_row(make_batch(names, columns, widened), live) if is_bad else None
 
     def _reserve_and_draft(
         self, names: tuple[str, ...], key: Any, arrays: tuple[Array, ...], widened: frozenset[str]
@@ -298,14 +295,16 @@ class BatchUpdater:
         live, rows = self._get_live(), len(arrays[0])
         if any(c.would_fold(rows) for c in live.counters):
             return live, None
-        live = self._reserve(live, rows, weighted=self._has_weights(names))
+        weighted = any(r.binding.column("sample_weight") in names for r in self.reads)
+        try:
+            live = self._reserve(live, rows, weighted=weighted)
+        # The general path (`count_batch`) raises the error again, after freeing the memory that has been reserved.
+        except MemoryLimitError:
+            return live, None
         live.free_rows[0] = min((c.free_rows for c in live.counters), default=1 << 62)
         return live, live.drafts.get((names, key)) or make_draft(
             self.reads, self._needs, live, names, key, arrays, widened
         )
-
-    def _has_weights(self, names: tuple[str, ...]) -> bool:
-        return any(r.binding.column("sample_weight") in names for r in self.reads)
 
     def _reserve(self, live: LiveCounters, rows: int, *, weighted: bool) -> LiveCounters:
         """Reserve memory in all counters, and return the counters.

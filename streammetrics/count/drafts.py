@@ -11,13 +11,14 @@ their columns, and this module only makes the call to the kernels.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
+from operator import call
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..batch.column_plan import find_check, plan_column
+from ..batch.column_plan import FlatColumn, find_check, plan_column
 from ..batch.columns import Batch
 from ..batch.ids import IdColumn, Ids
 from ..batch.kinds import Need
@@ -26,6 +27,7 @@ from ..numerics.kernel_registry import find_kernel
 from ..numerics.signal_safety import run_uninterrupted
 from ..numerics.slice_keys import SHARDS
 from ..state.state import State
+from ..statistics.groups.group_rows import GroupRows
 from ..statistics.step import NO_WEIGHTS, NOTHING, ColumnType, ShardPart, Step
 from .reads import Read
 
@@ -79,14 +81,15 @@ class Draft(NamedTuple):
         Counts the columns; returns 1 and changes nothing if a value is invalid, otherwise 0. If the columns are
         prepared, and therefore already checked, it instead returns a list of the calls that count them, which the
         caller runs together with other calls.
-    cells : callable, optional
-        Converts the units of the rows, such as users, to the cells of their shards. It returns None if a shard has no
-        cell yet. States without shards need no such function.
+    complete : callable, optional
+        Makes the arguments of the commit from the converted columns: it replaces the keys of slices, or the units of
+        shards, with the cells of the rows, and writes the rows of counters that append rows. It returns None if a row
+        needs a new cell. None if the columns themselves are the arguments.
     """
 
     converters: tuple[tuple[int, Callable[[Array], Array] | None], ...] | None
     commit: Callable[..., Any]
-    cells: Callable[[Array], Ints | None] | None = None
+    complete: Callable[[Sequence[Array]], tuple[Any, ...] | None] | None = None
 
 
 class LastBatch(NamedTuple):
@@ -97,8 +100,9 @@ class LastBatch(NamedTuple):
 
     names: tuple[str, ...]
     like: Callable[..., bool]
-    commit: Callable[..., Any]
     converters: tuple[tuple[int, Callable[[Array], Array] | None], ...] | None
+    commit: Callable[..., Any]
+    complete: Callable[[Sequence[Array]], tuple[Any, ...] | None] | None
 
 
 class LiveCounters(NamedTuple):
@@ -182,13 +186,47 @@ def make_draft(
         The names of the columns that were bfloat16 and are now float32.
     """
     like = dict(zip(names, arrays, strict=True))
-    batch = Batch(like)
-    units = {r.binding.unit: c.front for r, c in zip(reads_of, live.counters, strict=True) if c.front}
-    unit, path = next(iter(units.items()), (None, ()))
-    if len(units) > 1 or any(r.binding.unit != unit for r in reads_of):
+    planned, locators = _plan_reads(reads_of, needs_of, live, like, widened), _make_locators(reads_of, live, like)
+    if planned is None or locators is None:
         return None
+    reads, flats, bound = planned
+    typed, ndims = [ColumnType(f.dtype, f.source) for f in flats], [f.ndim for f in flats]
+    sources = [(name, flat.convert) for (name, _), flat in zip(reads, flats, strict=True)]
+    for path, locator in locators.items():
+        for positions, counter in zip(bound, live.counters, strict=True):
+            positions |= {"at": len(typed), "front": len(typed)} if counter.front == path else {}
+        typed.append(ColumnType(NOTHING.dtype, ""))
+        ndims.append(1)
+        sources += locator.columns
+    commit = bind_kernels(live, bound, typed, reads, ndims)
+    converters = tuple((names.index(name), convert) for name, convert in sources)
+    as_is = [i for i, _ in converters] == list(range(len(names))) and not any(m for _, m in converters)
+    # Strides may differ from batch to batch, and each combination of strides is a layout with its own draft. Clear the
+    # drafts at a limit, so that they do not accumulate.
+    if len(live.drafts) >= MOST_DRAFTS:
+        live.drafts.clear()
+    stagers = [(c, p) for c, p in zip(live.counters, bound, strict=True) if counts_in_numpy(c.statistic)]
+    complete = partial(_complete, len(reads), tuple(locators.values()), stagers) if locators or stagers else None
+    draft = Draft(None if as_is else converters, commit, complete)
+    live.drafts[names, key] = draft
+    return draft
+
+
+def _plan_reads(
+    reads_of: Sequence[Read],
+    needs_of: Sequence[tuple[Need, ...]],
+    live: LiveCounters,
+    like: Mapping[str, Array],
+    widened: frozenset[str],
+) -> tuple[list[tuple[str, Any]], list[FlatColumn], list[dict[str, int]]] | None:
+    """Return the plan for the columns that states read; None if they need preparation.
+
+    The plan consists of the name and kind of each column, its conversion, and, for each state, the position of the column
+    of each role.
+    """
+    batch = Batch(like)
     reads: list[tuple[str, Any]] = []
-    flats: list[Any] = []
+    flats: list[FlatColumn] = []
     bound: list[dict[str, int]] = []
     for read, needs, counter in zip(reads_of, needs_of, live.counters, strict=True):
         binding = read.binding
@@ -206,7 +244,9 @@ def make_draft(
                 return None
             kind = need.kind.variant(batch, name)
             flat = plan_column(kind, like[name])
-            if flat is None or (need.role != "sample_weight" and find_check(kind) is None):
+            # Weights have a check of their own, and integer ids need none: each integer is a valid id.
+            is_unchecked = need.role != "sample_weight" and type(kind) is not Ids and find_check(kind) is None
+            if flat is None or is_unchecked:
                 return None
             if name in widened and flat.source == "float32":
                 flat = flat._replace(source="bfloat16")
@@ -220,28 +260,89 @@ def make_draft(
             # The column is of a different kind from before. The general path (`count_batch`) raises the error.
             return None
         bound.append(positions)
-    cells, columns_read = None, list(reads)
-    if unit is not None:
-        flat = plan_column(unit.kind, like[unit.column]) if unit.column in like else None
-        if flat is None or live.index.key_codes(unit.column, "shard").kind not in ("", SHARDS["integer"]):
-            # The column of units is missing or of a different kind from before. The general path (`count_batch`)
-            # handles it.
+    return reads, flats, bound
+
+
+class Locator(NamedTuple):
+    """Finds the cell of each row: its slice, or its shard.
+
+    Parameters
+    ----------
+    columns : list of (column, callable or None)
+        The columns of keys or units, each with its conversion if it needs one.
+    find : callable
+        Returns the cells of the rows, given these columns; None if a row needs a new cell.
+    """
+
+    columns: list[tuple[str, Callable[[Array], Array] | None]]
+    find: Callable[..., Ints | None]
+
+
+def _make_locators(
+    reads_of: Sequence[Read], live: LiveCounters, like: Mapping[str, Array]
+) -> dict[Any, Locator] | None:
+    """Return the locator of each path of cells, except the empty path; None if a column of keys needs preparation."""
+    paths = {c.front: r.binding.unit for r, c in zip(reads_of, live.counters, strict=True) if c.front}
+    unit = next(iter(paths.values()), None)
+    if any(r.binding.unit != unit for r in reads_of):
+        return None
+    index, locators = live.index, {}
+    for path in paths:
+        names = [name for name, _ in path]
+        # A missing column, and keys of a different kind from before, are errors, which the general path (`count_batch`)
+        # raises. It also makes the first cells.
+        if path not in index.levels or not all(n in like and like[n].ndim == 1 for n in names):
             return None
-        for positions, counter in zip(bound, live.counters, strict=True):
-            positions |= {"at": len(reads), "front": len(reads)} if counter.front else {}
-        columns_read.append(unit)
-        flats.append(flat)
-        cells = _make_shard_locator(live.index, path)
-    commit = bind_kernels(live, bound, [ColumnType(f.dtype, f.source) for f in flats], reads, [f.ndim for f in flats])
-    converters = tuple((names.index(n), f.convert) for (n, _), f in zip(columns_read, flats, strict=True))
-    as_is = [i for i, _ in converters] == list(range(len(names))) and not any(m for _, m in converters)
-    # Strides may differ from batch to batch, and each combination of strides is a layout with its own draft. Clear the
-    # drafts at a limit, so that they do not accumulate.
-    if len(live.drafts) >= MOST_DRAFTS:
-        live.drafts.clear()
-    draft = Draft(None if as_is else converters, commit, cells)
-    live.drafts[names, key] = draft
-    return draft
+        if unit is not None:
+            flat = plan_column(unit.kind, like[unit.column])
+            if flat is None or index.key_codes(unit.column, "shard").kind not in ("", SHARDS["integer"]):
+                return None
+            locators[path] = Locator([(unit.column, flat.convert)], partial(_find_shards, index, path))
+        elif all(like[n].dtype.kind in "biu" for n in names):
+            cells = load_engine().KnownCells(index, path, [like[n].dtype for n in names])
+            locators[path] = Locator([(n, None) for n in names], cells.find)
+        else:
+            return None
+    return locators
+
+
+def _find_shards(index: Index, path: Any, units: Array) -> Ints | None:
+    """Return the cells of the shards of units, such as users; None if a shard has no cell yet."""
+    return index.shards(path, units, SHARD_SALT)
+
+
+def _complete(
+    reads: int,
+    locators: Sequence[Locator],
+    stagers: Sequence[tuple[Any, Mapping[str, int]]],
+    columns: Sequence[Array],
+) -> tuple[Any, ...] | None:
+    """Return the arguments of a commit; None if a row needs a new cell.
+
+    The arguments are the columns that states read, the cells of the rows that each locator finds, and the call that adds
+    the rows for each counter that appends rows.
+
+    Parameters
+    ----------
+    reads : int
+        The number of columns that states read.
+    locators : sequence of Locator
+        The locators of cells.
+    stagers : sequence of (counter, positions)
+        The counters that append rows, each with the position of the column of each role.
+    columns : sequence of array
+        The columns that states read, followed by the columns of each locator.
+    """
+    arguments, first = [*columns[:reads]], reads
+    for columns_of_keys, find in locators:
+        end = first + len(columns_of_keys)
+        cells = find(*columns[first:end])
+        if cells is None:
+            return None
+        arguments.append(cells)
+        first = end
+    arguments += [c.append_rows({role: columns[i] for role, i in positions.items()}) for c, positions in stagers]
+    return tuple(arguments)
 
 
 def bind_kernels(
@@ -272,7 +373,7 @@ def bind_kernels(
     # kernel to the counter of these shards.
     shard_counters: dict[int, Counter] = {}
     for counter, positions in zip(live.counters, bound, strict=True):
-        if not positions or counter in shard_counters.values() or counts_in_numpy(counter.statistic):
+        if not positions or counter in shard_counters.values():
             continue
         like = counter.describe_rows(
             {role: typed[i] for role, i in positions.items() if role not in ("at", "front", "ones")}
@@ -310,10 +411,14 @@ def bind_kernels(
                 arguments.append(argument)
         calls.append((step.kernel, arguments))
     bound_steps = [(count.specialize_kernel(k, a, columns), a) for k, a in calls]
-    builder: Callable[..., Any] = (
-        count.build_deferred_calls(bound_steps) if reads is None else count.build_commit(bound_steps, len(columns))
-    )
-    return builder
+    if reads is None:
+        builder: Callable[..., Any] = count.build_deferred_calls(bound_steps)
+        return builder
+    # After the columns come the calls that add the rows which counters have staged. They run last, after all checks.
+    stagers = sum(counts_in_numpy(counter.statistic) for counter in live.counters)
+    bound_steps += [(call, [count.ColumnArgument(len(columns) + i)]) for i in range(stagers)]
+    commit: Callable[..., Any] = count.build_commit(bound_steps, len(columns) + stagers)
+    return commit
 
 
 def _collect_checks(
@@ -329,14 +434,13 @@ def _collect_checks(
     if steps and steps[0][0].checks and not weights:
         checked = {steps[0][1][a] for a in steps[0][0].arguments if isinstance(a, str) and a in steps[0][1]}
     unchecked = [i for i in range(len(reads)) if i not in checked and i not in weights]
-    checks = [(i, find_check(reads[i][1])) for i in unchecked]
-    named = [c.kernel for _, c in checks if c is not None]
-    if named == ["checks:find_bad_label", "checks:find_bad_probability"]:
-        pair = [place(i) for i in unchecked]
+    checks = [(i, check) for i in unchecked if (check := find_check(reads[i][1])) is not None]
+    if [c.kernel for _, c in checks] == ["checks:find_bad_label", "checks:find_bad_probability"]:
+        pair = [place(i) for i, _ in checks]
         if len(weights) == 1:
             return [("checks:find_bad_weighted_pair", [*pair, place(weights[0]), live.mass])]
         return [("checks:find_bad_pair", pair)]
-    calls: list[tuple[str, list[Any]]] = [(c.kernel, [place(i), *c.arguments]) for i, c in checks if c is not None]
+    calls: list[tuple[str, list[Any]]] = [(c.kernel, [place(i), *c.arguments]) for i, c in checks]
     return calls + [("checks:find_bad_weight", [place(i), live.mass]) for i in weights]
 
 
@@ -352,13 +456,19 @@ def counts_in_numpy(state: State) -> bool:
 def can_draft(read: Read) -> bool:
     """Return whether a state can be counted without preparing its columns.
 
-    This requires that kernels count every row, unchanged, in a single cell or in the cells of shards.
+    This requires that kernels count every row, unchanged, in a single cell or in the cells of slices or shards, or that
+    rows are only appended to the rows of groups.
     """
     state, binding = read.state, read.binding
-    by_shard = [a.kind for a in state.axes] == ["shard"] and (state.folding is None or state.exact_rows_limit == 0)
-    lone = (not state.axes or by_shard) and state.inner_axis is None and state.cells_per_row <= 1
+    kinds, is_never_exact = [a.kind for a in state.axes], state.folding is None or state.exact_rows_limit == 0
+    by_cell = is_never_exact and (kinds == ["shard"] or set(kinds) == {"key"})
     as_is = not state.derives_columns and type(state).check_rows is State.check_rows
-    return lone and as_is and not (counts_in_numpy(state) or state.block_column or binding.where or binding.corrects)
+    if isinstance(state, GroupRows):
+        can_count = not (kinds or state.sample_rows or state.partition)
+    else:
+        is_outer = state.inner_axis is None and state.cells_per_row <= 1
+        can_count = (not kinds or by_cell) and is_outer and not counts_in_numpy(state)
+    return can_count and as_is and not (state.block_column or binding.where or binding.corrects)
 
 
 def _find_shard_counter(
@@ -379,11 +489,6 @@ def _find_shard_counter(
             if step is not None:
                 return step, other, dict(other_positions)
     return None
-
-
-def _make_shard_locator(index: Index, path: Any) -> Callable[[Array], Ints | None]:
-    """Return a function that maps the units of rows, such as users, to the cells of their shards."""
-    return lambda units: index.shards(path, units, SHARD_SALT)
 
 
 def compute_shards(batch: Batch, name: str, axis: Any) -> Ints:

@@ -15,3 +15,4 @@ from .fused_call import build_commit as build_commit
 from .fused_call import build_deferred_calls as build_deferred_calls
 from .fused_call import specialize_kernel as specialize_kernel
 from .index import Index as Index
+from .known_cells import KnownCells as KnownCells

@@ -36,6 +36,8 @@ Ints = NDArray[np.int64]
 # The smallest and the largest number of rows in a new block. Within these limits, it has space for as many rows as all
 # earlier blocks together.
 FIRST, LARGEST = 1 << 8, 1 << 20
+# The largest number of bytes of a row.
+WIDEST = 41
 
 
 class Block:
@@ -137,7 +139,7 @@ class GroupCounter(Counter):
         return self.kept.nbytes + self.before.nbytes + sum(a.nbytes for a in self.flats.values())
 
     def estimate_bytes(self, rows: int) -> int:
-        return self.nbytes + 41 * rows
+        return self.nbytes + WIDEST * rows
 
     def reserve(self, rows: int, *, weighted: bool) -> bool:
         if self.statistic.sample_rows:
@@ -190,6 +192,23 @@ class GroupCounter(Counter):
             calls.append(self.kept.stage_rows(fresh))
         where: Any = (at, kind) if len(at) else (0, kind)
         return [*calls, partial(self.flats["kinds"].__setitem__, where, 1)]
+
+    def append_rows(self, columns: Mapping[str, Array]) -> Callable[[], Any]:
+        """Write rows with integer keys to a block; return the call that makes them part of the counted rows.
+
+        Unlike `stage_rows`, this method checks nothing. At most `free_rows` rows may be added.
+        """
+        names = ("group", "ids"), ("y_score", "scores"), ("y_true", "labels"), ("sample_weight", "weights")
+        return self.kept.stage_rows({name: columns[role] for role, name in names if role in columns})
+
+    @property
+    def free_rows(self) -> int:
+        """The number of rows that fit into the memory limit, whatever their types are."""
+        return max(self.statistic.memory_limit - self.nbytes, 0) // WIDEST
+
+    def would_fold(self, rows: int) -> bool:
+        """Return whether rows may exceed the memory limit. If so, the general path checks the limit."""
+        return self.free_rows < rows
 
     def _check_partition(self, ids: Array) -> None:
         if self.statistic.partition:

@@ -198,6 +198,10 @@ class KeyCodes:
         self.accept_kind(kind)
         return self._encode_with_nulls(values, missing)
 
+    def find_integer_table(self, kind: str) -> IntegerCodes | None:
+        """Return the codes of integers; None if the keys are of another kind, or if the table must be rebuilt first."""
+        return None if self.kind != kind or self._ints.is_stale else self._ints
+
     def _encode_with_nulls(self, values: NDArray[Any], missing: Any) -> Ints:
         codes = self._encode_any_integers(values)
         return codes if missing is None else np.where(missing, NULL, codes)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ._jit import inline, kernel
 from ._memory import prefetch, scratch
-from .keys import mix_bits
+from .keys import find_slot, mix_bits
 
 i4, i8, u8 = np.int32, np.int64, np.uint64
 
@@ -24,6 +24,19 @@ AHEAD = 1024
 CACHED_SLOTS = 1 << 17
 
 
+@inline
+def find_cell_slot(parent: Any, code: Any, table: Any, parents: Any, codes: Any) -> Any:
+    """Return the slot of the hash table that holds the cell of a parent and a code, or that is free for it."""
+    # Multiplicative (Fibonacci) hashing: the upper bits of the product depend on all bits of the code and the parent.
+    mask = u8(table.shape[0] - 1)
+    h = ((u8(code) ^ (u8(parent) << u8(40))) * u8(0x9E3779B97F4A7C15)) >> u8(32)
+    cell = i8(table[h & mask])
+    while cell >= 0 and (codes[u8(cell)] != code or parents[u8(cell)] != parent):
+        h += u8(1)
+        cell = i8(table[h & mask])
+    return h & mask
+
+
 @kernel(out=("table", "parents", "codes", "out"))
 def find_cells(row_parents: Any, row_codes: Any, table: Any, parents: Any, codes: Any, count: Any, out: Any) -> Any:
     """Write the cell of each row to `out`, add new cells, and return the number of cells.
@@ -32,22 +45,16 @@ def find_cells(row_parents: Any, row_codes: Any, table: Any, parents: Any, codes
     and `codes` contain these two numbers for each of the `count` cells so far. If the table must grow first, return
     -1 - (the number of cells so far).
     """
-    mask = u8(table.shape[0] - 1)
     is_lone = row_parents.shape[0] == 0
     for i in range(row_codes.shape[0]):
         code, parent = row_codes[i], i8(0) if is_lone else row_parents[i]
-        # Multiplicative (Fibonacci) hashing: the upper bits of the product depend on all bits of the code and the
-        # parent.
-        h = ((u8(code) ^ (u8(parent) << u8(40))) * u8(0x9E3779B97F4A7C15)) >> u8(32)
-        cell = i8(table[h & mask])
-        while cell >= 0 and (codes[u8(cell)] != code or parents[u8(cell)] != parent):
-            h += u8(1)
-            cell = i8(table[h & mask])
+        slot = find_cell_slot(parent, code, table, parents, codes)
+        cell = i8(table[slot])
         if cell < 0:
             # At most half of the slots may be in use, so that probe sequences stay short.
             if 2 * (count + 1) > table.shape[0] or count >= codes.shape[0]:
                 return -1 - count
-            cell, table[h & mask] = i8(count), i4(count)
+            cell, table[slot] = i8(count), i4(count)
             parents[count], codes[count] = parent, code
             count += 1
         out[i] = cell
@@ -117,6 +124,33 @@ def find_cells_by_id(
                 count += 1
             out[i] = cell
     return count
+
+
+@kernel(out=("out",))
+def find_known_cells(
+    row_parents: Any, values: Any, stored: Any, slots: Any, low: Any, extent: Any, table: Any, parents: Any, codes: Any,
+    out: Any,
+) -> Any:  # fmt: skip
+    """Write the cell of each row, given its parent and its key, an integer; return 1 if a row needs a new cell, else 0.
+
+    `stored` and `slots` are the keys with codes and their hash table (see `encode_ints`). If `extent` is 0, `table` is a
+    hash table; otherwise it has a slot for every pair of a parent and a code from `low` to `low + extent - 1`.
+    """
+    is_lone = row_parents.shape[0] == 0
+    for i in range(values.shape[0]):
+        code, parent = slots[find_slot(values[i], stored, slots)], i8(0) if is_lone else row_parents[i]
+        if code < i8(0):
+            return 1
+        if extent == 0:
+            slot = u8(find_cell_slot(parent, code, table, parents, codes))
+        else:
+            slot = u8(parent) * u8(extent) + u8(code - low)
+            if u8(code - low) >= u8(extent) or slot >= u8(table.shape[0]):
+                return 1
+        out[i] = i8(table[slot])
+        if table[slot] < 0:
+            return 1
+    return 0
 
 
 @inline

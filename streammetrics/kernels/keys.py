@@ -19,6 +19,16 @@ def mix_bits(x: Any) -> Any:
     return x ^ (x >> u8(31))
 
 
+@inline
+def find_slot(value: Any, stored: Any, slots: Any) -> Any:
+    """Return the slot of the hash table of `encode_ints` that holds the code of a value, or that is free for it."""
+    mask = u8(slots.shape[0] - 1)
+    at = mix_bits(u8(value)) & mask
+    while slots[at] >= i8(0) and stored[slots[at]] != value:
+        at = (at + u8(1)) & mask
+    return at
+
+
 @kernel(out=("slots", "numbers"))
 def encode_ints(values: Any, stored: Any, count: Any, slots: Any, numbers: Any, learn: Any) -> Any:
     """Write the code of each value, and return the number of codes.
@@ -27,14 +37,9 @@ def encode_ints(values: Any, stored: Any, count: Any, slots: Any, numbers: Any, 
     far. `slots` is a hash table of codes, -1 where free; its length is a power of two. A call with `learn` may pass only
     new, distinct values, and the table must have enough free slots.
     """
-    mask = u8(slots.shape[0] - 1)
     for j in range(values.shape[0]):
-        v = values[j]
-        at = mix_bits(u8(v)) & mask
+        at = find_slot(values[j], stored, slots)
         number = slots[at]
-        while number >= i8(0) and stored[number] != v:
-            at = (at + u8(1)) & mask
-            number = slots[at]
         if learn and number < i8(0):
             number = i8(count)
             slots[at] = number

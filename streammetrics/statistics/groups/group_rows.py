@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -21,6 +21,7 @@ from ...state.declare import Flat
 from ...state.fold import check_capacity, fold
 from ...state.tally import Entries
 from ..key_kinds import KINDS, KeyKinds, check_key_kinds, seen_kinds_of
+from ..step import Like, Step
 from .closed_sums import GROUP_WEIGHTS, Groups, SealedGroups, Sums, add_sums, sum_groups
 from .partitions import (
     SHARE,
@@ -170,6 +171,9 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
     @property
     def reasons(self) -> tuple[str, ...]:
         return (*super().reasons, *(("sample",) if self.sample_rows else ()))
+
+    def steps(self, like: Like) -> Iterable[Step]:
+        return [self.kind_step(like)]
 
     # -- unsorted rows ------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,62 @@
+"""Find the cells of rows whose keys are integers that have all occurred before, without preparing the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kernels.cells import find_known_cells
+from ..statistics.step import NOTHING
+from .index import Index, Level
+from .key_codes import KeyCodes
+
+__all__ = ["KnownCells"]
+
+Ints = NDArray[np.int64]
+
+
+class KnownCells:
+    """Finds the cell of each row on a path whose keys are integers or booleans.
+
+    Parameters
+    ----------
+    index : Index
+        The cells and the codes of keys. All levels of the path must exist.
+    path : sequence of (column, axis)
+        The columns whose values identify a cell.
+    dtypes : sequence of dtype
+        The dtypes of these columns.
+    """
+
+    def __init__(self, index: Index, path: Any, dtypes: Sequence[np.dtype[Any]]) -> None:
+        self._steps: list[tuple[Level, KeyCodes, str]] = [
+            (index.levels[path[: i + 1]], index.key_codes(name), "bool" if dtypes[i].kind == "b" else "integer")
+            for i, (name, _) in enumerate(path)
+        ]
+        # The cells of the rows on each level. The next call overwrites them.
+        self._cells = [NOTHING] * len(path)
+
+    def find(self, *keys: NDArray[Any]) -> Ints | None:
+        """Return the cell of each row; None if a key or a cell is new, or keys are of a different kind from before."""
+        above = NOTHING
+        for i, (level, codes, kind) in enumerate(self._steps):
+            values = keys[i]
+            table = codes.find_integer_table(kind)
+            # An integer of 2**63 or more is in a table of its own (see `KeyCodes`).
+            is_big = values.dtype == np.uint64 and len(values) and values.max() >= 1 << 63
+            if table is None or level.is_stale or is_big:
+                return None
+            if len(self._cells[i]) < len(values):
+                self._cells[i] = np.empty(len(values), np.int64)
+            out = self._cells[i][: len(values)]
+            arguments = (
+                above, np.ascontiguousarray(values, np.int64), table.stored, table.slots, level.low, level.extent,
+                level.table, level.parents, level.codes, out,
+            )  # fmt: skip
+            if find_known_cells.find_entry_point(*arguments)(*arguments):
+                return None
+            above = out
+        return above
