@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -14,6 +15,7 @@ import polars as pl
 import pytest
 
 import streammetrics as sm
+from streammetrics.batch import keys as key_columns
 from streammetrics.batch.discovered_keys import DiscoveredKeys
 from streammetrics.batch.ids import Ids
 from streammetrics.collect.metric_like import columns_of, empty_copy, states_of
@@ -256,6 +258,69 @@ def with_keys(make: Any, role: str, *keys: Any) -> Any:
         columns = {"y_true": np.arange(n) % 2, "y_score": np.linspace(0.1, 0.9, n), role: given}
         made.update({name: column for name, column in columns.items() if name in columns_of(made)})
     return made
+
+
+@pytest.mark.parametrize(
+    "categories",
+    [
+        [f"c{i}" for i in range(500)],
+        range(-3, 500),
+        pd.date_range("2025-01-01", periods=500),
+        pd.Index([b"%d" % i for i in range(500)], dtype=object),
+        pd.Index([f"c{i}" for i in range(500)], dtype="string[pyarrow]"),
+    ],
+    ids=["texts", "integers", "dates", "bytes", "Arrow"],
+)
+@pytest.mark.parametrize("name", ["slices", "group auc", "distinct count", "heavy hitters"])
+def test_categories_that_do_not_occur_are_no_keys(categories: Any, name: str) -> None:
+    make, role = OF_KEYS[name]
+    batches = [pd.Categorical.from_codes([3, 1, 3, -1, 0], categories), pd.Categorical.from_codes([7, 3], categories)]
+    columns = [pd.Series(batches[0]), pd.CategoricalIndex(batches[1]), batches[0]]
+    # Only slices accept a missing key.
+    if name != "slices":
+        columns = [column[:3] for column in columns]
+    plain = [[None if key is pd.NA or key != key else key for key in column] for column in columns]
+    wanted = with_keys(make, role, *plain)
+    expect_same_bytes(with_keys(make, role, *columns), wanted, "categories to be keys as other columns are")
+
+
+def test_converted_categories_are_kept_only_as_long_as_the_categories() -> None:
+    gc.collect()
+    before = len(key_columns._CATEGORIES)
+    column = pd.Series(pd.Categorical.from_codes([0, 1], [f"c{i}" for i in range(50)]))
+    sm.Sliced(sm.CTR(), by="k").update(y_true=[0, 1], k=column).update(y_true=[0, 1], k=column[::-1])
+    assert len(key_columns._CATEGORIES) == before + 1
+    del column
+    gc.collect()
+    assert len(key_columns._CATEGORIES) == before
+
+
+ALPHABET = np.array(
+    [*"abc", "", "\0", "\x7f", "\x80", "\xdf", "\u07ff", "\u0800", "\ud7ff", "\uffff", "\U00010000", "\U0010ffff"]
+)
+
+
+@pytest.mark.parametrize("width", [1, 2, 7, 30])
+@pytest.mark.parametrize("kind", ["U", "S"])
+@pytest.mark.parametrize("name", ["slices", "group auc", "distinct count"])
+def test_texts_of_fixed_width_are_the_keys_that_lists_of_them_are(name: str, kind: str, width: int) -> None:
+    rng = np.random.default_rng(width)
+    make, role = OF_KEYS[name]
+    texts = ["".join(rng.choice(ALPHABET, width)) for _ in range(5000)]
+    column = np.array([text.encode("utf-8")[:width] for text in texts] if kind == "S" else texts, f"{kind}{width}")
+    batches = [column, column[:700], column[::-3], column.astype(column.dtype.newbyteorder(">")), column[:1]]
+    wanted = with_keys(make, role, *(batch.tolist() for batch in batches))
+    expect_same_bytes(with_keys(make, role, *batches), wanted, "texts of fixed width to be keys as others are")
+
+
+def test_texts_of_fixed_width_that_are_no_texts() -> None:
+    sliced = sm.Sliced(sm.CTR(), by="k")
+    with pytest.raises(
+        sm.InvalidInputError, match=r"k: expected text, found '.ud800', which cannot be encoded as UTF-8"
+    ):
+        sliced.update(y_true=[0, 1], k=np.array(["a", "\ud800"]))
+    sliced.update(y_true=[0, 1], k=np.array(["", ""])).update(y_true=[0, 1], k=np.array(["a", ""]))
+    assert sliced.compute() == {"": 2 / 3, "a": 0.0}
 
 
 @pytest.mark.parametrize("name", OF_KEYS)

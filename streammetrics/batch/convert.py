@@ -25,6 +25,7 @@ __all__ = [
     "find_first_value",
     "find_missing",
     "format_value",
+    "from_nullable",
     "is_bfloat16",
     "is_listed",
     "is_scalar",
@@ -288,15 +289,23 @@ def _from_pandas(raw: Any) -> Array:
     # bypass pandas.
     if hasattr(getattr(raw, "dtype", None), "pyarrow_dtype"):
         return _from_arrow(getattr(raw, "array", raw).__arrow_array__())
-    if not hasattr(raw, "isna") or not raw.isna().any():
-        plain = getattr(raw.dtype, "numpy_dtype", None)
-        return np.asarray(
-            raw.to_numpy(plain) if isinstance(plain, np.dtype) and plain.kind in "biuf" else raw.to_numpy()
-        )
+    if (numbers := from_nullable(raw)) is not None:
+        return numbers
     wanted = getattr(raw.dtype, "numpy_dtype", None)
     if isinstance(wanted, np.dtype) and wanted.kind in "biuf":
         return np.asarray(raw.to_numpy(wanted if wanted.kind == "f" else np.float64, na_value=np.nan))
     return np.asarray(raw.to_numpy())
+
+
+def from_nullable(raw: Any) -> Array | None:
+    """Return a pandas column of nullable numbers, such as Int64, as an array if no value is missing; otherwise None."""
+    dtype = getattr(raw, "dtype", None)
+    plain = getattr(dtype, "numpy_dtype", None)
+    if not isinstance(plain, np.dtype) or plain.kind not in "biuf" or hasattr(dtype, "pyarrow_dtype"):
+        return None
+    # The array of a series has no row labels, so pandas converts it faster than the series.
+    values = getattr(raw, "array", raw)
+    return None if values.isna().any() else np.asarray(values.to_numpy(plain))
 
 
 def _from_polars(raw: Any) -> Array:

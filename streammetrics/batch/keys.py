@@ -5,6 +5,7 @@ Keys are integers of any width, strings or bytes, and may be missing. For other 
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable
 from functools import cache
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
+from ..numerics.kernel_registry import find_kernel, has_kernels
 from ..numerics.slice_keys import decode_key, encode_key, from_stored_key, hash_key, sort_key, to_stored_key
 from .convert import (
     arrow_values,
@@ -44,6 +46,9 @@ __all__ = [
 Atom = Any
 Key = tuple[Atom, ...]
 
+
+# The length of the first hash table for the distinct strings of a batch.
+SLOTS = 1 << 12
 
 KEYS = "integers, strings, bytes, booleans, dates, timestamps or decimals"
 
@@ -135,10 +140,50 @@ def _from_series(raw: Any, library: str, name: str) -> Any:
     except ImportError:
         return raw.to_numpy()
     try:
+        if library == "pandas" and hasattr(raw.dtype, "categories"):
+            return _from_categorical(getattr(raw, "array", raw))
         return raw.to_arrow() if library == "polars" else pa.array(raw, from_pandas=True)
     # Arrow has no type for these values, so they cannot be keys.
     except (pa.ArrowException, TypeError, ValueError):
         raise kind_error(name, str(raw.dtype)) from None
+
+
+def _from_categorical(raw: Any) -> Any:
+    """Return a pandas categorical as an Arrow dictionary array.
+
+    If there are more categories than rows, the dictionary contains only the categories that occur, so that the next steps
+    take no longer than for other columns.
+    """
+    import pyarrow as pa
+
+    codes, dictionary = raw.codes, _arrow_categories(raw)
+    if len(dictionary) > len(codes):
+        used, codes = np.unique(codes, return_inverse=True)
+        # The code -1 stands for a missing value.
+        nulls = int(np.count_nonzero(used < 0))
+        dictionary, codes = dictionary.take(pa.array(used[nulls:])), codes.reshape(-1) - nulls
+    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), dictionary)
+
+
+_CATEGORIES: dict[int, tuple[weakref.ref[Any], Any]] = {}
+"""The categories of recent columns, as weak references to the pandas index, and as Arrow arrays. The key is the `id` of
+the index."""
+
+
+def _arrow_categories(raw: Any) -> Any:
+    """Return the categories of a pandas categorical as an Arrow array.
+
+    Successive batches often share their categories, so the result is cached for as long as these exist.
+    """
+    import pyarrow as pa
+
+    categories = raw.categories
+    key = id(categories)
+    known = _CATEGORIES.get(key)
+    if known is None or known[0]() is not categories:
+        dictionary = pa.array(raw[:0], from_pandas=True).dictionary
+        known = _CATEGORIES[key] = weakref.ref(categories, lambda _: _CATEGORIES.pop(key, None)), dictionary
+    return known[1]
 
 
 def _plain_arrow(raw: Any, name: str) -> Any:
@@ -216,6 +261,26 @@ def _read_texts(values: Any, name: str) -> tuple[str, Any] | None:
     return kind, (encoded_texts, index, null[index] if null.any() else None)
 
 
+def _read_fixed_width(values: NDArray[Any]) -> tuple[str, Any] | None:
+    """Return the kind and content of a numpy array of strings or bytes, all of which have the same width.
+
+    Returns None if a string cannot be encoded as UTF-8.
+    """
+    n, is_unicode = len(values), values.dtype.kind == "U"
+    # An array of empty strings may have the width 0.
+    if not values.itemsize:
+        return None
+    texts = np.ascontiguousarray(values).view(np.uint32 if is_unicode else np.uint8).reshape(n, -1)
+    slots, firsts, index = np.full(SLOTS, -1, np.int32), np.empty(n, np.int64), np.empty(n, np.int64)
+    while (count := find_kernel("keys:number_texts")(texts, slots, firsts, index)) < 0:
+        slots = np.full(16 * len(slots), -1, np.int32)
+    # A code point takes at most four bytes in UTF-8.
+    data, offsets = np.empty(count * values.itemsize, np.uint8), np.empty(count + 1, np.int64)
+    if find_kernel("keys:write_texts")(texts, firsts[:count], is_unicode, data, offsets):
+        return None
+    return "string" if is_unicode else "bytes", ((data[: offsets[-1]], offsets), index, None)
+
+
 def _from_list(raw: Any, name: str) -> NDArray[Any]:
     # A single NaN is accepted as a missing key. If all values are floats, they are not keys.
     if len(raw) and all(isinstance(v, (float, np.floating)) for v in raw):
@@ -277,6 +342,8 @@ def _from_numpy(values: NDArray[Any], name: str, exact: bool) -> tuple[str, Any]
     if values.dtype.kind in "biu":
         return "integer", (values.astype(np.uint8) if values.dtype.kind == "b" else values, None)
     if values.dtype.kind in "US":
+        if has_kernels() and (texts := _read_fixed_width(values)) is not None:
+            return texts
         values = values.astype(object)
     if values.dtype.kind in "OT":
         return _read_objects(values.astype(object, copy=False), name, exact)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .columns import Batch, length_error
-from .convert import TENSORS, convert_tensor, is_bfloat16, is_scalar, library_of
+from .convert import TENSORS, convert_tensor, from_nullable, is_bfloat16, is_scalar, library_of
 from .ids import is_column_tuple
 
 __all__ = [
@@ -117,8 +117,14 @@ def _from_value(column: Any, name: str) -> Array:
 
 
 def _from_numpy(column: Any, name: str) -> Any:
-    """Return a column that has a numpy dtype as an array, without a copy; return any other column unchanged."""
-    return column.__array__() if isinstance(getattr(column, "dtype", None), np.dtype) else column
+    """Return a column of a numpy dtype, or of nullable numbers none of which is missing, as an array.
+
+    Return any other column unchanged.
+    """
+    if isinstance(getattr(column, "dtype", None), np.dtype):
+        return column.__array__()
+    numbers = from_nullable(column)
+    return column if numbers is None else numbers
 
 
 @cache

@@ -1,4 +1,7 @@
-"""Find the code (number) of each key, such as a slice value, with a hash table of integers or of strings."""
+"""Find the code (number) of each key, such as a slice value, with a hash table of integers or of strings.
+
+The strings of a numpy array have a fixed width: each row is padded with zeros.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ import numpy as np
 
 from ._jit import inline, kernel
 
-i8, u1, u8 = np.int64, np.uint8, np.uint64
+i4, i8, u1, u8 = np.int32, np.int64, np.uint8, np.uint64
+
+# The last Unicode code point, and the first and the last of the surrogates, which UTF-8 cannot encode.
+LAST_POINT, FIRST_SURROGATE, LAST_SURROGATE = u8(0x10FFFF), u8(0xD800), u8(0xDFFF)
 
 
 @inline
@@ -85,3 +91,86 @@ def encode_texts(
             count += 1
         numbers[j] = slots[at]
     return count
+
+
+@inline
+def find_size(texts: Any, row: Any) -> Any:
+    """Return the length of a string of fixed width without the zeros that pad it."""
+    size = texts.shape[1]
+    while size > 0 and texts[row, size - 1] == 0:
+        size -= 1
+    return size
+
+
+@kernel(out=("slots", "firsts", "numbers"))
+def number_texts(texts: Any, slots: Any, firsts: Any, numbers: Any) -> Any:
+    """Number the distinct strings of fixed width in order of appearance; return their number.
+
+    Parameters
+    ----------
+    texts : matrix
+        The characters or bytes of each string.
+    slots : int32 array
+        A hash table of numbers, all of which are -1; its length is a power of two.
+    firsts, numbers : int64 arrays
+        The row in which each number first appears, and the number of each row. They are written.
+
+    Returns
+    -------
+    int
+        The number of distinct strings; -1 if there are more than half as many as slots.
+    """
+    mask, count = u8(slots.shape[0] - 1), i8(0)
+    for j in range(texts.shape[0]):
+        at = hash_text(texts[j], i8(0), find_size(texts, j)) & mask
+        while slots[at] >= 0:
+            first, differ = firsts[slots[at]], False
+            for k in range(texts.shape[1]):
+                differ |= texts[first, k] != texts[j, k]
+            if not differ:
+                break
+            at = (at + u8(1)) & mask
+        if slots[at] < 0:
+            if 2 * (count + 1) > slots.shape[0]:
+                return -1
+            slots[at], firsts[count] = i4(count), j
+            count += 1
+        numbers[j] = slots[at]
+    return count
+
+
+@kernel(out=("data", "offsets"))
+def write_texts(texts: Any, rows: Any, is_unicode: Any, data: Any, offsets: Any) -> Any:
+    """Write strings of fixed width one after another, without their padding; return 1 if one is invalid, else 0.
+
+    Parameters
+    ----------
+    texts : matrix
+        The characters or bytes of each string.
+    rows : int64 array
+        The strings to write.
+    is_unicode : bool
+        Whether `texts` contains Unicode code points, which are written as UTF-8, rather than bytes.
+    data, offsets : uint8 array, int64 array
+        The written bytes, and the position where each string begins, followed by the end of the last one.
+    """
+    end = i8(0)
+    offsets[0] = 0
+    for i in range(rows.shape[0]):
+        j = rows[i]
+        for k in range(find_size(texts, j)):
+            c = u8(texts[j, k])
+            if not is_unicode or c < u8(0x80):
+                data[end] = u1(c)
+                end += 1
+                continue
+            if c > LAST_POINT or FIRST_SURROGATE <= c <= LAST_SURROGATE:
+                return 1
+            # The first byte says how many bytes follow; each of these has six bits of the code point.
+            more = i8(1) + i8(c >= u8(0x800)) + i8(c >= u8(0x10000))
+            data[end] = u1((u8(0xF00) >> u8(more + 1)) & u8(0xFF)) | u1(c >> u8(6 * more))
+            for m in range(more):
+                data[end + 1 + m] = u1(0x80) | u1((c >> u8(6 * (more - 1 - m))) & u8(0x3F))
+            end += more + 1
+        offsets[i + 1] = end
+    return 0

@@ -243,6 +243,21 @@ def test_series_of_other_dtypes_come_between():
             made.update(wrong, pd.Series(s[:2]))
 
 
+@pytest.mark.parametrize("dtype", ["Int8", "Int64", "UInt16", "boolean", "Float32"])
+@pytest.mark.parametrize("wrap", [lambda column: column, lambda column: column.array, pd.Index])
+def test_nullable_numbers_of_pandas_are_not_prepared(monkeypatch, dtype, wrap):
+    y, s = [0, 1, 1, 0], [0.25, 0.5, 0.75, 0.125]
+    labels, scores = wrap(pd.Series(y).astype(dtype)), wrap(pd.Series(s, dtype="Float64"))
+    fed = sm.AUC().update(labels, scores)
+    with monkeypatch.context() as patch:
+        patch.setattr(batch_updater, "prepare", lambda *_, **__: pytest.fail("rows were prepared"))
+        fed.update(labels, scores).update(np.array(y), scores)
+    missing = wrap(pd.Series([0, None, 1, 0]).astype(dtype))
+    with pytest.raises(sm.InvalidInputError, match="y_true: expected 0 or 1, found nan in row 1"):
+        fed.update(missing, scores)
+    assert fed == sm.AUC().update(y * 3, s * 3)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [3, 40, 300])
 @pytest.mark.parametrize("weighted", [False, True])
