@@ -125,6 +125,9 @@ class BatchUpdater:
         states, live = self._content
         if states is None:
             assert live is not None
+            # Counters may replace arrays to which drafts write. The next batch therefore begins with `reserve`, which
+            # then drops these drafts.
+            live.free_rows[0] = min(live.free_rows[0], 0)
             states = tuple(c.state() for c in live.counters)
             self._content = states, live
         return states
