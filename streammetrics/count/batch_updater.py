@@ -39,7 +39,7 @@ from ..batch.signatures import (
     to_plain_array,
 )
 from ..batch.times import TimeColumn
-from ..errors import CounterOverflowError, MemoryLimitError
+from ..errors import MemoryLimitError
 from ..numerics.signal_safety import run_without_interrupt
 from ..numerics.slice_keys import SHARDS
 from ..state.state import State
@@ -58,6 +58,7 @@ from .drafts import (
 )
 from .reads import MEMORY_ADVICE, MEMORY_LIMIT, Read
 from .state_changes import StateChange
+from .total_weight import check_mass, collect_weights, max_weight, overflow_error
 
 if TYPE_CHECKING:
     from .counter import Counter
@@ -183,7 +184,7 @@ class BatchUpdater:
             index = count.Index()
             assert states is not None
             counters = tuple(count.make_counter(s, index) for s in states)
-            live = LiveCounters(counters, index, np.array([_max_weight(states), 0.0]), {}, {}, [0], [None])
+            live = LiveCounters(counters, index, np.array([max_weight(states), 0.0]), {}, {}, [0], [None])
             self._content = states, live
         return live
 
@@ -304,7 +305,8 @@ class BatchUpdater:
         # The general path (`count_batch`) raises the error again, after freeing the memory that has been reserved.
         except MemoryLimitError:
             return live, None
-        live.free_rows[0] = min((c.free_rows for c in live.counters), default=1 << 62)
+        # There is room for this batch at least. Some counters have none for further batches.
+        live.free_rows[0] = max(rows, min((c.free_rows for c in live.counters), default=1 << 62))
         return live, live.drafts.get((names, key)) or make_draft(
             self.reads, self._needs, live, names, key, arrays, widened
         )
@@ -413,7 +415,7 @@ class BatchUpdater:
             if len(fronts) and (role := counter.block_column):
                 check_slices(rows, role, fronts)
             counter.admit_rows(rows.columns, fronts)
-        _check_mass(live, prepared)
+        check_mass(live, prepared)
         live.free_rows[0] = min(live.free_rows[0], 0)
         for counter, rows, (_, at) in zip(live.counters, prepared, places, strict=True):
             counter.fold_ahead(at, rows.n, rows.columns)
@@ -456,7 +458,7 @@ class BatchUpdater:
         extra: list[Callable[[], Any]],
         committed: list[bool],
     ) -> None:
-        extra[:0] = [_build_kernel_call("checks:find_bad_weight", w, live.mass) for w in _collect_weights(prepared)]
+        extra[:0] = [_build_kernel_call("checks:find_bad_weight", w, live.mass) for w in collect_weights(prepared)]
         if any(r.columns["sample_weight"].values.ndim > 1 for r in prepared if "sample_weight" in r.columns):
             # A row of a weight matrix has several weights, and the kernel below sees only the largest one. A smaller
             # one may need rounding, so the flag for rounded weights is set.
@@ -566,7 +568,7 @@ class BatchUpdater:
         live.last[0] = None
         for read, needs in zip(self.reads, self._needs, strict=True):
             prepare(batch, read.binding, needs, self.on_invalid)
-        raise _overflow_error()
+        raise overflow_error()
 
 
 def _build_kernel_call(name: str, *arguments: Any) -> Callable[[], Any]:
@@ -574,29 +576,6 @@ def _build_kernel_call(name: str, *arguments: Any) -> Callable[[], Any]:
     return partial(load_engine().specialize_kernel(name, arguments, ()), *arguments)
 
 
-def _collect_weights(prepared: Sequence[PreparedRows]) -> list[Array]:
-    """Return the columns of weights, each only once. A matrix of weights becomes the largest weight of each row."""
-    columns = [r.columns["sample_weight"] for r in prepared if "sample_weight" in r.columns]
-    distinct = {id(c): c.values for c in columns}.values()
-    return [w if w.ndim == 1 else w.max(axis=1, initial=0.0) for w in distinct]
-
-
-def _check_mass(live: LiveCounters, prepared: Sequence[PreparedRows]) -> None:
-    # A float sum may be too small because of rounding, so the limit is checked against a slightly larger value.
-    for w in _collect_weights(prepared):
-        if len(w) and live.mass[0] + float(w.sum()) * 1.000001 >= 2.0**42:
-            raise _overflow_error()
-
-
-def _overflow_error() -> CounterOverflowError:
-    return CounterOverflowError("the total weight would exceed 2**42; start a new state, or scale the weights down")
-
-
 def _select_fronts(front: Ints, rows: PreparedRows) -> Ints:
     """Return the slice of each counted row, given the slice of each row of the batch; empty if there are no slices."""
     return front if rows.index is None or not len(front) else front[rows.index]
-
-
-def _max_weight(states: Sequence[State]) -> float:
-    """Return an upper bound on the total weight of any of the states."""
-    return max((s.weight_bound() for s in states), default=0.0)

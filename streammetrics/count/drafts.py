@@ -460,8 +460,8 @@ def can_draft(read: Read) -> bool:
     rows are only appended to the rows of groups.
     """
     state, binding = read.state, read.binding
-    kinds, is_never_exact = [a.kind for a in state.axes], state.folding is None or state.exact_rows_limit == 0
-    by_cell = is_never_exact and (kinds == ["shard"] or set(kinds) == {"key"})
+    kinds = [a.kind for a in state.axes]
+    by_cell = kinds == ["shard"] or set(kinds) == {"key"}
     as_is = not state.derives_columns and type(state).check_rows is State.check_rows
     if isinstance(state, GroupRows):
         can_count = not (kinds or state.sample_rows or state.partition)

@@ -51,12 +51,15 @@ class FoldingCounter(Counter):
         return LiveCellRows(shift)
 
     def would_fold(self, rows: int) -> bool:
-        """Return whether `rows` more rows may be too many for the single cell to stay exact.
+        """Return whether cells may have too many rows to stay exact if `rows` more rows are added.
 
-        If so, the batch takes the general path, which decides whether to fold the cell.
+        If so, the batch takes the general path, which decides whether to fold cells.
         """
-        if self._is_never_exact or not self.lone or self.exact_rows_allowed is None or self._is_bucketed:
+        if self._is_never_exact or self.exact_rows_allowed is None or self._is_bucketed:
             return False
+        if not self.lone:
+            added = rows * self._counts_per_cell
+            return self.rows_until_check < 0 or (self.folds_by_rows and added > self.exact_rows_allowed)
         more = rows * self.counts_per_row
         return any(
             isinstance(h, LiveExactRows) and h.rows + more > self.exact_rows_allowed for h in self.tallies.values()
@@ -78,7 +81,6 @@ class FoldingCounter(Counter):
             stale = self._mark_large_cells(is_read=False)
             if stale * STALE_SHARE > self._exact.count_rows().sum():
                 self._bucket_folded_rows()
-        self.rows_until_check -= added
         # If only the number of distinct rows decides, the cell is folded after it has been counted.
         if self.folds_by_rows and added > self.exact_rows_limit:
             self._mark_cells_ahead(at)
@@ -116,7 +118,9 @@ class FoldingCounter(Counter):
         return False
 
     def _reserve_in_tallies(self, rows: int, *, weighted: bool) -> None:
-        if self.lone and not self._is_bucketed and self._exact.is_full(rows * self._counts_per_cell):
+        if not self.lone:
+            self.rows_until_check -= rows * self._counts_per_cell
+        elif not self._is_bucketed and self._exact.is_full(rows * self._counts_per_cell):
             self.fold_large_cells()
         super()._reserve_in_tallies(rows, weighted=weighted)
 

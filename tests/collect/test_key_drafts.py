@@ -12,6 +12,8 @@ from streammetrics.count import batch_updater
 METRICS = {
     "slices": lambda: sm.Sliced(sm.AUC(bits=12), by="k"),
     "real scores": lambda: sm.Sliced(sm.AUC(bits=12, scale="real"), by="k"),
+    "exact": lambda: sm.Sliced({"a": sm.AUC(limit=1000), "b": sm.AUC(limit=1000, scale="real")}, by="k"),
+    "quantiles": lambda: sm.Sliced(sm.Quantile(0.5), by="k"),
     "limited": lambda: sm.Sliced(sm.LogLoss(), by="k", limit=5),
     "two columns": lambda: sm.Sliced(sm.AUC(bits=10), by=["k", "arm"]),
     "nested": lambda: sm.Sliced(sm.Sliced([sm.AUC(bits=10), sm.CTR()], by="arm"), by="k"),
@@ -28,6 +30,7 @@ def rows(rng, n, *, keys="i8", low=0, high=20, weighted=False):
         "y_true": (rng.random(n) < 0.3).astype(np.uint8),
         "y_score": rng.random(n).astype(np.float32),
         "k": rng.integers(low, high, n).astype(keys),
+        "value": rng.normal(size=n),
         "arm": rng.integers(0, 3, n).astype(np.int16),
         "group": rng.integers(0, 9, n).astype(keys if keys != "?" else "i8"),
     }
@@ -94,6 +97,21 @@ def test_merged_states_and_new_keys_in_between(name):
     assert fast.digest() == slow.digest()
 
 
+@pytest.mark.parametrize("scale", ["probability", "real"])
+@pytest.mark.parametrize("reads", [1, 3, 100])
+def test_cells_that_become_too_large_for_exact_rows(scale, reads):
+    rng = np.random.default_rng(7)
+    fast, slow = (sm.Sliced(sm.AUC(limit=600, scale=scale), by="k") for _ in range(2))
+    for i in range(25):
+        table = rows(rng, 1000 if i == 20 else 256, high=1 + i % 7)
+        table["y_score"] **= 1 + i
+        update_both(fast, slow, table)
+        if i % reads == reads - 1:
+            assert fast.digest() == slow.digest()
+    assert fast.digest() == slow.digest()
+    assert not fast.explain()[0]["exact"]
+
+
 def test_large_unsigned_integers_are_not_negative_ones():
     """As int64 numbers, the keys 2**64 - 1 and -1 have the same bits."""
     y, s = np.array([0, 1], np.uint8), np.array([0.2, 0.7], np.float32)
@@ -118,6 +136,8 @@ def test_an_invalid_value_changes_nothing(name, column, value):
         metric.update(**read_columns(metric, rows(rng, 300, weighted=True)))
     before = metric.digest()
     table = rows(rng, 300, weighted=True)
+    if column not in columns_of(metric):
+        column, value = "value", np.nan
     table[column][255] = value
     with pytest.raises(sm.InvalidInputError, match=f"^{column}: .* in row 255"):
         metric.update(**read_columns(metric, table))

@@ -171,6 +171,7 @@ def test_reading_between_batches_loses_no_row():
 
 
 def test_a_draft_is_made_for_what_it_can_count_alone():
-    coarse = sm.Sharded(sm.AUC(), unit="u", shard_bits=16)  # shards of exact rows
-    assert not all(map(drafts.can_draft, definition_of(coarse).reads))
-    assert all(map(drafts.can_draft, definition_of(sm.Sharded(sm.AUC(), unit="u")).reads))
+    for inner in (sm.Sharded(sm.AUC(), unit="u"), sm.Sharded(sm.AUC(), unit="u", shard_bits=16)):
+        assert all(map(drafts.can_draft, definition_of(inner).reads))
+    for inner in (sm.Sliced(sm.Sharded(sm.AUC(), unit="u"), by="k"), sm.Sliced(sm.GroupAUC(), by="k")):
+        assert not all(map(drafts.can_draft, definition_of(inner).reads))
