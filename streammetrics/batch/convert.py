@@ -305,7 +305,7 @@ def from_nullable(raw: Any) -> Array | None:
         return None
     # The array of a series has no row labels, so pandas converts it faster than the series.
     values = getattr(raw, "array", raw)
-    return None if values.isna().any() else np.asarray(values.to_numpy(plain))
+    return None if np.count_nonzero(values.isna()) else np.asarray(values.to_numpy(plain))
 
 
 def _from_polars(raw: Any) -> Array:

@@ -270,10 +270,14 @@ def _read_fixed_width(values: NDArray[Any]) -> tuple[str, Any] | None:
     # An array of empty strings may have the width 0.
     if not values.itemsize:
         return None
-    texts = np.ascontiguousarray(values).view(np.uint32 if is_unicode else np.uint8).reshape(n, -1)
-    slots, firsts, index = np.full(SLOTS, -1, np.int32), np.empty(n, np.int64), np.empty(n, np.int64)
-    while (count := find_kernel("keys:number_texts")(texts, slots, firsts, index)) < 0:
+    # Pad the strings with zeros to whole words of eight bytes, which are hashed and compared faster than bytes.
+    size = -(-values.itemsize // 8) * 8
+    values = np.ascontiguousarray(values, f"U{size // 4}" if is_unicode else f"S{size}")
+    words, slots = values.view(np.uint64).reshape(n, -1), np.full(SLOTS, -1, np.int32)
+    firsts, index = np.empty(n, np.int64), np.empty(n, np.int64)
+    while (count := find_kernel("keys:number_texts")(words, slots, firsts, index)) < 0:
         slots = np.full(16 * len(slots), -1, np.int32)
+    texts = values.view(np.uint32 if is_unicode else np.uint8).reshape(n, -1)
     # A code point takes at most four bytes in UTF-8.
     data, offsets = np.empty(count * values.itemsize, np.uint8), np.empty(count + 1, np.int64)
     if find_kernel("keys:write_texts")(texts, firsts[:count], is_unicode, data, offsets):

@@ -56,7 +56,7 @@ def encode_ints(values: Any, stored: Any, count: Any, slots: Any, numbers: Any, 
 
 @inline
 def hash_text(data: Any, start: Any, stop: Any) -> Any:
-    """Return the FNV-1a hash of a byte string, mixed by `mix_bits`."""
+    """Return the FNV-1a hash of a string of bytes or words, mixed by `mix_bits`."""
     h = u8(0xCBF29CE484222325)
     for k in range(start, stop):
         h = (h ^ u8(data[k])) * u8(0x100000001B3)
@@ -95,7 +95,7 @@ def encode_texts(
 
 @inline
 def find_size(texts: Any, row: Any) -> Any:
-    """Return the length of a string of fixed width without the zeros that pad it."""
+    """Return the length of a string of fixed width, in characters or words, without the zeros that pad it."""
     size = texts.shape[1]
     while size > 0 and texts[row, size - 1] == 0:
         size -= 1
@@ -103,13 +103,13 @@ def find_size(texts: Any, row: Any) -> Any:
 
 
 @kernel(out=("slots", "firsts", "numbers"))
-def number_texts(texts: Any, slots: Any, firsts: Any, numbers: Any) -> Any:
+def number_texts(words: Any, slots: Any, firsts: Any, numbers: Any) -> Any:
     """Number the distinct strings of fixed width in order of appearance; return their number.
 
     Parameters
     ----------
-    texts : matrix
-        The characters or bytes of each string.
+    words : uint64 matrix
+        The bytes of each string, as words of eight bytes.
     slots : int32 array
         A hash table of numbers, all of which are -1; its length is a power of two.
     firsts, numbers : int64 arrays
@@ -121,12 +121,12 @@ def number_texts(texts: Any, slots: Any, firsts: Any, numbers: Any) -> Any:
         The number of distinct strings; -1 if there are more than half as many as slots.
     """
     mask, count = u8(slots.shape[0] - 1), i8(0)
-    for j in range(texts.shape[0]):
-        at = hash_text(texts[j], i8(0), find_size(texts, j)) & mask
+    for j in range(words.shape[0]):
+        at = hash_text(words[j], i8(0), find_size(words, j)) & mask
         while slots[at] >= 0:
-            first, differ = firsts[slots[at]], False
-            for k in range(texts.shape[1]):
-                differ |= texts[first, k] != texts[j, k]
+            first, differ = firsts[slots[at]], u8(0)
+            for k in range(words.shape[1]):
+                differ |= words[first, k] ^ words[j, k]
             if not differ:
                 break
             at = (at + u8(1)) & mask
