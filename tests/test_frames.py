@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import base64
 import struct
+import threading
+import tracemalloc
 import warnings
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +18,13 @@ from draws import OWN, TIMES, usual
 from fuzz_frames import HOLDERS, PREFIX, attack, judge, originals, tag_of, written
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import states_of
 from streammetrics.format import frame
 from streammetrics.laws.specimens import make_consistent, sample
 
 MUTANTS = 20_000
+SLACK = 3 << 20
+"""The memory of blocks and of the interpreter, in bytes."""
 
 
 @pytest.mark.parametrize("tag", OWN)
@@ -151,13 +157,87 @@ def test_a_metric_of_an_absent_package_merges_and_saves() -> None:
 
     parts = [Odds().update([0, 1], [0.1, p]) for p in (0.2, 0.7)]
     data, whole = [p.to_bytes() for p in parts], sm.merge(parts).to_bytes()
+    assert type(sm.from_bytes(whole)) is Odds
     del sm.extend.METRICS["absent.odds"]
     try:
-        merged = sm.merge(data)
-        assert merged.to_bytes() == whole
-        with pytest.raises(sm.StreamMetricsError, match="import the package"):
-            merged.compute()
+        merged, loaded = sm.merge(data), sm.from_bytes(whole)
+        assert merged.to_bytes() == loaded.to_bytes() == whole
+        for thing in (merged, loaded):
+            with pytest.raises(sm.StreamMetricsError, match="import the package"):
+                thing.compute()
+        loaded._accumulator.definition.metric.settings["other"] = 1
+        assert sm.from_bytes(whole) == loaded
     finally:
         sm.extend.METRICS["absent.odds"] = Odds
     assert np.isclose(sm.from_bytes(whole).compute(), 1.1)
     del sm.extend.METRICS["absent.odds"]
+
+
+@pytest.mark.parametrize("name", HOLDERS)
+def test_loaded_objects_do_not_share_rows(name: str) -> None:
+    data = written(HOLDERS[name]())
+    first, second = sm.from_bytes(data), sm.from_bytes(data)
+    before = second.to_bytes()
+    if not isinstance(first, sm.extend.State):
+        first.reset()
+    assert second.to_bytes() == before == sm.from_bytes(data).to_bytes()
+
+
+def test_a_loaded_metric_counts_on_as_the_saved_one_does() -> None:
+    rows = {"y_true": [0, 1, 1], "y_score": [0.1, 0.4, 0.9]}
+    for thing in (sm.AUC(), sm.MetricCollection(sm.AUC(), sm.CTR()), sm.Recent(sm.AUC(), steps=1)):
+        thing.update(**rows)
+        loaded = [sm.from_bytes(thing.to_bytes()) for _ in range(3)]
+        copied, counted = loaded[1].copy(), loaded[2].update(**rows)
+        assert loaded[0].merge(loaded[1]) == thing.copy().merge(thing)
+        assert counted == thing.copy().update(**rows)
+        assert copied == loaded[1] == thing
+        assert copied.update(**rows) == counted
+        assert loaded[1] == thing
+
+
+def test_a_loaded_metric_counts_the_first_rows_of_several_threads() -> None:
+    data = sm.CTR().update([0, 1]).to_bytes()
+    for _ in range(20):
+        loaded, start = sm.from_bytes(data), threading.Barrier(4)
+
+        def count(loaded: Any = loaded, start: Any = start) -> None:
+            start.wait()
+            loaded.update([1])
+
+        threads = [threading.Thread(target=count) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert loaded == sm.CTR().update([0, 1, 1, 1, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("metric", "columns"),
+    [(sm.AUC(bits=12), 500), (sm.AUC(exact=True), 20)],
+    ids=["buckets", "exact rows"],
+)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_reading_and_writing_take_half_as_much_memory_again(metric: Any, columns: int, weighted: bool) -> None:
+    rng, n = np.random.default_rng(5), 1_000_000
+    table = {"y_true": rng.integers(0, 2, n), "y_score": rng.random(n), "slice": rng.integers(0, columns, n)}
+    if weighted:
+        table["sample_weight"] = rng.random(n) + 0.5
+    thing = sm.from_bytes(sm.Sliced(metric, by="slice").update(table).to_bytes())
+    kept, data = states_of(thing)[0].nbytes, thing.to_bytes()
+    del table
+    more = 0.75 if weighted else 0.55
+    assert peak_of(thing.to_bytes) < more * kept + SLACK
+    assert peak_of(thing.digest) < more * kept + SLACK
+    assert peak_of(lambda: sm.from_bytes(data)) < (1 + more) * kept + SLACK
+
+
+def peak_of(call: Callable[[], Any]) -> int:
+    """Return the most memory that a call takes, in bytes, with its result."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

@@ -51,8 +51,17 @@ class Accumulator:
         self.warned_wide: set[str] = set()
         self._columns: tuple[tuple[str, ...], tuple[str, ...]] | None = None
         self._pair: tuple[Any, Any] | None = None
+        self._initial_states: tuple[State, ...] | None = None
         if states is not None:
-            self.set_states(states)
+            self._start_with(states)
+
+    def _start_with(self, states: Iterable[State]) -> None:
+        """Store the initial states, which the updater gets when it is created.
+
+        Creating an updater takes longer than decoding small states, and most objects that were loaded are only read, or
+        merged into others.
+        """
+        self._initial_states = tuple(states)
 
     # -- the states ---------------------------------------------------------------------------------------------------
 
@@ -66,9 +75,13 @@ class Accumulator:
             # None means the default limit. A metric with a setting `memory_limit` may pass None.
             limit = MEMORY_LIMIT if definition.memory_limit is None else definition.memory_limit
             new = BatchUpdater(definition.reads, memory_limit=limit, on_invalid=definition.on_invalid)
+            if (initial := self._initial_states) is not None:
+                new.replace_states(initial)
             # Two threads may count their first rows at the same time. `setdefault` is atomic, so both threads get the
             # same updater.
             updater = attributes.setdefault("_updater", new)
+            # From now on, the states of the updater count. Free the memory of the initial ones.
+            self._initial_states = None
         return updater
 
     @property
@@ -79,8 +92,16 @@ class Accumulator:
     @property
     def states(self) -> tuple[State, ...]:
         """The states in canonical form: states of the same rows are equal, in whatever order the rows were counted."""
-        updater: BatchUpdater = self.__dict__.get("_updater") or self.updater
-        return updater.states
+        return self.all_states
+
+    @property
+    def all_states(self) -> tuple[State, ...]:
+        """The states of all updaters, including rows that a subclass leaves out of `states`, such as old updates."""
+        updater: BatchUpdater | None = self.__dict__.get("_updater")
+        # Another thread may create the updater now. It does so before it deletes the initial states.
+        if updater is None and (initial := self._initial_states) is not None:
+            return initial
+        return (updater or self.updater).states
 
     @property
     def nbytes(self) -> int:
@@ -102,7 +123,7 @@ class Accumulator:
 
     def copy(self) -> Self:
         """Return an independent copy."""
-        return type(self)(self.definition, [state for updater in self.updaters for state in updater.states])
+        return type(self)(self.definition, self.all_states)
 
     # -- counting ----------------------------------------------------------------------------------------------------
 
@@ -170,11 +191,11 @@ class Accumulator:
 
     def merge_changes(self, other: Any) -> list[StateChange]:
         """Return the changes that add the states of another accumulator, which `align` has returned."""
-        return [self.updater.merge_change(other.updater.states)]
+        return [self.updater.merge_change(other.all_states)]
 
     def subtract_changes(self, other: Any) -> list[StateChange]:
         """Return the changes that subtract the states of another accumulator, which `align` has returned."""
-        return [self.updater.subtract_change(other.updater.states)]
+        return [self.updater.subtract_change(other.all_states)]
 
     def align(self, other: Any, verb: str = "merge", preposition: str = "into") -> Any:
         """Return another accumulator with its metrics in the same order as here.

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import chain
 from typing import Any, ClassVar, NamedTuple, Self
+from weakref import WeakKeyDictionary
 
 from ..batch.column_binding import Binding
 from ..count.reads import MEMORY_LIMIT, Read
 from ..errors import StateFormatError
+from ..format.frame import FrameKind
 from ..numerics.canonical import canonical_json
 from ..reading.answers import Answer
 from ..reading.interval import Interval
@@ -19,15 +23,20 @@ from ..state.state import State
 __all__ = [
     "Definition",
     "MetricRead",
+    "definition_of_frame_kind",
     "definition_of_header",
     "number_of_states",
     "parse_definition",
+    "registries",
     "whole_kinds",
     "wrap_format_errors",
 ]  # fmt: skip
 
 kinds: dict[str, type[Definition]] = {}
 """All classes of definitions by their `kind`. The header of a saved object names its kind, which is looked up here."""
+
+registries: list[dict[str, Any]] = [kinds]
+"""The dicts in which classes are looked up when a header is parsed. Another module may append its own."""
 
 whole_kinds: set[str] = set()
 """The kinds of objects that must be merged as a whole, such as ledgers: merging their states could count rows twice."""
@@ -254,6 +263,29 @@ def definition_of_header(header: dict[str, Any], like: Sequence[State]) -> Any:
 def number_of_states(header: dict[str, Any]) -> int:
     """Return how many states the definition with this header reads."""
     return kinds[header["kind"]].number_of_states(header)
+
+
+_parsed: WeakKeyDictionary[FrameKind, tuple[int, Any]] = WeakKeyDictionary()
+"""The definitions by parsed header, each with the hash of the classes that were registered at the time. An entry exists as
+long as its header, and `frame` caches only a few small headers."""
+
+
+def definition_of_frame_kind(kind: FrameKind) -> Any:
+    """Return the definition that the header of a frame describes.
+
+    Frames with equal headers share the definition, because building it takes longer than decoding small states.
+
+    Raises
+    ------
+    StateFormatError
+        The description of the object does not fit the states.
+    """
+    registered = hash(tuple(chain.from_iterable(map(dict.values, registries))))
+    cached = _parsed.get(kind)
+    if cached is None or cached[0] != registered:
+        definition = parse_definition(json.loads(kind.about), [schema.like for schema in kind.sections])
+        cached = _parsed[kind] = registered, definition
+    return cached[1]
 
 
 def parse_definition(about: Any, like: Sequence[State]) -> Any:

@@ -34,7 +34,7 @@ from ..reading.replicates import Sample, samples_of
 from ..reading.wide_bounds import may_be_wide, sentence_of, warn_of_wide_values, wide_of
 from ..state.state import State
 from .accumulator import Accumulator, accumulate
-from .definition import Definition, MetricRead, definition_of_header
+from .definition import Definition, MetricRead, definition_of_header, registries
 from .metric_like import MetricLike
 from .parameter_docs import inherit_parameter_docs
 
@@ -46,6 +46,8 @@ T = TypeVar("T")
 ROUND_UP = Context(prec=1, rounding=ROUND_CEILING)
 METRICS: dict[str, type[Metric[Any, Any]]] = {}
 """All metric classes by tag. The command line and the tests of all metrics iterate over this dict."""
+
+registries.append(METRICS)
 
 
 class Metric(Settings, MetricLike, Generic[S, T]):
@@ -419,7 +421,8 @@ class OpaqueMetric(Metric[Any, Any]):
         self.__dict__.update(on_invalid="raise", about=About(tag=tag, rank_based=None))
         self.__dict__.update(_settings=settings, _state=state.empty_copy())
 
-    settings = property(lambda self: self.__dict__["_settings"])
+    # Loaded metrics share their definition, and a caller may change the dict.
+    settings = property(lambda self: dict(self.__dict__["_settings"]))
 
     def make_state(self) -> State:
         state: State = self.__dict__["_state"]

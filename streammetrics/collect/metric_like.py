@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from ..errors import UndefinedMetricWarning
 from ..format import frame
+from ..numerics.canonical import canonical_json
 from ..numerics.settings import check_integer, is_partition
 from ..reading.answers import Answer
 from ..reading.flatten import logger_names
@@ -15,13 +16,17 @@ from ..reading.interval import check_confidence
 from ..reading.wide_bounds import warn_of_wide_values
 from ..state.state import State
 from .accumulator import Accumulator, accumulate, accumulator_of, definition_of
-from .definition import Definition, parse_definition, wrap_format_errors
+from .definition import Definition, definition_of_frame_kind, parse_definition, wrap_format_errors
 from .plottable import Plottable
 
 __all__ = [
-    "MetricLike", "answer_of", "coarsen", "columns_of", "empty_copy", "flat", "nbytes", "object_of_header", "seal",
-    "states_of", "with_states",
+    "MetricLike", "answer_of", "coarsen", "columns_of", "empty_copy", "flat", "nbytes", "object_of_frame",
+    "object_of_header", "seal", "states_of", "with_states",
 ]  # fmt: skip
+
+STATE = {"kind": "state"}
+"""The description, in the header of a frame, of a state that belongs to no metric."""
+STATE_TEXT = canonical_json(STATE)
 
 
 class MetricLike(Plottable):
@@ -296,6 +301,20 @@ def coarsen(thing: Any, bits: int) -> Any:
     return coarser.wrap(accumulate(coarser, definition.coarsen_states(coarser, states_of(thing), bits)))
 
 
+def object_of_frame(saved: frame.Frame) -> Any:
+    """Decode the object of a frame.
+
+    Raises
+    ------
+    StateFormatError
+        The frame is damaged, or its header does not fit the states.
+    """
+    states, kind = saved.read_states(), saved.kind
+    if kind.about == STATE_TEXT and len(states) == 1:
+        return states[0]
+    return _object_of_definition(definition_of_frame_kind(kind), states)
+
+
 def object_of_header(about: Any, states: Sequence[State]) -> Any:
     """Return the object that the header of saved bytes describes, with the saved states.
 
@@ -304,9 +323,12 @@ def object_of_header(about: Any, states: Sequence[State]) -> Any:
     StateFormatError
         The header does not fit the states.
     """
-    if about == {"kind": "state"} and len(states) == 1:
+    if about == STATE and len(states) == 1:
         return states[0]
-    definition = parse_definition(about, states)
+    return _object_of_definition(parse_definition(about, states), states)
+
+
+def _object_of_definition(definition: Definition, states: Sequence[State]) -> Any:
     with wrap_format_errors():
         definition.check_states(states)
         return definition.wrap(accumulate(definition, states))

@@ -18,7 +18,7 @@ from .accumulator import definition_of
 from .collection import CollectionDefinition
 from .definition import Definition, whole_kinds
 from .metric_container import MetricContainer
-from .metric_like import MetricLike, object_of_header
+from .metric_like import MetricLike, object_of_frame, object_of_header
 
 __all__ = ["from_bytes", "load", "merge", "save"]
 
@@ -63,8 +63,7 @@ def from_bytes(
     """
     if not isinstance(data, BYTES):
         raise TypeError(f"from_bytes() expects bytes, found an object of class {type(data).__name__}")
-    saved = Frame(data, max_bytes)
-    thing: Any = object_of_header(saved.about, saved.read_states())
+    thing: Any = object_of_frame(Frame(data, max_bytes))
     if kind is not None and not isinstance(thing, kind):
         raise TypeError(f"expected an object of class {kind.__name__}, found an object of class {type(thing).__name__}")
     return thing
@@ -256,7 +255,7 @@ class _SavedPart(NamedTuple):
     def build(self) -> Any:
         """Decode the part into an object."""
         with _add_path_to_errors(self.path):
-            return object_of_header(self.frame.about, self.frame.read_states())
+            return object_of_frame(self.frame)
 
 
 LoadedPart = tuple[Any, bool, Any]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from typing import Any, Self
 
 from ..collect.accumulator import Accumulator, accumulate, accumulator_of, definition_of
@@ -50,6 +51,11 @@ class BundleAccumulator(Accumulator):
         self.parts = {n: accumulate(d) for n, d in definition.definitions.items()} if parts is None else dict(parts)
         super().__init__(definition, states)
 
+    def _start_with(self, states: Iterable[State]) -> None:
+        rest = iter(states)
+        for part in self.parts.values():
+            part._start_with(islice(rest, len(part.definition.reads)))
+
     @property
     def updaters(self) -> tuple[BatchUpdater, ...]:
         return tuple(updater for part in self.parts.values() for updater in part.updaters)
@@ -57,6 +63,10 @@ class BundleAccumulator(Accumulator):
     @property
     def states(self) -> tuple[State, ...]:
         return tuple(state for part in self.parts.values() for state in part.states)
+
+    @property
+    def all_states(self) -> tuple[State, ...]:
+        return tuple(state for part in self.parts.values() for state in part.all_states)
 
     @property
     def nbytes(self) -> int:

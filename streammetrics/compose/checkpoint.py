@@ -78,6 +78,9 @@ class CheckpointAccumulator(Accumulator):
         self.total: Accumulator = accumulate(definition.total) if total is None else total
         super().__init__(definition, states)
 
+    def _start_with(self, states: Iterable[State]) -> None:
+        self.total._start_with(states)
+
     @property
     def updaters(self) -> tuple[BatchUpdater, ...]:
         return self.total.updaters
@@ -85,6 +88,10 @@ class CheckpointAccumulator(Accumulator):
     @property
     def states(self) -> tuple[State, ...]:
         return self.total.states
+
+    @property
+    def all_states(self) -> tuple[State, ...]:
+        return self.total.all_states
 
     @property
     def nbytes(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, Self
@@ -105,6 +105,9 @@ class LedgerAccumulator(Accumulator):
     def nbytes(self) -> int:
         _, digests, total = self.content
         return total.nbytes + 250 * len(digests)
+
+    def _start_with(self, states: Iterable[State]) -> None:
+        self.set_states(tuple(states))
 
     def set_states(self, states: Sequence[State]) -> None:
         added, *rest = states

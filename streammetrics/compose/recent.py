@@ -46,7 +46,7 @@ class RecentAccumulator(Accumulator):
     @property
     def states(self) -> tuple[State, ...]:
         """The states with only the last updates or rows. Older ones that are not dropped yet are excluded."""
-        return tuple(self._last_states(self.updater.states))
+        return tuple(self._last_states(self.all_states))
 
     def _last_states(self, states: Sequence[State]) -> list[State]:
         states_read: list[State] = self.definition.last(states)  # type: ignore[attr-defined]
@@ -102,7 +102,7 @@ class RecentAccumulator(Accumulator):
         """Return the number of the next update or row."""
         attributes = self.__dict__
         if "_step" not in attributes:
-            latest = newest_start(self.updater.states)
+            latest = newest_start(self.all_states)
             attributes["_step"] = 0 if latest is None else latest + 1
         return int(attributes["_step"])
 

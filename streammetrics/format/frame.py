@@ -18,6 +18,7 @@ A state is decoded only when it is read. Many frames with equal headers are deco
 
 from __future__ import annotations
 
+import io
 import json
 import struct
 import zlib
@@ -31,7 +32,7 @@ from ..numerics.canonical import canonical_json
 from ..state.retention import apply_retention
 from ..state.state import State
 from .schema import Schema, build_schema, parse_schema
-from .section import pack_section, pack_state
+from .section import PackedSection, Section
 from .section_header import estimate_section_memory
 from .unpack import MAX_BYTES, Sections, unpack_sections
 
@@ -82,7 +83,12 @@ def compute_digest(state: State) -> str:
 
     Equal states have equal digests on every machine, whether they belong to a single metric or to a collection.
     """
-    return build_schema(state).digest(pack_state(state)).hex()
+    schema = build_schema(state)
+    sha = schema.begin_digest()
+    for block in PackedSection(state, schema).take_blocks():
+        sha.update(block)
+    digest: str = sha.hexdigest()
+    return digest
 
 
 def write_frame(states: Sequence[State], about: Any = None) -> bytes:
@@ -102,25 +108,48 @@ def write_frame(states: Sequence[State], about: Any = None) -> bytes:
             f"the header of the state would take {len(text):,} bytes, but the format allows {MAX_HEADER:,}; "
             "put fewer metrics into one object"
         )
-    head, table, bodies = _deflate(text, WORDS), [], []
-    for state, schema in zip(states, schemas, strict=True):
-        plain, noise = pack_section(state, schema)
-        end = len(plain) - noise
-        bodies.append(_deflate(memoryview(plain)[:end]) + plain[end:])
-        table.append(ROW.pack(len(plain), len(bodies[-1]), schema.digest(plain)))
-    frame = b"".join([PREFIX.pack(MAGIC, VERSION, 0, len(text), len(head)), head, *table, *bodies])
-    return frame + CHECK.pack(zlib.crc32(frame))
+    head = _deflate(text, WORDS)
+    # Write into one buffer, because joining the parts of a large frame would take twice its memory.
+    file = io.BytesIO()
+    file.write(PREFIX.pack(MAGIC, VERSION, 0, len(text), len(head)) + head)
+    rows = file.tell()
+    file.write(bytes(ROW.size * len(schemas)))
+    table = [_write_section(file, state, schema) for state, schema in zip(states, schemas, strict=True)]
+    file.seek(rows)
+    file.write(b"".join(table))
+    file.seek(0, io.SEEK_END)
+    file.write(CHECK.pack(zlib.crc32(file.getbuffer())))
+    return file.getvalue()
 
 
-def _deflate(plain: bytes | memoryview, dictionary: bytes = b"") -> bytes:
-    """Compress bytes with deflate, or with Huffman coding alone if there are more than MAX_MATCHING bytes.
+def _write_section(file: io.BytesIO, state: State, schema: Schema) -> bytes:
+    """Write the body of a section at the end of a file, and return its row of the table."""
+    section, sha, begin = PackedSection(state, schema), schema.begin_digest(), file.tell()
+    packer = _begin_deflate(section.size - section.noise_size)
+    for block in section.take_compressible_blocks():
+        sha.update(block)
+        file.write(packer.compress(block))
+    file.write(packer.flush())
+    for block in section.take_noise_blocks():
+        sha.update(block)
+        file.write(block)
+    return ROW.pack(section.size, file.tell() - begin, sha.digest())
+
+
+def _deflate(text: bytes, dictionary: bytes) -> bytes:
+    packer = _begin_deflate(len(text), dictionary)
+    packed: bytes = packer.compress(text) + packer.flush()
+    return packed
+
+
+def _begin_deflate(size: int, dictionary: bytes = b"") -> Any:
+    """Return a compressor for so many bytes: deflate, or Huffman coding alone if there are more than MAX_MATCHING bytes.
 
     Large sections consist mostly of counts by score bucket, which have no repetitions. For these, Huffman coding alone
     gives a smaller result and is much faster.
     """
-    strategy, level = (zlib.Z_HUFFMAN_ONLY, 1) if len(plain) > MAX_MATCHING else (zlib.Z_DEFAULT_STRATEGY, 6)
-    packer = zlib.compressobj(level, zlib.DEFLATED, -15, 9, strategy, *([dictionary] if dictionary else []))
-    return packer.compress(plain) + packer.flush()
+    strategy, level = (zlib.Z_HUFFMAN_ONLY, 1) if size > MAX_MATCHING else (zlib.Z_DEFAULT_STRATEGY, 6)
+    return zlib.compressobj(level, zlib.DEFLATED, -15, 9, strategy, *([dictionary] if dictionary else []))
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
@@ -290,7 +319,7 @@ class Frame:
         digest: bytes = self.table[i][2]
         return digest.hex()
 
-    def read_section(self, i: int, limit: int | None = None) -> bytes:
+    def read_section(self, i: int, limit: int | None = None) -> Section:
         """Decompress section `i` and verify its digest.
 
         For a large section, first check that decoding it takes at most `limit` bytes (by default, the limit of the frame).
@@ -298,32 +327,31 @@ class Frame:
         size, _, digest = self.table[i]
         begin, end = self.bodies[i]
         if size > SMALL:
-            start = _inflate(zlib.decompressobj(-15), self.data[begin:end], SMALL)
+            start = _inflate(zlib.decompressobj(-15), self.data[begin : min(end, begin + SMALL)], SMALL)
             _check_memory(
                 size + estimate_section_memory(self.kind.sections[i], start), self.limit if limit is None else limit
             )
         unpacker = zlib.decompressobj(-15)
         plain = _inflate(unpacker, self.data[begin:end], size + 1)
         # The bytes after the end of the compressed data are noise: they belong to the section, but are not compressed.
-        if unpacker.unused_data:
-            plain += unpacker.unused_data
-        if len(plain) != size or not unpacker.eof:
+        noise = self.data[end - len(unpacker.unused_data) : end]
+        if len(plain) + len(noise) != size or not unpacker.eof:
             raise StateFormatError("the state is corrupt: a section does not have its declared size")
-        if self.kind.sections[i].digest(plain) != digest:
+        if self.kind.sections[i].digest(plain, noise) != digest:
             raise StateFormatError("the state is corrupt: the digest is wrong: the content differs from what was saved")
-        return plain
+        return Section(plain, noise)
 
     def read_state(self, i: int = 0, limit: int | None = None) -> State:
         """Decode and return state `i`, in at most `limit` bytes of memory (by default, the limit of the frame)."""
         limit = self.limit if limit is None else limit
         return unpack_sections(self.kind.sections[i], [self.read_section(i, limit)], limit)[0]
 
-    def read_sections(self) -> tuple[list[bytes], int]:
+    def read_sections(self) -> tuple[list[Section], int]:
         """Decompress all sections.
 
         Returns
         -------
-        sections : list of bytes
+        sections : list of Section
             The uncompressed sections.
         need : int
             An upper bound on the memory in bytes that decoding takes, including the sections themselves.
@@ -333,23 +361,23 @@ class Frame:
         StateFormatError
             A section is damaged, or decoding would take more memory than the limit of the frame.
         """
-        plains: list[bytes] = []
+        sections: list[Section] = []
         need = 0
         for i, schema in enumerate(self.kind.sections):
             # Decoding takes up to twice the memory of its result, so half of `need` stays in use afterwards.
             room = self.limit - need // 2
-            plains.append(self.read_section(i, room))
-            more = len(plains[-1]) + estimate_section_memory(schema, plains[-1])
+            sections.append(section := self.read_section(i, room))
+            more = section.size + estimate_section_memory(schema, section.plain)
             _check_memory(more, room)
             need += more
-        return plains, need
+        return sections, need
 
     def read_states(self) -> list[State]:
         """Decode all states; raise an error if together they take more memory than the limit."""
-        states, room = [], self.limit
+        states, room = list[State](), self.limit
         for i in range(len(self.table)):
+            room -= states[-1].nbytes if states else 0
             states.append(self.read_state(i, room))
-            room -= states[-1].nbytes
         return states
 
 
@@ -363,7 +391,7 @@ def _check_memory(need: int, limit: int) -> None:
 
 def hash_registry() -> int:
     """Return a number that changes whenever a class of states is registered or removed."""
-    return hash(tuple(map(id, State.by_tag.values())))
+    return hash(tuple(State.by_tag.values()))
 
 
 def _format_error(error: Exception) -> str:
@@ -388,25 +416,25 @@ def read_frames(frames: Iterable[Frame]) -> Iterator[list[Sections]]:
         name the frame; to find it, read each frame on its own.
     """
     some: list[Frame] = []
-    plains: list[list[bytes]] = []
+    decompressed: list[list[Section]] = []
     size = 0
     for frame in frames:
         sections, need = frame.read_sections()
         if some and size + need > 8 * BATCH:
-            yield _unpack_frames(some, plains, size)
-            some, plains, size = [], [], 0
+            yield _unpack_frames(some, decompressed, size)
+            some, decompressed, size = [], [], 0
         some.append(frame)
-        plains.append(sections)
+        decompressed.append(sections)
         size += need
     if some:
-        yield _unpack_frames(some, plains, size)
+        yield _unpack_frames(some, decompressed, size)
 
 
-def _unpack_frames(frames: Sequence[Frame], plains: Sequence[Sequence[bytes]], size: int) -> list[Sections]:
+def _unpack_frames(frames: Sequence[Frame], sections: Sequence[Sequence[Section]], size: int) -> list[Sections]:
     # `size` is the sum of estimates for single frames. Decoding frames together may take more: if only some frames have
     # weights, all of them get arrays for weights.
     room = 2 * size
-    columns = zip(frames[0].kind.sections, zip(*plains, strict=True), strict=True)
+    columns = zip(frames[0].kind.sections, zip(*sections, strict=True), strict=True)
     return [unpack_sections(schema, column, room) for schema, column in columns]
 
 
@@ -495,19 +523,19 @@ def _unpack_portions(frames: Sequence[Frame], i: int, room: Sequence[int]) -> It
         kinds.setdefault(schema.text, (schema, []))[1].append(n)
     for schema, where in kinds.values():
         some: list[int] = []
-        plains: list[bytes] = []
+        sections: list[Section] = []
         size = 0
         for n in where:
-            plain = frames[n].read_section(i, room[n])
+            section = frames[n].read_section(i, room[n])
             # The limit applies to the decoded states, because a section that is mostly zeros compresses to a few bytes.
-            need = estimate_section_memory(schema, plain)
+            need = estimate_section_memory(schema, section.plain)
             if some and size + need > PORTION:
-                yield some, unpack_sections(schema, plains, max(room[some[0]], 8 * BATCH))
-                some, plains, size = [], [], 0
+                yield some, unpack_sections(schema, sections, max(room[some[0]], 8 * BATCH))
+                some, sections, size = [], [], 0
             some.append(n)
-            plains.append(plain)
+            sections.append(section)
             size += need
-        yield some, unpack_sections(schema, plains, max(room[some[0]], 8 * BATCH) if len(some) > 1 else room[some[0]])
+        yield some, unpack_sections(schema, sections, max(room[some[0]], 8 * BATCH) if len(some) > 1 else room[some[0]])
 
 
 def _batch_frames(frames: Iterable[tuple[int, Frame]]) -> Iterator[tuple[list[int], list[Frame]]]:

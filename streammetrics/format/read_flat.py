@@ -12,10 +12,10 @@ from ..errors import StateFormatError
 from ..state.declare import CEILING, LIMIT, Flat, identity
 from ..state.levels import HIGHEST
 from ..state.state import State
-from .section import LIMB, is_sparse, require
+from .section import LIMB, SPARSE, is_sparse, require
 from .section_header import SectionReader
 from .superaccumulator_codec import WORDS, unpack_superaccumulators
-from .varint import count_by_section, cumsum_by_section, unzigzag
+from .varint import count_by_section, cumsum_by_section, is_below, is_single, total, unzigzag
 
 __all__ = ["decode_low_limbs", "is_redundant", "read_flat"]
 
@@ -28,31 +28,33 @@ def read_flat(reader: SectionReader, flat: Flat) -> Array:
 
     Return an array with a row for each cell, section after section.
     """
-    rows, total = reader.count_rows(flat)
-    stored_counts, places = reader.count_written(flat)
-    extent = reader.layout.extents[flat.name]
-    at = reader.read_numbers(places) if places.any() else None
-    numbers = _read_numbers(reader, flat, stored_counts)
-    shape = reader.layout.shapes[flat.name]
-    if f"some {flat.name}" in reader.header:
-        numbers = _place_numbers(flat, numbers, at, (stored_counts, places), rows * extent)
-    array = numbers.reshape(total, *shape, *numbers.shape[1:])
-    if flat.name == "dropped":
+    rows, row_count = reader.count_rows(flat)
+    layout, name = reader.layout, flat.name
+    if layout.extents[name] < SPARSE:
+        numbers = _read_numbers(reader, flat, rows * layout.extents[name])
+    else:
+        stored_counts, places = reader.count_written(flat)
+        at = reader.read_numbers(places) if total(places) else None
+        numbers = _read_numbers(reader, flat, stored_counts)
+        numbers = _place_numbers(flat, numbers, at, (stored_counts, places), rows * layout.extents[name])
+    array = numbers.reshape(row_count, *layout.shapes[name], *numbers.shape[1:])
+    if name == "dropped":
         require(find_reasons(array, rows).all(), "a reason is listed for which no rows were dropped")
     return array
 
 
-def find_reasons(dropped: Array, rows: Ints) -> Array:
+def find_reasons(dropped: Array, rows: Any) -> Array:
     """Return a boolean array: element (i, j) says whether section i has rows that were dropped for reason j.
 
     `dropped` gives the number of dropped rows by cell and reason, and `rows` gives the number of cells of each section.
     """
+    rows = np.atleast_1d(rows)
     out = np.zeros((len(rows), dropped.shape[1]), bool)
     np.logical_or.at(out, np.repeat(np.arange(len(rows)), rows), dropped != 0)
     return out
 
 
-def _read_numbers(reader: SectionReader, flat: Flat, stored_counts: Ints) -> Array:
+def _read_numbers(reader: SectionReader, flat: Flat, stored_counts: Any) -> Array:
     """Read the stored numbers of a flat, such as the sums of cells, from every section; check that each is in range.
 
     `stored_counts` says how many numbers each section stores; a sparsely written section does not store all of them.
@@ -64,40 +66,38 @@ def _read_numbers(reader: SectionReader, flat: Flat, stored_counts: Ints) -> Arr
             reader.read_numbers(stored_counts),
             reader.header[f"chunks {name}"],
         )
-        require(int(lengths.max(initial=0)) <= WORDS, "a sum has too many digits")
-        require(reader.adds_up(lengths.astype(np.int64), stored_counts, words), "the lengths of the sums do not add up")
+        require(is_below(lengths, WORDS + 1), "a sum has too many digits")
+        require(reader.adds_up(lengths, stored_counts, words), "the lengths of the sums do not add up")
         return unpack_superaccumulators(places, lengths, reader.rest.cut(4 * words, "<u4"))
     codes = reader.read_numbers(stored_counts)
     if form in ("low", "high", "least", "largest"):
         return unzigzag(codes.astype(np.uint64) - np.uint64(2 if form in ("low", "least") else 1))
-    if form == "level":
-        require(int(codes.max(initial=0)) <= HIGHEST, f"{name} is out of range")
+    if form in ("level", "flag", "once", "register"):
+        most = HIGHEST if form == "level" else 255 if form == "register" else 1
+        require(is_below(codes, most + 1), f"{name} is out of range")
         return codes.astype(flat.dtype)
-    if form in ("flag", "once", "register"):
-        require(int(codes.max(initial=0)) <= (255 if form == "register" else 1), f"{name} is out of range")
-        return codes.astype(flat.dtype)
-    if form in ("signed", "fixed"):
-        values = unzigzag(codes)
-        require(int(values.max(initial=0)) < LIMIT and int(values.min(initial=0)) > -LIMIT, f"{name} is out of range")
-    else:
-        require(int(codes.max(initial=0)) < LIMIT, f"{name} is out of range")
-        values = codes.astype(np.int64)
+    signed = form in ("signed", "fixed")
+    # `zigzag` maps a nonnegative number v to 2 v, and a negative one to -1 - 2 v.
+    require(is_below(codes, 2 * LIMIT - 1 if signed else LIMIT), f"{name} is out of range")
     if not flat.limbs:
-        return values
-    low = decode_low_limbs(reader.rest.cut(LIMB * stored_counts))
-    if form == "square":
-        require(not (values > CEILING).any() and not (low[values == CEILING]).any(), f"{name} is out of range")
-    return np.stack([values, low], axis=1)
+        return unzigzag(codes) if signed else codes.astype(np.int64)
+    out = np.zeros((len(codes), 2), np.int64)
+    out[:, 0] = unzigzag(codes) if signed else codes
+    decode_low_limbs(reader.rest.cut(LIMB * stored_counts), out[:, 1])
+    if form == "square" and not is_below(codes, CEILING):
+        high, low = out.T
+        require(not (high > CEILING).any() and not low[high == CEILING].any(), f"{name} is out of range")
+    return out
 
 
-def decode_low_limbs(raw: Array) -> Ints:
+def decode_low_limbs(raw: Array, out: Ints) -> None:
     """Decode the second of the two integers (limbs) of each fixed-point number, which is stored in five bytes."""
-    out = np.zeros((len(raw) // LIMB, 8), np.uint8)
-    out[:, :LIMB] = raw.reshape(-1, LIMB)
-    return out.view("<i8").ravel().astype(np.int64, copy=False)
+    limbs = np.zeros((len(out), 8), np.uint8)
+    limbs[:, :LIMB] = raw.reshape(-1, LIMB)
+    out[:] = limbs.view("<i8")[:, 0]
 
 
-def _place_numbers(flat: Flat, numbers: Array, at: Array | None, counts: tuple[Ints, Ints], whole: Ints) -> Array:
+def _place_numbers(flat: Flat, numbers: Array, at: Array | None, counts: tuple[Any, Any], whole: Any) -> Array:
     """Return the numbers of all sections in full, with the neutral element where a sparse section omits numbers.
 
     Raises an error if a section is not in its shortest form, sparse or full.
@@ -110,12 +110,12 @@ def _place_numbers(flat: Flat, numbers: Array, at: Array | None, counts: tuple[I
         The stored numbers of all sections.
     at : array, optional
         The gaps between the positions of the numbers in sparse sections; None if no section stores positions.
-    counts : tuple of two int64 arrays
-        The number of stored numbers and the number of stored positions by section.
-    whole : int64
-        The total number of numbers by section, whether stored or not.
+    counts : tuple of two numbers by section
+        The number of stored numbers, and the number of stored positions.
+    whole : number by section
+        The total number of numbers, whether stored or not.
     """
-    stored_counts, places = counts
+    stored_counts, places, whole = map(np.atleast_1d, (*counts, whole))
     neutral = _is_identity(flat, numbers)
     # Count the numbers that differ from the neutral element. A single section needs no index of these numbers, which
     # would take eight times the memory of the boolean array.
@@ -161,7 +161,7 @@ def _is_identity(flat: Flat, numbers: Array) -> Array:
     return np.asarray(same.all(axis=1)) if same.ndim > 1 else same
 
 
-def is_redundant(state: State, flat: Flat, rows: Ints) -> bool:
+def is_redundant(state: State, flat: Flat, rows: Any) -> bool:
     """Whether any section stores an optional flat that it should have omitted.
 
     A section omits an optional flat if all its numbers are zero or, for some flats, if they equal those of another part:
@@ -174,5 +174,7 @@ def is_redundant(state: State, flat: Flat, rows: Ints) -> bool:
     else:
         bare = {n: a for n, a in state.cells.flats.items() if n != flat.name}
         differs = array != state.with_cells(replace(state.cells, flats=bare)).read_cells(flat)
+    if is_single(rows):
+        return not differs.any()
     some = differs.reshape(len(array), -1).any(axis=1) if len(array) else np.zeros(0, bool)
     return bool((count_by_section(np.flatnonzero(some), rows) == 0).any())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from ..numerics.slice_keys import SHARDS, are_stored_keys
 from ..state.axes import EPOCHS, EXPIRED, NULL, OTHER, Axis, Vocabulary, as_integers
 from .section import NAMES, require
 from .section_header import SectionReader
-from .varint import cumsum_by_section, expand_ranges, unzigzag
+from .varint import cumsum_by_section, expand_ranges, is_below, is_single, total, unzigzag
 
 __all__ = ["ColumnVocabulary", "check_axes", "read_inner", "read_keys", "read_vocabulary"]
 
@@ -33,25 +33,28 @@ def read_keys(reader: SectionReader) -> Ints:
     A rank is the position of a key in the vocabulary of the column, the sorted list of its keys. Raises an error unless
     the keys of every section are sorted and unique.
     """
-    columns = len(reader.layout.like.cells.column_names)
+    columns = reader.layout.key_columns
     keys = np.empty((reader.front_total, columns), np.int64)
+    if not columns:
+        most = reader.fronts if is_single(reader.fronts) else reader.fronts.max()
+        require(most <= 1, "there are several cells without an axis")
+        return keys
     for i in range(columns):
-        keys[:, i] = cumsum_by_section(unzigzag(reader.read_numbers(reader.front_counts)), reader.front_counts)
-    require(columns or reader.front_counts.max() <= 1, "there are several cells without an axis")
-    _check_ascending(keys, reader, reader.front_counts)
+        keys[:, i] = cumsum_by_section(unzigzag(reader.read_numbers(reader.fronts)), reader.fronts)
+    _check_ascending(keys, reader.fronts)
     return keys
 
 
-def _check_ascending(keys: Ints, reader: SectionReader, counts: Ints) -> None:
+def _check_ascending(keys: Ints, counts: Any) -> None:
     """Raise an error unless keys are sorted and unique in each section; `counts` gives the number of keys by section."""
-    if len(keys) < 2 or not keys.shape[1]:
+    if len(keys) < 2:
         return
     # Compare adjacent keys lexicographically, from the last column to the first.
     up = np.zeros(len(keys) - 1, bool)
     for i in reversed(range(keys.shape[1])):
         a, b = keys[:-1, i], keys[1:, i]
         up = (b > a) | ((b == a) & up)
-    if reader.section_count > 1:
+    if not is_single(counts):
         begins = np.cumsum(counts)[:-1]
         up[begins[(begins > 0) & (begins < len(keys))] - 1] = True
     require(up.all(), "keys are not sorted and unique")
@@ -67,7 +70,7 @@ class ColumnVocabulary:
         The name of the column.
     vocabulary : Vocabulary
         The common vocabulary: the keys of all sections.
-    counts : int64
+    counts : int64, or int for a single section
         The number of keys in the vocabulary of each section.
     ranks : int64, optional
         The position of each of these keys in the common vocabulary, section after section; None for a single section.
@@ -75,10 +78,10 @@ class ColumnVocabulary:
 
     name: str
     vocabulary: Vocabulary
-    counts: Ints
+    counts: Any
     ranks: Ints | None
 
-    def rank_keys(self, keys: Ints, column: int, rows: Ints) -> Vocabulary:
+    def rank_keys(self, keys: Ints, column: int, rows: Any) -> Vocabulary:
         """Replace the ranks in one column of keys by ranks in the common vocabulary; return this vocabulary.
 
         `keys` is changed in place; before the call, each rank refers to the vocabulary of its section. `rows` gives the
@@ -87,14 +90,14 @@ class ColumnVocabulary:
         """
         ranks = keys[:, column]
         marks = ranks < 0
-        counts = np.repeat(self.counts, rows) if len(rows) > 1 else self.counts[0]
+        counts = self.counts if is_single(rows) else np.repeat(self.counts, rows)
         require(
             not (ranks >= counts).any() and ranks.min(initial=0) >= EXPIRED,
             f"{self.name} has ranks beyond its vocabulary",
         )
-        base = np.repeat(np.cumsum(self.counts) - self.counts, rows) if len(rows) > 1 else 0
+        base = 0 if is_single(rows) else np.repeat(np.cumsum(self.counts) - self.counts, rows)
         positions = (ranks + base)[~marks] if marks.any() else ranks + base
-        used = np.zeros(int(self.counts.sum()), bool)
+        used = np.zeros(total(self.counts), bool)
         used[positions] = True
         require(used.all(), f"{self.name} has unused keys in its vocabulary")
         if self.ranks is not None:
@@ -106,22 +109,22 @@ def read_vocabulary(reader: SectionReader, i: int) -> ColumnVocabulary:
     """Read the distinct keys of column `i` in every section; raise an error unless they are sorted and unique."""
     name = reader.layout.columns[i]
     counts, extra, kinds = (reader.header[f"{what} {i}"] for what in ("words", "letters", "kind"))
-    used_kinds = np.unique(kinds[kinds > 0])
+    used_kinds = sorted({kinds} - {0} if is_single(kinds) else set(kinds.tolist()) - {0})
     numbers = reader.read_numbers(counts)
     if len(used_kinds) > 1:
         a, b = (NAMES[k - 1] for k in used_kinds[:2])
         raise IncompatibleStateError(f"keys of {name} are of kind {a} here and {b} there; convert the keys of one side")
-    if not len(used_kinds):
-        require(not extra.any(), "there is text without keys")
+    if not used_kinds:
+        require(not total(extra), "there is text without keys")
         return ColumnVocabulary(name, Vocabulary(), counts, None)
-    kind = NAMES[int(used_kinds[0]) - 1]
+    kind = NAMES[used_kinds[0] - 1]
     texts = Vocabulary(kind).is_text
     values: Any = (
         _read_texts(reader, name, counts, extra, numbers) if texts else _decode_integers(name, counts, extra, numbers)
     )
     if not are_stored_keys(kind, values):
         raise StateFormatError(f"the state is corrupt: {name} has a key that is not of kind {kind}")
-    if reader.section_count == 1:
+    if is_single(counts):
         return ColumnVocabulary(name, Vocabulary(kind, values), counts, None)
     union = Vocabulary.from_values(kind, values)
     return ColumnVocabulary(name, union, counts, union.find_ranks(values))
@@ -172,30 +175,26 @@ def _check_marks(axis: Axis, keys: Ints) -> None:
     )
 
 
-def _read_texts(reader: SectionReader, name: str, counts: Ints, letters: Ints, lengths: Array) -> tuple[bytes, ...]:
-    lengths = lengths.astype(np.int64)
-    require(
-        lengths.min() >= 0 and lengths.max(initial=0) <= letters.sum(), "the lengths of the text keys do not add up"
-    )
-    ends = np.cumsum(lengths)
-    marks = np.concatenate([[0], ends])[reader.find_boundaries(counts)]
-    require(np.array_equal(np.diff(marks), letters), "the lengths of the text keys do not add up")
+def _read_texts(reader: SectionReader, name: str, counts: Any, letters: Any, lengths: Array) -> tuple[bytes, ...]:
+    fits = is_below(lengths, total(letters) + 1) and reader.adds_up(lengths, counts, letters)
+    require(fits, "the lengths of the text keys do not add up")
     data = reader.rest.cut(letters).tobytes()
-    cuts = ends.tolist()
-    out = tuple(data[a:b] for a, b in zip([0, *cuts], cuts, strict=False))
-    begins = set(reader.find_boundaries(counts)[1:-1].tolist()) if reader.section_count > 1 else ()
+    ends = list(accumulate(lengths.tolist()))
+    out = tuple(data[a:b] for a, b in zip([0, *ends], ends, strict=False))
+    begins = () if is_single(counts) else set(reader.find_boundaries(counts)[1:-1].tolist())
     up = all(a < b or i in begins for i, (a, b) in enumerate(pairwise(out), 1))
     require(up, f"the vocabulary of {name} is not sorted and unique")
     return out
 
 
-def _decode_integers(name: str, counts: Ints, below: Ints, gaps: Array) -> Array:
+def _decode_integers(name: str, counts: Any, below: Any, gaps: Array) -> Array:
+    counts, below = np.atleast_1d(counts), np.atleast_1d(below)
     require((below <= counts).all(), "there are more negative keys than keys")
     # Every section has two parts: the negative integers, stored as -1 - v in ascending order, and the other integers.
     halves = np.stack([below, counts - below], axis=1).ravel()
     begins = (np.cumsum(halves) - halves)[halves > 0]
     steps = gaps.astype(np.uint64) + np.uint64(1)
-    values = cumsum_by_section(steps, halves) - np.uint64(1)
+    values = cumsum_by_section(steps.copy(), halves) - np.uint64(1)
     up = values[1:] > values[:-1]
     up[begins[begins > 0] - 1] = True
     first = np.zeros(len(values), bool)
@@ -225,23 +224,18 @@ def read_inner(reader: SectionReader, vocabularies: list[ColumnVocabulary]) -> t
     axis = reader.layout.like.inner_axis
     if axis is None:
         return None, None
-    inner_counts = reader.read_numbers(reader.front_counts).astype(np.int64)
-    require(
-        inner_counts.min(initial=0) >= 0 and inner_counts.max(initial=0) <= reader.cell_total,
-        "the numbers of inner cells do not fit",
-    )
-    require(
-        reader.adds_up(inner_counts, reader.front_counts, reader.cell_counts), "the numbers of inner cells do not fit"
-    )
+    inner_counts = reader.read_numbers(reader.fronts)
+    fits = is_below(inner_counts, reader.cell_total + 1) and reader.adds_up(inner_counts, reader.fronts, reader.cells)
+    require(fits, "the numbers of inner cells do not fit")
     inner = np.empty((reader.cell_total, 1 + axis.key_width), np.int64)
-    inner[:, 0] = np.repeat(np.arange(reader.front_total), inner_counts)
+    inner[:, 0] = np.repeat(np.arange(reader.front_total), inner_counts.astype(np.int64))
     if axis.kind == "group":
-        inner[:, 1:] = reader.rest.cut(8 * axis.key_width * reader.cell_counts, "<i8").reshape(-1, axis.key_width)
-        _check_ascending(inner, reader, reader.cell_counts)
+        inner[:, 1:] = reader.rest.cut(8 * axis.key_width * reader.cells, "<i8").reshape(-1, axis.key_width)
+        _check_ascending(inner, reader.cells)
         return inner, None
     for i in range(1, 1 + axis.key_width):
-        inner[:, i] = cumsum_by_section(unzigzag(reader.read_numbers(reader.cell_counts)), reader.cell_counts)
-    _check_ascending(inner, reader, reader.cell_counts)
+        inner[:, i] = cumsum_by_section(unzigzag(reader.read_numbers(reader.cells)), reader.cells)
+    _check_ascending(inner, reader.cells)
     classes = vocabularies[-1]
     _rank_classes(classes, inner, reader)
     return inner, classes.vocabulary
@@ -257,5 +251,5 @@ def _rank_classes(classes: ColumnVocabulary, inner: Ints, reader: SectionReader)
     require(inner[:, 1:].min(initial=0) >= 0, "a class has a negative rank")
     # The columns share a vocabulary, so flatten them to one column. The cells keep their order by section.
     flat = np.ascontiguousarray(inner[:, 1:].reshape(-1, 1))
-    classes.rank_keys(flat, 0, reader.cell_counts * width)
+    classes.rank_keys(flat, 0, reader.cells * width)
     inner[:, 1:] = flat.reshape(-1, width)

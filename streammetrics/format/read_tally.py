@@ -16,12 +16,12 @@ from ..state import levels
 from ..state.declare import LIMIT, Tally
 from ..state.pair_levels import are_pairs, fit_part_levels
 from ..state.state import State
-from ..state.tally import WIDEST, Entries, find_code_type, find_count_type
+from ..state.tally import MANY, WIDEST, Entries, find_code_type, find_count_type
 from ..state.unknown_state import OpaqueState
 from .read_flat import decode_low_limbs
 from .section import LIMB, count_noise_planes, require
 from .section_header import SectionReader
-from .varint import BLOCK, cumsum_by_section, unzigzag
+from .varint import BLOCK, cumsum_by_section, is_below, is_single, total, unzigzag
 
 __all__ = ["check_folding", "check_levels", "read_tally"]
 
@@ -35,52 +35,53 @@ def read_tally(reader: SectionReader, tally: Tally) -> Entries:
 
     Raises an error unless the places are sorted and unique in every cell.
     """
-    name, entries = tally.name, reader.header[f"entries {tally.name}"]
-    runs = reader.cell_counts * reader.layout.label_slots[name]
-    entry_counts = reader.read_numbers(runs).astype(np.int64)
-    n = int(entries.sum())
+    header, name = reader.header, tally.name
+    entries, excess = header[f"entries {name}"], header[f"excess {name}"]
+    runs = reader.cells * reader.layout.label_slots[name]
+    counted, n = reader.read_numbers(runs), total(entries)
+    require(is_below(counted, n + 1), f"entries of {name} do not fit")
     _, shift, wide = reader.layout.places[name]
     if not n:
-        require(not entry_counts.any() and not reader.header[f"excess {name}"].any(), f"entries of {name} do not fit")
-        numbers = [reader.header[f"{what} {name}"] for what in ("zeros", "width") if f"{what} {name}" in reader.header]
-        require(not any(count.any() for count in numbers), "a number in the header is out of range")
+        require(not total(excess), f"entries of {name} do not fit")
+        numbers = [header[f"{what} {name}"] for what in ("zeros", "width") if f"{what} {name}" in header]
+        require(not any(map(total, numbers)), "a number in the header is out of range")
         return Entries.empty(shift, wide=wide)
-    require(entry_counts.min() >= 0 and entry_counts.max() <= n, f"entries of {name} do not fit")
-    require(reader.adds_up(entry_counts, runs, entries), f"entries of {name} do not fit")
+    require(reader.adds_up(counted, runs, entries), f"entries of {name} do not fit")
+    entry_counts = counted.astype(np.int64)
     if tally.level is not None:
         decoded = _read_buckets(reader, tally, entry_counts)
     else:
         decoded = _read_wide(reader, tally, entry_counts, n) if wide else _read_narrow(reader, tally, entry_counts)
     rows = float(decoded.counts.sum(dtype=np.float64))
-    require(rows < LIMIT and int(decoded.counts.max(initial=0)) < LIMIT, f"{name} has too many rows")
-    excess = reader.header[f"excess {name}"]
-    return _read_excess(reader, tally, decoded, excess) if excess.any() else decoded
+    require(rows < LIMIT and is_below(decoded.counts, LIMIT), f"{name} has too many rows")
+    return _read_excess(reader, tally, decoded, excess) if total(excess) else decoded
 
 
 def _read_narrow(reader: SectionReader, tally: Tally, entry_counts: Ints) -> Entries:
     places, shift, _ = reader.layout.places[tally.name]
     entries = reader.header[f"entries {tally.name}"]
     gaps = reader.read_numbers(entries)
-    require(int(gaps.max()) < places, f"{tally.name} has a place out of range")
+    require(is_below(gaps, places), f"{tally.name} has a place out of range")
     nonempty = np.flatnonzero(entry_counts)
     starts = (np.cumsum(entry_counts) - entry_counts)[nonempty]
     wide = find_code_type(len(entry_counts) << shift)
-    # The sum of the gaps of a cell gives its last place, which must be in range. If such a sum could overflow int64, add
-    # up floats instead. They are exact as long as the sum is in range, because places here have at most 48 bits.
-    large = int(entry_counts.max()) * int(gaps.max()) >= 1 << 63
-    reach = np.add.reduceat(gaps.astype(np.float64) if large else gaps, starts, dtype=np.float64 if large else np.int64)
-    require(int((reach + entry_counts[nonempty]).max()) <= places, f"{tally.name} has a place out of range")
-    # Gaps of one byte each are a view of the bytes of the section, which must not change, so copy them. Wider gaps are a
-    # new array already.
-    codes: Array = gaps.astype(wide, copy=gaps.dtype == np.uint8)
+    # The sum of the gaps of a cell gives its last place, which must be in range. Add up in a type in which sums cannot
+    # overflow; floats are exact as long as a sum is in range, because places here have at most 48 bits. If possible, use
+    # the type of the gaps, because otherwise numpy copies them.
+    bound = int(entry_counts.max()) * int(gaps.max())
+    kind = np.uint32 if bound < MANY else np.int64 if bound < 1 << 63 else np.float64
+    reach = np.add.reduceat(gaps, starts, dtype=kind) + entry_counts[nonempty]
+    require(int(reach.max()) <= places, f"{tally.name} has a place out of range")
+    # Copy gaps that share their memory with other arrays, which must not change.
+    codes: Array = gaps.astype(wide, copy=gaps.base is not None)
     del gaps
+    # Turn the gaps into the differences between adjacent codes, then sum up these. At the first entry of a cell, the
+    # difference is that from the last code of the cell before. It may wrap around modulo 2**32 or 2**64.
+    base = nonempty.astype(np.uint64) << np.uint64(shift)
     codes += wide(1)
-    # Sum up the gaps of all cells at once, then subtract the sum before each cell. The sums may wrap around modulo 2**32
-    # or 2**64, but the differences are right.
+    codes[starts] += (base - np.uint64(1)).astype(wide)
+    codes[starts[1:]] -= (base + reach.astype(np.uint64) - np.uint64(1))[:-1].astype(wide)
     np.cumsum(codes, out=codes)
-    before = np.append(wide(0), codes[starts[1:] - 1])
-    first = (nonempty.astype(wide) << wide(shift)) - before - wide(1)
-    codes += first[0] if len(nonempty) == 1 else np.repeat(first, entry_counts[nonempty])
     return Entries(shift, codes, _decode_counts(reader.read_numbers(entries)))
 
 
@@ -104,7 +105,8 @@ def _read_buckets(reader: SectionReader, tally: Tally, entry_counts: Ints) -> En
     ascends = np.append(True, buckets[1:] > buckets[:-1])
     ascends[starts] = True
     require(bool(ascends.all()), f"{tally.name} has an impossible bucket")
-    zeros = reader.header[f"zeros {tally.name}"]
+    counts = _decode_counts(reader.read_numbers(entries))
+    entries, zeros = np.atleast_1d(entries), np.atleast_1d(reader.header[f"zeros {tally.name}"])
     require(
         not zeros[entries == 0].any() and _is_without_common_zeros(buckets, entries, zeros),
         "buckets have more trailing zeros than the header says",
@@ -116,13 +118,14 @@ def _read_buckets(reader: SectionReader, tally: Tally, entry_counts: Ints) -> En
     top = max(shift - 64, 0)
     require(len(entry_counts) << min(top, 1) < 1 << 32, "there are more cells than the format allows")
     high = np.repeat(np.arange(len(entry_counts), dtype=np.uint32), entry_counts) << np.uint32(min(top, 1))
-    return Entries(shift, buckets, _decode_counts(reader.read_numbers(entries)), None, high)
+    return Entries(shift, buckets, counts, None, high)
 
 
 def _decode_counts(rows_less_one: Array) -> Array:
     """Return the numbers of rows of entries. They are stored minus one, because no entry has 0 rows."""
-    require(int(rows_less_one.max(initial=0)) < LIMIT - 1, "a place has too many rows")
-    counts: Array = rows_less_one.astype(find_count_type(int(rows_less_one.max(initial=0)) + 1))
+    require(is_below(rows_less_one, LIMIT - 1), "a place has too many rows")
+    kind = find_count_type(1 if is_below(rows_less_one, MANY - 1) else MANY)
+    counts: Array = rows_less_one.astype(kind, copy=rows_less_one.base is not None)
     counts += counts.dtype.type(1)
     return counts
 
@@ -143,8 +146,9 @@ def _read_wide(reader: SectionReader, tally: Tally, entry_counts: Ints, n: int) 
     keys = _read_gaps(reader, entries, width, zeros)
     # The key of an entry is its place without the last bit. Entries ascend if their keys do, or if keys are equal (a gap
     # of 0) and the last bits ascend. A key that is smaller than the one before is the result of an overflow.
-    wrong = (keys[1:] == 0) & (last[1:] <= last[:-1])
-    cumsum_by_section(keys, entry_counts, out=keys)
+    wrong = keys[1:] == 0
+    wrong &= last[1:] <= last[:-1]
+    cumsum_by_section(keys, entry_counts)
     wrong |= keys[1:] < keys[:-1]
     if len(entry_counts) > 1:
         begins = (np.cumsum(entry_counts) - entry_counts)[entry_counts > 0]
@@ -153,10 +157,10 @@ def _read_wide(reader: SectionReader, tally: Tally, entry_counts: Ints, n: int) 
     end = (places - 1) >> 1
     # Every place must be in range. Only the shortest form is valid, so the stored keys must not share a trailing zero bit,
     # which would belong to the `zeros` of the header.
-    if reader.section_count == 1:
-        shifts: Any = np.uint64(zeros[0])
-        union, room = int(np.bitwise_or.reduce(keys)), int(keys.max()) <= end >> int(shifts)
-        bare: Any = union & 1 or (not union and not zeros[0])
+    if is_single(entries):
+        shifts: Any = np.uint64(zeros)
+        union, room = int(np.bitwise_or.reduce(keys)), int(keys.max()) <= end >> zeros
+        bare: Any = union & 1 or (not union and not zeros)
     else:
         require(not (zeros[entries == 0].any() or width[entries == 0].any()), "a number in the header is out of range")
         shifts = np.repeat(zeros, entries).astype(np.uint64)
@@ -169,7 +173,8 @@ def _read_wide(reader: SectionReader, tally: Tally, entry_counts: Ints, n: int) 
         require(not ((keys == end) & (last == 1)).any(), f"{name} has a place out of range")
     top = min(max(shift - 64, 0), 1)
     require(len(entry_counts) << top < 1 << 32, "there are more cells than the format allows")
-    high = np.repeat(np.arange(len(entry_counts), dtype=np.uint32), entry_counts) << np.uint32(top)
+    high = np.repeat(np.arange(len(entry_counts), dtype=np.uint32), entry_counts)
+    high <<= np.uint32(top)
     for i in range(0, n if top else 0, BLOCK):
         high[i : i + BLOCK] |= (keys[i : i + BLOCK] >> np.uint64(63)).astype(np.uint32)
     keys <<= np.uint64(1)
@@ -188,7 +193,7 @@ def _is_without_common_zeros(keys: Array, entries: Ints, zeros: Ints) -> bool:
     return bool((((union & np.uint64(1)) == 1) | ((union == 0) & (zeros[nonempty] == 0))).all())
 
 
-def _read_gaps(reader: SectionReader, entries: Ints, width: Ints, zeros: Ints) -> Array:
+def _read_gaps(reader: SectionReader, entries: Any, width: Any, zeros: Any) -> Array:
     """Read the gaps between the places of a tally from all sections.
 
     A section stores gaps of `width` bytes by byte plane: the first bytes of all gaps, then the second bytes, and so on.
@@ -197,11 +202,12 @@ def _read_gaps(reader: SectionReader, entries: Ints, width: Ints, zeros: Ints) -
     """
     low = count_noise_planes(width, zeros)
     rest, last = reader.rest.cut((width - low) * entries), reader.noise.cut(low * entries)
-    out = np.zeros((int(entries.sum()), 8), np.uint8)
+    out = np.zeros((total(entries), 8), np.uint8)
     begin = a = b = 0
     wider = False
     # A loop over sections takes 2 microseconds per section, which is faster than masks over all sections.
-    for n, w, k in zip(entries.tolist(), width.tolist(), low.tolist(), strict=True):
+    sizes = [[c] if is_single(c) else c.tolist() for c in (entries, width, low)]
+    for n, w, k in zip(*sizes, strict=True):
         if n and w:
             some = out[begin : begin + n]
             if k:
@@ -215,23 +221,27 @@ def _read_gaps(reader: SectionReader, entries: Ints, width: Ints, zeros: Ints) -
     return out.view("<u8").ravel().astype(np.uint64, copy=False)
 
 
-def _read_excess(reader: SectionReader, tally: Tally, decoded: Entries, has_excess: Ints) -> Entries:
+def _read_excess(reader: SectionReader, tally: Tally, decoded: Entries, has_excess: Any) -> Entries:
     entries = reader.header[f"entries {tally.name}"]
     counts = entries * has_excess
     excess = np.zeros((len(decoded), 2), np.int64)
-    index: Any = range(len(decoded)) if has_excess.all() else np.flatnonzero(np.repeat(has_excess > 0, entries))
-    high, low = reader.read_numbers(counts), reader.rest.cut(LIMB * counts)
-    # Decode block by block, so that temporary arrays stay small.
-    for i in range(0, len(index), BLOCK):
-        some: Any = index[i : i + BLOCK]
-        at = slice(some.start, some.stop) if isinstance(some, range) else some
-        excess[at, 0], excess[at, 1] = (
-            unzigzag(high[i : i + BLOCK]),
-            decode_low_limbs(low[LIMB * i : LIMB * (i + BLOCK)]),
-        )
-    marks = np.concatenate([[0], np.cumsum(entries)])
-    nonzero = np.logical_or.reduceat(np.append(excess.any(axis=1), False), marks[:-1]) & (entries > 0)
-    redundant = (has_excess.astype(bool) & ~nonzero).any()
+    is_whole = is_single(has_excess) or has_excess.all()
+    index: Any = range(len(decoded)) if is_whole else np.flatnonzero(np.repeat(has_excess > 0, entries))
+    # Read the numbers of a single section block by block, so that temporary arrays stay small.
+    size = BLOCK if is_single(counts) else len(index)
+    for i in range(0, len(index), size):
+        some: Any = index[i : i + size]
+        numbers = len(some) if is_single(counts) else counts
+        block = np.empty((len(some), 2), np.int64)
+        block[:, 0] = unzigzag(reader.read_numbers(numbers))
+        decode_low_limbs(reader.rest.cut(LIMB * numbers), block[:, 1])
+        excess[slice(some.start, some.stop) if is_whole else some] = block
+    if is_single(entries):
+        redundant = not excess.any()
+    else:
+        marks = np.cumsum(entries) - entries
+        nonzero = np.logical_or.reduceat(np.append(excess.any(axis=1), False), marks) & (entries > 0)
+        redundant = (has_excess.astype(bool) & ~nonzero).any()
     require(not redundant, f"{tally.name} stores an excess of zeros, which should be absent")
     for i in range(0, len(decoded), BLOCK):
         rows, top = decoded.counts[i : i + BLOCK].astype(np.int64), excess[i : i + BLOCK, 0]
@@ -248,19 +258,20 @@ def check_folding(state: State) -> None:
     if state.folding is None:
         return
     exact, rows, flag = state.folding
-    fine, coarse = state.rows_by_cell(exact) > 0, state.rows_by_cell(rows) > 0
-    require(not (fine & coarse).any(), "a cell has both exact rows and buckets")
+    tallies, flats = state.cells.tallies, state.cells.flats
+    fine, coarse = state.rows_by_cell(exact), state.rows_by_cell(rows)
+    if len(tallies[exact]) and len(tallies[rows]):
+        require(not ((fine > 0) & (coarse > 0)).any(), "a cell has both exact rows and buckets")
     if state.exact_rows_limit is None:
-        require(not coarse.any(), "a cell that should keep all rows exactly has buckets")
-    else:
-        many = state.rows_by_cell(exact) > state.exact_rows_limit
+        require(not len(tallies[rows]), "a cell that should keep all rows exactly has buckets")
+    elif (many := fine > state.exact_rows_limit).any():
         # In some classes of states, the number of rows alone does not decide which cells have buckets. The class then
         # decides; if it is not imported, there is no check.
-        if many.any() and not state.folds_by_rows:
-            many &= not isinstance(state, OpaqueState) and state.select_folded_cells(state.cells.tallies[exact], many)
+        if not state.folds_by_rows:
+            many &= not isinstance(state, OpaqueState) and state.select_folded_cells(tallies[exact], many)
         require(not many.any(), "a cell has too many exact rows")
-    if flag in state.cells.flats:
-        require(not state.cells.flats[flag][~coarse].any(), "an exact cell has the flag of lost precision")
+    if flag in flats and flats[flag].any():
+        require(not flats[flag][coarse == 0].any(), "an exact cell has the flag of lost precision")
 
 
 def check_levels(state: State) -> None:

@@ -61,10 +61,15 @@ class Schema:
     def _hash_prefix(self) -> Any:
         return hashlib.sha256(self.text.encode() + b"\0")
 
-    def digest(self, plain: bytes) -> bytes:
-        """Return the digest of a state: the SHA-256 of the schema and of its uncompressed section `plain`."""
-        sha = self._hash_prefix.copy()
-        sha.update(plain)
+    def begin_digest(self) -> Any:
+        """Return the hash object for the digest of a state; add its uncompressed section."""
+        return self._hash_prefix.copy()
+
+    def digest(self, *pieces: bytes | memoryview) -> bytes:
+        """Return the digest of a state: the SHA-256 of the schema and of its uncompressed section, given in pieces."""
+        sha = self.begin_digest()
+        for piece in pieces:
+            sha.update(piece)
         digest: bytes = sha.digest()
         return digest
 

@@ -33,10 +33,12 @@ label in its highest bits; the numbers of entries are then stored for each cell 
 from __future__ import annotations
 
 import math
+import struct
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,11 +57,12 @@ __all__ = [
     "HEADER",
     "LIMB",
     "SPARSE",
+    "PackedSection",
+    "Section",
     "SectionLayout",
     "compute_gaps",
     "count_noise_planes",
     "is_sparse",
-    "pack_section",
     "pack_state",
     "split_last_bits",
     "to_unsigned",
@@ -74,6 +77,8 @@ LIMB = 5
 SPARSE = 32
 """A flat, such as the sums of a cell, may be written sparsely if it has at least this many numbers per cell."""
 NAMES = [*KINDS, *SHARDS.values()]
+BLOCK = 1 << 14
+"""The number of integers that are encoded at a time, to limit temporary memory."""
 MAX_HEADER_NUMBER = (1 << 32) - 1
 
 
@@ -86,6 +91,7 @@ class SectionLayout:
     def __init__(self, schema: Schema) -> None:
         like = schema.like
         self.schema, self.like = schema, like
+        self.key_columns = len(like.cells.column_names)
         self.columns = [*like.cells.column_names, *(["behind"] if like.cells.class_vocabulary is not None else [])]
         self.has_inner = like.cells.inner_keys is not None
         self.flats = [p for p in schema.parts.values() if isinstance(p, Flat)]
@@ -107,6 +113,39 @@ class SectionLayout:
     def is_by_front(self, flat: Flat) -> bool:
         """Whether a flat has numbers for each front cell (a slice) rather than each inner cell (a group or class)."""
         return flat.front or not self.has_inner
+
+    @cached_property
+    def irregular_flats(self) -> list[Flat]:
+        """The flats for which the header of a section says how much the section stores of them."""
+        return [f for f in self.flats if self.extents[f.name] >= SPARSE or f.form == "exact"]
+
+    @cached_property
+    def regular_sizes(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """How many small numbers and low limbs all other flats have: for each front cell, and for each inner cell."""
+        sizes = [[0, 0], [0, 0]]
+        for flat in self.flats:
+            if flat not in self.irregular_flats:
+                size, extent = sizes[not self.is_by_front(flat)], self.extents[flat.name]
+                size[0] += extent
+                size[1] += extent * (flat.limbs > 0)
+        return tuple(sizes[0]), tuple(sizes[1])  # type: ignore[return-value]
+
+    @cached_property
+    def flat_bytes(self) -> tuple[int, int]:
+        """The memory of the arrays of all flats, in bytes: for each front cell, and for each inner cell."""
+        sizes = [0, 0]
+        for flat in self.flats:
+            numbers = self.extents[flat.name] * max(flat.limbs, 1)
+            sizes[not self.is_by_front(flat)] += flat.dtype.itemsize * numbers
+        return sizes[0], sizes[1]
+
+    def read_header(self, section: bytes) -> dict[str, int]:
+        """Return the numbers in the header of a section by name."""
+        return dict(zip(self.header_names, self._header_format.unpack_from(section), strict=True))
+
+    @cached_property
+    def _header_format(self) -> struct.Struct:
+        return struct.Struct(f"<{len(self.header_names)}I")
 
     @cached_property
     def header_names(self) -> list[str]:
@@ -154,36 +193,115 @@ def to_unsigned(form: str, values: Array) -> Array:
 
 def pack_state(state: State) -> bytes:
     """Return the canonical encoding of a state: equal contents have equal bytes."""
-    return pack_section(state)[0]
+    return b"".join(PackedSection(state).take_blocks())
 
 
-def pack_section(state: State, schema: Schema | None = None) -> tuple[bytes, int]:
-    """Return the canonical encoding of a state, and the number of incompressible bytes (noise) at its end."""
-    layout = SectionLayout(schema or build_schema(state))
-    writer = _Writer(layout, state)
-    header: dict[str, int] = writer.header
-    header["two"], header["three"], small = encode_tiers(writer.small)
-    values = [header.get(n, 0) for n in layout.header_names]
-    if max(values) > MAX_HEADER_NUMBER:
-        raise ValueError(
-            "the state has more than 2**32 entries and cannot be saved; use a smaller bits=, or fewer slices"
+class Section(NamedTuple):
+    """An uncompressed section: the bytes before its noise, and the noise, which may be a view of the bytes of a frame."""
+
+    plain: bytes
+    noise: bytes | memoryview = b""
+
+    @property
+    def size(self) -> int:
+        """The number of bytes."""
+        return len(self.plain) + len(self.noise)
+
+
+class PackedSection:
+    """The canonical encoding of a state, which is written in blocks.
+
+    Each piece of the encoding is freed when it has been written, so that the encoding and what is made from it, such as a
+    file, are never in memory together.
+
+    Parameters
+    ----------
+    state : State
+        The state to encode.
+    schema : Schema, optional
+        The result of `build_schema` for this state.
+
+    Attributes
+    ----------
+    size, noise_size : int
+        The number of bytes of the section, and how many of them, at its end, are incompressible (noise).
+    """
+
+    def __init__(self, state: State, schema: Schema | None = None) -> None:
+        layout = SectionLayout(schema or build_schema(state))
+        writer = _Writer(layout, state)
+        header: dict[str, int] = writer.header
+        header["two"], header["three"], small = encode_tiers(writer.small)
+        values = [header.get(n, 0) for n in layout.header_names]
+        if max(values) > MAX_HEADER_NUMBER:
+            raise ValueError(
+                "the state has more than 2**32 entries and cannot be saved; use a smaller bits=, or fewer slices"
+            )
+        self._pieces = deque([np.array(values, HEADER), *small, *writer.rest])
+        self._noise: deque[Array | _LowLimbs] = deque(writer.noise)
+        self.noise_size = sum(piece.nbytes for piece in self._noise)
+        self.size = sum(piece.nbytes for piece in self._pieces) + self.noise_size
+
+    def take_blocks(self) -> Iterator[bytes]:
+        """Yield the bytes of the section in blocks, and free them. This can be done only once."""
+        yield from self.take_compressible_blocks()
+        yield from self.take_noise_blocks()
+
+    def take_compressible_blocks(self) -> Iterator[bytes]:
+        """Yield the bytes before the noise in blocks, and free them."""
+        return _take_blocks(self._pieces)
+
+    def take_noise_blocks(self) -> Iterator[bytes]:
+        """Yield the noise in blocks, and free it."""
+        return _take_blocks(self._noise)
+
+
+def _take_blocks(pieces: deque[Array | _LowLimbs]) -> Iterator[bytes]:
+    """Remove the pieces from the left, and yield their bytes in blocks of about BLOCK bytes."""
+    some: list[Any] = []
+    size = 0
+    while pieces:
+        piece = pieces.popleft()
+        for i in range(0, len(piece), BLOCK):
+            some.append(piece[i : i + BLOCK])
+            size += some[-1].nbytes
+            if size >= BLOCK:
+                yield b"".join(some)
+                some, size = [], 0
+    if some:
+        yield b"".join(some)
+
+
+class _LowLimbs:
+    """The second of the two integers (limbs) of each of some fixed-point numbers, which is below 2**40, as five bytes.
+
+    A slice is an array of these bytes, so that only a part of them is in memory at a time.
+    """
+
+    def __init__(self, values: Ints) -> None:
+        self.values, self.nbytes = values, LIMB * len(values)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, at: slice) -> Array:
+        return np.ascontiguousarray(
+            np.ascontiguousarray(self.values[at], "<i8").view(np.uint8).reshape(-1, 8)[:, :LIMB]
         )
-    pieces = [np.array(values, HEADER).tobytes(), *small, *writer.rest, *writer.noise]
-    return b"".join(pieces), sum(map(len, writer.noise))
 
 
 class _Writer:
     """Collects the pieces of the encoding of a state.
 
     `small` is an iterator over the small numbers. While it is consumed, it fills `header`, `rest` and `noise`, so they are
-    complete only when it is exhausted.
+    complete only when it is exhausted. Large arrays are encoded block by block, to limit temporary memory.
     """
 
     def __init__(self, layout: SectionLayout, state: State) -> None:
         self.layout, self.state = layout, state
         self.header: dict[str, int] = {"fronts": len(state), "cells": len(state.cells)}
-        self.rest: list[bytes] = []
-        self.noise: list[bytes] = []
+        self.rest: list[Array | _LowLimbs] = []
+        self.noise: list[Array] = []
         self.small = self._encode_small_numbers()
 
     def _encode_small_numbers(self) -> Iterator[Array]:
@@ -206,7 +324,7 @@ class _Writer:
             return
         self.header[f"kind {i}"], self.header[f"words {i}"] = 1 + NAMES.index(vocabulary.kind), len(vocabulary)
         if vocabulary.is_text:
-            letters = b"".join(vocabulary.values)
+            letters = np.frombuffer(b"".join(vocabulary.values), np.uint8)
             self.header[f"letters {i}"] = len(letters)
             self.rest.append(letters)
             yield np.array([len(v) for v in vocabulary.values], np.uint64)
@@ -221,7 +339,7 @@ class _Writer:
 
     def _encode_inner_keys(self, inner: Ints, *, ids: bool) -> Iterator[Array]:
         if ids:
-            self.rest.append(np.ascontiguousarray(inner[:, 1:], "<i8").tobytes())
+            self.rest.append(np.ascontiguousarray(inner[:, 1:], "<i8"))
             return
         for i in range(1, inner.shape[1]):
             yield zigzag(np.diff(inner[:, i], prepend=0))
@@ -243,14 +361,15 @@ class _Writer:
         if flat.form == "exact":
             places, lengths, words = pack_superaccumulators(numbers)
             self.header[f"chunks {name}"] = len(words)
-            self.rest.append(words.tobytes())
+            self.rest.append(words)
             yield places
             yield lengths
             return
         if flat.limbs:
-            self.rest.append(_encode_low_limbs(numbers[:, 1]))
+            self.rest.append(_LowLimbs(numbers[:, 1]))
             numbers = numbers[:, 0]
-        yield to_unsigned(flat.form, numbers)
+        for at in _cut_blocks(len(numbers)):
+            yield to_unsigned(flat.form, numbers[at])
 
     def _encode_tally(self, tally: Tally) -> Iterator[Array]:
         name = tally.name
@@ -264,43 +383,81 @@ class _Writer:
         )
         entry_counts = np.diff(starts)
         yield entry_counts.astype(np.uint64)
+        begins = starts[:-1][entry_counts > 0]
         if name in self.layout.plane_tallies:
-            yield from self._encode_wide(name, e, starts[:-1][entry_counts > 0])
+            yield from self._encode_wide(name, e, begins)
         else:
-            yield self._encode_places(tally, e, starts[:-1][entry_counts > 0])
-            yield e.counts - e.counts.dtype.type(1)
+            yield from self._encode_places(tally, e, begins)
+            for at in _cut_blocks(len(e)):
+                yield e.counts[at] - e.counts.dtype.type(1)
         if e.excess is not None:
-            self.rest.append(_encode_low_limbs(e.excess[:, 1]))
-            yield zigzag(e.excess[:, 0])
+            self.rest.append(_LowLimbs(e.excess[:, 1]))
+            for at in _cut_blocks(len(e)):
+                yield zigzag(e.excess[at, 0])
 
-    def _encode_places(self, tally: Tally, e: Entries, begins: Ints) -> Array:
-        # A function of its own, so that the places, which may be large, are freed before the result is encoded.
-        places = e.places
+    def _encode_places(self, tally: Tally, e: Entries, begins: Ints) -> Iterator[Array]:
+        zeros = 0
         if tally.level is not None:
-            zeros = self.header[f"zeros {tally.name}"] = _count_common_zeros(places)
-            places = places >> np.uint64(zeros)
-        return compute_gaps(places, begins)
+            zeros = self.header[f"zeros {tally.name}"] = _count_common_zeros(e.places)
+        for at in _cut_blocks(len(e)):
+            # Include the entry before the block, from whose place the first gap is computed.
+            first = max(at.start - 1, 0)
+            places = e.select(slice(first, at.stop)).places
+            places = places >> places.dtype.type(zeros) if zeros else places
+            yield compute_gaps(places, _select_within(begins, at) - first)[at.start - first :]
 
     def _encode_wide(self, name: str, e: Entries, begins: Ints) -> Iterator[Array]:
-        keys, last = split_last_bits(e)
-        zeros = _count_common_zeros(keys)
-        gaps = np.diff(keys, prepend=np.uint64(0))
-        gaps[begins] = keys[begins]
-        gaps >>= np.uint64(zeros)
-        width = (int(gaps.max(initial=0)).bit_length() + 7) // 8
+        union = most = 0
+        for _, keys, gaps in _iterate_wide_gaps(e, begins):
+            union, most = union | int(np.bitwise_or.reduce(keys)), max(most, int(gaps.max()))
+        zeros = _count_trailing_zeros(union)
+        width = ((most >> zeros).bit_length() + 7) // 8
         self.header[f"zeros {name}"], self.header[f"width {name}"] = zeros, width
         # Plane k holds byte k of every gap. High planes compress well. The low planes hold the last bits of scores, which
         # do not compress, so they are stored as noise.
-        planes = np.ascontiguousarray(np.ascontiguousarray(gaps, "<u8").view(np.uint8).reshape(-1, 8)[:, :width].T)
+        planes = [np.empty(len(e), np.uint8) for _ in range(width)]
+        for at, _, gaps in _iterate_wide_gaps(e, begins):
+            gaps >>= np.uint64(zeros)
+            octets = np.ascontiguousarray(gaps, "<u8").view(np.uint8).reshape(-1, 8)
+            for k, plane in enumerate(planes):
+                plane[at] = octets[:, k]
         low = int(count_noise_planes(width, zeros))
-        self.rest.append(planes[low:].tobytes())
-        self.noise.append(planes[:low].tobytes())
-        yield (e.counts.astype(np.uint64) - np.uint64(1)) << np.uint64(1) | last
+        self.noise += planes[:low]
+        self.rest += planes[low:]
+        for at in _cut_blocks(len(e)):
+            last = e.codes[at] & np.uint64(1)
+            yield (e.counts[at].astype(np.uint64) - np.uint64(1)) << np.uint64(1) | last
+
+
+def _cut_blocks(length: int) -> Iterator[slice]:
+    """Yield slices that divide a range into blocks of BLOCK elements."""
+    return (slice(i, min(i + BLOCK, length)) for i in range(0, length, BLOCK))
+
+
+def _select_within(begins: Ints, at: slice) -> Ints:
+    """Return the numbers, of some ascending ones, that lie within a slice."""
+    first, last = np.searchsorted(begins, (at.start, at.stop))
+    return begins[first:last]
+
+
+def _iterate_wide_gaps(e: Entries, begins: Ints) -> Iterator[tuple[slice, Array, Array]]:
+    """Yield blocks of wide entries: a slice, the places without their last bits, and the gaps between these."""
+    before = np.uint64(0)
+    for at in _cut_blocks(len(e)):
+        keys, _ = split_last_bits(e.select(at))
+        gaps = np.diff(keys, prepend=before)
+        starts = _select_within(begins, at) - at.start
+        gaps[starts] = keys[starts]
+        before = keys[-1]
+        yield at, keys, gaps
 
 
 def _count_common_zeros(words: Array) -> int:
     """Return the number of trailing zero bits that all `words` share; 0 if all words are 0."""
-    union = int(np.bitwise_or.reduce(words)) if len(words) else 0
+    return _count_trailing_zeros(int(np.bitwise_or.reduce(words)) if len(words) else 0)
+
+
+def _count_trailing_zeros(union: int) -> int:
     return (union & -union).bit_length() - 1 if union else 0
 
 
@@ -335,11 +492,6 @@ def compute_gaps(places: Array, begins: Ints | None = None) -> Array:
     if begins is not None:
         gaps[begins] = places[begins]
     return gaps
-
-
-def _encode_low_limbs(values: Array) -> bytes:
-    """Encode the second of the two integers (limbs) of each fixed-point number, which is below 2**40, as five bytes."""
-    return np.ascontiguousarray(values, "<i8").view(np.uint8).reshape(-1, 8)[:, :LIMB].tobytes()
 
 
 def require(condition: Any, message: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from ..errors import StateFormatError
 from ..numerics.slice_keys import KINDS, SHARDS
+from ..state.declare import Flat
 from .schema import Schema
-from .section import HEADER, LIMB, NAMES, SectionLayout, count_noise_planes, is_sparse, require
-from .varint import Pieces, VarintStreams
+from .section import HEADER, LIMB, NAMES, Section, SectionLayout, count_noise_planes, is_sparse, require
+from .varint import Pieces, VarintStreams, sum_up
 
 __all__ = ["SectionReader", "estimate_memory", "estimate_section_memory", "get_layout"]
 
@@ -38,11 +39,10 @@ def estimate_section_memory(schema: Schema, begin: bytes) -> int:
     `begin` contains the first bytes of the section, which may be untrusted. If that is shorter than a header, return 0.
     """
     layout = get_layout(schema)
-    names = layout.header_names
     # No error is necessary here, because reading the section raises one for a truncated header.
-    if len(begin) < HEADER.itemsize * len(names):
+    if len(begin) < HEADER.itemsize * len(layout.header_names):
         return 0
-    return estimate_memory(layout, dict(zip(names, np.frombuffer(begin, HEADER, len(names)).tolist(), strict=True)))
+    return estimate_memory(layout, layout.read_header(begin))
 
 
 def estimate_memory(layout: SectionLayout, header: Mapping[str, int]) -> int:
@@ -54,10 +54,9 @@ def estimate_memory(layout: SectionLayout, header: Mapping[str, int]) -> int:
     fronts = header["fronts"]
     cells = header["cells"] if layout.has_inner else fronts
     size = 8 * fronts * len(layout.columns) + (32 * cells if layout.has_inner else 0)
-    for flat in layout.flats:
-        # A state without cells is read as if it had one cell, in which all numbers are zero.
-        rows = max(fronts, 1) if layout.is_by_front(flat) else cells
-        size += flat.dtype.itemsize * rows * _count_numbers(layout, flat.name, flat.limbs)
+    by_front, by_cell = layout.flat_bytes
+    # A state without cells is read as if it had one cell, in which all numbers are zero.
+    size += by_front * max(fronts, 1) + by_cell * cells
     for tally in layout.tallies:
         wide, weighted = layout.places[tally.name][2], header[f"excess {tally.name}"] > 0
         size += header[f"entries {tally.name}"] * (16 + 4 * wide + 16 * weighted)
@@ -69,80 +68,78 @@ def estimate_memory(layout: SectionLayout, header: Mapping[str, int]) -> int:
     return 2 * size
 
 
-def _count_numbers(layout: SectionLayout, name: str, limbs: int) -> int:
-    return layout.extents[name] * max(limbs, 1)
-
-
 class SectionReader:
     """Reads sections with equal schemas together.
 
     The constructor reads the headers. The methods then read the pieces in the order in which they were written.
-    Attributes and arguments that count something for each section are arrays with one element a section.
+    Attributes and arguments that count something for each section are arrays with one element a section. A single section
+    has Python integers instead, because arithmetic with arrays of one element takes twenty times as long.
     """
 
-    def __init__(self, schema: Schema, plains: Sequence[bytes], max_bytes: int) -> None:
-        self.layout, self.plains, self.section_count = get_layout(schema), plains, len(plains)
-        names = self.layout.header_names
+    def __init__(self, schema: Schema, sections: Sequence[Section], max_bytes: int) -> None:
+        self.layout, self.sections, self.is_single = get_layout(schema), sections, len(sections) == 1
+        self.plains: list[bytes] = [section.plain for section in sections]
+        plains, names = self.plains, self.layout.header_names
         size = HEADER.itemsize * len(names)
         require(min(map(len, plains)) >= size, "a section is truncated")
-        data = plains[0][:size] if self.section_count == 1 else b"".join([p[:size] for p in plains])
-        table = np.frombuffer(data, HEADER).reshape(self.section_count, len(names)).astype(np.int64)
-        self.header: dict[str, Ints] = dict(zip(names, table.T, strict=True))
-        self.front_counts = self.header["fronts"]
-        self.cell_counts = self.header["cells"] if self.layout.has_inner else self.front_counts
-        self.front_total, self.cell_total = int(self.front_counts.sum()), int(self.cell_counts.sum())
-        # For a single section use Python integers: arithmetic with arrays of one element takes twenty times as long.
-        one = dict(zip(names, table[0].tolist(), strict=True)) if self.section_count == 1 else None
-        self._check_memory(one or {n: int(v.sum()) for n, v in self.header.items()}, max_bytes)
-        self._locate_pieces(size, one or self.header)
+        self.header: dict[str, Any]
+        if self.is_single:
+            self.header = totals = self.layout.read_header(plains[0])
+        else:
+            table = np.frombuffer(b"".join([p[:size] for p in plains]), HEADER).reshape(len(plains), len(names))
+            self.header = dict(zip(names, table.T.astype(np.int64), strict=True))
+            totals = {n: int(v.sum()) for n, v in self.header.items()}
+        self.fronts: Any = self.header["fronts"]
+        self.cells: Any = self.header["cells"] if self.layout.has_inner else self.fronts
+        self.front_total = totals["fronts"]
+        self.cell_total = totals["cells"] if self.layout.has_inner else self.front_total
+        self._check_memory(totals, max_bytes)
+        self._locate_pieces(size)
 
-    def count_rows(self, flat: Any) -> tuple[Ints, int]:
-        """Return the number of cells for which a flat has numbers: an array with the number by section, and the total.
+    def count_rows(self, flat: Flat) -> tuple[Any, int]:
+        """Return the number of cells for which a flat has numbers: the number by section, and the total.
 
         These are the front cells (slices), or the inner cells (groups or classes within slices).
         """
-        return (
-            (self.front_counts, self.front_total)
-            if self.layout.is_by_front(flat)
-            else (self.cell_counts, self.cell_total)
-        )
+        return (self.fronts, self.front_total) if self.layout.is_by_front(flat) else (self.cells, self.cell_total)
 
-    def find_boundaries(self, counts: Ints) -> Ints:
+    def find_boundaries(self, counts: Any) -> Ints:
         """Return one array: the index of the first element of each section, then the total number of elements.
 
         `counts` gives the number of elements of each section.
         """
-        if self.section_count == 1:
-            return np.array([0, int(counts[0])])
+        if self.is_single:
+            return np.array([0, int(counts)])
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
-    def read_numbers(self, counts: Ints) -> Array:
-        """Read the next `counts` numbers of the variable-length encoding from every section, as one array."""
+    def read_numbers(self, counts: Any) -> Array:
+        """Read the next `counts` numbers of the variable-length encoding from every section, as one array.
+
+        The array may be a view that shares its memory with other arrays.
+        """
         return self.numbers.read(counts)
 
-    def adds_up(self, numbers: Ints, rows: Ints, counts: Ints) -> bool:
+    def adds_up(self, numbers: Array, rows: Any, counts: Any) -> bool:
         """Whether the sum of the numbers of each section is the element of `counts` for that section.
 
         `rows` gives how many elements of `numbers` belong to each section.
         """
-        if self.section_count == 1:
-            return int(numbers.sum()) == int(counts[0])
-        run = np.concatenate([[0], np.cumsum(numbers)])[self.find_boundaries(rows)]
+        if self.is_single:
+            return bool(sum_up(numbers) == counts)
+        run = np.concatenate([[0], np.cumsum(numbers, dtype=np.int64)])[self.find_boundaries(rows)]
         return np.array_equal(run[1:] - run[:-1], counts)
 
     def check_finished(self) -> None:
         """Raise an error unless all bytes of the sections were read."""
         self.numbers.check_finished()
-        require(
-            self.rest.is_at(self._noise_start) and self.noise.is_at(self._end), "there are bytes after the last part"
-        )
+        require(self.rest.is_at(self._end) and self.noise.is_at(self._noise_end), "there are bytes after the last part")
 
     def _check_memory(self, header: dict[str, int], max_bytes: int) -> None:
         """Raise an error, before any memory is allocated, if reading would take more than `max_bytes`.
 
         `header` contains each number of the header, summed over all sections.
         """
-        size = estimate_memory(self.layout, header) + sum(map(len, self.plains))
+        size = estimate_memory(self.layout, header) + sum(section.size for section in self.sections)
         for _, shift, wide in self.layout.places.values():
             room = 1 << (32 - max(shift - 64, 0) if wide else 64 - shift)
             require(self.cell_total <= room, "there are more cells than the format allows")
@@ -152,18 +149,15 @@ class SectionReader:
                 "raise this limit if you trust the source"
             )
 
-    def _locate_pieces(self, size: int, header: dict[str, Any]) -> None:
+    def _locate_pieces(self, size: int) -> None:
         """Compute the offsets of all pieces; raise an error unless the pieces fill the sections exactly.
 
-        `size` is the length of a header, and `header` contains its numbers by name: integers for a single section,
-        otherwise arrays with one element for each section.
+        `size` is the length of a header.
         """
+        header, fronts, cells = self.header, self.fronts, self.cells
         rest: Any = 0
         noise: Any = 0
-        columns = len(self.layout.columns) - (self.layout.like.cells.class_vocabulary is not None)
-        fronts = header["fronts"]
-        cells = header["cells"] if self.layout.has_inner else fronts
-        small: Any = columns * fronts
+        small: Any = self.layout.key_columns * fronts
         for i in range(len(self.layout.columns)):
             kind, words, letters = (header[f"{what} {i}"] for what in ("kind", "words", "letters"))
             require(_is_all((kind <= len(NAMES)) & ((kind > 0) == (words > 0))), "keys have an unknown kind")
@@ -174,8 +168,10 @@ class SectionReader:
             ids = self.layout.like.cells.class_vocabulary is None
             small = small + fronts + (0 if ids else width * cells)
             rest = rest + (8 * width * cells if ids else 0)
-        for flat in self.layout.flats:
-            numbers, places = self._count_written(flat, fronts if self.layout.is_by_front(flat) else cells, header)
+        for rows, (numbers, low) in zip((fronts, cells), self.layout.regular_sizes, strict=True):
+            small, rest = small + numbers * rows, rest + LIMB * low * rows
+        for flat in self.layout.irregular_flats:
+            numbers, places = self.count_written(flat)
             small = small + places + numbers * (2 if flat.form == "exact" else 1)
             if flat.form == "exact":
                 rest = rest + 4 * header[f"chunks {flat.name}"]
@@ -196,31 +192,34 @@ class SectionReader:
                 if tally.level is not None:
                     require(_is_all(header[f"zeros {tally.name}"] < 64), "a number in the header is out of range")
         begin: Any = size + 0 * fronts
-        self._noise_start = begin + small + 2 * header["two"] + 8 * header["three"] + rest
-        self._end = self._noise_start + noise
-        sizes = (
-            len(self.plains[0])
-            if self.section_count == 1
-            else np.fromiter(map(len, self.plains), np.int64, self.section_count)
-        )
-        require(_is_all(self._end == sizes), "the parts do not fill the section")
+        self._end = begin + small + 2 * header["two"] + 8 * header["three"] + rest
+        self._noise_end = noise + 0 * fronts
+        noises = [section.noise for section in self.sections]
+        if not self._is_each(self._end, map(len, self.plains)):
+            # The frame has compressed another part of these sections than `PackedSection` suggests.
+            ends = [self._end] if self.is_single else self._end.tolist()
+            wholes = [b"".join(section) for section in self.sections]
+            self.plains = [whole[:end] for whole, end in zip(wholes, ends, strict=True)]
+            noises = [whole[end:] for whole, end in zip(wholes, ends, strict=True)]
+        good = self._is_each(self._end, map(len, self.plains)) and self._is_each(self._noise_end, map(len, noises))
+        require(good, "the parts do not fill the section")
         self.numbers = VarintStreams(self.plains, begin, small, header["two"], header["three"])
-        self.rest = Pieces(self.plains, self._noise_start - rest)
-        self.noise = Pieces(self.plains, self._noise_start)
+        self.rest = Pieces(self.plains, self._end - rest)
+        self.noise = Pieces(noises, 0 * fronts)
 
-    def count_written(self, flat: Any) -> tuple[Ints, Ints]:
+    def _is_each(self, sizes: Any, wanted: Iterator[int]) -> bool:
+        """Whether a number of each section equals the wanted one."""
+        return bool(sizes == next(wanted)) if self.is_single else sizes.tolist() == list(wanted)
+
+    def count_written(self, flat: Flat) -> tuple[Any, Any]:
         """Return how many numbers of a flat each section stores, and how many positions of numbers it stores before them.
 
         Only a section that is written sparsely stores positions, one for each number.
         """
-        numbers, places = self._count_written(flat, self.count_rows(flat)[0], self.header)
-        return numbers, places
-
-    def _count_written(self, flat: Any, rows: Any, header: dict[str, Any]) -> tuple[Any, Any]:
-        whole, name = rows * self.layout.extents[flat.name], f"some {flat.name}"
-        if name not in header:
+        whole, name = self.count_rows(flat)[0] * self.layout.extents[flat.name], f"some {flat.name}"
+        if name not in self.header:
             return whole, 0 * whole
-        some = header[name]
+        some = self.header[name]
         few = some != whole
         require(_is_all(few <= is_sparse(some, whole)), f"{flat.name} should be written in full")
         return some, some * few

@@ -25,7 +25,7 @@ from .read_flat import is_redundant, read_flat
 from .read_keys import check_axes, read_inner, read_keys, read_vocabulary
 from .read_tally import check_folding, check_levels, read_tally
 from .schema import Schema
-from .section import require
+from .section import Section, require
 from .section_header import SectionReader
 
 __all__ = ["MAX_BYTES", "Sections", "unpack_sections"]
@@ -58,11 +58,12 @@ class Sections(Sequence[State]):
         return len(self.fronts) - 1
 
     def __getitem__(self, i: int) -> State:  # type: ignore[override]
-        if not -len(self) <= i < len(self):
+        count = len(self)
+        if not -count <= i < count:
             raise IndexError(i)
-        i %= len(self)
-        if len(self) == 1:
+        if count == 1:
             return self.joined
+        i %= count
         return self.joined.take_fronts(np.arange(self.fronts[i], self.fronts[i + 1])).drop_unused_keys()
 
     def __iter__(self) -> Iterator[State]:
@@ -121,14 +122,14 @@ class Sections(Sequence[State]):
         )
 
 
-def unpack_sections(schema: Schema, plains: Sequence[bytes], max_bytes: int = MAX_BYTES) -> Sections:
+def unpack_sections(schema: Schema, sections: Sequence[Section], max_bytes: int = MAX_BYTES) -> Sections:
     """Decode sections of one schema.
 
     Parameters
     ----------
     schema : Schema
         The schema of all sections, from the header of the frame.
-    plains : sequence of bytes
+    sections : sequence of Section
         The sections.
     max_bytes : int
         The maximum memory, in bytes, that reading all sections may take.
@@ -142,7 +143,7 @@ def unpack_sections(schema: Schema, plains: Sequence[bytes], max_bytes: int = MA
     """
     try:
         with np.errstate(over="ignore"):
-            return _unpack_sections(schema, plains, max_bytes)
+            return _unpack_sections(schema, sections, max_bytes)
     except (StateFormatError, IncompatibleStateError, MemoryError):
         raise
     # Untrusted bytes may cause any exception; report each of them as damaged bytes.
@@ -152,18 +153,16 @@ def unpack_sections(schema: Schema, plains: Sequence[bytes], max_bytes: int = MA
         ) from error
 
 
-def _unpack_sections(schema: Schema, plains: Sequence[bytes], max_bytes: int) -> Sections:
-    if not plains:
+def _unpack_sections(schema: Schema, sections: Sequence[Section], max_bytes: int) -> Sections:
+    if not sections:
         return Sections(schema.like, np.zeros(1, np.int64), np.zeros(1, np.int64))
-    reader = SectionReader(schema, plains, max_bytes)
+    reader = SectionReader(schema, sections, max_bytes)
     like = reader.layout.like
     keys = read_keys(reader)
     vocabularies = [read_vocabulary(reader, i) for i in range(len(reader.layout.columns))]
     inner, classes = read_inner(reader, vocabularies)
     check_axes(like.axes, vocabularies, keys)
-    front_vocabularies = tuple(
-        w.rank_keys(keys, i, reader.front_counts) for i, w in enumerate(vocabularies[: keys.shape[1]])
-    )
+    front_vocabularies = tuple(w.rank_keys(keys, i, reader.fronts) for i, w in enumerate(vocabularies[: keys.shape[1]]))
     flats = {f.name: read_flat(reader, f) for f in reader.layout.flats}
     entries = {t.name: read_tally(reader, t) for t in reader.layout.tallies}
     reader.check_finished()
@@ -176,10 +175,11 @@ def _unpack_sections(schema: Schema, plains: Sequence[bytes], max_bytes: int) ->
     cells = Cells(like.axes, keys, front_vocabularies, inner, classes, {n: flats[n] for n in order}, entries)
     state = like.with_cells(cells)
     _check_state(state, reader)
-    if len(plains) == 1:
+    if reader.is_single:
+        # The new objects do not contain what the checks have cached in the old ones.
         entries = {n: tallies_.narrow_types(e) for n, e in entries.items()}
         state = like.with_cells(Cells(like.axes, keys, front_vocabularies, inner, classes, cells.flats, entries))
-    return Sections(state, reader.find_boundaries(reader.front_counts), reader.find_boundaries(reader.cell_counts))
+    return Sections(state, reader.find_boundaries(reader.fronts), reader.find_boundaries(reader.cells))
 
 
 def _check_state(state: State, reader: SectionReader) -> None:
@@ -189,8 +189,8 @@ def _check_state(state: State, reader: SectionReader) -> None:
     """
     for flat in reader.layout.flats:
         if flat.optional:
-            counts = reader.front_counts if reader.layout.is_by_front(flat) else reader.cell_counts
-            require(not is_redundant(state, flat, counts), f"{flat.name} is redundant and should be absent")
+            rows, _ = reader.count_rows(flat)
+            require(not is_redundant(state, flat, rows), f"{flat.name} is redundant and should be absent")
     check_folding(state)
     check_levels(state)
     try:

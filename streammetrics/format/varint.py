@@ -27,6 +27,10 @@ __all__ = [
     "cumsum_by_section",
     "encode_tiers",
     "expand_ranges",
+    "is_below",
+    "is_single",
+    "sum_up",
+    "total",
     "unzigzag",
     "zigzag",
 ]
@@ -38,8 +42,11 @@ BLOCK = 1 << 16
 """The number of integers that are decoded at a time, to limit temporary memory."""
 FIRST, SECOND = 255, 65535
 """The values in the first and the second tier that refer to the next tier for the number."""
+LARGE = bytes([FIRST])
 LEAST = FIRST + SECOND
 """The smallest number of the third tier."""
+FEW = 64
+"""Up to this many numbers, Python computes a maximum or a sum faster than numpy, which takes 2 us for each call."""
 
 
 def zigzag(values: Array) -> Array:
@@ -54,31 +61,31 @@ def unzigzag(values: Array) -> Ints:
     return (wide >> np.uint64(1)).view(np.int64) ^ -(wide & np.uint64(1)).view(np.int64)
 
 
-def encode_tiers(parts: Iterable[Array]) -> tuple[int, int, list[bytes]]:
+def encode_tiers(parts: Iterable[Array]) -> tuple[int, int, list[Array]]:
     """Encode arrays of nonnegative integers, one array after the other.
 
     Returns
     -------
     two, three : int
         How many numbers there are in the second tier and in the third tier.
-    pieces : list of bytes
-        The bytes of the three tiers, to be concatenated.
+    pieces : list of arrays
+        The contents of the three tiers, to be concatenated.
     """
-    firsts, seconds, thirds, two, three = [], [], [], 0, 0
+    firsts: list[Array] = []
+    seconds: list[Array] = []
+    thirds: list[Array] = []
     # The tiers are separate, so that the first one has one byte for every number. Most numbers are small, and numpy finds
     # the large ones by comparing these bytes with 255.
     for values in parts:
         first = np.minimum(values, values.dtype.type(FIRST)).astype(np.uint8, copy=False)
-        firsts.append(first.tobytes())
+        firsts.append(first)
         large = values[first == FIRST]
         if len(large):
             large = large.astype(np.uint64)
             second = np.minimum(large - np.uint64(FIRST), np.uint64(SECOND)).astype("<u2")
-            third = large[second == SECOND].astype("<u8")
-            two, three = two + len(second), three + len(third)
-            seconds.append(second.tobytes())
-            thirds.append(third.tobytes())
-    return two, three, firsts + seconds + thirds
+            seconds.append(second)
+            thirds.append(large[second == SECOND].astype("<u8"))
+    return sum(map(len, seconds)), sum(map(len, thirds)), firsts + seconds + thirds
 
 
 def expand_ranges(starts: Ints, lengths: Ints) -> Ints:
@@ -88,30 +95,54 @@ def expand_ranges(starts: Ints, lengths: Ints) -> Ints:
     return out
 
 
-def cumsum_by_section(steps: Array, counts: Ints, out: Array | None = None) -> Array:
-    """Return the running sums of steps, which start again in each section.
+def cumsum_by_section(steps: Array, counts: Any) -> Array:
+    """Replace steps with their running sums, which start again in each section, and return the array.
 
-    `counts` gives the number of steps of each section. The result is written to `out`, which may be `steps`.
+    `counts` gives the number of steps of each section.
     """
-    # Sum over all sections at once, then subtract the sum before each section. Unsigned sums may wrap around, but the
-    # differences are right.
-    begins = (np.cumsum(counts) - counts)[counts > 0]
-    firsts = steps[begins]
-    run: Array = np.cumsum(steps, dtype=steps.dtype, out=out)
-    if len(counts) > 1 and len(run):
-        before = run[begins] - firsts
-        run -= np.repeat(before, counts[counts > 0])
-    return run
+    if not (is_single(counts) or len(counts) == 1) and len(steps):
+        # Subtract the sum of each section from the first step of the next one, then sum over all sections at once.
+        # Unsigned sums may wrap around, but the differences are right.
+        begins = (np.cumsum(counts) - counts)[counts > 0]
+        steps[begins[1:]] -= np.add.reduceat(steps, begins, dtype=steps.dtype)[:-1]
+    return steps.cumsum(out=steps)
 
 
-def count_by_section(index: Array, lengths: Ints) -> Ints:
+def count_by_section(index: Array, lengths: Any) -> Any:
     """Return how many of the ascending indices into an array lie in each section of the array.
 
     `lengths` gives the length of each section. The array contains one section after the other.
     """
-    if len(lengths) == 1:
-        return np.array([len(index)])
+    if is_single(lengths):
+        return len(index)
     return np.diff(np.searchsorted(index, np.concatenate([[0], np.cumsum(lengths)])))
+
+
+def is_single(counts: Any) -> bool:
+    """Whether the argument, a number for each section, belongs to a single section: then it is a Python integer.
+
+    Otherwise it is an array with one element for each section.
+    """
+    return isinstance(counts, int)
+
+
+def total(counts: Any) -> int:
+    """Return the sum over all sections of a number that each of them has."""
+    return counts if isinstance(counts, int) else int(counts.sum())
+
+
+def is_below(numbers: Array, limit: int) -> bool:
+    """Whether all of some nonnegative integers are below a limit."""
+    if limit >> 8 * numbers.dtype.itemsize:
+        return True
+    if len(numbers) <= FEW:
+        return max(numbers.tolist(), default=0) < limit
+    return int(numbers.max()) < limit
+
+
+def sum_up(numbers: Array) -> int:
+    """Return the sum of nonnegative integers, which must fit into an int64."""
+    return sum(numbers.tolist()) if len(numbers) <= FEW else int(numbers.sum(dtype=np.int64))
 
 
 class Pieces:
@@ -125,26 +156,21 @@ class Pieces:
         The offset in each section at which the first piece begins.
     """
 
-    def __init__(self, plains: Sequence[bytes], at: Any) -> None:
+    def __init__(self, plains: Sequence[bytes | memoryview], at: Any) -> None:
         self.plains, self.at, self.one = plains, at, len(plains) == 1
 
-    def cut(self, lengths: Ints, dtype: Any = np.uint8) -> Array:
+    def cut(self, lengths: Any, dtype: Any = np.uint8) -> Array:
         """Read the next piece of every section: `lengths` bytes each."""
         begin = self.at
-        if self.one:
-            n = int(lengths[0])
-            self.at = begin + n
-            return np.frombuffer(self.plains[0], np.uint8, n, begin).view(dtype)
         self.at = begin + lengths
+        if self.one:
+            out = np.frombuffer(self.plains[0], np.uint8, lengths, begin) if lengths else np.zeros(0, np.uint8)
+            return out if dtype is np.uint8 else out.view(dtype)
         if not lengths.any():
             return np.zeros(0, dtype)
         cuts = map(slice, begin.tolist(), self.at.tolist())
-        pieces: Iterable[bytes] = map(getitem, self.plains, cuts)  # type: ignore[arg-type]
+        pieces: Iterable[Any] = map(getitem, self.plains, cuts)
         return np.frombuffer(b"".join(pieces), dtype)
-
-    def peek(self, length: int) -> Array:
-        """Return the next bytes of a single section without advancing, so that `cut` returns them again."""
-        return np.frombuffer(self.plains[0], np.uint8, length, self.at)
 
     def is_at(self, ends: Any) -> bool:
         """Whether every section was read exactly up to its offset in `ends`."""
@@ -165,28 +191,40 @@ class VarintStreams:
     """
 
     def __init__(self, plains: Sequence[bytes], at: Any, small: Any, two: Any, three: Any) -> None:
-        self.first = Pieces(plains, at)
+        self._section, self.first = plains[0], Pieces(plains, at)
         self.second = Pieces(plains, at + small)
         self.third = Pieces(plains, at + small + 2 * two)
         self.ends = (at + small, at + small + 2 * two, at + small + 2 * two + 8 * three)
-        self.deep = bool(np.any(three))
-        self.bare = len(plains) == 1 and plains[0].find(b"\xff", at, at + small) < 0
+        self.deep = is_single(three) and three > 0
+        # Decode all numbers of a small section at once, because a call of numpy takes longer than a few numbers do.
+        self.decoded: Array | None = None
+        self.used = 0
+        if self.first.one and small <= BLOCK:
+            self.decoded = self.read(small)
 
-    def read(self, lengths: Ints) -> Array:
+    def read(self, lengths: Any) -> Array:
         """Read the next `lengths` numbers of every section as one array, whose dtype is wide enough for all of them.
 
-        The dtype is uint8, or uint32 or uint64 if there are numbers in the second or third tier.
+        The dtype is uint8, or uint32 or uint64 if there are numbers in the second or third tier. The array may be a view
+        that shares its memory with other arrays.
         """
-        n = int(lengths[0])
-        if self.bare or not self.first.one or n <= BLOCK or not (self.first.peek(n) == FIRST).any():
-            return self.first.cut(lengths) if self.bare else self._read(lengths)
+        if self.decoded is not None:
+            begin, self.used = self.used, self.used + lengths
+            return self.decoded[begin : self.used]
+        if not self.first.one:
+            return self._decode(lengths)
+        at = self.first.at
+        if self._section.find(LARGE, at, at + lengths) < 0:
+            return self.first.cut(lengths)
+        if lengths <= BLOCK:
+            return self._decode(lengths)
         # Decode block by block, so that temporary arrays stay small.
-        out = np.empty(n, np.uint64 if self.deep else np.uint32)
-        for i in range(0, n, BLOCK):
-            out[i : i + BLOCK] = self._read(np.array([min(BLOCK, n - i)]))
+        out = np.empty(lengths, np.uint64 if self.deep else np.uint32)
+        for i in range(0, lengths, BLOCK):
+            out[i : i + BLOCK] = self._decode(min(BLOCK, lengths - i))
         return out
 
-    def _read(self, lengths: Ints) -> Array:
+    def _decode(self, lengths: Any) -> Array:
         first = self.first.cut(lengths)
         large = np.flatnonzero(first == FIRST)
         if not len(large):
@@ -211,11 +249,13 @@ class VarintStreams:
 
     def check_finished(self) -> None:
         """Raise an error unless all tiers were read to their ends."""
-        for pieces, end in zip((self.first, self.second, self.third), self.ends, strict=True):
-            if not pieces.is_at(end):
-                raise StateFormatError("the state is corrupt: the numbers do not fill their part of the section")
+        finished = self.decoded is None or self.used == len(self.decoded)
+        tiers = zip((self.first, self.second, self.third), self.ends, strict=True)
+        if not (finished and all(pieces.is_at(end) for pieces, end in tiers)):
+            raise StateFormatError("the state is corrupt: the numbers do not fill their part of the section")
 
-    def _cut_within(self, pieces: Pieces, lengths: Ints, ends: Ints, dtype: str) -> Array:
-        if np.any(pieces.at + lengths > ends):
+    def _cut_within(self, pieces: Pieces, lengths: Any, ends: Any, dtype: str) -> Array:
+        beyond = pieces.at + lengths > ends
+        if beyond if pieces.one else beyond.any():
             raise StateFormatError("the state is corrupt: the numbers do not fill their part of the section")
         return pieces.cut(lengths, dtype)

@@ -42,6 +42,8 @@ CHUNK_BASE = 1088
 BLOCK = 1 << 16
 # The maximum number of products of two digits of a `Mass` (each below 2**40) whose sum is certain to fit in an int64.
 MOST_PRODUCTS = 1 << 20
+# All bits of each chunk: 32, but 64 bits of the last chunk, which has the sign.
+CHUNK_BITS = np.array([(1 << 32) - 1] * (CHUNKS - 1) + [-1])
 # The value of a unit of each chunk, divided by 2**64 so that it does not overflow.
 WORTH = np.ldexp(1.0, 32 * np.arange(CHUNKS) - CHUNK_BASE - 64)
 ONE = Fraction(1)
@@ -139,11 +141,15 @@ def _split_signs(numbers: Ints) -> tuple[NDArray[np.bool_], Ints]:
 
 
 def to_approximate_floats(numbers: Ints) -> NDArray[np.float64]:
-    """Return superaccumulators as floats with an error of a few ulp, which is faster than `to_floats`.
+    """Return canonical superaccumulators as floats with an error of a few ulp, which is faster than `to_floats`.
 
     The order of the additions, and therefore the last bits, may differ between machines.
     """
-    negative, sizes = _split_signs(numbers)
+    negative, sizes = numbers[..., -1] < 0, numbers
+    # Inverting all bits of a negative number gives its absolute value but for a unit of the lowest chunk, which is below
+    # every positive float.
+    if negative.any():
+        sizes = np.where(negative[..., None], numbers ^ CHUNK_BITS, numbers)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         out = (sizes.astype(np.float64) @ WORTH) * 2.0**64
     return np.where(negative, -out, out)

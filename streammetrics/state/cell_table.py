@@ -158,6 +158,8 @@ class CellTable(Statistic):
 
     def _count_rows_by_cell(self, name: str) -> Ints:
         counts = self.cells.tallies[name].counts
+        if not len(counts):
+            return np.zeros(len(self.cells), np.int64)
         rows = counts.sum(dtype=np.int64)
         if len(self.cells) == 1:
             return np.array([rows])

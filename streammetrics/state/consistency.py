@@ -80,13 +80,21 @@ class RowWeight:
             high = self.excess[..., 0]
             lower = -(np.minimum(self.rows, MAX_FIXED_ROWS) << 20)
             return bool((high < lower).any() or (high * 2.0**-20 > upper).any())
-        return bool((self.to_superaccumulators()[..., -1] < 0).any()) or _exceeds_limit(
-            self.excess, RowWeight(self.rows), MAX_ROW_WEIGHT
-        )
+        # Most weights are certainly positive. Only the others need the slower exact sums.
+        uncertain = ~(_bound_weight(self.rows, self.excess) > 0)
+        if uncertain.any() and (_to_superaccumulators(self.rows[uncertain], self.excess[uncertain])[:, -1] < 0).any():
+            return True
+        return _exceeds_limit(self.excess, RowWeight(self.rows), MAX_ROW_WEIGHT)
 
     def to_superaccumulators(self) -> Ints:
         """Return the total weights as superaccumulators, which represent sums of float64 exactly."""
         return _to_superaccumulators(self.rows, self.excess)
+
+    def to_approximate_floats(self) -> NDArray[np.float64]:
+        """Return the total weights as floats with an error of a few ulp."""
+        if self.excess is None:
+            return self.rows.astype(np.float64)
+        return to_approximate_floats(self.to_superaccumulators())
 
     def to_fixed_point(self) -> Array:
         """Return the total weights as fixed-point numbers, which are multiples of 2**-60 in two integers."""
@@ -163,12 +171,12 @@ def _exceeds_limit(sums: Array, weight: RowWeight, most: float) -> bool:
         block = np.unravel_index(which, shape)
         # Compare floats with a margin first. Only the few sums that are close to the limit need the slower exact
         # comparison.
-        if excess is None:
-            with np.errstate(over="ignore"):
-                which = which[~(to_approximate_floats(flat[which]) < most * (1 - 2.0**-20) * rows[block])]
-            block = np.unravel_index(which, shape)
-            if not len(which):
-                continue
+        weights = _bound_weight(rows[block], None if excess is None else excess[block])
+        with np.errstate(over="ignore", invalid="ignore"):
+            which = which[~(to_approximate_floats(flat[which]) < most * weights)]
+        if not len(which):
+            continue
+        block = np.unravel_index(which, shape)
         left, scale = _scale_weight(rows[block], None if excess is None else excess[block], most)
         if (flat[which, -1] >= MAX_LAST_CHUNK).any() and most < math.inf:
             return True
@@ -177,6 +185,20 @@ def _exceeds_limit(sums: Array, weight: RowWeight, most: float) -> bool:
         if (left[:, -1] < 0).any():
             return True
     return False
+
+
+def _bound_weight(rows: Ints, excess: Array | None) -> NDArray[np.float64]:
+    """Return lower bounds of total weights as floats, which are a little below the exact weights."""
+    weights = rows.astype(np.float64)
+    if excess is None:
+        return weights * (1 - 2.0**-20)
+    if excess.shape[-1] == 2:
+        weights += excess[..., 0] * 2.0**-20
+    else:
+        weights += to_approximate_floats(excess)
+    # The relative error of each float is below 2**-45. If weights are small, the sum of w - 1 is close to minus the number
+    # of rows, so the error of the number of rows counts.
+    return weights * (1 - 2.0**-20) - rows * 2.0**-40
 
 
 def _scale_weight(rows: Array, excess: Array | None, most: float) -> tuple[Ints, int]:

@@ -28,6 +28,7 @@ from ..numerics import kernel_registry
 from ..numerics.exact import carry_fixed
 
 __all__ = [
+    "MANY",
     "WIDEST",
     "Array",
     "Entries",
@@ -44,6 +45,7 @@ __all__ = [
 Array = NDArray[Any]
 U4, U8, I8 = np.uint32, np.uint64, np.int64
 MANY = 1 << 32
+"""The number of values of a uint32."""
 WIDEST = 1 << 65
 """The number of places that a label can have in a wide code (two words)."""
 PIECE = 1 << 18

@@ -146,7 +146,7 @@ class Moments(WeightedRows, tag="moments"):
         # By the Cauchy-Schwarz inequality W sum w x^2 >= (sum w x)^2, and the square of the covariance is at most the
         # product of the two variances. A cell that satisfies both inequalities by more than the rounding errors of float64
         # needs no exact check.
-        weight = to_approximate_floats(read_row_weight(self, "rows")[cells,].to_superaccumulators())[:, None]
+        weight = read_row_weight(self, "rows")[cells,].to_approximate_floats()[:, None]
         sums = {t: to_approximate_floats(self.read_cells_named("sums")[cells, i]) for i, t in enumerate(self.terms)}
         sure = np.ones((len(cells), self.outputs), bool)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):

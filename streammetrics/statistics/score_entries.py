@@ -12,6 +12,8 @@ __all__ = ["add_next_buckets", "concat_entries", "count_distinct", "has_negative
 
 Ints = NDArray[np.int64]
 U4, U8, I8 = np.uint32, np.uint64, np.int64
+BLOCK = 1 << 16
+"""The number of entries that are checked at a time."""
 
 
 def count_distinct(cells: Ints, numbers: Array, count: int) -> Ints:
@@ -90,4 +92,6 @@ def has_negative_weight(entries: Entries) -> bool:
     """Return whether the weight of any entry (row count plus the sum of weight - 1) is negative."""
     if entries.excess is None:
         return False
-    return bool((entries.excess[:, 0].astype(np.float64) / (1 << 20) + entries.int64_counts < -1e-6).any())
+    high, counts = entries.excess[:, 0], entries.counts
+    blocks = (slice(i, i + BLOCK) for i in range(0, len(entries), BLOCK))
+    return any(bool((high[at] / (1 << 20) + counts[at] < -1e-6).any()) for at in blocks)

@@ -33,7 +33,7 @@ from streammetrics.format.frame import (
     write_frame,
 )
 from streammetrics.format.schema import build_schema
-from streammetrics.format.section import pack_state
+from streammetrics.format.section import Section, pack_state
 from streammetrics.format.unpack import unpack_sections
 from streammetrics.numerics.canonical import canonical_json
 from streammetrics.numerics.exact import CHUNKS
@@ -73,10 +73,11 @@ def test_bytes_come_back(parts):
 def test_many_at_once_are_as_one_by_one(parts):
     schema = build_schema(parts[0])
     alike = [p for p in parts if build_schema(p).text == schema.text]
-    read = unpack_sections(schema, [pack_state(p) for p in alike])
+    sections = [Section(pack_state(p)) for p in alike]
+    read = unpack_sections(schema, sections)
     assert list(read) == alike
     assert [compute_digest(r) for r in read] == [compute_digest(a) for a in alike]
-    assert unpack_sections(schema, [pack_state(p) for p in alike]).merge_by_group([0] * len(alike))[0] == fold(alike)
+    assert unpack_sections(schema, sections).merge_by_group([0] * len(alike))[0] == fold(alike)
     assert read.sum_by_section(read.joined.row_counts).tolist() == [int(a.row_counts.sum()) for a in alike]
     assert read.with_section_axis().rollup(*alike[0].axes) == fold(alike)
     ((again,),) = read_frames([Frame(write_frame([a], "x")) for a in alike])
@@ -194,7 +195,7 @@ def test_a_bomb_does_not_go_off():
             bad = plain[:]
             struct.pack_into("<I", bad, at, value)
             with pytest.raises(StateFormatError):
-                unpack_sections(schema, [bytes(bad)], 1 << 20)
+                unpack_sections(schema, [Section(bytes(bad))], 1 << 20)
     with pytest.raises(StateFormatError, match="max_bytes"):
         Frame(write_frame([state]), 1 << 10)
 
@@ -259,7 +260,7 @@ def test_mutants_of_sections_whose_digest_is_repaired():
         bad, other = mutant(plain, rng), mutant(plain, rng)
         many = ([plain, bad, plain], [bad], [bad, other])[i % 3]
         try:
-            found = list(unpack_sections(schema, many, 1 << 24))
+            found = list(unpack_sections(schema, [*map(Section, many)], 1 << 24))
         except StateFormatError:
             continue
         except IncompatibleStateError:
@@ -294,10 +295,10 @@ def test_sections_lend_each_other_no_words(monkeypatch):
         return lending
 
     more, fewer, schema = packed(-1, 1), packed(0, -1), build_schema(state)
-    assert pack_state(unpack_sections(schema, [honest])[0]) == honest
+    assert pack_state(unpack_sections(schema, [Section(honest)])[0]) == honest
     for many in ([more], [fewer], [more, fewer], [more, honest, fewer]):
         with pytest.raises(StateFormatError, match="the lengths of the sums do not add up"):
-            unpack_sections(schema, many)
+            unpack_sections(schema, [*map(Section, many)])
 
 
 def test_a_large_header_is_held_once_and_as_long_as_it_is_used():
@@ -323,7 +324,11 @@ def test_every_byte_of_a_small_section(statistic):
             for value in {0, plain[at] ^ 1, plain[at] ^ 0x80, (plain[at] + 2) % 256} - {plain[at]}:
                 bad = plain[:at] + bytes([value]) + plain[at + 1 :]
                 with contextlib.suppress(StateFormatError):
-                    assert pack_state(unpack_sections(schema, [bad], 1 << 24)[0]) == bad, (schema.text, at, bad.hex())
+                    assert pack_state(unpack_sections(schema, [Section(bad)], 1 << 24)[0]) == bad, (
+                        schema.text,
+                        at,
+                        bad.hex(),
+                    )
 
 
 @pytest.mark.slow
@@ -344,7 +349,7 @@ def test_mutants_of_headers_whose_checksum_is_repaired():
                 stack.enter_context(absent(*TAGS))
             with contextlib.suppress(Exception):
                 head = module._parse_kind(packed, len(text))
-                rest[ROW.size - 32 : ROW.size] = head.sections[0].digest(frame.read_section(0))
+                rest[ROW.size - 32 : ROW.size] = head.sections[0].digest(*frame.read_section(0))
             raw = PREFIX.pack(b"SMET", 2, 0, len(text), len(packed)) + packed + bytes(rest)
             raw += CHECK.pack(zlib.crc32(raw))
             try:

@@ -14,7 +14,7 @@ import pytest
 import streammetrics as sm
 from streammetrics.errors import StateFormatError
 from streammetrics.format.schema import build_schema
-from streammetrics.format.section import pack_state
+from streammetrics.format.section import Section, pack_state
 from streammetrics.format.unpack import unpack_sections
 from streammetrics.numerics import kernel_registry
 from streammetrics.state import levels, pair_levels
@@ -127,7 +127,7 @@ def test_pairs_are_the_same_however_they_come(kind: str, limit: int) -> None:
     assert fed(like, alone[0]).merge(*(fed(like, p) for p in alone[:0:-1])) == whole
     assert fed(like.empty_copy((BY,)), *parts).without_axes == whole
     schema = build_schema(whole)
-    assert unpack_sections(schema, [pack_state(whole)]).joined == whole
+    assert unpack_sections(schema, [Section(pack_state(whole))]).joined == whole
     if limit < n:
         level, looks = whole.read_cells_named("level"), pair_levels.read_views(whole.rows)
         pairs = whole.rows.select(looks == pair_levels.PAIR)
@@ -190,7 +190,7 @@ def test_bytes_of_impossible_buckets_are_refused(which: str) -> None:
     entries = Entries(63, codes, held.counts, None, held.high)
     wrong = state.with_cells(replace(cells, flats=cells.flats | {"level": level}, tallies={"rows": entries}))
     with pytest.raises(StateFormatError):
-        unpack_sections(build_schema(wrong), [pack_state(wrong)])
+        unpack_sections(build_schema(wrong), [Section(pack_state(wrong))])
 
 
 EARLIER = {

@@ -53,7 +53,7 @@ def test_a_place_has_a_row_and_no_more_than_there_are(metric: Any, less: int, mo
         *before, counts = real(writer, tally)
         yield from before
         counts = counts.astype(np.uint64)
-        if len(counts):
+        if before:
             wide = writer.layout.places[tally.name][2]
             counts[-1] = less * 2 % 2**64 | 1 if wide else less
         yield counts
@@ -64,7 +64,7 @@ def test_a_place_has_a_row_and_no_more_than_there_are(metric: Any, less: int, mo
     schema = build_schema(state)
     for many in ([lies], [pack_state(state), lies]):
         with pytest.raises(sm.StateFormatError):
-            unpack_sections(schema, many)
+            unpack_sections(schema, [*map(section.Section, many)])
 
 
 @pytest.mark.parametrize("word", [b"1E+999999999", b"1E+999999999999999999", b"NaN", b"0x1", b" 1", b"1_0"])

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...collect.accumulator import accumulate, definition_of
-from ...collect.definition import parse_definition, wrap_format_errors
+from ...collect.definition import definition_of_frame_kind, wrap_format_errors
 from ...compose.sliced import Sliced
 from ...errors import StateFormatError
 from ...format.frame import Frame, FrameKind, read_frames
@@ -76,23 +75,14 @@ def summarize_parts(frames: Sequence[Frame]) -> Iterator[PartSummary]:
         yield from _summarize_sections(thing, sections)
 
 
-_known: WeakKeyDictionary[FrameKind, Any] = WeakKeyDictionary()
-
-
 def _build_metrics(kind: FrameKind) -> Any:
-    """Return empty metrics for the header of a frame.
-
-    The metrics are cached, because building them takes as long as reading a frame.
-    """
-    if kind not in _known:
-        about = json.loads(kind.about)
-        if about == {"kind": "state"}:
-            raise StateFormatError(
-                "expected metrics sliced by arm, found a single state; post to_bytes() of sm.Sliced(...)"
-            )
-        definition = parse_definition(about, [schema.like for schema in kind.sections])
-        _known[kind] = definition.wrap(accumulate(definition))
-    return _known[kind]
+    """Return empty metrics for the header of a frame."""
+    if json.loads(kind.about) == {"kind": "state"}:
+        raise StateFormatError(
+            "expected metrics sliced by arm, found a single state; post to_bytes() of sm.Sliced(...)"
+        )
+    definition = definition_of_frame_kind(kind)
+    return definition.wrap(accumulate(definition))
 
 
 def _summarize_sections(metrics: Any, sections: Sequence[Sections]) -> list[PartSummary]:
