@@ -115,10 +115,18 @@ def _read_buckets(reader: SectionReader, tally: Tally, entry_counts: Ints) -> En
     # The shift below must not push out bits, or the buckets would no longer ascend.
     require(bool((buckets <= np.uint64(MAX_UINT64) >> zero_bits).all()), f"{tally.name} has an impossible bucket")
     buckets <<= zero_bits
-    top = max(shift - 64, 0)
-    require(len(entry_counts) << min(top, 1) < 1 << 32, "there are more cells than the format allows")
-    high = np.repeat(np.arange(len(entry_counts), dtype=np.uint32), entry_counts) << np.uint32(min(top, 1))
+    high = _encode_cells(entry_counts, min(max(shift - 64, 0), 1))
     return Entries(shift, buckets, counts, None, high)
+
+
+def _encode_cells(entry_counts: Ints, shift: int) -> Array:
+    """Return the high words of wide codes, which contain the cells above the lowest `shift` bits."""
+    require(len(entry_counts) << shift < 1 << 32, "there are more cells than the format allows")
+    if len(entry_counts) == 1:
+        return np.zeros(entry_counts[0], np.uint32)
+    high = np.repeat(np.arange(len(entry_counts), dtype=np.uint32), entry_counts)
+    high <<= np.uint32(shift)
+    return high
 
 
 def _decode_counts(rows_less_one: Array) -> Array:
@@ -140,7 +148,7 @@ def _read_wide(reader: SectionReader, tally: Tally, entry_counts: Ints, n: int) 
     zeros, width = reader.header[f"zeros {name}"], reader.header[f"width {name}"]
     # The last bit of each place, which is the label of a score, is stored as the last bit of the number of rows.
     mixed = reader.read_numbers(entries)
-    last = (mixed & mixed.dtype.type(1)).astype(np.uint8)
+    last = (mixed & mixed.dtype.type(1)).astype(np.uint8, copy=False)
     counts = _decode_counts(mixed >> mixed.dtype.type(1))
     del mixed
     keys = _read_gaps(reader, entries, width, zeros)
@@ -159,7 +167,8 @@ def _read_wide(reader: SectionReader, tally: Tally, entry_counts: Ints, n: int) 
     # which would belong to the `zeros` of the header.
     if is_single(entries):
         shifts: Any = np.uint64(zeros)
-        union, room = int(np.bitwise_or.reduce(keys)), int(keys.max()) <= end >> zeros
+        union, most = int(np.bitwise_or.reduce(keys)), int(keys[-1] if len(entry_counts) == 1 else keys.max())
+        room = most <= end >> zeros
         bare: Any = union & 1 or (not union and not zeros)
     else:
         require(not (zeros[entries == 0].any() or width[entries == 0].any()), "a number in the header is out of range")
@@ -172,9 +181,7 @@ def _read_wide(reader: SectionReader, tally: Tally, entry_counts: Ints, n: int) 
     if places % 2:
         require(not ((keys == end) & (last == 1)).any(), f"{name} has a place out of range")
     top = min(max(shift - 64, 0), 1)
-    require(len(entry_counts) << top < 1 << 32, "there are more cells than the format allows")
-    high = np.repeat(np.arange(len(entry_counts), dtype=np.uint32), entry_counts)
-    high <<= np.uint32(top)
+    high = _encode_cells(entry_counts, top)
     for i in range(0, n if top else 0, BLOCK):
         high[i : i + BLOCK] |= (keys[i : i + BLOCK] >> np.uint64(63)).astype(np.uint32)
     keys <<= np.uint64(1)

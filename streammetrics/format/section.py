@@ -408,7 +408,9 @@ class _Writer:
 
     def _encode_wide(self, name: str, e: Entries, begins: Ints) -> Iterator[Array]:
         union = most = 0
-        for _, keys, gaps in _iterate_wide_gaps(e, begins):
+        # The gaps of several blocks are computed again rather than kept in memory.
+        blocks = list(_iterate_wide_gaps(e, begins)) if len(e) <= BLOCK else None
+        for _, keys, gaps in blocks or _iterate_wide_gaps(e, begins):
             union, most = union | int(np.bitwise_or.reduce(keys)), max(most, int(gaps.max()))
         zeros = _count_trailing_zeros(union)
         width = ((most >> zeros).bit_length() + 7) // 8
@@ -416,7 +418,7 @@ class _Writer:
         # Plane k holds byte k of every gap. High planes compress well. The low planes hold the last bits of scores, which
         # do not compress, so they are stored as noise.
         planes = [np.empty(len(e), np.uint8) for _ in range(width)]
-        for at, _, gaps in _iterate_wide_gaps(e, begins):
+        for at, _, gaps in blocks or _iterate_wide_gaps(e, begins):
             gaps >>= np.uint64(zeros)
             octets = np.ascontiguousarray(gaps, "<u8").view(np.uint8).reshape(-1, 8)
             for k, plane in enumerate(planes):
@@ -436,6 +438,8 @@ def _cut_blocks(length: int) -> Iterator[slice]:
 
 def _select_within(begins: Ints, at: slice) -> Ints:
     """Return the numbers, of some ascending ones, that lie within a slice."""
+    if not at.start and len(begins) and begins[-1] < at.stop:
+        return begins
     first, last = np.searchsorted(begins, (at.start, at.stop))
     return begins[first:last]
 
@@ -445,7 +449,9 @@ def _iterate_wide_gaps(e: Entries, begins: Ints) -> Iterator[tuple[slice, Array,
     before = np.uint64(0)
     for at in _cut_blocks(len(e)):
         keys, _ = split_last_bits(e.select(at))
-        gaps = np.diff(keys, prepend=before)
+        gaps = np.empty_like(keys)
+        gaps[:1] = keys[:1] - before
+        np.subtract(keys[1:], keys[:-1], out=gaps[1:])
         starts = _select_within(begins, at) - at.start
         gaps[starts] = keys[starts]
         before = keys[-1]

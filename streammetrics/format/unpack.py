@@ -172,13 +172,12 @@ def _unpack_sections(schema: Schema, sections: Sequence[Section], max_bytes: int
         wide[:, [like.reasons.index(r) for r in reader.layout.schema.reasons]] = dropped
         flats["dropped"] = wide
     order = [n for n in like.parts() if n in flats]
-    cells = Cells(like.axes, keys, front_vocabularies, inner, classes, {n: flats[n] for n in order}, entries)
-    state = like.with_cells(cells)
+    table = like.axes, keys, front_vocabularies, inner, classes, {n: flats[n] for n in order}
+    state = like.with_cells(Cells(*table, entries))
     _check_state(state, reader)
     if reader.is_single:
         # The new objects do not contain what the checks have cached in the old ones.
-        entries = {n: tallies_.narrow_types(e) for n, e in entries.items()}
-        state = like.with_cells(Cells(like.axes, keys, front_vocabularies, inner, classes, cells.flats, entries))
+        state = like.with_cells(Cells(*table, {n: tallies_.narrow_types(e) for n, e in entries.items()}))
     return Sections(state, reader.find_boundaries(reader.fronts), reader.find_boundaries(reader.cells))
 
 

@@ -226,12 +226,12 @@ class VarintStreams:
 
     def _decode(self, lengths: Any) -> Array:
         first = self.first.cut(lengths)
-        large = np.flatnonzero(first == FIRST)
+        (large,) = (first == FIRST).nonzero()
         if not len(large):
             return first
         many = count_by_section(large, lengths)
         more = self._cut_within(self.second, 2 * many, self.ends[1], "<u2")
-        last = np.flatnonzero(more == SECOND)
+        (last,) = (more == SECOND).nonzero()
         if not len(last):
             out = first.astype(np.uint32)
             out[large] += more

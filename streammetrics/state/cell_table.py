@@ -57,8 +57,10 @@ class CellTable(Statistic):
     def with_cells(self, cells: Cells) -> Self:
         """Return a state with the same settings and this table of cells, which must be in canonical form."""
         new = object.__new__(type(self))
-        new.__dict__.update({name: getattr(self, name) for name in _setting_names(type(self))})  # type: ignore[arg-type]
-        new.__dict__["cells"] = cells
+        own, attributes = self.__dict__, new.__dict__
+        for name in _setting_names(type(self)):  # type: ignore[arg-type]
+            attributes[name] = own[name]
+        attributes["cells"] = cells
         return new
 
     def empty_copy(self, axes: tuple[Axis, ...] | None = None) -> Self:
@@ -182,7 +184,7 @@ class CellTable(Statistic):
             elif name in self.cells.flats:
                 rows = self.cells.flats[name]
                 total += rows.sum(axis=tuple(range(1, rows.ndim)))
-        return total // self.counts_per_row
+        return total // self.counts_per_row if self.counts_per_row > 1 else total
 
     @cached_property
     def approximate_rows(self) -> float:

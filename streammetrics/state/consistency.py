@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..errors import StateFormatError
 from ..numerics.exact import CHUNK_BASE, CHUNKS, LOW_BITS, carry_exact, carry_fixed, to_approximate_floats
 from .cell_table import CellTable
-from .declare import LIMIT, Array, Flat
+from .declare import LIMIT, Array
 from .fold import check_capacity
 
 __all__ = ["RowWeight", "are_within", "check_totals", "read_row_weight"]
@@ -125,9 +125,11 @@ class RowWeight:
         top, rest = sums[..., 0], sums[..., 1]
         if most == 1:
             return bool(((top > high) | ((top == high) & (rest > low))).any())
-        weightless = (high == 0) & (low == 0)
-        if (weightless & ((top != 0) | (rest != 0))).any():
-            return True
+        # Without weights, the limit below is 0 if there are no rows.
+        if self.excess is not None or most >= MAX_ROW_WEIGHT:
+            weightless = (high == 0) & (low == 0)
+            if (weightless & ((top != 0) | (rest != 0))).any():
+                return True
         # The terms of a fixed-point sum are always below this limit, so the sum cannot exceed it.
         if most >= MAX_ROW_WEIGHT:
             return False
@@ -153,9 +155,8 @@ def are_within(less: Ints, more: Ints, *, rounded: bool = True) -> bool:
 
 def read_row_weight(state: CellTable, name: str) -> RowWeight:
     """Return the numbers of rows in the named part and their total weights, for all cells."""
-    excess = next((f.name for f in state.parts().values() if isinstance(f, Flat) and f.excess_of == name), None)
-    cells = state.cells
-    return RowWeight(cells.flats[name], cells.flats.get(excess) if excess is not None else None)
+    flats = state.cells.flats
+    return RowWeight(flats[name], flats.get(state.excess_names.get(name, "")))
 
 
 def _exceeds_limit(sums: Array, weight: RowWeight, most: float) -> bool:
@@ -244,11 +245,10 @@ def check_totals(state: CellTable) -> None:
     name = type(state).__name__
     flats = state.cells.flats
     check_capacity(state, state.approximate_rows, state.weight_excess_bound, state.approximate_dropped_rows)
-    for part in state.parts().values():
-        is_excess = isinstance(part, Flat) and part.excess_of is not None and part.name in flats
-        if is_excess and read_row_weight(state, part.excess_of).is_out_of_range():
+    for rows, excess in state.excess_names.items():
+        if excess in flats and read_row_weight(state, rows).is_out_of_range():
             raise StateFormatError(
-                f"the state is corrupt: {name}.{part.name} makes a weight negative, or too large for the number of rows"
+                f"the state is corrupt: {name}.{excess} makes a weight negative, or too large for the number of rows"
             )
     if state.counts_per_row > 1 and len(state.cells) and not all(_has_equal_counts(state, n) for n in state.row_parts):
         raise StateFormatError(

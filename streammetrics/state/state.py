@@ -53,6 +53,7 @@ class State(CellTable):
             found |= {n: p for n, p in vars(base).items() if isinstance(p, StatePart)}
         optional = sorted(n for n, p in found.items() if isinstance(p, Flat) and p.optional)
         cls.declared_parts = {n: p for n, p in found.items() if n not in optional} | {n: found[n] for n in optional}
+        cls.excess_names = {p.excess_of: n for n, p in found.items() if isinstance(p, Flat) and p.excess_of is not None}
         if tag:
             taken = State.by_tag.get(tag)
             if taken is not None and taken.__qualname__ != cls.__qualname__:

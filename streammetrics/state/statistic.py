@@ -44,6 +44,8 @@ class Statistic(Settings):
     """Whether a weight was rounded because it or its product with a value had bits below 2**-60; see `weight_rounding`."""
 
     declared_parts: ClassVar[dict[str, StatePart]] = {}
+    excess_names: ClassVar[dict[str, str]] = {}
+    """The name of the part with the sum of w - 1 over the rows that a part counts, by the name of that part."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

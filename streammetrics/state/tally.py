@@ -99,7 +99,8 @@ class Entries:
     @property
     def nbytes(self) -> int:
         """The memory of the arrays, in bytes."""
-        return sum(a.nbytes for a in self.arrays)
+        optional = [a.nbytes for a in (self.excess, self.high) if a is not None]
+        return self.codes.nbytes + self.counts.nbytes + sum(optional)
 
     @property
     def is_wide(self) -> bool:

@@ -76,10 +76,11 @@ class ScoreTerms(State):
 
     def check(self) -> None:
         name, weight, both = type(self).__name__, read_row_weight(self, "rows"), self.total_row_weight()
-        sums, large = np.moveaxis(self.read_cells_named("sums"), both.rows.ndim, 0), self.cells.flats.get("large")
+        sums, large = self.read_cells_named("sums"), self.cells.flats.get("large")
+        before = (slice(None),) * both.rows.ndim
         for i, term in enumerate(self.terms):
             most = self._max_term(term)
-            if weight.is_exceeded_by(sums[i], most):
+            if weight.is_exceeded_by(sums[(*before, i)], most):
                 raise StateFormatError(
                     f"the state is corrupt: a sum of {term} in {name}.sums is impossible for the weight of its rows"
                 )
