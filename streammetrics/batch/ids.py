@@ -10,7 +10,7 @@ The id of a string, bytes, a decimal, or a key of several columns is its 128-bit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -24,7 +24,8 @@ from ..numerics.slice_keys import KINDS, mix_bits
 from .columns import Array, Batch, Column, Kind, Mask, length_error
 from .keys import read_keys
 from .kinds import Need
-from .slice_keys import read_slice_keys
+from .slice_keys import read_slice_column
+from .texts import Texts, read_text_blocks
 
 __all__ = ["IdColumn", "Ids", "Names", "group", "integer_ids", "is_column_tuple", "name", "query"]
 
@@ -123,7 +124,10 @@ class Ids(Kind):
         return read[0] if len(read) == 1 else _combine_columns(read)
 
     def _read_one(self, raw: Any, name: str) -> IdColumn:
-        kind, content = read_slice_keys(raw, name)
+        column, blocks = read_text_blocks(raw, name)
+        if blocks and (hashed := self._hash_rows(len(column), blocks)) is not None:
+            return hashed
+        kind, content = read_slice_column(column, name)
         if not kind:
             return IdColumn(np.zeros(int(content), np.int64), "", np.ones(int(content), bool))
         if not KINDS[kind]:
@@ -133,16 +137,30 @@ class Ids(Kind):
         else:
             texts, index, nulls = content
             hashes = _hashes(*texts)
-            ids, is_stand_in = hashes[index] if len(hashes) else np.zeros((len(index), 2), np.int64), None
-            if words := self._stand_ins({"string": str, "bytes": bytes}.get(kind, ())):
-                wanted_hashes = _hashes(*_concat_texts([w.encode() if isinstance(w, str) else w for w in words]))
-                is_stand_in = (hashes[:, None] == wanted_hashes[None]).all(axis=2).any(axis=1)[index]
-        masks = [m for m in (nulls, is_stand_in) if m is not None and m.any()]
-        missing = np.logical_or.reduce(masks) if masks else None
-        if missing is not None:
-            ids = np.array(ids)
-            ids[missing] = 0
-        return IdColumn(ids, kind, missing)
+            ids = hashes[index] if len(hashes) else np.zeros((len(index), 2), np.int64)
+            is_stand_in = self._find_stand_ins(kind, hashes)
+            is_stand_in = None if is_stand_in is None else is_stand_in[index]
+        return _mark_missing(ids, kind, nulls, is_stand_in)
+
+    def _hash_rows(self, n: int, blocks: Iterable[tuple[slice, Texts | None]]) -> IdColumn | None:
+        """Return the ids of n strings in blocks of rows; None if a block does not consist of strings."""
+        ids, nulls, kind = np.empty((n, 2), np.int64), np.zeros(n, bool), ""
+        for rows, texts in blocks:
+            if texts is None:
+                return None
+            kind = texts.kind
+            find_kernel("hashes:hash_texts")(texts.data, texts.starts, texts.stops, ids[rows])
+            if texts.missing is not None:
+                nulls[rows] = texts.missing
+        return _mark_missing(ids, kind, nulls, self._find_stand_ins(kind, ids))
+
+    def _find_stand_ins(self, kind: str, hashes: NDArray[np.int64]) -> Mask | None:
+        """Return a mask of the hashes of texts that stand for a missing key; None if no text does."""
+        words = self._stand_ins({"string": str, "bytes": bytes}.get(kind, ()))
+        if not words:
+            return None
+        wanted = _hashes(*_concat_texts([w.encode() if isinstance(w, str) else w for w in words]))
+        return np.asarray(np.logical_or.reduce([(hashes == one).all(axis=1) for one in wanted]))
 
     def _stand_ins(self, kind: type | tuple[type, ...]) -> list[Any]:
         return [v for v in self.missing_values if isinstance(v, kind)]
@@ -222,9 +240,19 @@ def integer_ids(values: Array) -> NDArray[np.int64]:
     return np.ascontiguousarray(values).view(np.int64)
 
 
+def _mark_missing(ids: Array, kind: str, *masks: Mask | None) -> IdColumn:
+    """Return ids as a column in which the rows of the masks have no key."""
+    used = [m for m in masks if m is not None and m.any()]
+    missing = np.logical_or.reduce(used) if used else None
+    if missing is not None:
+        ids = np.array(ids)
+        ids[missing] = 0
+    return IdColumn(ids, kind, missing)
+
+
 def _hashes(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
     out = np.empty((len(offsets) - 1, 2), np.int64)
-    find_kernel("hashes:hash_texts")(data, offsets, out)
+    find_kernel("hashes:hash_texts")(data, offsets[:-1], offsets[1:], out)
     return out
 
 

@@ -16,7 +16,7 @@ from ..numerics.slice_keys import to_stored_key as parse_key
 from .convert import arrow_values, find_first_value, find_missing, format_value, squeeze_column
 from .keys import key_column, kind_error, normalize_all_null, read_column
 
-__all__ = ["read_slice_keys"]
+__all__ = ["read_slice_column", "read_slice_keys"]
 
 Array = NDArray[Any]
 KindAndContent = tuple[str, Any]
@@ -53,9 +53,13 @@ def read_slice_keys(raw: Any, name: str, *, exact: bool = True) -> KindAndConten
     of keys. Without it, timestamps are rounded down to microseconds, and a value outside the range may change, but
     remains outside.
     """
-    raw = key_column(raw, name)
-    keys = (_from_numpy if isinstance(raw, (list, tuple, np.ndarray)) else _from_arrow)(raw, name, exact)
-    return read_column(raw, name, exact) if keys is None else normalize_all_null(keys)
+    return read_slice_column(key_column(raw, name), name, exact=exact)
+
+
+def read_slice_column(column: Any, name: str, *, exact: bool = True) -> KindAndContent:
+    """Return the same as `read_slice_keys`, but for a column that `key_column` has already converted."""
+    keys = (_from_numpy if isinstance(column, (list, tuple, np.ndarray)) else _from_arrow)(column, name, exact)
+    return read_column(column, name, exact) if keys is None else normalize_all_null(keys)
 
 
 def _from_arrow(raw: Any, name: str, exact: bool) -> KindAndContent | None:

@@ -50,6 +50,10 @@ class FoldingCounter(Counter):
             return super()._build_exact_rows(name, shift)
         return LiveCellRows(shift)
 
+    def reserve(self, rows: int, *, weighted: bool) -> bool:
+        self.rows_until_check -= rows * self._counts_per_cell
+        return super().reserve(rows, weighted=weighted)
+
     def would_fold(self, rows: int) -> bool:
         """Return whether cells may have too many rows to stay exact if `rows` more rows are added.
 
@@ -118,9 +122,7 @@ class FoldingCounter(Counter):
         return False
 
     def _reserve_in_tallies(self, rows: int, *, weighted: bool) -> None:
-        if not self.lone:
-            self.rows_until_check -= rows * self._counts_per_cell
-        elif not self._is_bucketed and self._exact.is_full(rows * self._counts_per_cell):
+        if self.lone and not self._is_bucketed and self._exact.is_full(rows * self._counts_per_cell):
             self.fold_large_cells()
         super()._reserve_in_tallies(rows, weighted=weighted)
 

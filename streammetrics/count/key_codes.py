@@ -7,6 +7,7 @@ depend on the order of the rows. Instead, it has a sorted vocabulary of keys, an
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..batch.convert import arrow_values
-from ..batch.slice_keys import read_slice_keys
+from ..batch.slice_keys import read_slice_column
+from ..batch.texts import Texts, read_text_blocks
 from ..errors import InvalidInputError
 from ..kernels.keys import encode_ints, encode_texts
 from ..state.axes import KINDS, NULL, Vocabulary
@@ -108,16 +110,25 @@ class TextCodes(KeyTable):
         super().__init__()
         self.stored, self.offsets = np.zeros(FREE, np.uint8), np.zeros(FREE, np.int64)
 
-    def encode(self, data: NDArray[np.uint8], offsets: Ints) -> Ints:
-        """Return the code of each string. New strings get the next codes, in ascending order."""
+    def encode(self, data: NDArray[np.uint8], starts: Ints, stops: Ints) -> Ints:
+        """Return the code of each string, `data[starts[i]:stops[i]]`.
+
+        New strings get the next codes, in ascending order.
+        """
         if self.is_stale:
             self.insert_up_to(self.count)
-        numbers = np.empty(len(offsets) - 1, np.int64)
-        encode_texts(data, offsets, self.stored, self.offsets, self.count, self.slots, numbers, False)
+        numbers = self._find(data, starts, stops)
         new = np.flatnonzero(numbers < 0)
         if len(new):
-            self._add(sorted({data[offsets[i] : offsets[i + 1]].tobytes() for i in new}))
-            encode_texts(data, offsets, self.stored, self.offsets, self.count, self.slots, numbers, False)
+            starts, stops = starts[new], stops[new]
+            self._add(sorted(_find_distinct_texts(data, starts, stops)))
+            numbers[new] = self._find(data, starts, stops)
+        return numbers
+
+    def _find(self, data: NDArray[np.uint8], starts: Ints, stops: Ints) -> Ints:
+        """Return the code of each string, or -1 if it has none."""
+        numbers, own = np.empty(len(starts), np.int64), self.offsets
+        encode_texts(data, starts, stops, self.stored, own[:-1], own[1:], self.count, self.slots, numbers, False)
         return numbers
 
     def _add(self, texts: list[bytes]) -> None:
@@ -130,10 +141,10 @@ class TextCodes(KeyTable):
         self.insert_up_to(count)
 
     def _insert(self, first: int, count: int) -> None:
-        rest = self.offsets[first : count + 1].copy()
-        encode_texts(
-            self.stored, rest, self.stored, self.offsets, first, self.slots, np.empty(count - first, np.int64), True
-        )
+        rest, own = self.offsets[first : count + 1].copy(), self.offsets
+        numbers = np.empty(count - first, np.int64)
+        # The kernel also writes the position of each new string, which is the one that is already stored.
+        encode_texts(self.stored, rest[:-1], rest[1:], self.stored, own[:-1], own[1:], first, self.slots, numbers, True)
 
     @property
     def size(self) -> int:
@@ -145,6 +156,14 @@ class TextCodes(KeyTable):
         """The strings in the order of their codes."""
         text = self.stored[: self.size].tobytes()
         return [text[a:b] for a, b in pairwise(self.offsets[: self.count + 1].tolist())]
+
+
+def _find_distinct_texts(data: NDArray[np.uint8], starts: Ints, stops: Ints) -> list[bytes]:
+    """Return each string that occurs in `data[starts[i]:stops[i]]` once."""
+    n = len(starts)
+    slots, numbers, distinct = np.full(1 << (2 * n).bit_length(), -1), np.empty(n, np.int64), np.empty((2, n), np.int64)
+    count = encode_texts(data, starts, stops, data, distinct[0], distinct[1], 0, slots, numbers, True)
+    return [data[a:b].tobytes() for a, b in distinct[:, :count].T.tolist()]
 
 
 class KeyCodes:
@@ -171,25 +190,39 @@ class KeyCodes:
         InvalidInputError
             The keys are of a different kind from the keys of earlier batches.
         """
-        whole = type(raw).__name__ == "DictionaryArray" and not raw.null_count
-        if whole and self._last is not None and raw.dictionary.equals(self._last[0]):
+        column, blocks = read_text_blocks(raw, self.name)
+        whole = type(column).__name__ == "DictionaryArray" and not column.null_count
+        if whole and self._last is not None and column.dictionary.equals(self._last[0]):
             self.accept_kind(self._last[1])
-            return self._last[2].take(arrow_values(raw.indices))
-        kind, content = read_slice_keys(raw, self.name)
+            return self._last[2].take(arrow_values(column.indices))
+        if blocks and (codes := self._encode_rows(len(column), blocks)) is not None:
+            return codes
+        kind, content = read_slice_column(column, self.name)
         if not kind:
             return np.full(int(content), NULL)
         self.accept_kind(kind)
         if not KINDS[kind]:
             return self._encode_with_nulls(*content)
         (data, offsets), index, missing = content
-        numbers = self._texts.encode(data, offsets)
+        numbers = self._texts.encode(data, offsets[:-1], offsets[1:])
         # Decimals become strings whose order differs from that of the Arrow dictionary, so their codes cannot be
         # reused.
         if missing is None and whole and kind in ("string", "bytes"):
-            self._last = raw.dictionary, kind, numbers
+            self._last = column.dictionary, kind, numbers
         if missing is not None:
             numbers, index = np.append(numbers, NULL), np.where(missing, len(numbers), index)
         return np.asarray(numbers.take(index), np.int64)
+
+    def _encode_rows(self, n: int, blocks: Iterable[tuple[slice, Texts | None]]) -> Ints | None:
+        """Return the codes of n strings in blocks of rows; None if a block does not consist of strings."""
+        codes, kind = np.empty(n, np.int64), ""
+        for rows, texts in blocks:
+            if texts is None:
+                return None
+            kind, numbers = texts.kind, self._texts.encode(texts.data, texts.starts, texts.stops)
+            codes[rows] = numbers if texts.missing is None else np.where(texts.missing, NULL, numbers)
+        self.accept_kind(kind)
+        return codes
 
     def encode_integers(self, kind: str, values: Ints, missing: Any) -> Ints:
         """Return the codes of keys that are stored as integers, such as dates; a missing key gets the code `NULL`."""
@@ -266,7 +299,7 @@ class KeyCodes:
         if not vocabulary.is_text:
             return self._encode_any_integers(np.asarray(vocabulary.values))
         ends = np.cumsum([0, *(len(t) for t in vocabulary.values)], dtype=np.int64)
-        return self._texts.encode(np.frombuffer(b"".join(vocabulary.values), np.uint8), ends)
+        return self._texts.encode(np.frombuffer(b"".join(vocabulary.values), np.uint8), ends[:-1], ends[1:])
 
 
 def _find_distinct(codes: Ints) -> tuple[Ints, Ints]:

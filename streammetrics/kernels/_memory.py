@@ -1,8 +1,9 @@
-"""Functions for kernels that allocate working memory on the stack and prefetch data into the cache."""
+"""Functions for kernels: working memory on the stack, hints to load data into the cache, and loads of whole words."""
 
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 from llvmlite import ir
@@ -63,6 +64,17 @@ def _prefetch(_: Any, values: Any, first: Any, count: Any) -> Any:
     return types.void(values, types.unliteral(first), types.unliteral(count)), generate
 
 
+def _load_word(_: Any, values: Any, at: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        index = context.cast(builder, arguments[1], signature.args[1], types.int64)
+        address = builder.bitcast(builder.gep(array.data, [index]), ir.IntType(64).as_pointer())
+        word = builder.load(address, align=1)
+        return word if sys.byteorder == "little" else builder.bswap(word)
+
+    return types.uint64(values, types.unliteral(at)), generate
+
+
 scratch: Any = intrinsic(prefer_literal=True)(_scratch)
 """scratch(shape, dtype): return an uninitialised array on the stack of the kernel, as working memory.
 
@@ -74,4 +86,10 @@ prefetch: Any = intrinsic(_prefetch)
 
 The call is a hint without side effects, so the range may extend beyond the array. While a kernel works on one block of
 rows, the processor loads the next block, which the hardware prefetcher alone would not do.
+"""
+
+load_word: Any = intrinsic(_load_word)
+"""load_word(data, at): read the eight bytes from position `at` of a contiguous uint8 array as a little-endian integer.
+
+The position need not be a multiple of 8. All eight bytes must lie in the array.
 """

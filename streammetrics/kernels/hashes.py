@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 
 from ._jit import inline, kernel
+from ._memory import load_word
 
 i8, u8 = np.int64, np.uint64
+
+ALL_BITS = u8(0xFFFFFFFFFFFFFFFF)
 
 C1, C2 = u8(0x87C37B91114253D5), u8(0x4CF5AD432745937F)
 
@@ -32,25 +35,29 @@ def finalize_hash(x: Any) -> Any:
 
 @inline
 def read_word(data: Any, at: Any, stop: Any) -> Any:
-    """Read up to eight bytes before `stop` as a little-endian integer of 64 bits."""
+    """Read the next one to eight bytes before `stop` as a little-endian integer of 64 bits."""
+    size = min(stop - at, 8)
+    if at + 8 <= data.shape[0]:
+        # One load of eight bytes, of which those after `stop` are cleared, is much faster than a loop over the bytes.
+        return load_word(data, at) & (ALL_BITS >> u8(64 - 8 * size))
     out = u8(0)
-    for k in range(min(stop - at, 8)):
+    for k in range(size):
         out |= u8(data[at + k]) << u8(8 * k)
     return out
 
 
 @kernel(out=("hashes",))
-def hash_texts(data: Any, offsets: Any, hashes: Any) -> Any:
-    """Write the 128-bit hash of each string, `data[offsets[j]:offsets[j + 1]]`, as two integers."""
-    for j in range(offsets.shape[0] - 1):
-        at, stop = offsets[j], offsets[j + 1]
+def hash_texts(data: Any, starts: Any, stops: Any, hashes: Any) -> Any:
+    """Write the 128-bit hash of each string, `data[starts[j]:stops[j]]`, as two integers."""
+    for j in range(starts.shape[0]):
+        at, stop = starts[j], stops[j]
         size = stop - at
         a, b = u8(0), u8(0)
         # Read 16 bytes per iteration. The last 1 to 15 bytes are read after the loop.
         while stop - at >= 16:
-            a ^= rotate_left(read_word(data, at, stop) * C1, 31) * C2
+            a ^= rotate_left(load_word(data, at) * C1, 31) * C2
             a = (rotate_left(a, 27) + b) * u8(5) + u8(0x52DCE729)
-            b ^= rotate_left(read_word(data, at + 8, stop) * C2, 33) * C1
+            b ^= rotate_left(load_word(data, at + 8) * C2, 33) * C1
             b = (rotate_left(b, 31) + a) * u8(5) + u8(0x38495AB5)
             at += 16
         if stop - at > 8:

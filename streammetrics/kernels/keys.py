@@ -10,11 +10,18 @@ from typing import Any
 import numpy as np
 
 from ._jit import inline, kernel
+from ._memory import load_word
+from .hashes import read_word, rotate_left
 
 i4, i8, u1, u8 = np.int32, np.int64, np.uint8, np.uint64
 
 # The last Unicode code point, and the first and the last of the surrogates, which UTF-8 cannot encode.
 LAST_POINT, FIRST_SURROGATE, LAST_SURROGATE = u8(0x10FFFF), u8(0xD800), u8(0xDFFF)
+# An odd number with random bits, so that a multiplication by it spreads the bits of a word.
+FACTOR = u8(0x9E3779B97F4A7C15)
+# All bits of each byte of a word, except the highest one.
+LOW_BITS = u8(0x7F7F7F7F7F7F7F7F)
+BYTE_NUMBERS = u8(0x0001020304050607)
 
 
 @inline
@@ -56,40 +63,56 @@ def encode_ints(values: Any, stored: Any, count: Any, slots: Any, numbers: Any, 
 
 @inline
 def hash_text(data: Any, start: Any, stop: Any) -> Any:
-    """Return the FNV-1a hash of a string of bytes or words, mixed by `mix_bits`."""
-    h = u8(0xCBF29CE484222325)
-    for k in range(start, stop):
-        h = (h ^ u8(data[k])) * u8(0x100000001B3)
-    return mix_bits(h)
+    """Return a hash of a byte string; no state contains it."""
+    size = stop - start
+    if size < 8:
+        return mix_bits(u8(size) ^ (read_word(data, start, stop) * FACTOR if size else u8(0)))
+    h = u8(size)
+    for at in range(start, stop - 8, 8):
+        h = (rotate_left(h, 5) ^ load_word(data, at)) * FACTOR
+    # The last word may contain bytes of the word before, so that the loop needs no shorter words.
+    return mix_bits((rotate_left(h, 5) ^ load_word(data, stop - 8)) * FACTOR)
 
 
-@kernel(out=("slots", "numbers"))
+@inline
+def are_equal(data: Any, start: Any, stop: Any, others: Any, other: Any) -> Any:
+    """Return whether two byte strings of the same size are equal."""
+    size = stop - start
+    if size < 8:
+        return size == 0 or read_word(data, start, stop) == read_word(others, other, other + size)
+    for k in range(0, size - 8, 8):
+        if load_word(data, start + k) != load_word(others, other + k):
+            return False
+    return load_word(data, stop - 8) == load_word(others, other + size - 8)
+
+
+@kernel(out=("stored_starts", "stored_stops", "slots", "numbers"))
 def encode_texts(
-    data: Any, offsets: Any, stored: Any, stored_offsets: Any, count: Any, slots: Any, numbers: Any, learn: Any
-) -> Any:
-    """Write the code of each string, `data[offsets[j]:offsets[j + 1]]`; see `encode_ints` for the other arguments.
+    data: Any, starts: Any, stops: Any, stored: Any, stored_starts: Any, stored_stops: Any, count: Any, slots: Any,
+    numbers: Any, learn: Any,
+) -> Any:  # fmt: skip
+    """Write the code of each string, `data[starts[j]:stops[j]]`, and return the number of codes.
 
-    `stored` and `stored_offsets` hold the bytes of the string of each code in the same form.
+    A string without a code gets -1 or, if `learn`, the next code. The string of code i is the part of `stored` from
+    `stored_starts[i]` to `stored_stops[i]`; for a new code, both are set to the position of the string in `data`. `slots`
+    is a hash table as in `encode_ints`.
     """
     mask = u8(slots.shape[0] - 1)
-    for j in range(offsets.shape[0] - 1):
-        start, size = offsets[j], offsets[j + 1] - offsets[j]
-        at = hash_text(data, start, start + size) & mask
-        while slots[at] >= i8(0):
-            other = stored_offsets[slots[at]]
-            # Two strings are equal if they have the same length and the same bytes.
-            same = stored_offsets[slots[at] + 1] - other == size
-            k = i8(0)
-            while same and k < size:
-                same = data[start + k] == stored[other + k]
-                k += 1
-            if same:
+    for j in range(starts.shape[0]):
+        start, stop = starts[j], stops[j]
+        at = hash_text(data, start, stop) & mask
+        number = slots[at]
+        while number >= i8(0):
+            other = stored_starts[number]
+            if stored_stops[number] - other == stop - start and are_equal(data, start, stop, stored, other):
                 break
             at = (at + u8(1)) & mask
-        if slots[at] < i8(0) and learn:
-            slots[at] = count
+            number = slots[at]
+        if learn and number < i8(0):
+            number = i8(count)
+            slots[at], stored_starts[count], stored_stops[count] = number, start, stop
             count += 1
-        numbers[j] = slots[at]
+        numbers[j] = number
     return count
 
 
@@ -100,6 +123,15 @@ def find_size(texts: Any, row: Any) -> Any:
     while size > 0 and texts[row, size - 1] == 0:
         size -= 1
     return size
+
+
+@inline
+def hash_words(words: Any, row: Any) -> Any:
+    """Return a hash of a string that is given as words of eight bytes; zeros at its end do not change it."""
+    h = u8(0)
+    for k in range(find_size(words, row)):
+        h = (rotate_left(h, 5) ^ words[row, k]) * FACTOR
+    return mix_bits(h)
 
 
 @kernel(out=("slots", "firsts", "numbers"))
@@ -122,7 +154,7 @@ def number_texts(words: Any, slots: Any, firsts: Any, numbers: Any) -> Any:
     """
     mask, count = u8(slots.shape[0] - 1), i8(0)
     for j in range(words.shape[0]):
-        at = hash_text(words[j], i8(0), find_size(words, j)) & mask
+        at = hash_words(words, j) & mask
         while slots[at] >= 0:
             first, differ = firsts[slots[at]], u8(0)
             for k in range(words.shape[1]):
@@ -174,3 +206,45 @@ def write_texts(texts: Any, rows: Any, is_unicode: Any, data: Any, offsets: Any)
             end += more + 1
         offsets[i + 1] = end
     return 0
+
+
+@kernel(out=("starts", "stops"))
+def find_joined_texts(data: Any, starts: Any, stops: Any) -> Any:
+    """Write where each of the strings begins and ends that were joined with a zero byte between them.
+
+    Return the number of strings, or -1 if there are more than elements of `starts`.
+    """
+    m, size = i8(0), i8(data.shape[0])
+    starts[0] = 0
+    for at in range(0, size, 8):
+        word = read_word(data, at, size)
+        # The highest bit of each byte of `zeros` is 1 if the byte of the word is 0, as bytes after the last one are.
+        zeros = ~(((word & LOW_BITS) + LOW_BITS) | word | LOW_BITS)
+        while zeros:
+            # Multiplying the lowest bit, which is in byte k, moves the number k to the highest byte.
+            k = at + i8((((zeros & (~zeros + u8(1))) >> u8(7)) * BYTE_NUMBERS) >> u8(56))
+            if k >= size:
+                break
+            if m == starts.shape[0] - 1:
+                return i8(-1)
+            stops[m], starts[m + 1] = k, k + 1
+            m += 1
+            zeros &= zeros - u8(1)
+    stops[m] = size
+    return m + 1
+
+
+@kernel(out=("starts", "stops"))
+def find_view_bounds(sizes: Any, first: Any, step: Any, starts: Any, stops: Any) -> Any:
+    """Write where the string of each view begins and ends; return the size of the longest string.
+
+    The first string begins at `first`, and each string `step` bytes after the one before. The size of each string is in
+    the first column of `sizes`.
+    """
+    at, longest = i8(first), i8(0)
+    for j in range(starts.shape[0]):
+        size = i8(sizes[j, 0])
+        starts[j], stops[j] = at, at + size
+        longest = max(longest, size)
+        at += i8(step)
+    return longest

@@ -26,7 +26,7 @@ def ints(seed: int, n: int) -> Callable[[Any], Any]:
 def texts(seed: int, n: int) -> Callable[[Any], Any]:
     words = [f"key {i}".encode() for i in np.random.default_rng(seed).integers(0, 3000, n)]
     data, ends = np.frombuffer(b"".join(words), np.uint8), np.cumsum([0, *map(len, words)])
-    return lambda table: table.encode(data, ends).tolist()
+    return lambda table: table.encode(data, ends[:-1], ends[1:]).tolist()
 
 
 def cells(seed: int, n: int, axis: Axis = KEY, most: int = 40) -> Callable[[Any], Any]:

@@ -1,0 +1,146 @@
+"""Read columns of strings row by row.
+
+`keys.read_keys` numbers the distinct strings of a column first. That costs more than it saves where a hash of each string
+suffices: to find the slice of each row, or to compute its id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..numerics.kernel_registry import find_kernel
+from .columns import Mask
+from .convert import arrow_values
+from .keys import key_column
+
+__all__ = ["Texts", "read_text_blocks"]
+
+BLOCK = 1 << 14
+"""The number of rows that are read at a time. The strings of so few rows fit into memory that Python uses again and again,
+whereas the system would have to provide new memory for the strings of a large column."""
+INLINE_BYTES = 12
+"""A view of Arrow contains the bytes of a string of at most this length, and refers to a longer string."""
+VIEW_BYTES, PREFIX_BYTES = 16, 4
+"""The size of a view, and of the length of the string, with which it begins."""
+KINDS = {
+    "string": ("string", np.int32),
+    "large_string": ("string", np.int64),
+    "binary": ("bytes", np.int32),
+    "large_binary": ("bytes", np.int64),
+}
+"""For the name of an Arrow type, the kind of its keys and the dtype of its offsets."""
+
+
+class Texts(NamedTuple):
+    """The strings of rows. The string of row i is ``data[starts[i]:stops[i]]``; it is empty if the row has none.
+
+    Parameters
+    ----------
+    kind : str
+        "string" or "bytes".
+    data : uint8 array
+        The bytes of all strings.
+    starts, stops : int64 array
+        The positions where the string of each row begins and ends.
+    missing : bool array, optional
+        Mask of the rows without a string; None if all rows have one.
+    """
+
+    kind: str
+    data: NDArray[np.uint8]
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+    missing: Mask | None
+
+
+def read_text_blocks(raw: Any, name: str) -> tuple[Any, Iterable[tuple[slice, Texts | None]]]:
+    """Return a column of keys as `key_column` converts it, and the strings of each block of rows.
+
+    There are no blocks if `read_slice_column` must read the column: it contains other keys, stores each distinct string
+    only once, or is a list or array of objects that are not all strings. If only a later block shows this, the function
+    yields None instead of the strings of that block.
+    """
+    column = _convert_column(raw, name)
+    blocks = _iterate_blocks(column)
+    first = next(blocks, (None, None))
+    return column, () if first[1] is None else chain([first], blocks)
+
+
+def _convert_column(raw: Any, name: str) -> Any:
+    """Convert a column of keys as `key_column` does, but without copying the short strings of a polars series."""
+    if type(raw).__module__.startswith("polars.") and str(getattr(raw, "dtype", "")) == "String":
+        from polars import CompatLevel
+
+        views = raw.to_arrow(compat_level=CompatLevel.newest())
+        has_values = str(views.type) == "string_view" and views.null_count < len(views)
+        if has_values and _view_words(views)[:, 0].max() <= INLINE_BYTES:
+            return views
+    return key_column(raw, name)
+
+
+def _iterate_blocks(column: Any) -> Iterator[tuple[slice, Texts | None]]:
+    for first in range(0, len(column), BLOCK):
+        rows = slice(first, first + BLOCK)
+        yield rows, _read_texts(column[rows])
+
+
+def _read_texts(column: Any) -> Texts | None:
+    if isinstance(column, np.ndarray):
+        return _read_objects(column.tolist()) if column.dtype == object and column.ndim == 1 else None
+    if isinstance(column, (list, tuple)):
+        return _read_objects(column)
+    if hasattr(column, "combine_chunks"):
+        column = column.combine_chunks()
+    return _read_views(column) if str(column.type) == "string_view" else _read_offsets(column)
+
+
+def _read_offsets(column: Any) -> Texts | None:
+    """Return the strings of an Arrow array that stores their offsets in a buffer of bytes."""
+    kind, offset_dtype = KINDS.get(str(column.type), ("", None))
+    if not kind or not len(column):
+        return None
+    _, offsets, data = column.buffers()
+    ends = np.frombuffer(offsets, offset_dtype, column.offset + len(column) + 1)[column.offset :]
+    positions = ends.astype(np.int64, copy=False)
+    return _mark_missing(column, kind, data, positions[:-1], positions[1:])
+
+
+def _read_views(column: Any) -> Texts | None:
+    """Return the strings of an Arrow array of views that contain the strings."""
+    views, (starts, stops) = _view_words(column), np.empty((2, len(column)), np.int64)
+    first = VIEW_BYTES * column.offset + PREFIX_BYTES
+    longest = find_kernel("keys:find_view_bounds")(views, first, VIEW_BYTES, starts, stops)
+    return _mark_missing(column, "string", column.buffers()[1], starts, stops) if longest <= INLINE_BYTES else None
+
+
+def _view_words(column: Any) -> NDArray[np.int32]:
+    """Return the views of an Arrow array as rows of integers; the first is the number of bytes of the string."""
+    views = np.frombuffer(column.buffers()[1], np.int32).reshape(-1, VIEW_BYTES // 4)
+    return views[column.offset : column.offset + len(column)]
+
+
+def _mark_missing(column: Any, kind: str, data: Any, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> Texts:
+    values = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    if not column.null_count:
+        return Texts(kind, values, starts, stops, None)
+    missing = arrow_values(column.is_null())
+    return Texts(kind, values, starts, np.where(missing, starts, stops), missing)
+
+
+def _read_objects(values: Sequence[Any]) -> Texts | None:
+    """Return the strings of a list that contains nothing but strings, and none of them the character NUL."""
+    if not len(values) or not isinstance(values[0], str):
+        return None
+    # Joining the strings, encoding the result and finding the separators takes a fraction of a Python loop over them.
+    try:
+        data = np.frombuffer("\0".join(values).encode(), np.uint8)
+    except (TypeError, UnicodeEncodeError):
+        return None
+    starts, stops = np.empty((2, len(values)), np.int64)
+    count = find_kernel("keys:find_joined_texts")(data, starts, stops)
+    return Texts("string", data, starts, stops, None) if count == len(values) else None
