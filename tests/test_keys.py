@@ -16,6 +16,7 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.batch import keys as key_columns
+from streammetrics.batch import texts
 from streammetrics.batch.discovered_keys import DiscoveredKeys
 from streammetrics.batch.ids import Ids
 from streammetrics.collect.metric_like import columns_of, empty_copy, states_of
@@ -229,6 +230,43 @@ def test_a_dictionary_that_comes_again(kind: str) -> None:
         sliced.update(y_true=[0, 1, 1], k=pa.DictionaryArray.from_arrays(pa.array(codes, pa.int8()), words))
         wanted.update(y_true=[0, 1, 1], k=[words[i].as_py() for i in codes])
     expect_same_bytes(sliced, wanted, "dictionaries to be keys as lists are")
+
+
+WORDS = ["", *("x" * n + "ü" * (n % 3) for n in range(1, 41)), "user 17", "user 18", "nul\0", "\0"]
+
+
+@pytest.mark.parametrize(
+    "words", [WORDS, [w for w in WORDS if len(w.encode()) < 13 and "\0" not in w]], ids=["all", "short"]
+)
+@pytest.mark.parametrize("missing", [False, True])
+def test_strings_give_the_same_state_in_every_form(
+    words: list[str], missing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(texts, "BLOCK", 16)
+    rng = np.random.default_rng(5)
+    keys = [None if missing and rng.random() < 0.2 else words[i] for i in rng.integers(0, len(words), 150)]
+    array, views = pa.array(["first", *keys]), pa.array(["first", *keys], pa.string_view())
+    made: dict[str, Any] = {
+        "dictionary": array[1:].dictionary_encode(),
+        "list": keys,
+        "objects": np.array(keys, object),
+        "Arrow": array[1:],
+        "large Arrow": array.cast(pa.large_string())[1:],
+        "Arrow views": views[1:],
+        "Arrow chunks": pa.chunked_array([array[1:40], array[40:40], array[40:]]),
+        "polars": pl.Series(["first", *keys])[1:],
+        "pandas": pd.Series(keys),
+    }
+    y, s = rng.integers(0, 2, 150), rng.random(150)
+    skip = {"missing": "skip", "missing_values": ("", "user 17")}
+    for metric, columns in (
+        (sm.DistinctCount(on_invalid="drop"), {}),
+        (sm.Sliced(sm.CTR(), by="value"), {"y_true": y}),
+        (sm.MetricCollection(sm.Task(sm.GroupAUC(**skip), group="value")), {"y_true": y, "y_score": s}),
+    ):
+        whole = empty_copy(metric).update(**columns, value=made["dictionary"])
+        for form, column in made.items():
+            expect_same_bytes(whole, empty_copy(metric).update(**columns, value=column), form)
 
 
 def test_keys_beyond_int64_in_a_table() -> None:
