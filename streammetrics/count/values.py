@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..batch.columns import Column
+from ..kernels.value_histogram import list_counted_buckets
 from ..numerics.exact import carry_fixed
 from ..state import tally
 from ..state.declare import Tally
@@ -60,8 +61,12 @@ MULTIPLIERS = [(0x9E3779B97F4A7C15 * (2 * k + 1)) % (1 << 64) for k in range(8)]
 NOT_A_NUMBER = np.int64(-1)
 # The largest number of outputs for which a state uses windows.
 WINDOWS = 64
-# The number of values outside windows for which the buffer has space.
+# The number of values without a counter after which the first window is adapted.
+FEWEST_OUTSIDE = 1 << 13
+# The largest number of values without a counter after which a window is adapted, unless there are many entries.
 WAIT = 1 << 16
+# The number of values for which the buffer has space if there are windows.
+ROOM = 1 << 18
 # The largest number of counters in a window.
 MOST = 1 << 17
 # The largest number of counters in all windows together.
@@ -101,14 +106,17 @@ class LiveValues(LiveExactRows):
             else:
                 windows[i] = _window(entries, level, bits, min(MOST, MOST_OF_ALL // outputs))
         by_hash = windows[:, 1] == KNOWN
-        room = int(np.where(by_hash, SLOTS, 1 + windows[:, [3, 5]].sum(axis=1)).max())
+        # The last counter is for values without another counter.
+        room = 1 + int(np.where(by_hash, SLOTS, 1 + windows[:, [3, 5]].sum(axis=1)).max())
         self.windows, self.counters = windows.reshape(-1), np.zeros(outputs * room, np.int64)
         self.known_numbers = slots.reshape(-1) if by_hash.any() else NO_INTS
 
     def reserve(self, rows: int, most: int | None, *, weighted: bool) -> None:
         used = int(self.used[0])
         if used + rows > len(self.low):
-            size = used + rows if len(self.windows) else 2 * (used + rows)
+            # With windows, few values reach the buffer. It has space for all values of several batches, so that memory
+            # need not be reserved for each batch. The system provides the memory only where values are written.
+            size = used + max(rows, ROOM) if len(self.windows) else 2 * (used + rows)
             self.low = grow_copy(self.low, used, size)
             self.high = self.high if self.low_words_only else grow_copy(self.high, used, size)
         if (weighted or len(self.weights)) and len(self.weights) < len(self.low):
@@ -137,22 +145,19 @@ class LiveValues(LiveExactRows):
 
     def _collect_window_entries(self, output: int) -> Entries:
         """Return the rows that are counted in the window of an output, as sorted entries."""
-        level, strict, up, ups, down, _ = self.windows[6 * output : 6 * output + 6].tolist()
+        own = self.windows[6 * output : 6 * output + 6]
         size = 6 * len(self.counters) // len(self.windows)
         counters = self.counters[output * size : (output + 1) * size]
-        positions = np.flatnonzero(counters)
-        if strict == KNOWN:
+        if own[1] == KNOWN:
+            positions = np.flatnonzero(counters[:-1] != 0)
             numbers = self.known_numbers[output * SLOTS + positions].view(np.float64)
             order = np.argsort(numbers)
             return self._entries(output, size, positions[order], find_buckets(numbers[order], 0, self.statistic.bits))
-        # Counter 0 is for the value 0. The next counters are for positive values, and the last ones for negative values
-        # by absolute value. Entries must ascend, so the negative values come first, beginning with the largest absolute
-        # value.
-        positions = np.concatenate([positions[positions > ups][::-1], positions[positions <= ups]])
-        steps = np.where(positions > ups, -(positions - 1 - ups + down), np.where(positions > 0, positions - 1 + up, 0))
-        buckets = (steps + ZERO).astype(U8)
-        if strict:
-            near = compute_near_edges(buckets, level, self.statistic.bits)
+        positions, buckets = np.empty(size, np.int64), np.empty(size, U8)
+        m = list_counted_buckets(counters, own, positions, buckets)
+        positions, buckets = positions[:m], buckets[:m].copy()
+        if own[1]:
+            near = compute_near_edges(buckets, int(own[0]), self.statistic.bits)
             buckets = find_buckets(near, self.levels[output], self.statistic.bits)
         return self._entries(output, size, positions, buckets)
 
@@ -229,8 +234,8 @@ class ValueCounter(Counter):
     statistic: ValueHistogram
     entries_after_fit = 0
     """The number of entries after levels and windows were last adapted."""
-    room_calls = 0
-    """The number of calls of `reserve` since the first window was opened."""
+    fits = 0
+    """How often levels and windows were adapted since the first window was opened."""
 
     def _load_tally(self, name: str, part: Tally, entries: Entries, cells: int) -> None:
         self.tallies[name] = LiveValues(self.statistic, entries, self._levels, lone=self.lone)
@@ -259,7 +264,6 @@ class ValueCounter(Counter):
     def reserve(self, rows: int, *, weighted: bool) -> bool:
         changed = super().reserve(rows, weighted=weighted)
         live, placed = self.tallies["rows"], rows * self.statistic.outputs
-        self.room_calls += bool(len(live.windows))
         if self._needs_fit(live, placed):
             self._fit()
         self.tallies["rows"].reserve(max(placed, WAIT if self.lone else 0), None, weighted=weighted)
@@ -277,11 +281,10 @@ class ValueCounter(Counter):
             return waiting > 0 and waiting + rows + len(live.entries) > max(most, 2 * self.entries_after_fit)
         if not len(live.windows):
             return waiting >= FEWEST
-        # Adapt levels and windows after 4, 32, 256, ... calls of `reserve`: with more rows, a level may have become too
-        # low and a window too wide.
-        calls = self.room_calls
-        scheduled = calls & (calls - 1) == 0 and calls.bit_length() % 3 == 0
-        return (calls > 0 and scheduled) or waiting > max(WAIT, 2 * len(live.entries))
+        # Adapting costs as much as some thousand values without a counter. After a window was adapted, the next one has to
+        # wait longer, because the values of some distributions never fit into a window.
+        outside = waiting + len(live.entries) - self.entries_after_fit
+        return outside > min(FEWEST_OUTSIDE << (3 * self.fits), max(WAIT, 2 * self.entries_after_fit))
 
     @property
     def _has_window(self) -> bool:
@@ -312,10 +315,11 @@ class ValueCounter(Counter):
             at_old_levels = raise_levels(sample, np.zeros_like(old), old, statistic.bits, statistic.outputs)
             known = tally.sum_entries([entries, at_old_levels])
         known, levels = fit_levels(known, old, statistic.bits, statistic.outputs)
-        fresh = LiveValues(
-            statistic, raise_levels(entries, old, levels, statistic.bits, statistic.outputs), levels, lone=self.lone
-        )
+        if sample is not None:
+            entries = raise_levels(entries, old, levels, statistic.bits, statistic.outputs)
+        fresh = LiveValues(statistic, known if sample is None else entries, levels, lone=self.lone)
         if self.lone:
             fresh.open_windows(known)
         flats = self.flats | {"level": levels.reshape(-1, statistic.outputs)}
-        self.__dict__.update(tallies={"rows": fresh}, flats=flats, entries_after_fit=len(fresh.entries))
+        fits = self.fits + bool(len(self.tallies["rows"].windows))
+        self.__dict__.update(tallies={"rows": fresh}, flats=flats, entries_after_fit=len(fresh.entries), fits=fits)

@@ -121,36 +121,38 @@ def update_value_extremes(
                 update_cell(value[j], u8(at[a + j]) * u8(width) + u8(c), least, largest)
         return
     low, high = least[c], largest[c]
-    for j in range(0 if w.shape[0] else n):
-        key = ordered_bits(value[j])
-        low, high = min(low, key), max(high, key)
-    for j in range(n if w.shape[0] else 0):
-        key, weighs = ordered_bits(value[j]), w[a + j] != 0.0
-        low, high = min(low, key if weighs else low), max(high, key if weighs else high)
+    if w.shape[0]:
+        for j in range(n):
+            key, weighs = ordered_bits(value[j]), w[a + j] != 0.0
+            low, high = min(low, key if weighs else low), max(high, key if weighs else high)
+    else:
+        for j in range(n):
+            key = ordered_bits(value[j])
+            low, high = min(low, key), max(high, key)
     least[c], largest[c] = low, high
 
 
 @inline
-def find_exact_slots(value: Any, n: Any, multiplier: Any, slot_words: Any, place: Any) -> Any:
-    """Write the slot of each of n values in a hash table of exact numbers, or -1 if the value is not in the table.
+def find_exact_slots(value: Any, n: Any, multiplier: Any, slot_words: Any, rest: Any, place: Any) -> Any:
+    """Write the slot of each of n values in a hash table of exact numbers, or `rest` if the value is not in the table.
 
-    `slot_words` holds the bits of the number in each slot. Return a negative number if any value is not in the table.
+    `slot_words` holds the bits of the number in each slot. Return the largest result.
     """
-    outside = i8(0)
+    most = i8(0)
     for j in range(n):
         # Adding 0.0 turns -0.0 into 0.0, which has only one slot.
         word = f8(value[j] + 0.0).view(i8)
         slot = (u8(word) * u8(multiplier)) >> u8(64 - SLOT_BITS)
-        place[j] = i8(slot) if slot_words[slot] == word else i8(-1)
-        outside |= place[j]
-    return outside
+        place[j] = i8(slot) if slot_words[slot] == word else i8(rest)
+        most = max(most, place[j])
+    return most
 
 
 @inline
-def find_in_window(value: Any, n: Any, own: Any, bits: Any, place: Any) -> Any:
-    """Write the index of the counter of each of n values, or -1 if the window has no counter for the value.
+def find_in_window(value: Any, n: Any, own: Any, bits: Any, rest: Any, place: Any) -> Any:
+    """Write the index of the counter of each of n values, or `rest` if the window has no counter for the value.
 
-    `own` holds the six numbers of the window (see `count_values`). Return a negative number if any value has no counter.
+    `own` holds the six numbers of the window (see `count_values`). Return the largest index.
 
     Numbers of at least 2**bits times the width of the level are in buckets of this width. Closer to 0, the bucket of a
     number is given by its leading bits.
@@ -159,56 +161,58 @@ def find_in_window(value: Any, n: Any, own: Any, bits: Any, place: Any) -> Any:
     # other numbers would lose bits.
     strict = own[1] != 0
     scale = i8((i8(1023 + 512) - own[0]) << FRACTION).view(f8)
-    up, ups, down, downs = own[2], own[3], own[4], own[5]
-    near, less = f8(i8(1) << bits), i8(FRACTION - bits)
-    before = (i8(1022 + bits) << bits) - OFFSET
-    outside = i8(0)
-    for j in range(n):
-        v = value[j]
-        size = abs(v) * scale
-        whole = (np.floor(size) + MAGIC).view(i8) - MAGIC_BITS + OFFSET
-        steps = whole if size >= near else (size.view(i8) >> less) - before
-        begin, most, first = (down, downs, ups) if v < 0.0 else (up, ups, i8(0))
-        here = steps - begin
-        # Adding MAGIC is exact only for numbers below 2**51. Larger numbers have no counter.
-        out = (here < i8(0)) | (here >= most) | (size >= FAR)
-        here = i8(-1) if out else here + first + i8(1)
-        here = i8(0) if v == 0.0 else here
-        place[j] = here
-        outside |= here
+    # Adding MAGIC is exact only for numbers below 2**51. Larger numbers are replaced by this number, which has no counter.
+    up, down = own[2] - OFFSET, own[4] - OFFSET
+    ups, downs = u8(max(min(own[3], i8(FAR) - up), i8(0))), u8(max(min(own[5], i8(FAR) - down), i8(0)))
+    up_first, down_first = i8(1) - up, i8(1) + own[3] - down
+    near, less = f8(i8(1) << bits), u8(FRACTION - bits)
+    before = i8(1022 + bits) << bits
+    most = i8(0)
+    if ups and downs:
+        for j in range(n):
+            size = min(abs(value[j]) * scale, FAR)
+            whole = (np.floor(size) + MAGIC).view(i8) - MAGIC_BITS
+            steps = whole if size >= near else i8(size.view(u8) >> less) - before
+            begin, count, first = (down, downs, down_first) if value[j] < 0.0 else (up, ups, up_first)
+            here = steps + first if u8(steps - begin) < count else i8(rest)
+            place[j] = i8(0) if value[j] == 0.0 else here
+            most = max(most, place[j])
+    else:
+        # All numbers of the window have the same sign. A number of the other sign is replaced by 0, which is before it.
+        begin, count, first, signed = (down, downs, down_first, -scale) if downs else (up, ups, up_first, scale)
+        for j in range(n):
+            size = min(max(value[j] * signed, 0.0), FAR)
+            whole = (np.floor(size) + MAGIC).view(i8) - MAGIC_BITS
+            steps = whole if size >= near else i8(size.view(u8) >> less) - before
+            here = steps + first if u8(steps - begin) < count else i8(rest)
+            place[j] = i8(0) if value[j] == 0.0 else here
+            most = max(most, place[j])
     for j in range(n if strict else 0):
         size = abs(value[j]) * scale
-        lost = np.floor(size) != size if size >= near else (size.view(i8) & ((i8(1) << less) - i8(1))) != i8(0)
-        place[j] = i8(-1) if lost else place[j]
-        outside |= place[j]
-    return outside
+        lost = np.floor(size) != size if size >= near else (size.view(i8) & ((i8(1) << i8(less)) - i8(1))) != i8(0)
+        place[j] = i8(rest) if lost else place[j]
+        most = max(most, place[j])
+    return most
 
 
 @inline
-def count_or_buffer(
-    value: Any, place: Any, w: Any, a: Any, n: Any, c: Any, bits: Any, level: Any, counters: Any, excess: Any, room: Any,
-    high: Any, low: Any, weights: Any, m: Any,
+def buffer_rest(
+    value: Any, place: Any, rest: Any, w: Any, a: Any, n: Any, c: Any, bits: Any, level: Any, high: Any, low: Any,
+    weights: Any, m: Any,
 ) -> Any:  # fmt: skip
-    """Count those of n values of column c that have a counter, and append the buckets of the others to the buffer.
+    """Append the buckets of those of n values of column c that have no counter to the buffer.
 
-    `place` holds the index of each value's counter, or -1, and each column has `room` counters. `high`, `low` and
-    `weights` are the buffer, and m is its length; return the new length.
+    `place` holds the index of each value's counter, which is `rest` if it has none. `high`, `low` and `weights` are the
+    buffer, and m is its length; return the new length.
     """
-    start = u8(c) * u8(room)
     for j in range(n):
-        if place[j] >= i8(0):
-            counters[start + u8(place[j])] += 1
-            continue
-        low[m] = u8(find_bucket(value[j], level[c], i8(bits)))
-        if high.shape[0]:
-            high[m] = u4(c) << u4(1)
-        if weights.shape[0]:
-            weights[m] = w[a + j] if w.shape[0] else 1.0
-        m += u8(1)
-    for j in range(n if w.shape[0] else 0):
-        if place[j] >= i8(0):
-            whole, part = split_limbs(w[a + j])
-            add_fixed(excess, u8(2) * (start + u8(place[j])), whole - i8(1 << 20), part)
+        if place[j] == rest:
+            low[m] = u8(find_bucket(value[j], level[c], i8(bits)))
+            if high.shape[0]:
+                high[m] = u4(c) << u4(1)
+            if weights.shape[0]:
+                weights[m] = w[a + j] if w.shape[0] else 1.0
+            m += u8(1)
     return m
 
 
@@ -227,12 +231,14 @@ def count_values(
     positive numbers, then for buckets of negative numbers. `windows` holds six numbers per column: the level of these
     buckets; 1 if the window counts only numbers that are the edge of a bucket, because its level is above that of the
     cell; and the first bucket and the number of buckets, for positive and for negative numbers. If a cell has few distinct
-    numbers, it has counters for these exact numbers instead, in slots that are determined by their hashes. The buckets
-    of values without a counter are appended to the buffer `high`, `low` and `weights`, whose length is used[0].
+    numbers, it has counters for these exact numbers instead, in slots that are determined by their hashes. The last
+    counter of a column counts all values without another counter, so that each value increments a counter; the buckets of
+    these values are appended to the buffer `high`, `low` and `weights`, whose length is used[0].
     """
     ff, ss = first.reshape(first.size), second.reshape(second.size)
     value, place = scratch(BLOCK, f8), scratch(BLOCK, i8)
     n_rows, lone, room = ff.shape[0] // width, at.shape[0] == 0, counters.shape[0] // width
+    rest = i8(room) - i8(1)
     for a in range(0, n_rows, BLOCK):
         n = min(BLOCK, n_rows - a)
         for c in range(width):
@@ -243,18 +249,17 @@ def count_values(
                 own = windows[u8(6) * u8(c) : u8(6) * u8(c) + u8(6)]
                 if own[1] == EXACT_NUMBERS:
                     slots = slot_words[(u8(c) << u8(SLOT_BITS)) : ((u8(c) + u8(1)) << u8(SLOT_BITS))]
-                    outside = find_exact_slots(value, n, own[2], slots, place)
+                    most = find_exact_slots(value, n, own[2], slots, rest, place)
                 else:
-                    outside = find_in_window(value, n, own, bits, place)
-                # This loop is for the usual case: all values of the block have a counter, and there are no weights.
-                if outside >= i8(0) and not w.shape[0]:
-                    start = u8(c) * u8(room)
-                    for j in range(n):
-                        counters[start + u8(place[j])] += 1
-                else:
-                    m = count_or_buffer(
-                        value, place, w, a, n, c, bits, level, counters, excess, room, high, low, weights, m
-                    )
+                    most = find_in_window(value, n, own, bits, rest, place)
+                start = u8(c) * u8(room)
+                for j in range(n):
+                    counters[start + u8(place[j])] += 1
+                for j in range(n if w.shape[0] else 0):
+                    whole, part = split_limbs(w[a + j])
+                    add_fixed(excess, u8(2) * (start + u8(place[j])), whole - i8(1 << 20), part)
+                if most == rest:
+                    m = buffer_rest(value, place, rest, w, a, n, c, bits, level, high, low, weights, m)
             else:
                 for j in range(n):
                     cell = u8(0) if lone else u8(at[a + j])
@@ -266,6 +271,27 @@ def count_values(
                 m += u8(n)
             used[0] = i8(m)
     return 0
+
+
+@kernel(out=("positions", "buckets"))
+def list_counted_buckets(counters: Any, own: Any, positions: Any, buckets: Any) -> Any:
+    """Write the position and the bucket of each counter of a window that is not 0, in ascending order of values.
+
+    `own` holds the six numbers of the window (see `count_values`). Return the number of these counters. The outputs have
+    one more element than the window has counters.
+    """
+    up, ups, down, downs = own[2], own[3], own[4], own[5]
+    m = u8(0)
+    # Always write, and advance only where a counter is not 0. Branches would be mispredicted.
+    for i in range(ups + downs, ups, -1):
+        positions[m], buckets[m] = i, u8(ZERO - (i - i8(1) - ups + down))
+        m += u8(counters[i] != 0)
+    positions[m], buckets[m] = i8(0), u8(ZERO)
+    m += u8(counters[0] != 0)
+    for i in range(i8(1), ups + i8(1)):
+        positions[m], buckets[m] = i, u8(ZERO + (i - i8(1) + up))
+        m += u8(counters[i] != 0)
+    return i8(m)
 
 
 @inline

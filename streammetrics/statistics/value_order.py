@@ -127,9 +127,10 @@ def _find_bucket(mass: Mass, before: Mass, target: Fraction, *, reach: bool) -> 
     """
     low, high = 0, mass.digits.shape[1] - 1
     total = mass.total()
+    # Cumulative weights are integers, so the target can be rounded, and integers are compared much faster than fractions.
+    least = max(math.ceil(target) if reach else min(math.floor(target) + 1, total), 1)
     while low < high:
         k = (low + high) // 2
-        upto = before.cell(k) + mass.cell(k)
-        enough = upto > 0 and (upto >= target if reach else upto > target or upto == total)
+        enough = before.cell(k) + mass.cell(k) >= least
         low, high = (low, k) if enough else (k + 1, high)
     return low

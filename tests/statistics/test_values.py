@@ -93,3 +93,21 @@ def test_extremes_are_those_of_rows_with_weight():
     assert state.extremes() == (1.0, 1.1)
     assert fed(ValueHistogram(), {"value": given["value"], "sample_weight": np.zeros(3)}).extremes()[0] != 0
     assert flats(state)["least"].dtype == np.int64
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0, 0.0])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("size", [1.0, 2.0**51])
+def test_windows_count_as_buffers_do(sign, weighted, size):
+    """A state with one cell counts values in a window, and buffers those outside; states with slices have no windows."""
+    rng = np.random.default_rng(3)
+    v = size + np.round(rng.normal(0, 500, 20_000)) if size > 1 else rng.lognormal(0, 1, 20_000)
+    v *= np.where(rng.random(20_000) < 0.5, -1.0, 1.0) if sign == 0 else sign
+    v[5000:] *= np.where(rng.random(15_000) < 0.05, -100.0, 1.0)
+    v[::7] = -0.0
+    columns = [{"value": v[a : a + 4000]} for a in range(0, 20_000, 4000)]
+    if weighted:
+        columns = [c | {"sample_weight": rng.integers(0, 4, 4000) / 4} for c in columns]
+    alone = fed(ValueHistogram(), *columns)
+    sliced = fed(ValueHistogram().empty_copy((BY,)), *(c | {"k": np.zeros(4000, np.int64)} for c in columns))
+    assert alone == next(iter(sliced.iterate_cells()))

@@ -37,7 +37,7 @@ class Quantile(Metric[ValueHistogram, float], tag="quantile"):
     the data: at 7 bits, the value is within about 0.001 standard deviations between the 0.1 % and the 99.9 % quantile
     (0.002 for a million rows with heavy tails).
 
-    A row takes about 2 ns. The state takes at most 16 bytes a bucket; updates need 2 MiB, and 8 bytes per row of the
+    A row takes about 2 ns. The state takes at most 16 bytes a bucket; updates need 3 MiB, and 8 bytes per row of the
     largest batch. The definition is that of numpy's `quantile(method="averaged_inverted_cdf")`. The value is undefined
     without rows.
 
