@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.accumulator import accumulator_of
 from streammetrics.collect.metric_like import columns_of, empty_copy
 from streammetrics.count import batch_updater
 
@@ -194,3 +195,14 @@ def test_rows_of_groups_are_written_to_disk_beyond_the_memory_limit(tmp_path):
     for _ in range(20):
         update_both(fast, slow, rows(rng, 256))
     assert fast.compute() == slow.compute()
+
+
+def test_small_batches_of_large_slices_are_counted_in_buckets():
+    """Drafts prepare nothing, so a cell that has become too large must send its next batch along the general path."""
+    rng = np.random.default_rng(3)
+    sliced = sm.Sliced(sm.AUC(limit=1000), by="k")
+    for _ in range(400):
+        sliced.update(rng.random(256) < 0.5, rng.random(256), k=rng.integers(0, 2, 256))
+    (counter,) = accumulator_of(sliced).updater._content[1].counters  # type: ignore[union-attr]
+    exact = counter.tallies["exact"]
+    assert exact.count_rows().sum() < 10_000
