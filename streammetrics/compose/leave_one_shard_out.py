@@ -1,17 +1,20 @@
 """Leave-one-shard-out values: the value of a metric without each shard of units, for the delete-one-group jackknife.
 
-The total of all shards is computed once, and one shard at a time is subtracted from it. States that cannot subtract are
-merged again from all other shards, which takes longer.
+The total of all shards is computed once. It is then repeated for each shard, and all shards are subtracted from it in one
+operation. States that cannot subtract are merged again from all other shards, which takes longer.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import StateFormatError
+from ..numerics.array_rows import expand_ranges
 from ..reading.about import about_of
 from ..reading.reading import CellReadings
 from ..reading.replicates import numbers_of
@@ -23,6 +26,8 @@ from ..statistics.scores import ScoreHistogram
 __all__ = ["check_cells", "leave_one_out", "shard_of", "table_by_shard"]
 
 NAN = float("nan")
+MAX_BYTES = 1 << 24
+"""The memory of the states without each shard that are computed together."""
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -111,24 +116,50 @@ def leave_one_out(name: str, metric: Any, binding: Any, shards: State, count: in
             table = np.repeat(all_shards[None], count, axis=0)
             table[of, at] = less_one
             return {name: table}
-    # For all other metrics, subtract one shard at a time from the total.
+    # For all other metrics, compute the states without each shard, a group of shards at a time.
     total = merge_shards(shards)
-    rows_of_cells, subtracts = total.total_row_counts, total.can_subtract
-    out: dict[str, Floats] = {}
-    for k in range(count):
-        cells_of_shard = np.flatnonzero(of == k)
-        rows_left = rows_of_cells.copy()
-        rows_left[at[cells_of_shard]] -= shards.total_row_counts[cells_of_shard]
-        rest = total
-        if len(cells_of_shard) and subtracts:
-            rest = total.subtract(merge_shards(shards.select(cells_of_shard)))
-        elif len(cells_of_shard):
-            # This state does not support subtraction, so merge all other shards, which takes longer.
-            rest = merge_shards(shards.select(np.flatnonzero(of != k)))
-        rest = binding.correct_state(rest)
-        values = CellReadings(metric, rest).values if rest.axes else [metric.reading(rest).value]
-        # A cell whose rows are all in this shard has no rows in `rest`, and its value stays NaN.
-        for number, numbers in numbers_of(name, values).items():
-            has_rows = rows_left > 0 if rest.axes else slice(None)
-            out.setdefault(number, np.full((count, cells), NAN))[k, has_rows] = numbers
-    return out
+    # A shard without rows does not change the value.
+    tables = {n: np.repeat(x[None], count, axis=0) for n, x in _read_numbers(name, metric, binding, total).items()}
+    # A slice has no value without a shard that contains all of its rows. A metric without slices has the value of no rows.
+    is_only = shards.total_row_counts == total.total_row_counts[at]
+    of_no_rows = _read_numbers(name, metric, binding, total.empty_copy()) if is_only.any() and not total.axes else {}
+    for number, table in tables.items():
+        table[of, at] = of_no_rows.get(number, NAN)
+    others = np.flatnonzero(~is_only)
+    for group in _group_shards(of[others], total.nbytes if total.can_subtract else shards.nbytes):
+        some = others[group]
+        rest = _without_each(shards, total, at, some)
+        for number, numbers in _read_numbers(name, metric, binding, rest).items():
+            tables.setdefault(number, np.full((count, cells), NAN))[of[some], at[some]] = numbers
+    return tables
+
+
+def _read_numbers(name: str, metric: Any, binding: Any, state: State) -> dict[str, Floats]:
+    """Return the numbers of a metric for every cell of a state, or for the only cell of a state without axes."""
+    state = binding.correct_state(state)
+    return numbers_of(name, CellReadings(metric, state).values if state.axes else [metric.reading(state).value])
+
+
+def _group_shards(of: Ints, nbytes: int) -> Iterator[Ints]:
+    """Yield the indices of the cells of each group of shards, whose states together take at most `MAX_BYTES`.
+
+    `of` is the shard of each cell. `nbytes` is the memory of the state without one shard. A group has at least one shard.
+    """
+    group = of // max(MAX_BYTES // max(nbytes, 1), 1)
+    for number in np.unique(group).tolist():
+        yield np.flatnonzero(group == number)
+
+
+def _without_each(shards: State, total: State, at: Ints, cells: Ints) -> State:
+    """Return a state with the keys of some cells (slice and shard), each of which counts the other shards of its slice."""
+    own, words = shards.cells.keys[cells], shards.cells.vocabularies
+    if total.can_subtract:
+        whole = total.take_fronts(at[cells])
+        whole = whole.with_cells(replace(whole.cells, axes=shards.axes, keys=own, vocabularies=words))
+        return whole.subtract(shards.take_fronts(cells))
+    # This state does not support subtraction, so add up all other shards, which takes longer.
+    starts = np.searchsorted(at, np.arange(len(total) + 1))
+    counts = np.diff(starts)[at[cells]]
+    others, which = expand_ranges(starts[at[cells]], counts), np.repeat(np.arange(len(cells)), counts)
+    is_other = others != cells[which]
+    return shards.take_fronts(others[is_other]).move_cells(own[which[is_other]])

@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import IncompatibleStateError, StateFormatError
+from ..numerics.array_rows import expand_ranges
 from ..numerics.slice_keys import SHARDS, are_stored_keys
 from ..state.axes import EPOCHS, EXPIRED, NULL, OTHER, Axis, Vocabulary, as_integers
 from .section import NAMES, require
 from .section_header import SectionReader
-from .varint import cumsum_by_section, expand_ranges, is_below, is_single, total, unzigzag
+from .varint import cumsum_by_section, is_below, is_single, total, unzigzag
 
 __all__ = ["ColumnVocabulary", "check_axes", "read_inner", "read_keys", "read_vocabulary"]
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import StateFormatError
+from ..numerics.array_rows import expand_ranges
 from ..numerics.exact import CHUNKS
-from .varint import expand_ranges
 
 __all__ = ["WORDS", "pack_superaccumulators", "unpack_superaccumulators"]
 

@@ -26,7 +26,6 @@ __all__ = [
     "count_by_section",
     "cumsum_by_section",
     "encode_tiers",
-    "expand_ranges",
     "is_below",
     "is_single",
     "sum_up",
@@ -86,13 +85,6 @@ def encode_tiers(parts: Iterable[Array]) -> tuple[int, int, list[Array]]:
             seconds.append(second)
             thirds.append(large[second == SECOND].astype("<u8"))
     return sum(map(len, seconds)), sum(map(len, thirds)), firsts + seconds + thirds
-
-
-def expand_ranges(starts: Ints, lengths: Ints) -> Ints:
-    """Return the concatenated indices of ranges: starts 5 and 2 with lengths 2 and 3 give 5, 6, 2, 3, 4."""
-    out = np.arange(int(lengths.sum()))
-    out += np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
-    return out
 
 
 def cumsum_by_section(steps: Array, counts: Any) -> Array:

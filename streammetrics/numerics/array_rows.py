@@ -1,4 +1,4 @@
-"""Copy and sum the rows of arrays.
+"""Select, copy and sum the rows of arrays.
 
 To copy rows, each row is moved as a single item, because indexing an array with several axes takes ten times as long.
 """
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["put_rows", "row_sums", "sum_columns"]
+__all__ = ["expand_ranges", "put_rows", "row_sums", "sum_columns"]
 
 Array = NDArray[Any]
 
@@ -39,6 +39,13 @@ def put_rows(array: Array, at: NDArray[Any], rows: Array) -> None:
         array.reshape(len(array), -1).view(item)[:, 0][at] = whole.view(item)[:, 0]
     else:
         array[at] = rows
+
+
+def expand_ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the concatenated indices of ranges: starts 5 and 2 with lengths 2 and 3 give 5, 6, 2, 3, 4."""
+    out = np.arange(int(lengths.sum()))
+    out += np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+    return out
 
 
 def row_sums(values: Array) -> Array:

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..numerics.array_rows import row_sums
+from ..numerics.array_rows import expand_ranges, row_sums
 from ..numerics.exact import to_floats, weight_rounding
 from .axes import Axis, Vocabulary
 from .cells import Cells
@@ -342,15 +342,18 @@ class CellTable(Statistic):
         )
 
     def take_fronts(self, index: Ints) -> Self:
-        """Return a state with the front cells at ascending indices; call `canonicalize` to remove keys without cells."""
+        """Return a state with the front cells at some indices, which may repeat.
+
+        Call `canonicalize` to remove keys without cells.
+        """
         cells, parts = self.cells, self.parts()
         if cells.inner_keys is not None:
-            new_index = np.full(len(self), -1)
-            new_index[index] = np.arange(len(index))
-            kept = self.take_inner(np.flatnonzero(new_index[cells.inner_keys[:, 0]] >= 0))
+            starts = np.searchsorted(cells.inner_keys[:, 0], np.arange(len(self) + 1))
+            counts = np.diff(starts)[index]
+            kept = self.take_inner(expand_ranges(starts[index], counts))
             inner = kept.cells.inner_keys
             assert inner is not None
-            renumbered = np.column_stack([new_index[inner[:, 0]], inner[:, 1:]])
+            renumbered = np.column_stack([np.repeat(np.arange(len(index)), counts), inner[:, 1:]])
             cells = replace(kept.cells, inner_keys=renumbered)
             flats = {n: a.take(index, axis=0) if parts[n].front else a for n, a in cells.flats.items()}
             return self.with_cells(replace(cells, keys=cells.keys.take(index, axis=0), flats=flats))
@@ -359,7 +362,10 @@ class CellTable(Statistic):
         return self.with_cells(replace(cells, keys=cells.keys.take(index, axis=0), flats=flats, tallies=tallies))
 
     def take_inner(self, index: Ints) -> Self:
-        """Return a state with the inner cells at ascending indices; call `canonicalize` to remove keys without cells."""
+        """Return a state with the inner cells at some indices, which may repeat.
+
+        Call `canonicalize` to remove keys without cells.
+        """
         cells, parts = self.cells, self.parts()
         assert cells.inner_keys is not None
         flats = {n: a if parts[n].front else a.take(index, axis=0) for n, a in cells.flats.items()}

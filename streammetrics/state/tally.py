@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from ..errors import CounterOverflowError, IncompatibleStateError
 from ..numerics import kernel_registry
+from ..numerics.array_rows import expand_ranges
 from ..numerics.exact import carry_fixed
 
 __all__ = [
@@ -196,9 +197,7 @@ class Entries:
         `starts` is the result of `cell_starts`.
         """
         entry_counts = starts[cells + 1] - starts[cells]
-        index = np.arange(int(entry_counts.sum())) + np.repeat(
-            starts[cells] - (np.cumsum(entry_counts) - entry_counts), entry_counts
-        )
+        index = expand_ranges(starts[cells], entry_counts)
         return canonicalize(self.select(index).assign_cells(np.repeat(np.arange(len(cells)), entry_counts), len(cells)))
 
     def assign_cells(self, cells: Array, count: int) -> Entries:

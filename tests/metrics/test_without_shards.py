@@ -10,10 +10,13 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.collect.accumulator import definition_of
-from streammetrics.collect.metric_like import states_of
+from streammetrics.collect.metric_like import columns_of, states_of
+from streammetrics.compose import leave_one_shard_out
 from streammetrics.compose.leave_one_shard_out import leave_one_out
 from streammetrics.numerics import kernel_registry
 from streammetrics.reading.about import about_of
+from streammetrics.reading.replicates import numbers_of
+from streammetrics.state.state import State
 from streammetrics.statistics import score_readouts
 
 METRICS = {"auc": sm.AUC, "gini": sm.Gini, "real": lambda: sm.AUC(scale="real")}
@@ -58,6 +61,45 @@ def test_one_cell(kind, monkeypatch):
     quick = table(metric, coarse(made))
     monkeypatch.setitem(metric.__dict__, "_about", replace(about_of(metric), pair_statistic=None))
     np.testing.assert_array_equal(table(metric, coarse(made)), quick)
+
+
+@pytest.mark.parametrize(
+    "metric", [sm.LogLoss(), sm.NRMSE(normalization="range"), sm.GroupAUC(), sm.ConfusionMatrix(labels="discover")]
+)
+@pytest.mark.parametrize("by", [None, "k"])
+def test_all_shards_at_once(metric, by, monkeypatch):
+    """All states without a shard are computed by one subtraction or merge, or a few shards at a time if they are large."""
+    rng = np.random.default_rng(2)
+    unit = rng.integers(0, 40, 500)
+    columns = {
+        "y_true": rng.integers(0, 2, 500),
+        "y_score": rng.random(500),
+        "y_pred": rng.integers(0, 2, 500),
+        "u": unit,
+    }
+    columns |= {"k": np.where(unit == 3, 5, unit % 3), "group": rng.integers(0, 9, 500)}
+    sharded = sm.Sharded(metric, unit="u")
+    made = sharded if by is None else sm.Sliced(sharded, by=by)
+    made.update({n: c for n, c in columns.items() if n in columns_of(made)})
+    calls = []
+    for name in ("subtract", "move_cells"):
+        whole = getattr(State, name)
+        monkeypatch.setattr(State, name, lambda *a, name=name, whole=whole: calls.append(name) or whole(*a))
+    read, state = definition_of(metric).reads[0], coarse(made)
+    once = leave_one_out("m", metric, read.binding, state, 64)
+    # One of the calls adds up all shards.
+    assert len(calls) == 2
+    monkeypatch.setattr(leave_one_shard_out, "MAX_BYTES", 0)
+    each = leave_one_out("m", metric, read.binding, state, 64)
+    assert len(calls) > 20
+    assert once.keys() == each.keys()
+    for name, values in once.items():
+        np.testing.assert_array_equal(values, each[name])
+    for k in np.unique(leave_one_shard_out.shard_of(state)).tolist():
+        rest = leave_one_shard_out.merge_shards(state.select(leave_one_shard_out.shard_of(state) != k))
+        found = [metric.reading(cell).value for cell in ([rest] if by is None else rest.iterate_cells())]
+        for name, values in numbers_of("m", found).items():
+            np.testing.assert_array_equal(once[name][k][~np.isnan(once[name][k])], values)
 
 
 def test_no_rows_at_all():
