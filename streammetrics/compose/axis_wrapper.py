@@ -201,14 +201,8 @@ class AxisDefinition(Definition):
         atoms = key if isinstance(key, tuple) else (key,)
         if len(atoms) != len(self.axis.names):
             return None
-        out = []
-        for state in states:
-            mask = np.ones(len(state), bool)
-            for i, atom in enumerate(atoms):
-                rank = state.cells.vocabularies[i].find_rank(atom)
-                mask &= False if rank is None else state.cells.keys[:, i] == rank
-            out.append(np.flatnonzero(mask))
-        return out if any(len(o) for o in out) else None
+        out = [state.cells.find_cells(atoms) for state in states]
+        return out if any(map(len, out)) else None
 
     # -- other definitions --------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ mark. It stands for rows without a key, or for keys that are no longer kept beca
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -123,9 +124,12 @@ class Vocabulary:
         if key is None:
             return NULL
         stored = to_stored_key(key)
-        if stored is None or (self.kind and stored[0] != self.kind):
+        if stored is None or stored[0] != self.kind:
             return None
-        return self.rank_by_value.get(stored[1])
+        # The values are sorted. A binary search needs no dict of all values, which would take long to build.
+        value, values = stored[1], self.values
+        rank = bisect_left(values, value) if self.is_text else int(values.searchsorted(value))
+        return rank if rank < len(values) and values[rank] == value else None
 
     def read_key(self, rank: int) -> Any:
         """Return the key with this rank as a plain Python value, such as a str or a date; None for a row without a key."""

@@ -6,8 +6,9 @@ inner axis. Its cells are the inner cells: one for each group or class within a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +62,21 @@ class Cells:
     def front_count(self) -> int:
         """The number of front cells."""
         return len(self.keys)
+
+    def find_cells(self, key: Sequence[Any]) -> Ints:
+        """Return the indices of the front cells with some values in the first key columns, such as a slice.
+
+        A value is written as a user passes it. The indices are ascending; there are none if the key does not occur.
+        """
+        first, last = 0, len(self.keys)
+        for i, value in enumerate(key):
+            rank = self.vocabularies[i].find_rank(value)
+            if rank is None:
+                return np.arange(0)
+            # Keys are sorted, so cells with the same values in all columns up to this one are adjacent.
+            ranks = self.keys[first:last, i]
+            first, last = first + int(ranks.searchsorted(rank)), first + int(ranks.searchsorted(rank, "right"))
+        return np.arange(first, last)
 
     @property
     def nbytes(self) -> int:

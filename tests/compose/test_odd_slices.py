@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
-from streammetrics.collect.metric_like import empty_copy
+from streammetrics.collect.metric_like import empty_copy, states_of
 
 
 @pytest.mark.parametrize("turn", [1, -1])
@@ -49,6 +49,39 @@ def test_keys_are_selected_as_they_are_read(keys: list[Any]) -> None:
     for odd in (True, 1.0, "1", b"1", (keys[0], 1)):
         assert (odd in sliced) == bool(sliced.select([odd]).keys)
     assert sliced.select(iter(keys)).keys == sliced.keys
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        [*range(-50, 50, 3)],
+        [*range(2**64 - 90, 2**64, 3), 5, -7],
+        [f"user {i}" for i in range(40)],
+        [bytes([i]) for i in range(40)],
+    ],
+    ids=["integers", "integers beyond int64", "texts", "bytes"],
+)
+@pytest.mark.parametrize("limit", [None, 9])
+def test_a_key_is_found_among_many(keys: list[Any], limit: int | None) -> None:
+    """A binary search finds the keys that a list of all keys contains, and builds no table of all keys."""
+    first = [*keys, None] * 2
+    second = ["x"] * len(first)
+    second[0] = "y"
+    rows = {"y_true": [0] * len(first), "a": first, "b": second}
+    one = sm.Sliced(sm.CTR(), by="a", limit=limit).update({"y_true": rows["y_true"], "a": first})
+    two = sm.Sliced(sm.CTR(), by=["a", "b"], limit=limit).update(rows)
+    odd = [-(10**30), -51, -49, 0, 2**63, 2**64 - 89, 2**70, "user", "user 400", "", b"", b"~", True, 0.5, "(other)"]
+    for key in [*keys, None, *odd]:
+        assert (key in one) == any(type(key) is type(k) and key == k for k in one.keys), key
+        if key in one:
+            assert one[key].compute() == 0.0
+        for other in ("x", "y", "z", None):
+            assert ((key, other) in two) == any(type(key) is type(k) and (key, other) == (k, o) for k, o in two.keys)
+    read = sm.from_bytes(one.to_bytes())
+    for key in read:
+        assert key in read
+        assert read[key] == one[key]
+    assert "rank_by_value" not in states_of(read)[0].cells.vocabularies[0].__dict__
 
 
 def test_keys_of_two_columns() -> None:
