@@ -121,7 +121,8 @@ class Settings:
         dataclass(init=False, repr=False, eq=False, match_args=False)(cls)
         # Each instance stores all its settings. The class does not need the defaults, which `help` would list once more.
         for declared in fields(cls):  # type: ignore[arg-type]
-            if vars(cls).get(declared.name, MISSING) is declared.default is not MISSING:
+            has_default = declared.default is not MISSING
+            if has_default and vars(cls).get(declared.name, MISSING) is declared.default:
                 delattr(cls, declared.name)
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
