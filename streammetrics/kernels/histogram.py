@@ -19,7 +19,7 @@ from ._jit import choose_by_dtype, inline, kernel, outline
 from ._memory import prefetch, scratch
 from .exact_rows import buffer_rows, decode_score, encode_score
 from .multilabel import slice_label_weights
-from .score_terms import add_fixed, split_limbs
+from .score_terms import add_fixed, score_bits, score_of_bits, split_limbs
 from .tally_codes import add_rows
 
 f4, f8, i4, i8 = np.float32, np.float64, np.int32, np.int64
@@ -27,7 +27,7 @@ u1, u4, u8 = np.uint8, np.uint32, np.uint64
 
 # Blocks are short, so that the processor can overlap the scalar loop that counts one block with the vector loop that
 # converts the next block.
-BLOCK = 256
+BLOCK = 128
 # Rows are prefetched this many rows ahead. Counting this many rows takes longer than loading a row from memory.
 AHEAD = 1024
 # This bit is set in the place of a row whose score has bits that its bucket drops (off the grid). It is cleared once the
@@ -38,20 +38,18 @@ LARGEST = i4(0x7F7FFFFF)
 
 
 def _half_word32(z: Any) -> Any:
-    """Return the bits of the float32 z; 0, because no bits are dropped; and whether z is outside [0, 1/2]."""
-    # Adding 0 turns -0.0 into 0.0. As unsigned integers, the bits of negative numbers and NaN exceed those of 1/2.
-    bits = f4(z + f4(0)).view(i4)
-    return bits, i4(0), u4(bits) > u4(0x3F000000)
+    """Return the bits of the float32 z, and 0 because no bits are dropped."""
+    return f4(z).view(i4), i4(0)
 
 
 def _half_word64(z: Any) -> Any:
-    """Return the bits of z truncated to float32, whether bits are dropped, and whether z is outside [0, 1/2]."""
-    bits = f8(z + f8(0)).view(i8)
+    """Return the bits of z truncated to float32, and whether bits are dropped."""
+    bits = f8(z).view(i8)
     top = (bits >> i8(29)) - i8(896 << 23)
     # A number below the normal range of float32 is in the lowest bucket, as 0. If it is not 0, bits are dropped.
     tiny = top <= i8(0)
     lost = i4((bits & i8(0x1FFFFFFF)) != 0) | i4(tiny & (bits != 0))
-    return i4(i8(0) if tiny else top), lost, u8(bits) > u8(0x3FE0000000000000)
+    return i4(i8(0) if tiny else top), lost
 
 
 def _real_word32(z: Any) -> Any:
@@ -80,6 +78,14 @@ half_word = choose_by_dtype(float32=_half_word32, float64=_half_word64)
 
 
 @inline
+def smaller_probability(p: Any) -> Any:
+    """Return the smaller of a probability p and 1 - p, and whether p is above 1/2. The difference is exact."""
+    up = p > f4(0.5)
+    # Adding 0 turns -0.0 into 0.0.
+    return (f4(1) - p if up else p) + f4(0), up
+
+
+@inline
 def find_probability_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, place: Any) -> Any:
     """Write the places (twice the bucket plus the label) of n rows from row a, whose scores are probabilities.
 
@@ -90,18 +96,19 @@ def find_probability_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any
     base = i4(94 << 23) >> shift  # the bits of 2**-33
     top = i4(1) << i4(bits)
     mask = (i4(1) << shift) - i4(1)
-    bad, off = i4(0), i4(0)
+    labels, off = u4(0), i4(0)
     prefetch(y, a + AHEAD, n)
     prefetch(s, a + AHEAD, n)
     yy, ss = y[a : a + n], s[a : a + n]
+    most = score_bits(smaller_probability(ss[0])[0])
     for j in range(n):
-        p = ss[j]
         # Above 1/2, take the bucket of 1 - p, and mirror it below, so that probabilities close to 1 have buckets as narrow
-        # as probabilities close to 0. The difference 1 - p is exact.
-        up = p > f4(0.5)
-        z = f4(1) - p if up else p
-        w, lost, outside = half_word(z)
-        bad |= i4(yy[j] >> 1) | i4(outside)
+        # as probabilities close to 0.
+        z, up = smaller_probability(ss[j])
+        w, lost = half_word(z)
+        labels |= u4(yy[j])
+        # As unsigned integers, the bits of negative numbers, NaN and numbers above 1/2 exceed those of 1/2.
+        most = max(most, score_bits(z))
         b = (w >> shift) - base
         low = b <= i4(0)
         # All numbers in the lowest bucket count as 0. Unless a number is 0, its bits are dropped.
@@ -110,7 +117,7 @@ def find_probability_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any
         b = i4(0) if low else b
         b = top - b if up else b
         place[j] = (u4(b) << u4(1)) + u4(yy[j]) + (mark if lost != i4(0) else u4(0))
-    return bad, off
+    return i4(labels > u4(1)) | i4(not (f4(0) <= score_of_bits(most) <= f4(0.5))), off
 
 
 @inline
@@ -177,17 +184,21 @@ def count_probabilities(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_g
     place, before = scratch(BLOCK, u4), off_grid[0]
     for a in range(0, s.shape[0], BLOCK):
         n = min(BLOCK, s.shape[0] - a)
-        bad, off = find_probability_places(y, s, a, n, bits, u4(0), place)
+        # Once a score is off the grid, which is usual after one block, ignore `off`, so that it is not computed.
+        if off_grid[0]:
+            bad, _ = find_probability_places(y, s, a, n, bits, u4(0), place)
+        else:
+            bad, off = find_places(y, s, a, n, False, bits, u4(0), place)
+            off_grid[0] = u1(off != 0)
         # Invalid values are rare. Subtracting the blocks before this one takes less time than checking all rows first.
         if bad:
             for b in range(0, a, BLOCK):
-                find_probability_places(y, s, b, i8(BLOCK), bits, u4(0), place)
+                find_places(y, s, b, i8(BLOCK), False, bits, u4(0), place)
                 for j in range(BLOCK):
                     rows[place[j]] -= 1
             off_grid[0] = before
             return 1
         count_places(place, n, rows)
-        off_grid[0] |= u1(off != 0)
     return 0
 
 
@@ -197,16 +208,19 @@ def count_reals(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_grid: Any
     place, before = scratch(BLOCK, u4), off_grid[0]
     for a in range(0, s.shape[0], BLOCK):
         n = min(BLOCK, s.shape[0] - a)
-        bad, off = find_real_places(y, s, a, n, bits, u4(0), place)
+        if off_grid[0]:
+            bad, _ = find_real_places(y, s, a, n, bits, u4(0), place)
+        else:
+            bad, off = find_places(y, s, a, n, True, bits, u4(0), place)
+            off_grid[0] = u1(off != 0)
         if bad:
             for b in range(0, a, BLOCK):
-                find_real_places(y, s, b, i8(BLOCK), bits, u4(0), place)
+                find_places(y, s, b, i8(BLOCK), True, bits, u4(0), place)
                 for j in range(BLOCK):
                     rows[place[j]] -= 1
             off_grid[0] = before
             return 1
         count_places(place, n, rows)
-        off_grid[0] |= u1(off != 0)
     return 0
 
 

@@ -149,6 +149,29 @@ def all_of(metric, state):
     return [*read, metric.threshold_of(state)] if hasattr(metric, "threshold_of") else read
 
 
+@pytest.mark.parametrize("on_grid", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("scale", SCALES)
+def test_an_invalid_row_leaves_no_counts(scale, dtype, on_grid):
+    """Whether scores are still all on the grid decides which loop checks a block."""
+    rng = np.random.default_rng(4)
+    s = (rng.integers(0, 65, 1000) / 64).astype(dtype)
+    metric = sm.AUC(scale=scale, limit=0).update(np.tile([0, 1], 500), s if on_grid else s / dtype(3))
+    before = metric.digest()
+    for at in (0, 127, 128, 700, 999):
+        for bad in (np.nan, -np.nan, np.inf, -np.inf, *([-(2.0**-30), 1 + 2.0**-23] if scale == "probability" else [])):
+            t = s.copy()
+            t[at] = bad
+            with pytest.raises(sm.InvalidInputError, match=f"in row {at}"):
+                metric.update(np.ones(1000, np.uint8), t)
+            assert metric.digest() == before
+        y = np.ones(1000, np.uint8)
+        y[at] = 2
+        with pytest.raises(sm.InvalidInputError, match=f"in row {at}"):
+            metric.update(y, s)
+        assert metric.digest() == before
+
+
 CASES = list(itertools.product(SCALES, (np.float16, np.float32, np.float64), (False, True)))
 
 
