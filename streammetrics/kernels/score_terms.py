@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ._jit import choose_by_dtype, inline, outline
-from ._memory import prefetch
+from ._memory import add_limbs, prefetch
 from .elementary import log_parts, minus_log, sigmoid, softplus
 
 f4, f8, i4, i8, u1, u4, u8 = np.float32, np.float64, np.int32, np.int64, np.uint8, np.uint32, np.uint64
@@ -34,7 +34,6 @@ LARGE = 2.0**31
 # of these magic numbers to a positive or negative number rounds the number to a multiple of the value of its last bit.
 HIGH, LOW = 1.5 * 2.0**32, 1.5 * 2.0**-8
 HIGH_BITS, LOW_BITS = i8(0x41F8000000000000), i8(0x3F78000000000000)
-LOW_MASK = i8((1 << 40) - 1)
 
 
 def _score_bits32(z: Any) -> Any:
@@ -93,10 +92,7 @@ def add_fixed(numbers: Any, at: Any, high: Any, low: Any) -> None:
 
     The low limb is then from 0 to 2**40 - 1.
     """
-    # The shift rounds towards minus infinity, so the low limb is in this range even for negative numbers.
-    low += numbers[at + u8(1)]
-    numbers[at] += high + (low >> i8(40))
-    numbers[at + u8(1)] = low & LOW_MASK
+    add_limbs(numbers, at, high, low)
 
 
 @inline
