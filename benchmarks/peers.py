@@ -154,4 +154,6 @@ def classes(lines: Lines) -> None:
     rng = np.random.default_rng(8)
     p, y = rng.random((WIDE, CLASSES), np.float32), rng.integers(0, CLASSES, WIDE)
     ours = stream(lambda: sm.Accuracy(num_classes=CLASSES), y, p, batch=2_000)
+    top = stream(lambda: sm.TopKAccuracy(num_classes=CLASSES), y, p, batch=2_000)
     compare(lines, "Accuracy of 1,000 classes / argmax", ours, lambda: (p.argmax(axis=1) == y).mean(), WIDE, 2.0, 1.5)
+    compare(lines, "TopKAccuracy of 1,000 classes / argmax", top, lambda: (p.argmax(axis=1) == y).mean(), WIDE, 3.5)

@@ -8,12 +8,13 @@ import numpy as np
 
 from ._jit import inline, kernel, outline
 from .elementary import exp, log, log1p
-from .extremes import ordered_word
+from .extremes import signed_bits
+from .score_terms import score_bits, score_of_bits
 
 f4, f8, i4, i8, u8 = np.float32, np.float64, np.int32, np.int64, np.uint64
 
-# `find_highest_of_many` searches a long row in spans of 128 scores, and then the best span in parts of 32 scores.
-PART, SPAN = 32, 128
+# A row with at least this many scores is long, and is searched in spans.
+LONG, SPAN = 32, 512
 # The codes of the terms that `compute_class_terms` can compute.
 LOG_LOSS, BRIER, TOP = 0, 1, 2
 
@@ -63,43 +64,39 @@ def compute_log_odds(s: Any, odds: Any) -> Any:
 def find_highest_of_many(row: Any) -> Any:
     """Do what `find_highest` does for long rows, in loops that vectorise.
 
-    Scores are converted to integers that sort like the scores. The first loop finds the span that contains the highest
-    score, the second loop finds the part of this span, and the third loop finds the index of the score.
+    The first loop finds the span that contains the highest score, and the second finds the score in this span. Both
+    compare bits: as signed integers, numbers of 0 and more sort like the numbers, and negative numbers in reverse order;
+    as unsigned integers, negative numbers are larger than all others.
     """
-    least = most = ordered_word(row[0])
-    at = 0
+    top, at, bad = row[0], 0, False
     for a in range(0, row.shape[0], SPAN):
         span = row[a : a + SPAN]
-        low = high = ordered_word(span[0])
+        low = high = signed_bits(span[0])
+        far = score_bits(span[0])
         for k in range(span.shape[0]):
-            word = ordered_word(span[k])
+            word, bits = signed_bits(span[k]), score_bits(span[k])
             # Use conditional expressions, because numba's min and max would widen int32 to int64.
             low, high = word if word < low else low, word if word > high else high
-        least = low if low < least else least
-        if high > most:
-            most, at = high, a
-    if least <= ordered_word(row.dtype.type(-np.inf)) or most >= ordered_word(row.dtype.type(np.inf)):
+            far = bits if bits > far else far
+        bad |= high >= signed_bits(row.dtype.type(np.inf)) or far >= score_bits(row.dtype.type(-np.inf))
+        best = score_of_bits(high if high >= 0 else low)
+        if best > top:
+            top, at = best, a
+    if bad:
         return i8(-1)
-    is_here = i4(0)
-    while not is_here:
-        part = row[at : at + PART]
-        for k in range(part.shape[0]):
-            is_here |= i4(ordered_word(part[k]) == most)
-        at += 0 if is_here else PART
-    while ordered_word(row[at]) != most:
-        at += 1
-    # As an integer, 0.0 is larger than -0.0, although the two scores are equal. Find the first zero of either sign.
-    if row[at] == 0:
-        at = 0
-        while row[at] != 0:
-            at += 1
-    return i8(at)
+    # Compare numbers here rather than bits, because 0.0 and -0.0 are equal. The first index is the smallest one, and a
+    # minimum needs no branch.
+    span, first = row[at : at + SPAN], i4(SPAN)
+    for k in range(span.shape[0]):
+        here = i4(k) if span[k] == top else i4(SPAN)
+        first = here if here < first else first
+    return i8(at) + i8(first)
 
 
 @inline
 def find_highest(row: Any) -> Any:
     """Return the class with the highest score (the first of several), or -1 if a score is not finite."""
-    if row.shape[0] >= PART:
+    if row.shape[0] >= LONG:
         return find_highest_of_many(row)
     best, top, bad = i8(0), row[0], i4(not (abs(row[0]) < np.inf))
     for k in range(1, row.shape[0]):
@@ -169,9 +166,13 @@ def brier(row: Any, t: Any, logit: Any) -> Any:
 @inline
 def count_classes_ahead(row: Any, t: Any) -> Any:
     """Count the classes that rank above the true class: with a higher score, or an equal score and a lower number."""
-    before = i8(0)
-    for k in range(row.shape[0]):
-        before += (row[k] > row[t]) or (row[k] == row[t] and k < t)
+    own, before, lower, higher = row[t], i4(0), row[:t], row[t:]
+    # Two loops without a condition on the class number take less time than one. Without the conversions, numba would sum
+    # in int64.
+    for k in range(lower.shape[0]):
+        before = i4(before + i4(lower[k] >= own))
+    for k in range(higher.shape[0]):
+        before = i4(before + i4(higher[k] > own))
     return before
 
 

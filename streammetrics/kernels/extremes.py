@@ -33,6 +33,14 @@ def _ordered_word64(z: Any) -> Any:
     return word ^ ((word >> i8(63)) & SIZE_MASK)
 
 
+def _signed_bits32(z: Any) -> Any:
+    return f4(z).view(i4)
+
+
+def _signed_bits64(z: Any) -> Any:
+    return f8(z).view(i8)
+
+
 def _float_of_word32(z: Any) -> Any:
     return f8(i4(z ^ ((z >> i4(31)) & i4(0x7FFFFFFF))).view(f4))
 
@@ -43,6 +51,9 @@ def _float_of_word64(z: Any) -> Any:
 
 ordered_word = choose_by_dtype(float32=_ordered_word32, float64=_ordered_word64)
 """Return the bits of a float as an integer of the same size, int32 or int64, that sorts like the float."""
+
+signed_bits = choose_by_dtype(float32=_signed_bits32, float64=_signed_bits64)
+"""Return the bits of a float as a signed integer of the same size, int32 or int64."""
 
 float_of_word32, float_of_word64 = inline(_float_of_word32), inline(_float_of_word64)
 

@@ -154,6 +154,29 @@ def test_classes_by_name_by_number_and_found_are_the_same(tag: str) -> None:
         assert np.array_equal(other.compute(), expected), other
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("width", [31, 32, 513, 1100])
+def test_the_highest_of_many_classes(width: int, dtype: Any) -> None:
+    """Of either sign, with ties, and with zeros of both signs, which are equal."""
+    rng = np.random.default_rng(width)
+    real = rng.normal(size=(24, width)).astype(dtype)
+    rare = rng.random(real.shape) < 2 / width
+    for s in (real, -abs(real), np.rint(real), np.where(rare, -0.0 * real, -abs(real)).astype(dtype)):
+        best = s.argmax(axis=1)
+        matrix = sm.ConfusionMatrix(num_classes=width).update(best, s).compute()
+        assert (matrix == np.diag(np.bincount(best, minlength=width))).all()
+        y = rng.integers(0, width, len(s))
+        ahead = [np.lexsort((np.arange(width), -row)).tolist().index(t) for row, t in zip(s, y, strict=True)]
+        for k in (1, 3, width // 2):
+            top = sm.TopKAccuracy(k=k, num_classes=width).update(y, s).compute()
+            assert top == np.mean(np.array(ahead) < k), (k, ahead)
+    for bad in (np.nan, np.inf, -np.inf, np.copysign(np.nan, -1)):
+        for s in (real.copy(), -abs(real)):
+            s[-1, rng.integers(width)] = bad
+            with pytest.raises(sm.InvalidInputError):
+                sm.Accuracy(num_classes=width).update(np.zeros(len(s), int), s)
+
+
 def test_labels_give_the_order() -> None:
     y, guess = ["b", "a", "b"], ["a", "a", "b"]
     assert sm.Recall(labels=("b", "a"), threshold=None, average=None).update(y, guess).compute().tolist() == [0.5, 1.0]
