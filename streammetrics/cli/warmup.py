@@ -27,7 +27,7 @@ from streammetrics.compose.sliced import Sliced
 from streammetrics.count.batch_updater import BatchUpdater
 from streammetrics.count.index import Level
 from streammetrics.count.reads import Read
-from streammetrics.count.tallies import sorted_copy
+from streammetrics.count.tallies import count_codes, sorted_copy
 from streammetrics.laws.specimens import make_consistent, sample
 from streammetrics.metrics.curves.areas import AUC
 from streammetrics.metrics.decisions.agreement import Accuracy
@@ -224,7 +224,9 @@ def _feed_keys() -> None:
     two = MetricCollection({"a": Task(accuracy), "b": Task(accuracy, y_true="x", y_pred="z")})
     two.update(y_true=predicted, y_pred=predicted, x=predicted, z=predicted)
     Level().locate(np.empty(0, np.int64), 1, np.array([0, 1 << 40]))
-    sorted_copy(np.arange(4096)[::-1])
+    for dtype in (np.float32, np.float64):
+        codes = np.linspace(1, 0, 4096, dtype=dtype).astype(np.float64).view(np.uint64) << np.uint64(1)
+        count_codes(sorted_copy(codes))
 
 
 def _feed_many_values() -> None:

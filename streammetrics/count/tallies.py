@@ -87,19 +87,60 @@ def weights_less_one(weights: Array) -> NDArray[np.int64]:
     return pair
 
 
-def sort(codes: Array) -> None:
-    """Sort codes in place. The sort is one call into C, so no signal handler can interrupt it."""
-    if _prefers_numpy_sort(codes):
-        codes.sort()
-    else:
-        _sort_by_digits(codes)
+def sort(codes: Array, out: Array) -> None:
+    """Write sorted codes to `out`, which may be the array of codes itself.
+
+    Each step is one call into C, so a signal handler that raises an error leaves the codes as they were, or sorted.
+    """
+    words = _narrow(codes)
+    if words is not None:
+        like = codes[0]
+        _sort_in_place(words)
+        tally_codes.widen_codes(words, like, out)
+        return
+    if out is not codes:
+        out[:] = codes
+    _sort_in_place(out)
 
 
 def sorted_copy(codes: Array) -> Array:
     """Return a sorted copy of the codes."""
-    copy = codes.copy()
-    sort(copy)
+    copy = allocate(len(codes), codes.dtype)
+    sort(codes, copy)
     return copy
+
+
+def count_codes(codes: Array) -> tuple[Array, Array]:
+    """Return the distinct codes in ascending order, and the number of times that each occurs."""
+    words = _narrow(codes)
+    fresh = codes.copy() if words is None else words
+    _sort_in_place(fresh)
+    out = allocate(len(fresh), fresh.dtype), allocate(len(fresh), U4)
+    m = tally_codes.count_runs(fresh, *out)
+    distinct, counts = trim(out[0], m), trim(out[1], m)
+    if words is None:
+        return distinct, counts
+    wide = allocate(m, U8)
+    tally_codes.widen_codes(distinct, codes[0], wide)
+    return wide, counts
+
+
+def _narrow(codes: Array) -> Array | None:
+    """Return integers of 32 bits that sort like the codes, in half of the time; None if there are no such integers.
+
+    There are such integers for many codes of float32 scores.
+    """
+    if codes.dtype != U8 or len(codes) < FEW_CODES:
+        return None
+    words = allocate(len(codes), U4)
+    return None if tally_codes.narrow_codes(codes, words) else words
+
+
+def _sort_in_place(codes: Array) -> None:
+    if _prefers_numpy_sort(codes):
+        codes.sort()
+    else:
+        _sort_by_digits(codes)
 
 
 def _prefers_numpy_sort(codes: Array) -> bool:
@@ -107,7 +148,7 @@ def _prefers_numpy_sort(codes: Array) -> bool:
 
 
 def _sort_by_digits(codes: Array) -> None:
-    tally_codes.sort_codes(codes, allocate(len(codes), codes.dtype), np.empty(2048, I8))
+    tally_codes.sort_codes(codes, allocate(len(codes), codes.dtype))
 
 
 @cache
@@ -276,8 +317,9 @@ class LiveTally:
             fresh = tally.sort_entries(Entries(self.shift, self.codes[:n].copy(), np.ones(n, U4), excess))
             entries = tally.add_entries(self.entries, tally.canonicalize(fresh))
         else:
-            sort(self.codes[:n])  # in place: the order of buffered codes does not matter
-            entries = self._insert_codes(self.codes[:n])
+            codes = self.codes[:n]
+            sort(codes, codes)  # in place: the order of buffered codes does not matter
+            entries = self._insert_codes(codes)
         # This is one call into C, so an interrupt leaves either all codes in the buffer or none.
         self.__dict__.update(entries=entries, weights=np.zeros(0), waiting=np.zeros(1, I8))
 
@@ -445,25 +487,30 @@ class LiveExactRows:
         return Entries(self.shift, self.low[:n], np.ones(n, U4), excess, high)
 
     def _consolidate_waiting(self, n: int) -> Entries:
-        old = self.entries
-        plain = not len(self.weights) and old.excess is None and self.rows < tally.MANY
-        if self.low_words_only and plain and len(old):
+        old, fresh = self.entries, None
+        if len(self.weights):
+            fresh = tally.sort_entries(self._build_waiting_entries(n))
+        elif n > max(FEW_CODES, len(old)):
+            fresh = self._count_few_distinct(n)
+        if fresh is None and self.low_words_only and old.excess is None and self.rows < tally.MANY:
             return self._insert_codes(n)
-        fresh = tally.sort_entries(self._build_waiting_entries(n)) if len(self.weights) else self._sort_waiting(n)
+        if fresh is None:
+            fresh = self._sort_waiting(n)
         return tally.add_entries(old, fresh) if len(old) else fresh
 
     def _insert_codes(self, n: int) -> Entries:
         """Return the entries of a single cell after adding a row for each of the first `n` buffered codes."""
-        old, codes = self.entries, sorted_copy(self.low[:n])
+        old, low = self.entries, self.low[:n]
+        if not len(old):
+            codes, counts = count_codes(low)
+            return Entries(self.shift, codes, counts, None, np.zeros(len(codes), U4))
         out = allocate(len(old) + n, U8), allocate(len(old) + n, U4)
         if 8 * n < len(old):
             # There are few new codes: a binary search finds the position of each, and the entries between two positions
             # are copied as one block.
-            runs = np.empty(n, U8), np.empty(n, U4)
-            k = tally_codes.count_runs(codes, *runs)
-            m = exact_rows.insert_sorted(old.codes, old.counts, runs[0][:k], runs[1][:k], *out)
+            m = exact_rows.insert_sorted(old.codes, old.counts, *count_codes(low), *out)
         else:
-            m = tally_codes.add_sorted(old.codes, old.counts, codes, *out)
+            m = tally_codes.add_sorted(old.codes, old.counts, sorted_copy(low), *out)
         return Entries(self.shift, trim(out[0], m), trim(out[1], m), None, np.zeros(m, U4))
 
     def _count_few_distinct(self, n: int) -> Entries | None:
@@ -477,8 +524,6 @@ class LiveExactRows:
 
     def _sort_waiting(self, n: int) -> Entries:
         """Return the first `n` buffered rows as sorted entries. These rows have no weights."""
-        if n > FEW_CODES and (few := self._count_few_distinct(n)) is not None:
-            return few
         # A counting sort needs a counter for each possible high word, and almost all of these counters would be zero.
         if not self.low_words_only and int(self.high[:n].max()) > FAR * n + MANY_PLACES:
             return tally.sort_entries(self._build_waiting_entries(n))
@@ -492,7 +537,8 @@ class LiveExactRows:
             names = np.flatnonzero(counts).astype(U4)
             ends = ends[names]
             for a, b in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True):
-                sort(low[a:b])
+                group = low[a:b]
+                sort(group, group)
         runs = np.empty(n, U4), np.empty(n, U8), np.empty(n, U4)
         m = exact_rows.count_sorted_codes(low, ends, names, *runs)
         # A view would keep the whole buffer in memory. A result that is much shorter than the buffer is therefore

@@ -16,9 +16,17 @@ from typing import Any
 import numpy as np
 
 from ._jit import inline, kernel
+from ._memory import scratch
 from .score_terms import add_fixed, split_limbs
 
-i8, u1, u4, u8 = np.int64, np.uint8, np.uint32, np.uint64
+f4, f8, i8, u1, u4, u8 = np.float32, np.float64, np.int64, np.uint8, np.uint32, np.uint64
+
+# The largest number of bits of a digit of the radix sort. The sort writes to as many places at a time as a digit has
+# values: with 11 bits these are too many for the fastest cache, and the sort takes 1.5 times as long.
+DIGIT = 10
+DIGITS = 1 << DIGIT
+# Codes are converted to 32 bits in blocks of this many. A block that cannot be converted ends the attempt.
+BLOCK = 1024
 
 
 @inline
@@ -228,46 +236,91 @@ def gather_runs(source: Any, starts: Any, order: Any, shift: Any, out: Any) -> A
 
 
 @inline
-def sort_by_digit(source: Any, to: Any, counts: Any, shift: Any) -> None:
-    """Copy codes to `to`, sorted by the 11-bit digit at bit `shift`. Codes with equal digits keep their order."""
-    for k in range(2048):
-        counts[k] = 0
+def sort_by_digit(source: Any, to: Any, starts: Any, shift: Any, width: Any) -> None:
+    """Copy codes to `to`, sorted by the digit of `width` bits at bit `shift`. Codes with equal digits keep their order."""
+    mask = (u8(1) << width) - u8(1)
+    for k in range(mask + u8(1)):
+        starts[k] = 0
     for i in range(source.shape[0]):
-        counts[(u8(source[i]) >> shift) & u8(2047)] += 1
+        starts[(u8(source[i]) >> shift) & mask] += 1
     run = i8(0)
-    for k in range(2048):
-        here = i8(counts[k])
-        counts[k] = run
+    for k in range(mask + u8(1)):
+        here = i8(starts[k])
+        starts[k] = run
         run += here
     for i in range(source.shape[0]):
         x = source[i]
-        k = (u8(x) >> shift) & u8(2047)
-        at = u8(counts[k])
+        k = (u8(x) >> shift) & mask
+        at = u8(starts[k])
         to[at] = x
-        counts[k] = i8(at + u8(1))
+        starts[k] = i8(at + u8(1))
 
 
-@kernel(out=("codes", "other", "counts"))
-def sort_codes(codes: Any, other: Any, counts: Any) -> Any:
-    """Sort codes in place by a radix sort with 11-bit digits, which skips bits that are equal in all codes.
+@kernel(out=("codes", "other"))
+def sort_codes(codes: Any, other: Any) -> Any:
+    """Sort codes in place by a radix sort, which skips bits that are equal in all codes.
 
-    `other` is scratch of the same length, and `counts` is scratch of length 2048. The loops over codes have no branches.
+    `other` is scratch of the same length. The loops over codes have no branches.
     """
-    n, differ, first = codes.shape[0], u8(0), u8(codes[0])
+    n, differ, first, starts = codes.shape[0], u8(0), u8(codes[0]), scratch(DIGITS, i8)
     for i in range(n):
         differ |= u8(codes[i]) ^ first
-    shift, turned = u8(0), False
+    shift, bits, turned = u8(0), u8(0), False
+    while bits < u8(64) and differ >> bits:
+        bits += u8(1)
+    # As many digits as needed, of about equal widths.
+    digits = (bits + u8(DIGIT - 1)) // u8(DIGIT)
+    width = (bits + digits - u8(1)) // max(digits, u8(1))
     # Each pass moves the codes to the other array. After an odd number of passes, copy them back.
-    while shift < u8(64) and differ >> shift:
+    while shift < bits:
         if not (differ >> shift) & u8(1):
             shift += u8(1)
             continue
         if turned:
-            sort_by_digit(other, codes, counts, shift)
+            sort_by_digit(other, codes, starts, shift, width)
         else:
-            sort_by_digit(codes, other, counts, shift)
+            sort_by_digit(codes, other, starts, shift, width)
         turned = not turned
-        shift += u8(11)
+        shift += width
     for i in range(n if turned else 0):
         codes[i] = other[i]
     return n
+
+
+@inline
+def inverted_bits(code: Any) -> Any:
+    """Return the bits that are inverted in a code: all of them for a negative score.
+
+    The code of a float32 has 29 equal bits above its label: 0, or 1 if they are inverted.
+    """
+    return u8(0) - ((u8(code) >> u8(29)) & u8(1))
+
+
+@kernel(out=("words",))
+def narrow_codes(codes: Any, words: Any) -> Any:
+    """Convert the codes of exact rows with float32 scores to integers of 32 bits that sort like the codes.
+
+    All codes must have the same sign. The integers hold the score as a float32 without its sign, and the label as the last
+    bit. If a score is not a float32, return 1.
+    """
+    inverted = inverted_bits(codes[0])
+    for a in range(0, codes.shape[0], BLOCK):
+        some, to, lost = codes[a : a + BLOCK], words[a : a + BLOCK], u8(0)
+        for j in range(some.shape[0]):
+            bits = u8((some[j] ^ inverted) >> u8(1))
+            short = f4(bits.view(f8))
+            lost |= f8(short).view(u8) ^ bits
+            to[j] = ((u8(short.view(u4)) ^ inverted) << u8(1)) | (some[j] & u8(1))
+        if lost:
+            return 1
+    return 0
+
+
+@kernel(out=("codes",))
+def widen_codes(words: Any, like: Any, codes: Any) -> Any:
+    """Convert integers of 32 bits back to codes; do the reverse of `narrow_codes`. `like` is any of the codes."""
+    inverted = inverted_bits(like)
+    for i in range(words.shape[0]):
+        short = u4((words[i] ^ u4(inverted)) >> u4(1)) & u4(0x7FFFFFFF)
+        codes[i] = ((f8(u4(short).view(f4)).view(u8) ^ inverted) << u8(1)) | u8(words[i] & u4(1))
+    return 0

@@ -36,9 +36,41 @@ def test_both_ways_sort(monkeypatch, dtype, most, numpy_is_quicker):
     monkeypatch.setattr(tallies, "numpy_sorts_quicker", lambda: numpy_is_quicker)
     given = np.random.default_rng(most).integers(0, most, 2 * tallies.FEW_CODES).astype(dtype)
     made, codes = tallies.sorted_copy(given), given.copy()
-    tallies.sort(codes)
+    tallies.sort(codes, codes)
     assert (made == np.sort(given)).all()
     assert (codes == made).all()
+
+
+def exact_codes(scores: Any, labels: Any) -> Any:
+    """The low words of exact rows: 63 bits of the score, all inverted below 0, and the label."""
+    words = scores.astype(np.float64).view(np.uint64)
+    words = np.where(scores < 0, ~words, words)
+    return (words << np.uint64(1)) | labels.astype(np.uint64)
+
+
+@pytest.mark.parametrize("numpy_is_quicker", [True, False])
+@pytest.mark.parametrize("sign", [-1, 1])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_codes_of_scores(monkeypatch, dtype, sign, numpy_is_quicker):
+    """Of any size a float32 has; one score between two of float32 must not be lost."""
+    monkeypatch.setattr(tallies, "numpy_sorts_quicker", lambda: numpy_is_quicker)
+    rng = np.random.default_rng(1)
+    sizes = [np.exp(rng.normal(0, 25, 2 * tallies.FEW_CODES)), rng.random(tallies.FEW_CODES), [1e-45, 3e38, 1.0, 1.0]]
+    scores = sign * np.concatenate(sizes).clip(1e-45, 3e38).astype(np.float32).astype(dtype)
+    if dtype == np.float64:
+        scores[-1] = np.nextafter(scores[-1], 0)
+    scores[:100] = scores[100:200]
+    codes = exact_codes(scores, rng.integers(0, 2, len(scores)))
+    assert (tallies.sorted_copy(codes) == np.sort(codes)).all()
+    distinct, counts = tallies.count_codes(codes)
+    known = np.unique(codes, return_counts=True)
+    assert (distinct == known[0]).all()
+    assert (counts == known[1]).all()
+    in_place = codes.copy()
+    tallies.sort(in_place, in_place)
+    assert (in_place == np.sort(codes)).all()
+    with_zero = exact_codes(np.append(scores, 0.0).astype(dtype), np.zeros(len(scores) + 1))
+    assert (tallies.sorted_copy(with_zero) == np.sort(with_zero)).all()
 
 
 @pytest.mark.slow
