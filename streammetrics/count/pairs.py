@@ -74,7 +74,7 @@ class WaitingPairs:
 
 
 def _sort_entries(entries: Entries) -> Entries:
-    """Return the entries of pairs in canonical form: sorted, and each pair only once."""
+    """Return entries in canonical form: sorted, and each code only once. Each entry must have a count of 1."""
     if entries.excess is not None:
         return tally.sort_entries(entries)
     live = LiveExactRows(entries.shift, lone=False)
@@ -175,7 +175,7 @@ class PairCounter(FoldingCounter):
         """Return the buckets and the levels after adding exact rows to the buckets."""
         statistic = self.statistic
         rows = statistic.decode_rows(exact)
-        return add_rows(self.tallies["rows"].entries, self._levels, rows, statistic.bits, _sort_entries)
+        return add_rows(self.tallies["rows"].entries, self._levels, rows, statistic.bits)
 
     def state(self) -> State:
         self.fold_large_cells()

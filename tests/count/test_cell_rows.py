@@ -38,7 +38,7 @@ def log(name: str, *, weighted: bool, rows: int = ROWS, seed: int = 5) -> dict[s
     if name == "labels":
         columns = {"y_true": rng.integers(0, 2, (rows, 3)), "y_score": np.round(rng.random((rows, 3)), 2)}
     if name == "pairs":
-        columns = {"y_true": scores, "y_pred": np.round(scores + rng.random(rows), 2)}
+        columns = {"y_true": np.round(scores, 1), "y_pred": np.round(scores + rng.random(rows), 1)}
     columns |= {"sample_weight": rng.integers(0, 1 << 10, rows) / 16} if weighted else {}
     return columns | {"k": k}
 
