@@ -22,7 +22,7 @@ from ..state.tally import Entries
 from .page_allocator import allocate, grow_copy
 from .tallies import pad_zeros, sort, weights_less_one
 
-__all__ = ["LiveCellRows", "Runs"]
+__all__ = ["LiveCellRows", "Runs", "gather_runs"]
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -246,13 +246,14 @@ class LiveCellRows:
 
     # -- removing the rows of some cells ------------------------------------------------------------------------------
 
-    def take_chunk(self, k: int, words: Ints) -> tuple[Runs, Entries, Runs]:
-        """Return the rows of chunk k with some high words, once more as unsorted entries, and the chunk without them."""
-        taken = gather_runs([self.chunks[k]], words)
-        high = np.repeat(words.astype(U4), taken.last - taken.first)
-        excess = weights_less_one(taken.weights) if len(taken.weights) else None
-        entries = Entries(self.shift, taken.low, np.ones(len(high), U4), excess, high)
-        return taken, entries, self.chunks[k].drop(words)
+    def build_entries(self, rows: Runs, words: Ints) -> Entries:
+        """Return an unsorted entry for each row, given the high word of each run."""
+        excess = weights_less_one(rows.weights) if len(rows.weights) else None
+        counts, high = (
+            np.broadcast_to(np.ones(1, U4), len(rows.low)),
+            np.repeat(words.astype(U4), rows.last - rows.first),
+        )
+        return Entries(self.shift, rows.low, counts, excess, high)
 
     def take_entries(self, words: Ints) -> tuple[Entries, dict[str, Any]]:
         """Return the sorted entries with some high words, and the attributes of this object without these entries."""

@@ -18,7 +18,7 @@ from ..kernels import tally_codes
 from ..numerics.signal_safety import run_without_interrupt
 from ..state import tally
 from ..state.tally import Entries
-from .cell_rows import LiveCellRows
+from .cell_rows import LiveCellRows, gather_runs
 from .counter import Counter
 from .tallies import LiveExactRows, LiveTally, pad_zeros
 
@@ -229,17 +229,34 @@ class FoldingCounter(Counter):
             self.flats[flag][lost] = 1
             swap = partial(self.__dict__.__setitem__, "tallies", self.tallies | {rows: new})
             run_without_interrupt([swap, partial(exact.__dict__.update, rest)])
-        coarse = self.tallies[rows]
         for k in range(len(exact.chunks)):
-            taken, fresh, chunk = exact.take_chunk(k, words)
-            if not len(fresh):
-                continue
-            places, lost = self.statistic.bucket_codes(fresh)
-            coarse.reserve(count, len(fresh), weighted=len(taken.weights) > 0)
-            self.flats[flag][lost] = 1
-            arguments = places.astype(np.uint64), fresh.cells, taken.weights, *coarse.collect_arguments()
-            add = partial(tally_codes.add_places.find_entry_point(*arguments), *arguments)
-            # An interrupt between the two calls would leave the rows both in the chunk and in buckets.
-            run_without_interrupt([add, partial(exact.chunks.__setitem__, k, chunk)])
+            self._bucket_chunk(k, words, count)
         exact.row_counts[words] = 0
         exact.merge_chunks()
+
+    def _bucket_chunk(self, k: int, words: Ints, count: int) -> None:
+        """Move the rows of chunk k with the given high words to buckets; `count` is the number of cells."""
+        assert self.folding is not None
+        exact, coarse, off_grid = self._exact, self.tallies[self.folding[1]], self.flats[self.folding[2]]
+        chunk = exact.chunks[k]
+        n = int(chunk.count_rows(words).sum())
+        if not n:
+            return
+        taken, rest = chunk, chunk.drop(words)
+        if n < len(chunk.low):
+            taken = gather_runs([chunk], words)
+        # Often all rows are moved. They are then already in order, so copying them would be a waste.
+        else:
+            words = np.arange(len(chunk.first))
+        lengths = taken.last - taken.first
+        entries = exact.build_entries(taken, words)
+        places, lost = self.statistic.bucket_codes(entries)
+        coarse.reserve(count, n, weighted=len(taken.weights) > 0)
+        # All rows of a run have the same flag, so one entry of the run is enough to find it.
+        firsts = taken.first[lengths > 0]
+        off_grid[self.statistic.find_flags(entries.select(firsts[np.logical_or.reduceat(lost, firsts)]))] = 1
+        cells = np.repeat(words >> exact.place_bits, lengths)
+        arguments = places, cells, taken.weights, *coarse.collect_arguments()
+        add = partial(tally_codes.add_places.find_entry_point(*arguments), *arguments)
+        # An interrupt between the two calls would leave the rows both in the chunk and in buckets.
+        run_without_interrupt([add, partial(exact.chunks.__setitem__, k, rest)])

@@ -169,12 +169,16 @@ class Statistic(Settings):
         """
         return None
 
-    def bucket_codes(self, exact: Entries) -> tuple[Array, Any]:
-        """Return the place of each exact row in the buckets, and the index of the flags of the cells that lose precision.
+    def bucket_codes(self, exact: Entries) -> tuple[Array, NDArray[np.bool_]]:
+        """Return the place of each exact row in the buckets, and whether the row loses precision.
 
-        Counters of several cells need this method, unless they convert rows in another way.
+        Counters of several cells need this method and `find_flags`, unless they convert rows in another way.
         """
         raise NotImplementedError
+
+    def find_flags(self, exact: Entries) -> Any:
+        """Return the index of the flags of the cells to which exact rows belong."""
+        return exact.cells
 
     def bucket_entries(self, exact: Entries) -> tuple[Entries, Any]:
         """Convert exact rows (stored outside the buckets) to entries of buckets.

@@ -135,10 +135,12 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
             return [Step("histogram:count_weighted_scores_multilabel", self.width, *rows, "sample_weight", *how, *into)]
         return [Step("histogram:count_scores_multilabel", self.width, *rows, *how, *into)]
 
-    def bucket_codes(self, exact: Entries) -> tuple[Array, Any]:
+    def bucket_codes(self, exact: Entries) -> tuple[Array, NDArray[np.bool_]]:
         place, lost = self._bucket_places(exact)
-        label = exact_labels(exact)
-        return label * self.places_per_label + place, (exact.cells[lost], label[lost])
+        return exact_labels(exact) * self.places_per_label + place, lost
+
+    def find_flags(self, exact: Entries) -> Any:
+        return exact.cells, exact_labels(exact)
 
     def check(self) -> None:
         if self.keeps_exact_rows:

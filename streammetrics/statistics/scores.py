@@ -312,13 +312,12 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         keys, shift = encode_scores(scores, self.real), type(self).exact.shift(self)
         return sort_entries(Entries(shift, keys << U8(1), np.ones(len(keys), U4), None, (keys >> U8(63)).astype(U4)))
 
-    def bucket_codes(self, exact: Entries) -> tuple[Array, Any]:
-        place, lost = self._bucket_places(exact)
-        return place, exact.cells[lost]
+    def bucket_codes(self, exact: Entries) -> tuple[Array, NDArray[np.bool_]]:
+        return self._bucket_places(exact)
 
     def bucket_entries(self, exact: Entries) -> tuple[Entries, Any]:
         place, lost = self.bucket_codes(exact)
-        return self._bucket_entries(exact.cells, place, exact), lost
+        return self._bucket_entries(exact.cells, place, exact), self.find_flags(exact.select(lost))
 
     def _bucket_places(self, exact: Entries) -> tuple[Array, Array]:
         """Return the code in buckets of each exact entry (2 x bucket + label), and whether the bucket rounds its score."""
@@ -330,7 +329,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         else:
             bucket, lost = find_buckets(decode_scores(score_keys(exact, self.real), self.real), self.real, self.bits)
             place = (bucket.astype(U4) << U4(1)) | (exact.codes & U8(1)).astype(U4)
-        return place, lost & has_weight(exact)
+        return place, lost if exact.excess is None else lost & has_weight(exact)
 
     def _bucket_entries(self, cells: Ints, place: Array, like: Entries) -> Entries:
         """Return sorted entries in buckets.

@@ -67,6 +67,11 @@ MADE: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "with groups": (lambda: sm.MetricCollection([sm.AUC(), sm.GroupAUC()]), (*TWO, "group")),
     "ranking": (lambda: sm.NDCG(k=3), (*TWO, "query")),
     "slices": (lambda: sm.Sliced(sm.AUC(bits=12), by="country"), (*THREE, "country")),
+    "folding slices": (lambda: sm.Sliced(sm.AUC(limit=12), by="country"), (*THREE, "country")),
+    "folding slices of pairs": (
+        lambda: sm.Sliced(sm.MetricCollection(sm.Task(sm.SpearmanCorrelation(limit=12), y_true="share")), by="country"),
+        ("share", "y_pred", "country"),
+    ),
     "limited": (lambda: sm.Sliced([sm.AUC(bits=12), sm.LogLoss()], by="group", limit=3), (*TWO, "group")),
     "nested": (lambda: sm.Sliced(sm.Sliced(sm.LogLoss(), by="day", limit=2), by="country"), (*THREE, "country", "day")),
     "distinct": (sm.DistinctCount, ("value",)),
