@@ -165,16 +165,26 @@ def test_keys_of_another_kind_are_refused(name):
 
 def test_codes_of_a_refused_batch_are_not_taken_for_those_of_another_kind():
     """A batch that fails may leave codes of integers behind. If strings follow, equal codes stand for other keys."""
-    y, s = np.array([0, 1], np.uint8), np.array([0.2, 0.7], np.float32)
-    metric = sm.Sliced(sm.AUC(bits=12), by="k")
-    with pytest.raises(sm.InvalidInputError):
-        metric.update(y_true=np.array([0, 3], np.uint8), y_score=s, k=np.array([4, 7]))
-    for _ in range(2):
-        metric.update(y_true=y, y_score=s, k=np.array(["a", "b"]))
+    rest = {"y_true": np.array([0, 1], np.uint8), "y_score": np.array([0.2, 0.7], np.float32), "arm": np.array([1, 1])}
+    metric = sm.Sliced(sm.AUC(bits=12), by=["k", "arm"])
+    with pytest.raises(sm.InvalidInputError, match="arm: expected keys"):
+        metric.update(**rest | {"arm": np.array([0.5, 1.5])}, k=np.array([4, 7]))
+    for keys in (np.array(["a", "b"]), np.array(["b", "a"])):
+        metric.update(**rest, k=keys)
     for _ in range(2):
         with pytest.raises(sm.InvalidInputError, match="expected keys of kind string"):
-            metric.update(y_true=y, y_score=s, k=np.array([4, 7]))
-    assert set(metric) == {"a", "b"}
+            metric.update(**rest, k=np.array([4, 7]))
+    assert set(metric) == {("a", 1), ("b", 1)}
+
+
+def test_a_large_batch_folds_its_cells_before_it_is_counted():
+    rng = np.random.default_rng(8)
+    metric = sm.Sliced(sm.AUC(limit=600), by="k")
+    for n in (200, 200, 5000):
+        metric.update(**read_columns(metric, rows(rng, n, high=2)))
+    counter = accumulator_of(metric).updater._content[1].counters[0]
+    assert counter.folded[:2].all()
+    assert counter.tallies["exact"].rows == 0
 
 
 def test_the_memory_limit_of_groups_holds():
