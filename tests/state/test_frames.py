@@ -378,14 +378,14 @@ def test_wide_places_are_sorted_and_unique():
     )
     one = empty.with_cells(cells)
     schema, plain = build_schema(one), pack_state(one)
-    assert unpack_sections(schema, [plain])[0] == one
+    assert unpack_sections(schema, [Section(plain)])[0] == one
     refused = set()
     for at in range(len(plain)):
         for value in range(256):
             bad = plain[:at] + bytes([value]) + plain[at + 1 :]
             for many in ([bad], [plain, bad]):
                 try:
-                    assert pack_state(unpack_sections(schema, many)[-1]) == bad
+                    assert pack_state(unpack_sections(schema, [*map(Section, many)])[-1]) == bad
                 except StateFormatError as error:
                     refused.add(str(error))
     assert "the state is corrupt: places of exact are not sorted and unique" in refused
