@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ..errors import StateFormatError
 from ..numerics.array_rows import expand_ranges
 from ..numerics.exact import CHUNKS
+from .varint import is_below
 
 __all__ = ["WORDS", "pack_superaccumulators", "unpack_superaccumulators"]
 
@@ -63,7 +64,7 @@ def _pack_block(numbers: Array) -> tuple[Array, Array, Array]:
 
 def unpack_superaccumulators(places: Array, lengths: Array, words: Array) -> Ints:
     """Decode the output of `pack_superaccumulators`; raise StateFormatError for any other input."""
-    if int(places.max(initial=0)) >= 2 * WORDS or int(lengths.max(initial=0)) > WORDS:
+    if not (is_below(places, 2 * WORDS) and is_below(lengths, WORDS + 1)):
         raise StateFormatError("the state is corrupt: a sum has too many digits")
     places, lengths = places.astype(np.int64), lengths.astype(np.int64)
     first, negative = places >> 1, (places & 1).astype(bool)
@@ -87,7 +88,7 @@ def _check_canonical(first: Ints, lengths: Ints, negative: Array, words: Array) 
     none = lengths == 0
     if int(lengths.sum()) != len(words) or (none & ~negative & (first > 0)).any():
         raise StateFormatError("the state is corrupt: the lengths of the sums do not add up")
-    nonempty = np.flatnonzero(~none)
+    nonempty = lengths.nonzero()[0]
     if not len(nonempty):
         return
     ends = np.cumsum(lengths)[nonempty]

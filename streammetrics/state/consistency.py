@@ -163,10 +163,12 @@ def _exceeds_limit(sums: Array, weight: RowWeight, most: float) -> bool:
     """Whether any exact sum (superaccumulator) exceeds `most` times the total weight of its rows."""
     shape = sums.shape[:-1]
     # A sum of 0 cannot exceed a limit, so check only the other sums.
-    some = np.flatnonzero(sums.any(axis=-1))
     flat = sums.reshape(-1, sums.shape[-1])
-    rows = np.broadcast_to(weight.rows, shape)
-    excess = None if weight.excess is None else np.broadcast_to(weight.excess, (*shape, weight.excess.shape[-1]))
+    (some,) = flat.any(axis=-1).nonzero()
+    rows, excess = weight.rows, weight.excess
+    if rows.shape != shape:
+        rows = np.broadcast_to(rows, shape)
+        excess = None if excess is None else np.broadcast_to(excess, (*shape, excess.shape[-1]))
     for begin in range(0, len(some), BLOCK):
         which = some[begin : begin + BLOCK]
         block = np.unravel_index(which, shape)

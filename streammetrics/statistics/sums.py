@@ -75,6 +75,8 @@ class ScoreTerms(State):
         return read_row_weight(self, "rows")
 
     def check(self) -> None:
+        if not self.terms:
+            return
         name, weight, both = type(self).__name__, read_row_weight(self, "rows"), self.total_row_weight()
         sums, large = self.read_cells_named("sums"), self.cells.flats.get("large")
         before = (slice(None),) * both.rows.ndim
