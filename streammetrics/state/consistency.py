@@ -164,7 +164,7 @@ def _exceeds_limit(sums: Array, weight: RowWeight, most: float) -> bool:
     shape = sums.shape[:-1]
     # A sum of 0 cannot exceed a limit, so check only the other sums.
     flat = sums.reshape(-1, sums.shape[-1])
-    (some,) = flat.any(axis=-1).nonzero()
+    some = np.flatnonzero(flat.any(axis=-1))
     rows, excess = weight.rows, weight.excess
     if rows.shape != shape:
         rows = np.broadcast_to(rows, shape)

@@ -79,7 +79,7 @@ class ScoreTerms(State):
             return
         name, weight, both = type(self).__name__, read_row_weight(self, "rows"), self.total_row_weight()
         sums, large = self.read_cells_named("sums"), self.cells.flats.get("large")
-        before = (slice(None),) * both.rows.ndim
+        before: tuple[Any, ...] = (slice(None),) * both.rows.ndim
         for i, term in enumerate(self.terms):
             most = self._max_term(term)
             if weight.is_exceeded_by(sums[(*before, i)], most):
