@@ -199,16 +199,34 @@ def _collect_plain(raws: Sequence[RawRows], workers: int) -> Groups:
     np.cumsum(starts, out=starts)
     for raw, row_partitions in zip(raws, partitions_of_rows, strict=True):
         scatter(row_partitions, raw["ids"], raw["scores"], raw["labels"], starts, ids, keys)
-    sort_by_group = kernel_registry.find_kernel("groups:sort_by_group")
 
     def collect_partition(p: int) -> Groups:
         part = slice(starts[p], starts[p + 1])
-        numbers, count = number_groups(ids[part], NOTHING, bits)
-        begins, ordered = np.zeros(count + 1, np.int64), np.empty(len(numbers), np.uint64)
-        sort_by_group(numbers, keys[part], begins, ordered)
-        return compare_rows(ordered, begins)
+        return _compare_groups(*number_groups(ids[part], NOTHING, bits), keys[part])
 
     return Groups.concat(map_in_threads(collect_partition, 1 << bits, workers))
+
+
+def _compare_groups(numbers: NDArray[np.int32], count: int, keys: NDArray[np.uint64]) -> Groups:
+    """Return the class weights and concordant pairs of groups, given the group and the packed score of each row."""
+    begins, ordered = np.zeros(count + 1, np.int64), np.empty(len(numbers), np.uint64)
+    kernel_registry.find_kernel("groups:sort_by_group")(numbers, keys, begins, ordered)
+    return compare_rows(ordered, begins)
+
+
+def _pack_scores(scores: Array, labels: Array) -> NDArray[np.uint64]:
+    """Return a key for each row. Keys sort by score, then by label, and consist of 32 bits for the score and one bit."""
+    keys = np.empty(len(labels), np.uint64)
+    with np.errstate(over="ignore"):
+        narrow = scores.astype(np.float32, copy=False)
+    if scores.dtype == np.float32 or np.array_equal(narrow, scores):
+        kernel_registry.find_kernel("groups:pack_scores")(narrow, labels, keys)
+        return keys
+    # Only the order of the scores matters, so their ranks, which fit in 32 bits, replace them. Equal scores share a rank.
+    order = np.argsort(scores)
+    ordered = scores[order]
+    keys[order[:1]], keys[order[1:]] = 0, np.cumsum(ordered[1:] != ordered[:-1])
+    return (keys << np.uint64(1)) | labels
 
 
 def _collect_any(raw: RawRows, workers: int) -> Groups:
@@ -218,7 +236,9 @@ def _collect_any(raw: RawRows, workers: int) -> Groups:
     def collect_partition(p: int) -> Groups:
         part = {name: column[starts[p] : starts[p + 1]] for name, column in ordered.items()}
         numbers, count = number_groups(*split_words(part["ids"]), bits)
-        return _scan_rows(numbers, count, part["scores"], part["labels"], part.get("weights"))
+        if "weights" in part:
+            return _scan_rows(numbers, count, part["scores"], part["labels"], part["weights"])
+        return _compare_groups(numbers, count, _pack_scores(part["scores"], part["labels"]))
 
     return Groups.concat(map_in_threads(collect_partition, 1 << bits, workers))
 
