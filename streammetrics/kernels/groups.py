@@ -80,37 +80,42 @@ def ordered_bits32(x: Any) -> Any:
 
 
 @kernel(out=("where", "counts"))
-def find_partitions(a: Any, bits: Any, where: Any, counts: Any) -> Any:
+def find_partitions(ids: Any, bits: Any, where: Any, counts: Any) -> Any:
     """Write the partition of each row to `where`, and count the rows of each partition.
 
-    The partition is the number in the first `bits` bits of the hash of the ID in `a`.
+    The partition is the number in the first `bits` bits of the hash of the ID. `ids` holds one or two integers for each
+    row, in two dimensions.
     """
-    shift, n = u8(64) - u8(bits), a.shape[0]
+    shift, n, width = u8(64) - u8(bits), ids.shape[0], ids.shape[1]
     for start in range(0, n, FETCH_ROWS):
-        prefetch(a, start + AHEAD, FETCH_ROWS)
+        prefetch(ids, (start + AHEAD) * width, FETCH_ROWS * width)
         for j in range(start, min(start + FETCH_ROWS, n)):
-            p = u4(hash_id(a[j], i8(0)) >> shift)
+            # Pass the constant 0 if there is no second integer, so that the compiler removes half of the computation.
+            hashed = hash_id(ids[j, 0], ids[j, 1]) if width == 2 else hash_id(ids[j, 0], i8(0))
+            p = u4(hashed >> shift)
             where[j] = p
             counts[p] += 1
     return n
 
 
-@kernel(out=("ends", "out_a", "out_keys"))
-def scatter_rows(where: Any, a: Any, s: Any, y: Any, ends: Any, out_a: Any, out_keys: Any) -> Any:
-    """Copy rows into their partitions: the ID to `out_a`, and a key of score and label to `out_keys`.
+@kernel(out=("ends", "out_a", "out_b", "out_keys"))
+def scatter_rows(where: Any, ids: Any, s: Any, y: Any, ends: Any, out_a: Any, out_b: Any, out_keys: Any) -> Any:
+    """Copy rows into their partitions: the ID to `out_a` and `out_b`, and a key of score and label to `out_keys`.
 
-    `where` holds the partition of each row. Partitions are filled from the end, so in the end `ends` contains their
-    starts.
+    `where` holds the partition of each row. `out_b` is empty if IDs have one integer. Partitions are filled from the end,
+    so in the end `ends` contains their starts.
     """
-    n = a.shape[0]
+    n, width = ids.shape[0], ids.shape[1]
     for start in range(0, n, FETCH_ROWS):
-        prefetch(a, start + AHEAD, FETCH_ROWS)
+        prefetch(ids, (start + AHEAD) * width, FETCH_ROWS * width)
         prefetch(s, start + AHEAD, FETCH_ROWS)
         prefetch(y, start + AHEAD, FETCH_ROWS)
         for j in range(start, min(start + FETCH_ROWS, n)):
             ends[where[j]] -= 1
             k = ends[where[j]]
-            out_a[k] = a[j]
+            out_a[k] = ids[j, 0]
+            if width == 2:
+                out_b[k] = ids[j, 1]
             out_keys[k] = (u8(ordered_bits32(s[j])) << u8(1)) | u8(y[j])
     return n
 

@@ -115,7 +115,8 @@ def collect_groups(raws: Sequence[RawRows], workers: int) -> Groups:
     raws = [r for r in raws if len(r["ids"])]
     if not raws:
         return Groups.zeros()
-    if all(r["ids"].ndim == 1 and r["scores"].dtype == np.float32 and "weights" not in r for r in raws):
+    words = {r["ids"].ndim for r in raws}
+    if len(words) == 1 and all(r["scores"].dtype == np.float32 and "weights" not in r for r in raws):
         return _collect_plain(raws, workers)
     return _collect_any(_concat_rows(raws), workers)
 
@@ -180,7 +181,7 @@ def _scan_rows(numbers: Array, count: int, scores: Array, labels: Array, weights
 
 
 def _collect_plain(raws: Sequence[RawRows], workers: int) -> Groups:
-    """Do the same as `_collect_any` for the most common kind of rows: integer ids, float32 scores and no weights.
+    """Do the same as `_collect_any` for the most common kind of rows: ids of one size, float32 scores and no weights.
 
     The score and the label of such a row fit in one 64-bit key, which makes sorting fast.
     """
@@ -188,21 +189,23 @@ def _collect_plain(raws: Sequence[RawRows], workers: int) -> Groups:
     # the ID and the key of each row to its partition. Partitions are small enough to be sorted within the cache.
     sizes = [len(raw["ids"]) for raw in raws]
     n, bits = sum(sizes), _partition_bits(sum(sizes))
-    ids, keys, starts = np.empty(n, np.int64), np.empty(n, np.uint64), np.zeros((1 << bits) + 1, np.int64)
+    first, second = np.empty(n, np.int64), np.empty(n if raws[0]["ids"].ndim == 2 else 0, np.int64)
+    keys, starts = np.empty(n, np.uint64), np.zeros((1 << bits) + 1, np.int64)
     partitions_of_rows = np.split(np.empty(n, np.uint16), np.cumsum(sizes[:-1]))
     find, scatter = (
         kernel_registry.find_kernel("groups:find_partitions"),
         kernel_registry.find_kernel("groups:scatter_rows"),
     )
     for raw, row_partitions in zip(raws, partitions_of_rows, strict=True):
-        find(raw["ids"], bits, row_partitions, starts)
+        find(raw["ids"].reshape(len(row_partitions), -1), bits, row_partitions, starts)
     np.cumsum(starts, out=starts)
     for raw, row_partitions in zip(raws, partitions_of_rows, strict=True):
-        scatter(row_partitions, raw["ids"], raw["scores"], raw["labels"], starts, ids, keys)
+        ids = raw["ids"].reshape(len(row_partitions), -1)
+        scatter(row_partitions, ids, raw["scores"], raw["labels"], starts, first, second, keys)
 
     def collect_partition(p: int) -> Groups:
         part = slice(starts[p], starts[p + 1])
-        return _compare_groups(*number_groups(ids[part], NOTHING, bits), keys[part])
+        return _compare_groups(*number_groups(first[part], second[part], bits), keys[part])
 
     return Groups.concat(map_in_threads(collect_partition, 1 << bits, workers))
 
