@@ -32,7 +32,7 @@ Lines = list[list[str]]
 def main() -> None:
     """Print a table of each kind."""
     lines: Lines = []
-    for part in (sums, sketches, slices, choices, keys, classes):
+    for part in (sums, sketches, slices, choices, groups, keys, classes):
         part(lines)
     table("Beside numpy and polars", ["", "ours, ns/row", "theirs", "ratio", "at most", "asked for", ""], lines)
 
@@ -93,10 +93,18 @@ def sketches(lines: Lines) -> None:
     rng = np.random.default_rng(4)
     values, ids = rng.lognormal(0, 1, ROWS), rng.integers(0, 1 << 40, ROWS)
     series, users = polars.Series(values), polars.Series(ids)
-    compare(
-        lines, "Quantile / polars", stream(lambda: sm.Quantile(q=0.9), values), lambda: series.quantile(0.9), ROWS, 1.0
-    )
-    compare(lines, "DistinctCount / polars", stream(sm.DistinctCount, ids), users.approx_n_unique, ROWS, 1.5)
+    ours = stream(lambda: sm.Quantile(q=0.9), values)
+    compare(lines, "Quantile / polars", ours, lambda: series.quantile(0.9), ROWS, 1.5, 1.0)
+    compare(lines, "DistinctCount / polars", stream(sm.DistinctCount, ids), users.approx_n_unique, ROWS, 1.2, 1.0)
+    names = polars.Series([f"user {i}" for i in range(KEYS)]).gather(ids[:KEYED] % KEYS)
+    array, objects = names.to_arrow(), names.to_numpy().astype(object)
+
+    def distinct(column: Any) -> Call:
+        return lambda: polars.Series(column).approx_n_unique()
+
+    for name, column, limit in (("polars", names, 3.5), ("Arrow", array, 1.4), ("objects", objects, 1.7)):
+        ours = stream(sm.DistinctCount, column)
+        compare(lines, f"DistinctCount of strings, {name} / polars", ours, distinct(column), KEYED, limit, 1.0)
 
 
 def slices(lines: Lines) -> None:
@@ -123,6 +131,16 @@ def choices(lines: Lines) -> None:
     compare(lines, 'on_invalid="drop" / without', drop, plain, ROWS, 1.7, 1.5)
 
 
+def groups(lines: Lines) -> None:
+    y, s = clicks(KEYED, 0.3, 9)
+    k = polars.Series([f"user {i}" for i in range(KEYS)]).gather(np.random.default_rng(9).integers(0, KEYS, KEYED))
+    frame = polars.DataFrame({"y": y, "s": s, "k": k})
+    rank, p, n = polars.col("s").rank(), polars.col("y").cast(polars.Float64).sum(), polars.len()
+    auc = ((rank * polars.col("y")).sum() - p * (p + 1) / 2) / (p * (n - p))
+    ours = stream(sm.GroupAUC, y, s, group=k)
+    compare(lines, "GroupAUC, strings / polars' rank", ours, lambda: frame.group_by("k").agg(auc), KEYED, 1.0)
+
+
 def keys(lines: Lines) -> None:
     rng = np.random.default_rng(7)
     y = (rng.random(KEYED) < 0.05).astype(np.uint8)
@@ -146,7 +164,7 @@ def keys(lines: Lines) -> None:
 
     for name, k in kinds.items():
         ours = stream(lambda: sm.Sliced(sm.CTR(), by="k"), y, k=k)
-        limit = {"polars categorical": 2.8, "numpy S": 2.4, "list": 2.4}.get(name, 2.0)
+        limit = {"polars categorical": 2.8, "numpy S": 2.4, "list": 1.4, "numpy object": 1.4}.get(name, 2.0)
         compare(lines, f"keys, {name} / polars' group_by", ours, theirs(k), KEYED, limit, 2.0)
 
 
