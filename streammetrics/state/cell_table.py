@@ -348,9 +348,10 @@ class CellTable(Statistic):
         """
         cells, parts = self.cells, self.parts()
         if cells.inner_keys is not None:
-            starts = np.searchsorted(cells.inner_keys[:, 0], np.arange(len(self) + 1))
-            counts = np.diff(starts)[index]
-            kept = self.take_inner(expand_ranges(starts[index], counts))
+            fronts = cells.inner_keys[:, 0]
+            starts = np.searchsorted(fronts, index)
+            counts = np.searchsorted(fronts, index, "right") - starts
+            kept = self.take_inner(expand_ranges(starts, counts))
             inner = kept.cells.inner_keys
             assert inner is not None
             renumbered = np.column_stack([np.repeat(np.arange(len(index)), counts), inner[:, 1:]])
