@@ -79,13 +79,25 @@ def largest_exponent(v: Any) -> Any:
 
 
 @inline
-def small_sign(size: Any, least: Any) -> Any:
-    """Return a negative integer if the number `size` is below `least` but not 0, otherwise a nonnegative integer.
+def measure(x: Any, top: Any, least: Any) -> Any:
+    """Include the absolute value of a number in the largest (`top`) and the smallest one, and return both.
 
-    Both arguments are the bits of nonnegative floats, read as integers, which sort like the floats.
+    They are the bits of floats, read as integers, which sort like the floats; infinity and NaN are the largest. 1 is
+    subtracted from the smallest. Zeros do not count in it, because 0 - 1 is the largest unsigned integer.
     """
-    # Only for 0 is `size - 1` negative. The complement is then nonnegative, and clears the sign bit of the difference.
-    return (size - least) & ~(size - i8(1))
+    size = f8(x).view(i8) & SIZE_MASK
+    return max(top, size), min(least, u8(size) - u8(1))
+
+
+@inline
+def exponents_in_range(top: Any, least: Any, smallest: Any, most: Any) -> Any:
+    """Return the biased exponents of the largest and the smallest number of a block, given the results of `measure`.
+
+    The first is at least LEAST, or it is -1 if the absolute value of a number is neither 0 nor between `smallest` and
+    `most`. The second may be too low by 1.
+    """
+    valid = top <= f8(most).view(i8) and least >= u8(max(f8(smallest).view(i8), i8(1))) - u8(1)
+    return max(top >> i8(52), LEAST) if valid else i8(-1), i8(least >> u8(52))
 
 
 @outline
@@ -107,27 +119,74 @@ def largest_exponent_in_range(v: Any, smallest: Any, most: Any) -> Any:
 
     The absolute value of each number must be 0 or lie between `smallest` and `most`.
     """
-    # Compare the bits of absolute values as integers, which sort like the values; infinity and NaN are the largest. Only
-    # the sign bit of `wrong` matters.
-    least, top, wrong = f8(smallest).view(i8), i8(0), i8(0)
+    top, least = i8(0), ~u8(0)
     for j in range(v.shape[0]):
-        size = f8(v[j]).view(i8) & SIZE_MASK
-        wrong |= small_sign(size, least)
-        top = size if size > top else top
-    return i8(-1) if wrong < 0 or top > f8(most).view(i8) else max(top >> i8(52), LEAST)
+        top, least = measure(v[j], top, least)
+    return exponents_in_range(top, least, smallest, most)[0]
 
 
 @outline
 def copy_in_range(v: Any, out: Any, smallest: Any, most: Any) -> Any:
     """Copy a block as float64 to `out`, and return the result of `largest_exponent_in_range`."""
-    least, top, wrong = f8(smallest).view(i8), i8(0), i8(0)
+    top, least = i8(0), ~u8(0)
     for j in range(v.shape[0]):
-        x = f8(v[j])
-        size = f8(x).view(i8) & SIZE_MASK
-        out[j] = x
-        wrong |= small_sign(size, least)
-        top = size if size > top else top
-    return i8(-1) if wrong < 0 or top > f8(most).view(i8) else max(top >> i8(52), LEAST)
+        out[j] = f8(v[j])
+        top, least = measure(v[j], top, least)
+    return exponents_in_range(top, least, smallest, most)[0]
+
+
+@inline
+def magic_bits(e: Any) -> Any:
+    """Return the bits of the two magic numbers that split numbers whose biased exponents are at most e."""
+    return ((e + i8(3)) << i8(52)) | HALF, ((e - i8(47)) << i8(52)) | HALF
+
+
+@inline
+def split_number(x: Any, magic1: Any, magic2: Any) -> Any:
+    """Return the two parts of a number, as the bits of floats that include the magic numbers, and the remainder.
+
+    Adding magic1 rounds the number to a multiple of the last bit of magic1 (t). Adding magic2 to the exact remainder
+    rounds it in the same way (u).
+    """
+    t = x + magic1
+    rest = x - (t - magic1)
+    u = rest + magic2
+    return f8(t).view(i8), f8(u).view(i8), rest - (u - magic2)
+
+
+@inline
+def add_parts(first: Any, second: Any, n: Any, e: Any, numbers: Any, at: Any) -> None:
+    """Add the sums of both parts of n numbers, without the bits of the magic numbers that they include."""
+    bits1, bits2 = magic_bits(e)
+    add_integer(numbers, at, first - n * bits1, e + i8(16))
+    add_integer(numbers, at, second - n * bits2, e - i8(34))
+
+
+@outline
+def add_checked_block(v: Any, e: Any, smallest: Any, most: Any, numbers: Any, at: Any) -> Any:
+    """Add up to 1,024 numbers, and return the biased exponent of the largest one, or -1 if a number is out of range.
+
+    The absolute value of each number must be 0 or lie between `smallest` and `most`; otherwise nothing is added. The
+    argument e is a guess, such as the result for the block before. If it fits, numbers are checked and added in a single
+    loop. The caller propagates carries.
+    """
+    bits1, bits2 = magic_bits(e)
+    magic1, magic2 = i8(bits1).view(f8), i8(bits2).view(f8)
+    first, second, top, least = i8(0), i8(0), i8(0), ~u8(0)
+    for j in range(v.shape[0]):
+        top, least = measure(v[j], top, least)
+        t, u, _ = split_number(f8(v[j]), magic1, magic2)
+        first += t
+        second += u
+    largest, low = exponents_in_range(top, least, smallest, most)
+    if largest < 0:
+        return largest
+    # If the guess is too low, or some numbers may have bits below the last bit of magic2, these sums are wrong.
+    if largest > e or low < e - i8(47):
+        add_bounded_block(v, largest, numbers, at)
+        return largest
+    add_parts(first, second, i8(v.shape[0]), e, numbers, at)
+    return e
 
 
 @outline
@@ -136,22 +195,16 @@ def add_bounded_block(v: Any, e: Any, numbers: Any, at: Any) -> None:
 
     All numbers are below 2**1000.
     """
-    # Adding magic1 rounds a number to a multiple of the last bit of magic1 (t). Adding magic2 to the exact remainder
-    # rounds it in the same way (u). The bits of t and u are summed as integers modulo 2**64. They include the bits of the
-    # magic numbers, which are subtracted at the end.
-    bits1, bits2 = ((e + i8(3)) << i8(52)) | HALF, ((e - i8(47)) << i8(52)) | HALF
+    bits1, bits2 = magic_bits(e)
     magic1, magic2 = i8(bits1).view(f8), i8(bits2).view(f8)
     first, second, rests = i8(0), i8(0), i8(0)
+    # Sum the parts as integers modulo 2**64.
     for j in range(v.shape[0]):
-        t = v[j] + magic1
-        rest = v[j] - (t - magic1)
-        u = rest + magic2
-        first += f8(t).view(i8)
-        second += f8(u).view(i8)
-        rests |= f8(rest - (u - magic2)).view(i8)
-    n = i8(v.shape[0])
-    add_integer(numbers, at, first - n * bits1, e + i8(16))
-    add_integer(numbers, at, second - n * bits2, e - i8(34))
+        t, u, rest = split_number(v[j], magic1, magic2)
+        first += t
+        second += u
+        rests |= f8(rest).view(i8)
+    add_parts(first, second, i8(v.shape[0]), e, numbers, at)
     # In rare cases, some numbers have bits below the last bit of magic2. Add these bits one number at a time.
     if rests & SIZE_MASK:
         for j in range(v.shape[0]):
@@ -171,18 +224,16 @@ def add_block(v: Any, numbers: Any, at: Any) -> None:
 def split_halves(v: Any, out: Any, high: Any, low: Any, smallest: Any, most: Any) -> Any:
     """Copy a block as float64 to `out`, and split each number into two halves of 26 bits, whose products are exact.
 
-    This is Veltkamp's split. Return the result of `largest_exponent_in_range`.
+    This is Veltkamp's split. Return the result of `exponents_in_range`.
     """
-    least, top, wrong = f8(smallest).view(i8), i8(0), i8(0)
+    top, least = i8(0), ~u8(0)
     for j in range(v.shape[0]):
         x = f8(v[j])
         t = SPLIT * x
         out[j], high[j] = x, t - (t - x)
         low[j] = x - high[j]
-        size = f8(x).view(i8) & SIZE_MASK
-        wrong |= small_sign(size, least)
-        top = size if size > top else top
-    return i8(-1) if wrong < 0 or top > f8(most).view(i8) else max(top >> i8(52), LEAST)
+        top, least = measure(x, top, least)
+    return exponents_in_range(top, least, smallest, most)
 
 
 @inline
@@ -191,46 +242,51 @@ def halves_product_error(product: Any, a_high: Any, a_low: Any, b_high: Any, b_l
     return ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
 
 
+@inline
+def split_product(x: Any, x_high: Any, x_low: Any, y: Any, y_high: Any, y_low: Any, magics: Any) -> Any:
+    """Return the three parts of a product, as the bits of floats that include the magic numbers, and two remainders.
+
+    The product is the sum of its rounded value and a rounding error, which is at least 2**53 times smaller. The value is
+    split with magic1 and magic2, and the error with magic2 and magic3.
+    """
+    magic1, magic2, magic3 = magics
+    product = x * y
+    error = halves_product_error(product, x_high, x_low, y_high, y_low)
+    first, second, rest = split_number(product, magic1, magic2)
+    v, third, less = split_number(error, magic2, magic3)
+    return first, second + v, third, rest, less
+
+
 @outline
-def add_products(block: Any, x_column: Any, y_column: Any, m: Any, e: Any, numbers: Any, at: Any) -> None:
+def add_products(block: Any, x_column: Any, y_column: Any, m: Any, e: Any, low: Any, numbers: Any, at: Any) -> None:
     """Add the products of two columns of a block of m rows (at most 1,024) to a superaccumulator without rounding.
 
-    The biased exponents of the products are at most e. A block holds three arrays: the columns, their upper halves, and
-    their lower halves. Each product is the sum of its rounded value and a rounding error, which is at least 2**53 times
-    smaller. The value is split with magic1 and magic2, and the error with magic2 and magic3.
+    The biased exponents of the products are at most e. `low` is the sum of the smallest exponents of the columns. A block
+    holds three arrays: the columns, their upper halves, and their lower halves.
     """
     x, x_high, x_low = block[0, x_column, :m], block[1, x_column, :m], block[2, x_column, :m]
     y, y_high, y_low = block[0, y_column, :m], block[1, y_column, :m], block[2, y_column, :m]
-    bits1, bits2 = ((e + i8(3)) << i8(52)) | HALF, ((e - i8(47)) << i8(52)) | HALF
+    bits1, bits2 = magic_bits(e)
     bits3 = ((e - i8(97)) << i8(52)) | HALF
-    magic1, magic2, magic3 = i8(bits1).view(f8), i8(bits2).view(f8), i8(bits3).view(f8)
+    magics = i8(bits1).view(f8), i8(bits2).view(f8), i8(bits3).view(f8)
     first, second, third, rests = i8(0), i8(0), i8(0), i8(0)
-    for j in range(m):
-        product = x[j] * y[j]
-        error = halves_product_error(product, x_high[j], x_low[j], y_high[j], y_low[j])
-        t = product + magic1
-        rest = product - (t - magic1)
-        u, v = rest + magic2, error + magic2
-        less = error - (v - magic2)
-        z = less + magic3
-        first += f8(t).view(i8)
-        second += f8(u).view(i8) + f8(v).view(i8)
-        third += f8(z).view(i8)
-        rests |= f8(rest - (u - magic2)).view(i8) | f8(less - (z - magic3)).view(i8)
-    add_integer(numbers, at, first - m * bits1, e + i8(16))
-    add_integer(numbers, at, second - i8(2) * m * bits2, e - i8(34))
+    # The exponents usually show that no product has bits below the last bit of magic3. Then there are no remainders.
+    is_wide = low < e + i8(978)
+    for j in range(0 if is_wide else m):
+        t, u, v, _, _ = split_product(x[j], x_high[j], x_low[j], y[j], y_high[j], y_low[j], magics)
+        first, second, third = first + t, second + u, third + v
+    for j in range(m if is_wide else 0):
+        t, u, v, rest, less = split_product(x[j], x_high[j], x_low[j], y[j], y_high[j], y_low[j], magics)
+        first, second, third = first + t, second + u, third + v
+        rests |= f8(rest).view(i8) | f8(less).view(i8)
+    add_parts(first, second - m * bits2, m, e, numbers, at)
     add_integer(numbers, at, third - m * bits3, e - i8(84))
     # In rare cases, some products or errors have bits that are too low for this split. Add each remainder separately.
     if rests & SIZE_MASK:
         for j in range(m):
-            product = x[j] * y[j]
-            error = halves_product_error(product, x_high[j], x_low[j], y_high[j], y_low[j])
-            rest = product - ((product + magic1) - magic1)
-            rest -= (rest + magic2) - magic2
-            error -= (error + magic2) - magic2
-            error -= (error + magic3) - magic3
+            _, _, _, rest, less = split_product(x[j], x_high[j], x_low[j], y[j], y_high[j], y_low[j], magics)
             add_exact(numbers, at, rest)
-            add_exact(numbers, at, error)
+            add_exact(numbers, at, less)
 
 
 @outline

@@ -25,6 +25,7 @@ from .exact_sums import (
     UNITS,
     add_block,
     add_bounded_block,
+    add_checked_block,
     add_exact,
     add_integer,
     add_products,
@@ -33,7 +34,6 @@ from .exact_sums import (
     copy_in_range,
     halves_product_error,
     largest_exponent,
-    largest_exponent_in_range,
     split_halves,
 )
 from .loss_terms import RELATIVE, SIGNED_RELATIVE, SQUARE, fill_squared_term, fill_term, gather_column
@@ -214,7 +214,7 @@ def sum_products(
             return 1
         count_rows(n, w, at, rows, excess)
         return 0
-    block, sizes = scratch((3, COLUMNS, PART), f8), scratch(COLUMNS, i8)
+    block, sizes = scratch((3, COLUMNS, PART), f8), scratch((2, COLUMNS), i8)
     for a in range(0, n if count else 0, PART):
         m = min(PART, n - a)
         share = m * width // count
@@ -223,7 +223,7 @@ def sum_products(
         for c in range(width):
             load_column(ff, a, width, c, block, sizes, 0, m, limits[:1])
             load_column(ss, a, width, c, block, sizes, 1, m, limits[1:])
-            if checks and (sizes[0] < 0 or sizes[1] < 0):
+            if checks and (sizes[0, 0] < 0 or sizes[0, 1] < 0):
                 copy_numbers(before, sums, sums.shape[0])
                 return 1
             if powers:
@@ -234,7 +234,7 @@ def sum_products(
                 prefetch(ss, (a + PART) * width + t * share, share)
                 x_column, y_column, cell = products[t, 0], products[t, 1], products[t, 2] * width + c
                 if y_column < 0 and not weighted and lone:
-                    add_bounded_block(block[0, x_column, :m], sizes[x_column], sums, u8(cell) * CHUNKS)
+                    add_bounded_block(block[0, x_column, :m], sizes[0, x_column], sums, u8(cell) * CHUNKS)
                 elif y_column < 0 and not weighted:
                     add_to_cells(block[0, x_column, :m], at[a : a + m], stride, cell, sums, often)
                 elif y_column < 0:
@@ -246,7 +246,7 @@ def sum_products(
                     # its rounding error by the weight, and add both results.
                     multiply_columns(block, x_column, y_column, m, BOTH)
                     for q in range(BOTH, BOTH + 2):
-                        sizes[q] = split_halves(block[0, q, :m], block[0, q], block[1, q], block[2, q], 0.0, np.inf)
+                        split_column(block, sizes, q, m)
                         add_column_products(block, sizes, q, WEIGHT, m, at, a, stride, cell, sums, often)
         if not often and is_carry_due(a, n):
             carry_all(sums)
@@ -258,18 +258,26 @@ def sum_products(
 def load_column(values: Any, a: Any, width: Any, c: Any, block: Any, sizes: Any, q: Any, m: Any, limits: Any) -> None:
     """Copy column c of m rows, which start at row `a`, to column q of a block, and split the numbers into halves.
 
-    Store the largest exponent of the column in sizes[q], or -1 if a value is outside `limits`.
+    Store the largest and the smallest exponent of the column in sizes[:, q]; the first is -1 if a value is outside
+    `limits`.
     """
     out, high, low = block[0, q], block[1, q], block[2, q]
     if limits.shape[0]:
-        sizes[q] = split_halves(values[a : a + m], out, high, low, limits[0, 0], limits[0, 1])
+        sizes[0, q], sizes[1, q] = split_halves(values[a : a + m], out, high, low, limits[0, 0], limits[0, 1])
         if not are_all_from(out[:m], limits[0, 2], limits[0, 3] != 0.0):
-            sizes[q] = -1
+            sizes[0, q] = -1
     elif width == 1:
-        sizes[q] = split_halves(values[a : a + m], out, high, low, 0.0, np.inf)
+        sizes[0, q], sizes[1, q] = split_halves(values[a : a + m], out, high, low, 0.0, np.inf)
     else:
         gather_column(values, a, width, c, out[:m])
-        sizes[q] = split_halves(out[:m], out, high, low, 0.0, np.inf)
+        split_column(block, sizes, q, m)
+
+
+@outline
+def split_column(block: Any, sizes: Any, q: Any, m: Any) -> None:
+    """Split the numbers in column q of a block of m rows into halves, and store their exponents as `load_column` does."""
+    v = block[0, q, :m]
+    sizes[0, q], sizes[1, q] = split_halves(v, block[0, q], block[1, q], block[2, q], 0.0, np.inf)
 
 
 @outline
@@ -288,12 +296,12 @@ def fill_powers(block: Any, sizes: Any, m: Any) -> None:
     """Compute columns 2 to 5 of a block of m rows, which `sum_products` multiplies to get third and fourth powers."""
     for j in range(m):
         block[0, 2, j] = block[0, 0, j] * SCALE
-    sizes[2] = split_halves(block[0, 2, :m], block[0, 2], block[1, 2], block[2, 2], 0.0, np.inf)
+    split_column(block, sizes, 2, m)
     multiply_columns(block, 2, 2, m, 3)
     for j in range(m):
         block[0, 5, j] = 2.0 * block[0, 4, j]
     for q in range(3, 6):
-        sizes[q] = split_halves(block[0, q, :m], block[0, q], block[1, q], block[2, q], 0.0, np.inf)
+        split_column(block, sizes, q, m)
 
 
 @outline
@@ -309,14 +317,16 @@ def multiply_columns(block: Any, x_column: Any, y_column: Any, m: Any, to: Any) 
 
 @outline
 def add_column(v: Any, limits: Any, sums: Any) -> Any:
-    """Add all numbers of a column to one superaccumulator; return False if a value is outside `limits`, else True."""
-    n = v.shape[0]
+    """Add all numbers of a column to one superaccumulator; return False if a value is outside `limits`, else True.
+
+    If it returns False, the caller must restore the sums, to which earlier blocks have been added.
+    """
+    n, size = v.shape[0], LEAST
     for a in range(0, n, BLOCK):
         vv = v[a : a + BLOCK]
-        size = largest_exponent_in_range(vv, limits[0, 0], limits[0, 1])
+        size = add_checked_block(vv, size, limits[0, 0], limits[0, 1], sums, u8(0))
         if size < 0 or not are_all_from(vv, limits[0, 2], limits[0, 3] != 0.0):
             return False
-        add_bounded_block(vv, size, sums, u8(0))
         if is_carry_due(a, n):
             carry_all(sums)
     return True
@@ -330,12 +340,12 @@ def add_column_products(
     """Add the products of two columns of a block of m rows to the sums of their cells.
 
     `at` holds the cell of each row, and the block starts at its element `a`; if `at` is empty, there is one cell. A cell
-    has `stride` sums, of which number `cell` is used. `sizes` holds the largest exponent of each column.
+    has `stride` sums, of which number `cell` is used. `sizes` holds the largest and the smallest exponent of each column.
     """
     if at.shape[0] == 0:
         # Compute an upper bound on the exponents of products from the largest exponents of the two columns.
-        e = sizes[x_column] + sizes[y_column] - i8(1022)
-        add_products(block, x_column, y_column, m, max(e, LEAST), sums, u8(cell) * CHUNKS)
+        e, low = max(sizes[0, x_column] + sizes[0, y_column] - i8(1022), LEAST), sizes[1, x_column] + sizes[1, y_column]
+        add_products(block, x_column, y_column, m, e, low, sums, u8(cell) * CHUNKS)
     else:
         multiply_columns(block, x_column, y_column, m, SPARE)
         for q in range(SPARE, SPARE + 2):
