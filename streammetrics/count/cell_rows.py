@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels import code_runs
+from ..kernels import code_runs, weighted_codes
 from ..numerics.signal_safety import run_without_interrupt
 from ..state import tally
 from ..state.tally import Entries
@@ -97,14 +97,12 @@ def sort_runs(runs: Runs) -> None:
     code_runs.sort_short_runs(low, weights, ends, SHORT)
     long = np.flatnonzero(ends - runs.first > SHORT)
     for a, b in zip(runs.first[long].tolist(), ends[long].tolist(), strict=True):
+        run = low[a:b]
         if len(weights):
-            order, here = low[a:b].argsort(), slice(a, b)
-            fresh = low[here][order], weights[here][order]
-            # An interrupt between the two calls would leave codes with the weights of other codes.
-            steps = zip((low, weights), fresh, strict=True)
-            run_without_interrupt([partial(array.__setitem__, here, items) for array, items in steps])
+            # This is one call into C, so an interrupt cannot leave codes with the weights of other codes.
+            weighted_codes.sort_weighted_codes(run, weights[a:b], allocate(b - a, U8), allocate(b - a, F8))
         else:
-            sort(low[a:b])
+            sort(run, run)
 
 
 class MergedRuns(NamedTuple):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["allocate", "grow_copy", "trim"]
+__all__ = ["allocate", "allocate_zeros", "grow_copy", "trim"]
 
 Array = NDArray[Any]
 
@@ -46,6 +46,15 @@ def allocate(size: int, dtype: Any) -> Array:
         with suppress(OSError):
             pages.madvise(HUGE_PAGES)
     return np.frombuffer(pages, dtype)
+
+
+def allocate_zeros(size: int, dtype: Any) -> Array:
+    """Return an array of zeros. Pages to which nothing is written take no memory."""
+    array = allocate(size, dtype)
+    # The pages of a memory map are zeros from the start.
+    if array.base is None:
+        array[:] = 0
+    return array
 
 
 def grow_copy(array: Array, used: int, size: int) -> Array:

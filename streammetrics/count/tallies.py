@@ -17,6 +17,7 @@ copy, while kernels go on writing to the buffers.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,12 +27,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels import exact_rows, tally_codes
+from ..kernels import exact_rows, tally_codes, weighted_codes
 from ..numerics.exact import carry_fixed
 from ..numerics.signal_safety import run_without_interrupt
 from ..state import tally
 from ..state.tally import Entries
-from .page_allocator import allocate, trim
+from .page_allocator import allocate, allocate_zeros, trim
 
 __all__ = ["LiveExactRows", "LiveTally", "weights_less_one"]
 
@@ -64,7 +65,7 @@ def pad_zeros(array: Array, size: int) -> Array:
     """Return the array with zeros appended up to `size` items; the array itself if it is already long enough."""
     if size <= len(array):
         return array
-    new = np.zeros((size, *array.shape[1:]), array.dtype)
+    new = allocate_zeros(size * math.prod(array.shape[1:]), array.dtype).reshape(size, *array.shape[1:])
     new[: len(array)] = array
     return new
 
@@ -220,7 +221,7 @@ class LiveTally:
             fields["excess"] = self._spread_excess(entries, entries.places, self.places)
         elif self._fits_byte_counters(cells, weighted=entries.excess is not None):
             here = entries.cells * self.places + entries.places.astype(I8)
-            low = fields["low"] = np.zeros(cells * self.places, U1)
+            low = fields["low"] = allocate_zeros(cells * self.places, U1)
             # The byte counter of a place gets the lowest byte of its count. The rest of the count becomes an entry.
             # These entries count rows in units of 256.
             low[here] = entries.counts & entries.counts.dtype.type(255)
@@ -233,9 +234,9 @@ class LiveTally:
     def _spread_excess(self, entries: Entries, here: Array, size: int) -> Array:
         if entries.excess is None:
             return np.zeros(0, I8)
-        out = np.zeros((size, 2), I8)
-        out[here] = entries.excess
-        return out.reshape(-1)
+        out = allocate_zeros(2 * size, I8)
+        out.reshape(-1, 2)[here] = entries.excess
+        return out
 
     def _fits_byte_counters(self, cells: int, *, weighted: bool) -> bool:
         return cells * self.places <= (FEW_WEIGHTED if weighted else FEW)
@@ -292,7 +293,7 @@ class LiveTally:
             fresh[:used] = self.codes[:used]
             self.codes = fresh
         if not len(self.low) and (weighted or len(self.weights)) and len(self.weights) < len(self.codes):
-            new = np.ones(len(self.codes))
+            new = allocate(len(self.codes), F8)
             new[:used] = self.weights[:used] if len(self.weights) else 1.0
             self.weights = new
 
@@ -312,10 +313,8 @@ class LiveTally:
     def _sort_in_waiting(self) -> None:
         """Sort the codes in the buffer, and merge them into the entries."""
         n = int(self.waiting[0])
-        if len(self.weights) or (self.entries.excess is not None and not len(self.low)):
-            excess = weights_less_one(self.weights[:n] if len(self.weights) else np.ones(n))
-            fresh = tally.sort_entries(Entries(self.shift, self.codes[:n].copy(), np.ones(n, U4), excess))
-            entries = tally.add_entries(self.entries, tally.canonicalize(fresh))
+        if len(self.weights):
+            entries = self._insert_weighted_codes(self.codes[:n], self.weights[:n])
         else:
             codes = self.codes[:n]
             sort(codes, codes)  # in place: the order of buffered codes does not matter
@@ -334,6 +333,19 @@ class LiveTally:
         out = np.empty_like(codes), np.empty(len(codes), U4)
         m = tally_codes.count_runs(codes, *out)
         return tally.add_entries(old, tally.canonicalize(Entries(self.shift, *(a[:m] for a in out))))
+
+    def _insert_weighted_codes(self, codes: Array, weights: Array) -> Entries:
+        """Return the entries after adding a row for each of these codes, with its weight, and sort both in place."""
+        old = self.entries
+        weighted_codes.sort_weighted_codes(codes, weights, allocate(len(codes), codes.dtype), allocate(len(codes), F8))
+        size, most = len(old) + len(codes), int(old.counts.max(initial=0)) + len(codes)
+        excess = np.zeros(2 * len(old), I8) if old.excess is None else old.excess.reshape(-1)
+        out = allocate(size, codes.dtype), allocate(size, tally.find_count_type(most)), allocate(2 * size, I8)
+        m = weighted_codes.add_weighted_codes(
+            old.codes.astype(codes.dtype, copy=False), old.counts, excess, codes, weights, *out
+        )
+        sums = trim(out[2], 2 * m).reshape(-1, 2)
+        return tally.canonicalize(Entries(self.shift, trim(out[0], m), trim(out[1], m), sums))
 
     def consolidate(self) -> Entries:
         """Return all rows as sorted entries: one for each place of a cell that has rows."""

@@ -314,7 +314,7 @@ def count_scores(
     """
     place, cell, heavy = scratch(BLOCK, u4), scratch(BLOCK, i8), scratch(BLOCK, f8)
     lone, weighted, all_folded = at.shape[0] == 0, w.shape[0] != 0, folded.shape[0] == 0
-    simple = all_folded and not weighted and not lone
+    simple = all_folded and not lone
     last = i8(0)
     for j in range(at.shape[0] if simple else 0):
         last = max(last, at[j])
@@ -332,7 +332,7 @@ def count_scores(
         _, off = find_places(y, s, a, n, real, bits, mark, place)
         off = off if mark else i4(0)
         for j in range(n if off and simple else 0):
-            off_grid[u8(at[a + j])] |= u1(place[j] >> u4(31))
+            off_grid[u8(at[a + j])] |= u1(place[j] >> u4(31)) & u1(not weighted or w[a + j] != 0)
             place[j] &= ~OFF_GRID
         for j in range(n if off and not simple else 0):
             if place[j] >> u4(31):

@@ -34,6 +34,8 @@ LARGE = 2.0**31
 # of these magic numbers to a positive or negative number rounds the number to a multiple of the value of its last bit.
 HIGH, LOW = 1.5 * 2.0**32, 1.5 * 2.0**-8
 HIGH_BITS, LOW_BITS = i8(0x41F8000000000000), i8(0x3F78000000000000)
+# All bits of a low limb.
+LOW_MASK = i8((1 << 40) - 1)
 
 
 def _score_bits32(z: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ._jit import inline, kernel
-from ._memory import scratch
+from ._memory import prefetch, scratch
 from .score_terms import add_fixed, split_limbs
 
 f4, f8, i8, u1, u4, u8 = np.float32, np.float64, np.int64, np.uint8, np.uint32, np.uint64
@@ -27,6 +27,23 @@ DIGIT = 10
 DIGITS = 1 << DIGIT
 # Codes are converted to 32 bits in blocks of this many. A block that cannot be converted ends the attempt.
 BLOCK = 1024
+
+# Counters are loaded into the cache this many rows before the row that changes them.
+SOON = i8(16)
+
+
+@inline
+def count_row(low: Any, here: Any, code: Any, codes: Any, m: Any) -> Any:
+    """Add 1 to the byte counter `here`, and return the new length of the buffer, which is `m` unless the byte overflows.
+
+    A byte that overflows becomes 0, and its code is appended to the buffer, where it stands for 256 rows.
+    """
+    rows = u1(low[here] + u1(1))
+    low[here] = rows
+    if rows == u1(0):
+        codes[m] = code
+        m += u8(1)
+    return m
 
 
 @inline
@@ -39,18 +56,20 @@ def add_rows(
     Element j of `place` and element `a + j` of `at` and `w` are the place, cell and weight of a row. The lower `shift`
     bits of a code are the place, and the bits above are the cell.
     """
-    lone, m = at.shape[0] == 0, u8(waiting[0])
+    lone, m, weighted = at.shape[0] == 0, u8(waiting[0]), w.shape[0] > 0
     if low.shape[0]:
-        for j in range(n):
-            here = u8(place[j]) if lone else u8(at[a + j]) * u8(stride) + u8(place[j])
-            # A byte that overflows becomes 0. Append one code, which stands for the 256 rows, to the buffer.
-            rows = u1(low[here] + u1(1))
-            low[here] = rows
-            if rows == u1(0):
-                codes[m] = u8(place[j]) if lone else (u8(at[a + j]) << u8(shift)) | u8(place[j])
-                m += u8(1)
-        for j in range(n if w.shape[0] else 0):
-            here = u8(place[j]) if lone else u8(at[a + j]) * u8(stride) + u8(place[j])
+        for j in range(0 if weighted else n):
+            cell = u8(0) if lone else u8(at[a + j])
+            m = count_row(low, cell * u8(stride) + u8(place[j]), (cell << u8(shift)) | u8(place[j]), codes, m)
+        for j in range(n if weighted else 0):
+            # The counters of a row are often not in the cache. Load those of a later row.
+            i = min(j + SOON, n - 1)
+            later = u8(place[i]) if lone else u8(at[a + i]) * u8(stride) + u8(place[i])
+            prefetch(low, later, 1)
+            prefetch(excess, u8(2) * later, 2)
+            cell = u8(0) if lone else u8(at[a + j])
+            here = cell * u8(stride) + u8(place[j])
+            m = count_row(low, here, (cell << u8(shift)) | u8(place[j]), codes, m)
             high, part = split_limbs(w[a + j])
             add_fixed(excess, u8(2) * here, high - i8(1 << 20), part)
     else:

@@ -184,7 +184,8 @@ def test_a_large_batch_folds_its_cells_before_it_is_counted():
         metric.update(**read_columns(metric, rows(rng, n, high=2)))
     counter = accumulator_of(metric).updater._content[1].counters[0]
     assert counter.folded[:2].all()
-    assert counter.tallies["exact"].rows == 0
+    # Only rows of earlier batches are still exact; they are moved to buckets later.
+    assert counter.tallies["exact"].count_rows().sum() <= 400
 
 
 def test_the_memory_limit_of_groups_holds():

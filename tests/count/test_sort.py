@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from streammetrics.count import page_allocator, tallies
+from streammetrics.kernels import weighted_codes
+from streammetrics.state import tally
 
 HUGE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
 ROUNDED = 2 * (int(HUGE.read_text()) if HUGE.exists() else mmap.PAGESIZE)  # a page at either end
@@ -73,6 +75,43 @@ def test_codes_of_scores(monkeypatch, dtype, sign, numpy_is_quicker):
     assert (tallies.sorted_copy(with_zero) == np.sort(with_zero)).all()
 
 
+@pytest.mark.parametrize("bits", [0, 1, 8, 23, 28, 32, 64])
+@pytest.mark.parametrize("n", [1, 100, 100_000])
+def test_weights_move_with_their_codes(n, bits):
+    """The low bits, which are equal in all codes, belong to no digit."""
+    rng, low = np.random.default_rng(bits), min(bits, 3)
+    codes = rng.integers(0, (1 << bits) - 1, n, np.uint64, endpoint=True) >> np.uint64(low) << np.uint64(low)
+    codes = codes.astype(np.uint32 if bits <= 32 else np.uint64)
+    moved, weights = codes.copy(), rng.random(n)
+    order = np.argsort(codes, kind="stable")
+    wanted = weights[order]
+    weighted_codes.sort_weighted_codes(moved, weights, np.empty_like(moved), np.empty(n))
+    assert (moved == codes[order]).all()
+    assert (weights == wanted).all()
+
+
+@pytest.mark.parametrize("cells", [3, 3000])
+def test_weighted_codes_add_up_like_entries(cells):
+    """Rows with and without weights, merged into earlier entries, in the cells of few rows and of many."""
+    rng, whole = np.random.default_rng(cells), tally.Entries.empty(13)
+    held = tallies.LiveTally(13, 8192, lone=False)
+    held._give_up_byte_counters(whole)
+    for weighted in (False, True, True, False, True):
+        n = 5000
+        codes = (rng.integers(0, cells, n) << 13 | rng.integers(0, 300, n)).astype(np.uint32)
+        weights = rng.random(n) * 10.0 ** rng.integers(-9, 7, n) if weighted else np.ones(n)
+        weights[: n // 3] = rng.integers(0, 3, n // 3)
+        held.reserve(cells, n, weighted=True)
+        used = int(held.waiting[0])
+        held.codes[used : used + n], held.weights[used : used + n], held.waiting[0] = codes, weights, used + n
+        excess = tallies.weights_less_one(weights)
+        fresh = tally.sort_entries(tally.Entries(13, codes, np.ones(n, np.uint32), excess))
+        whole = tally.add_entries(whole, fresh)
+        if used:
+            assert held.consolidate().equals(whole)
+    assert held.consolidate().equals(whole)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("exact", [False, True])
 def test_what_is_united_holds_no_more_than_it_says(exact):
@@ -103,6 +142,14 @@ def test_room_is_an_array_like_any_other(size, dtype):
     assert (made.dtype, len(made), made.flags.writeable) == (dtype, size, True)
     cut = page_allocator.trim(made, size // 3)
     assert (cut == np.arange(size // 3)).all()
+
+
+@pytest.mark.parametrize("size", [0, 3, page_allocator.MIN_MAPPED_BYTES])
+def test_new_counters_are_zeros(size):
+    np.full(size, 7, np.int64)  # memory that the next array may get
+    made = page_allocator.allocate_zeros(size, np.int64)
+    assert (made == np.zeros(size, np.int64)).all()
+    assert made.flags.writeable
 
 
 def test_of_room_only_what_is_written_to_is_held():

@@ -1,0 +1,133 @@
+"""Kernels for the codes of rows with weights: sort them together with their weights, and merge them into entries.
+
+Module `tally_codes` has the kernels for codes without weights. An entry is a code with its number of rows and the sum of
+w - 1 over these rows (the excess), which is a fixed-point number (see `score_terms`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._jit import inline, kernel
+from ._memory import scratch
+from .score_terms import LOW_MASK, split_limbs
+
+i8, u8 = np.int64, np.uint64
+
+# The largest number of bits of a digit of the radix sort. The sort writes to twice as many places at a time as a digit
+# has values. With 11 bits they are on more pages than the processor can find quickly, and the sort takes twice as long.
+DIGIT = 8
+DIGITS = 1 << DIGIT
+
+
+@inline
+def move_by_digit(
+    source: Any, source_weights: Any, to: Any, to_weights: Any, starts: Any, shift: Any, width: Any
+) -> None:  # fmt: skip
+    """Copy codes and their weights to other arrays, sorted by the digit of `width` bits at bit `shift`.
+
+    Codes with equal digits keep their order.
+    """
+    mask = (u8(1) << width) - u8(1)
+    for k in range(mask + u8(1)):
+        starts[k] = 0
+    for i in range(source.shape[0]):
+        starts[(u8(source[i]) >> shift) & mask] += 1
+    run = i8(0)
+    for k in range(mask + u8(1)):
+        here = i8(starts[k])
+        starts[k] = run
+        run += here
+    for i in range(source.shape[0]):
+        k = (u8(source[i]) >> shift) & mask
+        at = u8(starts[k])
+        to[at], to_weights[at] = source[i], source_weights[i]
+        starts[k] = i8(at + u8(1))
+
+
+@kernel(out=("codes", "weights", "other", "other_weights"))
+def sort_weighted_codes(codes: Any, weights: Any, other: Any, other_weights: Any) -> Any:
+    """Sort codes and their weights in place by a radix sort, which skips the low bits that are equal in all codes.
+
+    `other` and `other_weights` are scratch of the same length.
+    """
+    n, differ, first, starts = codes.shape[0], u8(0), u8(codes[0]), scratch(DIGITS, i8)
+    for i in range(n):
+        differ |= u8(codes[i]) ^ first
+    shift, end, turned = u8(0), u8(0), False
+    while end < u8(64) and differ >> end:
+        end += u8(1)
+    while shift < end and not (differ >> shift) & u8(1):
+        shift += u8(1)
+    # As many digits as needed, of about equal widths.
+    digits = (end - shift + u8(DIGIT - 1)) // u8(DIGIT)
+    width = (end - shift + digits - u8(1)) // max(digits, u8(1))
+    # Each pass moves the codes to the other array. After an odd number of passes, copy them back.
+    while shift < end:
+        if turned:
+            move_by_digit(other, other_weights, codes, weights, starts, shift, width)
+        else:
+            move_by_digit(codes, weights, other, other_weights, starts, shift, width)
+        turned = not turned
+        shift += width
+    for i in range(n if turned else 0):
+        codes[i], weights[i] = other[i], other_weights[i]
+    return n
+
+
+@inline
+def add_to_run(same: Any, rows: Any, high: Any, low: Any, run: Any, run_high: Any, run_low: Any) -> Any:
+    """Return the count and the sum of w - 1 of a run of equal codes, extended by an entry.
+
+    If `same` is 0, the entry begins a new run.
+    """
+    part = run_low * same + low
+    return run * same + rows, run_high * same + high + (part >> i8(40)), part & LOW_MASK
+
+
+@kernel(out=("codes", "counts", "sums"))
+def add_weighted_codes(
+    old: Any, rows: Any, excess: Any, fresh: Any, weights: Any, codes: Any, counts: Any, sums: Any
+) -> Any:  # fmt: skip
+    """Merge sorted entries and one or more sorted codes of single rows with weights; return the number of merged codes.
+
+    `old`, `rows` and `excess` are the codes of the entries, their counts and their sums of w - 1. `fresh` and `weights`
+    hold the rows, whose codes may repeat. The result is written to `codes`, `counts` and `sums`.
+    """
+    i, j, m, na, nb = u8(0), u8(0), u8(0), u8(old.shape[0]), u8(fresh.shape[0])
+    last, run, high, low = fresh[0], i8(0), i8(0), i8(0)
+    if na:
+        last = min(last, old[0])
+    # Take the smaller of the two next codes, which needs no branch.
+    while i < na and j < nb:
+        x, y = old[i], fresh[j]
+        code, ours = min(x, y), x <= y
+        one_high, one_low = split_limbs(weights[j])
+        one_high -= i8(1 << 20)
+        more, more_high, more_low = i8(rows[i]), excess[u8(2) * i], excess[u8(2) * i + u8(1)]
+        same = i8(code == last)
+        run, high, low = add_to_run(
+            same, more if ours else i8(1), more_high if ours else one_high, more_low if ours else one_low, run, high, low
+        )  # fmt: skip
+        m += u8(i8(1) - same)
+        codes[m], counts[m], sums[u8(2) * m], sums[u8(2) * m + u8(1)], last = code, run, high, low, code
+        i += u8(ours)
+        j += u8(not ours)
+    while i < na:
+        same = i8(old[i] == last)
+        run, high, low = add_to_run(
+            same, i8(rows[i]), excess[u8(2) * i], excess[u8(2) * i + u8(1)], run, high, low
+        )  # fmt: skip
+        m += u8(i8(1) - same)
+        codes[m], counts[m], sums[u8(2) * m], sums[u8(2) * m + u8(1)], last = old[i], run, high, low, old[i]
+        i += u8(1)
+    while j < nb:
+        same = i8(fresh[j] == last)
+        one_high, one_low = split_limbs(weights[j])
+        run, high, low = add_to_run(same, i8(1), one_high - i8(1 << 20), one_low, run, high, low)
+        m += u8(i8(1) - same)
+        codes[m], counts[m], sums[u8(2) * m], sums[u8(2) * m + u8(1)], last = fresh[j], run, high, low, fresh[j]
+        j += u8(1)
+    return i8(m) + 1
