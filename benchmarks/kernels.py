@@ -31,9 +31,9 @@ def main() -> None:
 def throughput(labels: np.ndarray, scores: np.ndarray) -> None:
     c = limits.Limits(labels, scores)
     # `at most` is what several runs on two machines kept, with room for noise; why what was asked for is missed there is
-    # known in part: an AUC counts at 1.5 times the C, the rest is the first 65,536 rows, kept exactly and then folded
+    # known in part: an AUC counts at 1.3 times the C, the rest is the first 65,536 rows, kept exactly and then folded
     cases: list[tuple[str, Callable[[], sm.extend.Metric], str, Callable[[], object], float, float]] = [
-        ("AUC", sm.AUC, "two-pass histogram", c.fold, 2.1 if WIDE else 2.8, 1.35),
+        ("AUC", sm.AUC, "two-pass histogram", c.fold, 1.7 if WIDE else 2.8, 1.35),
         (
             "AUC(exact=True)",
             lambda: sm.AUC(exact=True),
