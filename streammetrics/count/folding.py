@@ -29,7 +29,7 @@ Ints = NDArray[np.int64]
 # The largest number of rows of a batch to examine when deciding whether to fold a cell before the batch is counted.
 SAMPLE = 1 << 13
 # The rows of folded cells are moved to buckets when at least one in this many exact rows belongs to a folded cell.
-STALE_SHARE = 4
+STALE_SHARE = 2
 # Cells are not examined again before this many rows are added, or one row for every eight cells.
 FEWEST_ROWS, CELLS_PER_ROW = 1 << 12, 8
 NO_CELLS = np.zeros(0, np.int64)
