@@ -172,6 +172,9 @@ def _feed_scores(dtype: Any) -> None:
         wide.update(y, s, key=[2, 1, 2, 1]).compute()
         wide.merge(wide.copy()).update(y, s, key=[0, 1, 0, 1]).compute()
         Sliced(AUC(scale=scale, bits=12), by="key").update(y, s, key=[2, 1, 2, 1]).compute()
+        # With the second batch, the slice has too many rows to stay exact, so they are converted to buckets.
+        folding = Sliced(AUC(scale=scale, limit=2), by="key")
+        folding.update(y[:2], s[:2], key=[1, 1]).update(y[:2], s[:2], key=[1, 1]).compute()
         sharded = Sharded(AUC(scale=scale, limit=0), unit="unit")
         # The first batch creates the shards. The second one finds existing shards, which takes another code path.
         for _ in range(2):
@@ -187,6 +190,8 @@ def _feed_scores(dtype: Any) -> None:
             {"y_true": label_matrix, "y_score": score_matrix, "sample_weight": w},
         ):
             AUC(num_labels=2, limit=row_limit).update(rows).update(rows).compute()
+            few = {name: column[:2] for name, column in rows.items()} | {"key": np.array([1, 1])}
+            Sliced(AUC(num_labels=2, limit=row_limit), by="key").update(few).update(few).compute()
             Sliced(AUC(num_labels=2, limit=row_limit), by="key").update(
                 rows | {"key": np.array([2, 1, 2, 1])}
             ).compute()
