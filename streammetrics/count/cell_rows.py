@@ -270,7 +270,7 @@ class LiveCellRows:
 
     def merge_chunks(self) -> None:
         """Merge chunks that have become small."""
-        few = [c for c in self.chunks if 2 * len(c.low) <= WAIT]
+        few = [c for c in self.chunks if 0 < 2 * len(c.low) <= WAIT]
         many = [c for c in self.chunks if 2 * len(c.low) > WAIT]
         self.chunks = [*many, gather_runs(few, np.arange(len(self.row_counts)))] if few else many
 

@@ -96,9 +96,9 @@ def test_no_weights_remain_with_the_rows_of_other_cells(small: None) -> None:
     """The only rows with weights were read, and are then counted in buckets."""
     columns = log("probabilities", weighted=True, rows=100) | {"k": np.repeat([1, 2], [60, 40])}
     columns["sample_weight"][60:] = 1
-    more = cut(columns, 0, 60)
+    more = {n: np.tile(c[:60], 2) for n, c in columns.items()}
     thing = feed(sliced("probabilities"), columns, 50, reads=True).update(more)
-    assert thing == feed(sliced("probabilities"), {n: np.concatenate([c, more[n]]) for n, c in columns.items()}, 160)
+    assert thing == feed(sliced("probabilities"), {n: np.concatenate([c, more[n]]) for n, c in columns.items()}, 220)
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -110,19 +110,25 @@ def test_what_is_read_and_merged_goes_on(name: str, small: None) -> None:
     assert feed(half.merge(feed(sliced(name), cut(columns, 700, 850), 50)), cut(columns, 850, ROWS), 70) == whole
 
 
+def fail(*_: Any, **__: Any) -> None:
+    raise MemoryError
+
+
 @pytest.mark.parametrize("name", METRICS)
-def test_a_batch_that_fails_leaves_nothing(name: str, small: None) -> None:
-    """It would have made a cell too large, and adds cells."""
+def test_a_batch_that_fails_leaves_nothing(name: str, small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would have made a cell too large, and adds cells. It fails at a check of its rows, or when memory ends."""
     columns = log(name, weighted=False)
     thing, other = sliced(name), sliced(name)
     for first in range(0, ROWS, 100):
         rows = cut(columns, first, first + 100)
-        large = {n: np.concatenate([c, *[c[:1]] * 400]) for n, c in rows.items()}
-        wrong = large | {"k": large["k"].copy(), "sample_weight": np.ones(500)}
-        wrong["k"][450:] += 1000
-        wrong["sample_weight"][470] = -1
+        large = {n: np.concatenate([c, *[c[-1:]] * 400]) for n, c in rows.items()}
+        large["k"][400:] = np.arange(100) + 1000
         with pytest.raises(InvalidInputError, match="470"):
-            thing.update(wrong)
+            thing.update(large | {"sample_weight": np.where(np.arange(500) == 470, -1.0, 1.0)})
+        with monkeypatch.context() as without_memory:
+            without_memory.setattr(cell_rows.LiveCellRows, "reserve", fail)
+            with pytest.raises(MemoryError):
+                thing.update(large)
         thing.update(rows)
         other.update(rows)
         if first % 300 == 0:
