@@ -84,14 +84,16 @@ def _convert_column(raw: Any, name: str) -> Any:
 
 
 def _iterate_blocks(column: Any) -> Iterator[tuple[slice, Texts | None]]:
-    for first in range(0, len(column), BLOCK):
+    # An array of another number of dimensions is an error, which `read_slice_column` raises.
+    count = len(column) if getattr(column, "ndim", 1) == 1 else 0
+    for first in range(0, count, BLOCK):
         rows = slice(first, first + BLOCK)
         yield rows, _read_texts(column[rows])
 
 
 def _read_texts(column: Any) -> Texts | None:
     if isinstance(column, np.ndarray):
-        return _read_objects(column.tolist()) if column.dtype == object and column.ndim == 1 else None
+        return _read_objects(column.tolist()) if column.dtype == object else None
     if isinstance(column, (list, tuple)):
         return _read_objects(column)
     if hasattr(column, "combine_chunks"):
