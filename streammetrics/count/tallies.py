@@ -52,6 +52,8 @@ FEW_ROWS = 1 << 17
 # Fewer codes than this are sorted by numpy, which is then faster. A larger buffer is counted in a hash table if it has
 # at most this many distinct codes.
 FEW_CODES = 2048
+# Codes are sorted as integers of 32 bits if there are at least this many. The kernels for this take time to compile.
+MANY_CODES = 1 << 15
 # Codes are grouped by their high word, which contains the cell, unless the largest high word exceeds about this
 # multiple of the number of codes.
 FAR = 64
@@ -131,7 +133,7 @@ def _narrow(codes: Array) -> Array | None:
 
     There are such integers for many codes of float32 scores.
     """
-    if codes.dtype != U8 or len(codes) < FEW_CODES:
+    if codes.dtype != U8 or len(codes) < MANY_CODES:
         return None
     words = allocate(len(codes), U4)
     return None if tally_codes.narrow_codes(codes, words) else words

@@ -56,6 +56,7 @@ def exact_codes(scores: Any, labels: Any) -> Any:
 def test_codes_of_scores(monkeypatch, dtype, sign, numpy_is_quicker):
     """Of any size a float32 has; one score between two of float32 must not be lost."""
     monkeypatch.setattr(tallies, "numpy_sorts_quicker", lambda: numpy_is_quicker)
+    monkeypatch.setattr(tallies, "MANY_CODES", tallies.FEW_CODES)
     rng = np.random.default_rng(1)
     sizes = [np.exp(rng.normal(0, 25, 2 * tallies.FEW_CODES)), rng.random(tallies.FEW_CODES), [1e-45, 3e38, 1.0, 1.0]]
     scores = sign * np.concatenate(sizes).clip(1e-45, 3e38).astype(np.float32).astype(dtype)
