@@ -32,7 +32,7 @@ from ..reading.replicates import numbers_of
 from ..state.axes import Axis, Vocabulary
 from ..state.state import State
 from ..statistics.groups.partitions import hashes_of
-from .leave_one_shard_out import leave_one_out, merge_shards, table_by_shard
+from .leave_one_shard_out import leave_one_out, merge_shards, reduce_groups, table_by_shard
 from .sharded import Sharded
 
 __all__ = ["FalseAlarms", "aa"]
@@ -316,9 +316,7 @@ def _count_false_alarms(sharded: Sharded, states: Sequence[State], name: str, al
     out = []
     for called, (metric, unit, binding) in (definition_of(sharded).metric_reads() or {}).items():
         state: Any = states[unit]
-        # If the metric groups rows by the unit, all rows of a group are in one shard. A shard is then subtracted exactly.
-        grouped = name == sharded.unit == binding.column("group")
-        shards = state.to_subtractable() if grouped else state
+        shards = reduce_groups(metric, state, is_group=name == sharded.unit == binding.column("group"))
         total: Any = binding.correct_state(merge_shards(shards))
         values = numbers_of(called, CellReadings(metric, total).values)
         weights = table_by_shard(shards, state.row_weights, sharded.shards, max(len(total), 1))

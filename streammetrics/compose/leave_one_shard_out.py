@@ -23,7 +23,7 @@ from ..state.state import State
 from ..statistics.score_readouts import count_pairs_without, divide_integers
 from ..statistics.scores import ScoreHistogram
 
-__all__ = ["check_cells", "leave_one_out", "shard_of", "table_by_shard"]
+__all__ = ["check_cells", "leave_one_out", "reduce_groups", "shard_of", "table_by_shard"]
 
 NAN = float("nan")
 MAX_BYTES = 1 << 24
@@ -41,6 +41,15 @@ def shard_of(state: State) -> Ints:
 def merge_shards(shards: State) -> State:
     """Return the state without its last axis, the shard: the shards of each cell are summed."""
     return shards.rollup(*shards.axes[:-1])
+
+
+def reduce_groups(metric: Any, shards: Any, *, is_group: bool) -> Any:
+    """Return the shards with sums over groups instead of the rows of each group, if the metric can be read from them.
+
+    Sums of one shard can be subtracted if each group has all of its rows in one shard (`is_group`: the unit is the
+    group). Metrics that can be sealed are read from sums; other metrics of groups need the rows.
+    """
+    return shards.to_subtractable() if is_group and hasattr(metric, "sealed_metric") else shards
 
 
 def cells_of_shards(shards: State) -> Ints:

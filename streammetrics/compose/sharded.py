@@ -33,7 +33,7 @@ from ..state.state import State
 from ..state.unknown_state import OpaqueState
 from ..statistics.value_order import weight_below
 from .axis_wrapper import check_dense_size, inner_of
-from .leave_one_shard_out import cells_of_shards, check_cells, leave_one_out, table_by_shard
+from .leave_one_shard_out import cells_of_shards, check_cells, leave_one_out, reduce_groups, table_by_shard
 
 __all__ = ["Sharded", "ShardedDefinition"]
 
@@ -229,9 +229,7 @@ class ShardedDefinition(Definition):
         """Yield the name of each number (a metric may have several), and its values without each shard."""
         totals_by_place: dict[int, tuple[Any, ...]] = {}
         for name, (metric, place, binding) in (self.metric_reads() or {}).items():
-            # If the metric groups rows by the unit, all rows of a group are in one shard. A shard can then be subtracted.
-            grouped = binding.column("group") == self.unit
-            shards: Any = parts[place].to_subtractable() if grouped else parts[place]
+            shards = reduce_groups(metric, parts[place], is_group=binding.column("group") == self.unit)
             # A state without slices or windows has exactly one cell, even if it has no rows.
             cells = len(whole[place]) if whole[place].axes else 1
             total: Any = whole[place]

@@ -139,3 +139,16 @@ def test_no_slices_at_all(metric, kernels, monkeypatch):
     if not kernels:
         monkeypatch.setattr(kernel_registry, "_FIND", [])
     assert table(metric, coarse(made)).shape == (64, 0)
+
+
+@pytest.mark.parametrize(
+    "metric", [sm.GroupAUC(), sm.GroupAveragePrecision(), sm.SessionRecallAtK(2), sm.GroupLogLoss()], ids=repr
+)
+def test_the_unit_may_be_the_group(metric):
+    """Some metrics are then read from sums over groups, others from the rows of each group."""
+    rng, n = np.random.default_rng(6), 1500
+    columns = {"y_true": rng.random(n) < 0.4, "y_score": rng.random(n), "user": rng.integers(0, 200, n)}
+    same = sm.Sharded(sm.Task(metric, group="user"), unit="user").update(columns)
+    copy = sm.Sharded(sm.Task(metric, group="copy"), unit="user").update({**columns, "copy": columns["user"]})
+    assert same.interval() == copy.interval()
+    assert same.interval()[metric.name].standard_error > 0
