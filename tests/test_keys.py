@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import gc
+import sys
 from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -20,6 +21,7 @@ from streammetrics.batch import texts
 from streammetrics.batch.discovered_keys import DiscoveredKeys
 from streammetrics.batch.ids import Ids
 from streammetrics.collect.metric_like import columns_of, empty_copy, states_of
+from streammetrics.count.key_codes import KeyCodes
 from streammetrics.laws.case import expect_same_bytes
 from streammetrics.laws.specimens import make_consistent, sample
 from streammetrics.reading.records import dropped_of
@@ -310,7 +312,7 @@ def with_keys(make: Any, role: str, *keys: Any) -> Any:
     ids=["texts", "integers", "dates", "bytes", "Arrow"],
 )
 @pytest.mark.parametrize("name", ["slices", "group auc", "distinct count", "heavy hitters"])
-def test_categories_that_do_not_occur_are_no_keys(categories: Any, name: str) -> None:
+def test_unused_categories_do_not_become_keys(categories: Any, name: str) -> None:
     make, role = OF_KEYS[name]
     batches = [pd.Categorical.from_codes([3, 1, 3, -1, 0], categories), pd.Categorical.from_codes([7, 3], categories)]
     columns = [pd.Series(batches[0]), pd.CategoricalIndex(batches[1]), batches[0]]
@@ -333,6 +335,28 @@ def test_converted_categories_are_kept_only_as_long_as_the_categories() -> None:
     assert len(key_columns._CATEGORIES) == before
 
 
+def test_strings_of_a_refused_batch_get_no_codes() -> None:
+    codes = KeyCodes("k")
+    codes.encode(np.array([1, 2]))
+    for keys in (["a", "b"], pa.array(["a", "b"]), pl.Series(["a", "b"])):
+        with pytest.raises(sm.InvalidInputError, match="kind"):
+            codes.encode(keys)
+        assert codes.count == 2
+
+
+def test_a_missing_string_gets_no_code() -> None:
+    codes = KeyCodes("k")
+    codes.encode(pa.array(["a", None]))
+    assert codes.count == 1
+
+
+def test_polars_strings_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setattr(pl.Series, "to_arrow", lambda *_, **__: pytest.fail("pyarrow was used"))
+    sliced = sm.Sliced(sm.CTR(), by="k").update(y_true=[0, 1, 1], k=pl.Series(["a", "b", "b"]))
+    assert sliced.compute() == {"a": 0.0, "b": 1.0}
+
+
 ALPHABET = np.array(
     [*"abc", "", "\0", "\x7f", "\x80", "\xdf", "\u07ff", "\u0800", "\ud7ff", "\uffff", "\U00010000", "\U0010ffff"]
 )
@@ -341,7 +365,7 @@ ALPHABET = np.array(
 @pytest.mark.parametrize("width", [1, 2, 7, 30])
 @pytest.mark.parametrize("kind", ["U", "S"])
 @pytest.mark.parametrize("name", ["slices", "group auc", "distinct count"])
-def test_texts_of_fixed_width_are_the_keys_that_lists_of_them_are(name: str, kind: str, width: int) -> None:
+def test_fixed_width_strings_give_the_same_keys_as_lists(name: str, kind: str, width: int) -> None:
     rng = np.random.default_rng(width)
     make, role = OF_KEYS[name]
     texts = ["".join(rng.choice(ALPHABET, width)) for _ in range(5000)]
@@ -351,7 +375,7 @@ def test_texts_of_fixed_width_are_the_keys_that_lists_of_them_are(name: str, kin
     expect_same_bytes(with_keys(make, role, *batches), wanted, "texts of fixed width to be keys as others are")
 
 
-def test_texts_of_fixed_width_that_are_no_texts() -> None:
+def test_fixed_width_strings_that_are_empty_or_invalid() -> None:
     sliced = sm.Sliced(sm.CTR(), by="k")
     with pytest.raises(
         sm.InvalidInputError, match=r"k: expected text, found '.ud800', which cannot be encoded as UTF-8"

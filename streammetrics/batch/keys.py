@@ -50,6 +50,9 @@ Key = tuple[Atom, ...]
 # The length of the first hash table for the distinct strings of a batch.
 SLOTS = 1 << 12
 
+# Categories are cached for at most this many categorical columns, and only if there are at most this many categories.
+MOST_CATEGORICALS, MOST_CATEGORIES = 64, 1 << 20
+
 KEYS = "integers, strings, bytes, booleans, dates, timestamps or decimals"
 
 
@@ -159,9 +162,9 @@ def _from_categorical(raw: Any) -> Any:
     codes, dictionary = raw.codes, _arrow_categories(raw)
     if len(dictionary) > len(codes):
         used, codes = np.unique(codes, return_inverse=True)
-        # The code -1 stands for a missing value.
-        nulls = int(np.count_nonzero(used < 0))
-        dictionary, codes = dictionary.take(pa.array(used[nulls:])), codes.reshape(-1) - nulls
+        # The code -1, which sorts first, stands for a missing value.
+        has_missing = int(used[:1].tolist() == [-1])
+        dictionary, codes = dictionary.take(pa.array(used[has_missing:])), codes.reshape(-1) - has_missing
     return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), dictionary)
 
 
@@ -182,6 +185,8 @@ def _arrow_categories(raw: Any) -> Any:
     known = _CATEGORIES.get(key)
     if known is None or known[0]() is not categories:
         dictionary = pa.array(raw[:0], from_pandas=True).dictionary
+        if len(dictionary) > MOST_CATEGORIES or len(_CATEGORIES) >= MOST_CATEGORICALS:
+            return dictionary
         known = _CATEGORIES[key] = weakref.ref(categories, lambda _: _CATEGORIES.pop(key, None)), dictionary
     return known[1]
 
@@ -276,7 +281,8 @@ def _read_fixed_width(values: NDArray[Any]) -> tuple[str, Any] | None:
     words, slots = values.view(np.uint64).reshape(n, -1), np.full(SLOTS, -1, np.int32)
     firsts, index = np.empty(n, np.int64), np.empty(n, np.int64)
     while (count := find_kernel("keys:number_texts")(words, slots, firsts, index)) < 0:
-        slots = np.full(16 * len(slots), -1, np.int32)
+        # More than twice as many slots as rows are never needed.
+        slots = np.full(min(16 * len(slots), 1 << (2 * n).bit_length()), -1, np.int32)
     texts = values.view(np.uint32 if is_unicode else np.uint8).reshape(n, -1)
     # A code point takes at most four bytes in UTF-8.
     data, offsets = np.empty(count * values.itemsize, np.uint8), np.empty(count + 1, np.int64)

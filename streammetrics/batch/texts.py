@@ -7,6 +7,8 @@ suffices: to find the slice of each row, or to compute its id.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -73,10 +75,10 @@ def read_text_blocks(raw: Any, name: str) -> tuple[Any, Iterable[tuple[slice, Te
 
 def _convert_column(raw: Any, name: str) -> Any:
     """Convert a column of keys as `key_column` does, but without copying the short strings of a polars series."""
-    if type(raw).__module__.startswith("polars.") and str(getattr(raw, "dtype", "")) == "String":
-        from polars import CompatLevel
-
-        views = raw.to_arrow(compat_level=CompatLevel.newest())
+    is_text = type(raw).__module__.startswith("polars.") and str(getattr(raw, "dtype", "")) == "String"
+    # polars may be installed without pyarrow, or be too old for views. `key_column` then converts the series.
+    if is_text and find_spec("pyarrow") is not None and hasattr(polars := import_module("polars"), "CompatLevel"):
+        views = raw.to_arrow(compat_level=polars.CompatLevel.newest())
         has_values = str(views.type) == "string_view" and views.null_count < len(views)
         if has_values and _view_words(views)[:, 0].max() <= INLINE_BYTES:
             return views

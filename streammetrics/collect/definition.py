@@ -267,7 +267,7 @@ def number_of_states(header: dict[str, Any]) -> int:
 
 _parsed: WeakKeyDictionary[FrameKind, tuple[int, Any]] = WeakKeyDictionary()
 """The definitions by parsed header, each with the hash of the classes that were registered at the time. An entry exists as
-long as its header, and `frame` caches only a few small headers."""
+long as its header; `_cached_kind` in `format.frame` keeps only a few small headers."""
 
 
 def definition_of_frame_kind(kind: FrameKind) -> Any:

@@ -6,6 +6,7 @@ import math
 import sys
 import warnings
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import fields
 from decimal import ROUND_CEILING, Context
 from fractions import Fraction
@@ -422,7 +423,7 @@ class OpaqueMetric(Metric[Any, Any]):
         self.__dict__.update(_settings=settings, _state=state.empty_copy())
 
     # Loaded metrics share their definition, and a caller may change the dict.
-    settings = property(lambda self: dict(self.__dict__["_settings"]))
+    settings = property(lambda self: deepcopy(self.__dict__["_settings"]))
 
     def make_state(self) -> State:
         state: State = self.__dict__["_state"]

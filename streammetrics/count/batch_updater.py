@@ -126,8 +126,8 @@ class BatchUpdater:
         states, live = self._content
         if states is None:
             assert live is not None
-            # Counters may replace arrays to which drafts write. The next batch therefore begins with `reserve`, which
-            # then drops these drafts.
+            # Counters may replace arrays to which drafts write. The next batch must therefore begin with `reserve`, which
+            # drops the drafts if an array was replaced.
             live.free_rows[0] = min(live.free_rows[0], 0)
             states = tuple(c.state() for c in live.counters)
             self._content = states, live
@@ -407,6 +407,8 @@ class BatchUpdater:
         # cell numbers, cells that become too large replace their exact rows with histogram buckets, and memory is
         # reserved. After an error, `count_batch` undoes the first two of these steps.
         cache: dict[Any, Ints] = {}
+        # New cells have no memory in the counters yet, so after an error, too, the next batch must begin with `reserve`.
+        live.free_rows[0] = min(live.free_rows[0], 0)
         places = [
             self._locate_rows(live, batch, c, rows, cache) for c, rows in zip(live.counters, prepared, strict=True)
         ]
@@ -416,7 +418,6 @@ class BatchUpdater:
                 check_slices(rows, role, fronts)
             counter.admit_rows(rows.columns, fronts)
         check_mass(live, prepared)
-        live.free_rows[0] = min(live.free_rows[0], 0)
         for counter, rows, (_, at) in zip(live.counters, prepared, places, strict=True):
             counter.fold_ahead(at, rows.n, rows.columns)
         most = max((r.n * c.cells_per_row for c, r in zip(live.counters, prepared, strict=True)), default=0)

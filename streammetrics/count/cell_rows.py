@@ -34,6 +34,8 @@ WAIT = 1 << 18
 SHORT = 24
 # When this many rows have not been sorted, check whether sorting them would save memory, because few are distinct.
 MANY_UNSORTED = 1 << 20
+# More chunks than this that are small are merged.
+MOST_SMALL_CHUNKS = 8
 NO_INTS, NO_WEIGHTS = np.zeros(0, I8), np.zeros(0)
 
 
@@ -155,8 +157,18 @@ class LiveCellRows:
     @property
     def nbytes(self) -> int:
         """The memory of all arrays in bytes."""
-        arrays = self.high, self.low, self.weights, self.row_counts
-        return self.entries.nbytes + sum(a.nbytes for a in arrays) + sum(chunk.nbytes for chunk in self.chunks)
+        # This property is also read without the lock, so it must not convert the entries, as `entries` does.
+        known = self._entries
+        size = sum(a.nbytes for a in known) if isinstance(known, MergedRuns) else known.nbytes
+        arrays = self.high, self.low, self.weights, self.row_counts, self.order, self.bounds
+        return size + sum(a.nbytes for a in arrays) + sum(chunk.nbytes for chunk in self.chunks)
+
+    def estimate_bytes(self, cells: int, rows: int) -> int:
+        """Return an upper bound on the memory in bytes after adding `rows` more rows, to `cells` cells."""
+        words = cells << self.place_bits
+        buffered = max(2 * (int(self.used[0]) + rows), len(self.low))
+        more = max(2 * words - len(self.row_counts), 0) * self.row_counts.itemsize
+        return self.nbytes + (buffered - len(self.low)) * (20 if len(self.weights) else 12) + more + 8 * rows
 
     @property
     def entries(self) -> Entries:
@@ -227,6 +239,9 @@ class LiveCellRows:
         )
         # An interrupt between the two calls would leave the rows both in a chunk and in the buffer.
         run_without_interrupt([partial(self.chunks.append, fresh), partial(self.used.__setitem__, slice(None), 0)])
+        # The bounds of a chunk take memory for each high word, so there must not be many small chunks.
+        if sum(2 * len(chunk.low) <= WAIT for chunk in self.chunks) > MOST_SMALL_CHUNKS:
+            self.merge_chunks()
 
     @property
     def _unsorted_rows(self) -> int:

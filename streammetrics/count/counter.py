@@ -209,7 +209,7 @@ class Counter:
         flats = sum(a[:1].nbytes * (fronts if parts[n].front else cells) for n, a in self.flats.items())
         placed = rows * self._counts_per_cell
         tallies = sum(
-            h.estimate_bytes(cells, placed) if isinstance(h, LiveTally) else h.nbytes + 13 * placed
+            h.estimate_bytes(cells, placed) if isinstance(h, LiveTally | LiveCellRows) else h.nbytes + 13 * placed
             for h in self.tallies.values()
         )
         return flats + tallies
@@ -287,7 +287,7 @@ class Counter:
     def _reserve_in_tallies(self, rows: int, *, weighted: bool) -> None:
         cells, most = max(self.index.count(self.inner), 1), self.exact_rows_allowed
         for live in self.tallies.values():
-            if isinstance(live, LiveTally | LiveCellRows):
+            if isinstance(live, LiveTally) or (isinstance(live, LiveCellRows) and not self._is_bucketed):
                 live.reserve(cells, rows * self._counts_per_cell, weighted=weighted)
             elif not self._is_bucketed:
                 live.reserve(rows * self._counts_per_cell, most, weighted=weighted)

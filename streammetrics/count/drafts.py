@@ -4,8 +4,8 @@ The layout of a batch is everything that is known before its values: the names, 
 columns. A draft contains the conversion of each column, and the commit: a single call that runs all kernels with their
 arguments. A draft is made once for each layout, so most batches need no decisions in Python.
 
-Some batches need preparation, because they select rows, contain keys or need a ranking. `batch.prepared_batch` prepares
-their columns, and this module only makes the call to the kernels.
+Some batches need preparation, because they select rows, contain new keys or keys that are not integers, or need a
+ranking. `batch.prepared_batch` prepares their columns, and this module only makes the call to the kernels.
 """
 
 from __future__ import annotations
@@ -284,7 +284,8 @@ def _make_locators(
     """Return the locator of each path of cells, except the empty path; None if a column of keys needs preparation."""
     paths = {c.front: r.binding.unit for r, c in zip(reads_of, live.counters, strict=True) if c.front}
     unit = next(iter(paths.values()), None)
-    if any(r.binding.unit != unit for r in reads_of):
+    # There may be only one path of shards, because the cells that `Index.shards` returns are overwritten by its next call.
+    if any(r.binding.unit != unit for r in reads_of) or (unit is not None and len(paths) > 1):
         return None
     index, locators = live.index, {}
     for path in paths:

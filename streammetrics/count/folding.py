@@ -243,11 +243,12 @@ class FoldingCounter(Counter):
         if not n:
             return
         taken, rest = chunk, chunk.drop(words)
-        if n < len(chunk.low):
-            taken = gather_runs([chunk], words)
-        # Often all rows are moved. They are then already in order, so copying them would be a waste.
-        else:
+        # Often all rows are moved, and copying them would be a waste. An interrupted reading may have left them in another
+        # order than that of their high words.
+        if n == len(chunk.low) and (chunk.first[1:] >= chunk.first[:-1]).all():
             words = np.arange(len(chunk.first))
+        else:
+            taken = gather_runs([chunk], words)
         lengths = taken.last - taken.first
         entries = exact.build_entries(taken, words)
         places, lost = self.statistic.bucket_codes(entries)

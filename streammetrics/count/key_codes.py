@@ -219,8 +219,13 @@ class KeyCodes:
         for rows, texts in blocks:
             if texts is None:
                 return None
-            kind, numbers = texts.kind, self._texts.encode(texts.data, texts.starts, texts.stops)
-            codes[rows] = numbers if texts.missing is None else np.where(texts.missing, NULL, numbers)
+            # Strings of a batch that is refused must not get codes.
+            if self.kind:
+                self.accept_kind(texts.kind)
+            some = slice(None) if texts.missing is None else ~texts.missing
+            kind, block = texts.kind, np.full(len(texts.starts), NULL)
+            block[some] = self._texts.encode(texts.data, texts.starts[some], texts.stops[some])
+            codes[rows] = block
         self.accept_kind(kind)
         return codes
 

@@ -17,6 +17,9 @@ __all__ = ["KnownCells"]
 
 Ints = NDArray[np.int64]
 
+# For batches of at most this many rows, the arrays of cells are kept for the next batch.
+MOST_ROWS = 1 << 16
+
 
 class KnownCells:
     """Finds the cell of each row on a path whose keys are integers or booleans.
@@ -36,12 +39,15 @@ class KnownCells:
             (index.levels[path[: i + 1]], index.key_codes(name), "bool" if dtypes[i].kind == "b" else "integer")
             for i, (name, _) in enumerate(path)
         ]
-        # The cells of the rows on each level. The next call overwrites them.
-        self._cells = [NOTHING] * len(path)
+        # The cells of the rows on each level, if there are not many. The next call overwrites them.
+        self._cells = np.empty((len(path), 0), np.int64)
 
     def find(self, *keys: NDArray[Any]) -> Ints | None:
         """Return the cell of each row; None if a key or a cell is new, or keys are of a different kind from before."""
-        above = NOTHING
+        above, rows = NOTHING, len(keys[0])
+        cells = self._cells if self._cells.shape[1] >= rows else np.empty((len(self._steps), rows), np.int64)
+        if rows <= MOST_ROWS:
+            self._cells = cells
         for i, (level, codes, kind) in enumerate(self._steps):
             values = keys[i]
             table = codes.find_integer_table(kind)
@@ -49,9 +55,7 @@ class KnownCells:
             is_big = values.dtype == np.uint64 and len(values) and values.max() >= 1 << 63
             if table is None or level.is_stale or is_big:
                 return None
-            if len(self._cells[i]) < len(values):
-                self._cells[i] = np.empty(len(values), np.int64)
-            out = self._cells[i][: len(values)]
+            out = cells[i, : len(values)]
             arguments = (
                 above, np.ascontiguousarray(values, np.int64), table.stored, table.slots, level.low, level.extent,
                 level.table, level.parents, level.codes, out,

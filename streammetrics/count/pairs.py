@@ -126,7 +126,8 @@ class PairCounter(FoldingCounter):
 
     def _reserve_in_tallies(self, rows: int, *, weighted: bool) -> None:
         if not self.lone:
-            self._exact.reserve(max(self.index.count(self.inner), 1), rows * VIEWS, weighted=weighted)
+            if not self._is_never_exact:
+                self._exact.reserve(max(self.index.count(self.inner), 1), rows * VIEWS, weighted=weighted)
             return
         if not self._is_bucketed and self._exact.is_full(rows * VIEWS):
             self.fold_large_cells()
@@ -169,6 +170,7 @@ class PairCounter(FoldingCounter):
         cells, exact = self._folded_cells, LiveCellRows(self._exact.shift)
         buckets, levels = self._add_to_buckets(self._exact.read_cells(cells))
         exact.__dict__.update(self._exact.__dict__ | self._exact.drop_rows(self._exact.find_words(cells)))
+        exact.merge_chunks()
         self._replace_pairs(buckets, levels, exact=exact)
 
     def _add_to_buckets(self, exact: Entries) -> tuple[Entries, Ints]:

@@ -235,7 +235,7 @@ def _read_excess(reader: SectionReader, tally: Tally, decoded: Entries, has_exce
     is_whole = is_single(has_excess) or has_excess.all()
     index: Any = range(len(decoded)) if is_whole else np.flatnonzero(np.repeat(has_excess > 0, entries))
     # Read the numbers of a single section block by block, so that temporary arrays stay small.
-    size = BLOCK if is_single(counts) else len(index)
+    size = BLOCK if is_single(counts) else max(len(index), 1)
     for i in range(0, len(index), size):
         some: Any = index[i : i + size]
         numbers = len(some) if is_single(counts) else counts

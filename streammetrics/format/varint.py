@@ -120,11 +120,11 @@ def is_single(counts: Any) -> bool:
 
 def total(counts: Any) -> int:
     """Return the sum over all sections of a number that each of them has."""
-    return counts if isinstance(counts, int) else int(counts.sum())
+    return counts if is_single(counts) else int(counts.sum())
 
 
 def is_below(numbers: Array, limit: int) -> bool:
-    """Whether all of some nonnegative integers are below a limit."""
+    """Return whether all `numbers`, which are nonnegative integers, are below `limit`."""
     if limit >> 8 * numbers.dtype.itemsize:
         return True
     if len(numbers) <= FEW:

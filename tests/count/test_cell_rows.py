@@ -172,6 +172,46 @@ def exact_rows(thing: Any) -> cell_rows.LiveCellRows:
     return counter._exact  # type: ignore[no-any-return]
 
 
+def test_cells_fold_after_an_interrupted_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reading leaves the rows in the order of the keys, which is not the order of the cells."""
+
+    def fail(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    rng, n = np.random.default_rng(2), 900
+    columns = {"y_true": rng.integers(0, 2, n), "y_score": rng.random(n), "k": np.repeat([3, 1, 2], n // 3)}
+    thing, whole = (sm.Sliced(sm.AUC(limit=400), by="k").update(columns) for _ in range(2))
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(cell_rows.LiveCellRows, "_build_union", fail)
+        with pytest.raises(KeyboardInterrupt):
+            thing.to_bytes()
+    for one in (thing, whole):
+        one.update(columns)
+    assert thing.to_bytes() == whole.to_bytes()
+
+
+def test_small_chunks_are_merged() -> None:
+    rng, rows = np.random.default_rng(3), cell_rows.LiveCellRows(63)
+    for _ in range(40):
+        rows.reserve(100, 500, weighted=False)
+        rows.high[:500], rows.low[:500], rows.used[0] = rng.integers(0, 100, 500), rng.integers(0, 9, 500), 500
+        rows.group_buffer()
+    assert len(rows.chunks) <= 9
+    assert rows.consolidate().counts.sum() == 20_000
+
+
+def test_the_size_can_be_read_without_the_lock() -> None:
+    """It must not change the object, because another thread may replace the entries at the same time."""
+    thing = feed(sliced("probabilities"), log("probabilities", weighted=False), 500)
+    rows = exact_rows(thing)
+    rows.group_buffer()
+    rows._sort_all(np.arange(len(rows.row_counts)))
+    known = rows._entries
+    assert isinstance(known, cell_rows.MergedRuns)
+    assert rows.nbytes > 0
+    assert rows._entries is known
+
+
 def test_rows_of_folded_cells_do_not_wait() -> None:
     rng = np.random.default_rng(1)
     thing = sm.Sliced(sm.AUC(limit=20_000), by="k")

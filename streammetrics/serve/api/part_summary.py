@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from ...collect.accumulator import accumulate, definition_of
 from ...collect.definition import definition_of_frame_kind, wrap_format_errors
+from ...collect.metric_like import STATE_TEXT
 from ...compose.sliced import Sliced
 from ...errors import StateFormatError
 from ...format.frame import Frame, FrameKind, read_frames
@@ -77,7 +77,7 @@ def summarize_parts(frames: Sequence[Frame]) -> Iterator[PartSummary]:
 
 def _build_metrics(kind: FrameKind) -> Any:
     """Return empty metrics for the header of a frame."""
-    if json.loads(kind.about) == {"kind": "state"}:
+    if kind.about == STATE_TEXT:
         raise StateFormatError(
             "expected metrics sliced by arm, found a single state; post to_bytes() of sm.Sliced(...)"
         )
