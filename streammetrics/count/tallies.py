@@ -2,14 +2,14 @@
 
 A place is a possible value of a row, such as a score bucket. A tally counts the rows in each place of each cell (such
 as a slice). A code is an integer that encodes a cell and a place. An entry is a code with its number of rows; a
-finished state has sorted entries. There are three forms:
+finished state has sorted entries. There are four forms:
 
 - A single cell with few places (`LiveTally`, dense) has a 64-bit counter for each place.
 - Several cells that have few places in total have an 8-bit counter for each place. When a counter exceeds 255, the
   kernel writes the code to a buffer, where it stands for 256 rows.
 - In all other cases, and for exact rows (`LiveExactRows`), each row is a code in a buffer. When there are about as many
   codes as entries, the codes are sorted and merged into the entries. So each row is moved only a few times on average.
-  Exact rows of several cells that may be folded have a form of their own (module `cell_rows`).
+- Exact rows of several cells that may be folded are grouped by cell, and sorted when they are read (module `cell_rows`).
 
 `consolidate` returns sorted entries, whose arrays are never written again. A state can therefore use them without a
 copy, while kernels go on writing to the buffers.

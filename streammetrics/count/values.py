@@ -63,7 +63,7 @@ NOT_A_NUMBER = np.int64(-1)
 WINDOWS = 64
 # The number of values without a counter after which the first window is adapted.
 FEWEST_OUTSIDE = 1 << 13
-# The largest number of values without a counter after which a window is adapted, unless there are many entries.
+# Windows are adapted at the latest when this many values have no counter, or twice as many as there are entries.
 WAIT = 1 << 16
 # The number of values for which the buffer has space if there are windows.
 ROOM = 1 << 18

@@ -143,7 +143,7 @@ def _deflate(text: bytes, dictionary: bytes) -> bytes:
 
 
 def _begin_deflate(size: int, dictionary: bytes = b"") -> Any:
-    """Return a compressor for so many bytes: deflate, or Huffman coding alone if there are more than MAX_MATCHING bytes.
+    """Return a compressor for `size` bytes: deflate, or only Huffman coding if `size` exceeds MAX_MATCHING.
 
     Large sections consist mostly of counts by score bucket, which have no repetitions. For these, Huffman coding alone
     gives a smaller result and is much faster.

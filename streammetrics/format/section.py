@@ -211,8 +211,8 @@ class Section(NamedTuple):
 class PackedSection:
     """The canonical encoding of a state, which is written in blocks.
 
-    Each piece of the encoding is freed when it has been written, so that the encoding and what is made from it, such as a
-    file, are never in memory together.
+    Each piece of the encoding is freed once it is written. So the memory never contains both the whole encoding and its
+    compressed form.
 
     Parameters
     ----------
@@ -257,7 +257,7 @@ class PackedSection:
 
 
 def _take_blocks(pieces: deque[Array | _LowLimbs]) -> Iterator[bytes]:
-    """Remove the pieces from the left, and yield their bytes in blocks of about BLOCK bytes."""
+    """Remove the pieces from the left, and yield their bytes in blocks. All but the last have at least BLOCK bytes."""
     some: list[Any] = []
     size = 0
     while pieces:

@@ -196,7 +196,7 @@ class SectionReader:
         self._noise_end = noise + 0 * fronts
         noises = [section.noise for section in self.sections]
         if not self._is_each(self._end, map(len, self.plains)):
-            # The frame has compressed another part of these sections than `PackedSection` suggests.
+            # The writer of this frame left other bytes uncompressed than `PackedSection` does. Split the sections again.
             ends = [self._end] if self.is_single else self._end.tolist()
             wholes = [b"".join(section) for section in self.sections]
             self.plains = [whole[:end] for whole, end in zip(wholes, ends, strict=True)]
