@@ -177,10 +177,10 @@ def test_a_metric_of_an_absent_package_merges_and_saves() -> None:
 def test_loaded_objects_do_not_share_rows(name: str) -> None:
     data = written(HOLDERS[name]())
     first, second = sm.from_bytes(data), sm.from_bytes(data)
-    before = second.to_bytes()
+    before = written(second)
     if not isinstance(first, sm.extend.State):
         first.reset()
-    assert second.to_bytes() == before == sm.from_bytes(data).to_bytes()
+    assert written(second) == before == written(sm.from_bytes(data))
 
 
 def test_a_loaded_metric_counts_on_as_the_saved_one_does() -> None:
@@ -213,13 +213,14 @@ def test_a_loaded_metric_counts_the_first_rows_of_several_threads() -> None:
         assert loaded == sm.CTR().update([0, 1, 1, 1, 1, 1])
 
 
+@pytest.mark.cpu_limit(4)
 @pytest.mark.parametrize(
     ("metric", "columns"),
     [(sm.AUC(bits=12), 500), (sm.AUC(exact=True), 20)],
     ids=["buckets", "exact rows"],
 )
 @pytest.mark.parametrize("weighted", [False, True])
-def test_reading_and_writing_take_half_as_much_memory_again(metric: Any, columns: int, weighted: bool) -> None:
+def test_peak_memory_of_reading_and_writing_is_bounded(metric: Any, columns: int, weighted: bool) -> None:
     rng, n = np.random.default_rng(5), 1_000_000
     table = {"y_true": rng.integers(0, 2, n), "y_score": rng.random(n), "slice": rng.integers(0, columns, n)}
     if weighted:

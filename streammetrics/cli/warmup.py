@@ -27,7 +27,7 @@ from streammetrics.compose.sliced import Sliced
 from streammetrics.count.batch_updater import BatchUpdater
 from streammetrics.count.index import Level
 from streammetrics.count.reads import Read
-from streammetrics.count.tallies import count_codes, sorted_copy
+from streammetrics.count.tallies import MANY_CODES, count_codes, sorted_copy
 from streammetrics.laws.specimens import make_consistent, sample
 from streammetrics.metrics.curves.areas import AUC
 from streammetrics.metrics.decisions.agreement import Accuracy
@@ -35,6 +35,7 @@ from streammetrics.metrics.groups.auc import GroupAUC
 from streammetrics.metrics.probabilities.losses import CTR, LogLoss
 from streammetrics.metrics.regression.ranks import SpearmanCorrelation
 from streammetrics.metrics.values.quantiles import Quantile
+from streammetrics.numerics.kernel_registry import find_kernel
 from streammetrics.state.axes import Axis
 
 __all__ = ["warm_up"]
@@ -216,7 +217,15 @@ def _feed_scores(dtype: Any) -> None:
 def _feed_keys() -> None:
     """Update with integer keys that are far apart, with shards of units, and with predicted classes."""
     CTR().update([0, 1])
-    Sliced(CTR(), by="key").update(y_true=[0, 1], key=[1, 1 << 40])
+    sliced = Sliced(CTR(), by="key").update(y_true=[0, 1], key=[1, 1 << 40])
+    for _ in range(2):
+        sliced.update(y_true=np.array([0, 1]), key=np.array([1, 1]))
+    # So many histograms have no counter for each place if rows have weights.
+    key = np.arange(16)
+    Sliced(AUC(limit=0), by="key").update(key % 2, key / 16, sample_weight=key / 16, key=key).compute()
+    # Strings of polars are read as views of 16 bytes.
+    view = np.frombuffer(bytes(16), np.int32).reshape(1, 4)
+    find_kernel("keys:find_view_bounds")(view, 4, 16, *np.empty((2, 1), np.int64))
     Batch({"text": ["a", "b"]}).column("text", Ids())
     shards = CTR().make_state().empty_copy((Axis(("unit",), "shard", 8),))
     for unit in ([1, 2], ["a", "b"]):
@@ -230,7 +239,7 @@ def _feed_keys() -> None:
     two.update(y_true=predicted, y_pred=predicted, x=predicted, z=predicted)
     Level().locate(np.empty(0, np.int64), 1, np.array([0, 1 << 40]))
     for dtype in (np.float32, np.float64):
-        codes = np.linspace(1, 0, 4096, dtype=dtype).astype(np.float64).view(np.uint64) << np.uint64(1)
+        codes = np.linspace(1, 0, MANY_CODES, dtype=dtype).astype(np.float64).view(np.uint64) << np.uint64(1)
         count_codes(sorted_copy(codes))
 
 

@@ -160,7 +160,7 @@ class LiveCellRows:
         # This property is also read without the lock, so it must not convert the entries, as `entries` does.
         known = self._entries
         size = sum(a.nbytes for a in known) if isinstance(known, MergedRuns) else known.nbytes
-        arrays = self.high, self.low, self.weights, self.row_counts, self.order, self.bounds
+        arrays = self.high, self.low, self.weights, self.row_counts
         return size + sum(a.nbytes for a in arrays) + sum(chunk.nbytes for chunk in self.chunks)
 
     def estimate_bytes(self, cells: int, rows: int) -> int:
