@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -140,3 +142,10 @@ def dropped(thing):
         key: slice_["group_auc"]["dropped"]
         for key, slice_ in (found if isinstance(thing, sm.Sliced) else {(): found}).items()
     }
+
+
+@pytest.mark.cpu_limit(4)  # it starts a process
+def test_text_is_the_first_thing_that_a_process_partitions() -> None:
+    code = "import streammetrics as sm; print(sm.group_partition(['a', 'b', 'a'], 4).tolist())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == str(sm.group_partition(["a", "b", "a"], 4).tolist()), done.stderr

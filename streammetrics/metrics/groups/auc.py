@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...collect.metric import Metric
+from ...count.drafts import load_engine
 from ...numerics.exact import to_float
 from ...numerics.settings import check_integer, is_partition, setting
 from ...reading.about import About
@@ -279,4 +280,6 @@ def group_partition(ids: Any, parts: int) -> Any:
     >>> bool((sm.group_partition([7, 7, 8], 4) < 4).all())
     True
     """
+    # Text is hashed by a kernel, and no kernel may have been loaded yet.
+    load_engine()
     return partition_of(ids, check_integer("group_partition()", parts, 1))
