@@ -90,10 +90,10 @@ def _iterate_blocks(column: Any) -> Iterator[tuple[slice, Texts | None]]:
     count = len(column) if getattr(column, "ndim", 1) == 1 else 0
     for first in range(0, count, BLOCK):
         rows = slice(first, first + BLOCK)
-        yield rows, _read_texts(column[rows])
+        yield rows, _read_block(column[rows])
 
 
-def _read_texts(column: Any) -> Texts | None:
+def _read_block(column: Any) -> Texts | None:
     if isinstance(column, np.ndarray):
         return _read_objects(column.tolist()) if column.dtype == object else None
     if isinstance(column, (list, tuple)):
@@ -111,7 +111,7 @@ def _read_offsets(column: Any) -> Texts | None:
     _, offsets, data = column.buffers()
     ends = np.frombuffer(offsets, offset_dtype, column.offset + len(column) + 1)[column.offset :]
     positions = ends.astype(np.int64, copy=False)
-    return _mark_missing(column, kind, data, positions[:-1], positions[1:])
+    return _build_texts(column, kind, data, positions[:-1], positions[1:])
 
 
 def _read_views(column: Any) -> Texts | None:
@@ -119,7 +119,7 @@ def _read_views(column: Any) -> Texts | None:
     views, (starts, stops) = _view_words(column), np.empty((2, len(column)), np.int64)
     first = VIEW_BYTES * column.offset + PREFIX_BYTES
     longest = find_kernel("keys:find_view_bounds")(views, first, VIEW_BYTES, starts, stops)
-    return _mark_missing(column, "string", column.buffers()[1], starts, stops) if longest <= INLINE_BYTES else None
+    return _build_texts(column, "string", column.buffers()[1], starts, stops) if longest <= INLINE_BYTES else None
 
 
 def _view_words(column: Any) -> NDArray[np.int32]:
@@ -128,7 +128,7 @@ def _view_words(column: Any) -> NDArray[np.int32]:
     return views[column.offset : column.offset + len(column)]
 
 
-def _mark_missing(column: Any, kind: str, data: Any, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> Texts:
+def _build_texts(column: Any, kind: str, data: Any, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> Texts:
     values = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
     if not column.null_count:
         return Texts(kind, values, starts, stops, None)

@@ -51,7 +51,7 @@ class KnownCells:
         for i, (level, codes, kind) in enumerate(self._steps):
             values = keys[i]
             table = codes.find_integer_table(kind)
-            # An integer of 2**63 or more is in a table of its own (see `KeyCodes`).
+            # `KeyCodes` keeps integers of 2**63 or more in another table, which the kernel does not search.
             is_big = values.dtype == np.uint64 and len(values) and values.max() >= 1 << 63
             if table is None or level.is_stale or is_big:
                 return None

@@ -200,7 +200,7 @@ def buffer_rest(
     value: Any, place: Any, rest: Any, w: Any, a: Any, n: Any, c: Any, bits: Any, level: Any, high: Any, low: Any,
     weights: Any, m: Any,
 ) -> Any:  # fmt: skip
-    """Append the buckets of those of n values of column c that have no counter to the buffer.
+    """Append to the buffer the buckets of the values without a counter, among n values of column c.
 
     `place` holds the index of each value's counter, which is `rest` if it has none. `high`, `low` and `weights` are the
     buffer, and m is its length; return the new length.

@@ -214,7 +214,7 @@ class Statistic(Settings):
         return columns
 
     def with_sampling_correction(self, negative_rate: float, scale: str) -> Self:
-        """Return a view whose scores are those of a log that kept all negatives.
+        """Return a view with the scores that a log with all negatives would have.
 
         `negative_rate` is the share of negatives that were kept, and `scale` is the scale of the scores.
         """
