@@ -52,7 +52,7 @@ WIDEST = 1 << 65
 PIECE = 1 << 18
 """The number of entries that numpy merges at a time, which limits the temporary memory."""
 SPAN = 1 << 22
-"""The largest range of codes that is sorted by counting; this needs a counter for every code in the range."""
+"""The largest range of codes that is sorted by counting, unless there is an entry for every second code."""
 SPARSE = 8
 """Codes are sorted by counting only if their range has at most this many codes for each entry. For a larger range, a
 normal sort is faster: for example, 20 us rather than 0.6 ms for 20 rows."""
@@ -425,7 +425,7 @@ def sort_entries(e: Entries) -> Entries:
     rows = int(counts.sum(dtype=I8)) if bare else 0
     if bare and int(counts.min()) >= 0:
         span = int(codes.max()) + 1
-        if span <= max(min(SPAN, SPARSE * len(codes)), len(codes)) and rows < 1 << 53:
+        if span <= max(min(SPAN, SPARSE * len(codes)), 2 * len(codes)) and rows < 1 << 53:
             ones = rows == len(codes) and int(counts.min()) == 1
             # `np.bincount` adds up floats, which is exact because there are fewer than 2**53 rows.
             dense = np.bincount(codes.astype(I8, copy=False), None if ones else counts, span)
