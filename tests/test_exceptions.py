@@ -95,7 +95,9 @@ def test_of_statistics(error: type[Exception], method: str, monkeypatch: pytest.
             sm.MetricCollection(empty_copy(metric)),
             sm.Sliced(empty_copy(metric), by="k"),
         ):
-            table = columns | ({"k": ["a", "b"]} if isinstance(thing, sm.Sliced) else {})
+            # Lists are prepared, so that every method is called.
+            table = {n: list(c) for n, c in columns.items()}
+            table |= {"k": ["a", "b"]} if isinstance(thing, sm.Sliced) else {}
             before = thing.digest()
             with monkeypatch.context() as patch:
                 patch.setattr(type(metric.make_state()), method, broken)

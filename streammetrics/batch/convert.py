@@ -16,6 +16,7 @@ from ..errors import InvalidInputError
 
 __all__ = [
     "COLUMNS",
+    "LazyColumns",
     "arrow_values",
     "as_array",
     "as_columns",
@@ -418,13 +419,13 @@ def as_columns(table: Any) -> Mapping[str, Any] | None:
         return _of_events(table) if table and isinstance(table[0], Mapping) else None
     library = kind.__module__.partition(".")[0]
     if library == "pyarrow" and hasattr(kind, "schema") and hasattr(kind, "column"):
-        return _Lazy(table.schema.names, partial(_arrow_column, table))
+        return LazyColumns(table.schema.names, partial(_arrow_column, table))
     if library == "pyarrow" and hasattr(kind, "__array__"):
         COLUMNS.add(kind)
         return None
     if library in ("pandas", "polars"):
         if hasattr(kind, "columns") and not hasattr(kind, "collect"):
-            return _Lazy([c for c in table.columns if isinstance(c, str)], table.__getitem__)
+            return LazyColumns([c for c in table.columns if isinstance(c, str)], table.__getitem__)
         COLUMNS.add(kind)
         return None
     if hasattr(kind, "__arrow_c_stream__") and not hasattr(kind, "__array__") and not hasattr(table, "dtype"):
@@ -443,7 +444,7 @@ def _of_events(events: Sequence[Any]) -> Mapping[str, Any]:
             f"expected a list of mappings, one for each event, found an object of class {kind} in row {other:,}"
         )
     names = dict.fromkeys(name for event in events for name in event)
-    return _Lazy([*names], lambda name: [event.get(name) for event in events])
+    return LazyColumns([*names], lambda name: [event.get(name) for event in events])
 
 
 COLUMNS: set[type] = {np.ndarray}
@@ -459,7 +460,7 @@ def _arrow_column(table: Any, name: str) -> Any:
     return table.column(name)
 
 
-class _Lazy(Mapping[str, Any]):
+class LazyColumns(Mapping[str, Any]):
     """The columns of a table as a mapping. A column is read from the table only when it is used."""
 
     def __init__(self, names: Sequence[str], get: Callable[[str], Any]) -> None:

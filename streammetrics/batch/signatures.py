@@ -6,7 +6,7 @@ loops, a call takes a fraction of a microsecond.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .columns import Batch, length_error
-from .convert import TENSORS, convert_tensor, from_nullable, is_bfloat16, is_scalar, library_of
+from .convert import TENSORS, LazyColumns, convert_tensor, from_nullable, is_bfloat16, is_scalar, library_of
 from .ids import is_column_tuple
 
 __all__ = [
@@ -99,6 +99,8 @@ def _find_converter(kind: type) -> Callable[[Any, str], Any] | None:
         return convert_tensor
     if library == "pyarrow":
         return _from_arrow
+    if library == "polars" and hasattr(kind, "dtype"):
+        return _from_polars
     if kind in (int, float, bool) or issubclass(kind, np.number):
         return _from_value
     plain = library in ("numpy", "pandas") and kind is not np.ndarray and not issubclass(kind, np.ndarray)
@@ -149,11 +151,26 @@ def _from_arrow(column: Any, name: str) -> Any:
     return (column if chunks is None else column.chunk(0)).to_numpy(zero_copy_only=True)
 
 
-def make_batch(names: tuple[str, ...], columns: tuple[Any, ...], widened: frozenset[str] = NONE_WIDENED) -> Batch:
-    """Return columns as a batch.
+def _from_polars(column: Any, name: str) -> Any:
+    """Return a polars column of numbers without nulls as an array. Return any other column unchanged."""
+    kind = column.dtype
+    return column.to_numpy() if (kind.is_integer() or kind.is_float()) and not column.null_count() else column
 
-    Raises InvalidInputError if columns have different lengths. This includes columns that no state reads.
+
+def make_batch(
+    names: tuple[str, ...],
+    columns: tuple[Any, ...],
+    table: Mapping[str, Any] | None = None,
+    widened: frozenset[str] = NONE_WIDENED,
+) -> Batch:
+    """Return columns as a batch. If they are columns of a table, the batch has the other columns of the table, too.
+
+    Raises InvalidInputError if columns that do not come from a table have different lengths. This includes columns that
+    no state reads.
     """
+    if table is not None:
+        read = dict(zip(names, columns, strict=True))
+        return Batch(LazyColumns([*table], lambda n: read[n] if n in read else table[n]), widened=widened)
     known = [(name, n) for name, c in zip(names, columns, strict=True) if (n := _count_rows(c)) is not None]
     for name, n in known[1:]:
         if n != known[0][1]:

@@ -136,8 +136,8 @@ class Accumulator:
             if table is not None:
                 if columns or second is not None:
                     raise table_and_columns_error(self.definition.type_name, table)
-                batch = Batch(table)
-                self.updater.count_batch(batch)
+                updater = self.__dict__.get("_updater") or self.updater
+                updater.count_table(table, (self._columns or input_columns(self))[0])
                 return
         if type(first) in COLUMNS and second is not None and not columns and (pair := self._pair):
             pair[1](pair[0], (first, second))

@@ -73,7 +73,8 @@ class RecentAccumulator(Accumulator):
             raise table_and_columns_error(definition.type_name, table)
         # Count the rows in columns that a metric reads. Other columns may have any length.
         read = {name: column for name, column in table.items() if name in definition.columns}
-        self._count(_count_rows(*read.values()), lambda number: self.updater.count_batch(Batch({**table, **number})))
+        names = self._columns[0]
+        self._count(_count_rows(*read.values()), lambda number: self.updater.count_table({**table, **number}, names))
 
     def count_batch(self, batch: Batch) -> None:
         self.update({name: batch.read_original(name) for name in batch.names}, None, {})

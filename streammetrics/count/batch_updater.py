@@ -16,7 +16,7 @@ On each path a single call into C counts the batch in all states, so a batch is 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import is_not
 from typing import TYPE_CHECKING, Any
@@ -49,6 +49,7 @@ from .drafts import (
     Draft,
     LastBatch,
     LiveCounters,
+    are_numbers,
     bind_kernels,
     can_draft,
     compute_shards,
@@ -205,16 +206,25 @@ class BatchUpdater:
         """Count a batch in all states. If this raises an error, all states are unchanged."""
         self.count_arrays(tuple(columns), tuple(columns.values()))
 
-    def count_arrays(self, names: tuple[str, ...], columns: tuple[Any, ...]) -> None:
-        """Count a batch like `count`, given the names and the values of its columns."""
+    def count_table(self, table: Mapping[str, Any], names: Iterable[str]) -> None:
+        """Count a batch like `count`. The table may have more columns than the states read, which are called `names`."""
+        present = tuple([name for name in names if name in table])
+        self.count_arrays(present, tuple([table[name] for name in present]), table)
+
+    def count_arrays(
+        self, names: tuple[str, ...], columns: tuple[Any, ...], table: Mapping[str, Any] | None = None
+    ) -> None:
+        """Count a batch like `count`, given the names and the values of its columns, and the table that has them."""
         live = self._content[1]
         # `last` is a `LastBatch`. Its fields are read by index rather than by name: that is faster, and this code also
         # runs for batches of a single row.
         if live is None or (last := live.last[0]) is None or names != last[0] or not last[1](*columns):
-            return self._count_new_layout(names, columns)
-        return self._count_like_last(live, last, columns)
+            return self._count_new_layout(names, columns, table)
+        return self._count_like_last(live, last, columns, table)
 
-    def _count_like_last(self, live: LiveCounters, last: LastBatch, columns: tuple[Array, ...]) -> None:
+    def _count_like_last(
+        self, live: LiveCounters, last: LastBatch, columns: tuple[Array, ...], table: Mapping[str, Any] | None
+    ) -> None:
         """Count a batch that has the same layout as the last batch."""
         rows, free_rows, counted = len(columns[0]), live.free_rows, False
         flat = columns if last[2] is None else [columns[i] if make is None else make(columns[i]) for i, make in last[2]]
@@ -229,15 +239,17 @@ class BatchUpdater:
                     is_bad, counted = last[3](*arguments), True
         # No memory was reserved for so many rows, a row needs a new cell, or another thread has replaced the counters.
         if not counted:
-            self._count_new_layout(last.names, columns)
+            self._count_new_layout(last.names, columns, table)
         elif is_bad:
-            self._raise_bad_row(make_batch(last.names, columns), live)
+            self._raise_bad_row(make_batch(last.names, columns, table), live)
 
-    def _count_new_layout(self, names: tuple[str, ...], columns: tuple[Any, ...]) -> None:
+    def _count_new_layout(
+        self, names: tuple[str, ...], columns: tuple[Any, ...], table: Mapping[str, Any] | None
+    ) -> None:
         """Count a batch whose layout differs from that of the last batch."""
         arrays, widened = columns, NONE_WIDENED
-        if not self._drafts or not 0 < len(arrays) <= 16:
-            return self.count_batch(make_batch(names, columns))
+        if not self._drafts or not 0 < len(arrays) <= 16 or not are_numbers(arrays):
+            return self.count_batch(make_batch(names, columns, table))
         key = SIGNATURES[len(arrays)](*arrays)  # type: ignore[misc]
         if key is None:
             widened = find_widened_columns(names, columns)
@@ -246,7 +258,7 @@ class BatchUpdater:
             last = None if live is None or widened or not converted else live.last[0]
             if last is not None and names == last.names and last.like(*arrays):
                 assert live is not None
-                return self._count_like_last(live, last, arrays)
+                return self._count_like_last(live, last, arrays, table)
             # Keep scalars for `count_batch`. If another column is a scalar, a list is one row of a matrix rather than a
             # column.
             columns = tuple([c if is_scalar(c) else a for c, a in zip(columns, arrays, strict=True)])
@@ -258,14 +270,14 @@ class BatchUpdater:
                 arrays, key = (flats, key) if key is not None else (arrays, matrix_signature(arrays))
             key = None if key is None else (*key, widened)
         if key is None or not key[0]:
-            return self.count_batch(make_batch(names, columns, widened))
+            return self.count_batch(make_batch(names, columns, table, widened))
         live = self._content[1]
         draft = live.drafts.get((names, key)) if live is not None else None
         if live is None or draft is None:
             with self.lock:
                 live, draft = self._reserve_and_draft(names, key, arrays, widened)
             if draft is None:
-                return self.count_batch(make_batch(names, columns, widened))
+                return self.count_batch(make_batch(names, columns, table, widened))
         flat, converters = arrays, draft.converters
         if converters is not None:
             flat = tuple([arrays[i] if make is None else make(arrays[i]) for i, make in converters])
@@ -286,8 +298,8 @@ class BatchUpdater:
                     live.last[0] = LastBatch(names, like, *draft)
                 is_bad = draft.commit(*arguments)
         if arguments is None:
-            return self.count_batch(make_batch(names, columns, widened))
-        return self._raise_bad_row(make_batch(names, columns, widened), live) if is_bad else None
+            return self.count_batch(make_batch(names, columns, table, widened))
+        return self._raise_bad_row(make_batch(names, columns, table, widened), live) if is_bad else None
 
     def _reserve_and_draft(
         self, names: tuple[str, ...], key: Any, arrays: tuple[Array, ...], widened: frozenset[str]
@@ -343,10 +355,7 @@ class BatchUpdater:
         """Convert, check and count a batch. Several updaters may count the same batch and share its converted columns."""
         # Conversions and derived columns need compiled kernels.
         load_engine()
-        check_either(self._needs_by_binding, batch)
-        prepared: list[PreparedRows] = []
-        for i, first in enumerate(self._first_same):
-            prepared.append(prepared[first] if first < i else self._prepare_rows(batch, i))
+        prepared = self._prepare(batch)
         derived = [
             rows.columns if counts_in_numpy(read.state) else read.state.derive_columns(rows.columns)
             for read, rows in zip(self.reads, prepared, strict=True)
@@ -386,14 +395,20 @@ class BatchUpdater:
                     return self._get_live()
         return live
 
-    def _prepare_rows(self, batch: Batch, i: int) -> PreparedRows:
-        read, needs = self.reads[i], self._needs[i]
-        times = tuple((axis.names[0], kind) for axis, kind in self._times[i])
-        if read.state.block_column is None:
-            return prepare(batch, read.binding, needs, self.on_invalid, times=times)
-        live = self._content[1]
-        recent = None if live is None else live.recent.get(i)
-        return prepare_blocks(batch, read.state, read.binding, needs, self.on_invalid, recent, times)
+    def _prepare(self, batch: Batch) -> list[PreparedRows]:
+        """Return the converted and checked rows that each state counts."""
+        live, on_invalid, prepared = self._content[1], self.on_invalid, list[PreparedRows]()
+        check_either(self._needs_by_binding, batch)
+        for i, (read, needs, first) in enumerate(zip(self.reads, self._needs, self._first_same, strict=True)):
+            times = tuple([(axis.names[0], kind) for axis, kind in self._times[i]])
+            if first < i:
+                prepared.append(prepared[first])
+            elif read.state.block_column is None:
+                prepared.append(prepare(batch, read.binding, needs, on_invalid, times=times))
+            else:
+                recent = None if live is None else live.recent.get(i)
+                prepared.append(prepare_blocks(batch, read.state, read.binding, needs, on_invalid, recent, times))
+        return prepared
 
     def _count_prepared(
         self,

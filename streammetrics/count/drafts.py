@@ -40,6 +40,7 @@ __all__ = [
     "Draft",
     "LastBatch",
     "LiveCounters",
+    "are_numbers",
     "bind_kernels",
     "can_draft",
     "compute_shards",
@@ -452,6 +453,11 @@ def _empty_argument(role: str) -> Array:
 def counts_in_numpy(state: State) -> bool:
     """Return whether a state counts rows with numpy, in a method `absorb` of its own, rather than with kernels."""
     return type(state).absorb is not State.absorb
+
+
+def are_numbers(columns: tuple[Any, ...]) -> bool:
+    """Return whether no column is an array of anything but numbers. Strings, times and objects need preparation."""
+    return all(type(c) is not np.ndarray or c.dtype.kind in "biuf" for c in columns)
 
 
 def can_draft(read: Read) -> bool:

@@ -9,8 +9,10 @@ import sys
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
+from counting import count_prepared
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,10 +44,10 @@ def batch(rows, label="u1", score="f4", seed=0):
 
 
 def prepared(batches):
-    """Each batch as a table: converted, checked and counted column by column."""
+    """Return a collection that has converted, checked and counted each batch column by column."""
     whole = collection()
     for one in batches:
-        whole.update(one)
+        count_prepared(whole, one)
     return whole
 
 
@@ -123,7 +125,7 @@ def test_weights_and_dropped_rows():
 def test_slices_of_the_same_rows_in_the_same_collection():
     whole = sm.MetricCollection(collection(), {"by": sm.Sliced(collection(), by="k")})
     keys = np.array(["a", "b"])[np.arange(10) % 2]
-    whole.update(**batch(10), k=keys).update(batch(10, seed=1) | {"k": keys})
+    count_prepared(whole.update(**batch(10), k=keys), batch(10, seed=1) | {"k": keys})
     assert whole["metrics"].digest() == prepared([batch(10), batch(10, seed=1)]).digest()
     assert whole["by"].total.digest() == whole["metrics"].digest()
 
@@ -156,7 +158,7 @@ def test_batches_are_not_kept():
     fed = collection()
     for _ in range(3):
         fed.update(y_true=labels, y_score=scores, label=labels, other=scores)
-        fed.update({"y_true": labels, "y_score": scores, "label": labels, "other": scores})
+        count_prepared(fed, {"y_true": labels, "y_score": scores, "label": labels, "other": scores})
     gc.collect()
     assert sys.getrefcount(scores) == 2
     assert sys.getrefcount(labels) == 2
@@ -256,6 +258,39 @@ def test_nullable_numbers_of_pandas_are_not_prepared(monkeypatch, dtype, wrap):
     with pytest.raises(sm.InvalidInputError, match="y_true: expected 0 or 1, found nan in row 1"):
         fed.update(missing, scores)
     assert fed == sm.AUC().update(y * 3, s * 3)
+
+
+@pytest.mark.parametrize("build", [dict, pd.DataFrame, pa.table, pl.DataFrame, lambda t: pa.RecordBatch.from_pydict(t)])
+def test_tables_of_numbers_are_not_prepared(monkeypatch, build):
+    """They may have columns that no metric reads."""
+    tables = [batch(10, seed=i) | {"note": ["a", None] * 5, "k": np.arange(10) % 3} for i in range(3)]
+    fed, sliced = collection(), sm.Sliced(sm.AUC(bits=12), by="k")
+    fed.update(build(tables[0]))
+    sliced.update(build(tables[0]))
+    with monkeypatch.context() as patch:
+        patch.setattr(batch_updater, "prepare", lambda *_, **__: pytest.fail("rows were prepared"))
+        for table in tables[1:]:
+            fed.update(build(table))
+            sliced.update(build(table))
+    assert fed.digest() == prepared(tables).digest()
+    expected = sm.Sliced(sm.AUC(bits=12), by="k")
+    for table in tables:
+        count_prepared(expected, table)
+    assert sliced.digest() == expected.digest()
+    with pytest.raises(sm.InvalidInputError, match=r"other: expected a probability in .*, found 1\.5 in row 3"):
+        fed.update(build(tables[0] | {"other": np.where(np.arange(10) == 3, 1.5, 0.5)}))
+    with pytest.raises(sm.InvalidInputError, match=r"there is no column 'k'; the batch has .*note"):
+        sliced.update(build({name: column for name, column in tables[0].items() if name != "k"}))
+    assert fed.digest() == prepared(tables).digest()
+    assert sliced.digest() == expected.digest()
+
+
+def test_one_event_as_a_mapping_is_not_prepared(monkeypatch):
+    fed = sm.MetricCollection(sm.Task([sm.AUC(), sm.LogLoss()], y_true="click", y_score="p"))
+    fed.update({"click": 1, "p": 0.3, "user": "a"})
+    monkeypatch.setattr(batch_updater, "prepare", lambda *_, **__: pytest.fail("rows were prepared"))
+    fed.update({"click": 0, "p": 0.25, "user": "b"})
+    assert fed.explain()["auc"]["rows"] == 2
 
 
 @pytest.mark.slow

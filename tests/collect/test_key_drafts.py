@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from counting import count_prepared
 
 import streammetrics as sm
 from streammetrics.collect.accumulator import accumulator_of
@@ -43,13 +44,13 @@ def read_columns(metric, table):
 
 
 def update_both(fast, slow, table):
-    """Count a batch of arrays, which may take the fast path, and the same batch as a table, which is prepared."""
+    """Count a batch on the fast path if it can take it, and the same batch on the general path."""
     fast.update(**read_columns(fast, table))
-    slow.update(read_columns(slow, table))
+    count_prepared(slow, read_columns(slow, table))
 
 
 @pytest.fixture
-def no_preparation(monkeypatch):
+def forbid_preparation(monkeypatch):
     def forbid():
         monkeypatch.setattr(batch_updater, "prepare", lambda *_, **__: pytest.fail("rows were prepared"))
 
@@ -58,11 +59,11 @@ def no_preparation(monkeypatch):
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_batches_with_known_keys_are_not_prepared(name, no_preparation):
+def test_batches_with_known_keys_are_not_prepared(name, forbid_preparation):
     rng = np.random.default_rng(0)
     metric = METRICS[name]()
     metric.update(**read_columns(metric, rows(rng, 900)))
-    no_preparation()
+    forbid_preparation()
     for n in (256, 1, 0, 700, 256):
         metric.update(**read_columns(metric, rows(rng, n)))
 
