@@ -20,7 +20,7 @@ from .definition import Definition, definition_of_frame_kind, parse_definition, 
 from .plottable import Plottable
 
 __all__ = [
-    "MetricLike", "answer_of", "coarsen", "columns_of", "empty_copy", "flat", "nbytes", "object_of_frame",
+    "MetricLike", "answer_of", "coarsen", "columns_of", "empty_copy", "flat", "merge_parts", "nbytes", "object_of_frame",
     "object_of_header", "seal", "states_of", "with_states",
 ]  # fmt: skip
 
@@ -220,6 +220,20 @@ def with_states(thing: Any, states: Sequence[State] | None) -> Any:
     """Return an object with the same settings and the given states; None means empty states."""
     definition = definition_of(thing)
     return definition.wrap(accumulate(definition, states))
+
+
+def merge_parts(parts: Sequence[Any]) -> Any:
+    """Merge parts of one job, such as those of its threads, into the first part, and return it.
+
+    The other parts must not be used any more. The result equals that of `merge`, but takes less time and memory: rows of
+    cells that are too large together are not sorted first.
+    """
+    total, *others = parts
+    for first, *rest in zip(*(part._accumulator.updaters for part in parts), strict=True):
+        first.fold_with(rest)
+    for other in others:
+        total.merge(other)
+    return total
 
 
 def flat(thing: MetricLike, undefined: str = "omit") -> dict[str, float]:

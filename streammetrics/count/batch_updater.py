@@ -139,6 +139,15 @@ class BatchUpdater:
         with self.lock:
             self._content = tuple(states), None
 
+    def fold_with(self, others: Sequence[BatchUpdater]) -> None:
+        """Fold the cells that will have too many exact rows when the states of others are merged into those here.
+
+        All updaters must have equal reads. This changes the states of each, but not their sum, so they must be merged.
+        """
+        counters = [live.counters for one in (self, *others) if (live := one._content[1]) is not None]
+        for first, *rest in zip(*counters, strict=True):
+            first.fold_with(rest)
+
     def merge_change(self, theirs: Sequence[State]) -> StateChange:
         """Return the change that merges other states into the states here; `apply_changes` carries it out.
 

@@ -7,7 +7,7 @@ state shows. The commit itself therefore cannot fail halfway.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from operator import is_not
@@ -304,6 +304,12 @@ class Counter:
     def fold_large_cells(self) -> None:
         """Convert the exact rows of cells that have too many of them, before the state is read."""
 
+    def fold_with(self, others: Sequence[Counter]) -> None:
+        """Convert the exact rows of cells that have too many of them together with the cells of other counters.
+
+        The states of all counters will be added up, so sorting these rows first would be a waste.
+        """
+
     def mark(self) -> Any:
         """Return what `restore` needs to undo `fold_ahead` if an error prevents the batch from being counted."""
         return self.folded, self.flats, self.tallies
@@ -440,9 +446,8 @@ class Counter:
         self.fold_large_cells()
         statistic, index = self.statistic, self.index
         fronts, cells = (index.count(p) if p else 1 for p in (self.front, self.inner))
-        names = [n for n, _ in self.front]
-        words, keys = rank_keys(index, self.front, index.codes(self.front)[:, : len(names)])
-        order = find_sort_order(keys) if len(names) else np.zeros(1, np.int64)
+        words, keys = self._rank_keys()
+        order = find_sort_order(keys) if self.front else np.zeros(1, np.int64)
         inner = behind = None
         below = order
         if statistic.inner_axis is not None:
@@ -459,6 +464,10 @@ class Counter:
             # Fill the cache of `inner_row_counts`: the number of rows is known here, but slow to compute from the state.
             state.__dict__["inner_row_counts"] = np.array([self.tallies[self.folding[0]].rows // self.counts_per_row])
         return policy.apply_retention(state.canonicalize())
+
+    def _rank_keys(self) -> tuple[tuple[Vocabulary, ...], Ints]:
+        """Return the vocabulary of each axis, and the key of each front cell as ranks in these vocabularies."""
+        return rank_keys(self.index, self.front, self.index.codes(self.front)[:, : len(self.front)])
 
     def _inner_table(self, order: Ints) -> tuple[Ints, Vocabulary | None]:
         """Return the keys of the inner cells, and the vocabulary of classes if they are split by class.

@@ -7,7 +7,8 @@ its new rows in buckets. Its earlier rows are moved to buckets later, together w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 from ..kernels import tally_codes
 from ..numerics.signal_safety import run_without_interrupt
 from ..state import tally
+from ..state.fold import align_vocabularies, unite_rows
+from ..state.state import State
 from ..state.tally import Entries
 from .cell_rows import LiveCellRows, gather_runs
 from .counter import Counter
@@ -62,6 +65,8 @@ class FoldingCounter(Counter):
         if self._is_never_exact or self.exact_rows_allowed is None or self._is_bucketed:
             return False
         if not self.lone:
+            if self._has_only_buckets:
+                return False
             added = rows * self._counts_per_cell
             return self.rows_until_check < 0 or (self.folds_by_rows and added > self.exact_rows_allowed)
         more = rows * self.counts_per_row
@@ -80,6 +85,8 @@ class FoldingCounter(Counter):
             if self.would_fold(rows) and self._must_fold(rows, columns):
                 self._fold()
             return
+        if self._has_only_buckets:
+            return
         added = max(rows, len(at)) * self._counts_per_cell
         if self.rows_until_check < 0:
             stale = self._mark_large_cells(is_read=False)
@@ -95,6 +102,13 @@ class FoldingCounter(Counter):
         assert self.folding is not None
         return self.tallies[self.folding[0]]
 
+    @property
+    def _has_only_buckets(self) -> bool:
+        """Whether all cells are folded, and none has exact rows that must still be moved to buckets."""
+        count = max(self.index.count(self.inner), 1)
+        all_folded = len(self.folded) >= count and self.folded[:count].all()
+        return bool(all_folded) and not self._exact.count_rows().any()
+
     def fold_large_cells(self) -> None:
         if self._is_never_exact or self.exact_rows_limit is None:
             return
@@ -103,6 +117,31 @@ class FoldingCounter(Counter):
                 self._bucket_folded_rows()
         elif self._exact.rows > self.exact_rows_limit and self._must_fold():
             self._fold()
+
+    def fold_with(self, others: Sequence[Counter]) -> None:
+        # A statistic that decides itself which cells are folded needs their sorted rows. States with inner cells, such as
+        # classes, are left to `merge`.
+        if self.lone or self._is_never_exact or self.exact_rows_limit is None:
+            return
+        if self.inner is not self.front or not self.folds_by_rows:
+            return
+        counters: list[Any] = [self, *others]
+        table, places = unite_rows(align_vocabularies([one._build_key_table() for one in counters])[1])
+        rows, folded = np.zeros(len(table), np.int64), np.zeros(len(table), bool)
+        for one, at in zip(counters, places, strict=True):
+            rows[at] += pad_zeros(one._exact.count_rows(), len(at))[: len(at)]
+            folded[at] |= pad_zeros(one.folded, len(at))[: len(at)] != 0
+        folded |= rows > self.exact_rows_limit
+        for one, at in zip(counters, places, strict=True):
+            cells = np.flatnonzero(folded[at])
+            if len(cells):
+                one._mark_folded(cells)
+                one._bucket_folded_rows()
+
+    def _build_key_table(self) -> State:
+        """Return a state that contains the keys of the cells, but no rows."""
+        vocabularies, keys = self._rank_keys()
+        return self.statistic.with_cells(replace(self.statistic.cells, keys=keys, vocabularies=vocabularies))
 
     # -- a single cell ------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ Merge, subtract, roll-up, selection, total, limits and expiry differ only in the
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -31,6 +31,7 @@ __all__ = [
     "fold",
     "regroup",
     "regroup_states",
+    "unite_rows",
     "unite_sorted_rows",
 ]
 
@@ -38,6 +39,8 @@ Ints = NDArray[np.int64]
 MAX_CARRY_FREE_SUMS = 1 << 22
 """The number of sums that are added before carries are propagated. A sum is stored as two integers, and the second one is
 below 2**40, so adding this many of them cannot overflow an int64."""
+FOLD_BLOCK = 1 << 17
+"""The number of exact rows that are converted to buckets at a time."""
 S = TypeVar("S", bound="CellTable")
 
 
@@ -428,16 +431,32 @@ def _fold_exact_rows(
     folded = _find_folded_cells(states, at, cells, sign)
     if not folded.any():
         return
-    for i, fine in enumerate(entries_by_tally[exact]):
-        if not len(fine):
-            continue
-        is_folded = folded[fine.cells]
-        if is_folded.any():
-            buckets, inexact = first.bucket_entries(fine.select(is_folded))
-            flats[flag] = flats[flag].copy()
-            flats[flag][inexact] = 1
-            entries_by_tally[rows][i] = tally.add_entries(entries_by_tally[rows][i], buckets)
-            entries_by_tally[exact][i] = fine.select(~is_folded)
+    flats[flag] = flats[flag].copy()
+    for i, (state, fine) in enumerate(zip(states, entries_by_tally[exact], strict=True)):
+        buckets, kept = list[Entries](), list[Entries]()
+        for block in _cut_between_cells(fine, state.entry_starts(exact)):
+            is_folded = folded[block.cells]
+            if is_folded.any():
+                bucketed, inexact = first.bucket_entries(block.select(is_folded))
+                flats[flag][inexact] = 1
+                buckets.append(bucketed)
+                block = block.select(~is_folded)
+            kept.append(block)
+        if buckets:
+            entries_by_tally[rows][i] = tally.add_entries(entries_by_tally[rows][i], tally.sum_entries(buckets))
+            entries_by_tally[exact][i] = tally.concatenate(kept)
+
+
+def _cut_between_cells(entries: Entries, starts: Ints) -> Iterator[Entries]:
+    """Yield blocks of entries, to limit the memory of temporary arrays. All entries of a cell are in one block.
+
+    `starts` contains the index of the first entry of each cell, followed by the number of entries.
+    """
+    first = 0
+    while first < len(entries):
+        last = int(starts[min(int(np.searchsorted(starts, first + FOLD_BLOCK)), len(starts) - 1)])
+        yield entries.select(slice(first, last))
+        first = last
 
 
 # -- keys ------------------------------------------------------------------------------------------------------------

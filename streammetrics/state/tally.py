@@ -458,8 +458,13 @@ def sort_entries(e: Entries) -> Entries:
 
 
 def sum_entries(parts: Sequence[Entries]) -> Entries:
-    """Add up any number of `Entries` objects. Two objects are merged in linear time; more objects are sorted together."""
+    """Add up any number of `Entries` objects.
+
+    Two objects are merged in linear time, and objects with ascending codes are concatenated. Others are sorted together.
+    """
     some = [p for p in parts if len(p)] or [parts[0]]
     if len(some) <= 2:
         return some[0] if len(some) == 1 else add_entries(some[0], some[1])
+    if not some[0].is_wide and all(int(a.codes[-1]) < int(b.codes[0]) for a, b in pairwise(some)):
+        return narrow_types(concatenate(some))
     return sort_entries(concatenate(some))

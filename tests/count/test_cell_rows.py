@@ -12,9 +12,10 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.collect.accumulator import accumulator_of
-from streammetrics.collect.metric_like import states_of
+from streammetrics.collect.metric_like import merge_parts, states_of
 from streammetrics.count import cell_rows, folding, page_allocator
 from streammetrics.errors import InvalidInputError
+from streammetrics.state import fold
 
 METRICS: dict[str, Callable[[], Any]] = {
     "probabilities": lambda: sm.AUC(limit=60),
@@ -233,6 +234,49 @@ def test_equal_rows_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
         thing.update(rng.integers(0, 2, n), np.round(rng.random(n), 2), k=rng.integers(0, 10, n))
     assert exact_rows(thing).nbytes < 2 << 20
     assert exact_rows(thing).count_rows().sum() == 600_000
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", METRICS)
+def test_parts_of_one_job_equal_one_object(name: str, weighted: bool) -> None:
+    columns = log(name, weighted=weighted)
+    # The parts know the slices in other orders, and have too many rows of some slices only together.
+    parts = [feed(sliced(name), cut(columns, *ends), 60) for ends in ((0, 150), (150, 151), (151, 500), (500, ROWS))]
+    merged = merge_parts([*parts, sliced(name)])
+    assert merged is parts[0]
+    assert merged.to_bytes() == feed(sliced(name), columns, ROWS).to_bytes()
+
+
+def test_parts_do_not_sort_rows_that_are_too_many_together() -> None:
+    k, rng = np.arange(200) % 2, np.random.default_rng(4)
+    parts = [sliced("probabilities") for _ in range(2)]
+    for part in parts:
+        part.update(np.zeros(90), rng.random(90), k=k[:90])  # 45 rows of each slice, and the limit is 60
+    parts[1].update(np.zeros(9), rng.random(9), k=np.full(9, 2))
+    merge_parts(parts)
+    (state,) = states_of(parts[1])
+    assert state.rows_by_cell("exact").tolist() == [0, 0, 9]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", ["probabilities", "few buckets", "real", "labels"])
+def test_rows_move_to_buckets_in_blocks(name: str, weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = log(name, weighted=weighted)
+    parts = [feed(sliced(name), cut(columns, *ends), ROWS) for ends in ((0, 300), (300, ROWS))]
+    whole = feed(sliced(name), columns, ROWS)
+    total = whole.total.to_bytes()
+    monkeypatch.setattr(fold, "FOLD_BLOCK", 7)
+    assert sm.merge(parts).to_bytes() == whole.to_bytes()
+    assert feed(sliced(name), columns, ROWS).total.to_bytes() == total
+
+
+def test_a_slice_may_appear_when_all_others_have_only_buckets() -> None:
+    rng = np.random.default_rng(8)
+    columns = {"y_true": rng.integers(0, 2, 900), "y_score": rng.random(900), "k": np.arange(900) % 3}
+    columns["k"][600:] = [*[7] * 20, *[8] * 200, *[0] * 60, *[7] * 20]
+    thing = feed(sliced("probabilities"), cut(columns, 0, 600), 100)
+    assert accumulator_of(thing).updater._content[1].counters[0]._has_only_buckets
+    assert feed(thing, cut(columns, 600, 900), 20).to_bytes() == feed(sliced("probabilities"), columns, 900).to_bytes()
 
 
 @pytest.mark.slow
