@@ -288,15 +288,15 @@ def count_scores_multilabel(
 
 
 @inline
-def are_all_off_grid(last: Any, rows: Any, off_grid: Any) -> Any:
-    """Return whether all cells from 0 to `last` are already marked as inexact (off the grid).
+def are_all_marked(last: Any, rows: Any, marks: Any) -> Any:
+    """Return whether all cells from 0 to `last` are marked: as inexact (off the grid), or as folded.
 
-    If so, which is usual after some batches, rows need not be marked. If there are more cells than `rows`, the cells are
-    not checked, and the result is False.
+    If so, which is usual after some batches, the mark of each row need not be read or written. If there are more cells
+    than `rows`, the cells are not checked, and the result is False.
     """
     sure = last < rows
     for i in range(last + 1 if sure else 0):
-        sure &= off_grid[u8(i)] != 0
+        sure &= marks[u8(i)] != 0
     return sure
 
 
@@ -313,13 +313,13 @@ def count_scores(
     are folded.
     """
     place, cell, heavy = scratch(BLOCK, u4), scratch(BLOCK, i8), scratch(BLOCK, f8)
-    lone, weighted, all_folded = at.shape[0] == 0, w.shape[0] != 0, folded.shape[0] == 0
-    simple = all_folded and not lone
-    last = i8(0)
-    for j in range(at.shape[0] if simple else 0):
+    lone, weighted, last = at.shape[0] == 0, w.shape[0] != 0, i8(0)
+    for j in range(at.shape[0]):
         last = max(last, at[j])
+    all_folded = folded.shape[0] == 0 or (not lone and are_all_marked(last, s.shape[0], folded))
+    simple = all_folded and not lone
     # Do not mark rows that are off the grid if all cells are already marked as inexact, because marking takes time.
-    mark = u4(0) if simple and are_all_off_grid(last, s.shape[0], off_grid) else OFF_GRID
+    mark = u4(0) if simple and are_all_marked(last, s.shape[0], off_grid) else OFF_GRID
     for a in range(0, s.shape[0], BLOCK):
         n, sealed = min(BLOCK, s.shape[0] - a), i8(0)
         if not lone:
@@ -456,7 +456,7 @@ def count_with_shards(
                 ws[m] = 1.0
             m += u8(1)
     waiting[0] = i8(m)
-    if not are_all_off_grid(last, s.shape[0], off_grid2):
+    if not are_all_marked(last, s.shape[0], off_grid2):
         mark_off_grid(y, s, at, real, fewer, off_grid2)
     return 0
 
