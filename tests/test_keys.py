@@ -21,7 +21,8 @@ from streammetrics.batch import texts
 from streammetrics.batch.discovered_keys import DiscoveredKeys
 from streammetrics.batch.ids import Ids
 from streammetrics.collect.metric_like import columns_of, empty_copy, states_of
-from streammetrics.count.key_codes import KeyCodes
+from streammetrics.count.index import Level
+from streammetrics.count.key_codes import DictionaryCodes, KeyCodes
 from streammetrics.laws.case import expect_same_bytes
 from streammetrics.laws.specimens import make_consistent, sample
 from streammetrics.reading.records import dropped_of
@@ -342,6 +343,32 @@ def test_strings_of_a_refused_batch_get_no_codes() -> None:
         with pytest.raises(sm.InvalidInputError, match="kind"):
             codes.encode(keys)
         assert codes.count == 2
+
+
+@pytest.mark.parametrize("parents", [1, 1 << 22])  # with so many parents, a level has a hash table
+def test_codes_of_a_dictionary_find_the_same_cells(parents: int) -> None:
+    rng = np.random.default_rng(2)
+    above = np.zeros(0, np.int64) if parents == 1 else rng.integers(0, parents, 500)
+    by_row, by_dictionary = Level(), Level()
+    for distinct in (np.array([3, 1]), np.array([9, 1, 4]), np.array([2, 9, -1, 3])):
+        indices = rng.integers(0, len(distinct), 500).astype(np.int32)
+        cells = by_dictionary.locate(above, parents, DictionaryCodes(distinct, indices))
+        np.testing.assert_array_equal(cells, by_row.locate(above, parents, distinct[indices]))
+    assert (by_dictionary.extent == 0) == (parents > 1)
+    np.testing.assert_array_equal(by_dictionary.codes[: by_row.count], by_row.codes[: by_row.count])
+
+
+def test_codes_of_a_repeated_dictionary() -> None:
+    codes, words = KeyCodes("k"), pa.array(["b", "a", "c"])
+    for indices in ([2, 0, 2, 2], [1, 1, 0, 2], [0, 1, 0], [0, 1]):
+        first = codes.encode(pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), words))
+        # Codes are in the order of the strings. A dictionary with more entries than rows is not worth looking at.
+        assert isinstance(first, DictionaryCodes) == (len(indices) > 2 and indices != [2, 0, 2, 2])
+        found = first.codes[first.indices] if isinstance(first, DictionaryCodes) else first
+        assert [codes._texts.values[i] for i in found] == [b"bac"[i : i + 1] for i in indices]
+    wrong = pa.DictionaryArray.from_arrays(pa.array([0, 1, 3], pa.int32()), words, safe=False)
+    with pytest.raises(IndexError):
+        codes.encode(wrong)
 
 
 def test_a_missing_string_gets_no_code() -> None:

@@ -26,6 +26,7 @@ from streammetrics.compose.sharded import Sharded
 from streammetrics.compose.sliced import Sliced
 from streammetrics.count.batch_updater import BatchUpdater
 from streammetrics.count.index import Level
+from streammetrics.count.key_codes import DictionaryCodes
 from streammetrics.count.reads import Read
 from streammetrics.count.tallies import MANY_CODES, count_codes, sorted_copy
 from streammetrics.laws.specimens import make_consistent, sample
@@ -237,7 +238,8 @@ def _feed_keys() -> None:
     accuracy = Accuracy(num_classes=3, threshold=None)
     two = MetricCollection({"a": Task(accuracy), "b": Task(accuracy, y_true="x", y_pred="z")})
     two.update(y_true=predicted, y_pred=predicted, x=predicted, z=predicted)
-    Level().locate(np.empty(0, np.int64), 1, np.array([0, 1 << 40]))
+    for keys in (np.array([0, 1 << 40]), DictionaryCodes(np.array([0, 1]), np.array([0, 1], np.int32))):
+        Level().locate(np.empty(0, np.int64), 1, keys)
     for dtype in (np.float32, np.float64):
         codes = np.linspace(1, 0, MANY_CODES, dtype=dtype).astype(np.float64).view(np.uint64) << np.uint64(1)
         count_codes(sorted_copy(codes))

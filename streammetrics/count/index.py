@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..kernels.cells import find_cells, find_cells_by_id, find_cells_in_range, find_shard_cells
 from ..state.axes import Axis, Vocabulary
 from ..statistics.step import NOTHING
-from .key_codes import KeyCodes, ensure_capacity
+from .key_codes import DictionaryCodes, KeyCodes, ensure_capacity
 
 __all__ = ["Index", "encode_keys", "locate_keys", "rank_keys"]
 
@@ -53,7 +53,7 @@ class Level:
         # Only for shards: an array with the cell of each shard, and the table from which this array was computed.
         self.shards: tuple[Any, Ints] = None, self.codes[:0]
 
-    def locate(self, above: Ints, parents: int, codes: Ints) -> Ints:
+    def locate(self, above: Ints, parents: int, codes: Ints | DictionaryCodes) -> Ints:
         """Return the cell of each row.
 
         Parameters
@@ -62,7 +62,7 @@ class Level:
             The cell of each row on the level above; an empty array if that level has only one cell.
         parents : int
             The number of cells on the level above.
-        codes : int64 array
+        codes : int64 array or DictionaryCodes
             The code of the key of each row.
         """
         out = np.empty(len(codes), np.int64)
@@ -76,17 +76,20 @@ class Level:
         self.count, self.is_stale = count, False
         return out
 
-    def _locate(self, above: Ints, parents: int, codes: Ints, out: Ints) -> int:
+    def _locate(self, above: Ints, parents: int, codes: Ints | DictionaryCodes, out: Ints) -> int:
         if self.words == 2:
-            return self._locate_groups(above, codes, out)
+            return self._locate_groups(above, codes, out)  # type: ignore[arg-type]  # groups have no dictionary
+        distinct, indices = (codes.codes, codes.indices) if isinstance(codes, DictionaryCodes) else (codes, None)
         if self.extent:
-            self._widen(int(codes.min()), int(codes.max()), parents)
+            self._widen(int(distinct.min()), int(distinct.max()), parents)
         if self.extent:
             self._reserve(min(self.count + len(codes), len(self.table)))
+            how = self.low, self.extent, self.table, self.parents, self.codes, self.count, out
             cells: int = find_cells_in_range(
-                above, codes, self.low, self.extent, self.table, self.parents, self.codes, self.count, out
+                above, *((codes, NOTHING) if indices is None else (indices, distinct)), *how
             )
             return cells
+        codes = distinct if indices is None else distinct[indices]
         # A negative result means that the table is full; its value is then -1 minus the number of cells so far.
         while (cells := find_cells(above, codes, self.table, self.parents, self.codes, self.count, out)) < 0:
             self.count = -1 - cells
@@ -137,7 +140,8 @@ class Level:
             left, right = np.ascontiguousarray(codes[::2]), np.ascontiguousarray(codes[1::2])
             find_cells_by_id(parents, left, right, self.table, self.parents, self.codes, 0, out)
         elif self.extent:
-            find_cells_in_range(parents, codes, self.low, self.extent, self.table, self.parents, self.codes, 0, out)
+            how = self.low, self.extent, self.table, self.parents, self.codes
+            find_cells_in_range(parents, codes, NOTHING, *how, 0, out)
         else:
             find_cells(parents, codes, self.table, self.parents, self.codes, 0, out)
 

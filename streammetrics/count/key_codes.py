@@ -8,6 +8,7 @@ depend on the order of the rows. Instead, it has a sorted vocabulary of keys, an
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -21,7 +22,7 @@ from ..errors import InvalidInputError
 from ..kernels.keys import encode_ints, encode_texts
 from ..state.axes import KINDS, NULL, Vocabulary
 
-__all__ = ["KeyCodes"]
+__all__ = ["DictionaryCodes", "KeyCodes"]
 
 Ints = NDArray[np.int64]
 
@@ -166,6 +167,25 @@ def _find_distinct_texts(data: NDArray[np.uint8], starts: Ints, stops: Ints) -> 
     return [data[a:b].tobytes() for a, b in distinct[:, :count].T.tolist()]
 
 
+@dataclass(frozen=True)
+class DictionaryCodes:
+    """The codes of a column with a dictionary: row i has the code `codes[indices[i]]`.
+
+    Parameters
+    ----------
+    codes : int64 array
+        The codes of the keys in the dictionary.
+    indices : int32 array
+        For each row, the position of its key in the dictionary.
+    """
+
+    codes: Ints
+    indices: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
 class KeyCodes:
     """Codes for the keys of one column. All keys have one kind, such as integers or dates: the kind of the first key.
 
@@ -182,8 +202,10 @@ class KeyCodes:
         # the same dictionary, so its strings need not be looked up again.
         self._last: tuple[Any, str, Ints] | None = None
 
-    def encode(self, raw: Any) -> Ints:
+    def encode(self, raw: Any) -> Ints | DictionaryCodes:
         """Return the code of the key of each row; a missing key gets the code `NULL`.
+
+        Most columns of texts have a dictionary, so the code of each row is often not looked up here.
 
         Raises
         ------
@@ -194,7 +216,7 @@ class KeyCodes:
         whole = type(column).__name__ == "DictionaryArray" and not column.null_count
         if whole and self._last is not None and column.dictionary.equals(self._last[0]):
             self.accept_kind(self._last[1])
-            return self._last[2].take(arrow_values(column.indices))
+            return _select_codes(self._last[2], arrow_values(column.indices))
         if blocks and (codes := self._encode_rows(len(column), blocks)) is not None:
             return codes
         kind, content = read_slice_column(column, self.name)
@@ -305,6 +327,14 @@ class KeyCodes:
             return self._encode_any_integers(np.asarray(vocabulary.values))
         ends = np.cumsum([0, *(len(t) for t in vocabulary.values)], dtype=np.int64)
         return self._texts.encode(np.frombuffer(b"".join(vocabulary.values), np.uint8), ends[:-1], ends[1:])
+
+
+def _select_codes(codes: Ints, indices: NDArray[Any]) -> Ints | DictionaryCodes:
+    """Return the codes at these indices; they are only combined if a kernel can look them up."""
+    # As an unsigned number, a negative index is large. `take` raises an error for an index that is too large.
+    if indices.dtype != np.int32 or len(codes) > len(indices) or indices.view(np.uint32).max() >= len(codes):
+        return codes.take(indices)
+    return DictionaryCodes(codes, indices)
 
 
 def _find_distinct(codes: Ints) -> tuple[Ints, Ints]:

@@ -119,7 +119,8 @@ class LogPart:
                 selected = pa.RecordBatch.from_arrays([self._select_column(batch, name) for name in names], names=names)
             # In a damaged file, dictionary codes and offsets may be out of range. Arrow does not check them when it reads,
             # and would crash the process when it uses them.
-            selected.validate(full=True)
+            for column in selected.columns:
+                _validate(column)
             selected = self._convert_types(selected, first_row)
             for one in self._filters:
                 selected = pa.RecordBatch.from_arrays(
@@ -151,6 +152,17 @@ class LogPart:
                 column = cast_column(batch.column(i), kind, field_.name, (self.file, first_row), cure)
                 batch = batch.set_column(i, field_.name, column)
         return batch
+
+
+def _validate(column: pa.Array) -> None:
+    """Raise ArrowInvalid if a column is damaged, such as codes outside its dictionary."""
+    if pa.types.is_dictionary(column.type):
+        # Comparing the extremes takes a tenth of the time in which Arrow checks each code.
+        ends = pc.min_max(column.indices).as_py()
+        if ends["min"] is None or 0 <= ends["min"] <= ends["max"] < len(column.dictionary):
+            column.validate()
+            column = column.dictionary
+    column.validate(full=True)
 
 
 def _round_decimals(batch: pa.RecordBatch, keys: Collection[str]) -> pa.RecordBatch:

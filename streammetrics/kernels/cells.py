@@ -63,20 +63,24 @@ def find_cells(row_parents: Any, row_codes: Any, table: Any, parents: Any, codes
 
 @kernel(out=("table", "parents", "codes", "out"))
 def find_cells_in_range(
-    row_parents: Any, row_codes: Any, low: Any, extent: Any, table: Any, parents: Any, codes: Any, count: Any, out: Any
+    row_parents: Any, row_codes: Any, code_of: Any, low: Any, extent: Any, table: Any, parents: Any, codes: Any,
+    count: Any, out: Any,
 ) -> Any:  # fmt: skip
     """Do what `find_cells` does, without hashing, for codes from `low` to `low + extent - 1`.
 
-    If this range is small, `table` can have a slot for every pair of parent and code.
+    If this range is small, `table` can have a slot for every pair of parent and code. Unless `code_of` is empty,
+    `row_codes` holds the index in it of the code of each row.
     """
-    is_lone = row_parents.shape[0] == 0
+    is_lone, is_direct = row_parents.shape[0] == 0, code_of.shape[0] == 0
     for i in range(row_codes.shape[0]):
-        parent = u8(0) if is_lone else u8(row_parents[i])
-        h = parent * u8(extent) + u8(row_codes[i] - low)
+        parent, code = u8(0) if is_lone else u8(row_parents[i]), i8(row_codes[i])
+        if not is_direct:
+            code = code_of[u8(code)]
+        h = parent * u8(extent) + u8(code - low)
         cell = i8(table[h])
         if cell < 0:
             cell, table[h] = i8(count), i4(count)
-            parents[count], codes[count] = i8(parent), row_codes[i]
+            parents[count], codes[count] = i8(parent), code
             count += 1
         out[i] = cell
     return count

@@ -495,6 +495,16 @@ def test_truncated_files(tmp_path, name):
         assert len(message) < len(f"{tmp_path / name}: ") + 100
 
 
+@pytest.mark.parametrize("index", [-1, 2, 1 << 20])
+def test_codes_outside_the_dictionary(tmp_path, index):
+    indices = pa.array([0, None, 1, index], pa.int32())
+    countries = pa.DictionaryArray.from_arrays(indices, ["US", "DE"], safe=False)
+    with ipc.new_file(tmp_path / "log.arrow", pa.schema([("country", countries.type)])) as writer:
+        writer.write_batch(pa.record_batch([countries], ["country"]))
+    with pytest.raises(LogError, match=r"log\.arrow: "):
+        rows_of(Log(tmp_path / "log.arrow"), ["country"], ["country"])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["log.parquet", "log.csv", "log.csv.gz", "log.arrow", "log.feather", "stream.arrows"])
 def test_damaged_files_raise_nothing_else(tmp_path, name):
