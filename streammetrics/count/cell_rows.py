@@ -152,6 +152,8 @@ class LiveCellRows:
 
     def __init__(self, shift: int) -> None:
         self.shift, self.place_bits = shift, max(shift - 64, 0)
+        # The number of rows that were added, without those that are still in the buffer.
+        self.grouped_rows = 0
         self.set_entries(Entries.empty(shift, wide=True))
 
     @property
@@ -169,6 +171,15 @@ class LiveCellRows:
         buffered = max(2 * (int(self.used[0]) + rows), len(self.low))
         more = max(2 * words - len(self.row_counts), 0) * self.row_counts.itemsize
         return self.nbytes + (buffered - len(self.low)) * (20 if len(self.weights) else 12) + more + 8 * rows
+
+    @property
+    def rows_added(self) -> int:
+        """The number of rows that were added to this object, including rows that it no longer contains."""
+        return self.grouped_rows + int(self.used[0])
+
+    def count_free_rows(self, cells: int) -> int:
+        """Return the number of rows that can be added to `cells` cells without another call of `reserve`."""
+        return 0 if cells << self.place_bits > len(self.row_counts) else len(self.low) - int(self.used[0])
 
     @property
     def entries(self) -> Entries:
@@ -237,8 +248,14 @@ class LiveCellRows:
         code_runs.scatter_codes(
             self.high[:n], self.low[:n], self.weights[:n], fresh.first.copy(), fresh.low, fresh.weights
         )
-        # An interrupt between the two calls would leave the rows both in a chunk and in the buffer.
-        run_without_interrupt([partial(self.chunks.append, fresh), partial(self.used.__setitem__, slice(None), 0)])
+        # An interrupt between the calls would leave the rows both in a chunk and in the buffer.
+        run_without_interrupt(
+            [
+                partial(self.chunks.append, fresh),
+                partial(self.__dict__.__setitem__, "grouped_rows", self.rows_added),
+                partial(self.used.__setitem__, slice(None), 0),
+            ]
+        )
         # The bounds of a chunk take memory for each high word, so there must not be many small chunks.
         if sum(2 * len(chunk.low) <= WAIT for chunk in self.chunks) > MOST_SMALL_CHUNKS:
             self.merge_chunks()

@@ -157,17 +157,15 @@ class Counter:
     def free_rows(self) -> int:
         """The number of rows that can be added without another call of `reserve`, whatever their weights are.
 
-        It is 0 if `reserve` must be called before each batch, for example because rows may need new cells.
+        No row may need a new cell. It is 0 if `reserve` must be called before each batch.
         """
-        if not (self.lone or self._is_never_exact):
-            return 0
         room, cells = 1 << 62, max(self.index.count(self.inner), 1)
         for live in self.tallies.values():
-            if isinstance(live, LiveTally):
+            if isinstance(live, LiveTally) or (isinstance(live, LiveCellRows) and not self._is_bucketed):
                 room = min(room, live.count_free_rows(cells))
             elif not self._is_bucketed:
-                room = min(room, live.count_free_rows(self.exact_rows_allowed) // self.counts_per_row)
-        return room
+                room = min(room, live.count_free_rows(self.exact_rows_allowed))
+        return room // self._counts_per_cell
 
     @property
     def _is_bucketed(self) -> bool:

@@ -41,8 +41,8 @@ NO_CELLS = np.zeros(0, np.int64)
 class FoldingCounter(Counter):
     """A counter that folds cells with too many exact rows."""
 
-    rows_until_check = -1
-    """The number of rows that can be added before cells are examined again; negative if they have to be examined now."""
+    next_check = 0
+    """Cells are examined again when this many exact rows have been added in total."""
     cells_ahead: Ints = NO_CELLS
     """The cells that were folded because of the batch that is being counted."""
     rows_at_check: Ints = NO_CELLS
@@ -53,9 +53,15 @@ class FoldingCounter(Counter):
             return super()._build_exact_rows(name, shift)
         return LiveCellRows(shift)
 
-    def reserve(self, rows: int, *, weighted: bool) -> bool:
-        self.rows_until_check -= rows * self._counts_per_cell
-        return super().reserve(rows, weighted=weighted)
+    @property
+    def free_rows(self) -> int:
+        if self.lone or self._is_never_exact:
+            return super().free_rows
+        # If the number of exact rows has no limit, `reserve` compares their memory with the limit of memory.
+        if self.exact_rows_limit is None:
+            return 0
+        rows_until_check: int = max(self.next_check - self._exact.rows_added, 0) // self._counts_per_cell
+        return min(super().free_rows, rows_until_check)
 
     def would_fold(self, rows: int) -> bool:
         """Return whether cells may have too many rows to stay exact if `rows` more rows are added.
@@ -68,7 +74,7 @@ class FoldingCounter(Counter):
             if self._has_only_buckets:
                 return False
             added = rows * self._counts_per_cell
-            return self.rows_until_check < 0 or (self.folds_by_rows and added > self.exact_rows_allowed)
+            return self._must_check or (self.folds_by_rows and added > self.exact_rows_allowed)
         more = rows * self.counts_per_row
         return any(
             isinstance(h, LiveExactRows) and h.rows + more > self.exact_rows_allowed for h in self.tallies.values()
@@ -88,7 +94,7 @@ class FoldingCounter(Counter):
         if self._has_only_buckets:
             return
         added = max(rows, len(at)) * self._counts_per_cell
-        if self.rows_until_check < 0:
+        if self._must_check:
             stale = self._mark_large_cells(is_read=False)
             if stale * STALE_SHARE > self._exact.count_rows().sum():
                 self._bucket_folded_rows()
@@ -184,6 +190,11 @@ class FoldingCounter(Counter):
 
     # -- several cells ------------------------------------------------------------------------------------------------
 
+    @property
+    def _must_check(self) -> bool:
+        """Whether so many rows were added that cells must be examined before the next batch."""
+        return self._exact.rows_added >= self.next_check  # type: ignore[no-any-return]
+
     def _mark_large_cells(self, *, is_read: bool) -> int:
         """Mark cells that have too many exact rows as folded; return the number of exact rows of all folded cells.
 
@@ -208,9 +219,8 @@ class FoldingCounter(Counter):
             self._mark_folded(np.flatnonzero(large))
         folded |= large
         room = int(np.min(most - rows, where=~folded, initial=limit))
-        self.__dict__.update(
-            rows_at_check=known_rows, rows_until_check=max(room, FEWEST_ROWS, len(rows) // CELLS_PER_ROW)
-        )
+        room = max(room, FEWEST_ROWS, len(rows) // CELLS_PER_ROW)
+        self.__dict__.update(rows_at_check=known_rows, next_check=self._exact.rows_added + room)
         return int(rows.sum(where=folded))
 
     def _mark_cells_ahead(self, at: Ints) -> None:
@@ -222,7 +232,7 @@ class FoldingCounter(Counter):
         many = np.flatnonzero((rows > self.exact_rows_limit) & (pad_zeros(self.folded, len(rows))[: len(rows)] == 0))
         if len(many):
             # If an error prevents the batch from being counted, `restore` needs to know these cells.
-            self.cells_ahead, self.rows_until_check = many, -1
+            self.cells_ahead, self.next_check = many, 0
             self._mark_folded(many)
 
     def _mark_folded(self, cells: Ints) -> None:

@@ -257,7 +257,8 @@ class LiveTally:
         """Return the number of rows that can be added without another call of `reserve`, whatever their weights are."""
         if self.dense or not self.is_active:
             return 1 << 62
-        if len(self.low) < cells * self.places or self.codes.dtype != tally.find_code_type(cells << self.shift):
+        has_low = not len(self.low) or cells * self.places <= len(self.low)
+        if not has_low or self.codes.dtype != tally.find_code_type(cells << self.shift):
             return 0
         return len(self.codes) - int(self.waiting[0])
 

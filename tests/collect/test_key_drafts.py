@@ -10,6 +10,7 @@ import streammetrics as sm
 from streammetrics.collect.accumulator import accumulator_of
 from streammetrics.collect.metric_like import columns_of, empty_copy
 from streammetrics.count import batch_updater
+from streammetrics.count.counter import Counter
 
 METRICS = {
     "slices": lambda: sm.Sliced(sm.AUC(bits=12), by="k"),
@@ -218,3 +219,17 @@ def test_small_batches_of_large_slices_are_counted_in_buckets():
     (counter,) = accumulator_of(sliced).updater._content[1].counters  # type: ignore[union-attr]
     exact = counter.tallies["exact"]
     assert exact.count_rows().sum() < 10_000
+
+
+@pytest.mark.parametrize("limit", [0, 1 << 16])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_memory_is_not_reserved_for_each_batch(limit, weighted, monkeypatch):
+    rng = np.random.default_rng(9)
+    metric = sm.Sliced(sm.AUC(limit=limit), by="k")
+    reserve, calls = Counter.reserve, []
+    monkeypatch.setattr(
+        Counter, "reserve", lambda counter, rows, **how: calls.append(rows) or reserve(counter, rows, **how)
+    )
+    for _ in range(100):
+        metric.update(**read_columns(metric, rows(rng, 256, weighted=weighted)))
+    assert len(calls) < 20
