@@ -33,7 +33,8 @@ def main() -> None:
     """Print the maps, then the memory of exact rows and of `eval`."""
     for bits in (16, 12):
         show_map(bits)
-    exact_rows()
+    for weighted in (False, True):
+        exact_rows(weighted=weighted)
     by_columns()
     eval_memory()
 
@@ -94,24 +95,26 @@ def count(bits: int, columns: dict[str, Any]) -> Any:
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 
-def exact_rows() -> None:
+def exact_rows(*, weighted: bool) -> None:
     """Slices that all keep their rows exactly: what counting, reading and writing take beside what is kept."""
-    kept, counting, reading, writing, smaller = apart(read_exact_rows)
+    kept, counting, reading, writing, smaller = apart(read_exact_rows, weighted)
     sheet = Sheet()
-    sheet.line("kept by the state", kept / MIB, 100, "MiB")
+    sheet.line("kept by the state", kept / MIB, 200 if weighted else 100, "MiB")
     sheet.line("peak of counting / kept", counting / kept, 1.5)
     sheet.line("peak of reading / kept", reading / kept, 1.6, asked=1.5)
     sheet.line("peak of to_bytes / kept", writing / kept, 1.9, asked=1.5)
-    sheet.line("kept with limit=8192", smaller / MIB, 30, "MiB")
-    sheet.show(f"{EXACT_SLICES} slices of {EXACT_ROWS:,} exact rows")
+    sheet.line("kept with limit=8192", smaller / MIB, 90 if weighted else 30, "MiB")
+    sheet.show(f"{EXACT_SLICES} slices of {EXACT_ROWS:,} exact rows" + (" with weights" if weighted else ""))
 
 
-def read_exact_rows() -> tuple[int, ...]:
+def read_exact_rows(weighted: bool) -> tuple[int, ...]:
     from streammetrics.collect.metric_like import states_of
 
     rows = EXACT_SLICES * EXACT_ROWS
     labels, scores = cached_clicks(ROWS)
     columns = {"y_true": labels[:rows], "y_score": scores[:rows], "k": np.arange(rows) % EXACT_SLICES}
+    if weighted:
+        columns["sample_weight"] = np.random.default_rng(0).random(rows) * 2
     count(16, {name: c[: 4 * BATCH] for name, c in columns.items()}).to_bytes()
     before, most = resident(), []
     forget_peak()

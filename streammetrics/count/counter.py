@@ -498,24 +498,23 @@ class Counter:
 def _reorder_cells(entries: Entries, order: Ints) -> Entries:
     """Return the entries of a histogram with its cells in a different order."""
     starts = entries.cell_starts(len(order))
-    if entries.excess is not None:
-        return entries.take_cells(order, starts)
-    counts, high = np.empty_like(entries.counts), None
-    tally_codes.gather_runs(entries.counts, starts, order, 0, counts)
+
+    def gather(values: Array, shift: int = 0, width: int = 1) -> Array:
+        out: Array = np.empty_like(values)
+        tally_codes.gather_runs(values.reshape(-1), width * starts, order, shift, out.reshape(-1))
+        return out
+
+    excess = None if entries.excess is None else gather(entries.excess, width=2)
+    counts = gather(entries.counts)
     if entries.high is not None:
-        codes: Array = np.empty_like(entries.codes)
-        tally_codes.gather_runs(entries.codes, starts, order, 0, codes)
         high = np.repeat(np.arange(len(order), dtype=np.uint32), np.diff(starts)[order])
         if entries.high_place_bits:
             labels = entries.high & np.uint32((1 << entries.high_place_bits) - 1)
-            moved = np.empty_like(labels)
-            tally_codes.gather_runs(labels, starts, order, 0, moved)
-            high = (high << np.uint32(entries.high_place_bits)) | moved
-        return replace(entries, codes=codes, counts=counts, high=high)
+            high = (high << np.uint32(entries.high_place_bits)) | gather(labels)
+        return replace(entries, codes=gather(entries.codes), counts=counts, excess=excess, high=high)
     kind = tally.find_code_type(len(order) << entries.shift)
-    codes = np.empty(len(entries), kind)
-    tally_codes.gather_runs(entries.codes.astype(kind, copy=False), starts, order, entries.shift, codes)
-    return tally.canonicalize(replace(entries, codes=codes, counts=counts))
+    codes = gather(entries.codes.astype(kind, copy=False), entries.shift)
+    return tally.canonicalize(replace(entries, codes=codes, counts=counts, excess=excess))
 
 
 def _is_identity(order: Ints) -> bool:

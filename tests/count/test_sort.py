@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from streammetrics.count import page_allocator, tallies
+from streammetrics.count.counter import _reorder_cells
 from streammetrics.kernels import weighted_codes
 from streammetrics.state import tally
 
@@ -111,6 +113,25 @@ def test_weighted_codes_add_up_like_entries(cells):
         if used:
             assert held.consolidate().equals(whole)
     assert held.consolidate().equals(whole)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_cells_are_reordered_with_one_copy(weighted):
+    """Only the entries in the new order take memory."""
+    rng, cells, places = np.random.default_rng(4), 40, 10_000
+    codes = (np.arange(cells)[:, None] << 14 | np.sort(rng.permutation(1 << 14)[:places])).reshape(-1).astype(np.uint32)
+    excess = rng.integers(-(1 << 62), 1 << 62, (len(codes), 2)) if weighted else None
+    entries = tally.Entries(14, codes, rng.integers(1, 1 << 32, len(codes)).astype(np.uint32), excess)
+    order = rng.permutation(cells)
+    wanted = entries.take_cells(order, entries.cell_starts(cells))
+    assert _reorder_cells(entries, order).equals(wanted)
+    tracemalloc.start()
+    try:
+        _reorder_cells(entries, order)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.5 * entries.nbytes
 
 
 @pytest.mark.slow
