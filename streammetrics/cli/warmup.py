@@ -221,9 +221,10 @@ def _feed_keys() -> None:
     sliced = Sliced(CTR(), by="key").update(y_true=[0, 1], key=[1, 1 << 40])
     for _ in range(2):
         sliced.update(y_true=np.array([0, 1]), key=np.array([1, 1]))
-    # So many histograms have no counter for each place if rows have weights.
-    key = np.arange(16)
-    Sliced(AUC(limit=0), by="key").update(key % 2, key / 16, sample_weight=key / 16, key=key).compute()
+    # So many histograms have no counter for each place if rows have weights. Few rows are sorted, many rows are not.
+    for rows in (16, 1 << 18):
+        key = np.arange(rows) % 9
+        Sliced(AUC(limit=0), by="key").update(key % 2, key / 16, sample_weight=key / 16, key=key).compute()
     # Strings of polars are read as views of 16 bytes.
     view = np.frombuffer(bytes(16), np.int32).reshape(1, 4)
     find_kernel("keys:find_view_bounds")(view, 4, 16, *np.empty((2, 1), np.int64))

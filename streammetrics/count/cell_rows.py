@@ -20,7 +20,7 @@ from ..numerics.signal_safety import run_without_interrupt
 from ..state import tally
 from ..state.tally import Entries
 from .page_allocator import allocate, grow_copy
-from .tallies import pad_zeros, sort, weights_less_one
+from .tallies import pad_zeros, sort
 
 __all__ = ["LiveCellRows", "Runs", "gather_runs"]
 
@@ -277,13 +277,9 @@ class LiveCellRows:
     # -- removing the rows of some cells ------------------------------------------------------------------------------
 
     def build_entries(self, rows: Runs, words: Ints) -> Entries:
-        """Return an unsorted entry for each row, given the high word of each run."""
-        excess = weights_less_one(rows.weights) if len(rows.weights) else None
-        counts, high = (
-            np.broadcast_to(np.ones(1, U4), len(rows.low)),
-            np.repeat(words.astype(U4), rows.last - rows.first),
-        )
-        return Entries(self.shift, rows.low, counts, excess, high)
+        """Return an unsorted entry for each row, without its weight, given the high word of each run."""
+        high = np.repeat(words.astype(U4), rows.last - rows.first)
+        return Entries(self.shift, rows.low, np.broadcast_to(np.ones(1, U4), len(rows.low)), None, high)
 
     def take_entries(self, words: Ints) -> tuple[Entries, dict[str, Any]]:
         """Return the sorted entries with some high words, and the attributes of this object without these entries."""

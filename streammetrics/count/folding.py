@@ -301,6 +301,9 @@ class FoldingCounter(Counter):
         lengths = taken.last - taken.first
         entries = exact.build_entries(taken, words)
         places, lost = self.statistic.bucket_codes(entries)
+        if len(taken.weights):
+            # A row of weight 0 does not matter.
+            lost &= taken.weights != 0
         coarse.reserve(count, n, weighted=len(taken.weights) > 0)
         # All rows of a run have the same flag, so one entry of the run is enough to find it.
         firsts = taken.first[lengths > 0]

@@ -54,6 +54,8 @@ FEW_ROWS = 1 << 17
 FEW_CODES = 2048
 # Codes are sorted as integers of 32 bits if there are at least this many. The kernels for this take time to compile.
 MANY_CODES = 1 << 15
+# Codes of rows with weights are not sorted if they are less than this multiple of the number of rows.
+CLOSE = 12
 # Codes are grouped by their high word, which contains the cell, unless the largest high word exceeds about this
 # multiple of the number of codes.
 FAR = 64
@@ -338,15 +340,20 @@ class LiveTally:
         return tally.add_entries(old, tally.canonicalize(Entries(self.shift, *(a[:m] for a in out))))
 
     def _insert_weighted_codes(self, codes: Array, weights: Array) -> Entries:
-        """Return the entries after adding a row for each of these codes, with its weight, and sort both in place."""
-        old = self.entries
-        weighted_codes.sort_weighted_codes(codes, weights, allocate(len(codes), codes.dtype), allocate(len(codes), F8))
-        size, most = len(old) + len(codes), int(old.counts.max(initial=0)) + len(codes)
+        """Return the entries after adding a row for each of these codes, with its weight; the call may sort both."""
+        old, n = self.entries, len(codes)
+        spare = allocate(n, codes.dtype), allocate(n, F8)
+        size, most = len(old) + n, int(old.counts.max(initial=0)) + n
         excess = np.zeros(2 * len(old), I8) if old.excess is None else old.excess.reshape(-1)
+        known = old.codes.astype(codes.dtype, copy=False), old.counts, excess
         out = allocate(size, codes.dtype), allocate(size, tally.find_count_type(most)), allocate(2 * size, I8)
-        m = weighted_codes.add_weighted_codes(
-            old.codes.astype(codes.dtype, copy=False), old.counts, excess, codes, weights, *out
-        )
+        last = max(int(codes.max()), int(old.codes[-1]) if len(old) else 0)
+        if last < min(CLOSE * n, 1 << (weighted_codes.GROUP_BITS + weighted_codes.TABLE_BITS)):
+            table = np.zeros(3 * weighted_codes.TABLE, I8)
+            m = weighted_codes.add_close_weighted_codes(*known, codes, weights, last.bit_length(), *spare, table, *out)
+        else:
+            weighted_codes.sort_weighted_codes(codes, weights, *spare)
+            m = weighted_codes.add_weighted_codes(*known, codes, weights, *out)
         sums = trim(out[2], 2 * m).reshape(-1, 2)
         return tally.canonicalize(Entries(self.shift, trim(out[0], m), trim(out[1], m), sums))
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ._jit import inline, kernel
 from ._memory import scratch
-from .score_terms import LOW_MASK, split_limbs
+from .score_terms import LOW_MASK, add_fixed, split_limbs
 
 i8, u8 = np.int64, np.uint64
 
@@ -20,6 +20,10 @@ i8, u8 = np.int64, np.uint64
 # has values. With 11 bits they are on more pages than the processor can find quickly, and the sort takes twice as long.
 DIGIT = 8
 DIGITS = 1 << DIGIT
+# Codes that are not sorted are grouped by at most this many of their highest bits. A table then has counters for all
+# values of the other bits, so that it fits into the cache of a processor core.
+GROUP_BITS, TABLE_BITS = 10, 15
+GROUPS, TABLE = 1 << GROUP_BITS, 1 << TABLE_BITS
 
 
 @inline
@@ -131,3 +135,40 @@ def add_weighted_codes(
         codes[m], counts[m], sums[u8(2) * m], sums[u8(2) * m + u8(1)], last = fresh[j], run, high, low, fresh[j]
         j += u8(1)
     return i8(m) + 1
+
+
+@kernel(out=("grouped", "grouped_weights", "table", "codes", "counts", "sums"))
+def add_close_weighted_codes(
+    old: Any, rows: Any, excess: Any, fresh: Any, weights: Any, bits: Any,
+    grouped: Any, grouped_weights: Any, table: Any, codes: Any, counts: Any, sums: Any,
+) -> Any:  # fmt: skip
+    """Do what `add_weighted_codes` does for codes that are not sorted and have at most `bits` bits, without sorting them.
+
+    This is faster if there are not many more possible codes than rows. The codes are moved to `grouped`, grouped by their
+    highest bits. The rows of one group at a time are counted in `table`, which holds a count and the two limbs of a sum
+    for each value of the lower bits. The table contains zeros before and after the call.
+    """
+    starts, m, i, a = scratch(GROUPS, i8), u8(0), u8(0), u8(0)
+    width = u8(max(bits - TABLE_BITS, 0))
+    move_by_digit(fresh, weights, grouped, grouped_weights, starts, u8(TABLE_BITS), width)
+    for group in range(u8(1) << width):
+        # Moving the codes has increased the start of each group to its end.
+        first, end = u8(group) << u8(TABLE_BITS), u8(starts[group])
+        while i < u8(old.shape[0]) and u8(old[i]) - first < u8(TABLE):
+            k = u8(3) * (u8(old[i]) - first)
+            table[k], table[k + u8(1)], table[k + u8(2)] = rows[i], excess[u8(2) * i], excess[u8(2) * i + u8(1)]
+            i += u8(1)
+        for j in range(a, end):
+            k = u8(3) * (u8(grouped[j]) - first)
+            high, low = split_limbs(grouped_weights[j])
+            table[k] += 1
+            add_fixed(table, k + u8(1), high - i8(1 << 20), low)
+        for place in range(u8(TABLE)):
+            k = u8(3) * place
+            if table[k]:
+                codes[m], counts[m] = first + place, table[k]
+                sums[u8(2) * m], sums[u8(2) * m + u8(1)] = table[k + u8(1)], table[k + u8(2)]
+                table[k], table[k + u8(1)], table[k + u8(2)] = 0, 0, 0
+                m += u8(1)
+        a = end
+    return i8(m)

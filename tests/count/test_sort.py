@@ -93,14 +93,15 @@ def test_weights_move_with_their_codes(n, bits):
     assert (weights == wanted).all()
 
 
-@pytest.mark.parametrize("cells", [3, 3000])
-def test_weighted_codes_add_up_like_entries(cells):
+@pytest.mark.parametrize(("cells", "n", "is_sorted"), [(3, 5000, False), (60, 50_000, False), (3000, 5000, True)])
+def test_weighted_codes_add_up_like_entries(cells, n, is_sorted, monkeypatch):
     """Rows with and without weights, merged into earlier entries, in the cells of few rows and of many."""
+    sort, calls = weighted_codes.sort_weighted_codes, []
+    monkeypatch.setattr(weighted_codes, "sort_weighted_codes", lambda *a: calls.append(a) or sort(*a))
     rng, whole = np.random.default_rng(cells), tally.Entries.empty(13)
     held = tallies.LiveTally(13, 8192, lone=False)
     held._give_up_byte_counters(whole)
     for weighted in (False, True, True, False, True):
-        n = 5000
         codes = (rng.integers(0, cells, n) << 13 | rng.integers(0, 300, n)).astype(np.uint32)
         weights = rng.random(n) * 10.0 ** rng.integers(-9, 7, n) if weighted else np.ones(n)
         weights[: n // 3] = rng.integers(0, 3, n // 3)
@@ -113,6 +114,7 @@ def test_weighted_codes_add_up_like_entries(cells):
         if used:
             assert held.consolidate().equals(whole)
     assert held.consolidate().equals(whole)
+    assert bool(calls) == is_sorted
 
 
 @pytest.mark.parametrize("weighted", [False, True])
