@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from ..batch.columns import Batch, Column
 from ..batch.convert import is_scalar, squeeze_column
-from ..batch.ids import IdColumn, Ids
+from ..batch.ids import Ids
 from ..batch.prepared_batch import PreparedRows, check_either, prepare
 from ..batch.query_blocks import check_slices, prepare_blocks
 from ..batch.signatures import (
@@ -43,7 +43,7 @@ from ..errors import MemoryLimitError
 from ..numerics.signal_safety import run_without_interrupt
 from ..numerics.slice_keys import SHARDS
 from ..state.state import State
-from ..statistics.step import NO_WEIGHTS, NOTHING
+from ..statistics.step import NO_WEIGHTS
 from .drafts import (
     ArgumentColumns,
     Draft,
@@ -57,6 +57,7 @@ from .drafts import (
     load_engine,
     make_draft,
 )
+from .extra_calls import build_drop_calls, build_kernel_call, build_rounding_calls
 from .reads import MEMORY_ADVICE, MEMORY_LIMIT, Read
 from .state_changes import StateChange
 from .total_weight import check_mass, collect_weights, max_weight, overflow_error
@@ -296,7 +297,9 @@ class BatchUpdater:
             # replaced the counters to whose arrays the draft writes.
             if live.free_rows[0] < rows or self._content[1] is not live:
                 live, draft = self._reserve_and_draft(names, key, arrays, widened)
-            arguments = None if draft is None else flat if draft.complete is None else draft.complete(flat)
+            arguments = (
+                None if draft is None else flat if draft.build_arguments is None else draft.build_arguments(flat)
+            )
             if draft is not None and arguments is not None:
                 live.free_rows[0] -= rows
                 self._content = None, live
@@ -318,7 +321,7 @@ class BatchUpdater:
         The draft is None if columns of this layout need preparation. The caller must hold the lock.
         """
         live, rows = self._get_live(), len(arrays[0])
-        if any(c.would_fold(rows) for c in live.counters):
+        if any(c.needs_preparation(rows) for c in live.counters):
             return live, None
         weighted = any(r.binding.column("sample_weight") in names for r in self.reads)
         try:
@@ -454,8 +457,8 @@ class BatchUpdater:
             positions_by_counter.append(positions)
             fronts = _select_fronts(front, rows)
             if rows.left_out:
-                other_calls += self._build_drop_calls(counter, rows, front)
-            other_calls += self._build_rounding_calls(counter, rows, fronts, live.mass)
+                other_calls += build_drop_calls(counter, rows, front)
+            other_calls += build_rounding_calls(counter, rows, fronts, live.mass)
             if counts_in_numpy(counter.statistic):
                 other_calls += counter.stage_rows(rows.columns, at, rows.n)
                 continue
@@ -483,7 +486,7 @@ class BatchUpdater:
         extra: list[Callable[[], Any]],
         committed: list[bool],
     ) -> None:
-        extra[:0] = [_build_kernel_call("checks:find_bad_weight", w, live.mass) for w in collect_weights(prepared)]
+        extra[:0] = [build_kernel_call("checks:find_bad_weight", w, live.mass) for w in collect_weights(prepared)]
         if any(r.columns["sample_weight"].values.ndim > 1 for r in prepared if "sample_weight" in r.columns):
             # A row of a weight matrix has several weights, and the kernel below sees only the largest one. A smaller
             # one may need rounding, so the flag for rounded weights is set.
@@ -542,46 +545,6 @@ class BatchUpdater:
         ids = rows.columns[axis.names[0]].values
         return index.locate(counter.inner, lambda _: ids, cache)
 
-    def _build_rounding_calls(
-        self, counter: Counter, rows: PreparedRows, fronts: Ints, mass: Array
-    ) -> list[Callable[[], Any]]:
-        """Return the call that flags the slices whose sums must round a weight, because it has too many bits.
-
-        The list is empty if no weight of these rows can be rounded.
-        """
-        column = rows.columns.get("sample_weight")
-        if column is None or not len(column.values) or not counter.has_fixed_point_weights:
-            return []
-        at = fronts
-        # A block of rows, such as a query, has a single weight, so only the slice of its first row is needed.
-        if len(at) and len(at) != len(column.values):
-            keys = rows.columns[counter.block_column or ""]
-            assert isinstance(keys, IdColumn)
-            at = np.ascontiguousarray(at[keys.starts])
-        values = np.ascontiguousarray(column.values).reshape(-1)
-        # Each label of a row has its own weight, so the slice of the row is repeated for each label.
-        if len(at) and len(values) != len(at):
-            at = np.repeat(at, len(values) // len(at))
-        rounded = counter.bind_part(State.rounded)[0]
-        return [
-            _build_kernel_call("checks:mark_rounded_weights", values, at, counter.has_fixed_point_terms, mass, rounded)
-        ]
-
-    def _build_drop_calls(self, counter: Counter, rows: PreparedRows, front: Ints) -> list[Callable[[], Any]]:
-        """Return the calls that count the rows that were left out, in each slice and by reason."""
-        out: list[Callable[[], Any]] = []
-        statistic = counter.statistic
-        for reason, excluded in rows.left_out:
-            if len(excluded):
-                at = front[excluded] if len(front) else NOTHING
-                dropped, numbers = counter.bind_part(type(statistic).dropped)[0], statistic.reason_numbers
-                out.append(
-                    _build_kernel_call(
-                        "cells:count_dropped_rows", dropped, at, len(numbers), numbers[reason], len(excluded)
-                    )
-                )
-        return out
-
     def _raise_bad_row(self, batch: Batch, live: LiveCounters) -> None:
         """Raise the error for a batch that the commit has refused.
 
@@ -594,11 +557,6 @@ class BatchUpdater:
         for read, needs in zip(self.reads, self._needs, strict=True):
             prepare(batch, read.binding, needs, self.on_invalid)
         raise overflow_error()
-
-
-def _build_kernel_call(name: str, *arguments: Any) -> Callable[[], Any]:
-    """Return a call of the machine code of a kernel. No Python code runs in it, so no signal handler interrupts it."""
-    return partial(load_engine().specialize_kernel(name, arguments, ()), *arguments)
 
 
 def _select_fronts(front: Ints, rows: PreparedRows) -> Ints:

@@ -292,7 +292,7 @@ class Counter:
 
     # -- cells that become too large ----------------------------------------------------------------------------------
 
-    def would_fold(self, rows: int) -> bool:
+    def needs_preparation(self, rows: int) -> bool:
         """Return whether a batch of `rows` rows must take the general path, which first calls `fold_ahead`."""
         return False
 

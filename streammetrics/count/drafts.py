@@ -82,7 +82,7 @@ class Draft(NamedTuple):
         Counts the columns; returns 1 and changes nothing if a value is invalid, otherwise 0. If the columns are
         prepared, and therefore already checked, it instead returns a list of the calls that count them, which the
         caller runs together with other calls.
-    complete : callable, optional
+    build_arguments : callable, optional
         Makes the arguments of the commit from the converted columns: it replaces the keys of slices, or the units of
         shards, with the cells of the rows, and writes the rows of counters that append rows. It returns None if a row
         needs a new cell. None if the columns themselves are the arguments.
@@ -90,7 +90,7 @@ class Draft(NamedTuple):
 
     converters: tuple[tuple[int, Callable[[Array], Array] | None], ...] | None
     commit: Callable[..., Any]
-    complete: Callable[[Sequence[Array]], tuple[Any, ...] | None] | None = None
+    build_arguments: Callable[[Sequence[Array]], tuple[Any, ...] | None] | None = None
 
 
 class LastBatch(NamedTuple):
@@ -103,7 +103,7 @@ class LastBatch(NamedTuple):
     like: Callable[..., bool]
     converters: tuple[tuple[int, Callable[[Array], Array] | None], ...] | None
     commit: Callable[..., Any]
-    complete: Callable[[Sequence[Array]], tuple[Any, ...] | None] | None
+    build_arguments: Callable[[Sequence[Array]], tuple[Any, ...] | None] | None
 
 
 class LiveCounters(NamedTuple):
@@ -207,8 +207,10 @@ def make_draft(
     if len(live.drafts) >= MOST_DRAFTS:
         live.drafts.clear()
     stagers = [(c, p) for c, p in zip(live.counters, bound, strict=True) if counts_in_numpy(c.statistic)]
-    complete = partial(_complete, len(reads), tuple(locators.values()), stagers) if locators or stagers else None
-    draft = Draft(None if as_is else converters, commit, complete)
+    build_arguments = (
+        partial(_build_arguments, len(reads), tuple(locators.values()), stagers) if locators or stagers else None
+    )
+    draft = Draft(None if as_is else converters, commit, build_arguments)
     live.drafts[names, key] = draft
     return draft
 
@@ -313,7 +315,7 @@ def _find_shards(index: Index, path: Any, units: Array) -> Ints | None:
     return index.shards(path, units, SHARD_SALT)
 
 
-def _complete(
+def _build_arguments(
     reads: int,
     locators: Sequence[Locator],
     stagers: Sequence[tuple[Any, Mapping[str, int]]],

@@ -55,7 +55,7 @@ class FoldingCounter(Counter):
 
     @property
     def free_rows(self) -> int:
-        if self.lone or self._is_never_exact:
+        if self.lone or self._is_never_exact or self._has_only_buckets:
             return super().free_rows
         # If the number of exact rows has no limit, `reserve` compares their memory with the limit of memory.
         if self.exact_rows_limit is None:
@@ -63,7 +63,7 @@ class FoldingCounter(Counter):
         rows_until_check: int = max(self.next_check - self._exact.rows_added, 0) // self._counts_per_cell
         return min(super().free_rows, rows_until_check)
 
-    def would_fold(self, rows: int) -> bool:
+    def needs_preparation(self, rows: int) -> bool:
         """Return whether cells may have too many rows to stay exact if `rows` more rows are added.
 
         If so, the batch takes the general path, which decides whether to fold cells.
@@ -88,7 +88,7 @@ class FoldingCounter(Counter):
         if self._is_never_exact or self.exact_rows_limit is None:
             return
         if self.lone:
-            if self.would_fold(rows) and self._must_fold(rows, columns):
+            if self.needs_preparation(rows) and self._must_fold(rows, columns):
                 self._fold()
             return
         if self._has_only_buckets:

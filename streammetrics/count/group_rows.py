@@ -206,7 +206,7 @@ class GroupCounter(Counter):
         """The number of rows that fit into the memory limit, whatever their types are."""
         return max(self.statistic.memory_limit - self.nbytes, 0) // WIDEST
 
-    def would_fold(self, rows: int) -> bool:
+    def needs_preparation(self, rows: int) -> bool:
         """Return whether rows may exceed the memory limit. If so, the general path checks the limit."""
         return self.free_rows < rows
 

@@ -298,12 +298,12 @@ class ValueCounter(Counter):
             self._fit()
         return super().state()
 
-    def would_fold(self, rows: int) -> bool:
+    def needs_preparation(self, rows: int) -> bool:
         """Return whether a batch is so large that a sample of its rows must open a window before the batch is counted."""
         return self._has_window and rows > FEWEST and not len(self.tallies["rows"].windows)
 
     def fold_ahead(self, at: Ints, rows: int, columns: Mapping[str, Column]) -> None:
-        if self.would_fold(rows):
+        if self.needs_preparation(rows):
             self._fit(self.statistic.sample_entries(columns, FEWEST))
 
     def _fit(self, sample: Entries | None = None) -> None:
