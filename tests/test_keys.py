@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import gc
+import itertools
 import sys
 from decimal import Decimal
 from typing import Any
@@ -23,6 +24,7 @@ from streammetrics.batch.ids import Ids
 from streammetrics.collect.metric_like import columns_of, empty_copy, states_of
 from streammetrics.count.index import Level
 from streammetrics.count.key_codes import DictionaryCodes, KeyCodes
+from streammetrics.errors import InvalidInputError
 from streammetrics.laws.case import expect_same_bytes
 from streammetrics.laws.specimens import make_consistent, sample
 from streammetrics.reading.records import dropped_of
@@ -236,6 +238,29 @@ def test_a_dictionary_that_comes_again(kind: str) -> None:
 
 
 WORDS = ["", *("x" * n + "ü" * (n % 3) for n in range(1, 41)), "user 17", "user 18", "nul\0", "\0"]
+
+
+@pytest.mark.parametrize("few", [0, 1000], ids=["kernel", "Python"])
+@pytest.mark.parametrize("words", [WORDS, [w.encode() for w in WORDS]], ids=["text", "bytes"])
+def test_strings_of_fixed_width_keep_their_bytes(words: list[Any], few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_columns, "FEW_TEXTS", few)
+    # So small a hash table must grow.
+    monkeypatch.setattr(key_columns, "SLOTS", 4)
+    sm.CTR().update([0, 1])  # loads the kernels
+    rows = np.array(words)[np.random.default_rng(6).integers(0, len(words), 400)]
+    kind, ((data, offsets), index, missing) = key_columns.read_column(rows, "k")
+    distinct = [data[a:b].tobytes() for a, b in itertools.pairwise(offsets.tolist())]
+    assert (kind, missing) == ("string" if rows.dtype.kind == "U" else "bytes", None)
+    assert [distinct[i] for i in index] == [w.encode() if isinstance(w, str) else w for w in rows.tolist()]
+    assert len({*distinct}) == len(distinct)
+
+
+@pytest.mark.parametrize("few", [0, 1000], ids=["kernel", "Python"])
+def test_strings_that_are_no_text_are_refused(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_columns, "FEW_TEXTS", few)
+    sm.CTR().update([0, 1])  # loads the kernels
+    with pytest.raises(InvalidInputError, match="cannot be encoded as UTF-8"):
+        key_columns.read_column(np.array(["a", "b\ud800"]), "k")
 
 
 @pytest.mark.parametrize(

@@ -45,10 +45,15 @@ __all__ = [
 
 Atom = Any
 Key = tuple[Atom, ...]
+Ints = NDArray[np.int64]
+# The bytes of strings, one after another, and the positions where each begins, followed by the end of the last one.
+EncodedTexts = tuple[NDArray[np.uint8], Ints]
 
 
 # The length of the first hash table for the distinct strings of a batch.
 SLOTS = 1 << 12
+# So many strings are encoded faster by Python than the kernel for this is compiled.
+FEW_TEXTS = 256
 
 # Categories are cached for at most this many categorical columns, and only if there are at most this many categories.
 MOST_CATEGORICALS, MOST_CATEGORIES = 64, 1 << 20
@@ -254,41 +259,59 @@ def _read_texts(values: Any, name: str) -> tuple[str, Any] | None:
     kind = next((k for k, t in (("string", str), ("bytes", bytes)) if all(isinstance(v, t) for v in present)), None)
     if kind is None:
         return None
+    return kind, (_encode_texts(texts, name), index, null[index] if null.any() else None)
+
+
+def _encode_texts(texts: list[Any], name: str) -> EncodedTexts:
+    """Return the bytes of strings, of which some may be None, and the position where each of them begins."""
     try:
-        encoded = [b"" if v is None else v.encode() if kind == "string" else bytes(v) for v in texts]
+        encoded = [b"" if v is None else v.encode() if isinstance(v, str) else bytes(v) for v in texts]
     except UnicodeEncodeError as error:
         raise InvalidInputError(
             f"{name}: expected text, found {error.object[:50]!r}, which cannot be encoded as UTF-8: {error.reason}",
             column=name,
         ) from error
     offsets = np.concatenate([[0], np.cumsum([len(e) for e in encoded], dtype=np.int64)]).astype(np.int64)
-    encoded_texts = np.frombuffer(b"".join(encoded), np.uint8), offsets
-    return kind, (encoded_texts, index, null[index] if null.any() else None)
+    return np.frombuffer(b"".join(encoded), np.uint8), offsets
 
 
-def _read_fixed_width(values: NDArray[Any]) -> tuple[str, Any] | None:
-    """Return the kind and content of a numpy array of strings or bytes, all of which have the same width.
+def _read_fixed_width(values: NDArray[Any], name: str) -> tuple[str, Any]:
+    """Return the kind and content of a numpy array of strings or bytes, all of which have the same width."""
+    ends = np.arange(len(values) + 1) * values.itemsize
+    index, (starts, _) = number_texts(np.ascontiguousarray(values).view(np.uint8), ends[:-1], ends[1:])
+    distinct = values[starts // values.itemsize]
+    texts = _write_texts(distinct) if len(distinct) > FEW_TEXTS else None
+    if texts is None:
+        texts = _encode_texts(distinct.tolist(), name)
+    return "string" if values.dtype.kind == "U" else "bytes", (texts, index, None)
 
-    Returns None if a string cannot be encoded as UTF-8.
+
+def number_texts(data: NDArray[np.uint8], starts: Ints, stops: Ints) -> tuple[Ints, Ints]:
+    """Number the distinct strings among ``data[starts[i]:stops[i]]`` in order of appearance.
+
+    Returns
+    -------
+    numbers : int64 array
+        The number of each string.
+    bounds : int64 matrix of two rows
+        The positions where each distinct string begins and ends, in the order of the numbers.
     """
-    n, is_unicode = len(values), values.dtype.kind == "U"
-    # An array of empty strings may have the width 0.
-    if not values.itemsize:
-        return None
-    # Pad the strings with zeros to whole words of eight bytes, which are hashed and compared faster than bytes.
-    size = -(-values.itemsize // 8) * 8
-    values = np.ascontiguousarray(values, f"U{size // 4}" if is_unicode else f"S{size}")
-    words, slots = values.view(np.uint64).reshape(n, -1), np.full(SLOTS, -1, np.int32)
-    firsts, index = np.empty(n, np.int64), np.empty(n, np.int64)
-    while (count := find_kernel("keys:number_texts")(words, slots, firsts, index)) < 0:
+    n, encode = len(starts), find_kernel("keys:encode_texts")
+    slots, numbers, bounds = np.full(SLOTS, -1, np.int32), np.empty(n, np.int64), np.empty((2, n), np.int64)
+    while (count := encode(data, starts, stops, data, bounds[0], bounds[1], 0, slots, numbers, True)) < 0:
         # More than twice as many slots as rows are never needed.
         slots = np.full(min(16 * len(slots), 1 << (2 * n).bit_length()), -1, np.int32)
-    texts = values.view(np.uint32 if is_unicode else np.uint8).reshape(n, -1)
+    return numbers, bounds[:, :count]
+
+
+def _write_texts(values: NDArray[Any]) -> EncodedTexts | None:
+    """Do what `_encode_texts` does for an array; return None if a string cannot be encoded as UTF-8."""
+    is_unicode = values.dtype.kind == "U"
+    texts = values.view(np.uint32 if is_unicode else np.uint8).reshape(len(values), -1)
     # A code point takes at most four bytes in UTF-8.
-    data, offsets = np.empty(count * values.itemsize, np.uint8), np.empty(count + 1, np.int64)
-    if find_kernel("keys:write_texts")(texts, firsts[:count], is_unicode, data, offsets):
-        return None
-    return "string" if is_unicode else "bytes", ((data[: offsets[-1]], offsets), index, None)
+    data, offsets = np.empty(values.nbytes, np.uint8), np.empty(len(values) + 1, np.int64)
+    is_invalid = find_kernel("keys:write_texts")(texts, is_unicode, data, offsets)
+    return None if is_invalid else (data[: offsets[-1]], offsets)
 
 
 def _from_list(raw: Any, name: str) -> NDArray[Any]:
@@ -352,8 +375,9 @@ def _from_numpy(values: NDArray[Any], name: str, exact: bool) -> tuple[str, Any]
     if values.dtype.kind in "biu":
         return "integer", (values.astype(np.uint8) if values.dtype.kind == "b" else values, None)
     if values.dtype.kind in "US":
-        if has_kernels() and (texts := _read_fixed_width(values)) is not None:
-            return texts
+        # An array of empty strings may have the width 0.
+        if has_kernels() and values.itemsize:
+            return _read_fixed_width(values, name)
         values = values.astype(object)
     if values.dtype.kind in "OT":
         return _read_objects(values.astype(object, copy=False), name, exact)

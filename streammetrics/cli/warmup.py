@@ -19,6 +19,7 @@ import numpy as np
 from streammetrics.batch.column_binding import PLAIN
 from streammetrics.batch.columns import Batch
 from streammetrics.batch.ids import Ids
+from streammetrics.batch.keys import FEW_TEXTS
 from streammetrics.collect.collection import MetricCollection
 from streammetrics.collect.metric import METRICS, Metric
 from streammetrics.collect.task import Task
@@ -225,6 +226,10 @@ def _feed_keys() -> None:
     for rows in (16, 1 << 18):
         key = np.arange(rows) % 9
         Sliced(AUC(limit=0), by="key").update(key % 2, key / 16, sample_weight=key / 16, key=key).compute()
+    # A kernel encodes the strings of an array if they are many.
+    many = np.arange(2 * FEW_TEXTS)
+    for dtype in ("U", "S"):
+        Sliced(CTR(), by="key").update(y_true=many % 2, key=many.astype(dtype))
     # Strings of polars are read as views of 16 bytes.
     view = np.frombuffer(bytes(16), np.int32).reshape(1, 4)
     find_kernel("keys:find_view_bounds")(view, 4, 16, *np.empty((2, 1), np.int64))

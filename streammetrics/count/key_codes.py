@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..batch.convert import arrow_values
+from ..batch.keys import number_texts
 from ..batch.slice_keys import read_slice_column
 from ..batch.texts import Texts, read_text_blocks
 from ..errors import InvalidInputError
@@ -53,14 +54,14 @@ class KeyTable:
     """
 
     def __init__(self) -> None:
-        self.count, self.slots, self.is_stale = 0, np.full(FREE, -1, np.int64), False
+        self.count, self.slots, self.is_stale = 0, np.full(FREE, -1, np.int32), False
 
     def insert_up_to(self, count: int) -> None:
         """Insert the keys with codes below `count` into the hash table, which is enlarged when it is half full."""
         first = 0 if self.is_stale or 2 * count > len(self.slots) else self.count
         self.is_stale = True
         if not first:
-            self.slots = np.full(max(FREE, 1 << (4 * count - 1).bit_length()), -1, np.int64)
+            self.slots = np.full(max(FREE, 1 << (4 * count - 1).bit_length()), -1, np.int32)
         self._insert(first, count)
         self.count, self.is_stale = count, False
 
@@ -122,7 +123,8 @@ class TextCodes(KeyTable):
         new = np.flatnonzero(numbers < 0)
         if len(new):
             starts, stops = starts[new], stops[new]
-            self._add(sorted(_find_distinct_texts(data, starts, stops)))
+            _, bounds = number_texts(data, starts, stops)
+            self._add(sorted(data[a:b].tobytes() for a, b in bounds.T.tolist()))
             numbers[new] = self._find(data, starts, stops)
         return numbers
 
@@ -157,14 +159,6 @@ class TextCodes(KeyTable):
         """The strings in the order of their codes."""
         text = self.stored[: self.size].tobytes()
         return [text[a:b] for a, b in pairwise(self.offsets[: self.count + 1].tolist())]
-
-
-def _find_distinct_texts(data: NDArray[np.uint8], starts: Ints, stops: Ints) -> list[bytes]:
-    """Return each string that occurs in `data[starts[i]:stops[i]]` once."""
-    n = len(starts)
-    slots, numbers, distinct = np.full(1 << (2 * n).bit_length(), -1), np.empty(n, np.int64), np.empty((2, n), np.int64)
-    count = encode_texts(data, starts, stops, data, distinct[0], distinct[1], 0, slots, numbers, True)
-    return [data[a:b].tobytes() for a, b in distinct[:, :count].T.tolist()]
 
 
 @dataclass(frozen=True)

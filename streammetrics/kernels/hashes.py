@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ._jit import inline, kernel
+from ._jit import inline, kernel, outline
 from ._memory import load_word
 
 i8, u8 = np.int64, np.uint64
@@ -33,17 +33,23 @@ def finalize_hash(x: Any) -> Any:
     return x ^ (x >> u8(33))
 
 
-@inline
-def read_word(data: Any, at: Any, stop: Any) -> Any:
-    """Read the next one to eight bytes before `stop` as a little-endian integer of 64 bits."""
-    size = min(stop - at, 8)
-    if at + 8 <= data.shape[0]:
-        # One load of eight bytes, of which those after `stop` are cleared, is much faster than a loop over the bytes.
-        return load_word(data, at) & (ALL_BITS >> u8(64 - 8 * size))
+@outline
+def read_bytes(data: Any, at: Any, size: Any) -> Any:
+    """Read `size` bytes, at most eight, as a little-endian integer of 64 bits."""
     out = u8(0)
     for k in range(size):
         out |= u8(data[at + k]) << u8(8 * k)
     return out
+
+
+@inline
+def read_word(data: Any, at: Any, stop: Any) -> Any:
+    """Read the next one to eight bytes before `stop` as a little-endian integer of 64 bits."""
+    size = min(stop - at, 8)
+    # One load of eight bytes, of which those after `stop` are cleared, is much faster than a loop over the bytes.
+    return (
+        load_word(data, at) & (ALL_BITS >> u8(64 - 8 * size)) if at + 8 <= data.shape[0] else read_bytes(data, at, size)
+    )
 
 
 @kernel(out=("hashes",))

@@ -55,7 +55,7 @@ def encode_ints(values: Any, stored: Any, count: Any, slots: Any, numbers: Any, 
         number = slots[at]
         if learn and number < i8(0):
             number = i8(count)
-            slots[at] = number
+            slots[at] = i4(number)
             count += 1
         numbers[j] = number
     return count
@@ -67,11 +67,13 @@ def hash_text(data: Any, start: Any, stop: Any) -> Any:
     size = stop - start
     if size < 8:
         return mix_bits(u8(size) ^ (read_word(data, start, stop) * FACTOR if size else u8(0)))
-    h = u8(size)
-    for at in range(start, stop - 8, 8):
-        h = (rotate_left(h, 5) ^ load_word(data, at)) * FACTOR
-    # The last word may contain bytes of the word before, so that the loop needs no shorter words.
-    return mix_bits((rotate_left(h, 5) ^ load_word(data, stop - 8)) * FACTOR)
+    # Two hashes, each of every other word, take half the time of one, because the processor computes them in parallel.
+    g, h = u8(size), load_word(data, stop - 8)
+    for at in range(start, stop - 15, 16):
+        g = (rotate_left(g, 5) ^ load_word(data, at)) * FACTOR
+        h = (rotate_left(h, 5) ^ load_word(data, at + 8)) * FACTOR
+    # The last words may contain bytes of the words before, so that the loop needs no shorter words.
+    return mix_bits((rotate_left(g, 5) ^ load_word(data, max(start, stop - 16))) * FACTOR + h)
 
 
 @inline
@@ -80,10 +82,11 @@ def are_equal(data: Any, start: Any, stop: Any, others: Any, other: Any) -> Any:
     size = stop - start
     if size < 8:
         return size == 0 or read_word(data, start, stop) == read_word(others, other, other + size)
+    # Most pairs are equal, so a loop that vectorises is faster than one that ends at the first difference.
+    differ = load_word(data, stop - 8) ^ load_word(others, other + size - 8)
     for k in range(0, size - 8, 8):
-        if load_word(data, start + k) != load_word(others, other + k):
-            return False
-    return load_word(data, stop - 8) == load_word(others, other + size - 8)
+        differ |= load_word(data, start + k) ^ load_word(others, other + k)
+    return differ == u8(0)
 
 
 @kernel(out=("stored_starts", "stored_stops", "slots", "numbers"))
@@ -95,7 +98,7 @@ def encode_texts(
 
     A string without a code gets -1 or, if `learn`, the next code. The string of code i is the part of `stored` from
     `stored_starts[i]` to `stored_stops[i]`; for a new code, both are set to the position of the string in `data`. `slots`
-    is a hash table as in `encode_ints`.
+    is a hash table as in `encode_ints`. If more than half of its slots would be used, return -1.
     """
     mask = u8(slots.shape[0] - 1)
     for j in range(starts.shape[0]):
@@ -109,8 +112,10 @@ def encode_texts(
             at = (at + u8(1)) & mask
             number = slots[at]
         if learn and number < i8(0):
+            if 2 * (count + 1) > slots.shape[0]:
+                return i8(-1)
             number = i8(count)
-            slots[at], stored_starts[count], stored_stops[count] = number, start, stop
+            slots[at], stored_starts[count], stored_stops[count] = i4(number), start, stop
             count += 1
         numbers[j] = number
     return count
@@ -118,69 +123,21 @@ def encode_texts(
 
 @inline
 def find_size(texts: Any, row: Any) -> Any:
-    """Return the length of a string of fixed width, in characters or words, without the zeros that pad it."""
+    """Return the length of a string of fixed width, without the zeros that pad it."""
     size = texts.shape[1]
     while size > 0 and texts[row, size - 1] == 0:
         size -= 1
     return size
 
 
-@inline
-def hash_words(words: Any, row: Any) -> Any:
-    """Return a hash of a string that is given as words of eight bytes; zeros at its end do not change it."""
-    h = u8(0)
-    for k in range(find_size(words, row)):
-        h = (rotate_left(h, 5) ^ words[row, k]) * FACTOR
-    return mix_bits(h)
-
-
-@kernel(out=("slots", "firsts", "numbers"))
-def number_texts(words: Any, slots: Any, firsts: Any, numbers: Any) -> Any:
-    """Number the distinct strings of fixed width in order of appearance; return their number.
-
-    Parameters
-    ----------
-    words : uint64 matrix
-        The bytes of each string, as words of eight bytes.
-    slots : int32 array
-        A hash table of numbers, all of which are -1; its length is a power of two.
-    firsts, numbers : int64 arrays
-        The row in which each number first appears, and the number of each row. They are written.
-
-    Returns
-    -------
-    int
-        The number of distinct strings; -1 if there are more than half as many as slots.
-    """
-    mask, count = u8(slots.shape[0] - 1), i8(0)
-    for j in range(words.shape[0]):
-        at = hash_words(words, j) & mask
-        while slots[at] >= 0:
-            first, differ = firsts[slots[at]], u8(0)
-            for k in range(words.shape[1]):
-                differ |= words[first, k] ^ words[j, k]
-            if not differ:
-                break
-            at = (at + u8(1)) & mask
-        if slots[at] < 0:
-            if 2 * (count + 1) > slots.shape[0]:
-                return -1
-            slots[at], firsts[count] = i4(count), j
-            count += 1
-        numbers[j] = slots[at]
-    return count
-
-
 @kernel(out=("data", "offsets"))
-def write_texts(texts: Any, rows: Any, is_unicode: Any, data: Any, offsets: Any) -> Any:
+def write_texts(texts: Any, is_unicode: Any, data: Any, offsets: Any) -> Any:
     """Write strings of fixed width one after another, without their padding; return 1 if one is invalid, else 0.
 
     Parameters
     ----------
     texts : matrix
         The characters or bytes of each string.
-    rows : int64 array
-        The strings to write.
     is_unicode : bool
         Whether `texts` contains Unicode code points, which are written as UTF-8, rather than bytes.
     data, offsets : uint8 array, int64 array
@@ -188,10 +145,9 @@ def write_texts(texts: Any, rows: Any, is_unicode: Any, data: Any, offsets: Any)
     """
     end = i8(0)
     offsets[0] = 0
-    for i in range(rows.shape[0]):
-        j = rows[i]
-        for k in range(find_size(texts, j)):
-            c = u8(texts[j, k])
+    for i in range(texts.shape[0]):
+        for k in range(find_size(texts, i)):
+            c = u8(texts[i, k])
             if not is_unicode or c < u8(0x80):
                 data[end] = u1(c)
                 end += 1
