@@ -87,17 +87,24 @@ def gather_runs(parts: list[Runs], order: Ints) -> Runs:
     counts = sum((part.count_rows(order) for part in parts), np.zeros(len(order), I8))
     n, is_weighted = int(counts.sum()), any(len(part.weights) for part in parts)
     runs = build_runs(allocate(n, U8), allocate(n if is_weighted else 0, F8), counts)
-    to = runs.first.copy()
+    if not all(len(part.weights) for part in parts):
+        runs.weights.fill(1.0)
+    to = runs.first
     for part in parts:
-        code_runs.move_runs(part.low, part.weights, part.first, part.last, order, to, runs.low, runs.weights)
+        code_runs.move_runs(part.low, part.first, part.last, order, to, runs.low)
+        if len(part.weights):
+            code_runs.move_runs(part.weights.view(U8), part.first, part.last, order, to, runs.weights.view(U8))
+        to = to + part.count_rows(order)
     return runs
 
 
 def sort_runs(runs: Runs) -> None:
     """Sort the codes of each run in place."""
     low, weights, ends = runs.low, runs.weights, runs.last
-    code_runs.sort_short_runs(low, weights, ends, SHORT)
-    long = np.flatnonzero(ends - runs.first > SHORT)
+    lengths = ends - runs.first
+    if ((lengths > 1) & (lengths <= SHORT)).any():
+        code_runs.sort_short_runs(low, weights, ends, SHORT)
+    long = np.flatnonzero(lengths > SHORT)
     for a, b in zip(runs.first[long].tolist(), ends[long].tolist(), strict=True):
         run = low[a:b]
         if len(weights):

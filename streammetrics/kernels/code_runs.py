@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ._jit import inline, kernel
+from ._jit import kernel
 from .score_terms import LOW_MASK, split_limbs
 
 i8, u4, u8 = np.int64, np.uint32, np.uint64
@@ -40,24 +40,18 @@ def scatter_codes(high: Any, low: Any, weights: Any, starts: Any, out: Any, out_
     return 0
 
 
-@kernel(out=("to", "out", "out_weights"))
-def move_runs(
-    low: Any, weights: Any, first: Any, last: Any, order: Any, to: Any, out: Any, out_weights: Any
-) -> Any:  # fmt: skip
-    """Copy the runs with the high words `order` to `out`; run k goes to index to[k], which increases by its length.
+@kernel(out=("out",))
+def move_runs(values: Any, first: Any, last: Any, order: Any, to: Any, out: Any) -> Any:
+    """Copy the runs with the high words `order` to `out`, where run k begins at index to[k].
 
-    The run with high word h is low[first[h]:last[h]]; a high word beyond the end of `first` has no run. If `weights` is
-    empty but `out_weights` is not, each weight is 1.
+    The run with high word h is values[first[h]:last[h]]; a high word beyond the end of `first` has no run.
     """
     for k in range(order.shape[0]):
         h = u8(order[k])
         if h < u8(first.shape[0]):
-            a, b, n = u8(first[h]), u8(to[k]), last[h] - first[h]
-            for i in range(n):
-                out[b + u8(i)] = low[a + u8(i)]
-            for i in range(n if out_weights.shape[0] else 0):
-                out_weights[b + u8(i)] = weights[a + u8(i)] if weights.shape[0] else 1.0
-            to[k] = i8(b) + n
+            a, b = u8(first[h]), u8(to[k])
+            for i in range(last[h] - first[h]):
+                out[b + u8(i)] = values[a + u8(i)]
     return 0
 
 
@@ -84,17 +78,6 @@ def sort_short_runs(low: Any, weights: Any, ends: Any, longest: Any) -> Any:
     return 0
 
 
-@inline
-def copy_entries(
-    old: Any, rows: Any, excess: Any, i: Any, n: Any, h: Any, m: Any, high: Any, lows: Any, counts: Any, sums: Any
-) -> None:  # fmt: skip
-    """Copy n entries from index i to index m of the result, where their high word is h."""
-    for k in range(n):
-        lows[m + u8(k)], counts[m + u8(k)], high[m + u8(k)] = old[i + u8(k)], rows[i + u8(k)], h
-    for k in range(2 * n if sums.shape[0] else 0):
-        sums[u8(2) * m + u8(k)] = excess[u8(2) * i + u8(k)] if excess.shape[0] else i8(0)
-
-
 @kernel(out=("fresh", "high", "lows", "counts", "sums", "bounds"))
 def unite_runs(
     old: Any, rows: Any, excess: Any, first: Any, last: Any, order: Any, fresh: Any, weights: Any, ends: Any,
@@ -111,12 +94,23 @@ def unite_runs(
         h, end, i, stop = u8(order[k]), u8(ends[k]), u8(0), u8(0)
         if h < u8(first.shape[0]):
             i, stop = u8(first[h]), u8(last[h])
-        while j < end:
-            x, begin = fresh[j], i
-            while i < stop and old[i] < x:
-                i += u8(1)
-            copy_entries(old, rows, excess, begin, i8(i - begin), u4(k), m, high, lows, counts, sums)
+        # Each iteration copies the entries below the next code x, then adds the rows with this code. The last iteration of
+        # a run, which has no code, copies the remaining entries.
+        while True:
+            x, begin = u8(0), i
+            if j < end:
+                x = fresh[j]
+                while i < stop and old[i] < x:
+                    i += u8(1)
+            else:
+                i = stop
+            for n in range(i - begin):
+                lows[m + n], counts[m + n], high[m + n] = old[begin + n], rows[begin + n], u4(k)
+            for n in range(u8(2) * (i - begin) if sums.shape[0] else u8(0)):
+                sums[u8(2) * m + n] = excess[u8(2) * begin + n] if excess.shape[0] else i8(0)
             m += i - begin
+            if j == end:
+                break
             same = i < stop and old[i] == x
             count, more, part = i8(rows[i]) if same else i8(0), i8(0), i8(0)
             if same and excess.shape[0]:
@@ -132,7 +126,5 @@ def unite_runs(
             if sums.shape[0]:
                 sums[u8(2) * m], sums[u8(2) * m + u8(1)] = more, part
             m += u8(1)
-        copy_entries(old, rows, excess, i, i8(stop - i), u4(k), m, high, lows, counts, sums)
-        m += stop - i
         bounds[k] = i8(m)
     return 0
