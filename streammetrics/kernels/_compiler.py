@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import llvmlite.binding as llvm
+import numba
 from numba import types
 from numba.core import cgutils
 from numba.core.codegen import JITCodeLibrary
@@ -23,6 +24,7 @@ from numba.core.compiler_machinery import register_pass
 from numba.core.funcdesc import PythonFunctionDescriptor
 from numba.core.lowering import Lower
 from numba.core.typed_passes import NativeLowering, NopythonTypeInference, type_inference_stage
+from numba.core.typing import templates
 
 # By default LLVM uses 256 of the 512 bits of a vector register, because the first AVX-512 processors ran at a lower clock
 # frequency with full vectors. Full vectors make the kernels 10 to 20 % faster.
@@ -184,22 +186,25 @@ class StepCompiler(KernelCompiler):
     replacements: ClassVar[dict[type, type]] = {NativeLowering: StepLowering, NopythonTypeInference: StepTyping}
 
 
+_CALL_TYPES: dict[Any, Any] = {}
+
+
 @contextmanager
 def cache_operator_types() -> Iterator[None]:
-    """Cache numba's type inference for operators and functions during one compilation.
+    """Cache numba's type inference for operators and functions, for all kernels.
 
     Each time a kernel indexes an array or adds two numbers, numba tries dozens of typing rules, and tries them again when
-    it translates the line. The lock of numba's compiler is held, so the cached types do not leak into other compilations.
+    it translates the line. The lock of numba's compiler is held, so other functions are compiled without the cache.
     """
-    look_up, results = types.Function.get_call_type, {}
+    look_up = types.Function.get_call_type
 
     def look_up_once(function: Any, context: Any, arguments: Any, keywords: Any) -> Any:
         if keywords:
             return look_up(function, context, arguments, keywords)
         key = function, tuple(arguments)
-        if key not in results:
-            results[key] = look_up(function, context, arguments, keywords)
-        return results[key]
+        if key not in _CALL_TYPES:
+            _CALL_TYPES[key] = look_up(function, context, arguments, keywords)
+        return _CALL_TYPES[key]
 
     with global_compiler_lock:
         types.Function.get_call_type = look_up_once
@@ -207,6 +212,24 @@ def cache_operator_types() -> Iterator[None]:
             yield
         finally:
             del types.Function.get_call_type
+
+
+@contextmanager
+def compile_overloads_as_steps(options: dict[str, Any]) -> Iterator[None]:
+    """Compile functions of numba that are written in Python, such as `max`, with the options of a step.
+
+    numba would otherwise optimise each of them and write machine code, which takes three times as long. The lock of
+    numba's compiler is held, so functions that are not kernels are compiled as usual.
+    """
+    template = templates._OverloadFunctionTemplate
+    choose = template._get_jit_decorator
+
+    with global_compiler_lock:
+        template._get_jit_decorator = lambda _: lambda **own: numba.jit(**options | own)
+        try:
+            yield
+        finally:
+            template._get_jit_decorator = choose
 
 
 @contextmanager

@@ -30,7 +30,13 @@ from numba.extending import overload
 from ..numerics import kernel_registry
 from ..numerics.signal_safety import run_uninterrupted
 from ._cache import KernelCache, writable_folder
-from ._compiler import KernelCompiler, StepCompiler, cache_operator_types, pause_garbage_collector
+from ._compiler import (
+    KernelCompiler,
+    StepCompiler,
+    cache_operator_types,
+    compile_overloads_as_steps,
+    pause_garbage_collector,
+)
 from ._digest import STEPS, kernel_digest
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -242,7 +248,7 @@ class Kernel:
         # Enable compilation only here, under the locks. Otherwise numba would also compile during a call, without the
         # locks.
         self.dispatcher.disable_compile(False)
-        with pause_garbage_collector(), cache_operator_types():
+        with pause_garbage_collector(), cache_operator_types(), compile_overloads_as_steps(_STEP):
             self.dispatcher.compile(signature)
         self.dispatcher.disable_compile()  # a call with other types now raises TypeError instead of compiling
 

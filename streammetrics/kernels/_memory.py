@@ -1,4 +1,4 @@
-"""Functions for kernels: working memory on the stack, prefetching, loads of whole words, and addition of limbs."""
+"""Functions for kernels: working memory on the stack, views, prefetching, loads of whole words, and addition of limbs."""
 
 from __future__ import annotations
 
@@ -42,6 +42,25 @@ def _scratch(_: Any, shape: Any, dtype: Any) -> Any:
         return view._getvalue()
 
     return array(shape, dtype), generate
+
+
+def _flatten(_: Any, values: Any) -> Any:
+    array = types.Array(values.dtype, 1, "C", readonly=True)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        source = context.make_array(signature.args[0])(context, builder, arguments[0])
+        view = context.make_array(array)(context, builder)
+        populate_array(
+            view,
+            data=source.data,
+            shape=[source.nitems],
+            strides=[source.itemsize],
+            itemsize=source.itemsize,
+            meminfo=None,
+        )
+        return view._getvalue()
+
+    return array(values), generate
 
 
 def _prefetch(_: Any, values: Any, first: Any, count: Any) -> Any:
@@ -104,6 +123,12 @@ scratch: Any = intrinsic(prefer_literal=True)(_scratch)
 """scratch(shape, dtype): return an uninitialised array on the stack of the kernel, as working memory.
 
 The shape must be constant, because the size of the stack is fixed at compile time. The array is aligned to 64 bytes.
+"""
+
+flatten: Any = intrinsic(_flatten)
+"""flatten(values): return a contiguous array as a read-only array of one dimension, without copying it.
+
+numba compiles this much faster than `values.reshape(-1)`.
 """
 
 prefetch: Any = intrinsic(_prefetch)

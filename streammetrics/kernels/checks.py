@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ._jit import inline, kernel
-from ._memory import prefetch
+from ._memory import flatten, prefetch
 from .exact_sums import are_all_from, largest_exponent_in_range
 from .score_terms import count_positives, has_bad_score, may_be_bad, score_extremes, split_limbs
 
@@ -69,7 +69,7 @@ def has_bad_weight(mass: Any, w: Any) -> Any:
 @kernel(out=())
 def find_bad_label(y: Any) -> Any:
     """Return 1 if a label is not 0 or 1, else 0."""
-    flat, bad = y.reshape(-1), False
+    flat, bad = flatten(y), False
     for a in range(0, flat.shape[0], BLOCK):
         prefetch(flat, a + BLOCK, BLOCK)
         bad |= count_positives(flat[a : a + BLOCK])[1]
@@ -79,7 +79,7 @@ def find_bad_label(y: Any) -> Any:
 @kernel(out=())
 def find_bad_probability(s: Any) -> Any:
     """Return 1 if a score is not a probability, else 0."""
-    flat, bad = s.reshape(-1), False
+    flat, bad = flatten(s), False
     for a in range(0, flat.shape[0], BLOCK):
         prefetch(flat, a + BLOCK, BLOCK)
         ss = flat[a : a + BLOCK]
@@ -90,7 +90,7 @@ def find_bad_probability(s: Any) -> Any:
 @kernel(out=())
 def find_nonfinite(s: Any) -> Any:
     """Return 1 if a score is infinite or NaN, else 0."""
-    flat, bad = s.reshape(-1), False
+    flat, bad = flatten(s), False
     for a in range(0, flat.shape[0], BLOCK):
         prefetch(flat, a + BLOCK, BLOCK)
         bad |= has_bad_score(True, flat[a : a + BLOCK])
@@ -100,7 +100,7 @@ def find_nonfinite(s: Any) -> Any:
 @kernel(out=())
 def find_bad_pair(y: Any, s: Any) -> Any:
     """Return 1 if a label is not 0 or 1, or a score is not a probability, else 0."""
-    return i8(has_bad_pair(y.reshape(-1), s.reshape(-1)))
+    return i8(has_bad_pair(flatten(y), flatten(s)))
 
 
 @kernel(out=("mass",))
@@ -115,7 +115,7 @@ def find_bad_weighted_pair(y: Any, s: Any, w: Any, mass: Any) -> Any:
 
     Otherwise add the weights to the total weight `mass[0]`, and return 0.
     """
-    return i8(has_bad_pair(y.reshape(-1), s.reshape(-1)) or has_bad_weight(mass, w))
+    return i8(has_bad_pair(flatten(y), flatten(s)) or has_bad_weight(mass, w))
 
 
 @kernel(out=("flags",))
@@ -143,7 +143,7 @@ def find_bad_number(v: Any, smallest: Any, largest: Any, low: Any, above: Any) -
     A valid number is at least `low` or, if `above`, larger than `low`. Its absolute value is 0, or lies between
     `smallest` and `largest`.
     """
-    flat, bad = v.reshape(-1), False
+    flat, bad = flatten(v), False
     for a in range(0, flat.shape[0], BLOCK):
         prefetch(flat, a + BLOCK, BLOCK)
         vv = flat[a : a + BLOCK]

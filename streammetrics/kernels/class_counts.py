@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ._jit import inline, kernel
-from ._memory import scratch
+from ._memory import flatten, scratch
 from .classes import find_highest
 from .score_terms import add_fixed, split_limbs
 
@@ -29,7 +29,7 @@ def has_bad_class(t: Any, top: Any) -> Any:
 @kernel(out=())
 def find_bad_class(t: Any, width: Any) -> Any:
     """Return 1 if any class lies outside 0 to `width` - 1, otherwise 0."""
-    return i8(has_bad_class(t.reshape(-1), u8(width)))
+    return i8(has_bad_class(flatten(t), u8(width)))
 
 
 @kernel(out=("counts", "excess"))

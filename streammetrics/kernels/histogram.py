@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ._jit import choose_by_dtype, inline, kernel, outline
-from ._memory import prefetch, scratch
+from ._memory import flatten, prefetch, scratch
 from .exact_rows import buffer_rows, decode_score, encode_score
 from .multilabel import slice_label_weights
 from .score_terms import add_fixed, score_bits, score_of_bits, split_limbs
@@ -144,6 +144,18 @@ def find_real_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, place
 
 
 @outline
+def find_probability_places_outlined(y: Any, s: Any, a: Any, n: Any, bits: Any, place: Any) -> Any:
+    """Call `find_probability_places`, which is not inlined again, for the rare blocks of a kernel."""
+    return find_probability_places(y, s, a, n, bits, u4(0), place)
+
+
+@outline
+def find_real_places_outlined(y: Any, s: Any, a: Any, n: Any, bits: Any, place: Any) -> Any:
+    """Call `find_real_places`, which is not inlined again, for the rare blocks of a kernel."""
+    return find_real_places(y, s, a, n, bits, u4(0), place)
+
+
+@outline
 def find_places(y: Any, s: Any, a: Any, n: Any, real: Any, bits: Any, mark: Any, place: Any) -> Any:
     """Write the places of n rows, whose scores are real numbers if `real`, else probabilities.
 
@@ -188,12 +200,12 @@ def count_probabilities(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_g
         if off_grid[0]:
             bad, _ = find_probability_places(y, s, a, n, bits, u4(0), place)
         else:
-            bad, off = find_places(y, s, a, n, False, bits, u4(0), place)
+            bad, off = find_probability_places_outlined(y, s, a, n, bits, place)
             off_grid[0] = u1(off != 0)
         # Invalid values are rare. Subtracting the blocks before this one takes less time than checking all rows first.
         if bad:
             for b in range(0, a, BLOCK):
-                find_places(y, s, b, i8(BLOCK), False, bits, u4(0), place)
+                find_probability_places_outlined(y, s, b, i8(BLOCK), bits, place)
                 for j in range(BLOCK):
                     rows[place[j]] -= 1
             off_grid[0] = before
@@ -211,11 +223,11 @@ def count_reals(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_grid: Any
         if off_grid[0]:
             bad, _ = find_real_places(y, s, a, n, bits, u4(0), place)
         else:
-            bad, off = find_places(y, s, a, n, True, bits, u4(0), place)
+            bad, off = find_real_places_outlined(y, s, a, n, bits, place)
             off_grid[0] = u1(off != 0)
         if bad:
             for b in range(0, a, BLOCK):
-                find_places(y, s, b, i8(BLOCK), True, bits, u4(0), place)
+                find_real_places_outlined(y, s, b, i8(BLOCK), bits, place)
                 for j in range(BLOCK):
                     rows[place[j]] -= 1
             off_grid[0] = before
@@ -359,8 +371,9 @@ def count_scores(
                 if weights.shape[0]:
                     weights[m] = w[a + j] if weighted else 1.0
                 used[0] = i8(m + u8(1))
-        ww = heavy if weighted else heavy[:0]
-        add_rows(place, i8(0), i8(k), cell, ww, shift, stride, bytes_, excess, codes, ws, waiting)
+        # As read-only arrays, these have the types of `at` and `w`, so numba translates `add_rows` only once.
+        some, ww = flatten(cell), flatten(heavy if weighted else heavy[:0])
+        add_rows(place, i8(0), i8(k), some, ww, shift, stride, bytes_, excess, codes, ws, waiting)
     return 0
 
 
@@ -505,8 +518,9 @@ def count_label_scores(
                 if weights.shape[0]:
                     weights[m] = w[a + j] if weighted else 1.0
                 used[0] = i8(m + u8(1))
-        ww = heavy if weighted else heavy[:0]
-        add_rows(place, i8(0), i8(k), cell, ww, shift, stride, bytes_, excess, codes, ws, waiting)
+        # As read-only arrays, these have the types of `at` and `w`, so numba translates `add_rows` only once.
+        some, ww = flatten(cell), flatten(heavy if weighted else heavy[:0])
+        add_rows(place, i8(0), i8(k), some, ww, shift, stride, bytes_, excess, codes, ws, waiting)
     return 0
 
 
@@ -514,13 +528,15 @@ def count_label_scores(
 def find_buckets(high: Any, low: Any, real: Any, bits: Any, place: Any, is_lossy: Any) -> Any:
     """Convert the codes of exact rows to places (buckets and labels), and write whether each bucket drops score bits."""
     y, s, here = scratch(BLOCK, u1), scratch(BLOCK, f8), scratch(BLOCK, u4)
+    # Arrays of rows are read-only in all kernels, so numba translates `find_places` only once for each dtype.
+    yy, ss = flatten(y), flatten(s)
     for a in range(0, low.shape[0], BLOCK):
         n = min(BLOCK, low.shape[0] - a)
         for j in range(n):
             code = low[a + j]
             y[j] = u1(code & u8(1))
             s[j] = decode_score(code >> u8(1), high[a + j], real)
-        find_places(y, s, i8(0), n, real, bits, OFF_GRID, here)
+        find_places(yy, ss, i8(0), n, real, bits, OFF_GRID, here)
         for j in range(n):
             place[a + j], is_lossy[a + j] = here[j] & ~OFF_GRID, u1(here[j] >> u4(31))
     return 0

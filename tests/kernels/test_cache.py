@@ -7,11 +7,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
+import numba
 import numpy as np
 import pytest
+from numba.core import event
 
 from streammetrics.kernels import _cache, tally_codes
+from streammetrics.kernels._compiler import KernelCompiler, StepCompiler
+from streammetrics.kernels._jit import kernel
 
 CODE = """
 import numpy as np
@@ -300,3 +305,29 @@ def test_a_call_while_another_thread_compiles_is_a_call(monkeypatch: pytest.Monk
     tally_codes.scatter_add(np.arange(5, dtype=np.uint32), np.arange(5, dtype=np.uint32), into)
     assert into.tolist() == [0, 2, 4, 6, 8]
     assert len(calls) == 2
+
+
+@kernel(out=("out",))
+def write_largest(x: Any, out: Any) -> Any:
+    """Write the larger of two numbers."""
+    out[0] = max(x[0], x[1])
+    return 0
+
+
+def test_only_kernels_become_machine_code() -> None:
+    """numba's own functions, such as `max`, are not optimised again; other code that calls them is compiled as usual."""
+    compilers = set()
+
+    class Listener(event.Listener):
+        def on_start(self, event: Any) -> None:
+            compilers.add(event.data["dispatcher"]._compiler.pipeline_class)
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    x, out = np.array([2, 3], np.int16), np.zeros(1, np.int16)
+    with event.install_listener("numba:compile", Listener()):
+        write_largest(x, out)
+    assert out[0] == 3
+    assert compilers == {KernelCompiler, StepCompiler}
+    assert numba.njit(lambda x: max(x[0], x[1]))(x) == 3
