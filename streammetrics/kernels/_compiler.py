@@ -34,6 +34,7 @@ UNUSED_PASSES = {
     "AnnotateTypes",
     "DumpParforDiagnostics",
     "FindLiterallyCalls",
+    "IRLegalization",
     "InlineClosureLikes",
     "InlineInlinables",
     "InlineOverloads",
@@ -46,7 +47,10 @@ UNUSED_PASSES = {
     "RewriteSemanticConstants",
     "WithLifting",
 }
-"""Compiler passes of numba that are skipped, because they support features that kernels do not use, such as `with`."""
+"""Compiler passes of numba that are skipped, because they support features that kernels do not use, such as `with`.
+
+`IRLegalization` marks the last use of each variable, where counted references end. Kernels count no references, and LLVM
+would have to optimise the marks away."""
 
 
 class StepLibrary(JITCodeLibrary):
