@@ -50,14 +50,8 @@ def _flatten(_: Any, values: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         source = context.make_array(signature.args[0])(context, builder, arguments[0])
         view = context.make_array(array)(context, builder)
-        populate_array(
-            view,
-            data=source.data,
-            shape=[source.nitems],
-            strides=[source.itemsize],
-            itemsize=source.itemsize,
-            meminfo=None,
-        )
+        width = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(values.dtype)))
+        populate_array(view, data=source.data, shape=[source.nitems], strides=[width], itemsize=width, meminfo=None)
         return view._getvalue()
 
     return array(values), generate

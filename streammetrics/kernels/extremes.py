@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from ._jit import choose_by_dtype, inline, kernel
-from ._memory import flatten
 
 f4, f8, i4, i8, u8 = np.float32, np.float64, np.int32, np.int64, np.uint64
 
@@ -104,7 +103,7 @@ def update_extremes(
     have one or two dimensions. `low` and `high` are flat arrays of cells x outputs. `rows` is empty if another kernel
     counts rows.
     """
-    ff, ss = flatten(first), flatten(second)
+    ff, ss = first.reshape(first.size), second.reshape(second.size)
     n, lone, weighted = ff.shape[0] // width, at.shape[0] == 0, w.shape[0] != 0
     if lone and rows.shape[0]:
         rows[0] += n

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ._jit import inline, kernel, outline
-from ._memory import flatten, prefetch, scratch
+from ._memory import prefetch, scratch
 from .elementary import product_error
 from .exact_sums import (
     BLOCK,
@@ -137,7 +137,7 @@ def sum_losses(
     With `limits`, which requires one cell, one output and few terms, values are checked while they are added. If a value
     is invalid, nothing is added, and 1 is returned.
     """
-    yy, pp = flatten(y), flatten(p)
+    yy, pp = y.reshape(y.size), p.reshape(p.size)
     n, n_terms = yy.shape[0] // width, terms.shape[0]
     stride, lone = n_terms * width, at.shape[0] == 0
     often = not lone and n * 68 < sums.shape[0]
@@ -197,7 +197,7 @@ def sum_products(
     A row of data has `width` values, one for each output. `sums` is a flat array of cells x terms x outputs. With
     `limits`, values are checked while they are added, as in `sum_losses`.
     """
-    ff, ss = flatten(first), flatten(second)
+    ff, ss = first.reshape(first.size), second.reshape(second.size)
     n, count = ff.shape[0] // width, products.shape[0]
     stride, lone = (products[count - 1, 2] + 1 if count else 0) * width, at.shape[0] == 0
     often, weighted, powers = not lone and n * 68 < sums.shape[0], w.shape[0] != 0, False

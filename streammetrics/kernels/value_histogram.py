@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ._jit import inline, kernel
-from ._memory import flatten, scratch
+from ._memory import scratch
 from .extremes import ordered_bits, update_cell
 from .score_terms import add_fixed, split_limbs
 
@@ -235,7 +235,7 @@ def count_values(
     counter of a column counts all values without another counter, so that each value increments a counter; the buckets of
     these values are appended to the buffer `high`, `low` and `weights`, whose length is used[0].
     """
-    ff, ss = flatten(first), flatten(second)
+    ff, ss = first.reshape(first.size), second.reshape(second.size)
     value, place = scratch(BLOCK, f8), scratch(BLOCK, i8)
     n_rows, lone, room = ff.shape[0] // width, at.shape[0] == 0, counters.shape[0] // width
     rest = i8(room) - i8(1)
