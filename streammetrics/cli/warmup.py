@@ -228,8 +228,8 @@ def _feed_keys() -> None:
         Sliced(AUC(limit=0), by="key").update(key % 2, key / 16, sample_weight=key / 16, key=key).compute()
     # A kernel encodes the strings of an array if they are many.
     many = np.arange(2 * FEW_TEXTS)
-    for dtype in ("U", "S"):
-        Sliced(CTR(), by="key").update(y_true=many % 2, key=many.astype(dtype))
+    for kind in ("U", "S"):
+        Sliced(CTR(), by="key").update(y_true=many % 2, key=many.astype(kind))
     # Strings of polars are read as views of 16 bytes.
     view = np.frombuffer(bytes(16), np.int32).reshape(1, 4)
     find_kernel("keys:find_view_bounds")(view, 4, 16, *np.empty((2, 1), np.int64))
