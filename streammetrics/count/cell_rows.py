@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels import code_runs, weighted_codes
+from ..kernels import code_runs, tally_codes
 from ..numerics.signal_safety import run_without_interrupt
 from ..state import tally
 from ..state.tally import Entries
@@ -109,7 +109,7 @@ def sort_runs(runs: Runs) -> None:
         run = low[a:b]
         if len(weights):
             # This is one call into C, so an interrupt cannot leave codes with the weights of other codes.
-            weighted_codes.sort_weighted_codes(run, weights[a:b], allocate(b - a, U8), allocate(b - a, F8))
+            tally_codes.sort_codes(run, weights[a:b], allocate(b - a, U8), allocate(b - a, F8))
         else:
             sort(run, run)
 

@@ -153,7 +153,7 @@ def _prefers_numpy_sort(codes: Array) -> bool:
 
 
 def _sort_by_digits(codes: Array) -> None:
-    tally_codes.sort_codes(codes, allocate(len(codes), codes.dtype))
+    tally_codes.sort_codes(codes, np.zeros(0), allocate(len(codes), codes.dtype), np.zeros(0))
 
 
 @cache
@@ -352,7 +352,7 @@ class LiveTally:
             table = np.zeros(3 * weighted_codes.TABLE, I8)
             m = weighted_codes.add_close_weighted_codes(*known, codes, weights, last.bit_length(), *spare, table, *out)
         else:
-            weighted_codes.sort_weighted_codes(codes, weights, *spare)
+            tally_codes.sort_codes(codes, weights, *spare)
             m = weighted_codes.add_weighted_codes(*known, codes, weights, *out)
         sums = trim(out[2], 2 * m).reshape(-1, 2)
         return tally.canonicalize(Entries(self.shift, trim(out[0], m), trim(out[1], m), sums))

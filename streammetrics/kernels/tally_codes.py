@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ._jit import inline, kernel
+from ._jit import inline, kernel, outline
 from ._memory import prefetch, scratch
 from .score_terms import add_fixed, split_limbs
 
@@ -25,6 +25,9 @@ f4, f8, i8, u1, u4, u8 = np.float32, np.float64, np.int64, np.uint8, np.uint32, 
 # values: with 11 bits these are too many for the fastest cache, and the sort takes 1.5 times as long.
 DIGIT = 10
 DIGITS = 1 << DIGIT
+# The same for codes with weights, which are written to twice as many places. With 11 bits they are on more pages than the
+# processor can find quickly, and the sort takes twice as long.
+WEIGHTED_DIGIT = 8
 # Codes are converted to 32 bits in blocks of this many. A block that cannot be converted ends the attempt.
 BLOCK = 1024
 
@@ -254,55 +257,63 @@ def gather_runs(source: Any, starts: Any, order: Any, shift: Any, out: Any) -> A
     return 0
 
 
-@inline
-def sort_by_digit(source: Any, to: Any, starts: Any, shift: Any, width: Any) -> None:
-    """Copy codes to `to`, sorted by the digit of `width` bits at bit `shift`. Codes with equal digits keep their order."""
-    mask = (u8(1) << width) - u8(1)
+@outline
+def move_by_digit(codes: Any, weights: Any, to: Any, to_weights: Any, starts: Any, shift: Any, width: Any) -> None:
+    """Copy codes, and their weights if there are any, sorted by the digit of `width` bits at bit `shift`.
+
+    Codes with equal digits keep their order. In the end, `starts` holds the end of the codes with each digit.
+    """
+    mask, n, weighted = (u8(1) << width) - u8(1), codes.shape[0], weights.shape[0] > 0
     for k in range(mask + u8(1)):
         starts[k] = 0
-    for i in range(source.shape[0]):
-        starts[(u8(source[i]) >> shift) & mask] += 1
+    for i in range(n):
+        starts[(u8(codes[i]) >> shift) & mask] += 1
     run = i8(0)
     for k in range(mask + u8(1)):
         here = i8(starts[k])
         starts[k] = run
         run += here
-    for i in range(source.shape[0]):
-        x = source[i]
-        k = (u8(x) >> shift) & mask
+    for i in range(n):
+        k = (u8(codes[i]) >> shift) & mask
         at = u8(starts[k])
-        to[at] = x
+        to[at] = codes[i]
+        if weighted:
+            to_weights[at] = weights[i]
         starts[k] = i8(at + u8(1))
 
 
-@kernel(out=("codes", "other"))
-def sort_codes(codes: Any, other: Any) -> Any:
-    """Sort codes in place by a radix sort, which skips bits that are equal in all codes.
+@kernel(out=("codes", "weights", "other", "other_weights"))
+def sort_codes(codes: Any, weights: Any, other: Any, other_weights: Any) -> Any:
+    """Sort codes in place, and their weights if there are any, by a radix sort that skips bits equal in all codes.
 
-    `other` is scratch of the same length. The loops over codes have no branches.
+    `other` and `other_weights` are scratch of the same lengths. The loops over codes have no branches.
     """
     n, differ, first, starts = codes.shape[0], u8(0), u8(codes[0]), scratch(DIGITS, i8)
     for i in range(n):
         differ |= u8(codes[i]) ^ first
-    shift, bits, turned = u8(0), u8(0), False
-    while bits < u8(64) and differ >> bits:
-        bits += u8(1)
+    shift, end, turned, most = u8(0), u8(0), False, u8(WEIGHTED_DIGIT if weights.shape[0] else DIGIT)
+    while end < u8(64) and differ >> end:
+        end += u8(1)
+    while shift < end and not (differ >> shift) & u8(1):
+        shift += u8(1)
     # As many digits as needed, of about equal widths.
-    digits = (bits + u8(DIGIT - 1)) // u8(DIGIT)
-    width = (bits + digits - u8(1)) // max(digits, u8(1))
+    digits = (end - shift + most - u8(1)) // most
+    width = (end - shift + digits - u8(1)) // max(digits, u8(1))
     # Each pass moves the codes to the other array. After an odd number of passes, copy them back.
-    while shift < bits:
+    while shift < end:
         if not (differ >> shift) & u8(1):
             shift += u8(1)
             continue
         if turned:
-            sort_by_digit(other, codes, starts, shift, width)
+            move_by_digit(other, other_weights, codes, weights, starts, shift, width)
         else:
-            sort_by_digit(codes, other, starts, shift, width)
+            move_by_digit(codes, weights, other, other_weights, starts, shift, width)
         turned = not turned
         shift += width
     for i in range(n if turned else 0):
         codes[i] = other[i]
+    for i in range(weights.shape[0] if turned else 0):
+        weights[i] = other_weights[i]
     return n
 
 

@@ -1,7 +1,7 @@
-"""Kernels for the codes of rows with weights: sort them together with their weights, and merge them into entries.
+"""Kernels that merge the codes of rows with weights into entries.
 
-Module `tally_codes` has the kernels for codes without weights. An entry is a code with its number of rows and the sum of
-w - 1 over these rows (the excess), which is a fixed-point number (see `score_terms`).
+Module `tally_codes` has the kernels for codes without weights, and the kernel that sorts both. An entry is a code with its
+number of rows and the sum of w - 1 over these rows (the excess), which is a fixed-point number (see `score_terms`).
 """
 
 from __future__ import annotations
@@ -13,72 +13,14 @@ import numpy as np
 from ._jit import inline, kernel
 from ._memory import scratch
 from .score_terms import LOW_MASK, add_fixed, split_limbs
+from .tally_codes import move_by_digit
 
 i8, u8 = np.int64, np.uint64
 
-# The largest number of bits of a digit of the radix sort. The sort writes to twice as many places at a time as a digit
-# has values. With 11 bits they are on more pages than the processor can find quickly, and the sort takes twice as long.
-DIGIT = 8
-DIGITS = 1 << DIGIT
 # Codes that are not sorted are grouped by at most this many of their highest bits. A table then has counters for all
 # values of the other bits, so that it fits into the cache of a processor core.
 GROUP_BITS, TABLE_BITS = 10, 15
 GROUPS, TABLE = 1 << GROUP_BITS, 1 << TABLE_BITS
-
-
-@inline
-def move_by_digit(
-    source: Any, source_weights: Any, to: Any, to_weights: Any, starts: Any, shift: Any, width: Any
-) -> None:  # fmt: skip
-    """Copy codes and their weights to other arrays, sorted by the digit of `width` bits at bit `shift`.
-
-    Codes with equal digits keep their order.
-    """
-    mask = (u8(1) << width) - u8(1)
-    for k in range(mask + u8(1)):
-        starts[k] = 0
-    for i in range(source.shape[0]):
-        starts[(u8(source[i]) >> shift) & mask] += 1
-    run = i8(0)
-    for k in range(mask + u8(1)):
-        here = i8(starts[k])
-        starts[k] = run
-        run += here
-    for i in range(source.shape[0]):
-        k = (u8(source[i]) >> shift) & mask
-        at = u8(starts[k])
-        to[at], to_weights[at] = source[i], source_weights[i]
-        starts[k] = i8(at + u8(1))
-
-
-@kernel(out=("codes", "weights", "other", "other_weights"))
-def sort_weighted_codes(codes: Any, weights: Any, other: Any, other_weights: Any) -> Any:
-    """Sort codes and their weights in place by a radix sort, which skips the low bits that are equal in all codes.
-
-    `other` and `other_weights` are scratch of the same length.
-    """
-    n, differ, first, starts = codes.shape[0], u8(0), u8(codes[0]), scratch(DIGITS, i8)
-    for i in range(n):
-        differ |= u8(codes[i]) ^ first
-    shift, end, turned = u8(0), u8(0), False
-    while end < u8(64) and differ >> end:
-        end += u8(1)
-    while shift < end and not (differ >> shift) & u8(1):
-        shift += u8(1)
-    # As many digits as needed, of about equal widths.
-    digits = (end - shift + u8(DIGIT - 1)) // u8(DIGIT)
-    width = (end - shift + digits - u8(1)) // max(digits, u8(1))
-    # Each pass moves the codes to the other array. After an odd number of passes, copy them back.
-    while shift < end:
-        if turned:
-            move_by_digit(other, other_weights, codes, weights, starts, shift, width)
-        else:
-            move_by_digit(codes, weights, other, other_weights, starts, shift, width)
-        turned = not turned
-        shift += width
-    for i in range(n if turned else 0):
-        codes[i], weights[i] = other[i], other_weights[i]
-    return n
 
 
 @inline

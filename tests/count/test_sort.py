@@ -14,7 +14,7 @@ import pytest
 
 from streammetrics.count import page_allocator, tallies
 from streammetrics.count.counter import _reorder_cells
-from streammetrics.kernels import weighted_codes
+from streammetrics.kernels import tally_codes
 from streammetrics.state import tally
 
 HUGE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
@@ -88,7 +88,7 @@ def test_weights_move_with_their_codes(n, bits):
     moved, weights = codes.copy(), rng.random(n)
     order = np.argsort(codes, kind="stable")
     wanted = weights[order]
-    weighted_codes.sort_weighted_codes(moved, weights, np.empty_like(moved), np.empty(n))
+    tally_codes.sort_codes(moved, weights, np.empty_like(moved), np.empty(n))
     assert (moved == codes[order]).all()
     assert (weights == wanted).all()
 
@@ -96,8 +96,8 @@ def test_weights_move_with_their_codes(n, bits):
 @pytest.mark.parametrize(("cells", "n", "is_sorted"), [(3, 5000, False), (60, 50_000, False), (3000, 5000, True)])
 def test_weighted_codes_add_up_like_entries(cells, n, is_sorted, monkeypatch):
     """Rows with and without weights, merged into earlier entries, in the cells of few rows and of many."""
-    sort, calls = weighted_codes.sort_weighted_codes, []
-    monkeypatch.setattr(weighted_codes, "sort_weighted_codes", lambda *a: calls.append(a) or sort(*a))
+    sort, calls = tally_codes.sort_codes, []
+    monkeypatch.setattr(tally_codes, "sort_codes", lambda *a: calls.append(a) or sort(*a))
     rng, whole = np.random.default_rng(cells), tally.Entries.empty(13)
     held = tallies.LiveTally(13, 8192, lone=False)
     held._give_up_byte_counters(whole)
