@@ -180,7 +180,6 @@ class PairCounter(FoldingCounter):
         return add_rows(self.tallies["rows"].entries, self._levels, rows, statistic.bits)
 
     def state(self) -> State:
-        self.fold_large_cells()
         self._bucket_waiting_rows()
         return super().state()
 
