@@ -20,7 +20,7 @@ from ..numerics.signal_safety import run_without_interrupt
 from ..state import tally
 from ..state.tally import Entries
 from .page_allocator import allocate, grow_copy
-from .tallies import pad_zeros, sort
+from .tallies import narrow, pad_zeros, sort
 
 __all__ = ["LiveCellRows", "Runs", "gather_runs"]
 
@@ -44,18 +44,35 @@ class Runs(NamedTuple):
 
     Parameters
     ----------
-    low : uint64
-        The low words of the codes.
+    low : uint64 or uint32
+        The low words of the codes, or shorter integers that stand for them (see `codes`).
     weights : float64
         The weight of each row; empty if all weights are 1.
     first, last : int64
         For each high word h, the range of its codes: low[first[h]:last[h]].
+    like : uint64, optional
+        One of the codes, if `low` contains shorter integers.
     """
 
     low: Array
     weights: Array
     first: Ints
     last: Ints
+    like: Any = None
+
+    @property
+    def codes(self) -> Array:
+        """The low words of the codes."""
+        if self.like is None:
+            return self.low
+        codes: Array = allocate(len(self.low), U8)
+        tally_codes.widen_codes(self.low, self.like, codes)
+        return codes
+
+    def shorten(self) -> Runs:
+        """Return the rows with integers of 32 bits in place of the codes if that is possible, as for float32 scores."""
+        words = None if self.like is not None else narrow(self.low)
+        return self if words is None else self._replace(low=words, like=self.low[0])
 
     @property
     def nbytes(self) -> int:
@@ -72,7 +89,7 @@ class Runs(NamedTuple):
         kept = np.ones(len(self.first), bool)
         kept[words[words < len(kept)]] = False
         rest = gather_runs([self], np.flatnonzero(kept))
-        return build_runs(rest.low, rest.weights, (self.last - self.first) * kept)
+        return build_runs(rest.low, rest.weights, (self.last - self.first) * kept).shorten()
 
 
 def build_runs(low: Array, weights: Array, counts: Ints) -> Runs:
@@ -91,7 +108,7 @@ def gather_runs(parts: list[Runs], order: Ints) -> Runs:
         runs.weights.fill(1.0)
     to = runs.first
     for part in parts:
-        code_runs.move_runs(part.low, part.first, part.last, order, to, runs.low)
+        code_runs.move_runs(part.codes, part.first, part.last, order, to, runs.low)
         if len(part.weights):
             code_runs.move_runs(part.weights.view(U8), part.first, part.last, order, to, runs.weights.view(U8))
         to = to + part.count_rows(order)
@@ -255,6 +272,9 @@ class LiveCellRows:
         code_runs.scatter_codes(
             self.high[:n], self.low[:n], self.weights[:n], fresh.first.copy(), fresh.low, fresh.weights
         )
+        # Shortening takes time, so only many rows are shortened.
+        if self._unsorted_rows > MANY_WAITING:
+            fresh = fresh.shorten()
         # An interrupt between the calls would leave the rows both in a chunk and in the buffer.
         run_without_interrupt(
             [
@@ -286,7 +306,7 @@ class LiveCellRows:
     def build_entries(self, rows: Runs, words: Ints) -> Entries:
         """Return an unsorted entry for each row, without its weight, given the high word of each run."""
         high = np.repeat(words.astype(U4), rows.last - rows.first)
-        return Entries(self.shift, rows.low, np.broadcast_to(np.ones(1, U4), len(rows.low)), None, high)
+        return Entries(self.shift, rows.codes, np.broadcast_to(np.ones(1, U4), len(rows.low)), None, high)
 
     def take_entries(self, words: Ints) -> tuple[Entries, dict[str, Any]]:
         """Return the sorted entries with some high words, and the attributes of this object without these entries."""
@@ -307,7 +327,7 @@ class LiveCellRows:
         """Merge chunks that have become small."""
         few = [c for c in self.chunks if 0 < 2 * len(c.low) <= WAIT]
         many = [c for c in self.chunks if 2 * len(c.low) > WAIT]
-        self.chunks = [*many, gather_runs(few, np.arange(len(self.row_counts)))] if few else many
+        self.chunks = [*many, gather_runs(few, np.arange(len(self.row_counts))).shorten()] if few else many
 
     # -- reading ------------------------------------------------------------------------------------------------------
 

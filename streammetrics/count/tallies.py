@@ -34,7 +34,7 @@ from ..state import tally
 from ..state.tally import Entries
 from .page_allocator import allocate, allocate_zeros, trim
 
-__all__ = ["LiveExactRows", "LiveTally", "weights_less_one"]
+__all__ = ["LiveExactRows", "LiveTally", "narrow", "weights_less_one"]
 
 Array = NDArray[Any]
 I8, U1, U4, U8, F8 = np.int64, np.uint8, np.uint32, np.uint64, np.float64
@@ -97,7 +97,7 @@ def sort(codes: Array, out: Array) -> None:
 
     Each step is one call into C, so a signal handler that raises an error leaves the codes as they were, or sorted.
     """
-    words = _narrow(codes)
+    words = narrow(codes)
     if words is not None:
         like = codes[0]
         _sort_in_place(words)
@@ -117,7 +117,7 @@ def sorted_copy(codes: Array) -> Array:
 
 def count_codes(codes: Array) -> tuple[Array, Array]:
     """Return the distinct codes in ascending order, and the number of times that each occurs."""
-    words = _narrow(codes)
+    words = narrow(codes)
     fresh = codes.copy() if words is None else words
     _sort_in_place(fresh)
     out = allocate(len(fresh), fresh.dtype), allocate(len(fresh), U4)
@@ -130,7 +130,7 @@ def count_codes(codes: Array) -> tuple[Array, Array]:
     return wide, counts
 
 
-def _narrow(codes: Array) -> Array | None:
+def narrow(codes: Array) -> Array | None:
     """Return integers of 32 bits that sort like the codes, in half of the time; None if there are no such integers.
 
     There are such integers for many codes of float32 scores.

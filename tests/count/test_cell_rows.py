@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import faults
@@ -211,6 +212,24 @@ def test_the_size_can_be_read_without_the_lock() -> None:
     assert isinstance(known, cell_rows.MergedRuns)
     assert rows.nbytes > 0
     assert rows._entries is known
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_float32_scores_take_four_bytes(weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, n = np.random.default_rng(6), 400_000
+    columns = {"y_true": rng.integers(0, 2, n), "y_score": rng.random(n, np.float32)}
+    # One slice has too many rows in the end, when most of its rows are in chunks.
+    columns["k"] = np.where(rng.random(n) < np.linspace(0.1, 0.3, n), 5, rng.integers(0, 5, n))
+    columns |= {"sample_weight": rng.random(n)} if weighted else {}
+    make = partial(sm.Sliced, sm.AUC(limit=70_000), by="k")
+    thing = feed(make(), columns, 50_000)
+    assert exact_rows(thing).chunks
+    assert {chunk.low.dtype for chunk in exact_rows(thing).chunks if len(chunk.low)} == {np.dtype(np.uint32)}
+    short = thing.to_bytes()
+    monkeypatch.setattr(cell_rows, "narrow", lambda codes: None)
+    thing = feed(make(), columns, 50_000)
+    assert {chunk.low.dtype for chunk in exact_rows(thing).chunks} == {np.dtype(np.uint64)}
+    assert thing.to_bytes() == short
 
 
 def test_rows_of_folded_cells_do_not_wait() -> None:
