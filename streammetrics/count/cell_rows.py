@@ -34,6 +34,8 @@ WAIT = 1 << 18
 SHORT = 24
 # When this many rows have not been sorted, check whether sorting them would save memory, because few are distinct.
 MANY_UNSORTED = 1 << 20
+# When this many rows have not been sorted, further ones are stored in fewer bytes, which takes a little more time.
+MANY_WAITING = 1 << 22
 # More chunks than this that are small are merged.
 MOST_SMALL_CHUNKS = 8
 NO_INTS, NO_WEIGHTS = np.zeros(0, I8), np.zeros(0)
@@ -89,7 +91,8 @@ class Runs(NamedTuple):
         kept = np.ones(len(self.first), bool)
         kept[words[words < len(kept)]] = False
         rest = gather_runs([self], np.flatnonzero(kept))
-        return build_runs(rest.low, rest.weights, (self.last - self.first) * kept).shorten()
+        runs = build_runs(rest.low, rest.weights, (self.last - self.first) * kept)
+        return runs if self.like is None else runs.shorten()
 
 
 def build_runs(low: Array, weights: Array, counts: Ints) -> Runs:
@@ -327,7 +330,7 @@ class LiveCellRows:
         """Merge chunks that have become small."""
         few = [c for c in self.chunks if 0 < 2 * len(c.low) <= WAIT]
         many = [c for c in self.chunks if 2 * len(c.low) > WAIT]
-        self.chunks = [*many, gather_runs(few, np.arange(len(self.row_counts))).shorten()] if few else many
+        self.chunks = [*many, gather_runs(few, np.arange(len(self.row_counts)))] if few else many
 
     # -- reading ------------------------------------------------------------------------------------------------------
 

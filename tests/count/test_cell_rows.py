@@ -222,6 +222,7 @@ def test_float32_scores_take_four_bytes(weighted: bool, monkeypatch: pytest.Monk
     columns["k"] = np.where(rng.random(n) < np.linspace(0.1, 0.3, n), 5, rng.integers(0, 5, n))
     columns |= {"sample_weight": rng.random(n)} if weighted else {}
     make = partial(sm.Sliced, sm.AUC(limit=70_000), by="k")
+    monkeypatch.setattr(cell_rows, "MANY_WAITING", -1)
     thing = feed(make(), columns, 50_000)
     assert exact_rows(thing).chunks
     assert {chunk.low.dtype for chunk in exact_rows(thing).chunks if len(chunk.low)} == {np.dtype(np.uint32)}
