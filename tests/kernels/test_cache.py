@@ -13,6 +13,7 @@ import numba
 import numpy as np
 import pytest
 from numba.core import event
+from numba.core.caching import NullCache
 
 from streammetrics.kernels import _cache, tally_codes
 from streammetrics.kernels._compiler import KernelCompiler, StepCompiler
@@ -325,6 +326,8 @@ def test_only_kernels_become_machine_code() -> None:
         def on_end(self, event: Any) -> None:
             pass
 
+    # The kernel must be compiled even if an earlier run has cached it.
+    write_largest.cache, write_largest.dispatcher._cache = {}, NullCache()
     x, out = np.array([2, 3], np.int16), np.zeros(1, np.int16)
     with event.install_listener("numba:compile", Listener()):
         write_largest(x, out)
