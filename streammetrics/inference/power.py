@@ -23,8 +23,10 @@ from ..collect.metric_like import MetricLike, states_of
 from ..errors import InvalidInputError
 from ..numerics.elementary import exp, log1p
 from ..numerics.student_t import normal_quantile, t_quantile
+from ..reading.about import about_of
 from ..reading.interval import alpha_of, critical_value
 from ..reading.link_functions import scale_of
+from ..reading.replicates import Sample
 from .differences import estimate_sample
 from .estimates import ScaledEstimate
 from .sequential import Look, boundary, sequential_reach
@@ -106,7 +108,7 @@ def power(
     power, confidence : float
         Probability that the interval excludes 0 if the difference exists, and nominal coverage of the interval.
     shares : tuple of two floats
-        Share of the users in each arm.
+        Share of all users in each arm: (0.1, 0.1) is an experiment with 20 % of the users, half of them in each arm.
     sequential : bool
         Whether the experiment uses always-valid intervals at every look rather than a single look at the end.
     looks : int
@@ -121,14 +123,15 @@ def power(
     Raises
     ------
     InvalidInputError
-        If there is no such metric, it has no standard error, or `users` is missing.
+        If there is no such metric, it has no standard error, `users` is missing, or the difference would take the metric
+        out of its range, as an AUC above 1.
 
     Notes
     -----
     users = (t_(1 - alpha / 2) + t_power)^2 V (1 / s + 1 / (1 - s)) / ln(1 + relative)^2, where V is the squared standard
-    error of the logarithm of the value times the number of units, and s is the share of an arm. A sequential experiment
-    needs 1.6 to 1.8 times as many users at the end, and stops after 1.0 to 1.2 times as many on average. A call takes
-    30 ms, and the first sequential call 0.2 s.
+    error of the logarithm of the value times the number of units, and s is the share of one arm among the users in both
+    arms. A sequential experiment needs 1.6 to 1.8 times as many users at the end, and stops after 1.0 to 1.2 times as
+    many on average. A call takes 30 ms, and the first sequential call 0.2 s.
 
     Examples
     --------
@@ -161,8 +164,22 @@ def power(
     options: dict[str, Any] = {"power": power, "confidence": confidence, "shares": shares}
     options["looks"] = looks if sequential else None
     if planned is not None:
-        return smallest_effect(estimate, counted, planned, **options)
-    return users_needed(estimate, counted, relative=relative, **options)
+        plan = smallest_effect(estimate, counted, planned, **options)
+        _check_range(sample, plan.relative, f"{planned:,.0f} users are too few: the smallest detectable difference")
+    else:
+        plan = users_needed(estimate, counted, relative=relative, **options)
+        _check_range(sample, relative, f"relative={relative} is too large: a difference")
+    return plan
+
+
+def _check_range(sample: Sample, relative: float, subject: str) -> None:
+    """Raise InvalidInputError if a relative difference takes the value of a metric above its range."""
+    value, most = float(sample.values[0]), about_of(sample.metric).value_range[1]
+    if most is not None and value * (1.0 + relative) > most:
+        raise InvalidInputError(
+            f"{subject} of {100.0 * relative:+,.4g} % would take {sample.name} from {value:.4g} to "
+            f"{value * (1.0 + relative):.4g}, and it cannot exceed {most:g}"
+        )
 
 
 def users_needed(
@@ -190,7 +207,7 @@ def users_needed(
     confidence : float
         Nominal coverage of the two-sided interval, which must exclude 0.
     shares : tuple of two floats
-        Share of the users in each arm.
+        Share of all users in each arm.
     looks : int, optional
         Number of looks until the end, with `always_valid` intervals; by default one look at the end.
 
@@ -338,7 +355,8 @@ def _variance_per_user(estimate: ScaledEstimate, users: float, shares: tuple[flo
             f"users must be more than 0, and shares must be positive and add up to at most 1; "
             f"found users={users} and shares={shares}"
         )
-    split = 1.0 / shares[0] + 1.0 / shares[1] if estimate.scale == "log" else 1.0
+    # Users in neither arm are not counted: in a test of 10 % against 10 %, each arm has half of the users.
+    split = math.fsum(shares) * (1.0 / shares[0] + 1.0 / shares[1]) if estimate.scale == "log" else 1.0
     return float(estimate.standard_error * estimate.standard_error * users * split)
 
 

@@ -29,7 +29,9 @@ def test_of_one_look():
     few = users_needed(CTR._replace(df=10.0), 1e5, relative=0.02)
     reach = scipy.stats.t.ppf(0.975, 10) + scipy.stats.t.ppf(0.8, 10)
     assert few.users == math.ceil(4 * 1e5 * (0.01 * reach / math.log(1.02)) ** 2)
-    assert users_needed(CTR, 1e5, shares=(0.5, 0.1)).users == pytest.approx(3 * users_needed(CTR, 1e5).users, rel=1e-6)
+    assert users_needed(CTR, 1e5, shares=(0.5, 0.1)).users == pytest.approx(
+        1.8 * users_needed(CTR, 1e5).users, rel=1e-6
+    )
 
 
 def test_of_a_difference_measured():
@@ -87,6 +89,14 @@ def test_users_to_decide_is_where_the_interval_leaves_the_null_out(planned):
     assert users_to_decide(change._replace(standard_error=1e-4), 1e4, planned=planned) == 1e4
     assert users_to_decide(change, 1e4, 0.01) > 1e12 or math.isinf(users_to_decide(change, 1e4, 0.01))
     assert users_to_decide(change._replace(reason="too few"), 1e4) == math.inf
+
+
+def test_users_outside_of_both_arms_are_not_counted():
+    for looks in (None, 28):
+        whole, part = (users_needed(CTR, 1e5, shares=s, looks=looks) for s in ((0.5, 0.5), (0.125, 0.125)))
+        assert part == whole
+    assert users_needed(CTR, 1e5, shares=(0.25, 0.125)) == users_needed(CTR, 1e5, shares=(2 / 3, 1 / 3))
+    assert smallest_effect(CTR, 1e5, 50_000, shares=(0.25, 0.25)) == smallest_effect(CTR, 1e5, 50_000)
 
 
 def test_wrong_input_raises():

@@ -204,6 +204,14 @@ def test_power_of_what_was_counted():
     for wrong, message in (
         (lambda: sm.power(rate, users=3_000), "one of ctr, quantile@0.5"),
         (lambda: sm.power(rate, "ctr"), "values of user"),
+        (
+            lambda: sm.power(alone, relative=99.0),
+            r"relative=99\.0 is too large: a difference of \+9,?900 % would take ctr",
+        ),
+        (
+            lambda: sm.power(alone, planned=3),
+            r"3 users are too few: .* would take ctr from 0\.\d+ to .* cannot exceed 1",
+        ),
         (lambda: sm.power(sm.Sliced(sm.CTR(), by="k").update(y_true=[0, 1], k=[1, 2])), "2 slices"),
     ):
         with pytest.raises(InvalidInputError, match=message):
