@@ -332,5 +332,7 @@ def test_only_kernels_become_machine_code() -> None:
     with event.install_listener("numba:compile", Listener()):
         write_largest(x, out)
     assert out[0] == 3
-    assert compilers == {KernelCompiler, StepCompiler}
+    # Old versions of numba have a kernel for `max` that they do not compile.
+    assert KernelCompiler in compilers
+    assert compilers <= {KernelCompiler, StepCompiler}
     assert numba.njit(lambda x: max(x[0], x[1]))(x) == 3
