@@ -18,10 +18,12 @@ import streammetrics as sm
 from benchmarks import logs
 from benchmarks.data import cached_clicks
 from benchmarks.eval import read_log, score_log
-from benchmarks.report import Sheet, table, verdict
+from benchmarks.report import Sheet, in_time, table, verdict
 from benchmarks.timing import MIB, forget_peak, peak, resident
 
 ROWS, BATCH = 10_000_000, 65_536
+SCORES = 4_000_000
+"""The number of scores for a line of other cells than slices."""
 SLICES = (1, 4, 12, 36, 100, 300, 1_000, 10_000)
 NEIGHBOURS, ONE_SLICE, WEIGHTED = 1.5, 3.0, 2.5
 """Limits of ratios: to the larger neighbour, to one slice, of weighted rows to rows without weights."""
@@ -30,11 +32,12 @@ EXACT_SLICES, EXACT_ROWS = 100, 65_217
 
 
 def main() -> None:
-    """Print the maps, then the memory of exact rows and of `eval`."""
+    """Print the maps, then other cells than slices, and the memory of exact rows and of `eval`."""
     for bits in (16, 12):
         show_map(bits)
     for weighted in (False, True):
         exact_rows(weighted=weighted)
+    other_cells()
     by_columns()
     eval_memory()
 
@@ -90,6 +93,83 @@ def count(bits: int, columns: dict[str, Any]) -> Any:
     for a in range(0, len(columns["k"]), BATCH):
         sliced.update({name: c[a : a + BATCH] for name, c in columns.items()})
     return sliced
+
+
+# -- windows, shards, classes, labels ----------------------------------------------------------------------------------
+
+
+def other_cells() -> None:
+    """Other cells than slices must not make a cliff: each line is judged beside a simpler one, a row or a score."""
+    pairs = (
+        ("windows of 36 hours, in order", hours(True), "36 slices", by(36), 2.0),
+        ("windows of 36 hours, shuffled", hours(False), "36 slices", by(36), 2.0),
+        ("64 shards in 12 slices", shards(12), "1,000 slices", by(1_000), 2.0),
+        ("20 labels, a score", matrix("num_labels", 20), "4 labels", matrix("num_labels", 4), 1.5),
+        ("50 classes, a score", matrix("num_classes", 50), "4 classes", matrix("num_classes", 4), 1.5),
+    )
+    rows = []
+    for name, case, beside, other, limit in pairs:
+        line = [name, beside]
+        for weighted in (False, True):
+            cpu, reference = (apart(count_case, *c, weighted) for c in (case, other))
+            words = f"{name} / {beside}{', weighted' * weighted}"
+            line += [f"{cpu:.1f}", f"{cpu / reference:.2f}", f"{limit:g}", in_time(words, cpu / reference, limit)]
+        rows.append(line)
+    head = ["", "beside", "ns", "ratio", "limit", "", "weighted", "ratio", "limit", ""]
+    table("AUC with other cells than slices, CPU", head, rows)
+
+
+Case = tuple[Any, dict[str, Any], int]
+"""A metric, its columns, and the number of scores in a row."""
+
+
+def by(slices: int) -> Case:
+    return sm.Sliced(sm.AUC(), by="k"), one_score() | {"k": draw(0, slices)}, 1
+
+
+def hours(in_order: bool) -> Case:
+    seconds = draw(0, 36 * 3_600)
+    times = (np.sort(seconds) if in_order else seconds).astype("datetime64[s]")
+    return sm.Windowed(sm.AUC(), width="1h", time="time"), one_score() | {"time": times}, 1
+
+
+def shards(slices: int) -> Case:
+    columns = one_score() | {"k": draw(0, slices), "user": draw(0, 100_000)}
+    return sm.Sliced(sm.Sharded(sm.AUC(), unit="user"), by="k"), columns, 1
+
+
+def matrix(setting: str, width: int) -> Case:
+    """Return classes or labels; the number of scores is about the same whatever their number is."""
+    rng, rows = np.random.default_rng(1), SCORES // width
+    scores = rng.random((rows, width), np.float32)
+    if setting == "num_labels":
+        labels: Any = (rng.random((rows, width)) < 0.1).astype(np.uint8)
+    else:
+        labels, scores = rng.integers(0, width, rows), scores / scores.sum(axis=1, keepdims=True)
+    return sm.AUC(**{setting: width}), {"y_true": labels, "y_score": scores}, width
+
+
+def one_score() -> dict[str, Any]:
+    labels, scores = cached_clicks(ROWS)
+    return {"y_true": labels[:SCORES], "y_score": scores[:SCORES]}
+
+
+def draw(low: int, high: int) -> Any:
+    return np.random.default_rng(high).integers(low, high, SCORES)
+
+
+def count_case(empty: Any, columns: dict[str, Any], width: int, weighted: bool) -> float:
+    """Return CPU nanoseconds a score, the fewest of three runs."""
+    rows = len(columns["y_true"])
+    if weighted:
+        columns = columns | {"sample_weight": np.random.default_rng(2).random(rows) * 2}
+    seconds = []
+    for _ in range(3):
+        metric, start = empty.copy(), time.process_time()
+        for a in range(0, rows, BATCH):
+            metric.update({name: c[a : a + BATCH] for name, c in columns.items()})
+        seconds.append(time.process_time() - start)
+    return min(seconds) / rows / width * 1e9
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------

@@ -421,18 +421,13 @@ def sort_entries(e: Entries) -> Entries:
     codes, counts = e.codes, e.counts
     if not len(codes):
         return canonicalize(e)
-    bare = e.excess is None and not e.is_wide
-    rows = int(counts.sum(dtype=I8)) if bare else 0
-    if bare and int(counts.min()) >= 0:
-        span = int(codes.max()) + 1
-        if span <= max(min(SPAN, SPARSE * len(codes)), 2 * len(codes)) and rows < 1 << 53:
-            ones = rows == len(codes) and int(counts.min()) == 1
-            # `np.bincount` adds up floats, which is exact because there are fewer than 2**53 rows.
-            dense = np.bincount(codes.astype(I8, copy=False), None if ones else counts, span)
-            found = np.flatnonzero(dense)
-            return canonicalize(Entries(e.shift, found.astype(U8), dense[found].astype(I8)))
+    if not e.is_wide and int(counts.min()) >= (0 if e.excess is None else 1):
+        span, rows = int(codes.max()) + 1, int(counts.sum(dtype=I8))
+        is_dense = span <= max(min(SPAN, SPARSE * len(codes)), 2 * len(codes)) and rows < 1 << 53
+        if is_dense and (e.excess is None or kernel_registry.has_kernels()):
+            return canonicalize(_sort_by_counting(e, span, rows))
         # Sort integers that combine a code and its count, because numpy vectorises this sort, but not `argsort`.
-        if span <= MANY and rows < MANY:
+        if e.excess is None and span <= MANY and rows < MANY:
             packed = codes.astype(U8)
             packed <<= U8(32)
             packed |= counts.astype(U8, copy=False)
@@ -455,6 +450,22 @@ def sort_entries(e: Entries) -> Entries:
     if excess is not None:
         carry_fixed(excess)
     return canonicalize(Entries(e.shift, codes[first], counts, excess, None if high is None else high[first]))
+
+
+def _sort_by_counting(e: Entries, span: int, rows: int) -> Entries:
+    """Sort entries with codes below `span` and `rows` rows: add each to the counters of its code."""
+    at, excess = e.codes.astype(I8, copy=False), None
+    # `np.bincount` adds up floats, which is exact because there are fewer than 2**53 rows.
+    counts = np.bincount(at, None if rows == len(at) and int(e.counts.min()) == 1 else e.counts, span)
+    found = np.flatnonzero(counts)
+    if e.excess is not None:
+        sums = np.zeros(2 * span, I8)
+        for limb in range(2):
+            values = np.ascontiguousarray(e.excess[:, limb])
+            kernel_registry.find_kernel("tally_codes:scatter_add")(2 * at + limb, values, sums)
+        excess = sums.reshape(-1, 2)[found]
+        carry_fixed(excess)
+    return Entries(e.shift, found.astype(U8), counts[found].astype(I8), excess)
 
 
 def sum_entries(parts: Sequence[Entries]) -> Entries:

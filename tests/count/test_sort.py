@@ -6,6 +6,7 @@ import ctypes
 import mmap
 import sys
 import tracemalloc
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from streammetrics.count import page_allocator, tallies
 from streammetrics.count.counter import _reorder_cells
+from streammetrics.count.drafts import load_engine
 from streammetrics.kernels import tally_codes
 from streammetrics.state import tally
 
@@ -115,6 +117,28 @@ def test_weighted_codes_add_up_like_entries(cells, n, is_sorted, monkeypatch):
             assert held.consolidate().equals(whole)
     assert held.consolidate().equals(whole)
     assert bool(calls) == is_sorted
+
+
+@pytest.mark.parametrize("span", [3, 400, 10_000])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_entries_are_sorted_as_plain_code_does(span, weighted):
+    """Codes of a small range are counted, those of a large one are sorted."""
+    load_engine()
+    rng, n = np.random.default_rng(span), 900
+    codes, counts = rng.integers(0, span, n).astype(np.uint32), rng.integers(1, 1 << 32, n).astype(np.uint32)
+    limbs = np.stack([rng.integers(-(1 << 40), 1 << 40, n), rng.integers(0, 1 << 40, n)], 1) if weighted else None
+    rows, weights = Counter(), Counter()
+    for i, code in enumerate(codes.tolist()):
+        rows[code] += int(counts[i])
+        weights[code] += (int(limbs[i, 0]) << 40) + int(limbs[i, 1]) if weighted else 0
+    found = tally.sort_entries(tally.Entries(5, codes, counts, limbs))
+    assert found.codes.tolist() == sorted(rows)
+    assert dict(zip(found.codes.tolist(), found.counts.tolist(), strict=True)) == rows
+    if weighted:
+        assert found.excess[:, 1].min() >= 0
+        assert found.excess[:, 1].max() < 1 << 40
+        summed = [(high << 40) + low for high, low in found.excess.tolist()]
+        assert dict(zip(found.codes.tolist(), summed, strict=True)) == weights
 
 
 @pytest.mark.parametrize("weighted", [False, True])
