@@ -23,7 +23,7 @@ from benchmarks.timing import MIB, forget_peak, peak, resident
 
 ROWS, BATCH = 10_000_000, 65_536
 SCORES = 4_000_000
-"""The number of scores for a line of other cells than slices."""
+"""The number of scores for each line of windows, shards, labels and classes."""
 SLICES = (1, 4, 12, 36, 100, 300, 1_000, 10_000)
 NEIGHBOURS, ONE_SLICE, WEIGHTED = 1.5, 3.0, 2.5
 """Limits of ratios: to the larger neighbour, to one slice, of weighted rows to rows without weights."""
@@ -32,12 +32,12 @@ EXACT_SLICES, EXACT_ROWS = 100, 65_217
 
 
 def main() -> None:
-    """Print the maps, then other cells than slices, and the memory of exact rows and of `eval`."""
+    """Print the maps, the memory of exact rows, the time of windows, shards and classes, and time and memory of `eval`."""
     for bits in (16, 12):
         show_map(bits)
     for weighted in (False, True):
         exact_rows(weighted=weighted)
-    other_cells()
+    show_other_axes()
     by_columns()
     eval_memory()
 
@@ -98,17 +98,17 @@ def count(bits: int, columns: dict[str, Any]) -> Any:
 # -- windows, shards, classes, labels ----------------------------------------------------------------------------------
 
 
-def other_cells() -> None:
-    """Print what a row, or a score, takes in other cells than slices, beside a simpler case.
+def show_other_axes() -> None:
+    """Print the time of windows, shards, labels and classes beside a simpler metric, in ns a row or a score.
 
     The lines of labels and classes contain moving the exact rows of each to buckets, which happens once.
     """
     pairs = (
-        ("windows of 36 hours, in order", hours(True), "36 slices", by(36), 2.0),
-        ("windows of 36 hours, shuffled", hours(False), "36 slices", by(36), 2.0),
-        ("64 shards in 12 slices", shards(12), "1,000 slices", by(1_000), 2.0),
-        ("20 labels, a score", matrix("num_labels", 20), "4 labels", matrix("num_labels", 4), 4.5),
-        ("50 classes, a score", matrix("num_classes", 50), "4 classes", matrix("num_classes", 4), 8.0),
+        ("windows of 36 hours, in order", window_case(True), "36 slices", slice_case(36), 2.0),
+        ("windows of 36 hours, shuffled", window_case(False), "36 slices", slice_case(36), 2.0),
+        ("64 shards in 12 slices", shard_case(12), "1,000 slices", slice_case(1_000), 2.0),
+        ("20 labels, a score", matrix_case("num_labels", 20), "4 labels", matrix_case("num_labels", 4), 4.5),
+        ("50 classes, a score", matrix_case("num_classes", 50), "4 classes", matrix_case("num_classes", 4), 8.0),
     )
     rows = []
     for name, case, beside, other, limit in pairs:
@@ -119,29 +119,29 @@ def other_cells() -> None:
             line += [f"{cpu:.1f}", f"{cpu / reference:.2f}", f"{limit:g}", in_time(words, cpu / reference, limit)]
         rows.append(line)
     head = ["", "beside", "ns", "ratio", "limit", "", "weighted", "ratio", "limit", ""]
-    table("AUC with other cells than slices, CPU", head, rows)
+    table("AUC by windows, shards, labels and classes, CPU", head, rows)
 
 
 Case = tuple[Any, dict[str, Any], int]
 """A metric, its columns, and the number of scores in a row."""
 
 
-def by(slices: int) -> Case:
+def slice_case(slices: int) -> Case:
     return sm.Sliced(sm.AUC(), by="k"), one_score() | {"k": draw(0, slices)}, 1
 
 
-def hours(in_order: bool) -> Case:
+def window_case(in_order: bool) -> Case:
     seconds = draw(0, 36 * 3_600)
     times = (np.sort(seconds) if in_order else seconds).astype("datetime64[s]")
     return sm.Windowed(sm.AUC(), width="1h", time="time"), one_score() | {"time": times}, 1
 
 
-def shards(slices: int) -> Case:
+def shard_case(slices: int) -> Case:
     columns = one_score() | {"k": draw(0, slices), "user": draw(0, 100_000)}
     return sm.Sliced(sm.Sharded(sm.AUC(), unit="user"), by="k"), columns, 1
 
 
-def matrix(setting: str, width: int) -> Case:
+def matrix_case(setting: str, width: int) -> Case:
     """Return classes or labels; the number of scores is about the same whatever their number is."""
     rng, rows = np.random.default_rng(1), SCORES // width
     scores = rng.random((rows, width), np.float32)

@@ -46,13 +46,14 @@ __all__ = [
 Atom = Any
 Key = tuple[Atom, ...]
 Ints = NDArray[np.int64]
-# The bytes of strings, one after another, and the positions where each begins, followed by the end of the last one.
+# The first array contains the bytes of all strings, one string after the other. The second contains the position where
+# each string begins, and the position where the last one ends.
 EncodedTexts = tuple[NDArray[np.uint8], Ints]
 
 
 # The length of the first hash table for the distinct strings of a batch.
 SLOTS = 1 << 12
-# So many strings are encoded faster by Python than the kernel for this is compiled.
+# Up to this many strings are encoded by Python, which takes less time than compiling the kernel.
 FEW_TEXTS = 256
 
 # Categories are cached for at most this many categorical columns, and only if there are at most this many categories.
@@ -259,10 +260,10 @@ def _read_texts(values: Any, name: str) -> tuple[str, Any] | None:
     kind = next((k for k, t in (("string", str), ("bytes", bytes)) if all(isinstance(v, t) for v in present)), None)
     if kind is None:
         return None
-    return kind, (_encode_texts(texts, name), index, null[index] if null.any() else None)
+    return kind, (_concatenate_texts(texts, name), index, null[index] if null.any() else None)
 
 
-def _encode_texts(texts: list[Any], name: str) -> EncodedTexts:
+def _concatenate_texts(texts: list[Any], name: str) -> EncodedTexts:
     """Return the bytes of strings, of which some may be None, and the position where each of them begins."""
     try:
         encoded = [b"" if v is None else v.encode() if isinstance(v, str) else bytes(v) for v in texts]
@@ -280,9 +281,10 @@ def _read_fixed_width(values: NDArray[Any], name: str) -> tuple[str, Any]:
     ends = np.arange(len(values) + 1) * values.itemsize
     index, (starts, _) = number_texts(np.ascontiguousarray(values).view(np.uint8), ends[:-1], ends[1:])
     distinct = values[starts // values.itemsize]
-    texts = _write_texts(distinct) if len(distinct) > FEW_TEXTS else None
+    texts = _concatenate_fixed_width(distinct) if len(distinct) > FEW_TEXTS else None
+    # Python raises the error for a string that cannot be encoded.
     if texts is None:
-        texts = _encode_texts(distinct.tolist(), name)
+        texts = _concatenate_texts(distinct.tolist(), name)
     return "string" if values.dtype.kind == "U" else "bytes", (texts, index, None)
 
 
@@ -304,8 +306,8 @@ def number_texts(data: NDArray[np.uint8], starts: Ints, stops: Ints) -> tuple[In
     return numbers, bounds[:, :count]
 
 
-def _write_texts(values: NDArray[Any]) -> EncodedTexts | None:
-    """Do what `_encode_texts` does for an array; return None if a string cannot be encoded as UTF-8."""
+def _concatenate_fixed_width(values: NDArray[Any]) -> EncodedTexts | None:
+    """Do what `_concatenate_texts` does for an array; return None if a string cannot be encoded as UTF-8."""
     is_unicode = values.dtype.kind == "U"
     texts = values.view(np.uint32 if is_unicode else np.uint8).reshape(len(values), -1)
     # A code point takes at most four bytes in UTF-8.

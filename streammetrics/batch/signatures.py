@@ -163,7 +163,7 @@ def make_batch(
     table: Mapping[str, Any] | None = None,
     widened: frozenset[str] = NONE_WIDENED,
 ) -> Batch:
-    """Return columns as a batch. If they are columns of a table, the batch has the other columns of the table, too.
+    """Return columns as a batch. If `table` is passed, the batch also contains the other columns of this table.
 
     Raises InvalidInputError if columns that do not come from a table have different lengths. This includes columns that
     no state reads.

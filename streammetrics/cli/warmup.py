@@ -222,11 +222,12 @@ def _feed_keys() -> None:
     sliced = Sliced(CTR(), by="key").update(y_true=[0, 1], key=[1, 1 << 40])
     for _ in range(2):
         sliced.update(y_true=np.array([0, 1]), key=np.array([1, 1]))
-    # So many histograms have no counter for each place if rows have weights. Few rows are sorted, many rows are not.
+    # With weights, nine histograms are too many for a counter for each place, so rows wait as codes. A few codes are
+    # sorted; many codes are counted in a table.
     for rows in (16, 1 << 18):
         key = np.arange(rows) % 9
         Sliced(AUC(limit=0), by="key").update(key % 2, key / 16, sample_weight=key / 16, key=key).compute()
-    # A kernel encodes the strings of an array if they are many.
+    # A kernel encodes the strings of an array only if there are many of them.
     many = np.arange(2 * FEW_TEXTS)
     for kind in ("U", "S"):
         Sliced(CTR(), by="key").update(y_true=many % 2, key=many.astype(kind))

@@ -20,8 +20,8 @@ from .definition import Definition, definition_of_frame_kind, parse_definition, 
 from .plottable import Plottable
 
 __all__ = [
-    "MetricLike", "answer_of", "coarsen", "columns_of", "empty_copy", "flat", "merge_parts", "nbytes", "object_of_frame",
-    "object_of_header", "seal", "states_of", "with_states",
+    "MetricLike", "answer_of", "coarsen", "columns_of", "empty_copy", "flat", "merge_and_consume", "nbytes",
+    "object_of_frame", "object_of_header", "seal", "states_of", "with_states",
 ]  # fmt: skip
 
 STATE = {"kind": "state"}
@@ -222,15 +222,15 @@ def with_states(thing: Any, states: Sequence[State] | None) -> Any:
     return definition.wrap(accumulate(definition, states))
 
 
-def merge_parts(parts: Sequence[Any]) -> Any:
-    """Merge parts of one job, such as those of its threads, into the first part, and return it.
+def merge_and_consume(metrics: Sequence[Any]) -> Any:
+    """Merge metrics that the threads of one job have counted into the first one, and return it.
 
-    The other parts must not be used any more. The result equals that of `merge`, but takes less time and memory: rows of
-    cells that are too large together are not sorted first.
+    The result equals that of `merge`, but takes less time and memory: the exact rows of cells that are too large together
+    move to buckets without being sorted. Do not use the other metrics afterwards.
     """
-    total, *others = parts
-    for first, *rest in zip(*(part._accumulator.updaters for part in parts), strict=True):
-        first.fold_with(rest)
+    total, *others = metrics
+    for first, *rest in zip(*(one._accumulator.updaters for one in metrics), strict=True):
+        first.fold_jointly(rest)
     for other in others:
         total.merge(other)
     return total

@@ -6,8 +6,8 @@ fastest to the most general:
 
 1. The batch has the layout of the last batch (`_count_like_last`). Its commit is called immediately.
 2. An earlier batch had this layout (`_count_new_layout`). Its draft converts the columns and calls its commit.
-3. Any other batch is prepared column by column (`count_batch`). This path handles keys, row filters, rankings and
-   dropped rows.
+3. Any other batch is prepared column by column (`count_batch`). This path handles new keys, keys that are not numbers,
+   row filters, rankings and dropped rows.
 
 On each path a single call into C counts the batch in all states, so a batch is counted in all states or in none.
 `fused_call` explains why.
@@ -49,11 +49,11 @@ from .drafts import (
     Draft,
     LastBatch,
     LiveCounters,
-    are_numbers,
     bind_kernels,
     can_draft,
     compute_shards,
     counts_in_numpy,
+    has_only_numeric_arrays,
     load_engine,
     make_draft,
 )
@@ -140,14 +140,17 @@ class BatchUpdater:
         with self.lock:
             self._content = tuple(states), None
 
-    def fold_with(self, others: Sequence[BatchUpdater]) -> None:
-        """Fold the cells that will have too many exact rows when the states of others are merged into those here.
+    def fold_jointly(self, others: Sequence[BatchUpdater]) -> None:
+        """Fold each cell that has too many exact rows in all updaters together. All of them must have equal reads.
 
-        All updaters must have equal reads. This changes the states of each, but not their sum, so they must be merged.
+        Merge their states afterwards: a single state may now have folded cells although it has few rows.
         """
-        counters = [live.counters for one in (self, *others) if (live := one._content[1]) is not None]
-        for first, *rest in zip(*counters, strict=True):
-            first.fold_with(rest)
+        counted = [live for one in (self, *others) if (live := one._content[1]) is not None]
+        for live in counted:
+            # Folding replaces arrays to which drafts write, as reading does.
+            live.free_rows[0] = min(live.free_rows[0], 0)
+        for first, *rest in zip(*(live.counters for live in counted), strict=True):
+            first.fold_jointly(rest)
 
     def merge_change(self, theirs: Sequence[State]) -> StateChange:
         """Return the change that merges other states into the states here; `apply_changes` carries it out.
@@ -217,14 +220,17 @@ class BatchUpdater:
         self.count_arrays(tuple(columns), tuple(columns.values()))
 
     def count_table(self, table: Mapping[str, Any], names: Iterable[str]) -> None:
-        """Count a batch like `count`. The table may have more columns than the states read, which are called `names`."""
+        """Count a table like `count`. `names` contains the columns that the states read; the table may have more."""
         present = tuple([name for name in names if name in table])
         self.count_arrays(present, tuple([table[name] for name in present]), table)
 
     def count_arrays(
         self, names: tuple[str, ...], columns: tuple[Any, ...], table: Mapping[str, Any] | None = None
     ) -> None:
-        """Count a batch like `count`, given the names and the values of its columns, and the table that has them."""
+        """Count a batch like `count`, given the names and the values of its columns.
+
+        `table` is the table from which the columns come, if there is one; it may have further columns.
+        """
         live = self._content[1]
         # `last` is a `LastBatch`. Its fields are read by index rather than by name: that is faster, and this code also
         # runs for batches of a single row.
@@ -258,7 +264,7 @@ class BatchUpdater:
     ) -> None:
         """Count a batch whose layout differs from that of the last batch."""
         arrays, widened = columns, NONE_WIDENED
-        if not self._drafts or not 0 < len(arrays) <= 16 or not are_numbers(arrays):
+        if not self._drafts or not 0 < len(arrays) <= 16 or not has_only_numeric_arrays(arrays):
             return self.count_batch(make_batch(names, columns, table))
         key = SIGNATURES[len(arrays)](*arrays)  # type: ignore[misc]
         if key is None:

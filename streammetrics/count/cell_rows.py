@@ -20,7 +20,7 @@ from ..numerics.signal_safety import run_without_interrupt
 from ..state import tally
 from ..state.tally import Entries
 from .page_allocator import allocate, grow_copy
-from .tallies import narrow, pad_zeros, sort
+from .tallies import narrow_codes, pad_zeros, sort
 
 __all__ = ["LiveCellRows", "Runs", "gather_runs"]
 
@@ -34,8 +34,9 @@ WAIT = 1 << 18
 SHORT = 24
 # When this many rows have not been sorted, check whether sorting them would save memory, because few are distinct.
 MANY_UNSORTED = 1 << 20
-# When this many rows have not been sorted, further ones are stored in fewer bytes, which takes a little more time.
-MANY_WAITING = 1 << 22
+# If more rows than this are unsorted, the codes of new chunks are stored in 32 bits where possible, which saves memory
+# but takes time.
+NARROW_FROM = 1 << 22
 # More chunks than this that are small are merged.
 MOST_SMALL_CHUNKS = 8
 NO_INTS, NO_WEIGHTS = np.zeros(0, I8), np.zeros(0)
@@ -47,13 +48,13 @@ class Runs(NamedTuple):
     Parameters
     ----------
     low : uint64 or uint32
-        The low words of the codes, or shorter integers that stand for them (see `codes`).
+        The low words of the codes, or integers of 32 bits, which `codes` converts back.
     weights : float64
         The weight of each row; empty if all weights are 1.
     first, last : int64
         For each high word h, the range of its codes: low[first[h]:last[h]].
     like : uint64, optional
-        One of the codes, if `low` contains shorter integers.
+        Any one of the codes, which `codes` needs for the conversion; None if `low` contains the low words.
     """
 
     low: Array
@@ -71,9 +72,9 @@ class Runs(NamedTuple):
         tally_codes.widen_codes(self.low, self.like, codes)
         return codes
 
-    def shorten(self) -> Runs:
+    def narrow(self) -> Runs:
         """Return the rows with integers of 32 bits in place of the codes if that is possible, as for float32 scores."""
-        words = None if self.like is not None else narrow(self.low)
+        words = None if self.like is not None else narrow_codes(self.low)
         return self if words is None else self._replace(low=words, like=self.low[0])
 
     @property
@@ -92,7 +93,7 @@ class Runs(NamedTuple):
         kept[words[words < len(kept)]] = False
         rest = gather_runs([self], np.flatnonzero(kept))
         runs = build_runs(rest.low, rest.weights, (self.last - self.first) * kept)
-        return runs if self.like is None else runs.shorten()
+        return runs if self.like is None else runs.narrow()
 
 
 def build_runs(low: Array, weights: Array, counts: Ints) -> Runs:
@@ -275,9 +276,9 @@ class LiveCellRows:
         code_runs.scatter_codes(
             self.high[:n], self.low[:n], self.weights[:n], fresh.first.copy(), fresh.low, fresh.weights
         )
-        # Shortening takes time, so only many rows are shortened.
-        if self._unsorted_rows > MANY_WAITING:
-            fresh = fresh.shorten()
+        # Narrowing takes time, so it is done only if many rows are unsorted.
+        if self._unsorted_rows > NARROW_FROM:
+            fresh = fresh.narrow()
         # An interrupt between the calls would leave the rows both in a chunk and in the buffer.
         run_without_interrupt(
             [

@@ -157,7 +157,7 @@ class Counter:
     def free_rows(self) -> int:
         """The number of rows that can be added without another call of `reserve`, whatever their weights are.
 
-        No row may need a new cell. It is 0 if `reserve` must be called before each batch.
+        The number is valid only for rows of existing cells. It is 0 if `reserve` must be called before each batch.
         """
         room, cells = 1 << 62, max(self.index.count(self.inner), 1)
         for live in self.tallies.values():
@@ -302,7 +302,7 @@ class Counter:
     def fold_large_cells(self) -> None:
         """Convert the exact rows of cells that have too many of them, before the state is read."""
 
-    def fold_with(self, others: Sequence[Counter]) -> None:
+    def fold_jointly(self, others: Sequence[Counter]) -> None:
         """Convert the exact rows of cells that have too many of them together with the cells of other counters.
 
         The states of all counters will be added up, so sorting these rows first would be a waste.

@@ -40,11 +40,11 @@ __all__ = [
     "Draft",
     "LastBatch",
     "LiveCounters",
-    "are_numbers",
     "bind_kernels",
     "can_draft",
     "compute_shards",
     "counts_in_numpy",
+    "has_only_numeric_arrays",
     "load_engine",
     "make_draft",
 ]
@@ -457,8 +457,11 @@ def counts_in_numpy(state: State) -> bool:
     return type(state).absorb is not State.absorb
 
 
-def are_numbers(columns: tuple[Any, ...]) -> bool:
-    """Return whether no column is an array of anything but numbers. Strings, times and objects need preparation."""
+def has_only_numeric_arrays(columns: tuple[Any, ...]) -> bool:
+    """Return False if a numpy array contains strings, times or objects, because these need preparation.
+
+    Columns of other classes are not examined.
+    """
     return all(type(c) is not np.ndarray or c.dtype.kind in "biuf" for c in columns)
 
 

@@ -55,7 +55,7 @@ class FoldingCounter(Counter):
 
     @property
     def free_rows(self) -> int:
-        if self.lone or self._is_never_exact or self._has_only_buckets:
+        if self.lone or self._is_never_exact or self._are_all_cells_folded:
             return super().free_rows
         # If the number of exact rows has no limit, `reserve` compares their memory with the limit of memory.
         if self.exact_rows_limit is None:
@@ -71,7 +71,7 @@ class FoldingCounter(Counter):
         if self._is_never_exact or self.exact_rows_allowed is None or self._is_bucketed:
             return False
         if not self.lone:
-            if self._has_only_buckets:
+            if self._are_all_cells_folded:
                 return False
             added = rows * self._counts_per_cell
             return self._must_check or (self.folds_by_rows and added > self.exact_rows_allowed)
@@ -91,7 +91,7 @@ class FoldingCounter(Counter):
             if self.needs_preparation(rows) and self._must_fold(rows, columns):
                 self._fold()
             return
-        if self._has_only_buckets:
+        if self._are_all_cells_folded:
             return
         added = max(rows, len(at)) * self._counts_per_cell
         if self._must_check:
@@ -109,8 +109,8 @@ class FoldingCounter(Counter):
         return self.tallies[self.folding[0]]
 
     @property
-    def _has_only_buckets(self) -> bool:
-        """Whether all cells are folded, and none has exact rows that must still be moved to buckets."""
+    def _are_all_cells_folded(self) -> bool:
+        """Whether all cells are folded and no exact row must still move to buckets. A new cell may keep exact rows."""
         count = max(self.index.count(self.inner), 1)
         all_folded = len(self.folded) >= count and self.folded[:count].all()
         return bool(all_folded) and not self._exact.count_rows().any()
@@ -124,7 +124,7 @@ class FoldingCounter(Counter):
         elif self._exact.rows > self.exact_rows_limit and self._must_fold():
             self._fold()
 
-    def fold_with(self, others: Sequence[Counter]) -> None:
+    def fold_jointly(self, others: Sequence[Counter]) -> None:
         # A statistic that decides itself which cells are folded needs their sorted rows. States with inner cells, such as
         # classes, are left to `merge`.
         if self.lone or self._is_never_exact or self.exact_rows_limit is None:
@@ -302,7 +302,7 @@ class FoldingCounter(Counter):
         entries = exact.build_entries(taken, words)
         places, lost = self.statistic.bucket_codes(entries)
         if len(taken.weights):
-            # A row of weight 0 does not matter.
+            # A row of weight 0 changes no value, so it does not make its cell inexact.
             lost &= taken.weights != 0
         coarse.reserve(count, n, weighted=len(taken.weights) > 0)
         # All rows of a run have the same flag, so one entry of the run is enough to find it.

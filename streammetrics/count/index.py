@@ -78,7 +78,8 @@ class Level:
 
     def _locate(self, above: Ints, parents: int, codes: Ints | DictionaryCodes, out: Ints) -> int:
         if self.words == 2:
-            return self._locate_groups(above, codes, out)  # type: ignore[arg-type]  # groups have no dictionary
+            # Columns of groups have no dictionary, so the codes are an array.
+            return self._locate_groups(above, codes, out)  # type: ignore[arg-type]
         distinct, indices = (codes.codes, codes.indices) if isinstance(codes, DictionaryCodes) else (codes, None)
         if self.extent:
             self._widen(int(distinct.min()), int(distinct.max()), parents)

@@ -199,7 +199,8 @@ class KeyCodes:
     def encode(self, raw: Any) -> Ints | DictionaryCodes:
         """Return the code of the key of each row; a missing key gets the code `NULL`.
 
-        Most columns of texts have a dictionary, so the code of each row is often not looked up here.
+        A column with a dictionary may give `DictionaryCodes`; the kernel that finds cells then looks up the code of each
+        row.
 
         Raises
         ------
@@ -324,8 +325,9 @@ class KeyCodes:
 
 
 def _select_codes(codes: Ints, indices: NDArray[Any]) -> Ints | DictionaryCodes:
-    """Return the codes at these indices; they are only combined if a kernel can look them up."""
-    # As an unsigned number, a negative index is large. `take` raises an error for an index that is too large.
+    """Return the codes at these indices: as `DictionaryCodes` if a kernel can look them up, otherwise as an array."""
+    # A kernel does not check indices. As unsigned integers, negative indices are out of range, too. A dictionary with more
+    # entries than rows is not worth a look-up in the kernel.
     if indices.dtype != np.int32 or len(codes) > len(indices) or indices.view(np.uint32).max() >= len(codes):
         return codes.take(indices)
     return DictionaryCodes(codes, indices)

@@ -34,7 +34,7 @@ from ..state import tally
 from ..state.tally import Entries
 from .page_allocator import allocate, allocate_zeros, trim
 
-__all__ = ["LiveExactRows", "LiveTally", "narrow", "weights_less_one"]
+__all__ = ["LiveExactRows", "LiveTally", "narrow_codes", "weights_less_one"]
 
 Array = NDArray[Any]
 I8, U1, U4, U8, F8 = np.int64, np.uint8, np.uint32, np.uint64, np.float64
@@ -54,8 +54,9 @@ FEW_ROWS = 1 << 17
 FEW_CODES = 2048
 # Codes are sorted as integers of 32 bits if there are at least this many. The kernels for this take time to compile.
 MANY_CODES = 1 << 15
-# Codes of rows with weights are not sorted if they are less than this multiple of the number of rows.
-CLOSE = 12
+# Codes with weights are counted in a table rather than sorted if the largest code is less than this multiple of the
+# number of codes.
+DENSE = 12
 # Codes are grouped by their high word, which contains the cell, unless the largest high word exceeds about this
 # multiple of the number of codes.
 FAR = 64
@@ -97,7 +98,7 @@ def sort(codes: Array, out: Array) -> None:
 
     Each step is one call into C, so a signal handler that raises an error leaves the codes as they were, or sorted.
     """
-    words = narrow(codes)
+    words = narrow_codes(codes)
     if words is not None:
         like = codes[0]
         _sort_in_place(words)
@@ -117,7 +118,7 @@ def sorted_copy(codes: Array) -> Array:
 
 def count_codes(codes: Array) -> tuple[Array, Array]:
     """Return the distinct codes in ascending order, and the number of times that each occurs."""
-    words = narrow(codes)
+    words = narrow_codes(codes)
     fresh = codes.copy() if words is None else words
     _sort_in_place(fresh)
     out = allocate(len(fresh), fresh.dtype), allocate(len(fresh), U4)
@@ -130,7 +131,7 @@ def count_codes(codes: Array) -> tuple[Array, Array]:
     return wide, counts
 
 
-def narrow(codes: Array) -> Array | None:
+def narrow_codes(codes: Array) -> Array | None:
     """Return integers of 32 bits that sort like the codes, in half of the time; None if there are no such integers.
 
     There are such integers for many codes of float32 scores.
@@ -259,8 +260,8 @@ class LiveTally:
         """Return the number of rows that can be added without another call of `reserve`, whatever their weights are."""
         if self.dense or not self.is_active:
             return 1 << 62
-        has_low = not len(self.low) or cells * self.places <= len(self.low)
-        if not has_low or self.codes.dtype != tally.find_code_type(cells << self.shift):
+        fits_counters = not len(self.low) or cells * self.places <= len(self.low)
+        if not fits_counters or self.codes.dtype != tally.find_code_type(cells << self.shift):
             return 0
         return len(self.codes) - int(self.waiting[0])
 
@@ -340,7 +341,7 @@ class LiveTally:
         return tally.add_entries(old, tally.canonicalize(Entries(self.shift, *(a[:m] for a in out))))
 
     def _insert_weighted_codes(self, codes: Array, weights: Array) -> Entries:
-        """Return the entries after adding a row for each of these codes, with its weight; the call may sort both."""
+        """Return the entries after adding a row for each of these codes, with its weight; both may be sorted in place."""
         old, n = self.entries, len(codes)
         spare = allocate(n, codes.dtype), allocate(n, F8)
         size, most = len(old) + n, int(old.counts.max(initial=0)) + n
@@ -348,9 +349,9 @@ class LiveTally:
         known = old.codes.astype(codes.dtype, copy=False), old.counts, excess
         out = allocate(size, codes.dtype), allocate(size, tally.find_count_type(most)), allocate(2 * size, I8)
         last = max(int(codes.max()), int(old.codes[-1]) if len(old) else 0)
-        if last < min(CLOSE * n, 1 << (weighted_codes.GROUP_BITS + weighted_codes.TABLE_BITS)):
+        if last < min(DENSE * n, 1 << (weighted_codes.GROUP_BITS + weighted_codes.TABLE_BITS)):
             table = np.zeros(3 * weighted_codes.TABLE, I8)
-            m = weighted_codes.add_close_weighted_codes(*known, codes, weights, last.bit_length(), *spare, table, *out)
+            m = weighted_codes.add_dense_weighted_codes(*known, codes, weights, last.bit_length(), *spare, table, *out)
         else:
             tally_codes.sort_codes(codes, weights, *spare)
             m = weighted_codes.add_weighted_codes(*known, codes, weights, *out)

@@ -108,7 +108,8 @@ def power(
     power, confidence : float
         Probability that the interval excludes 0 if the difference exists, and nominal coverage of the interval.
     shares : tuple of two floats
-        Share of all users in each arm: (0.1, 0.1) is an experiment with 20 % of the users, half of them in each arm.
+        Share of all users in each arm. For example, (0.1, 0.1) puts 10 % of all users in each arm. Only the ratio of the
+        shares matters, because users outside the experiment are not counted.
     sequential : bool
         Whether the experiment uses always-valid intervals at every look rather than a single look at the end.
     looks : int
@@ -124,7 +125,7 @@ def power(
     ------
     InvalidInputError
         If there is no such metric, it has no standard error, `users` is missing, or the difference would take the metric
-        out of its range, as an AUC above 1.
+        above its maximum, such as an AUC above 1.
 
     Notes
     -----
@@ -165,20 +166,21 @@ def power(
     options["looks"] = looks if sequential else None
     if planned is not None:
         plan = smallest_effect(estimate, counted, planned, **options)
-        _check_range(sample, plan.relative, f"{planned:,.0f} users are too few: the smallest detectable difference")
+        subject = f"{planned:,.0f} users are too few: the smallest detectable difference"
+        _check_range(sample, plan.relative, subject, "planned= with more users")
     else:
         plan = users_needed(estimate, counted, relative=relative, **options)
-        _check_range(sample, relative, f"relative={relative} is too large: a difference")
+        _check_range(sample, relative, f"relative={relative} is too large: a difference", "a smaller relative=")
     return plan
 
 
-def _check_range(sample: Sample, relative: float, subject: str) -> None:
-    """Raise InvalidInputError if a relative difference takes the value of a metric above its range."""
+def _check_range(sample: Sample, relative: float, subject: str, remedy: str) -> None:
+    """Raise InvalidInputError if a relative difference takes the value of a metric above its maximum."""
     value, most = float(sample.values[0]), about_of(sample.metric).value_range[1]
     if most is not None and value * (1.0 + relative) > most:
         raise InvalidInputError(
             f"{subject} of {100.0 * relative:+,.4g} % would take {sample.name} from {value:.4g} to "
-            f"{value * (1.0 + relative):.4g}, and it cannot exceed {most:g}"
+            f"{value * (1.0 + relative):.4g}, but its maximum is {most:g}; pass {remedy}"
         )
 
 
@@ -339,7 +341,7 @@ def users_to_decide(
 
 
 def _variance_per_user(estimate: ScaledEstimate, users: float, shares: tuple[float, float]) -> float:
-    """Return the variance of log a - log b for an experiment with one user in total.
+    """Return the variance of log a - log b for an experiment with one user in both arms together.
 
     Dividing it by the number of users in both arms gives the variance for that many users. `users` is the number of users
     from whom the estimate was computed, and `shares` has the share of users in each arm.
@@ -355,7 +357,7 @@ def _variance_per_user(estimate: ScaledEstimate, users: float, shares: tuple[flo
             f"users must be more than 0, and shares must be positive and add up to at most 1; "
             f"found users={users} and shares={shares}"
         )
-    # Users in neither arm are not counted: in a test of 10 % against 10 %, each arm has half of the users.
+    # Divide the shares by their sum, because users outside the experiment are not counted.
     split = math.fsum(shares) * (1.0 / shares[0] + 1.0 / shares[1]) if estimate.scale == "log" else 1.0
     return float(estimate.standard_error * estimate.standard_error * users * split)
 

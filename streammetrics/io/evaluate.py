@@ -19,7 +19,7 @@ from streammetrics.batch.ids import Ids
 from streammetrics.batch.kinds import Matrix, Score, Weight
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.collection import MetricCollection
-from streammetrics.collect.metric_like import columns_of, empty_copy, merge_parts, states_of
+from streammetrics.collect.metric_like import columns_of, empty_copy, merge_and_consume, states_of
 from streammetrics.compose.bundle import Bundle
 from streammetrics.compose.sharded import Sharded
 from streammetrics.compose.sliced import Sliced
@@ -315,7 +315,7 @@ def _count_parts(
     if queries is not None and queries.has_scattered_query():
         return _sort_and_count(QueryPartitions(query, parts, count_partitions(size)), metrics, threads, watch)
     _raise_first_error(workers)
-    total = merge_parts([worker.metrics for worker in workers])
+    total = merge_and_consume([worker.metrics for worker in workers])
     if queries is not None:
         _count_edge_queries(queries.collect_edge_pieces(), total)
     return total, rows
@@ -365,7 +365,7 @@ def _sort_and_count(
     counters = [_CountWorker(empty_copy(metrics), None) for _ in range(min(threads, len(filled)))]
     _run_workers(_PartQueue(filled), counters, None)
     _raise_first_error(counters)
-    return merge_parts([counter.metrics for counter in counters]), rows
+    return merge_and_consume([counter.metrics for counter in counters]), rows
 
 
 def _find_uses(

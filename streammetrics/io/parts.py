@@ -157,7 +157,8 @@ class LogPart:
 def _validate(column: pa.Array) -> None:
     """Raise ArrowInvalid if a column is damaged, such as codes outside its dictionary."""
     if pa.types.is_dictionary(column.type):
-        # Comparing the extremes takes a tenth of the time in which Arrow checks each code.
+        # Checking the smallest and the largest code takes a tenth of the time that Arrow needs to check all codes. If one
+        # is out of range, the last line of this function raises the error.
         ends = pc.min_max(column.indices).as_py()
         if ends["min"] is None or 0 <= ends["min"] <= ends["max"] < len(column.dictionary):
             column.validate()

@@ -49,8 +49,8 @@ UNUSED_PASSES = {
 }
 """Compiler passes of numba that are skipped, because they support features that kernels do not use, such as `with`.
 
-`IRLegalization` marks the last use of each variable, where counted references end. Kernels count no references, and LLVM
-would have to optimise the marks away."""
+`IRLegalization` marks the last use of each variable, where numba would release the reference to an object. Kernels hold
+no such references."""
 
 
 class StepLibrary(JITCodeLibrary):
@@ -190,6 +190,7 @@ class StepCompiler(KernelCompiler):
     replacements: ClassVar[dict[type, type]] = {NativeLowering: StepLowering, NopythonTypeInference: StepTyping}
 
 
+# The types that numba has inferred for a function and its argument types. All kernels share them.
 _CALL_TYPES: dict[Any, Any] = {}
 
 

@@ -68,8 +68,8 @@ def find_cells_in_range(
 ) -> Any:  # fmt: skip
     """Do what `find_cells` does, without hashing, for codes from `low` to `low + extent - 1`.
 
-    If this range is small, `table` can have a slot for every pair of parent and code. Unless `code_of` is empty,
-    `row_codes` holds the index in it of the code of each row.
+    If this range is small, `table` can have a slot for every pair of parent and code. If `code_of` is not empty,
+    `row_codes` contains indices into `code_of` rather than codes.
     """
     is_lone, is_direct = row_parents.shape[0] == 0, code_of.shape[0] == 0
     for i in range(row_codes.shape[0]):

@@ -145,13 +145,16 @@ def find_real_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, place
 
 @outline
 def find_probability_places_outlined(y: Any, s: Any, a: Any, n: Any, bits: Any, place: Any) -> Any:
-    """Call `find_probability_places`, which is not inlined again, for the rare blocks of a kernel."""
+    """Do what `find_probability_places` does with the mark 0, without being inlined.
+
+    A kernel that inlines that function calls this one everywhere else, because the kernel then compiles faster.
+    """
     return find_probability_places(y, s, a, n, bits, u4(0), place)
 
 
 @outline
 def find_real_places_outlined(y: Any, s: Any, a: Any, n: Any, bits: Any, place: Any) -> Any:
-    """Call `find_real_places`, which is not inlined again, for the rare blocks of a kernel."""
+    """Do what `find_real_places` does with the mark 0, without being inlined, as `find_probability_places_outlined`."""
     return find_real_places(y, s, a, n, bits, u4(0), place)
 
 
@@ -371,9 +374,9 @@ def count_scores(
                 if weights.shape[0]:
                     weights[m] = w[a + j] if weighted else 1.0
                 used[0] = i8(m + u8(1))
-        # As read-only arrays, these have the types of `at` and `w`, so numba translates `add_rows` only once.
-        some, ww = flatten(cell), flatten(heavy if weighted else heavy[:0])
-        add_rows(place, i8(0), i8(k), some, ww, shift, stride, bytes_, excess, codes, ws, waiting)
+        # Read-only views have the same types as `at` and `w`, so numba compiles `add_rows` only once.
+        cells, ww = flatten(cell), flatten(heavy if weighted else heavy[:0])
+        add_rows(place, i8(0), i8(k), cells, ww, shift, stride, bytes_, excess, codes, ws, waiting)
     return 0
 
 
@@ -518,9 +521,9 @@ def count_label_scores(
                 if weights.shape[0]:
                     weights[m] = w[a + j] if weighted else 1.0
                 used[0] = i8(m + u8(1))
-        # As read-only arrays, these have the types of `at` and `w`, so numba translates `add_rows` only once.
-        some, ww = flatten(cell), flatten(heavy if weighted else heavy[:0])
-        add_rows(place, i8(0), i8(k), some, ww, shift, stride, bytes_, excess, codes, ws, waiting)
+        # Read-only views have the same types as `at` and `w`, so numba compiles `add_rows` only once.
+        cells, ww = flatten(cell), flatten(heavy if weighted else heavy[:0])
+        add_rows(place, i8(0), i8(k), cells, ww, shift, stride, bytes_, excess, codes, ws, waiting)
     return 0
 
 

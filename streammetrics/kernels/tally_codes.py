@@ -25,8 +25,9 @@ f4, f8, i8, u1, u4, u8 = np.float32, np.float64, np.int64, np.uint8, np.uint32, 
 # values: with 11 bits these are too many for the fastest cache, and the sort takes 1.5 times as long.
 DIGIT = 10
 DIGITS = 1 << DIGIT
-# The same for codes with weights, which are written to twice as many places. With 11 bits they are on more pages than the
-# processor can find quickly, and the sort takes twice as long.
+# The largest number of bits of a digit for codes with weights. Codes and weights go to different arrays, so the sort
+# writes to twice as many places. With 11 bits they are on more pages than the processor can find quickly, and the sort
+# takes twice as long.
 WEIGHTED_DIGIT = 8
 # Codes are converted to 32 bits in blocks of this many. A block that cannot be converted ends the attempt.
 BLOCK = 1024
@@ -284,9 +285,10 @@ def move_by_digit(codes: Any, weights: Any, to: Any, to_weights: Any, starts: An
 
 @kernel(out=("codes", "weights", "other", "other_weights"))
 def sort_codes(codes: Any, weights: Any, other: Any, other_weights: Any) -> Any:
-    """Sort codes in place, and their weights if there are any, by a radix sort that skips bits equal in all codes.
+    """Sort codes in place, and their weights if there are any, by a radix sort.
 
-    `other` and `other_weights` are scratch of the same lengths. The loops over codes have no branches.
+    It skips low and high bits that are equal in all codes. No loop has a branch that depends on a code. `other` and
+    `other_weights` are working memory of the same lengths.
     """
     n, differ, first, starts = codes.shape[0], u8(0), u8(codes[0]), scratch(DIGITS, i8)
     for i in range(n):
@@ -296,7 +298,7 @@ def sort_codes(codes: Any, weights: Any, other: Any, other_weights: Any) -> Any:
         end += u8(1)
     while shift < end and not (differ >> shift) & u8(1):
         shift += u8(1)
-    # As many digits as needed, of about equal widths.
+    # Use as few digits as possible, and make their widths about equal.
     digits = (end - shift + most - u8(1)) // most
     width = (end - shift + digits - u8(1)) // max(digits, u8(1))
     # Each pass moves the codes to the other array. After an odd number of passes, copy them back.

@@ -17,8 +17,8 @@ from .tally_codes import move_by_digit
 
 i8, u8 = np.int64, np.uint64
 
-# Codes that are not sorted are grouped by at most this many of their highest bits. A table then has counters for all
-# values of the other bits, so that it fits into the cache of a processor core.
+# `add_dense_weighted_codes` groups codes by their highest bits, at most GROUP_BITS. Its table has counters for all values
+# of the lowest TABLE_BITS bits, and fits into the cache of a processor core.
 GROUP_BITS, TABLE_BITS = 10, 15
 GROUPS, TABLE = 1 << GROUP_BITS, 1 << TABLE_BITS
 
@@ -80,11 +80,11 @@ def add_weighted_codes(
 
 
 @kernel(out=("grouped", "grouped_weights", "table", "codes", "counts", "sums"))
-def add_close_weighted_codes(
+def add_dense_weighted_codes(
     old: Any, rows: Any, excess: Any, fresh: Any, weights: Any, bits: Any,
     grouped: Any, grouped_weights: Any, table: Any, codes: Any, counts: Any, sums: Any,
 ) -> Any:  # fmt: skip
-    """Do what `add_weighted_codes` does for codes that are not sorted and have at most `bits` bits, without sorting them.
+    """Do what `add_weighted_codes` does for codes that are not sorted. Each code has at most `bits` bits.
 
     This is faster if there are not many more possible codes than rows. The codes are moved to `grouped`, grouped by their
     highest bits. The rows of one group at a time are counted in `table`, which holds a count and the two limbs of a sum

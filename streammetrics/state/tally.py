@@ -453,7 +453,10 @@ def sort_entries(e: Entries) -> Entries:
 
 
 def _sort_by_counting(e: Entries, span: int, rows: int) -> Entries:
-    """Sort entries with codes below `span` and `rows` rows: add each to the counters of its code."""
+    """Sort entries by counting: add the rows of each entry to a counter for its code.
+
+    `span` exceeds all codes, and `rows` is the total number of rows.
+    """
     at, excess = e.codes.astype(I8, copy=False), None
     # `np.bincount` adds up floats, which is exact because there are fewer than 2**53 rows.
     counts = np.bincount(at, None if rows == len(at) and int(e.counts.min()) == 1 else e.counts, span)
@@ -471,7 +474,8 @@ def _sort_by_counting(e: Entries, span: int, rows: int) -> Entries:
 def sum_entries(parts: Sequence[Entries]) -> Entries:
     """Add up any number of `Entries` objects.
 
-    Two objects are merged in linear time, and objects with ascending codes are concatenated. Others are sorted together.
+    Two objects are merged in linear time. More objects are concatenated if all codes of each object are below those of the
+    next one, and otherwise sorted together.
     """
     some = [p for p in parts if len(p)] or [parts[0]]
     if len(some) <= 2:

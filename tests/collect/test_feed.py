@@ -262,7 +262,7 @@ def test_nullable_numbers_of_pandas_are_not_prepared(monkeypatch, dtype, wrap):
 
 @pytest.mark.parametrize("build", [dict, pd.DataFrame, pa.table, pl.DataFrame, lambda t: pa.RecordBatch.from_pydict(t)])
 def test_tables_of_numbers_are_not_prepared(monkeypatch, build):
-    """They may have columns that no metric reads."""
+    """A table may have columns that no metric reads."""
     tables = [batch(10, seed=i) | {"note": ["a", None] * 5, "k": np.arange(10) % 3} for i in range(3)]
     fed, sliced = collection(), sm.Sliced(sm.AUC(bits=12), by="k")
     fed.update(build(tables[0]))

@@ -13,7 +13,7 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.collect.accumulator import accumulator_of
-from streammetrics.collect.metric_like import merge_parts, states_of
+from streammetrics.collect.metric_like import merge_and_consume, states_of
 from streammetrics.count import cell_rows, folding, page_allocator
 from streammetrics.errors import InvalidInputError
 from streammetrics.state import fold
@@ -222,12 +222,12 @@ def test_float32_scores_take_four_bytes(weighted: bool, monkeypatch: pytest.Monk
     columns["k"] = np.where(rng.random(n) < np.linspace(0.1, 0.3, n), 5, rng.integers(0, 5, n))
     columns |= {"sample_weight": rng.random(n)} if weighted else {}
     make = partial(sm.Sliced, sm.AUC(limit=70_000), by="k")
-    monkeypatch.setattr(cell_rows, "MANY_WAITING", -1)
+    monkeypatch.setattr(cell_rows, "NARROW_FROM", -1)
     thing = feed(make(), columns, 50_000)
     assert exact_rows(thing).chunks
     assert {chunk.low.dtype for chunk in exact_rows(thing).chunks if len(chunk.low)} == {np.dtype(np.uint32)}
     short = thing.to_bytes()
-    monkeypatch.setattr(cell_rows, "narrow", lambda codes: None)
+    monkeypatch.setattr(cell_rows, "narrow_codes", lambda codes: None)
     thing = feed(make(), columns, 50_000)
     assert {chunk.low.dtype for chunk in exact_rows(thing).chunks} == {np.dtype(np.uint64)}
     assert thing.to_bytes() == short
@@ -262,9 +262,21 @@ def test_parts_of_one_job_equal_one_object(name: str, weighted: bool) -> None:
     columns = log(name, weighted=weighted)
     # The parts know the slices in other orders, and have too many rows of some slices only together.
     parts = [feed(sliced(name), cut(columns, *ends), 60) for ends in ((0, 150), (150, 151), (151, 500), (500, ROWS))]
-    merged = merge_parts([*parts, sliced(name)])
+    merged = merge_and_consume([*parts, sliced(name)])
     assert merged is parts[0]
     assert merged.to_bytes() == feed(sliced(name), columns, ROWS).to_bytes()
+
+
+def test_one_part_can_still_be_updated() -> None:
+    """Folding replaces arrays to which the plan of the last batch writes."""
+    rng, k = np.random.default_rng(4), np.arange(30) % 3
+    batches = [{"y_true": rng.integers(0, 2, 30), "y_score": rng.random(30), "k": k} for _ in range(20)]
+    thing, whole = sliced("probabilities"), sliced("probabilities")
+    for i, batch in enumerate(batches):
+        whole.update(**batch)
+        thing.update(**batch)
+        assert i != 9 or merge_and_consume([thing]) is thing
+    assert thing.to_bytes() == whole.to_bytes()
 
 
 def test_parts_do_not_sort_rows_that_are_too_many_together() -> None:
@@ -273,7 +285,7 @@ def test_parts_do_not_sort_rows_that_are_too_many_together() -> None:
     for part in parts:
         part.update(np.zeros(90), rng.random(90), k=k[:90])  # 45 rows of each slice, and the limit is 60
     parts[1].update(np.zeros(9), rng.random(9), k=np.full(9, 2))
-    merge_parts(parts)
+    merge_and_consume(parts)
     (state,) = states_of(parts[1])
     assert state.rows_by_cell("exact").tolist() == [0, 0, 9]
 
@@ -295,7 +307,7 @@ def test_a_slice_may_appear_when_all_others_have_only_buckets() -> None:
     columns = {"y_true": rng.integers(0, 2, 900), "y_score": rng.random(900), "k": np.arange(900) % 3}
     columns["k"][600:] = [*[7] * 20, *[8] * 200, *[0] * 60, *[7] * 20]
     thing = feed(sliced("probabilities"), cut(columns, 0, 600), 100)
-    assert accumulator_of(thing).updater._content[1].counters[0]._has_only_buckets
+    assert accumulator_of(thing).updater._content[1].counters[0]._are_all_cells_folded
     assert feed(thing, cut(columns, 600, 900), 20).to_bytes() == feed(sliced("probabilities"), columns, 900).to_bytes()
 
 

@@ -210,7 +210,7 @@ def test_power_of_what_was_counted():
         ),
         (
             lambda: sm.power(alone, planned=3),
-            r"3 users are too few: .* would take ctr from 0\.\d+ to .* cannot exceed 1",
+            r"3 users are too few: .* would take ctr from 0\.\d+ to .* maximum is 1; pass planned= with",
         ),
         (lambda: sm.power(sm.Sliced(sm.CTR(), by="k").update(y_true=[0, 1], k=[1, 2])), "2 slices"),
     ):
