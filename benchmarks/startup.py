@@ -68,12 +68,12 @@ def commands(folder: str) -> None:
     sm = import_module("streammetrics")
     y, s = clicks(100_000)
     sm.save(sm.MetricCollection(sm.AUC(), sm.LogLoss(), sm.Calibration()).update(y, s), saved)
-    rows, most = [], 0.4 * pace()
-    for arguments in (["--version"], ["show", saved]):
+    sheet = Sheet()
+    for arguments, most, asked in ((["--version"], 0.4, 0.15), (["show", saved], 0.5, 0.3)):
         call(arguments, folder)  # writes bytecode
         cpu = median(call(arguments, folder)[0] for _ in range(ROUNDS))
-        rows.append([arguments[0], f"{cpu:.2f}", f"{most:.2f}", verdict(arguments[0], cpu <= most)])
-    table("Short commands", ["streammetrics", "CPU s", "at most", ""], rows)
+        sheet.line(f"streammetrics {arguments[0]}", cpu, most, "s", asked)
+    sheet.show("Short commands, seconds of CPU")
 
 
 def example(sm: Any, np: Any) -> Iterator[Callable[[], object]]:

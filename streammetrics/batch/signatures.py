@@ -29,6 +29,8 @@ __all__ = [
 
 Array = NDArray[Any]
 NONE_WIDENED: frozenset[str] = frozenset()
+# The types of polars that numpy has, too.
+POLARS_NUMBERS = {f"{u}Int{bits}" for u in ("", "U") for bits in (8, 16, 32, 64)} | {"Float32", "Float64"}
 
 
 def _signature(n: int) -> Callable[..., Any]:
@@ -153,8 +155,7 @@ def _from_arrow(column: Any, name: str) -> Any:
 
 def _from_polars(column: Any, name: str) -> Any:
     """Return a polars column of numbers without nulls as an array. Return any other column unchanged."""
-    kind = column.dtype
-    return column.to_numpy() if (kind.is_integer() or kind.is_float()) and not column.null_count() else column
+    return column.to_numpy() if str(column.dtype) in POLARS_NUMBERS and not column.null_count() else column
 
 
 def make_batch(

@@ -226,7 +226,8 @@ def merge_and_consume(metrics: Sequence[Any]) -> Any:
     """Merge metrics that the threads of one job have counted into the first one, and return it.
 
     The result equals that of `merge`, but takes less time and memory: the exact rows of cells that are too large together
-    move to buckets without being sorted. Do not use the other metrics afterwards.
+    move to buckets without being sorted. No other thread may use the metrics meanwhile, and the others must not be used
+    afterwards.
     """
     total, *others = metrics
     for first, *rest in zip(*(one._accumulator.updaters for one in metrics), strict=True):

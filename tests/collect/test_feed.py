@@ -285,6 +285,12 @@ def test_tables_of_numbers_are_not_prepared(monkeypatch, build):
     assert sliced.digest() == expected.digest()
 
 
+def test_integers_of_polars_that_numpy_lacks_are_refused():
+    keys = pl.Series("k", [1, 2], dtype=pl.Int128)
+    with pytest.raises(sm.InvalidInputError, match="k: expected keys of one kind"):
+        sm.Sliced(sm.CTR(), by="k").update(y_true=[0, 1], k=keys)
+
+
 def test_one_event_as_a_mapping_is_not_prepared(monkeypatch):
     fed = sm.MetricCollection(sm.Task([sm.AUC(), sm.LogLoss()], y_true="click", y_score="p"))
     fed.update({"click": 1, "p": 0.3, "user": "a"})
