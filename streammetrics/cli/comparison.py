@@ -65,7 +65,9 @@ class ComparisonOptions:
     primary : str or None
         The metric that decides which side is better; by default the first metric with a known better direction.
     guardrails : dict of str to float
-        Metrics that must not become worse by more than a relative margin, such as 0.02 for 2 %.
+        Metrics that must not become worse by more than a margin, such as 0.02 for 2 %.
+    relative : bool
+        Whether changes and margins are relative to the control, rather than in the unit of the metric.
     better : dict of str to str
         Whether "high" or "low" values are better, for metrics without a known better direction.
     users, planned : float or None
@@ -85,6 +87,7 @@ class ComparisonOptions:
     control: str | None = None
     primary: str | None = None
     guardrails: Mapping[str, float] = field(default_factory=dict)
+    relative: bool = True
     better: Mapping[str, str] = field(default_factory=dict)
     users: float | None = None
     planned: float | None = None
@@ -202,6 +205,7 @@ class SideComparison:
             users=options.users,
             sequential=options.sequential,
             confidence=options.confidence,
+            relative=options.relative,
             independent=options.independent,
         )
 

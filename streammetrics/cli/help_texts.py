@@ -117,6 +117,10 @@ GUARDRAIL = (
     "A metric that must not become worse by more than a relative margin: calibration=0.02 is 2 %. The exit code is 3 if "
     "a guardrail is breached. Repeat the option for several metrics."
 )
+ABSOLUTE = (
+    "Show changes in the unit of the metric rather than in percent of the control, and read the margins of --guardrail "
+    "in this unit. Use it for metrics such as profit that may be 0 or negative."
+)
 BETTER = (
     "Whether high or low values are better, for a metric for which this is unknown: ctr=high. Repeat the option for "
     "several metrics."

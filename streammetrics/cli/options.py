@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from streammetrics.cli.help_texts import (
+    ABSOLUTE,
     BETTER,
     CONFIDENCE,
     GUARDRAIL,
@@ -202,6 +203,7 @@ Guardrails = Annotated[
     Texts,
     option("METRIC=MARGIN", GUARDRAIL, "--guardrail", panel=INTERVALS_PANEL),
 ]
+Absolute = Annotated[bool, option("", ABSOLUTE, "--absolute", panel=INTERVALS_PANEL)]
 Better = Annotated[Texts, option("METRIC=high|low", BETTER, "--better", panel=INTERVALS_PANEL)]
 Planned = Annotated[float | None, option("NUMBER", PLANNED, "--planned-users", panel=INTERVALS_PANEL, min=1)]
 Users = Annotated[float | None, option("NUMBER", USERS, panel=INTERVALS_PANEL, min=1)]

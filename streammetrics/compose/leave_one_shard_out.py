@@ -23,7 +23,7 @@ from ..state.state import State
 from ..statistics.score_readouts import count_pairs_without, divide_integers
 from ..statistics.scores import ScoreHistogram
 
-__all__ = ["check_cells", "leave_one_out", "reduce_groups", "shard_of", "table_by_shard"]
+__all__ = ["check_cells", "leave_one_out", "reduce_groups", "select_cell", "shard_of", "table_by_shard"]
 
 NAN = float("nan")
 MAX_BYTES = 1 << 24
@@ -60,6 +60,12 @@ def cells_of_shards(shards: State) -> Ints:
     # Keys are sorted, with the shard as the last column, so cells with equal other columns are adjacent.
     new = np.append(False, (keys[1:] != keys[:-1]).any(axis=1))
     return np.cumsum(new)
+
+
+def select_cell(shards: State, cell: int) -> State:
+    """Return the shards of one cell (slice), without its key."""
+    first, last = np.searchsorted(cells_of_shards(shards), [cell, cell + 1])
+    return shards.drop_leading_axes(np.arange(first, last), len(shards.axes) - 1)
 
 
 def table_by_shard(shards: State, numbers: NDArray[Any], count: int, cells: int) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -33,7 +33,14 @@ from ..state.state import State
 from ..state.unknown_state import OpaqueState
 from ..statistics.value_order import weight_below
 from .axis_wrapper import check_dense_size, inner_of
-from .leave_one_shard_out import cells_of_shards, check_cells, leave_one_out, reduce_groups, table_by_shard
+from .leave_one_shard_out import (
+    cells_of_shards,
+    check_cells,
+    leave_one_out,
+    reduce_groups,
+    select_cell,
+    table_by_shard,
+)
 
 __all__ = ["Sharded", "ShardedDefinition"]
 
@@ -238,17 +245,24 @@ class ShardedDefinition(Definition):
             known = not sharded_refusal_of(metric) and below is None
             numbers = leave_one_out(name, metric, binding, shards, self.shards) if known else {}
             below = None if below is None else table_by_shard(shards, below, self.shards, cells)
-            # All metrics that share a state have the same weights and positives, so compute these once.
+            # All metrics that share a state have the same weights and events, so compute these once.
             if place not in totals_by_place:
-                both = parts[place].row_weights, parts[place].positive_counts
-                totals_by_place[place] = tuple(table_by_shard(shards, each, self.shards, cells) for each in both)
-            weights, events = totals_by_place[place]
+                each = parts[place].row_weights, parts[place].row_counts, parts[place].positive_counts
+                weights, rows, positives = (table_by_shard(shards, one, self.shards, cells) for one in each)
+                negatives = rows - positives
+                what = "positives" if parts[place].has_positives else "rows"
+                is_rarer = parts[place].needs_negatives & (negatives.sum(axis=0) < positives.sum(axis=0))
+                names = np.where(is_rarer, "negatives", what)
+                totals_by_place[place] = weights, np.where(is_rarer, negatives, positives), names
+            weights, events, events_names = totals_by_place[place]
             none = np.full((self.shards, cells), np.nan)
             # Several tasks may contain the same metric object, so the name decides, too.
             own = [n for n, s in samples.items() if s.metric is metric and (n == name or n.startswith(f"{name}/"))]
             for number in own:
                 plan = self.unit, self.shards, parts[place].cells.vocabularies[-1].kind.removeprefix("shard of ")
-                yield number, Shards(plan, numbers.get(number, none), weights, events, below)
+                replicates = numbers.get(number, none)
+                state_of_cell = partial(select_cell, parts[place])
+                yield number, Shards(plan, replicates, weights, events, below, events_names, state_of_cell)
 
     # -- other definitions --------------------------------------------------------------------------------------------
 

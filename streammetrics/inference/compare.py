@@ -80,8 +80,10 @@ def compare(
     -----
     The standard error comes from the delete-one-shard jackknife of d_k = (a without shard k) - (b without shard k), see
     `Sharded`. Degrees of freedom follow Welch and Satterthwaite, (vA + vB)^2 / (vA^2 / dfA + vB^2 / dfB), with the
-    variance v and df = K_eff - 1 of each side. Relative differences are computed on logarithms. An interval needs at
-    least 50 positives (rows, for a metric without positives) and positives in half of the shards.
+    variance v and df = K_eff - 1 of each side. Relative differences are computed on logarithms; for a metric that may be 0
+    or negative in one of its cells, such as profit, by the delta method. Then they need a control that is clearly above 0.
+    An interval needs at least 50 positives and 50 negatives (rows, for a metric without positives), in half of the shards.
+    A difference of 0 is certain only if both sides have the same state.
 
     For a ratio whose best value is 1, the side closer to 1 is better: with a and b the logarithms, the intervals of b - a
     and b + a must both exclude 0. A comparison takes 50 microseconds for each cell, less than reading the states.

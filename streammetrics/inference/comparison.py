@@ -189,7 +189,7 @@ def build_comparisons(reading: Interpretation, p: Floats, settings: ComparisonSe
             side,
             limit,
             REMEDIES.get(limit),
-            d.reason,
+            d.reason or (r.reason if settings.relative else None),
             share,
             always,
             pair.metric,

@@ -13,12 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
-from ..reading.about import sharded_refusal_of
+from ..reading.about import about_of, sharded_refusal_of
 from ..reading.interval import Estimate
 from ..reading.replicates import Sample, Shards
 from .calibration import CalibrationContrasts, calibration_contrasts
-from .estimates import ScaledEstimate, estimate_from_error, welch
-from .jackknife import Contrast, Replicates, build_contrast, describe_shortage, jackknife, subtract_replicates
+from .estimates import ScaledEstimate, divide, estimate_from_error, interval, welch
+from .jackknife import (
+    Contrast,
+    Replicates,
+    build_contrast,
+    describe_shortage,
+    divide_replicates,
+    jackknife,
+    subtract_replicates,
+)
 from .pairs import Pair, select_keys
 from .quantiles import quantile_replicates
 from .reasons import Reasons, add_reasons, build_reasons, has_reason
@@ -153,10 +161,39 @@ def _compare_by_shard(pair: Pair, covariates: Sequence[Pair]) -> MetricDifferenc
             f"two models on one log. The covariates of such sides differ systematically, so leave out covariates="
         )
     first, second = build_replicates(pair.a), build_replicates(pair.b)
-    difference, relative = (jackknife(subtract_replicates(first, second, relative=r), before) for r in (False, True))
+    if _may_be_negative(pair.metric, jackknife(first), jackknife(second)):
+        divided = divide_replicates(first, second)
+    else:
+        divided = subtract_replicates(first, second, relative=True)
+    same = _find_same_cells(pair)
+    difference, relative = (jackknife(c, before, same=same) for c in (subtract_replicates(first, second), divided))
     ratio = pair.metric.about.best == BEST_RATIO
     contrasts = calibration_contrasts(first, second) if ratio else None
     return MetricDifferences(pair, difference, relative, contrasts, _collect_reasons(pair, a, b))
+
+
+def _may_be_negative(metric: Any, a: ScaledEstimate, b: ScaledEstimate) -> bool:
+    """Return whether the true value of a side may be 0 or less in some cell, so that it may have no logarithm."""
+    least = about_of(metric).value_range[0]
+    if least is not None and least >= 0.0:
+        return False
+    lowest = [np.fmin(side.value, interval(side).low) for side in (a, b)]
+    return any(bool((low <= 0.0).any()) for low in lowest)
+
+
+def _find_same_cells(pair: Pair) -> NDArray[np.bool_]:
+    """Return a mask of the cells in which both sides have the same state, so that their difference is 0 for certain."""
+    a, b = pair.a.shards, pair.b.shards
+    assert a is not None
+    assert b is not None
+    # Only equal values can have the same state, and comparing states takes longer.
+    equal = (pair.a.values == pair.b.values) & (a.weights == b.weights).all(axis=0)
+    same: NDArray[np.bool_] = np.zeros(len(pair.keys), bool)
+    if a.state_of_cell is None or b.state_of_cell is None:
+        return same
+    for i in np.flatnonzero(equal).tolist():
+        same[i] = a.state_of_cell(i) == b.state_of_cell(i)
+    return same
 
 
 def _build_covariate(pair: Pair, before: Pair) -> Contrast:
@@ -188,7 +225,12 @@ def _build_covariate(pair: Pair, before: Pair) -> Contrast:
 
 
 def _compare_independent(pair: Pair) -> MetricDifferences:
-    difference, relative = (welch(*(estimate_sample(s, on) for s in (pair.a, pair.b))) for on in ("natural", "log"))
+    sides = [estimate_sample(s, "natural") for s in (pair.a, pair.b)]
+    difference = welch(*sides)
+    if _may_be_negative(pair.metric, *sides):
+        relative = divide(*sides)
+    else:
+        relative = welch(*(estimate_sample(s, "log") for s in (pair.a, pair.b)))
     contrasts = None
     if pair.metric.about.best == BEST_RATIO:
         inverse = _invert(estimate_sample(pair.b, "log"))
@@ -208,8 +250,7 @@ def _collect_reasons(pair: Pair, a: Shards | None, b: Shards | None) -> Reasons:
     reasons = build_reasons(find_refusal(pair.metric) if a is not None else None, (len(pair.keys),))
     for name, shards in (("first", a), ("second", b)):
         if shards is not None:
-            what = "rows" if np.array_equal(shards.events, shards.weights) else "positives"
-            few = build_reasons(describe_shortage(shards.events, what=what), reasons.shape)
+            few = build_reasons(describe_shortage(shards.events, what=shards.events_names), reasons.shape)
             add_reasons(reasons, has_reason(few), _build_side_message(name, few))
     return reasons
 

@@ -22,7 +22,9 @@ __all__ = [
     "ScaledEstimate",
     "build_estimate",
     "build_interval",
+    "divide",
     "estimate_from_error",
+    "find_unclear_controls",
     "interval",
     "p_value",
     "split_intervals",
@@ -32,6 +34,11 @@ __all__ = [
 
 NAN, INF = float("nan"), float("inf")
 INDEPENDENT = "units are independent"
+DELTA = "delta method"
+UNCLEAR_CONTROL = (
+    "the control, {:.4g}, is not clearly above 0, so a relative difference has no meaning; use the absolute difference "
+    "(relative=False, or --absolute on the command line)"
+)
 Floats = NDArray[np.float64]
 
 
@@ -43,11 +50,11 @@ class ScaledEstimate(NamedTuple):
     Parameters
     ----------
     value : float or float64 array, shape (n,)
-        The number on its natural scale, as users read it; for the scale "relative" it is v_a / v_b - 1.
+        The number on its natural scale, as users read it; for a relative difference it is v_a / v_b - 1.
     point : float or array
         The number on the scale `scale`, for example its logarithm.
     standard_error : float or array
-        Standard error of `point`; NaN if there is a reason, and 0 only for two sides that are always equal.
+        Standard error of `point`; NaN if there is a reason, and 0 only for two sides with the same state.
     df : float or array
         Degrees of freedom; inf if the error is assumed to be known.
     scale : str
@@ -69,6 +76,11 @@ class ScaledEstimate(NamedTuple):
     assumption: str = INDEPENDENT
     reason: Any = None
     reduction: Any = 0.0
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether the number is a relative difference, which is written in percent."""
+        return self.scale in ("relative", "ratio")
 
     def split_cells(self) -> Iterator[ScaledEstimate]:
         """Yield the estimate of each cell."""
@@ -275,6 +287,42 @@ def welch(a: ScaledEstimate, b: ScaledEstimate) -> ScaledEstimate:
     df, error = satterthwaite(va, a.df, vb, b.df), np.sqrt(va + vb)
     value = scale_of(scale).value(point)
     return build_estimate(value, point, error, df, scale, "welch", "the two sides are independent", reasons=reasons)
+
+
+def divide(a: ScaledEstimate, b: ScaledEstimate) -> ScaledEstimate:
+    """Return a / b - 1 of two independent estimates on the scale "natural", whose values need not be positive.
+
+    The error follows from the delta method: it is that of a - b a / b, divided by b.
+
+    Examples
+    --------
+    >>> d = divide(ScaledEstimate(-0.5, -0.5, 0.03, df=20), ScaledEstimate(0.4, 0.4, 0.04, df=30))
+    >>> round(d.value, 4), round(d.standard_error, 4)
+    (-2.25, 0.1458)
+    """
+    reasons = find_unclear_controls(b)
+    control = np.where(has_reason(reasons), 1.0, b.value)
+    ratio = np.where(has_reason(reasons), NAN, a.value / control)
+    linear = welch(a, b._replace(point=ratio * b.point, standard_error=np.abs(ratio) * b.standard_error))
+    others = build_reasons(linear.reason, reasons.shape).reshape(-1)
+    add_reasons(reasons, has_reason(others).reshape(reasons.shape), lambda i: str(others[i]))
+    error = linear.standard_error / control
+    method = f"{linear.method}, {DELTA}"
+    return build_estimate(
+        ratio - 1.0, ratio - 1.0, error, linear.df, "ratio", method, linear.assumption, reasons=reasons
+    )
+
+
+def find_unclear_controls(control: ScaledEstimate) -> Reasons:
+    """Return the reason for each cell whose control is not clearly above 0: its 95 % interval contains 0.
+
+    A relative difference to such a control has no meaning.
+    """
+    values = np.asarray(control.value)
+    reasons = build_reasons(None, values.shape)
+    low = np.asarray(interval(control).low)
+    add_reasons(reasons, ~(values > 0.0) | (low <= 0.0), lambda i: UNCLEAR_CONTROL.format(values.reshape(-1)[i]))
+    return reasons
 
 
 def satterthwaite(va: Any, df_a: Any, vb: Any, df_b: Any) -> Any:

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InvalidInputError
 from ..reading.link_functions import SCALES, scale_of, unwrap_scalar
-from .estimates import ScaledEstimate, build_estimate, satterthwaite
+from .estimates import DELTA, ScaledEstimate, build_estimate, find_unclear_controls, satterthwaite
 from .reasons import Reasons, add_reasons, build_reasons, has_reason, unwrap_reasons
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "add_replicates",
     "build_contrast",
     "describe_shortage",
+    "divide_replicates",
     "effective_shards",
     "jackknife",
     "subtract_replicates",
@@ -141,19 +142,19 @@ def effective_shards(weights: ArrayLike) -> Any:
 
 
 def describe_shortage(
-    events: ArrayLike, fewest: int = MIN_EVENTS, shards: int | None = None, what: str = "positives"
+    events: ArrayLike, fewest: int = MIN_EVENTS, shards: int | None = None, what: ArrayLike = "positives"
 ) -> Any:
     """Return why there are too few events for a reliable interval, or None if there are enough; an array for n cells.
 
     Parameters
     ----------
     events : array_like, shape (K,) or (K, n)
-        Number of events in each shard: positives, or rows for metrics without positives.
+        Number of events in each shard: positives or negatives, or rows for metrics without positives.
     fewest : int
         Smallest sufficient number of events.
     shards : int, optional
         Smallest sufficient number of shards with events; by default half of the shards.
-    what : str
+    what : str or array of str, shape (n,)
         What the reason calls the events.
 
     Examples
@@ -164,12 +165,13 @@ def describe_shortage(
     counts = np.asarray(events, np.float64)
     needed = len(counts) // 2 if shards is None else shards
     event_count, shards_with_events = np.asarray(sum_shards(counts)), np.asarray(np.count_nonzero(counts, axis=0))
+    names = np.broadcast_to(what, event_count.shape).reshape(-1)
 
     def describe(i: int) -> str:
         summary = (
-            f"{event_count.reshape(-1)[i]:g} {what} in {shards_with_events.reshape(-1)[i]} of {len(counts)} shards"
+            f"{event_count.reshape(-1)[i]:g} {names[i]} in {shards_with_events.reshape(-1)[i]} of {len(counts)} shards"
         )
-        return f"too few: {summary}; {fewest} {what} in {needed} shards are needed"
+        return f"too few: {summary}; {fewest} {names[i]} in {needed} shards are needed"
 
     reasons = build_reasons(None, event_count.shape)
     add_reasons(reasons, (event_count < fewest) | (shards_with_events < needed), describe)
@@ -222,6 +224,7 @@ def _collect_reasons(replicates: Replicates, occupied: NDArray[np.bool_], effect
 
 
 TOO_LITTLE = "the other shards have too little data"
+CONSTANT = "nothing varies: the value is the same without each shard, so the variation cannot be estimated"
 
 
 def _describe_uneven(effective: float) -> str:
@@ -308,6 +311,24 @@ def subtract_replicates(a: Replicates, b: Replicates, *, relative: bool = False)
     return _combine_sides(a, b, relative, -1.0)
 
 
+def divide_replicates(a: Replicates, b: Replicates) -> Contrast:
+    """Return a / b - 1 on the scale "ratio", with shard k left out on both sides, for values that need not be positive.
+
+    The error follows from the delta method: (a_k - b_k a / b) / b replaces a_k / b_k. A relative difference to a control b
+    that is not clearly above 0 has no meaning, so such cells get a reason.
+    """
+    reasons = find_unclear_controls(jackknife(b))
+    control = np.where(has_reason(reasons), 1.0, b.value)
+    ratio = unwrap_scalar(np.where(has_reason(reasons), NAN, a.value / control))
+    linear = subtract_replicates(a, Replicates(ratio * b.value, ratio * b.leave_one_out, b.weights))
+    others = build_reasons(linear.reason, reasons.shape)
+    texts = others.reshape(-1)
+    add_reasons(reasons, has_reason(others), lambda i: str(texts[i]))
+    points = ratio - 1.0 + linear.leave_one_out / control
+    why = unwrap_reasons(reasons)
+    return Contrast("ratio", ratio - 1.0, points, linear.occupied, linear.df, why)
+
+
 def add_replicates(a: Replicates, b: Replicates) -> Contrast:
     """Return log a + log b, with shard k left out on both sides.
 
@@ -342,7 +363,11 @@ def jackknife_variance(contrast: Contrast) -> Any:
 
 
 def jackknife(
-    contrast: Contrast | Replicates, covariates: Sequence[Contrast] = (), *, scale: str = "natural"
+    contrast: Contrast | Replicates,
+    covariates: Sequence[Contrast] = (),
+    *,
+    scale: str = "natural",
+    same: Any = False,
 ) -> ScaledEstimate:
     """Return the estimate of a number or difference with its jackknife standard error.
 
@@ -355,6 +380,8 @@ def jackknife(
         arms, because such a difference between two models of one log is not 0 on average.
     scale : str
         Scale for the replicates of one side: "logit" for areas and proportions, "log" for ratios.
+    same : bool or array of shape (n,)
+        Whether both sides of a difference have the same state. Only then is a difference without variation certain.
 
     Returns
     -------
@@ -388,15 +415,14 @@ def jackknife(
     points = build_contrast(contrast, scale) if isinstance(contrast, Replicates) else contrast
     # Use the value on its natural scale: the point on the scale, mapped back, would differ in the last bits.
     value = contrast.value
-    method = f"jackknife over {len(points.leave_one_out)} shards"
+    method = f"jackknife over {len(points.leave_one_out)} shards" + (f", {DELTA}" if points.scale == "ratio" else "")
     reasons = build_reasons(points.reason, points.leave_one_out.shape[1:])
     variance = jackknife_variance(points)
     if covariates:
         return _adjust_for_covariates(points, covariates, variance, reasons)
-    # Two models that always agree have a difference of exactly 0 with no variance, which is a valid result. For any other
-    # value, no variance means that the error is unknown.
-    constant = (variance == 0.0) & (isinstance(contrast, Replicates) | (np.asarray(points.point) != 0.0))
-    add_reasons(reasons, constant, lambda i: "every leave-one-out value is the same: nothing varies")
+    # Without variation, the error is unknown, as for two arms without any failure. Only if both sides have the same state,
+    # their difference is 0 for certain.
+    add_reasons(reasons, (variance == 0.0) & ~np.asarray(same), lambda i: CONSTANT)
     return build_estimate(value, points.point, np.sqrt(variance), points.df, points.scale, method, reasons=reasons)
 
 
@@ -448,14 +474,8 @@ def _adjust_for_covariates(
         variance = pseudo / (shards * (shards - 1.0 - q)) * ((shards - 2.0) / (shards - 2.0 - q))
         reduction = np.where(np.asarray(before) > 0.0, 1.0 - variance / before, 0.0)
         error = np.sqrt(variance)
-        constant = np.where(np.asarray(before) > 0.0, variance <= 1e-12 * before, (variance == 0.0) & (point != 0.0))
-    add_reasons(
-        reasons,
-        constant,
-        lambda i: (
-            "every leave-one-out value is the same, or the covariates explain all of the variance: nothing varies"
-        ),
-    )
+        constant = np.where(np.asarray(before) > 0.0, variance <= 1e-12 * before, variance == 0.0)
+    add_reasons(reasons, constant, lambda i: f"{CONSTANT}, or the covariates explain all of the variance")
     point = np.where(has_reason(reasons), contrast.point, point)
     return build_estimate(
         SCALES[contrast.scale].value(point),

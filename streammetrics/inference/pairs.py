@@ -94,7 +94,15 @@ def _select_shard_cells(shards: Shards, index: Ints) -> Shards:
         np.ascontiguousarray(x[:, index]) for x in (shards.leave_one_out, shards.weights, shards.events)
     )
     below = None if shards.below is None else np.ascontiguousarray(shards.below[:, index])
-    return Shards(shards.plan, leave_one_out, weights, events, below)
+    places = index.tolist()
+
+    def state_of_cell(cell: int) -> Any:
+        assert shards.state_of_cell is not None
+        return shards.state_of_cell(places[cell])
+
+    names = np.broadcast_to(shards.events_names, shards.weights.shape[1:])[index]
+    select = None if shards.state_of_cell is None else state_of_cell
+    return Shards(shards.plan, leave_one_out, weights, events, below, names, select)
 
 
 def select_keys(sample: Sample, keys: Sequence[Key]) -> tuple[Sample, Ints]:

@@ -297,7 +297,9 @@ class Scorecard(Plottable):
         # Before the planned end, the interval for a single look is not valid yet, so every cell stays undecided.
         if not progress.is_early:
             out[is_good], out[is_bad] = good, bad
-        out[np.isnan(reading.p_values) | has_reason(reading.differences.reasons)] = "too few"
+        out[np.isnan(reading.p_values) | has_reason(reading.differences.reasons)] = (
+            "not shown" if guardrail else "too few"
+        )
         words: list[str] = out.tolist()
         return words
 
@@ -415,7 +417,8 @@ def scorecard(
     confidence : float
         Nominal confidence over all treatments together, which share 1 - confidence.
     relative : bool
-        Whether changes and margins are relative (a / b - 1) rather than absolute differences.
+        Whether changes and margins are relative (a / b - 1) rather than absolute differences. A control that is not
+        clearly above 0 has no relative changes.
     independent : bool
         The same as for `compare`.
     sample_ratio : SampleRatio, or dict by arm, optional

@@ -134,11 +134,11 @@ class ComparisonReading(NamedTuple):
     name : str
         Name of the metric.
     word : str
-        "better", "worse", "unclear" or "too few"; for a guardrail "held", "breached", "undecided" or "too few".
+        "better", "worse", "unclear" or "too few"; for a guardrail "held", "breached", "undecided" or "not shown".
     interval : Interval
         Interval of the change; for a breached guardrail, at the corrected confidence.
     reason : str or None
-        Why the word is "too few".
+        Why there is no interval, if the word is "too few" or "not shown".
     """
 
     name: str
@@ -315,7 +315,7 @@ def interpret_effect(
     shown = _compute_interval(effect.estimate, progress, alpha)
     total = effect.change.log_sum.reason if isinstance(effect.change, CalibrationContrasts) else None
     if reason := effect.too_few_reason or shown.reason or total:
-        return ComparisonReading(effect.name, "too few", shown, reason)
+        return ComparisonReading(effect.name, "too few" if guardrails is None else "not shown", shown, reason)
     good, bad, neither = ("better", "worse", "unclear") if guardrails is None else ("held", "breached", "undecided")
     # The interval for a single look is valid only at the planned end.
     if progress.is_early:
@@ -405,7 +405,7 @@ def build_verdict(
     return Verdict(decision, sentence, primary_reading, guardrail_readings, users, days)
 
 
-OPEN_WORDS = ("unclear", "undecided", "too few")
+OPEN_WORDS = ("unclear", "undecided", "too few", "not shown")
 
 
 def _choose_decision(primary: ComparisonReading, guardrails: tuple[ComparisonReading, ...], progress: Progress) -> str:
@@ -454,7 +454,7 @@ def _estimate_remaining(
 
 def _format_effect(reading: ComparisonReading, effect: MetricEffect, progress: Progress) -> str:
     """Return the change with its interval as text, such as "+5.7 % (95 % always +3.8 % to +7.6 %)"."""
-    return format_interval(reading.interval, effect.estimate.scale == "relative", progress.sequential)
+    return format_interval(reading.interval, effect.estimate.is_relative, progress.sequential)
 
 
 def _describe_mismatch(ratio: SampleRatio) -> str:
@@ -502,7 +502,7 @@ def _describe_decision(
 
 def _format_margin(effect: MetricEffect) -> str:
     margin = effect.margin or 0.0
-    return f"{100.0 * margin:.4g} %" if effect.estimate.scale == "relative" else f"{margin:.4g}"
+    return f"{100.0 * margin:.4g} %" if effect.estimate.is_relative else f"{margin:.4g}"
 
 
 def _format_guardrails(count: int) -> str:
@@ -519,7 +519,7 @@ def _describe_detectable(primary: ComparisonReading, effect: MetricEffect) -> st
     scale = scale_of(change.scale)
     half = max(scale.point(limits.high) - change.point, change.point - scale.point(limits.low))
     shown = scale.value(half + POWER_QUANTILE * change.standard_error) + max(effect.slack)
-    text = choose_format(limits, change.scale == "relative")(shown, "")
+    text = choose_format(limits, change.is_relative)(shown, "")
     return f"; a difference over {text} would most likely have been detected"
 
 

@@ -116,7 +116,7 @@ class Estimate(NamedTuple):
     reason: str | None = None
 
     def limits(self, confidence: float) -> tuple[Any, Any]:
-        """Return the confidence limits as numbers or arrays; NaN where there are none.
+        """Return the confidence limits as numbers or arrays; NaN where there are none, or where they are equal.
 
         They lie in the range of the value (`within`), and the value lies between them.
         """
@@ -125,7 +125,8 @@ class Estimate(NamedTuple):
         # the value.
         low = np.minimum(np.maximum(low, self.within[0]), self.value)
         high = np.maximum(np.minimum(high, self.within[1]), self.value)
-        none = ~(np.isfinite(low) & np.isfinite(high))
+        # An interval without width is no statement: if nothing varies in the data, the variation is unknown.
+        none = ~(np.isfinite(low) & np.isfinite(high)) | (low == high)
         return unwrap_scalar(np.where(none, NAN, low)), unwrap_scalar(np.where(none, NAN, high))
 
     def _limits_on_scale(self, confidence: float) -> tuple[Any, Any]:
@@ -157,6 +158,9 @@ class Estimate(NamedTuple):
             units = self.assumption.partition(" ")[0]
             squares = f"a sum of squares exceeds {LARGEST_SQUARE_SUM}, the largest that a state can hold"
             return f"there are fewer than two {units} or only one class, or {squares}"
+        if np.all(self.error == 0.0):
+            units = self.assumption.partition(" ")[0]
+            return f"nothing varies: all {units} have the same value, so the variation cannot be estimated"
         return f"the value is at the end of its range ({self.value}), where its variation cannot be estimated"
 
 

@@ -39,7 +39,7 @@ class LinkFunction(NamedTuple):
     Parameters
     ----------
     name : str
-        "natural", "logit", "log", "fisher", or "relative".
+        "natural", "logit", "log", "fisher", "relative" or "ratio".
     low, high : float
         The values strictly between these limits are on the scale. Other values have no finite point on it.
     forward, back : callable
@@ -126,10 +126,12 @@ SCALES = {
             "fisher", -1.0, 1.0, _fisher, lambda x: 2.0 * sigmoid(2.0 * x) - 1.0, lambda value: 1.0 - value * value
         ),
         LinkFunction("relative", -1.0, INF, log1p, lambda x: _clipped_exp(x) - 1.0, lambda value: 1.0 + value),
+        LinkFunction("ratio", -INF, INF, _identity, _identity, _unit_slope),
     )
 }
 """All scales by name: "natural" for means, "logit" for proportions and areas, "log" for ratios, "fisher" for values
-between -1 and 1, and "relative" for relative differences v_a / v_b - 1, which are differences of logarithms."""
+between -1 and 1, and "relative" for relative differences v_a / v_b - 1, which are differences of logarithms. "ratio" is
+for relative differences of values that need not be positive, and thus may have no logarithm."""
 
 
 def scale_of(name: str) -> LinkFunction:

@@ -41,9 +41,14 @@ class Shards:
     weights : float64, shape (K, n)
         The weight of each shard; 0 for empty shards.
     events : float64, shape (K, n)
-        The number of positives in each shard, or of rows if the metric has no positives.
+        For each cell, the number of positives or of negatives in each shard, whichever are fewer in all shards together;
+        of rows if the metric has no positives.
     below : float64, shape (K, n), optional
         Only for a quantile: the weight of those values in each shard that are at most the quantile.
+    events_names : array of str, shape (n,), or str
+        "positives", "negatives" or "rows": what the events of each cell are.
+    state_of_cell : callable, optional
+        Takes the index of a cell, and returns the state of its shards.
     """
 
     plan: tuple[Any, ...]
@@ -51,6 +56,8 @@ class Shards:
     weights: Floats
     events: Floats
     below: Floats | None = None
+    events_names: Any = "positives"
+    state_of_cell: Callable[[int], State] | None = None
 
     def matches(self, other: Shards) -> bool:
         """Return whether each unit is in the same shard in both samples, so that their replicates can be paired."""

@@ -1,0 +1,98 @@
+"""Data without variation, such as arms without any failure: no interval without width, and no decision from one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import streammetrics as sm
+
+USERS = 1000
+
+
+def arm(metrics: Any, first: int, rows_per_user: int = 1, **columns: Any) -> Any:
+    """An arm of users from number `first` on, with equal rows for each user."""
+    users = np.repeat(np.arange(USERS) + first, rows_per_user * len(next(iter(columns.values()))))
+    repeated = {n: np.tile(c, USERS * rows_per_user) for n, c in columns.items()}
+    return sm.Sharded(metrics, unit="user").update(user=users, **repeated)
+
+
+@pytest.mark.parametrize("rows_per_user", [1, 50])
+def test_arms_without_a_failure_are_not_certainly_equal(rows_per_user: int) -> None:
+    revenue = {"revenue": sm.Mean(), "click": sm.CTR()}
+    columns = {"value": np.zeros(2), "y_true": np.array([0, 1])}
+    sides = {n: arm(revenue, i * USERS, rows_per_user, **columns) for i, n in enumerate("ab")}
+    found = sm.compare(sides["b"], sides["a"])
+    assert found["revenue"].reason.startswith("nothing varies")
+    assert np.isnan([found["revenue"].p_value, found["revenue"].difference.low]).all()
+    # Each user clicks half of the time, so the click rate does not vary either.
+    assert found["click"].reason.startswith("nothing varies")
+
+
+def test_the_same_state_on_both_sides_is_certainly_equal() -> None:
+    rng = np.random.default_rng(0)
+    one = arm(sm.CTR(), 0, y_true=rng.integers(0, 2, 5))
+    found = sm.compare(one, one.copy())
+    assert (found.difference.low, found.difference.high, found.p_value) == (0.0, 0.0, 1.0)
+    sliced = sm.Sliced(sm.Sharded(sm.Mean(), unit="user"), by="k")
+    sliced.update(value=np.ones(200), user=np.arange(200), k=np.arange(200) % 2)
+    other = sm.Sliced(sm.Sharded(sm.Mean(), unit="user"), by="k")
+    # The users of slice 1 are others, with the same values.
+    other.update(value=np.ones(200), user=np.arange(200) + np.where(np.arange(200) % 2, 1000, 0), k=np.arange(200) % 2)
+    rows = sm.compare(sliced, other)
+    assert rows[0, "mean"].p_value == 1.0
+    assert np.isnan(rows[1, "mean"].p_value)
+
+
+def test_a_guardrail_without_variation_is_not_held() -> None:
+    rng = np.random.default_rng(1)
+
+    def side(first: int, mean: float) -> Any:
+        users = np.repeat(np.arange(USERS) + first, 4)
+        made = sm.Sharded({"revenue": sm.Mean(), "errors": sm.Ratio("error", "row")}, unit="user")
+        rows = {"value": rng.normal(mean, 1, len(users)), "error": np.zeros(len(users)), "row": np.ones(len(users))}
+        return made.update(user=users, **rows)
+
+    card = sm.scorecard(
+        {"a": side(0, 1.0), "b": side(USERS, 1.5)},
+        control="a", primary="revenue", guardrails={"errors": 0.001}, better={"revenue": "high", "errors": "low"},
+        relative=False,
+    )  # fmt: skip
+    verdict = card.verdicts["b"]
+    assert verdict.primary.word == "better"
+    assert verdict.guardrails[0].word == "not shown"
+    assert verdict.decision == "keep running"
+    assert "revenue is better, but the guardrail errors has no interval: nothing varies" in verdict.sentence
+    assert card.table().to_dict()["word"] == ["better", "not shown"]
+
+
+def test_few_failures_near_one_are_too_few() -> None:
+    rng = np.random.default_rng(2)
+    n = 4000
+    for _ in range(20):
+        a, b = (
+            sm.Sharded(sm.CTR(), unit="user").update(y_true=rng.random(n) < 0.9999, user=np.arange(n) + first)
+            for first in (0, n)
+        )
+        assert "negatives in 32 shards are needed" in sm.compare(a, b).reason
+    many = [
+        sm.Sharded(sm.CTR(), unit="user").update(y_true=rng.random(n) < 0.9, user=np.arange(n) + first)
+        for first in (0, n)
+    ]
+    assert sm.compare(*many).reason is None
+
+
+@pytest.mark.parametrize(
+    ("metric", "key", "units"),
+    [
+        (sm.NDCG(), "query", "queries"), (sm.MeanReciprocalRank(), "query", "queries"), (sm.GroupAUC(), "group", "groups"),
+    ],
+)  # fmt: skip
+def test_perfect_data_have_no_interval_of_their_own(metric: Any, key: str, units: str) -> None:
+    metric.update([0, 1] * 500, [0.2, 0.8] * 500, **{key: np.repeat(np.arange(500), 2)})
+    found = metric.interval()
+    assert found.estimate == 1.0
+    assert np.isnan([found.low, found.high]).all()
+    assert found.reason == f"nothing varies: all {units} have the same value, so the variation cannot be estimated"
