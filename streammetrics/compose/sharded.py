@@ -244,7 +244,10 @@ class ShardedDefinition(Definition):
             below = None if share is None else weight_below(total, shards, cells_of_shards(shards), share)
             known = not sharded_refusal_of(metric) and below is None
             numbers = leave_one_out(name, metric, binding, shards, self.shards) if known else {}
-            below = None if below is None else table_by_shard(shards, below, self.shards, cells)
+            edges = None
+            if below is not None:
+                before, below, through = (table_by_shard(shards, each, self.shards, cells) for each in below)
+                edges = np.stack([before, through])
             # All metrics that share a state have the same weights and events, so compute these once.
             if place not in totals_by_place:
                 each = parts[place].row_weights, parts[place].row_counts, parts[place].positive_counts
@@ -262,7 +265,7 @@ class ShardedDefinition(Definition):
                 plan = self.unit, self.shards, parts[place].cells.vocabularies[-1].kind.removeprefix("shard of ")
                 replicates = numbers.get(number, none)
                 state_of_cell = partial(select_cell, parts[place])
-                yield number, Shards(plan, replicates, weights, events, below, events_names, state_of_cell)
+                yield number, Shards(plan, replicates, weights, events, below, edges, events_names, state_of_cell)
 
     # -- other definitions --------------------------------------------------------------------------------------------
 

@@ -66,6 +66,8 @@ class Comparison(Plottable):
         of both sides together.
     rows : int
         Number of rows of both sides together.
+    note : str or None
+        A sentence that replaces the p-value where the quantiles of both sides are certainly equal.
     """
 
     name: str
@@ -85,6 +87,7 @@ class Comparison(Plottable):
     metric: Any = None
     bound: float = math.nan
     rows: int = 0
+    note: str | None = None
 
     def __repr__(self) -> str:
         """Return one line, such as ``auc: a 0.7841, b 0.7792, +0.0049 (95 % +0.0031 to +0.0067), p = 2e-07``."""
@@ -93,6 +96,8 @@ class Comparison(Plottable):
         a, b = (f"{v:.{decimals}f}" if math.isfinite(v) else format_value(v) for v in (self.a, self.b))
         if self.reason:
             return f"{name}: a {a}, b {b}; no interval: {self.reason}"
+        if self.note:
+            return f"{name}: {self.note}"
         p = format_p_value(self.p_value)
         parts = [f"{name}: a {a}, b {b}, {format_interval(self.difference, False, self.always)}"]
         parts.append(f"p {p}" if p.startswith("<") else f"p = {p}")
@@ -121,7 +126,7 @@ class Comparison(Plottable):
             "adjusted": self.adjusted,
             "better": self.better,
             "limited_by": self.limited_by,
-            "reason": self.reason,
+            "reason": self.reason or self.note,
         }
 
 
@@ -174,6 +179,7 @@ def build_comparisons(reading: Interpretation, p: Floats, settings: ComparisonSe
         reduction,
         (0.5 * ((pair.a.high - pair.a.low) + (pair.b.high - pair.b.low))).tolist(),
         (pair.a.rows + pair.b.rows).tolist(),
+        reading.notes.tolist(),
     )
     always = settings.look is not None
     return [
@@ -195,8 +201,9 @@ def build_comparisons(reading: Interpretation, p: Floats, settings: ComparisonSe
             pair.metric,
             width,
             n,
+            note,
         )
-        for key, a, b, d, r, q, adj, side, limit, share, width, n in zip(*columns, strict=True)
+        for key, a, b, d, r, q, adj, side, limit, share, width, n, note in zip(*columns, strict=True)
     ]
 
 

@@ -28,6 +28,7 @@ from .jackknife import (
     subtract_replicates,
 )
 from .pairs import Pair, select_keys
+from .quantile_differences import insert_quantile_sets
 from .quantiles import quantile_replicates
 from .reasons import Reasons, add_reasons, build_reasons, has_reason
 
@@ -59,6 +60,9 @@ class MetricDifferences:
         For a ratio whose best value is 1, the contrasts that show which side is closer to 1; None for other metrics.
     reasons : array of str or None, shape (n,)
         Why a cell has no interval, for example too little data.
+    share : ScaledEstimate or None
+        For a quantile whose interval is a set in some cells (`QuantileSet`): a - b of the share of weight at or below the
+        quantile.
     """
 
     pair: Pair
@@ -66,6 +70,7 @@ class MetricDifferences:
     relative: ScaledEstimate
     contrasts: CalibrationContrasts | None
     reasons: Reasons
+    share: ScaledEstimate | None = None
 
 
 def build_replicates(sample: Sample) -> Replicates:
@@ -77,7 +82,9 @@ def build_replicates(sample: Sample) -> Replicates:
     assert shards is not None
     if shards.below is None:
         return Replicates(sample.values, shards.leave_one_out, shards.weights)
-    return quantile_replicates(sample.metric.q, shards.below, shards.weights, build_quantile_function(sample))
+    one = quantile_replicates(sample.metric.q, shards.below, shards.weights, build_quantile_function(sample))
+    # The difference is that of the values which are shown: a quantile between two values is their mean.
+    return Replicates(sample.values, one.leave_one_out + (sample.values - one.value), one.weights)
 
 
 def build_quantile_function(sample: Sample) -> Callable[[Any], Floats]:
@@ -147,7 +154,10 @@ def compute_differences(pair: Pair, *, independent: bool = False, covariates: Se
         )
     else:
         differences = _compare_independent(pair)
-    return differences
+    if a.buckets is None:
+        return differences
+    found = insert_quantile_sets(pair, differences.difference, differences.relative, differences.reasons)
+    return MetricDifferences(pair, *found[:2], differences.contrasts, *found[2:])
 
 
 def _compare_by_shard(pair: Pair, covariates: Sequence[Pair]) -> MetricDifferences:

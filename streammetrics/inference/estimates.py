@@ -65,6 +65,8 @@ class ScaledEstimate(NamedTuple):
         Why there is no error.
     reduction : float or array
         Share of the variance that the covariates removed.
+    sets : QuantileSet or None, or array of these
+        Where the estimate is a difference of quantiles that jump between stored values: the set that is its interval.
     """
 
     value: Any
@@ -76,6 +78,7 @@ class ScaledEstimate(NamedTuple):
     assumption: str = INDEPENDENT
     reason: Any = None
     reduction: Any = 0.0
+    sets: Any = None
 
     @property
     def is_relative(self) -> bool:
@@ -85,11 +88,11 @@ class ScaledEstimate(NamedTuple):
     def split_cells(self) -> Iterator[ScaledEstimate]:
         """Yield the estimate of each cell."""
         shape = np.shape(self.value)
-        fields: tuple[Any, ...] = (*self[:4], self.reason, self.reduction)
+        fields: tuple[Any, ...] = (*self[:4], self.reason, self.reduction, self.sets)
         columns = (np.broadcast_to(np.asarray(f), shape).reshape(-1).tolist() for f in fields)
-        for value, point, error, df, reason, reduction in zip(*columns, strict=True):
+        for value, point, error, df, reason, reduction, sets in zip(*columns, strict=True):
             yield self._replace(
-                value=value, point=point, standard_error=error, df=df, reason=reason, reduction=reduction
+                value=value, point=point, standard_error=error, df=df, reason=reason, reduction=reduction, sets=sets
             )
 
 
@@ -188,7 +191,12 @@ def build_interval(estimate: ScaledEstimate, width: Any, confidence: float, meth
     with np.errstate(all="ignore"):
         low, high = (np.where(has_reason(reasons), NAN, estimate.point + side) for side in (-half, half))
         natural = np.where(has_reason(reasons), NAN, error * scale.slope(estimate.value))
-    low, high, why = scale.value(low), scale.value(high), unwrap_reasons(reasons)
+    low, high, why = np.array(scale.value(low)), np.array(scale.value(high)), unwrap_reasons(reasons)
+    widths = np.broadcast_to(width, low.shape)
+    for i, one in _iterate_sets(estimate):
+        if reasons.reshape(-1)[i] is None:
+            low.reshape(-1)[i], high.reshape(-1)[i] = one.limits(widths.reshape(-1)[i])
+    low, high = unwrap_scalar(low), unwrap_scalar(high)
     return Interval(low, high, estimate.value, unwrap_scalar(natural), method, estimate.assumption, confidence, why)
 
 
@@ -228,9 +236,19 @@ def statistic(estimate: ScaledEstimate, null: float = 0.0) -> Any:
     # Suppress warnings about an error of 0 or an infinite point.
     with np.errstate(all="ignore"):
         distance = np.asarray(estimate.point - scale_of(estimate.scale).point(null))
-        return unwrap_scalar(
+        statistics = np.array(
             np.where(distance == 0.0, 0.0 * np.asarray(estimate.standard_error), distance / estimate.standard_error)
         )
+    nulls = np.broadcast_to(null, statistics.shape).reshape(-1)
+    for i, one in _iterate_sets(estimate):
+        statistics.reshape(-1)[i] = one.statistic(nulls[i])
+    return unwrap_scalar(statistics)
+
+
+def _iterate_sets(estimate: ScaledEstimate) -> Iterator[tuple[int, Any]]:
+    """Yield the flat index of each cell whose interval is a set, and the set."""
+    if estimate.sets is not None:
+        yield from ((i, one) for i, one in enumerate(np.ravel(estimate.sets)) if one is not None)
 
 
 def p_value(estimate: ScaledEstimate, null: float = 0.0) -> Any:

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from ..numerics.elementary import log
 from ..reading.interval import Interval, alpha_of
 from .differences import BEST_RATIO, MetricDifferences
-from .estimates import ScaledEstimate, build_estimate, interval, p_value
+from .estimates import ScaledEstimate, build_estimate, interval, p_value, split_intervals
 from .multiple import adjust_p_values, e_benjamini_hochberg
+from .number_format import format_interval
 from .reasons import Reasons, add_reasons, build_reasons, has_reason
 from .sequential import Look, always_valid, e_value, p_from_e
 from .verdict import MetricEffect, Progress, compute_evidence, is_not_worse, is_worse
@@ -39,7 +40,8 @@ class Interpretation:
     """The intervals and p-values of one metric, as arrays with one element for each cell (slice).
 
     `differences` has the estimates from which they were computed, `difference` and `relative` the intervals of a - b and
-    a / b - 1. `effect` is the same result in the form that verdicts read.
+    a / b - 1. `effect` is the same result in the form that verdicts read. `notes` are sentences that replace the p-value
+    in cells where the quantiles of both sides are certainly equal; None in other cells.
     """
 
     differences: MetricDifferences
@@ -47,6 +49,7 @@ class Interpretation:
     relative: Interval
     p_values: Floats
     effect: MetricEffect
+    notes: Reasons
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ class ComparisonSettings:
         Cells with too little data are NaN. `margin` is the margin of a guardrail, or None for other metrics.
         """
         values = compute_evidence(reading.effect, self.progress, margin)
-        return np.where(has_reason(reading.differences.reasons), np.nan, values)
+        return np.where(has_reason(reading.differences.reasons) | has_reason(reading.notes), np.nan, values)
 
     def adjust_p_values(
         self, readings: Sequence[Interpretation], margins: Sequence[float | None] | None = None
@@ -134,13 +137,32 @@ def interpret(differences: MetricDifferences, settings: ComparisonSettings) -> I
     )
     chosen = relative if settings.relative else difference
     p = np.asarray(p_value(chosen) if settings.look is None else p_from_e(e_value(chosen, settings.look)))
-    return Interpretation(
-        differences,
-        settings.compute_interval(difference),
-        settings.compute_interval(relative),
-        p,
-        build_effect(differences, settings.relative),
-    )
+    intervals = settings.compute_interval(difference), settings.compute_interval(relative)
+    notes = _describe_equal_quantiles(differences, intervals[0], settings)
+    effect = build_effect(differences, settings.relative)
+    return Interpretation(differences, *intervals, np.where(has_reason(notes), np.nan, p), effect, notes)
+
+
+def _describe_equal_quantiles(
+    differences: MetricDifferences, difference: Interval, settings: ComparisonSettings
+) -> Reasons:
+    """Return a sentence for each cell in which both sides have the same single value in the interval of a quantile.
+
+    Such a difference is 0, and has no p-value. The sentence has the change of the share of weight at or below the value,
+    which can change although the quantile does not.
+    """
+    notes = build_reasons(None, differences.reasons.shape)
+    if differences.share is None:
+        return notes
+    pair, shares = differences.pair, list(split_intervals(settings.compute_interval(differences.share)))
+    equal = (differences.difference.sets != None) & (difference.low == 0.0) & (difference.high == 0.0)  # noqa: E711
+
+    def describe(i: int) -> str:
+        value, change = f"{pair.a.values[i]:g}", format_interval(shares[i], False, settings.look is not None)
+        return f"{pair.name} is {value} on both sides; the share at or below {value} changes by {change}"
+
+    add_reasons(notes, equal, describe)
+    return notes
 
 
 def is_exact(sample: Any) -> Any:
@@ -194,7 +216,8 @@ def _withhold_errors(estimate: ScaledEstimate, reasons: Reasons) -> ScaledEstima
     all_reasons = build_reasons(reasons, reasons.shape)
     own = build_reasons(estimate.reason, reasons.shape)
     add_reasons(all_reasons, has_reason(own), lambda i: str(own[i]))
-    return build_estimate(*estimate[:7], reasons=all_reasons, reduction=estimate.reduction)
+    built = build_estimate(*estimate[:7], reasons=all_reasons, reduction=estimate.reduction)
+    return built._replace(sets=estimate.sets)
 
 
 def find_better_side(reading: Interpretation, p: Floats, settings: ComparisonSettings) -> NDArray[Any]:

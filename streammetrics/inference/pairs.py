@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..reading.replicates import Sample, Shards
+from ..statistics.value_order import BucketWeights
 
 __all__ = ["Pair", "UnmatchedCell", "pair_samples", "select_cells", "select_keys"]
 
@@ -77,6 +78,10 @@ def select_cells(sample: Sample, index: Ints) -> Sample:
         assert sample.quantile is not None
         return sample.quantile(places[cell], share)
 
+    def buckets(cell: int) -> BucketWeights:
+        assert sample.buckets is not None
+        return sample.buckets(places[cell])
+
     arrays = {name: getattr(sample, name)[index] for name in ("values", "low", "high", "rows")}
     shards = None if sample.shards is None else _select_shard_cells(sample.shards, index)
     return replace(
@@ -84,6 +89,7 @@ def select_cells(sample: Sample, index: Ints) -> Sample:
         keys=[sample.keys[i] for i in places],
         estimates=estimates,
         quantile=None if sample.quantile is None else quantile,
+        buckets=None if sample.buckets is None else buckets,
         shards=shards,
         **arrays,
     )
@@ -93,7 +99,7 @@ def _select_shard_cells(shards: Shards, index: Ints) -> Shards:
     leave_one_out, weights, events = (
         np.ascontiguousarray(x[:, index]) for x in (shards.leave_one_out, shards.weights, shards.events)
     )
-    below = None if shards.below is None else np.ascontiguousarray(shards.below[:, index])
+    below, edges = (None if x is None else np.ascontiguousarray(x[..., index]) for x in (shards.below, shards.edges))
     places = index.tolist()
 
     def state_of_cell(cell: int) -> Any:
@@ -102,7 +108,7 @@ def _select_shard_cells(shards: Shards, index: Ints) -> Shards:
 
     names = np.broadcast_to(shards.events_names, shards.weights.shape[1:])[index]
     select = None if shards.state_of_cell is None else state_of_cell
-    return Shards(shards.plan, leave_one_out, weights, events, below, names, select)
+    return Shards(shards.plan, leave_one_out, weights, events, below, edges, names, select)
 
 
 def select_keys(sample: Sample, keys: Sequence[Key]) -> tuple[Sample, Ints]:

@@ -314,7 +314,8 @@ def users_to_decide(
     """
     alpha_of(confidence)
     distance = abs(estimate.point - scale_of(estimate.scale).point(null))
-    if estimate.reason or not distance:
+    # The interval of a quantile that jumps between stored values does not shrink with the square root of the users.
+    if estimate.reason or estimate.sets is not None or not distance:
         return math.inf
 
     def covers_null(times: float) -> bool:
@@ -348,6 +349,11 @@ def _variance_per_user(estimate: ScaledEstimate, users: float, shares: tuple[flo
     """
     if estimate.reason:
         raise InvalidInputError(f"a power analysis needs a standard error, which is missing: {estimate.reason}")
+    if estimate.sets is not None:
+        raise InvalidInputError(
+            "a power analysis needs a standard error, which a quantile that jumps between stored values does not have; "
+            "use a mean or a share of the values"
+        )
     if estimate.scale not in ("log", "relative"):
         raise InvalidInputError(
             f"expected an estimate on the scale 'log' or 'relative', found the scale {estimate.scale!r}"

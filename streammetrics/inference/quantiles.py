@@ -20,14 +20,14 @@ from .estimates import INDEPENDENT
 from .jackknife import Contrast, Replicates, build_contrast, jackknife_variance, sum_shards
 from .reasons import add_reasons, build_reasons, has_reason, unwrap_reasons
 
-__all__ = ["quantile_interval", "quantile_replicates"]
+__all__ = ["compute_share", "quantile_interval", "quantile_replicates"]
 
 NAN = float("nan")
 METHOD = "woodruff"
 LOGIT = SCALES["logit"]
 
 
-def _compute_share(below: ArrayLike, weights: ArrayLike) -> Replicates:
+def compute_share(below: ArrayLike, weights: ArrayLike) -> Replicates:
     """Return the share of the total weight that lies below a fixed value, with its leave-one-shard-out values.
 
     `below` is the weight below the value in each shard, and `weights` the total weight of each shard.
@@ -106,7 +106,7 @@ def quantile_interval(
     >>> result.low <= result.estimate <= result.high
     True
     """
-    points = build_contrast(_compute_share(below, weights))
+    points = build_contrast(compute_share(below, weights))
     low, high, reasons = _compute_limits(q, points, confidence)
     estimate = quantile(unwrap_scalar(np.full(reasons.shape, q)))
     ends = [quantile(unwrap_scalar(np.where(has_reason(reasons), q, share))) for share in (low, high)]
@@ -131,7 +131,7 @@ def quantile_replicates(q: float, below: ArrayLike, weights: ArrayLike, quantile
     (3200.0, (64,))
     """
     # Estimate the slope of the quantile function from the whole interval. A local slope would depend on a single bucket.
-    shares = _compute_share(below, weights)
+    shares = compute_share(below, weights)
     low, high, _ = _compute_limits(q, build_contrast(shares), 0.95)
     estimate = quantile(unwrap_scalar(np.full(np.shape(shares.value), q)))
     width = np.asarray(high - low)

@@ -241,11 +241,12 @@ class Scorecard(Plottable):
                 p.tolist(),
                 np.asarray(evidence if progress.look is None else p_from_e(evidence)).tolist(),
                 words,
+                reading.notes.tolist(),
                 _certified_half_widths(pair, self.options.relative).tolist(),
                 (pair.a.rows + pair.b.rows).tolist(),
             )
             about = {"metric": question.name, "role": question.role, "relative": self.options.relative}
-            for key, before, after, one, plain, together, own, word, bound, rows in zip(
+            for key, before, after, one, plain, together, own, word, note, bound, rows in zip(
                 pair.keys, *columns, strict=True
             ):
                 figures = {
@@ -255,7 +256,8 @@ class Scorecard(Plottable):
                     "low": one.low,
                     "high": one.high,
                 }
-                outcome = {"p_value": plain, "adjusted": together, "p_word": own, "word": word, "reason": one.reason}
+                outcome = {"p_value": plain, "adjusted": together, "p_word": own, "word": word}
+                outcome["reason"] = one.reason or note
                 yield key, about | figures | outcome | {"bound": bound, "rows": rows}
 
     def _interpret(
@@ -297,9 +299,8 @@ class Scorecard(Plottable):
         # Before the planned end, the interval for a single look is not valid yet, so every cell stays undecided.
         if not progress.is_early:
             out[is_good], out[is_bad] = good, bad
-        out[np.isnan(reading.p_values) | has_reason(reading.differences.reasons)] = (
-            "not shown" if guardrail else "too few"
-        )
+        unknown = np.isnan(reading.p_values) & ~has_reason(reading.notes)
+        out[unknown | has_reason(reading.differences.reasons)] = "not shown" if guardrail else "too few"
         words: list[str] = out.tolist()
         return words
 

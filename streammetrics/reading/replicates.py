@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..state.state import State
-from ..statistics.value_order import value_below
+from ..statistics.value_order import BucketWeights, bucket_weights, value_below
 from .about import about_of
 from .flatten import named_numbers
 from .interval import Estimate
@@ -45,6 +45,9 @@ class Shards:
         of rows if the metric has no positives.
     below : float64, shape (K, n), optional
         Only for a quantile: the weight of those values in each shard that are at most the quantile.
+    edges : float64, shape (2, K, n), optional
+        Only for a quantile: the weight of the values in each shard below the bucket that contains the quantile, and the
+        weight up to the end of this bucket.
     events_names : array of str, shape (n,), or str
         "positives", "negatives" or "rows": what the events of each cell are.
     state_of_cell : callable, optional
@@ -56,6 +59,7 @@ class Shards:
     weights: Floats
     events: Floats
     below: Floats | None = None
+    edges: Floats | None = None
     events_names: Any = "positives"
     state_of_cell: Callable[[int], State] | None = None
 
@@ -90,6 +94,8 @@ class Sample:
         The jackknife replicates; None if no unit was declared.
     quantile : callable, optional
         Only for a quantile. Takes a cell and a share, and returns the value below which this share of the weight lies.
+    buckets : callable, optional
+        Only for a quantile. Takes a cell, and returns the weight of each bucket of its values.
     """
 
     name: str
@@ -102,6 +108,7 @@ class Sample:
     estimates: Callable[[], Sequence[Estimate]]
     shards: Shards | None = None
     quantile: Callable[[int, float], float] | None = None
+    buckets: Callable[[int], BucketWeights] | None = None
 
 
 def keys_of(state: State) -> list[tuple[Any, ...]]:
@@ -145,13 +152,19 @@ def samples_of(name: str, metric: Any, state: State) -> list[Sample]:
         each = [estimate_of(metric, one) for one in ([whole] if whole else cells)]
         return [_element_estimate(e, at) for e in each] if many else each
 
-    def quantile(cell: int, share: float) -> float:
-        one: Any = state if is_single_cell else state.read_cell(cell)
-        return value_below(one, share)
+    def cell_state(cell: int) -> Any:
+        return state if is_single_cell else state.read_cell(cell)
 
-    below = None if about_of(metric).quantile is None else quantile
+    def quantile(cell: int, share: float) -> float:
+        return value_below(cell_state(cell), share)
+
+    def buckets(cell: int) -> BucketWeights:
+        return bucket_weights(cell_state(cell))
+
+    has_quantile = about_of(metric).quantile is not None and not many
+    of_quantile = (quantile, buckets) if has_quantile else ()
     return [
-        Sample(n, metric, keys, v, low.get(n, v), high.get(n, v), rows, partial(estimates, at), None, below)
+        Sample(n, metric, keys, v, low.get(n, v), high.get(n, v), rows, partial(estimates, at), None, *of_quantile)
         for at, (n, v) in enumerate(numbers.items())
     ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +13,25 @@ from ..numerics.exact import Limits, Mass, to_float, to_floats
 from ..state.levels import raise_levels
 from .values import ValueHistogram
 
-__all__ = ["quantile_of", "value_at", "value_below", "weight_below"]
+__all__ = ["BucketWeights", "bucket_weights", "quantile_of", "value_at", "value_below", "weight_below"]
 
 NAN = float("nan")
+
+
+class BucketWeights(NamedTuple):
+    """The bounds on the values in each occupied bucket, in ascending order, and the weight of each bucket.
+
+    The two bounds are equal if the bucket contains a single value.
+    """
+
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    weights: NDArray[np.float64]
+
+
+def bucket_weights(state: ValueHistogram) -> BucketWeights:
+    """Return the occupied buckets of a histogram with one output."""
+    return BucketWeights(*state.value_bounds(0), state.mass(0).to_floats() / state.unit)
 
 
 def quantile_of(state: ValueHistogram, q: float, output: int) -> Limits | None:
@@ -52,10 +69,11 @@ def quantile_of(state: ValueHistogram, q: float, output: int) -> Limits | None:
 def weight_below(
     whole: ValueHistogram, shards: ValueHistogram, at: NDArray[np.int64], q: float
 ) -> NDArray[np.float64] | None:
-    """Return, for each shard, the weight of its values that are at or below a quantile of its whole cell.
+    """Return three weights of each shard, as an array of shape (3, shards); None if the histogram has several outputs.
 
-    A shard is a part of the rows of a cell. In the bucket of the quantile, the share of weight below the quantile is
-    assumed to be the same for every shard as for the whole cell. The result is None if the histogram has several outputs.
+    They are the weight below the bucket that contains the quantile of the whole cell, the weight up to the quantile, and
+    the weight up to the end of the bucket. A shard is a part of the rows of a cell. In the bucket of the quantile, the
+    share of weight below the quantile is assumed to be the same for every shard as for the whole cell.
 
     Parameters
     ----------
@@ -85,9 +103,10 @@ def weight_below(
     entries = raise_levels(shards.cells.tallies["rows"], old, np.maximum(old, common[at]), shards.bits, 1)
     weight = entries.int64_counts + (0.0 if entries.excess is None else to_floats(entries.excess))
     front, place = at[entries.cells], entries.codes
-    inside = np.where(place < bucket[front], 1.0, np.where(place == bucket[front], part[front], 0.0))
-    out = np.zeros(len(shards))
-    np.add.at(out, entries.cells, weight * inside)
+    out = np.zeros((3, len(shards)))
+    lower, same = place < bucket[front], place == bucket[front]
+    for row, inside in zip(out, (np.zeros(cells), part, np.ones(cells)), strict=True):
+        np.add.at(row, entries.cells, weight * np.where(lower, 1.0, np.where(same, inside[front], 0.0)))
     return out
 
 
