@@ -23,6 +23,7 @@ SHORT = {
     "looks": ["looks", "--runs", "200"],
     "tables": ["tables", "--runs", "10"],
     "ratio": ["ratio", "--runs", "40"],
+    "quantiles of few values": ["steps", "--runs", "150"],
 }
 
 
