@@ -159,7 +159,7 @@ def _describe_equal_quantiles(
 
     def describe(i: int) -> str:
         value, change = f"{pair.a.values[i]:g}", format_interval(shares[i], False, settings.look is not None)
-        return f"{pair.name} is {value} on both sides; the share at or below {value} changes by {change}"
+        return f"the value is {value} on both sides; the share at or below {value} changes by {change}"
 
     add_reasons(notes, equal, describe)
     return notes

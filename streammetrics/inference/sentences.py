@@ -40,7 +40,7 @@ def describe_comparison(primary: Comparison, others: Iterable[Comparison] = (), 
     if primary.reason:
         text = f"No verdict on {a} and {b}: {primary.name} has no interval: {primary.reason}"
     elif primary.note:
-        text = f"No difference shown between {a} and {b}: {primary.note}"
+        text = f"{a} and {b} have the same {primary.name}: {primary.note}"
     elif primary.better is not None:
         text = f"{a} is {'better' if primary.better == 'a' else 'worse'} than {b}: {figures}"
     elif primary.limited_by == BOUND:

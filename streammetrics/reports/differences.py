@@ -74,7 +74,7 @@ def collect_model_changes(treatment: str, comparisons: Comparisons) -> list[Numb
         word = "too few" if one.reason else {"a": "better", "b": "worse"}.get(one.better or "", "")
         if not word and one.limited_by == BOUND:
             word = f"within the bound: {one.cure}"
-        about = one.difference, False, one.relative, one.adjusted, word, one.reason
+        about = one.difference, False, one.relative, one.adjusted, word, one.reason or one.note
         changes.append(NumberChange(one.keys, treatment, one.name, "", one.b, one.a, *about))
     return changes
 
@@ -222,10 +222,15 @@ def _build_change_cell(one: NumberChange | None) -> Cell:
 
 
 def _describe_reasons(changes: Iterable[NumberChange]) -> list[str]:
-    """Return a remark for each reason for missing intervals, with the names of the metrics that have no interval."""
+    """Return a remark for each reason for missing intervals or p-values, with the names of the metrics."""
     why: dict[str, list[str]] = {}
+    missing = set()
     for one in changes:
         if one.reason:
             names = why.setdefault(one.reason, [])
             names += [] if one.metric in names else [one.metric]
-    return [f"no interval for {', '.join(names)}: {reason}" for reason, names in why.items()]
+            missing |= {one.reason} if math.isnan(one.change.low) else set()
+    return [
+        f"{'no interval for ' if reason in missing else ''}{', '.join(names)}: {reason}"
+        for reason, names in why.items()
+    ]

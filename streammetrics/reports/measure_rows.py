@@ -117,7 +117,7 @@ def build_measure_row(
         format_bound(0.0 if one.bound <= FEW * abs(one.a) else one.bound) if math.isfinite(one.bound) else "",
         bold=is_finite and not (interval.low <= 0.0 <= interval.high) and _is_clear(one),
         word=choose_word(one),
-        reason=format_reason(one.reason),
+        reason=format_reason(one.reason or one.note),
         ends=ends,
         direction=direction,
         rows=one.rows,
