@@ -6,12 +6,13 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
+import scipy.special
 from numpy.typing import NDArray
 
 from benchmarks.report import table, verdict
 from streammetrics.inference.estimates import ScaledEstimate, interval, p_value
 from streammetrics.inference.multiple import benjamini_hochberg, e_benjamini_hochberg
-from streammetrics.inference.sample_ratio import sample_ratio_mismatch
+from streammetrics.inference.sample_ratio import ALARM, PRIORS, sample_ratio_mismatch
 from streammetrics.inference.sequential import Look, always_valid, e_value
 
 Floats = NDArray[np.float64]
@@ -161,6 +162,18 @@ def show_tables(runs: int) -> None:
     table(title, ["rule", "%", "rejects in %", ""], rows)
 
 
+def share_of_alarms(priors: tuple[float, ...], share: float, per_look: int, count: int, runs: int = 10_000) -> float:
+    """Return the share of runs in which the average e-value of two equal arms ever reaches 100."""
+    alarms, batch, beta = 0, 500, scipy.special.betaln
+    rng, users = np.random.default_rng(4), per_look * np.arange(1, count + 1)
+    for _ in range(0, runs, batch):
+        first = rng.binomial(per_look, share, (batch, count)).cumsum(axis=1)
+        logs = [beta(k / 2 + first, k / 2 + users - first) - beta(k / 2, k / 2) + users * math.log(2) for k in priors]
+        evidence = scipy.special.logsumexp(logs, axis=0) - math.log(len(priors))
+        alarms += int(np.count_nonzero((evidence >= math.log(ALARM)).any(axis=1)))
+    return alarms / (batch * math.ceil(runs / batch))
+
+
 def show_ratio(runs: int) -> None:
     false, rough = (float(np.mean(np.isfinite(ratio(runs, 500, 0.5, 200, limit)))) for limit in (None, SAMPLE))
     found = ratio(runs, 500, 0.51, 200)
@@ -172,3 +185,12 @@ def show_ratio(runs: int) -> None:
         ["  in nine runs of ten", f"{most}", ""],
     ]
     table(f"sample ratio, {runs:,} runs", ["", "", ""], rows)
+    cases = {"400 looks at nothing, 10 users each": (0.5, 10, 400), "  2,500 users each": (0.5, 2500, 400)}
+    cases |= {"57/43 of 1,000 users, one look": (0.57, 1000, 1), "50.2/49.8 of 1 M users, one look": (0.502, 10**6, 1)}
+    holds = [lambda now, _: now <= 0.01] * 2 + [lambda now, _: now >= 0.7, lambda now, one: now >= one - 0.1]
+    rows = []
+    for (name, case), is_good in zip(cases.items(), holds, strict=True):
+        alone, average = share_of_alarms(PRIORS[-1:], *case), share_of_alarms(PRIORS, *case)
+        good = verdict(name.strip(), is_good(average, alone))
+        rows.append([name, f"{100 * alone:.2f}", f"{100 * average:.2f}", good])
+    table("sample ratio, alarms in 10,000 runs", ["", "prior 10,000, %", "all priors, %", ""], rows)

@@ -1,4 +1,4 @@
-"""Sequential test for sample ratio mismatch, which checks that users are split between the arms as planned.
+"""Tests for sample ratio mismatch, which check that users are split between the arms as planned.
 
 A mismatch means that some users are missing from an arm, and probably not at random. Differences between the arms can then
 not be trusted.
@@ -14,18 +14,26 @@ import numpy as np
 
 from ..collect.metric_like import MetricLike, states_of
 from ..errors import InvalidInputError
-from ..numerics.elementary import exp, log1p, x_minus_log1p
+from ..numerics.elementary import exp, log, log1p, x_minus_log1p
+from ..numerics.student_t import normal_quantile
 from ..reading.replicates import keys_of
 from ..state.state import State
 from ..statistics.key_sample import KeySample, hashes_at_one_level
 from ..statistics.unit_sums import UnitSums
+from .multinomial_test import multinomial_p_value
+from .number_format import format_p_value
 
 __all__ = ["ALARM", "SampleRatio", "sample_ratio_mismatch"]
 
 ALARM = 100.0
-# The concentration of the Dirichlet prior, as a number of users. With 100 rather than 10,000, the test would find half as
-# many small mismatches.
-PRIOR_USERS = 1e4
+"""The e-value at which a test for repeated looks raises an alarm."""
+P_ALARM = 0.001
+"""The p-value below which a test for one look raises an alarm."""
+# The concentrations of the Dirichlet priors, as numbers of users. An average of e-values is an e-value. The small priors
+# find large mismatches among few users, and the large prior finds small mismatches among many users.
+PRIORS = (30.0, 300.0, 1e4)
+# Users are split as planned only if the interval of each share contains the plan, and is at most 2 percentage points wide.
+CONFIDENCE, MAX_WIDTH = 0.99, 0.02
 # The maximum logarithm of an e-value; an e-value above e^700 is reported as inf.
 MAX_EXPONENT = 700.0
 
@@ -38,15 +46,18 @@ class SampleRatio(NamedTuple):
     e_value : float
         Evidence against the planned shares: larger values are stronger evidence.
     alarm : bool
-        Whether the e-value has reached 100.
+        Whether the e-value has reached 100, or, if the test is for one look, the p-value is below 0.001.
     users : dict
-        Number of users in each arm: exact, or estimated from a sample.
+        Number of users in each arm: exact, or estimated from a sample. If the users are known by their IDs, a user in
+        more than one arm counts in none of them.
     planned : dict
         Planned share of each arm; the shares add up to 1.
     several : float, optional
         Number of users in more than one arm; None if unknown.
     share : float
         The share of all users that the test has counted: 1 for exact counts, less if `users` is a sample.
+    p_value : float, optional
+        The p-value of the test for one look; None if the test is for repeated looks.
     """
 
     e_value: float
@@ -55,6 +66,7 @@ class SampleRatio(NamedTuple):
     planned: dict[Any, float]
     several: float | None = None
     share: float = 1.0
+    p_value: float | None = None
 
     @property
     def shares(self) -> dict[Any, float]:
@@ -63,22 +75,70 @@ class SampleRatio(NamedTuple):
         return {arm: count / total if total else float("nan") for arm, count in self.users.items()}
 
     @property
+    def intervals(self) -> dict[Any, tuple[float, float]]:
+        """The 99 % interval (Wilson) of the share of each arm; NaN without users."""
+        counted = math.fsum(self.users.values()) * self.share
+        z = float(normal_quantile((1.0 + CONFIDENCE) / 2.0))
+        return {arm: _wilson_interval(share, counted, z) for arm, share in self.shares.items()}
+
+    @property
+    def is_as_planned(self) -> bool:
+        """Whether the 99 % interval of each share contains the plan and is at most 2 percentage points wide."""
+        limits = ((*pair, self.planned[arm]) for arm, pair in self.intervals.items())
+        return not self.alarm and all(low <= p <= high and high - low <= MAX_WIDTH for low, high, p in limits)
+
+    @property
+    def evidence(self) -> str:
+        """The e-value or the p-value, and where it raises an alarm, as text."""
+        if self.p_value is None:
+            return f"e-value {self.e_value:.2g}, alarm at {ALARM:g}"
+        text = format_p_value(self.p_value)
+        return f"p {text if text.startswith('<') else f'= {text}'}, alarm below {P_ALARM:g}"
+
+    @property
+    def smallest_mismatch(self) -> float:
+        """The smallest difference between the share of an arm and its plan that this many users most likely show.
+
+        It is the difference at which the test raises an alarm, plus 0.84 standard errors, which gives 80 % power. The arm
+        is the one that shows a difference last. NaN without users.
+        """
+        counted = math.fsum(self.users.values()) * self.share
+        if not counted:
+            return math.nan
+        arm = min(self.planned, key=lambda a: abs(self.planned[a] - 0.5))
+        planned = self.planned[arm]
+        low, high = 0.0, 1.0 - planned
+        # Halve the interval until it is 1e-6 of the largest possible difference wide.
+        for _ in range(20):
+            middle = (low + high) / 2.0
+            counts = [counted * (planned + middle), counted * (1.0 - planned - middle)]
+            alarm = _test_counts(counts, [planned, 1.0 - planned], self.p_value is None)[2]
+            low, high = (low, middle) if alarm else (middle, high)
+        return high + float(normal_quantile(0.8)) * math.sqrt(planned * (1.0 - planned) / counted)
+
+    @property
     def sentence(self) -> str:
         """The result in one sentence."""
         total = math.fsum(self.users.values())
         if not total:
             return "no users yet"
-        each = [f"{arm} {100 * s:.2f} % ({100 * self.planned[arm]:.2f} % planned)" for arm, s in self.shares.items()]
+        each = []
+        for arm, share in self.shares.items():
+            low, high = self.intervals[arm]
+            interval = "" if self.alarm or self.is_as_planned else f"99 % {100 * low:.2f} % to {100 * high:.2f} %, "
+            each.append(f"{arm} {100 * share:.2f} % ({interval}{100 * self.planned[arm]:.2f} % planned)")
         sampled = f", estimated from a sample of {100 * self.share:.2g} %" if self.share < 1 else ""
         parts = f"{' and '.join(each)} of {total:,.0f} users{sampled}"
-        text = f"users are split between the arms as planned: {parts}"
+        text = f"too few users to tell whether users are split between the arms as planned: {parts}"
         if self.alarm:
             text = (
                 f"the split of users between the arms is not as planned: {parts}; users are missing, probably not at "
                 f"random, so do not trust any difference until the cause is known"
             )
+        elif self.is_as_planned:
+            text = f"users are split between the arms as planned: {parts}"
         overlap = f"; {self.several:,.0f} users were in more than one arm" if self.several else ""
-        return f"{text} (e-value {self.e_value:.2g}, alarm at {ALARM:g}){overlap}"
+        return f"{text} ({self.evidence}){overlap}"
 
 
 def sample_ratio_mismatch(
@@ -86,8 +146,9 @@ def sample_ratio_mismatch(
     planned: Mapping[Any, float] | None = None,
     *,
     sample: MetricLike | None = None,
+    sequential: bool = True,
 ) -> SampleRatio:
-    """Test whether the numbers of users in each arm agree with the planned shares. The test is valid at repeated looks.
+    """Test whether the numbers of users in each arm agree with the planned shares.
 
     Parameters
     ----------
@@ -98,13 +159,17 @@ def sample_ratio_mismatch(
         Planned split, in any unit: {"a": 50, "b": 50}; even by default. A planned arm without rows counts as 0 users.
     sample : metric, optional
         `DistinctSample` of the users, sliced by arm, to estimate how many users are in more than one arm.
+    sequential : bool
+        Whether the test is valid at repeated looks, for example every day. If False, the test is for one look: the exact
+        multinomial test if there are at most 1,048,576 possible outcomes (as many users in two arms), otherwise the
+        chi-square test, with an alarm at p < 0.001.
 
     Returns
     -------
     SampleRatio
-        The result, whose e-value is e = B(k p + n) / (B(k p) prod p^n), where n are the counts, p the planned shares, B is
-        the multivariate beta function and k = 10,000. This is the Bayes factor of a Dirichlet prior for multinomial counts
-        (Lindon, Malek 2022, arXiv 2011.03567).
+        The result. Its e-value is the average, over k = 30, 300 and 10,000, of e = B(k p + n) / (B(k p) prod p^n), where
+        n are the counts, p the planned shares and B is the multivariate beta function. This is the Bayes factor of a
+        Dirichlet prior for multinomial counts (Lindon, Malek 2022, arXiv 2011.03567).
 
     Raises
     ------
@@ -113,12 +178,12 @@ def sample_ratio_mismatch(
 
     Notes
     -----
-    For exact counts the false alarm rate is proven: under the planned shares e is a martingale with mean 1, so it reaches
-    100 with probability at most 1 % over any number of looks (Ville's inequality). Counts from samples reach 100 in 1.0 to
-    1.4 % of runs, but have less power, because only sampled users are evidence: exact counts always detect a 50.2/49.8
-    split of 10 million users, samples only in 18 % of runs. A chi-square test with an alarm at p < 0.001, repeated 500
-    times, raises a false alarm in 2.3 % of runs. Do not test counts of `DistinctCount`: their error of about 1 % in each
-    arm would look like a mismatch.
+    For exact counts of users, the false alarm rate of repeated looks is proven: under the planned shares e is a martingale
+    with mean 1, so it reaches 100 with probability at most 1 % over any number of looks (Ville's inequality). Counts from
+    samples reach 100 in 1.0 to 1.4 % of runs, but have less power, because only sampled users are evidence
+    (`SampleRatio.smallest_mismatch`). A chi-square test with an alarm at p < 0.001, repeated 500 times, raises a false
+    alarm in 2.3 % of runs, so use `sequential=False` only for a single look. Do not test counts of `DistinctCount`: their
+    error of about 1 % in each arm would look like a mismatch.
 
     Examples
     --------
@@ -126,7 +191,7 @@ def sample_ratio_mismatch(
     False
     >>> result = sample_ratio_mismatch({"control": 149_520, "treatment": 146_201})
     >>> result.alarm, f"{result.e_value:.2g}", round(result.shares["treatment"], 4)
-    (True, '1.2e+07', 0.4944)
+    (True, '5.7e+06', 0.4944)
     """
     share, several = 1.0, None
     counted, state = (users, None) if not isinstance(users, MetricLike) else _read_exposures(users)
@@ -143,13 +208,14 @@ def sample_ratio_mismatch(
             counted, share = sampled_users, sampling_share
     assert isinstance(counted, Mapping)
     counted = empty_arms | dict(counted)
-    e, shares = _test_counts(counted, planned)
+    shares = _check_shares(counted, planned)
+    e, p, alarm = _test_counts([float(counted[arm]) for arm in shares], list(shares.values()), sequential)
     estimated_users = {arm: float(v) / share for arm, v in counted.items()}
-    return SampleRatio(e, e >= ALARM, estimated_users, shares, several, share)
+    return SampleRatio(e, alarm, estimated_users, shares, several, share, p)
 
 
-def _test_counts(users: Mapping[Any, float], planned: Mapping[Any, float] | None) -> tuple[float, dict[Any, float]]:
-    """Return the e-value against the planned shares, and the planned share of each arm, scaled to a sum of 1."""
+def _check_shares(users: Mapping[Any, float], planned: Mapping[Any, float] | None) -> dict[Any, float]:
+    """Return the planned share of each arm, scaled to a sum of 1; raise if a share or a number of users is invalid."""
     planned = dict.fromkeys(users, 1.0) if planned is None else planned
     if set(users) != set(planned) or len(users) < 2:
         raise InvalidInputError(
@@ -160,9 +226,32 @@ def _test_counts(users: Mapping[Any, float], planned: Mapping[Any, float] | None
     if invalid := [arm for arm, share in planned.items() if not 0.0 < share < math.inf]:
         raise InvalidInputError(f"the planned share of {invalid[0]} must be more than 0, not {planned[invalid[0]]}")
     total = math.fsum(planned.values())
-    shares = {arm: planned[arm] / total for arm in users}
-    evidence = _log_e_value([float(users[arm]) for arm in users], list(shares.values()))
-    return (math.inf if evidence > MAX_EXPONENT else float(exp(evidence))), shares
+    return {arm: planned[arm] / total for arm in users}
+
+
+def _test_counts(counts: list[float], shares: list[float], sequential: bool) -> tuple[float, float | None, bool]:
+    """Return the e-value against the planned shares, the p-value of a test for one look, and whether there is an alarm."""
+    e = _compute_e_value(counts, shares)
+    p = None if sequential else multinomial_p_value(counts, shares)
+    return e, p, e >= ALARM if p is None else p < P_ALARM
+
+
+def _compute_e_value(counts: list[float], shares: list[float]) -> float:
+    """Return the average of the e-values of all priors; inf above e^700."""
+    logs = [_log_e_value(counts, shares, prior) for prior in PRIORS]
+    largest = max(logs)
+    average = largest + float(log(math.fsum(exp(np.array(logs) - largest)) / len(PRIORS)))
+    return math.inf if average > MAX_EXPONENT else float(exp(average))
+
+
+def _wilson_interval(share: float, users: float, z: float) -> tuple[float, float]:
+    """Return the score interval of a share; `z` is the normal quantile of its confidence level. NaN without users."""
+    if not users:
+        return math.nan, math.nan
+    scale = 1.0 + z * z / users
+    centre = (share + z * z / (2.0 * users)) / scale
+    half = z * math.sqrt(share * (1.0 - share) / users + (z / (2.0 * users)) ** 2) / scale
+    return max(centre - half, 0.0), min(centre + half, 1.0)
 
 
 def _read_exposures(users: MetricLike) -> tuple[dict[Any, float], State]:
@@ -191,34 +280,37 @@ def _read_arms(state: State) -> list[Any]:
 
 
 def _read_sample(state: State) -> tuple[float, dict[Any, float], int]:
-    """Return the share of users in the sample, their number in each arm, and how many of them are in more than one arm."""
+    """Return the share of users in the sample, how many are in each arm alone, and how many are in more than one arm."""
     cells: Sequence[Any] = list(state.iterate_cells())
     share, hashes = hashes_at_one_level(cells)
-    arm_counts = np.unique(np.concatenate([np.zeros(0, np.uint64), *hashes]), return_counts=True)[1]
-    sampled_users = {arm: float(len(h)) for arm, h in zip(_read_arms(state), hashes, strict=True)}
-    return share, sampled_users, int(np.count_nonzero(arm_counts > 1))
+    found, arm_counts = np.unique(np.concatenate([np.zeros(0, np.uint64), *hashes]), return_counts=True)
+    several = found[arm_counts > 1]
+    sampled_users = {
+        arm: float(len(h) - np.isin(several, h).sum()) for arm, h in zip(_read_arms(state), hashes, strict=True)
+    }
+    return share, sampled_users, len(several)
 
 
-def _log_e_value(counts: list[float], shares: list[float]) -> float:
-    """Return the logarithm of the e-value, given the number of users and the planned share of each arm.
+def _log_e_value(counts: list[float], shares: list[float], prior: float) -> float:
+    """Return the logarithm of the e-value of one prior, given the number of users and the planned share of each arm.
 
     The direct formula with log gamma functions would lose most digits at 1e12 users. Therefore the log gamma functions are
     replaced by Stirling's formula, and terms that cancel are left out. The result is
     N sum p ((1 + d) ln(1 + d) - d) - 1/2 sum ln(1 + d) - (arms - 1) / 2 ln(N / k)
     + sum (s(k p + count) - s(k p)) - s(N) + s(k),
-    where k is `PRIOR_USERS`, n the total number of users, N = k + n, p the planned share of an arm,
+    where k is `prior`, n the total number of users, N = k + n, p the planned share of an arm,
     d = (count - n p) / (N p), and s the remainder of Stirling's formula.
     """
     n = math.fsum(counts)
-    total = PRIOR_USERS + n
+    total = prior + n
     terms = [
-        -0.5 * (len(counts) - 1.0) * float(log1p(n / PRIOR_USERS)),
-        stirling_remainder(PRIOR_USERS) - stirling_remainder(total),
+        -0.5 * (len(counts) - 1.0) * float(log1p(n / prior)),
+        stirling_remainder(prior) - stirling_remainder(total),
     ]
     for count, share in zip(counts, shares, strict=True):
         d = (count - n * share) / (total * share)
         terms += [total * share * _entropy_term(d), -0.5 * float(log1p(d))]
-        terms += [stirling_remainder(PRIOR_USERS * share + count) - stirling_remainder(PRIOR_USERS * share)]
+        terms += [stirling_remainder(prior * share + count) - stirling_remainder(prior * share)]
     return math.fsum(terms)
 
 

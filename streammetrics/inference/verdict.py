@@ -461,7 +461,7 @@ def _describe_mismatch(ratio: SampleRatio) -> str:
     arm = max(ratio.planned, key=lambda a: abs(ratio.shares[a] - ratio.planned[a]))
     return (
         f"No verdict: the arms are not comparable. {arm} has {100.0 * ratio.shares[arm]:.2f} % of the users, but "
-        f"{100.0 * ratio.planned[arm]:.2f} % were planned (e-value {ratio.e_value:.2g}, alarm at 100)."
+        f"{100.0 * ratio.planned[arm]:.2f} % were planned ({ratio.evidence})."
     )
 
 

@@ -281,7 +281,7 @@ def _describe_sample_ratio(card: Scorecard) -> list[Fact]:
     parts = ", ".join(f"{format_atom(a)} {format_share(v, 2)} of the users, {format_share(planned[a], 2)} planned"
                       for a, v in card.ratio.shares.items())  # fmt: skip
     kind = "but" if card.ratio.alarm else "tag"
-    return [Fact(kind, "health", f"Sample ratio: {parts}; e-value {card.ratio.e_value:.2g}, alarm at 100.")]
+    return [Fact(kind, "health", f"Sample ratio: {parts}; {card.ratio.evidence}.")]
 
 
 def describe_next_step() -> list[Fact]:

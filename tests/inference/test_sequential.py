@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from streammetrics.errors import InvalidInputError
 from streammetrics.inference.estimates import ScaledEstimate, interval
 from streammetrics.inference.multiple import adjust_p_values, benjamini_hochberg, e_benjamini_hochberg, holm
-from streammetrics.inference.sample_ratio import PRIOR_USERS, sample_ratio_mismatch, stirling_remainder
+from streammetrics.inference.sample_ratio import PRIORS, sample_ratio_mismatch, stirling_remainder
 from streammetrics.inference.sequential import Look, always_valid, boundary, e_value, p_from_e
 
 DEGREES = [5.0, 15.3, 63.0, math.inf]
@@ -131,7 +131,8 @@ def log_evidence(counts, shares):
     def beta(a):
         return scipy.special.gammaln(a).sum() - scipy.special.gammaln(a.sum())
 
-    return beta(PRIOR_USERS * shares + counts) - beta(PRIOR_USERS * shares) - (counts * np.log(shares)).sum()
+    logs = [beta(k * shares + counts) - beta(k * shares) - (counts * np.log(shares)).sum() for k in PRIORS]
+    return scipy.special.logsumexp(logs) - math.log(len(PRIORS))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,53 @@
+"""Test of counts by arm against planned shares, for one look: the exact multinomial test, or Pearson's chi-square test."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..numerics.chi_square import chi2_tail
+from ..numerics.elementary import exp, log
+
+__all__ = ["multinomial_p_value"]
+
+# The largest number of outcomes for which the test is exact: 1,048,575 users in two arms, or 1,446 users in three arms.
+MAX_OUTCOMES = 1 << 20
+# Outcomes whose probabilities differ by less than this relative tolerance count as equally probable.
+TIE = 1e-7
+Floats = NDArray[np.float64]
+
+
+def multinomial_p_value(counts: Sequence[float], shares: Sequence[float]) -> float:
+    """Return the p-value of counts for the hypothesis that each user is in an arm with the probability `shares`.
+
+    If there are at most `MAX_OUTCOMES` outcomes, this is the exact multinomial test: the probability of all outcomes that
+    are at most as probable as the counts. Otherwise, and for counts that are not whole numbers, it is the chi-square test.
+    """
+    total = math.fsum(counts)
+    is_whole = all(count == math.floor(count) for count in counts)
+    if is_whole and total < MAX_OUTCOMES and math.comb(int(total) + len(counts) - 1, int(total)) <= MAX_OUTCOMES:
+        return _exact_p_value([int(count) for count in counts], shares)
+    expected = [total * share for share in shares]
+    distance = math.fsum((count - mean) ** 2 / mean for count, mean in zip(counts, expected, strict=True))
+    return chi2_tail(distance, len(counts) - 1)
+
+
+def _exact_p_value(counts: Sequence[int], shares: Sequence[float]) -> float:
+    total = sum(counts)
+    # Element n is the logarithm of n factorial.
+    factorials = np.concatenate([[0.0], np.cumsum(log(np.arange(1.0, total + 1.0)))])
+    logs = [float(log(np.float64(share))) for share in shares]
+    # Fill the arms one after the other. For each way to fill the arms so far, `left` has the number of users for the other
+    # arms, and `odds` has the logarithm of the probability of this way.
+    left, odds = np.array([total]), factorials[-1:]
+    for share in logs[:-1]:
+        before = np.repeat(np.arange(len(left)), left + 1)
+        count = np.arange(len(before)) - np.repeat(np.cumsum(left + 1) - (left + 1), left + 1)
+        odds = odds[before] + count * share - factorials[count]
+        left = left[before] - count
+    odds = odds + left * logs[-1] - factorials[left]
+    own = factorials[-1] + math.fsum(c * share - factorials[c] for c, share in zip(counts, logs, strict=True))
+    return min(math.fsum(exp(odds[odds <= own + TIE])), 1.0)
