@@ -37,6 +37,7 @@ from streammetrics.cli.options import (
     Printed,
     ScoreScale,
     Sequential,
+    Shares,
     Text,
     Texts,
     Top,
@@ -153,6 +154,7 @@ def _eval(
     guardrail: Guardrails = None,
     better: Better = None,
     absolute: Absolute = False,
+    shares: Shares = None,
     users: Users = None,
     planned: Planned = None,
     sequential: Sequential = False,
@@ -164,12 +166,7 @@ def _eval(
         int | None,
         option("NUMBER", "Number of threads. The default is the number of CPUs.", panel=READING_PANEL, min=1),
     ] = None,
-    save: Annotated[
-        Text,
-        option(
-            "FILE", "Save the states in this file, for the commands merge, show, compare and power.", panel=OUTPUT_PANEL
-        ),
-    ] = None,
+    save: Annotated[Text, option("FILE", texts.SAVE, panel=OUTPUT_PANEL)] = None,
     checkpoint: Annotated[Text, option("FILE", texts.CHECKPOINT, panel=OUTPUT_PANEL)] = None,
     report: Annotated[Text, option("FILE", texts.REPORT, panel=OUTPUT_PANEL)] = None,
     push: Annotated[Text, option("URL", texts.PUSH, panel=DASHBOARD_PANEL)] = None,
@@ -310,6 +307,7 @@ def _eval(
             time=time or file_options.get("time"),
             arm=arm or file_options.get("arm"),
             options=comparison_options,
+            planned_shares=shares or file_options.get("shares", ()),
             push=_make_push_target(push, experiment, hour, source, seq),
             task_file=task,
         )
@@ -349,6 +347,7 @@ def _show(
     sort: Annotated[Text, option("METRIC", texts.SORT)] = None,
     min_rows: Annotated[int, option("NUMBER", texts.FEW, min=0)] = 0,
     report: Annotated[Text, option("FILE", texts.REPORT)] = None,
+    shares: Shares = None,
     confidence: Confidence = 0.95,
     printed: Printed = Format.table,
     top: Top = 40,
@@ -361,7 +360,7 @@ def _show(
     from streammetrics.cli.state_files import show_file
 
     display = DisplayOptions(printed.value, top, sort, min_rows, confidence)
-    show_file(file, display, report, metrics=_parse_metric_names(metrics), by=by or ())
+    show_file(file, display, report, metrics=_parse_metric_names(metrics), by=by or (), planned_shares=shares or ())
 
 
 @app.command("compare", help=texts.GATE, epilog=texts.COMPARE_EXAMPLES, rich_help_panel=STATES_PANEL)

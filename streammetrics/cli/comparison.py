@@ -19,6 +19,7 @@ from streammetrics.compose.windowed import Windowed
 from streammetrics.inference.compare import build_look, compare_all
 from streammetrics.inference.comparison import Comparisons
 from streammetrics.inference.interpretation import ComparisonSettings
+from streammetrics.inference.sample_ratio import SampleRatio
 from streammetrics.inference.scorecard import Scorecard, scorecard
 from streammetrics.inference.sentences import describe_comparison
 from streammetrics.numerics.slice_keys import format_atom
@@ -82,6 +83,8 @@ class ComparisonOptions:
     experiment : bool
         Whether the sides are arms of an experiment. A scorecard then gives a verdict. For models, there is a scorecard
         only with guardrails or planned users.
+    ratio : SampleRatio or None
+        The test of the split of users between the arms, whose alarm withholds verdicts; None without planned shares.
     """
 
     control: str | None = None
@@ -95,6 +98,7 @@ class ComparisonOptions:
     confidence: float = 0.95
     independent: bool = False
     experiment: bool = False
+    ratio: SampleRatio | None = None
 
     @property
     def has_scorecard(self) -> bool:
@@ -207,6 +211,7 @@ class SideComparison:
             confidence=options.confidence,
             relative=options.relative,
             independent=options.independent,
+            sample_ratio=options.ratio,
         )
 
     @property

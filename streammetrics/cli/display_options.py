@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from streammetrics.cli.comparison import SideComparison
+from streammetrics.cli.user_split import UserSplit
 
 __all__ = ["DisplayOptions"]
 
@@ -22,6 +23,8 @@ class DisplayOptions:
         Confidence level of intervals; None for no intervals.
     comparisons : list of SideComparison
         The comparisons to show.
+    users : UserSplit or None
+        The users by arm; None without arms, or without a column of units.
     """
 
     output_format: str = "table"
@@ -30,3 +33,4 @@ class DisplayOptions:
     min_rows: int = 0
     confidence: float | None = None
     comparisons: Sequence[SideComparison] = ()
+    users: UserSplit | None = None

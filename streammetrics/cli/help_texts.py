@@ -56,6 +56,10 @@ ROLLUP = (
     "merged. Repeat the option for several tables."
 )
 REPORT = "Write a self-contained HTML page with tables and charts to this file, such as report.html."
+SAVE = (
+    "Save the states in this file, for the commands merge, show, compare and power. With --arm and --unit, the file "
+    "contains hashes of the units, such as user IDs; treat them as personal data."
+)
 CHECKPOINT = (
     "File that stores the counts so far. The command updates the file after parts of the log (a part is a row group, or "
     "a whole text file), and spends at most 5 % of its time on the updates. If the command is killed, run it again: it "
@@ -132,6 +136,10 @@ PLANNED = (
 USERS = (
     "Number of users so far, in both arms together. The decision compares it with --planned-users, and --sequential "
     "needs both."
+)
+SHARES = (
+    "Planned shares of users in each arm, in any unit, such as old=50,new=50. If users are split differently, "
+    "eval gives no verdict."
 )
 SEQUENTIAL = "Use sequential intervals, which stay valid if you look at the experiment repeatedly while it runs."
 INDEPENDENT = (

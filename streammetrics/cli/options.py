@@ -17,6 +17,7 @@ from streammetrics.cli.help_texts import (
     PLANNED,
     PRIMARY,
     SEQUENTIAL,
+    SHARES,
     USERS,
 )
 
@@ -43,6 +44,7 @@ __all__ = [
     "Printed",
     "ScoreScale",
     "Sequential",
+    "Shares",
     "Text",
     "Texts",
     "Top",
@@ -205,6 +207,7 @@ Guardrails = Annotated[
 ]
 Absolute = Annotated[bool, option("", ABSOLUTE, "--absolute", panel=INTERVALS_PANEL)]
 Better = Annotated[Texts, option("METRIC=high|low", BETTER, "--better", panel=INTERVALS_PANEL)]
+Shares = Annotated[Texts, option("ARM=SHARE,...", SHARES, panel=INTERVALS_PANEL)]
 Planned = Annotated[float | None, option("NUMBER", PLANNED, "--planned-users", panel=INTERVALS_PANEL, min=1)]
 Users = Annotated[float | None, option("NUMBER", USERS, panel=INTERVALS_PANEL, min=1)]
 Sequential = Annotated[bool, option("", SEQUENTIAL, "--sequential", panel=INTERVALS_PANEL)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from streammetrics.cli.messages import UsageError
 from streammetrics.errors import InvalidInputError, PushError
-from streammetrics.io.evaluate import slice_name
+from streammetrics.io.slice_plan import slice_name
 from streammetrics.serve.part_keys import parse_key
 from streammetrics.serve.push import normalize_url, push, read_token
 

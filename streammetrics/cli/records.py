@@ -146,7 +146,7 @@ def _list_records(result: Any, display: DisplayOptions) -> Iterator[Record]:
 
 
 def write_json(display: DisplayOptions, result: Any = None) -> None:
-    """Print one object with lists of records, each on a line of its own: "verdicts", "comparisons", "values".
+    """Print one object with lists of records, each on a line: "verdicts", "users", "comparisons", "values".
 
     A value has `by` (the slicing columns; empty for all rows), `slice` (the key by column), `other` (true for slices that
     --limit merged), `metric`, `value`, `bound_low` and `bound_high` (certified; null for a metric whose values are always
@@ -158,10 +158,16 @@ def write_json(display: DisplayOptions, result: Any = None) -> None:
     `relative` with their limits (`_low`, `_high`), `p_value`, `adjusted` (by slice: adjusted by Benjamini-Hochberg),
     `better` (the better side), `limited_by` and `reason`. A verdict has `treatment`, `control` and `sentence`; with a
     scorecard also `decision`, `more_users`, `more_days` and `metrics` (the role and the assessment of each metric).
+
+    The users of an arm have `arm`, `users`, `share` with its 99 % interval (`share_low`, `share_high`) and `planned`. The
+    other fields are the same for all arms: `alarm` and `p_value` (with --sequential, `e_value`) of the test, which are
+    null without --shares, `several` (users in more than one arm), `sampled` (the share of users that were counted) and
+    `smallest_mismatch` (the smallest difference between a share and its plan that the test most likely finds).
     """
     sides = display.comparisons
     lists = {
         "verdicts": [v for one in sides if not one.title for v in _list_verdicts(one)],
+        "users": [] if display.users is None else [_convert_to_json(one) for one in display.users.list_records()],
         "comparisons": [_convert_to_json(c) for one in sides for c in _list_comparisons(one)],
         "values": [] if result is None else [_format_value(record) for record in _list_records(result, display)],
     }

@@ -26,6 +26,7 @@ from streammetrics.cli.log_options import split_columns
 from streammetrics.cli.messages import COMMAND, UsageError, convert_keywords, unknown_name_error
 from streammetrics.cli.outcome import check_outcome
 from streammetrics.cli.tasks import TaskSpec, make_collection
+from streammetrics.cli.user_split import UserSplit, build_user_counter, build_user_split, parse_shares
 from streammetrics.collect.metric_like import columns_of
 from streammetrics.errors import InvalidInputError
 from streammetrics.reading.table import check_levels
@@ -73,6 +74,8 @@ class EvalRequest:
         The command-line options with the same names.
     options : ComparisonOptions
         How models or arms are compared.
+    planned_shares : list of str
+        The values of `--shares`, such as "old=50,new=50".
     push : PushTarget, optional
         The dashboard to which the states are posted; None if there is none.
     task_file : str, optional
@@ -101,6 +104,7 @@ class EvalRequest:
     time: str | None = None
     arm: str | None = None
     options: ComparisonOptions = DEFAULT_OPTIONS
+    planned_shares: Sequence[str] = ()
     push: Any = None
     task_file: str | None = None
 
@@ -125,6 +129,11 @@ class EvalRequest:
         if (self.shards is not None or self.missing_unit != "raise") and self.rows_are_units is not False:
             raise UsageError(
                 "--shards and --missing-unit need a column of units; name it with --unit, such as --unit user_id"
+            )
+        if parse_shares(self.planned_shares) and (self.arm is None or self.rows_are_units is not False):
+            raise UsageError(
+                "--shares needs --arm, the column of arms, and --unit, a column of units such as user_id, to count the "
+                "users of each arm"
             )
         self.options.check()
 
@@ -218,6 +227,7 @@ def score_log(request: EvalRequest) -> int:
     evaluate_options: dict[str, Any] = {"limit": request.limit, "keep": keep, "threads": request.threads}
     evaluate_options |= {"arm": request.arm, "window": _parse_window(request, metrics, sets)}
     sharded_metrics = _add_row_shards(request, metrics)
+    evaluate_options["users"] = build_user_counter(sharded_metrics, request.arm)
     try:
         result = evaluate_with_progress(
             log, sharded_metrics, sets, where=filters.values(), checkpoint=request.checkpoint, **evaluate_options
@@ -235,20 +245,21 @@ def score_log(request: EvalRequest) -> int:
     if request.save is not None:
         from streammetrics.collect.serialization import save
 
-        save(result.bundle, request.save)
+        save(result.full_bundle, request.save)
     hints = [*empty, *([] if request.push is None else [request.push.send(result, request.arm, sets)])]
     if request.output_format in ("json", "csv"):
         for hint in hints:
             print(hint, file=sys.stderr)
     files = f"{len(log.files):,} files" if len(log.files) > 1 else log.files[0]
     title = f"{files}, {result.rows:,} rows"
-    sides = _compare_sides(request, result.bundle)
+    users = _count_users(request, result.users)
+    sides = _compare_sides(request, result.bundle, users)
     if request.report is not None:
         cards = [one.card for one in sides if one.card is not None]
         provenance = {"files": list(map(str, log.files))}
         write_report([*cards, result.bundle], request.report, title, request.sort, request.min_rows, provenance)
     display = DisplayOptions(
-        request.output_format, request.top, request.sort, request.min_rows, _confidence(request), sides
+        request.output_format, request.top, request.sort, request.min_rows, _confidence(request), sides, users
     )
     print_results(result.bundle, title, display, [*hints, *_collect_hints(request, metrics)])
     return max((one.exit_code for one in sides), default=0)
@@ -302,7 +313,7 @@ def _parse_window(request: EvalRequest, metrics: Any, sets: Sequence[tuple[str, 
     if request.window is None or request.time is None:
         return None
     from streammetrics.compose.windowed import Windowed
-    from streammetrics.io.evaluate import WindowOptions
+    from streammetrics.io.slice_plan import WindowOptions
 
     if request.time == request.arm or any(request.time in names for names in sets):
         raise UsageError(
@@ -319,11 +330,20 @@ def _parse_window(request: EvalRequest, metrics: Any, sets: Sequence[tuple[str, 
     return WindowOptions(width, request.time)
 
 
-def _compare_sides(request: EvalRequest, saved: Any) -> list[SideComparison]:
+def _count_users(request: EvalRequest, users: Any) -> UserSplit | None:
+    """Return the users by arm, and the test of their shares; None if the pass did not count users."""
+    if users is None:
+        return None
+    shares = parse_shares(request.planned_shares)
+    return build_user_split(users, shares, sequential=request.options.sequential)
+
+
+def _compare_sides(request: EvalRequest, saved: Any, users: UserSplit | None) -> list[SideComparison]:
     """Return the comparisons of models or arms; an empty list if their differences would have no valid intervals."""
     if request.unit is None or (request.rows_are_units and request.arm is None):
         return []
-    options = replace(request.options, independent=bool(request.rows_are_units))
+    ratio = users.ratio if users is not None and users.is_tested else None
+    options = replace(request.options, independent=bool(request.rows_are_units), ratio=ratio)
     return build_comparisons(saved, options, request.arm, request.top, sort=request.sort, min_rows=request.min_rows)
 
 
@@ -471,6 +491,8 @@ def _print_verdicts(display: DisplayOptions, title: str) -> None:
         print_line()
     print_line(title, "dim")
     print_line()
+    if display.users is not None:
+        print_grid(display.users.build_grid())
     for one in display.comparisons:
         for grid in one.grids():
             print_grid(grid)

@@ -29,6 +29,7 @@ from streammetrics.cli.score import (
     print_results,
     write_report,
 )
+from streammetrics.cli.user_split import build_user_split, parse_shares, separate_users
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.files import file_identity
 from streammetrics.collect.metric_like import states_of
@@ -106,10 +107,12 @@ def show_file(
     *,
     metrics: Sequence[str] | None = None,
     by: Sequence[str] = (),
+    planned_shares: Sequence[str] = (),
 ) -> None:
     """Print the results in a file, with intervals if the states were counted with --unit.
 
     `metrics` and `by` select metrics and slices. `report` is the path of an HTML report, which is written as well.
+    `planned_shares` contains the values of --shares.
     """
     if report is not None:
         check_report(report)
@@ -118,13 +121,18 @@ def show_file(
     sets = parse_column_sets(by)
     content = load(file, max_bytes=MAX_BYTES)
     title = f"{file}, {_describe_progress(content)}{_format_rows(content)}digest {content.digest()[:16]}"
+    content, users = separate_users(content)
+    shares = parse_shares(planned_shares)
+    if shares and users is None:
+        raise UsageError(f"--shares: {file} contains no users by arm; score the log with --arm, --unit and --save")
+    split = None if users is None else build_user_split(users, shares, sequential=False)
     selected = select_results(content, metrics, sets) if metrics is not None or sets else content
     selected_pieces = [piece for _, piece in split_pieces(selected)]
     check_slice_options(display, slices := [piece for piece in selected_pieces if isinstance(piece, Sliced)])
     for piece in slices:
         check_sort(piece, display.sort)
     by_unit = any(find_sharded(piece) for piece in selected_pieces)
-    print_results(selected, title, replace(display, confidence=display.confidence if by_unit else None))
+    print_results(selected, title, replace(display, confidence=display.confidence if by_unit else None, users=split))
     if report is not None:
         write_report(selected, report, f"{file}, {_format_rows(content).rstrip(', ')}", display.sort, display.min_rows)
 
@@ -157,8 +165,9 @@ def compare_files(
     if options.control is not None and options.control not in names:
         raise unknown_name_error("file", options.control, names)
     things = {name: load(file, max_bytes=MAX_BYTES) for name, file in zip(names, files, strict=True)}
+    results = {name: separate_users(content)[0] for name, content in things.items()}
     options = replace(options, control=options.control or names[0])
-    pieces_by_side = {name: split_pieces(select_results(content, metrics, sets)) for name, content in things.items()}
+    pieces_by_side = {name: split_pieces(select_results(content, metrics, sets)) for name, content in results.items()}
     overall = {name: _find_overall(name, named_pieces) for name, named_pieces in pieces_by_side.items()}
     options = expand_metric_names(options, collect_entries(overall[str(options.control)]))
     for name, side in overall.items():

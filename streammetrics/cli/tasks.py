@@ -33,6 +33,7 @@ _FILE_OPTIONS: dict[str, Any] = {
     "primary": str,
     "guardrails": dict,
     "better": dict,
+    "shares": dict,
 }
 """Keys of a task file that apply to all its tasks, and their types."""
 _TEXT_KEYS = ("label", "weight", "scale", "corrects", "task_type", "query", "group")
@@ -407,6 +408,7 @@ def read_task_file(path: str, bits: int | None) -> TaskFile:
         primary = "ctr"
         better = { ctr = "high" }
         guardrails = { calibration = 0.02 }
+        shares = { A = 50, B = 50 }
         window = "1d"
         time = "ts"
 

@@ -31,6 +31,7 @@ from streammetrics.io.external_sort import QueryPartition, QueryPartitions, Sort
 from streammetrics.io.logs import Log, LogPart
 from streammetrics.io.queries import LogPiece, QuerySplitter, concat_pieces, find_query_column
 from streammetrics.io.row_filter import Filter
+from streammetrics.io.slice_plan import USERS, SlicePlan, WindowOptions, slice_name
 from streammetrics.io.sources import PathLike
 from streammetrics.io.top_keys import find_largest_keys
 
@@ -38,10 +39,8 @@ __all__ = [
     "OVERALL",
     "EvaluatedLog",
     "PassProgress",
-    "WindowOptions",
     "count_cpus",
     "evaluate",
-    "slice_name",
     "window_name",
 ]
 
@@ -66,13 +65,6 @@ class PassProgress(NamedTuple):
     bytes: int
 
 
-class WindowOptions(NamedTuple):
-    """Windows of event time: their width, such as "1h", and the time column. `Windowed` has the same arguments."""
-
-    width: str | int
-    time: str
-
-
 @dataclass(frozen=True)
 class EvaluatedLog:
     """Result of one pass over a log.
@@ -87,27 +79,30 @@ class EvaluatedLog:
         Rows read, including dropped rows.
     windows : Windowed, optional
         The metrics of all rows by window, if windows are requested. Slices are then split by window as well.
+    users : Sliced, optional
+        The users by arm, if they are counted.
     """
 
     overall: MetricCollection | Sharded
     slices: dict[tuple[str, ...], Sliced]
     rows: int
     windows: Windowed | None = None
+    users: Sliced | None = None
+
+    @property
+    def full_bundle(self) -> Any:
+        """All results and the users by arm in one object, as `--save` writes them."""
+        return self.bundle if self.users is None else Bundle({**self.bundle, USERS: self.users})
 
     @property
     def bundle(self) -> Any:
-        """All results in one object, as `--save` writes them.
+        """All results in one object, without the users by arm.
 
         Without slices and windows, this is `overall`. Otherwise, it is a `Bundle` with names such as "by 1h of ts".
         """
         windows = {} if self.windows is None else {window_name(self.windows): self.windows}
         parts = windows | {slice_name(by): sliced for by, sliced in self.slices.items()}
         return Bundle({OVERALL: self.overall} | parts) if parts else self.overall
-
-
-def slice_name(by: Iterable[str]) -> str:
-    """Return the name of slices by these columns, such as "by country,device", for bundles and titles of tables."""
-    return f"by {','.join(by)}"
 
 
 def window_name(windows: Windowed) -> str:
@@ -126,6 +121,7 @@ def evaluate(
     by: Iterable[str | Sequence[str]] = (),
     *,
     arm: str | None = None,
+    users: Sliced | None = None,
     window: WindowOptions | None = None,
     limit: int | None = None,
     keep: str = "hash",
@@ -146,6 +142,9 @@ def evaluate(
         Slices: each item is one column, or several columns whose values are crossed.
     arm : str, optional
         The column of the arms of an experiment. All slices are then split by arm first.
+    users : Sliced, optional
+        An empty `DistinctSample` of the units of `metrics`, sliced by arm, to count the users of each arm once for the
+        whole log.
     window : WindowOptions, optional
         Windows of event time, for all rows and within every slice.
     limit : int, optional
@@ -183,7 +182,7 @@ def evaluate(
         The checkpoint cannot be written. The previous checkpoint is unchanged.
     """
     column_sets = [(one,) if isinstance(one, str) else tuple(one) for one in ([by] if isinstance(by, str) else by)]
-    plan = SlicePlan(column_sets, arm, window, limit)
+    plan = SlicePlan(column_sets, arm, window, limit, users)
     keys = list(dict.fromkeys(name for names in plan.column_sets for name in names))
     conditions = list(where)
     counted = metrics if window is None else Windowed(metrics, width=window.width, time=window.time)
@@ -226,72 +225,10 @@ def evaluate(
     overall: Any = next(iter(slices.values()), total)
     while isinstance(overall, Sliced):
         overall = overall.total
-    return EvaluatedLog(overall.total if window else overall, slices, rows, overall if window else None)
-
-
-@dataclass(frozen=True)
-class SlicePlan:
-    """How a pass splits the rows of a log: by arm, then by slice, then by window.
-
-    Parameters
-    ----------
-    slice_columns : list of tuple of str
-        The sets of slicing columns, such as [("country",), ("country", "device")].
-    arm : str or None
-        The column of the arms of an experiment; None if there are no arms.
-    window : WindowOptions or None
-        The windows of event time; None if there are no windows.
-    limit : int or None
-        How many slices to keep for each set of columns; None for all.
-    """
-
-    slice_columns: list[tuple[str, ...]]
-    arm: str | None
-    window: WindowOptions | None
-    limit: int | None
-
-    @property
-    def column_sets(self) -> list[tuple[str, ...]]:
-        """The slicing columns of every sliced result.
-
-        With arms, the first result is sliced by arm alone, and the others by arm and a set of slicing columns.
-        """
-        if self.arm is None:
-            return self.slice_columns
-        return [(self.arm,), *((self.arm, *names) for names in self.slice_columns)]
-
-    def build_metrics(self, metrics: Any, fixed_keys: Mapping[Any, Sequence[Any]]) -> Any:
-        """Build the metrics that count all slices in one pass; without slices, the metrics of all rows.
-
-        `fixed_keys` contains the slices to keep, for each set of columns whose slices were chosen before the pass.
-        """
-        # If there are slices, the metrics of all rows are their exact sum, so they are not counted separately. Slicing by
-        # all columns at once and merging at the end is not faster, because more slices miss the CPU cache.
-        if not self.column_sets:
-            return empty_copy(metrics)
-        limits: dict[Any, Any] = {names: {"limit": self.limit} for names in self.slice_columns}
-        limits |= {names: {"limit": 0, "values": keys} for names, keys in fixed_keys.items()}
-        sliced: list[Sliced] = [Sliced(metrics, by=names, **limits[names]) for names in self.slice_columns]
-        if self.arm is not None:
-            sliced = [Sliced(one, by=self.arm) for one in (metrics, *sliced)]
-        return MetricCollection(
-            dict(zip(map(slice_name, self.column_sets), sliced, strict=True)),
-            on_invalid=definition_of(metrics).on_invalid,
-        )
-
-    def read_fixed_keys(self, total: Any) -> dict[Any, Sequence[Any]]:
-        """Return the slices that the pass of a checkpoint chose to keep, for each set of slicing columns.
-
-        A set is left out if its slices were not chosen before the pass. `total` contains the metrics of the checkpoint.
-        """
-        keys_by_columns: dict[Any, Sequence[Any]] = {}
-        first = len(self.column_sets) - len(self.slice_columns)
-        for names, full in zip(self.slice_columns, self.column_sets[first:], strict=True):
-            if isinstance(total, MetricCollection) and slice_name(full) in total:
-                definition = definition_of(total[slice_name(full)])
-                axis = (definition if self.arm is None else definition.inner).axis
-                keys_by_columns |= {names: axis.pinned} if axis.limit == 0 else {}
-        return keys_by_columns
+    windows = overall if window else None
+    return EvaluatedLog(
+        overall.total if window else overall, slices, rows, windows, None if users is None else total[USERS]
+    )
 
 
 Watch = Callable[[PassProgress], object] | None

@@ -40,6 +40,11 @@ class Ran:
         return found
 
     @property
+    def users(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.out)["users"]
+        return found
+
+    @property
     def values(self) -> dict[str, Any]:
         """The values of all rows by metric."""
         return {r["metric"]: r["value"] for r in self.records if not r["by"]}

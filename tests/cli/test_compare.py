@@ -283,7 +283,7 @@ class TestWindows:
             digests.add(sm.load(path).digest())
         assert len(digests) == 1
         saved = sm.load(path)
-        assert list(saved) == ["overall", "by 1d of ts", "by arm", "by arm,country"]
+        assert list(saved) == ["overall", "by 1d of ts", "by arm", "by arm,country", "users"]
         inner = sm.Windowed(sm.Sharded(task("old"), unit="user_id"), width="1d", time="ts")
         assert saved["by arm,country"] == sm.Sliced(sm.Sliced(inner, by="country"), by="arm").update(rows)
         assert saved["overall"] == sm.Sharded(task("old"), unit="user_id").update(rows)
@@ -540,3 +540,103 @@ class TestMistakes:
         out = run("compare", "--help").out
         assert "--guardrail calibration=0.02 || exit 1" in " ".join(out.split())
         assert "3 if one is" in " ".join(out.split())
+
+
+class TestUserSplit:
+    @pytest.fixture
+    def arms(self, write):
+        """Write a log of three rows a user; each user is in one arm, except those of `both`."""
+
+        def make(name: str, *, both: int = 0, **counts: int) -> Path:
+            arm = np.repeat(list(counts), list(counts.values()))
+            user = np.concatenate([np.arange(len(arm)), np.arange(both)])
+            arm = np.repeat(np.concatenate([arm, np.repeat("new", both)]), 3)
+            click = np.random.default_rng(1).random(len(arm)) < np.where(arm == "new", 0.5, 0.2)
+            return write(name, click=click.astype(np.int8), old=click * 0.5, user_id=np.repeat(user, 3), arm=arm)
+
+        return make
+
+    GIVEN = (*ONE, *UNIT, "--arm", "arm", "--control", "old", "--primary", "ctr", "--better", "ctr=high")
+
+    def test_a_mismatch_with_the_plan_withholds_ship(self, run, arms):
+        log = arms("log.parquet", old=1500, new=500)
+        ran = run("eval", log, *self.GIVEN, "--shares", "old=50,new=50", "--format", "json")
+        known = sm.sample_ratio_mismatch({"old": 1500, "new": 500}, sequential=False)
+        assert ran.verdicts[0]["decision"] == "withheld"
+        assert ran.verdicts[0]["sentence"].endswith(f"({known.evidence}).")
+        assert ran.code == 0
+        assert [(r["arm"], r["users"], r["share"], r["planned"]) for r in ran.users] == [
+            ("new", 500, 0.25, 0.5),
+            ("old", 1500, 0.75, 0.5),
+        ]
+        assert [r["p_value"] for r in ran.users] == [known.p_value] * 2
+        assert [(r["share_low"], r["share_high"]) for r in ran.users] == [known.intervals[r["arm"]] for r in ran.users]
+        fits = run("eval", log, *self.GIVEN, "--shares", "old=3,new=1", "--format", "json")
+        assert (fits.verdicts[0]["decision"], fits.users[0]["alarm"]) == ("ship", False)
+
+    def test_without_a_plan_shares_are_shown_and_not_tested(self, run, arms):
+        found = run("eval", arms("log.parquet", old=1500, new=500), *self.GIVEN)
+        assert found.out.startswith("Ship new")
+        assert "the shares are far from equal; give the planned shares to test them" in found.out
+        assert "new    500  25.00 %" in found.out
+        assert found.out.index("users by arm") < found.out.index("new against old")
+        even = run("eval", arms("log.parquet", old=500, new=510), *self.GIVEN)
+        assert "the shares are not tested; give" in even.out
+        few = run("eval", arms("log.parquet", old=500, new=510), *self.GIVEN, "--shares", "old=1,new=1")
+        assert "too few users to tell whether they are split as planned (p = 0.777" in few.out
+
+    def test_looks_every_day_are_tested_by_e_values(self, run, arms):
+        looks = ("--sequential", "--users", 2000, "--planned-users", 9000, "--shares", "old=50,new=50")
+        found = run("eval", arms("log.parquet", old=1000, new=1010), *self.GIVEN, *looks, "--format", "json").users[0]
+        assert found["p_value"] is None
+        assert found["e_value"] == sm.sample_ratio_mismatch({"old": 1000, "new": 1010}).e_value
+
+    def test_users_in_two_arms_or_in_files_merged_twice_count_once(self, run, arms, tmp_path):
+        log = arms("log.parquet", old=400, new=500, both=30)
+        again = tmp_path / "again.smet"
+        for path in (tmp_path / "one.smet", again):
+            assert run("eval", log, *self.GIVEN, "--save", path).code == 0
+        assert run("merge", tmp_path / "one.smet", again, "-o", tmp_path / "both.smet").code == 0
+        for ran in (
+            run("eval", log, *self.GIVEN, "--threads", 1, "--format", "json"),
+            run("eval", log, *self.GIVEN, "--threads", 4, "--format", "json"),
+            run("show", tmp_path / "both.smet", "--format", "json"),
+        ):
+            assert [(r["arm"], r["users"], r["several"]) for r in ran.users] == [("new", 500, 30), ("old", 370, 30)]
+        known = sm.sample_ratio_mismatch(sm.load(tmp_path / "both.smet")["users"], {"old": 1, "new": 1})
+        assert known.users == {"new": 500, "old": 370}
+        out = run("show", tmp_path / "both.smet", "--shares", "old=1,new=1").out
+        assert "30 users are in more than one arm, and count in none" in out
+        assert "users are not split as planned (p = 1e-05" in out
+
+    def test_many_users_are_sampled(self, run, arms, monkeypatch):
+        monkeypatch.setattr("streammetrics.cli.user_split.USER_LIMIT", 2000)
+        log = arms("log.parquet", old=8000, new=8000)
+        found = run("eval", log, *self.GIVEN, "--shares", "old=50,new=50", "--format", "json").users
+        kept = {r["arm"]: r["users"] * r["sampled"] for r in found}
+        assert found[0]["sampled"] < 1
+        assert found[0]["p_value"] == sm.sample_ratio_mismatch(kept, sequential=False).p_value
+        out = run("eval", log, *self.GIVEN, "--shares", "old=50,new=50").out
+        assert f"only these {sum(kept.values()):,.0f} users are tested, and the smallest mismatch that they" in out
+
+    def test_an_absent_arm_is_a_mismatch_and_users_without_an_arm_are_in_none(self, run, write):
+        arm = ["old"] * 300 + ["new"] * 300 + [None] * 300
+        log = write(click=np.arange(900) % 2, old=np.full(900, 0.5), user_id=np.arange(900), arm=arm)
+        found = run("eval", log, *self.GIVEN, "--shares", "old=1,new=1", "--format", "json").users
+        assert [(r["arm"], r["users"]) for r in found] == [("new", 300), ("old", 300)]
+        absent = run("eval", log, *self.GIVEN, "--shares", "old=1,new=1,c=1", "--format", "json")
+        assert absent.verdicts[0]["decision"] == "withheld"
+
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            (("--shares", "old=50"), "at least two arms"),
+            (("--shares", "old=50,50"), "expected ARM=SHARE"),
+            (("--shares", "old=50,old=50"), "expected ARM=SHARE"),
+            (("--shares", "old=50,new=0"), "expected shares above 0"),
+            (("--shares", "old=50,other=50"), "the planned share of every arm, found none of new"),
+            (("--shares", "old=50,new=50", "--unit", "row"), "--shares needs --arm"),
+        ],
+    )
+    def test_wrong_shares(self, fails, arms, given, message):
+        assert message in fails("eval", arms("log.parquet", old=30, new=30), *self.GIVEN, *given)

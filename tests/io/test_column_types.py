@@ -172,7 +172,7 @@ def test_scores_that_are_no_numbers_are_named(tmp_path: Path, value: str) -> Non
 
 
 def test_windows_of_partitions_and_of_texts(tmp_path: Path) -> None:
-    from streammetrics.io.evaluate import WindowOptions
+    from streammetrics.io.slice_plan import WindowOptions
 
     for day in ("2025-06-02", "2025-06-03"):
         parquet(tmp_path / "log" / f"day={day}" / "a.parquet", y=[1, 0], ts=[f"{day}T10:00:00", f"{day}T11:00:00.5Z"])
