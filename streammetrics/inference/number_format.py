@@ -9,6 +9,8 @@ from ..reading.interval import Interval
 
 __all__ = ["DifferenceFormat", "choose_format", "format_interval", "format_p_value"]
 
+LARGE = 1e12  # numbers from here on are shown with an exponent
+
 
 class DifferenceFormat(NamedTuple):
     """Formats differences as text, with a number of decimals and optionally in percent: "+0.0049" or "+5.7 %"."""
@@ -20,7 +22,8 @@ class DifferenceFormat(NamedTuple):
         """Return a difference as text, without a sign if it rounds to 0. `sign` is as in format specifications."""
         if not math.isfinite(value):
             return "NaN" if math.isnan(value) else f"{value:+}"
-        text = f"{100.0 * value if self.percent else value:{sign}.{self.decimals}f}"
+        shown = 100.0 * value if self.percent else value
+        text = f"{shown:{sign}.{self.decimals}f}" if abs(shown) < LARGE else f"{shown:{sign}.4g}"
         text = text.lstrip("+-") if not float(text) else text
         return f"{text} %" if self.percent else text
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .numbers import format_fixed, format_signed
+from .numbers import format_fixed, format_signed, typeset
 
 __all__ = [
     "Area",
@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+LONG_LABEL = 9  # if a label has more characters, the labels of its axis are written with an exponent
 
 
 class ChartAxis(NamedTuple):
@@ -79,8 +80,21 @@ def linear_axis(low: float, high: float, *, percent: bool = False, sign: bool = 
     shown = step * (100 if percent else 1)
     decimals = next((d for d in range(15) if math.isclose(round(shown, d), shown, rel_tol=1e-9)), 15)
     write = format_signed if sign else format_fixed
-    ticks = [(i * step, write(i * step, decimals, percent) if i else "0") for i in range(first, last + 1)]
-    return ChartAxis(low, high, False, tuple(ticks))
+    values = [i * step for i in range(first, last + 1)]
+    texts = [write(v, decimals, percent) if v else "0" for v in values]
+    if max(map(len, texts), default=0) > LONG_LABEL:
+        # With an exponent, a label needs the digits from the largest value down to the step.
+        size = math.floor(math.log10(max(abs(low), abs(high)))) - math.floor(math.log10(step))
+        short = [format_exponent(v, size + 1, sign=sign, percent=percent) for v in values]
+        texts = min(texts, short, key=lambda some: max(map(len, some)))
+    return ChartAxis(low, high, False, tuple(zip(values, texts, strict=True)))
+
+
+def format_exponent(value: float, decimals: int, *, sign: bool = False, percent: bool = False) -> str:
+    """Return the label of a tick with an exponent, such as "2.5e+47", without trailing zeros."""
+    digits, _, exponent = f"{value * 100 if percent else value:{'+' if sign else ''}.{decimals}e}".partition("e")
+    digits = digits.rstrip("0").rstrip(".")
+    return typeset(f"{digits}e{exponent}{' %' if percent else ''}") if value else "0"
 
 
 def logarithmic_axis(low: float, high: float, *, percent: bool = False) -> ChartAxis:

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from ..inference.comparison import Comparison, Comparisons
 from ..inference.jackknife import MIN_EVENTS
+from ..metrics.ranking.exposure import ExposureMetric
+from ..metrics.ranking.mean import QueryMean
 from ..reading.about import best_of
 from .headline import build_comparison_headline, format_confidence
 from .measure_rows import (
@@ -51,7 +53,7 @@ class CutoffTable(NamedTuple):
 
 
 def build_cutoff_table(comparisons: Sequence[Comparison], sides: tuple[NamedSide, NamedSide]) -> CutoffTable | None:
-    """Return the table of metrics that have a cut-off, such as NDCG@10; None if no metric has one.
+    """Return the table of ranking metrics at their cut-offs; None if there are no comparisons.
 
     Each name in `comparisons` consists of the metric, "@" and the cut-off.
     """
@@ -98,7 +100,7 @@ def add_comparisons(
         page.headline = build_comparison_headline(overall, sides, forests, warnings)
         page.sides = sides[::-1]
         page.badge = format_badge([c for _, some in compared for c in list_comparisons(some)][:1])
-    without_cutoff = [c for c in prefixed if "@" not in c.name]
+    without_cutoff = [c for c in prefixed if not _has_cutoff(c)]
     unmatched = _describe_unmatched(compared, sides)
     if overall:
         shown = without_cutoff or prefixed
@@ -128,8 +130,14 @@ def add_comparisons(
                 " ".join([FOREST_NOTE, *([] if overall else unmatched)]),
             )
         )
-    if ranked := build_cutoff_table([c for c in prefixed if "@" in c.name], sides):
+    if ranked := build_cutoff_table([c for c in prefixed if _has_cutoff(c)], sides):
         page.parts.append(PagePart("ranking", "Ranking", "ranking", ranked))
+
+
+def _has_cutoff(one: Comparison) -> bool:
+    """Return whether a metric reads the first k documents of each ranking, such as NDCG@10."""
+    k = getattr(one.metric, "k", None)
+    return isinstance(one.metric, (QueryMean, ExposureMetric)) and k is not None and one.name.endswith(f"@{k}")
 
 
 OWN_SCALE = ("Each row of the picture has its own scale, with zero in the middle; better is to the right. "

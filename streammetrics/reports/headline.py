@@ -109,10 +109,14 @@ def _join_names(names: Sequence[str]) -> str:
 def _describe_agreement(rows: list[MeasureRow]) -> str:
     """Return a sentence such as " All 4 measures agree." if all metrics are better, or all are worse.
 
-    The result is empty otherwise, and for fewer than three metrics.
+    Metrics without a good direction, such as the mean error, count for neither side. The result is empty if the metrics
+    disagree, and for fewer than three metrics.
     """
-    words = {r.word for r in rows if r.word}
-    return f" All {len(rows)} measures agree." if len(rows) > 2 and words in ({"better"}, {"worse"}) else ""
+    words = [r.word for r in rows if r.word]
+    if len(words) < 3 or set(words) not in ({"better"}, {"worse"}):
+        return ""
+    which = "" if len(words) == len(rows) else " with a better direction"
+    return f" All {len(words)} measures{which} agree."
 
 
 def _describe_errors(main: Comparison, row: MeasureRow, badge: str) -> list[Fact]:

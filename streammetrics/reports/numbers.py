@@ -10,6 +10,7 @@ __all__ = [
     "format_bound",
     "format_count",
     "format_fixed",
+    "format_number",
     "format_p_value",
     "format_share",
     "format_signed",
@@ -18,6 +19,7 @@ __all__ = [
 
 NARROW = "\u202f"
 MAX_DECIMALS = 6  # the largest number of decimals of any number
+LARGE = 1e12  # numbers from here on are shown with an exponent
 
 
 def typeset(text: str) -> str:
@@ -43,9 +45,14 @@ def format_fixed(value: float | None, decimals: int, percent: bool = False) -> s
     if math.isinf(value):
         return typeset(f"{value:+}").replace("inf", "∞")
     shown = 100.0 * value if percent else value
-    text = f"{shown:,.{decimals}f}"
+    text = f"{shown:,.{decimals}f}" if abs(shown) < LARGE else f"{shown:.4g}"
     text = text.lstrip("-") if not text.strip("-0.,") else text
     return typeset(f"{text} %" if percent else text)
+
+
+def format_number(value: float) -> str:
+    """Return a number with four significant digits, such as "−0.02338" or "2.104e+28"; "–" for NaN."""
+    return "–" if math.isnan(value) else typeset(f"{value:.4g}")
 
 
 def format_signed(value: float | None, decimals: int, percent: bool = False) -> str:
@@ -89,4 +96,4 @@ def format_bound(half: float | None) -> str:
     exact = Decimal(half)
     step = Decimal(1).scaleb(exact.adjusted() - 1)
     up = exact.quantize(step, rounding=ROUND_UP)
-    return f"±{up:f}" if up >= Decimal("1e-7") else f"±{up:.1e}"
+    return f"±{up:f}" if Decimal("1e-7") <= up < Decimal(LARGE) else f"±{up:.1e}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -11,13 +11,14 @@ from ..collect.collection import MetricCollection, contents_of
 from ..metrics.decisions.agreement import ConfusionMatrix
 from ..metrics.probabilities.calibration import CalibrationCurve
 from ..metrics.ranking.gains import NDCG
+from ..metrics.regression.quantiles import ErrorQuantile, ResidualQuantile
 from ..statistics.by_label import TopBins, TopLabel
 from ..statistics.classes import PairCounts
 from ..statistics.query_sums import parse_term
 from ..statistics.ranking import RankingSums
 from ..statistics.values import ValueHistogram
 from .charts import Area, Chart, ChartLine, ColourKey, Rule, linear_axis
-from .numbers import format_fixed, format_share
+from .numbers import format_fixed, format_number, format_share
 
 __all__ = ["COLOURS", "MAX_CLASSES", "MatrixChart", "build_matrices", "build_task_charts"]
 
@@ -125,8 +126,8 @@ def _build_residual_chart(collection: MetricCollection) -> Iterator[Chart]:
     shares = [_read_value_shares(state) for _, _, state in histograms]
     low, high = min(v[0] for v, _ in shares), max(v[-1] for v, _ in shares)
     # Outliers would squeeze the histogram. Its range therefore covers the middle 99 % of the rows of every model.
-    cuts = [np.interp([0.005, 0.5, 0.995], np.cumsum(w), v) for v, w in shares]
-    low, high = max(low, min(c[0] for c in cuts)), min(high, max(c[2] for c in cuts))
+    cuts = [np.interp([0.005, 0.995], np.cumsum(w), v) for v, w in shares]
+    low, high = max(low, min(c[0] for c in cuts)), min(high, max(c[1] for c in cuts))
     edges = np.linspace(low, high if high > low else low + 1.0, SHADES + 1)
     layers: list[Any] = []
     top = 0.0
@@ -136,11 +137,11 @@ def _build_residual_chart(collection: MetricCollection) -> Iterator[Chart]:
         steps = np.r_[heights, heights[-1]]
         layers += [Area(edges, steps, number), ChartLine(edges, steps, number, steps=True)]
         top = max(top, float(heights.max()))
-    middles = ", ".join(f"{name} {c[1]:.4g}" for (name, _, _), c in zip(histograms, cuts, strict=True))
+    medians = [(name, ResidualQuantile(0.5).reading(state).value) for name, _, state in histograms]
     yield Chart(
         "Errors",
         "Share of rows by prediction minus target; the first and last step include the outermost 0.5 %.",
-        f"Medians: {middles}.",
+        f"Medians: {_format_values(medians)}.",
         linear_axis(float(edges[0]), float(edges[-1])), linear_axis(0.0, top * 1.05 or 1.0, percent=True),
         "prediction minus target", "share of rows", layers, [ColourKey(number, name) for name, number, _ in histograms],
     )  # fmt: skip
@@ -152,21 +153,28 @@ def _build_error_chart(collection: MetricCollection) -> Iterator[Chart]:
     if not histograms:
         return
     layers: list[Any] = []
-    top, quantiles = 0.0, []
-    for name, number, state in histograms:
+    top = 0.0
+    for _, number, state in histograms:
         v, w = _read_value_shares(state)
         upto = np.cumsum(w)
         points = np.unique(np.searchsorted(upto, np.linspace(0, 1, 200)).clip(max=len(v) - 1))
         layers.append(ChartLine(upto[points], v[points], number))
         top = max(top, float(np.interp(0.98, upto, v)))
-        quantiles.append(f"{name} {float(np.interp(0.9, upto, v)):.4g}")
+    quantiles = [(name, ErrorQuantile(0.9).reading(state).value) for name, _, state in histograms]
     yield Chart(
         "Error quantiles",
         "Quantiles of the absolute error: lower is better.",
-        f"The absolute error of 90\u202f% of the rows is at most: {', '.join(quantiles)}.",
+        f"The absolute error of 90\u202f% of the rows is at most: {_format_values(quantiles)}.",
         linear_axis(0, 1, percent=True), linear_axis(0.0, top * 1.05 or 1.0), "share of rows", "absolute error", layers,
         [ColourKey(number, name) for name, number, _ in histograms],
     )  # fmt: skip
+
+
+def _format_values(values: Sequence[tuple[str, float]]) -> str:
+    """Return a value for each model as text, such as "a −0.02, b 0.31"; without the name if there is one model."""
+    if len(values) == 1:
+        return format_number(values[0][1])
+    return ", ".join(f"{name} {format_number(value)}" for name, value in values)
 
 
 def _read_value_shares(state: ValueHistogram) -> tuple[Any, Any]:
