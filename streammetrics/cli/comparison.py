@@ -19,9 +19,10 @@ from streammetrics.compose.windowed import Windowed
 from streammetrics.inference.compare import build_look, compare_all
 from streammetrics.inference.comparison import Comparisons
 from streammetrics.inference.interpretation import ComparisonSettings
+from streammetrics.inference.multiple import SLICE_CORRECTION
 from streammetrics.inference.sample_ratio import SampleRatio
 from streammetrics.inference.scorecard import Scorecard, scorecard
-from streammetrics.inference.sentences import describe_comparison
+from streammetrics.inference.sentences import NamedComparison, name_sides
 from streammetrics.numerics.slice_keys import format_atom
 from streammetrics.reports.differences import (
     NumberChange,
@@ -158,10 +159,10 @@ class SideComparison:
 
     @cached_property
     def comparisons(self) -> dict[str, Comparisons]:
-        """The comparison of each treatment with the control. For slices, p-values are adjusted by Benjamini-Hochberg."""
+        """The comparison of each treatment with the control. For slices, p-values are adjusted for their number."""
         options = self.options
         look = build_look(options.sequential, options.users, options.planned, options.confidence)
-        settings = ComparisonSettings(options.confidence, look, adjust="bh" if self.title else None)
+        settings = ComparisonSettings(self._confidence, look, adjust=SLICE_CORRECTION if self.title else None)
         control = self.sides[self.control]
         return {
             name: compare_all(self.sides[name], control, settings, independent=options.independent)
@@ -218,26 +219,25 @@ class SideComparison:
     def sentences(self) -> list[str]:
         """One sentence for each treatment: the verdict, or which side is better."""
         if self.card is not None:
-            several = len(self.card.verdicts) > 1
-            return [
-                (f"{name}: " if several and v.decision == "keep running" else "") + self._name_sides(v.sentence, name)
-                for name, v in self.card.verdicts.items()
-            ]
-        return [
-            self._name_sides(self._format_sentence(name, comparisons), name)
-            for name, comparisons in self.comparisons.items()
-        ]
+            return self.card.sentences
+        return [one.sentence for one in self.model_comparisons]
 
-    def _name_sides(self, text: str, treatment: str) -> str:
-        """Replace "the first side" and "the second side" in a sentence with the names of both sides."""
-        return text.replace("the first side", treatment).replace("the second side", self.control)
+    @property
+    def model_comparisons(self) -> list[NamedComparison]:
+        """The comparison of each treatment with the control, with the names of both sides."""
+        return [self._name_comparison(name, comparisons) for name, comparisons in self.comparisons.items()]
 
-    def _format_sentence(self, name: str, comparisons: Comparisons) -> str:
-        directed = [n for n, m in self.metrics.items() if m.about.best is not None and n in comparisons]
-        primary = self.options.primary or next(iter([*directed, *comparisons]))
-        if primary not in comparisons:
+    def _name_comparison(self, name: str, comparisons: Comparisons) -> NamedComparison:
+        primary = self.options.primary
+        if primary is not None and not self.title and primary not in comparisons:
             raise unknown_name_error("metric", primary, list(comparisons), "both sides")
-        return describe_comparison(comparisons[primary], comparisons.values(), a=name, b=self.control)
+        return NamedComparison(name, self.control, comparisons, primary)
+
+    def list_report_objects(self) -> list[Scorecard | NamedComparison]:
+        """Return what a report shows about these sides. A report draws windows from the metrics themselves."""
+        if self.card is not None:
+            return [self.card]
+        return [] if isinstance(self.sides[self.control], Windowed) else [*self.model_comparisons]
 
     @property
     def exit_code(self) -> int:
@@ -252,40 +252,45 @@ class SideComparison:
             return (
                 [
                     build_slice_grid(
-                        self._collect_changes(), by, self.order, f"{self._sides_label}, {self.title}", confidence
+                        self.collect_changes(), by, self.order, f"{self._sides_label}, {self.title}", confidence
                     )
                 ]
                 if self.order
                 else []
             )
         if self.card is not None:
-            return [figures(self._collect_changes(), self.control, confidence)]
+            return [figures(self.collect_changes(), self.control, confidence)]
         return [
-            build_difference_grid([c for c in self._collect_changes() if c.treatment == n], self.control, confidence)
+            build_difference_grid([c for c in self.collect_changes() if c.treatment == n], self.control, confidence)
             for n in self.comparisons
         ]
 
-    def _collect_changes(self) -> list[NumberChange]:
+    def collect_changes(self) -> list[NumberChange]:
+        """Return the rows of the table of differences."""
         if self.card is not None:
-            changes = collect_card_changes(self.card.slices("bh") if self.title else self.card.table())
+            changes = collect_card_changes(self.card.slices(SLICE_CORRECTION) if self.title else self.card.table())
         else:
             changes = [
                 one
                 for name, comparisons in self.comparisons.items()
                 for one in collect_model_changes(name, comparisons)
             ]
-        return [c._replace(reason=c.reason and self._name_sides(c.reason, c.treatment)) for c in changes]
+        return [c._replace(reason=c.reason and name_sides(c.reason, c.treatment, self.control)) for c in changes]
 
     @property
     def _sides_label(self) -> str:
         return f"{', '.join(self.treatments)} against {self.control}"
 
     @property
-    def _confidence_label(self) -> str:
+    def _confidence(self) -> float:
+        """The confidence level of each interval. The treatments of a scorecard share 1 - confidence."""
         confidence = self.options.confidence
-        if self.card is not None and len(self.treatments) > 1:
-            confidence = 1.0 - (1.0 - confidence) / len(self.treatments)
-        return format_confidence(confidence) + (" always" if self.options.sequential else "")
+        shared = self.options.has_scorecard and len(self.treatments) > 1
+        return 1.0 - (1.0 - confidence) / len(self.treatments) if shared else confidence
+
+    @property
+    def _confidence_label(self) -> str:
+        return format_confidence(self._confidence) + (" always" if self.options.sequential else "")
 
 
 # -- Sides -----------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from streammetrics.collect.accumulator import definition_of
 from streammetrics.compose.axis_wrapper import AxisWrapper
 from streammetrics.compose.bundle import Bundle
 from streammetrics.compose.sliced import Sliced
+from streammetrics.inference.sentences import name_sides
 from streammetrics.numerics.slice_keys import encode_key
 from streammetrics.numerics.slice_keys import format_atom as shown_key
 from streammetrics.reading.table import RESULT
@@ -38,7 +39,7 @@ __all__ = ["check_sort", "select_results", "write_comparisons", "write_csv", "wr
 CSV = ("model", "slice", *RESULT)
 COMPARISON_COLUMNS = (
     "treatment", "control", "metric", "value", "control_value", "difference", "difference_low", "difference_high",
-    "relative", "relative_low", "relative_high", "p_value", "adjusted", "better", "limited_by", "reason",
+    "relative", "relative_low", "relative_high", "p_value", "adjusted", "better", "word", "limited_by", "reason",
 )  # fmt: skip
 
 
@@ -156,8 +157,9 @@ def write_json(display: DisplayOptions, result: Any = None) -> None:
 
     A comparison has `by`, `slice`, `treatment`, `control`, `metric`, `value` and `control_value`, `difference` and
     `relative` with their limits (`_low`, `_high`), `p_value`, `adjusted` (by slice: adjusted by Benjamini-Hochberg),
-    `better` (the better side), `limited_by` and `reason`. A verdict has `treatment`, `control` and `sentence`; with a
-    scorecard also `decision`, `more_users`, `more_days` and `metrics` (the role and the assessment of each metric).
+    `better` (the better side), `word` (what the table says, such as "worse" or "held"), `limited_by` and `reason`. A
+    verdict has `treatment`, `control` and `sentence`; with a scorecard also `decision`, `more_users`, `more_days` and
+    `metrics` (the role and the assessment of each metric).
 
     The users of an arm have `arm`, `users`, `share` with its 99 % interval (`share_low`, `share_high`) and `planned`. The
     other fields are the same for all arms: `alarm` and `p_value` (with --sequential, `e_value`) of the test, which are
@@ -210,10 +212,13 @@ def _format_keys(keys: dict[str, Any]) -> dict[str, Any]:
 
 def _list_comparisons(one: SideComparison) -> Iterator[Record]:
     """Yield a record for each comparison with the control."""
+    # The words are those of the table and of the page, which follow the scorecard if there is one.
+    words = {(c.treatment, c.key, c.metric): c.word for c in one.collect_changes()}
     for treatment, comparisons in one.comparisons.items():
         sides = {"a": treatment, "b": one.control}
         for each in comparisons.values():
             row = each.record()
+            word = words.get((treatment, each.keys, each.name), "")
             yield {
                 "by": list(comparisons.by),
                 "slice": _format_keys(dict(zip(comparisons.by, each.keys, strict=True))),
@@ -226,9 +231,10 @@ def _list_comparisons(one: SideComparison) -> Iterator[Record]:
                 "difference_low": row["low"],
                 "difference_high": row["high"],
                 **{name: row[name] for name in ("relative", "relative_low", "relative_high", "p_value", "adjusted")},
-                "better": sides.get(row["better"]),
+                "better": None if word in ("unclear", "undecided", "too few") else sides.get(row["better"]),
+                "word": word,
                 "limited_by": row["limited_by"],
-                "reason": row["reason"],
+                "reason": row["reason"] and name_sides(row["reason"], treatment, one.control),
             }
 
 

@@ -255,9 +255,9 @@ def score_log(request: EvalRequest) -> int:
     users = _count_users(request, result.users)
     sides = _compare_sides(request, result.bundle, users)
     if request.report is not None:
-        cards = [one.card for one in sides if one.card is not None]
+        compared = [each for one in sides for each in one.list_report_objects()]
         provenance = {"files": list(map(str, log.files))}
-        write_report([*cards, result.bundle], request.report, title, request.sort, request.min_rows, provenance)
+        write_report([*compared, result.bundle], request.report, title, request.sort, request.min_rows, provenance)
     display = DisplayOptions(
         request.output_format, request.top, request.sort, request.min_rows, _confidence(request), sides, users
     )

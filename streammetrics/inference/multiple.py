@@ -12,9 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InvalidInputError
 
-__all__ = ["adjust_p_values", "benjamini_hochberg", "e_benjamini_hochberg", "holm"]
+__all__ = ["SLICE_CORRECTION", "adjust_p_values", "benjamini_hochberg", "e_benjamini_hochberg", "holm"]
 
 Floats = NDArray[np.float64]
+SLICE_CORRECTION = "bh"
+"""The multiplicity correction of slices in what `eval` prints, in reports and in JSON."""
 
 
 def _read_p_values(p: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:

@@ -27,6 +27,7 @@ from .number_format import choose_format, format_p_value
 from .pairs import UnmatchedCell, pair_samples
 from .reasons import has_reason
 from .sample_ratio import SampleRatio, sample_ratio_mismatch
+from .sentences import name_sides
 from .sequential import p_from_e
 from .verdict import MetricEffect, Progress, Verdict, build_verdict, is_not_worse, is_worse
 
@@ -127,7 +128,7 @@ class Scorecard(Plottable):
             effects = [build_effect(changes[q.name], relative, q.better, q.margin) for q in questions]
             single = [_select_only_cell(c) for c in effects]
             last = 1 + self.options.guardrails
-            verdicts[arm] = build_verdict(
+            verdict = build_verdict(
                 single[0],
                 single[1:last],
                 progress,
@@ -136,7 +137,13 @@ class Scorecard(Plottable):
                 treatment=str(arm),
                 sample_ratio=self.ratio,
             )
+            verdicts[arm] = verdict._replace(sentence=name_sides(verdict.sentence, str(arm), str(self.control)))
         return verdicts
+
+    @property
+    def sentences(self) -> list[str]:
+        """The sentences of the verdicts. A sentence that holds for all treatments, such as a mismatch, occurs once."""
+        return list(dict.fromkeys(v.sentence for v in self.verdicts.values()))
 
     @property
     def exit_code(self) -> int:
@@ -151,10 +158,10 @@ class Scorecard(Plottable):
 
     def __repr__(self) -> str:
         """Return the verdicts, then the table."""
-        return "\n".join([*(v.sentence for v in self.verdicts.values()), "", repr(self.table())])
+        return "\n".join([*self.sentences, "", repr(self.table())])
 
     def _repr_html_(self) -> str:
-        sentences = "".join(f"<p><strong>{html.escape(v.sentence)}</strong></p>" for v in self.verdicts.values())
+        sentences = "".join(f"<p><strong>{html.escape(s)}</strong></p>" for s in self.sentences)
         return sentences + self.table()._repr_html_()
 
     def table(self) -> Table:

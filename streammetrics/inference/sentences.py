@@ -3,14 +3,60 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from .comparison import Comparison
+from ..reading.about import best_of
+from .comparison import Comparison, Comparisons
 from .interpretation import BOUND
 from .number_format import choose_format, format_interval
 from .verdict import POWER_QUANTILE
 
-__all__ = ["describe_comparison"]
+__all__ = ["NamedComparison", "choose_primary", "describe_comparison", "name_sides"]
+
+
+def name_sides(text: str, a: str, b: str) -> str:
+    """Replace "the first side" and "the second side" in a sentence or reason with the names of the sides."""
+    return text.replace("the first side", a).replace("the second side", b)
+
+
+class NamedComparison(NamedTuple):
+    """The comparisons of a treatment with the control, with the names of both sides.
+
+    Parameters
+    ----------
+    treatment, control : str
+        Names of sides a and b of the comparisons.
+    comparisons : Comparisons
+        The comparison of every metric, over all rows or by slice.
+    primary_name : str or None
+        The metric that decides; by default the first one with a known better direction, or else the first one.
+    """
+
+    treatment: str
+    control: str
+    comparisons: Comparisons
+    primary_name: str | None = None
+
+    @property
+    def primary(self) -> Comparison:
+        """The comparison of the metric that decides."""
+        return choose_primary(list(self.comparisons.values()), self.primary_name)
+
+    @property
+    def sentence(self) -> str:
+        """One sentence that says which side is better and by how much."""
+        return describe_comparison(self.primary, self.comparisons.values(), a=self.treatment, b=self.control)
+
+
+def choose_primary(comparisons: Sequence[Comparison], name: str | None = None) -> Comparison:
+    """Return the comparison that decides: the one with this name.
+
+    Without a name, this is the first metric with a known better direction, or else the first metric.
+    """
+    if name is not None:
+        return next(one for one in comparisons if one.name == name)
+    return next((one for one in comparisons if best_of(one.metric) is not None), comparisons[0])
 
 
 def describe_comparison(primary: Comparison, others: Iterable[Comparison] = (), *, a: str = "a", b: str = "b") -> str:
@@ -67,4 +113,4 @@ def describe_comparison(primary: Comparison, others: Iterable[Comparison] = (), 
         names = [o.name for o in rest if o.better == side]
         also = "also " if names and primary.better == side else ""
         text += f"; {also}{word}: {', '.join(names)}" if names else ""
-    return f"{text}."
+    return name_sides(f"{text}.", a, b)

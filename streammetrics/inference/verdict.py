@@ -380,7 +380,7 @@ def build_verdict(
     >>> result.decision, result.sentence
     ('ship', 'Ship treatment: ctr +5.7 % (95 % +3.6 % to +7.8 %), and the guardrail is held.')
     >>> build_verdict(MetricEffect("ctr", change(0.01)), (), Progress(70_000, 100_000, 10_000, sequential=True)).sentence
-    'Keep running: ctr is unclear, +1.0 % (95 % always -2.2 % to +4.3 %); about 3 days and 30,000 users to go.'
+    'Keep running treatment: ctr is unclear, +1.0 % (95 % always -2.2 % to +4.3 %); about 3 days and 30,000 users to go.'
     """
     if treatments < 1:
         raise InvalidInputError(f"treatments must be 1 or more, not {treatments}")
@@ -480,7 +480,7 @@ def _describe_decision(
         return f"Ship {treatment}: {primary.name} {figures[0]}{_format_guardrails(len(readings) - 1)}."
     if decision == "do not":
         decisive = next(i for i, r in enumerate(readings) if r.word in ("worse", "breached"))
-        limit = f"; the margin is {_format_margin(effects[decisive])}" if decisive else ""
+        limit = f"; {_describe_margin(effects[decisive])}" if decisive else ""
         reading = readings[decisive]
         name = f"the guardrail {reading.name}" if decisive else reading.name
         return f"Do not ship {treatment}: {name} is {reading.word}, {figures[decisive]}{limit}."
@@ -492,17 +492,21 @@ def _describe_decision(
     if first:
         what = f"{primary.name} is {primary.word}, but {what}"
     if decision == "nothing shown":
-        return f"Nothing shown at the planned end: {what}{_describe_detectable(primary, effects[0])}."
+        return f"Nothing shown for {treatment} at the planned end: {what}{_describe_detectable(primary, effects[0])}."
     if progress.is_early:
         what = (
             f"{progress.users:,.0f} of {progress.planned:,.0f} users so far, and a single look is valid only at the end"
         )
-    return f"Keep running: {what}{_format_remaining(users, days)}."
+    return f"Keep running {treatment}: {what}{_format_remaining(users, days)}."
 
 
-def _format_margin(effect: MetricEffect) -> str:
+def _describe_margin(effect: MetricEffect) -> str:
+    """Return what a guardrail allows, in percent of the control or in units of the metric."""
     margin = effect.margin or 0.0
-    return f"{100.0 * margin:.4g} %" if effect.estimate.is_relative else f"{margin:.4g}"
+    size = f"{100.0 * margin:.4g} %" if effect.estimate.is_relative else f"{margin:.4g}"
+    if effect.better == "one":
+        return f"it may be at most {size} farther from 1"
+    return f"it may {'fall' if effect.better == 'high' else 'rise'} by at most {size}"
 
 
 def _format_guardrails(count: int) -> str:

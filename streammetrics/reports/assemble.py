@@ -14,11 +14,13 @@ from ..compose.windowed import Windowed
 from ..errors import InvalidInputError
 from ..inference.compare import collect_samples, compare
 from ..inference.comparison import Comparison, Comparisons
+from ..inference.multiple import SLICE_CORRECTION
 from ..inference.scorecard import Scorecard
+from ..inference.sentences import NamedComparison
 from ..reading.records import badness
 from ..reading.table import Table
 from .card_sections import add_scorecards
-from .comparison_sections import add_comparisons
+from .comparison_sections import ComparedSides, add_comparisons
 from .count_sections import add_accumulators, build_grid
 from .page_model import Headline, NamedSide, Page, PagePart
 from .provenance import build_card_terms, build_state_terms, describe_dropped_rows, format_terms
@@ -34,6 +36,7 @@ class _ReportContent:
 
     cards: list[tuple[str, Scorecard]] = field(default_factory=list)
     pairs: list[tuple[str, Comparisons | list[Comparison]]] = field(default_factory=list)
+    named: list[NamedComparison] = field(default_factory=list)
     tables: list[tuple[str, Table]] = field(default_factory=list)
     accumulators: list[tuple[str, Any]] = field(default_factory=list)
 
@@ -49,9 +52,9 @@ def assemble(
     content = _ReportContent()
     for name, thing in flatten(objects):
         _add_object(name, thing, content)
-    if not (content.cards or content.pairs or content.tables or content.accumulators):
+    if not any(vars(content).values()):
         raise InvalidInputError("there is nothing to report: pass a metric, collection, table, comparison or scorecard")
-    both, compared = _find_comparisons(content, sides)
+    compared = _find_comparisons(content, sides)
     warnings = describe_dropped_rows(content.accumulators)
     page = Page(
         title,
@@ -59,13 +62,15 @@ def assemble(
         provenance=[*format_terms(provenance), *build_state_terms(content.accumulators)],
     )
     if content.cards:
-        page.provenance += [term for name, card in content.cards for term in build_card_terms(name, card)]
+        for name, card in content.cards:
+            terms = build_card_terms(name, card)
+            page.provenance += [term for term in terms if term not in page.provenance]
         add_scorecards(page, content.cards, warnings)
     if compared:
-        add_comparisons(page, compared, both, warnings, first=not content.cards)
+        add_comparisons(page, compared, warnings, first=not content.cards)
     first = not (content.cards or compared)
     add_accumulators(page, content.accumulators, rows_independent=rows_independent, first=first, sort=sort,
-                     min_rows=min_rows, warnings=warnings, compared=compared)  # fmt: skip
+                     min_rows=min_rows, warnings=warnings, compared=compared[0].pairs if compared else [])  # fmt: skip
     for name, table in content.tables:
         head, rows = table.texts()
         words = sum(h in (*table.by, "metric", "treatment", "role") for h in head)
@@ -86,7 +91,7 @@ def flatten(objects: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     if isinstance(objects, Mapping) and not isinstance(objects, (MetricLike, Comparisons)):
         for inner, one in objects.items():
             yield from flatten(one, f"{name}/{inner}" if name else str(inner))
-    elif isinstance(objects, (list, tuple)):
+    elif isinstance(objects, (list, tuple)) and not isinstance(objects, NamedComparison):
         for one in objects:
             yield from flatten(one, name)
     else:
@@ -101,7 +106,9 @@ def _add_object(name: str, thing: Any, content: _ReportContent) -> None:
     InvalidInputError
         A report cannot show an object of this type.
     """
-    if isinstance(thing, Scorecard):
+    if isinstance(thing, NamedComparison):
+        content.named.append(thing)
+    elif isinstance(thing, Scorecard):
         content.cards.append((name, thing))
     elif isinstance(thing, Comparison):
         last = content.pairs[-1][1] if content.pairs else None
@@ -138,30 +145,50 @@ def _unwrap(name: str, thing: Any) -> Iterator[tuple[str, Any]]:
         yield name, thing
 
 
-def _find_comparisons(
-    content: _ReportContent, sides: tuple[str, str]
-) -> tuple[tuple[NamedSide, NamedSide], list[tuple[str, Comparisons | list[Comparison]]]]:
-    """Return the two compared sides (new, old) of a page, and its comparisons with their names.
+def _find_comparisons(content: _ReportContent, sides: tuple[str, str]) -> list[ComparedSides]:
+    """Return the comparisons of a page, by treatment.
 
-    If the caller passed no comparisons, this function compares two models of each collection that has shards of users.
-    The first model is the control, and `_choose_model` chooses the other one.
+    If the caller passed neither comparisons nor a scorecard, this function compares two models of each collection that has
+    shards of users. The first model is the control, and `_choose_model` chooses the other one.
     """
     if content.pairs:
-        return (NamedSide(sides[0], 1), NamedSide(sides[1], 0)), content.pairs
+        return [ComparedSides((NamedSide(sides[0], 1), NamedSide(sides[1], 0)), content.pairs)]
+    if content.named:
+        return _group_by_treatment(content)
     comparisons: list[tuple[str, Any]] = []
     models: list[str] = []
     challenger = ""
-    for name, thing in content.accumulators:
+    for name, thing in [] if content.cards else content.accumulators:
         groups = group_comparable_tasks(thing) if has_shards(thing) and not isinstance(thing, Windowed) else []
         group = groups[0] if groups else []
         if group and (not models or group == models):
             challenger = challenger or _choose_model(thing, group)
             models = group
             sides_of = thing.task(challenger), thing.task(group[0])
-            comparisons.append((name, compare(*sides_of, adjust="bh" if is_sliced(thing) else None)))
+            comparisons.append((name, compare(*sides_of, adjust=SLICE_CORRECTION if is_sliced(thing) else None)))
     if not comparisons:
-        return (NamedSide(sides[0], 1), NamedSide(sides[1], 0)), []
-    return (NamedSide(challenger, models.index(challenger) % COLOURS), NamedSide(models[0], 0)), comparisons
+        return []
+    both = NamedSide(challenger, models.index(challenger) % COLOURS), NamedSide(models[0], 0)
+    return [ComparedSides(both, comparisons)]
+
+
+def _group_by_treatment(content: _ReportContent) -> list[ComparedSides]:
+    """Return the named comparisons by treatment and control. Each model has its colour in the charts of all models."""
+    tasks = [name for _, thing in content.accumulators for group in group_comparable_tasks(thing) for name in group]
+    named = dict.fromkeys(name for one in content.named for name in (one.control, one.treatment))
+    order = [n for n in dict.fromkeys(t.rpartition("/")[2] for t in tasks) if n in named]
+    colours = {name: i % COLOURS for i, name in enumerate(dict.fromkeys([*order, *named]))}
+    groups: dict[tuple[str, str], list[NamedComparison]] = {}
+    for one in content.named:
+        groups.setdefault((one.treatment, one.control), []).append(one)
+    return [
+        ComparedSides(
+            (NamedSide(a, colours[a]), NamedSide(b, colours[b])),
+            [("", one.comparisons) for one in some],
+            some[0].primary_name,
+        )
+        for (a, b), some in groups.items()
+    ]
 
 
 def _choose_model(thing: Any, models: list[str]) -> str:

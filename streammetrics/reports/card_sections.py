@@ -12,6 +12,7 @@ import numpy as np
 from ..collect.accumulator import definition_of
 from ..collect.metric_like import states_of
 from ..inference.compare import collect_samples
+from ..inference.multiple import SLICE_CORRECTION
 from ..inference.scorecard import Question, Scorecard
 from ..numerics.slice_keys import format_atom
 from .headline import build_scorecard_headline, format_confidence
@@ -37,8 +38,15 @@ __all__ = ["add_scorecards"]
 
 
 def add_scorecards(page: Page, cards: Sequence[tuple[str, Scorecard]], warnings: Sequence[str]) -> None:
-    """Add the sections of scorecards to a page. The verdict of the first scorecard becomes the headline of the page."""
+    """Add the sections of scorecards to a page. The verdict of the first scorecard becomes the headline of the page.
+
+    Scorecards of one experiment, such as that of all rows and that of slices, have the same totals. The page shows the
+    totals once, and then the slices of each of these scorecards.
+    """
+    shown: list[Scorecard] = []
     for i, (name, card) in enumerate(cards):
+        is_new = all(card.totals is not one.totals for one in shown)
+        shown.append(card)
         colours = {arm: n % COLOURS for n, arm in enumerate([card.control, *card.progress])}
         questions = {q.name: q for q in card.options.questions}
         metrics = _collect_metrics(card)
@@ -61,7 +69,7 @@ def add_scorecards(page: Page, cards: Sequence[tuple[str, Scorecard]], warnings:
             )
             page.sides = tuple(NamedSide(format_atom(a), n) for a, n in colours.items())
             page.badge = _format_badge(card)
-        for arm, rows in figures.items():
+        for arm, rows in figures.items() if is_new else ():
             both = _name_sides(card, arm)
             data = build_scorecard_table(rows, both, _format_badge(card), relative=card.options.relative)
             if i == 0 and page.hero is None and rows and not math.isnan(rows[0][1].ends[1]):
@@ -73,7 +81,8 @@ def add_scorecards(page: Page, cards: Sequence[tuple[str, Scorecard]], warnings:
             page.parts.append(PagePart("scorecard", title, "score" if not several else "", data))
         if forests:
             page.parts.append(PagePart("forests", "Where it differs", "slices", forests, " ".join([FOREST, *left])))
-        page.parts.append(PagePart("arms", "Arms", "arms", _build_arm_rows(card, colours)))
+        if is_new:
+            page.parts.append(PagePart("arms", "Arms", "arms", _build_arm_rows(card, colours)))
 
 
 def _collect_metrics(card: Scorecard) -> dict[str, Any]:
@@ -127,7 +136,7 @@ def _build_forests(
     if not is_sliced(card.arms[card.control]):
         return [], []
     forests: list[Forest] = []
-    table = card.slices()
+    table = card.slices(SLICE_CORRECTION)
     known = [r for r in table if r["role"]]
     for arm in card.progress:
         overall = {

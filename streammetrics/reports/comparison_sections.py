@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ..inference.comparison import Comparison, Comparisons
 from ..inference.jackknife import MIN_EVENTS
+from ..inference.sentences import choose_primary
 from ..metrics.ranking.exposure import ExposureMetric
 from ..metrics.ranking.mean import QueryMean
 from ..reading.about import best_of
@@ -28,9 +29,27 @@ from .measure_rows import (
     read_tag,
     shorten_reason,
 )
-from .page_model import Forest, MeasureRow, MeasureTable, NamedSide, Page, PagePart, RowGroup
+from .page_model import Forest, Headline, MeasureRow, MeasureTable, NamedSide, Page, PagePart, RowGroup
 
-__all__ = ["add_comparisons", "format_badge", "list_comparisons"]
+__all__ = ["ComparedSides", "add_comparisons", "format_badge", "list_comparisons"]
+
+
+class ComparedSides(NamedTuple):
+    """The comparisons of a treatment with the control.
+
+    Parameters
+    ----------
+    sides : tuple of NamedSide
+        The treatment, and the control.
+    pairs : list of (name, comparisons)
+        Comparisons over all rows or by slice, each with the name of the object that they compare.
+    primary : str or None
+        Name of the metric that decides, as for `NamedComparison`.
+    """
+
+    sides: tuple[NamedSide, NamedSide]
+    pairs: Sequence[tuple[str, Any]]
+    primary: str | None = None
 
 
 class CutoffTable(NamedTuple):
@@ -79,37 +98,51 @@ def build_cutoff_table(comparisons: Sequence[Comparison], sides: tuple[NamedSide
     return CutoffTable(sides, ks, rows)
 
 
-def add_comparisons(
-    page: Page,
-    compared: list[tuple[str, Any]],
-    sides: tuple[NamedSide, NamedSide],
-    warnings: Sequence[str],
-    *,
-    first: bool,
-) -> None:
-    """Add the sections of comparisons to a page.
+def add_comparisons(page: Page, compared: Sequence[ComparedSides], warnings: Sequence[str], *, first: bool) -> None:
+    """Add the sections of comparisons to a page, for one treatment after the other.
 
-    `compared` contains pairs of a name and one or more comparisons. If `first` is true, the headline of the page is
-    about these comparisons.
+    If `first` is true, the headline of the page is about the first treatment, and the other verdicts follow.
     """
-    overall = [c for _, some in compared for c in list_comparisons(some) if not c.keys]
-    prefixed = [_add_prefix(name, c, compared) for name, some in compared for c in list_comparisons(some) if not c.keys]
-    groups = [(_name_slices(name, some), [c for c in list_comparisons(some) if c.keys]) for name, some in compared]
-    forests = _build_forests([g for g in groups if g[1]], overall, sides)
     if first:
-        page.headline = build_comparison_headline(overall, sides, forests, warnings)
-        page.sides = sides[::-1]
-        page.badge = format_badge([c for _, some in compared for c in list_comparisons(some)][:1])
+        control = compared[0].sides[1]
+        page.sides = control, *(one.sides[0] for one in compared)
+        page.badge = format_badge([c for _, some in compared[0].pairs for c in list_comparisons(some)][:1])
+    for i, one in enumerate(compared):
+        title = f" ({one.sides[0].name})" if len(compared) > 1 else ""
+        headline = _add_treatment(page, one, warnings, title, has_hero=first and i == 0)
+        if first and i == 0:
+            page.headline = headline
+        elif first:
+            page.headline = page.headline._replace(lead=f"{page.headline.lead} {headline.text}".strip())
+
+
+def _add_treatment(
+    page: Page, compared: ComparedSides, warnings: Sequence[str], title: str, *, has_hero: bool
+) -> Headline:
+    """Add the sections about one treatment, and return the headline about it."""
+    sides, pairs = compared.sides, compared.pairs
+    overall = [c for _, some in pairs for c in list_comparisons(some) if not c.keys]
+    several = sum(any(not c.keys for c in list_comparisons(some)) for _, some in pairs) > 1
+    prefixed = [
+        replace(c, name=f"{name}/{c.name}") if name and several else c
+        for name, some in pairs
+        for c in list_comparisons(some)
+        if not c.keys
+    ]
+    groups = [(_name_slices(name, some), [c for c in list_comparisons(some) if c.keys]) for name, some in pairs]
+    forests = _build_forests([g for g in groups if g[1]], overall, sides)
     without_cutoff = [c for c in prefixed if not _has_cutoff(c)]
-    unmatched = _describe_unmatched(compared, sides)
+    unmatched = _describe_unmatched(pairs, sides)
     if overall:
         shown = without_cutoff or prefixed
         rows = [build_measure_row(c) for c in shown]
         for row in rows:
             row.reason = name_sides(row.reason, sides)
         place_rows(rows, shared=None)
-        if first and not math.isnan(rows[0].ends[1]):
-            page.hero = build_hero(rows[0], is_percent(read_tag(shown[0].metric)))
+        primary = choose_primary(overall, compared.primary)
+        main = build_measure_row(primary)
+        if has_hero and not math.isnan(main.ends[1]):
+            page.hero = build_hero(main, is_percent(read_tag(primary.metric)))
         card = MeasureTable(
             "Every measure of both sides, with the difference",
             sides,
@@ -119,19 +152,13 @@ def add_comparisons(
             False,
             [OWN_SCALE, *collect_reasons(rows), *unmatched],
         )
-        page.parts.append(PagePart("scorecard", "Scorecard", "score", card))
+        page.parts.append(PagePart("scorecard", f"Scorecard{title}", "score", card))
     if forests:
-        page.parts.append(
-            PagePart(
-                "forests",
-                "Where it differs",
-                "slices",
-                forests,
-                " ".join([FOREST_NOTE, *([] if overall else unmatched)]),
-            )
-        )
+        note = " ".join([FOREST_NOTE, *([] if overall else unmatched)])
+        page.parts.append(PagePart("forests", f"Where it differs{title}", "slices", forests, note))
     if ranked := build_cutoff_table([c for c in prefixed if _has_cutoff(c)], sides):
-        page.parts.append(PagePart("ranking", "Ranking", "ranking", ranked))
+        page.parts.append(PagePart("ranking", f"Ranking{title}", "ranking", ranked))
+    return build_comparison_headline(overall, compared.primary, sides, forests, warnings)
 
 
 def _has_cutoff(one: Comparison) -> bool:
@@ -152,11 +179,6 @@ def list_comparisons(some: Comparison | Comparisons | list[Comparison]) -> list[
     if isinstance(some, Comparison):
         return [some]
     return list(some.values()) if isinstance(some, Comparisons) else some
-
-
-def _add_prefix(name: str, one: Comparison, compared: Sequence[tuple[str, Any]]) -> Comparison:
-    """If a report has several objects, put the object's name before the comparison's, as in "model/auc"."""
-    return replace(one, name=f"{name}/{one.name}") if name and len(compared) > 1 else one
 
 
 def _name_slices(name: str, some: Any) -> str:

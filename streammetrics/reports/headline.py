@@ -9,8 +9,9 @@ from typing import Any
 from ..inference.comparison import Comparison
 from ..inference.interpretation import BOUND
 from ..inference.scorecard import GUARDRAIL, Scorecard
+from ..inference.sentences import choose_primary, describe_comparison
 from ..numerics.slice_keys import format_atom
-from .measure_rows import build_measure_row, describe_slices, name_sides
+from .measure_rows import build_measure_row, describe_slices
 from .numbers import format_bound, format_fixed, format_share, typeset
 from .page_model import Fact, Forest, Headline, MeasureRow, NamedSide
 
@@ -39,37 +40,30 @@ def format_confidence(confidence: float, always: bool) -> str:
 
 def build_comparison_headline(
     comparisons: Sequence[Comparison],
+    primary: str | None,
     sides: tuple[NamedSide, NamedSide],
     forests: Sequence[Forest],
     warnings: Sequence[str] = (),
 ) -> Headline:
-    """Return the headline for comparisons over all rows.
+    """Return the headline for comparisons over all rows, with the sentence that `eval` prints, too.
 
-    The main sentence is about the first comparison. If there are no comparisons, it is about the slices in `forests`.
+    The main sentence is about the metric `primary`. If there are no comparisons, it is about the slices in `forests`.
     `sides` are the new and the old model or arm.
     """
     if not comparisons:
         return _build_slice_headline(sides, forests, warnings)
-    main, rows = comparisons[0], [build_measure_row(c) for c in comparisons]
+    main = choose_primary(comparisons, primary)
+    ordered = [main, *(c for c in comparisons if c is not main)]
+    rows = [build_measure_row(c) for c in ordered]
     row = rows[0]
-    badge = format_confidence(main.difference.confidence, main.always)
+    sentence = describe_comparison(main, comparisons, a=sides[0].name, b=sides[1].name)
     facts = [
-        *_describe_errors(main, row, badge),
+        *_describe_errors(main, row, format_confidence(main.difference.confidence, main.always)),
         *_describe_forests(forests),
         *_describe_warnings(rows[1:], forests, warnings),
     ]
-    if row.word == "too few":
-        return Headline(
-            [(f"{row.name}: no difference can be estimated.", None)],
-            f"{_format_values(row, sides)} {name_sides(row.reason, sides)}.",
-            facts,
-        )
-    lead = f"{row.name} {_describe_movement(main, row)}, from {row.b} to {row.a}; {badge} {row.between}."
-    return Headline(_build_sentence(main, row, rows, sides), lead + _describe_agreement(rows), facts)
-
-
-def _format_values(row: MeasureRow, sides: tuple[NamedSide, NamedSide]) -> str:
-    return f"{sides[0].name} {row.a}, {sides[1].name} {row.b}."
+    lead = f"{row.name} {_describe_movement(main, row)}, from {row.b} to {row.a}.{_describe_agreement(rows)}"
+    return Headline(colour_names(typeset(sentence), {side.name: side.number for side in sides}), lead, facts)
 
 
 def _describe_movement(main: Comparison, row: MeasureRow) -> str:
@@ -78,32 +72,6 @@ def _describe_movement(main: Comparison, row: MeasureRow) -> str:
     if not float(main.a - main.b):
         return "is the same"
     return f"{'rises' if main.a > main.b else 'falls'} by {by}"
-
-
-def _build_sentence(
-    main: Comparison, row: MeasureRow, rows: list[MeasureRow], sides: tuple[NamedSide, NamedSide]
-) -> Parts:
-    new, old = ((side.name, side.number) for side in sides)
-    if row.word == "better" or row.word == "worse":
-        others = [r.name for r in rows[1:] if r.word in ("better", "worse") and r.word != row.word]
-        opposite = "worse" if row.word == "better" else "better"
-        mixed = f", {opposite} at {_join_names(others)}" if others else ""
-        end = f" at {row.name}{mixed}." if mixed else f": {row.name} {row.change}."
-        middle = " is better than " if row.word == "better" else " is worse than "
-        return [new, (middle, None), old, (end, None)]
-    if row.word == "unclear":
-        return [
-            ("No difference shown between ", None),
-            new,
-            (" and ", None),
-            old,
-            (f": {row.name} {row.change}.", None),
-        ]
-    return [new, (f": {row.name} {row.change} against ", None), old, (".", None)]
-
-
-def _join_names(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _describe_agreement(rows: list[MeasureRow]) -> str:
@@ -196,9 +164,9 @@ def build_scorecard_headline(
     `figures` are the table rows of each treatment, and `colours` the colour index of each arm.
     """
     verdicts = list(card.verdicts.items())
-    (arm, first), rest = verdicts[0], verdicts[1:]
+    arm, first = verdicts[0]
     badge = format_confidence(card.options.confidence, any(p.sequential for p in card.progress.values()))
-    lead = " ".join(typeset(v.sentence) for _, v in rest)
+    lead = " ".join(map(typeset, card.sentences[1:]))
     facts: list[Fact] = []
     always = any(p.sequential for p in card.progress.values())
     if first.decision != "withheld":

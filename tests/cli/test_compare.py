@@ -207,7 +207,7 @@ class TestArms:
     @pytest.mark.slow
     def test_each_of_several_treatments_is_named(self, run, users):
         unclear = run("eval", users, *ONE, *UNIT, "--arm", "arm", "--control", "A", "--primary", "log_loss")
-        assert [line[:16] for line in unclear.out.splitlines()[:2]] == ["B: Keep running:", "Do not ship C: l"]
+        assert [line[:16] for line in unclear.out.splitlines()[:2]] == ["Keep running B: ", "Do not ship C: l"]
 
     @pytest.mark.slow
     def test_the_control_of_a_flag_is_spelled_as_programs_print_it(self, run, rows, tmp_path):
@@ -222,11 +222,17 @@ class TestArms:
         ran = run("eval", users, *ONE, *UNIT, *self.ARMS, "--by", "country", "--format", "json")
         inner = sm.Sharded(task("old"), unit="user_id")
         held = sm.Sliced(sm.Sliced(inner, by="country"), by="arm").update(rows)
-        expected = sm.compare(held["B"], held["A"], adjust="bh")
+        expected = sm.compare(held["B"], held["A"], adjust="bh", confidence=0.975)  # two treatments share 5 %
+        roles = {"primary": "ctr", "guardrails": {"calibration": 0.1}, "secondary": ["auc", "log_loss"]}
+        card = sm.scorecard(held, control="A", better={"ctr": "high"}, **roles)
+        rows_of_card = {(r["country"], r["metric"]): r for r in card.slices("bh") if r["treatment"] == "B"}
         found = [r for r in ran.comparisons if r["by"] and r["treatment"] == "B"]
         assert len(found) == len(expected) == 8
         for record in found:
-            check(record, expected[record["slice"]["country"], record["metric"]])
+            country, metric = record["slice"]["country"], record["metric"]
+            one = rows_of_card[country, metric]
+            check(record, expected[country, metric])
+            assert record["word"] == one["word"]
 
     @pytest.mark.slow
     def test_rows_without_an_arm_are_in_none(self, run, fails, rows, tmp_path):
@@ -250,7 +256,7 @@ class TestArms:
     def test_independent_rows_of_arms(self, run, users, rows):
         ran = run("eval", users, *ONE, "--unit", "row", *self.ARMS, "--format", "json")
         arms = sm.Sliced(sm.MetricCollection(task("old")), by="arm").update(rows)
-        expected = sm.compare(arms["B"], arms["A"], independent=True)
+        expected = sm.compare(arms["B"], arms["A"], independent=True, confidence=0.975)
         for record in (r for r in ran.comparisons if r["treatment"] == "B"):
             check(record, expected[record["metric"]])
 

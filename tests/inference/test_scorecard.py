@@ -142,7 +142,7 @@ def test_users_and_time():
     sides = {k: v for k, v in arms(rates=(0.10, 0.103)).items() if k != "newer"}
     asked = {"control": "old", "primary": "auc"}
     early = sm.scorecard(sides, **asked, users=1_000, planned=4_000, per_day=500)
-    assert early.verdicts["new"].sentence.startswith("Keep running: 1,000 of 4,000 users")
+    assert early.verdicts["new"].sentence.startswith("Keep running new: 1,000 of 4,000 users")
     assert early.verdicts["new"].more_days == 6
     ended = sm.scorecard(sides, **asked, users={"old": 2_000, "new": 2_000}, planned=4_000)
     assert ended.verdicts["new"].decision == "nothing shown"

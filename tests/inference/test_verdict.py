@@ -120,11 +120,11 @@ def test_withheld_where_arms_are_not_comparable():
 def test_too_little_data_is_an_answer():
     few = metric(0.5, too_few_reason="too few: 3 positives")
     assert build_verdict(few).decision == "keep running"
-    assert build_verdict(few).sentence == "Keep running: m has no interval: too few: 3 positives."
+    assert build_verdict(few).sentence == "Keep running treatment: m has no interval: too few: 3 positives."
     refused = MetricEffect("m", ScaledEstimate(0.5, 0.5, math.nan, math.nan, reason="nothing varies"))
     assert (
         build_verdict(refused, progress=ENDED).sentence
-        == "Nothing shown at the planned end: m has no interval: nothing varies."
+        == "Nothing shown for treatment at the planned end: m has no interval: nothing varies."
     )
     assert build_verdict(metric(0.5), [MetricEffect("g", refused.change, margin=0.1)]).decision == "keep running"
 
@@ -145,7 +145,7 @@ def test_how_many_more():
     early = build_verdict(metric(0.9), progress=Progress(10_000, 100_000))
     assert early.more_users == 90_000
     assert early.sentence == (
-        "Keep running: 10,000 of 100,000 users so far, and a single look is valid only at the end; about "
+        "Keep running treatment: 10,000 of 100,000 users so far, and a single look is valid only at the end; about "
         "90,000 users to go."
     )
 
@@ -153,16 +153,16 @@ def test_how_many_more():
 def test_sentences():
     guard = metric(-0.027, 0.0278, margin=0.05, name="conversions")
     assert build_verdict(metric(0.057, name="ctr"), [guard], Progress(70_000, per_day=10_000)).sentence == (
-        "Keep running: ctr is better, but the guardrail conversions is undecided, -2.7 % (95 % -7.9 % to +2.7 %); "
-        "about 30 days and 293,150 users to go."
+        "Keep running treatment: ctr is better, but the guardrail conversions is undecided, -2.7 % (95 % -7.9 % to "
+        "+2.7 %); about 30 days and 293,150 users to go."
     )
     assert build_verdict(metric(0.0005, 0.001, name="ctr"), progress=ENDED).sentence == (
-        "Nothing shown at the planned end: ctr is unclear, +0.05 % (95 % -0.15 % to +0.25 %); "
+        "Nothing shown for treatment at the planned end: ctr is unclear, +0.05 % (95 % -0.15 % to +0.25 %); "
         "a difference over 0.28 % would most likely have been detected."
     )
     latency = metric(0.12, better="low", margin=0.05, name="latency")
     assert build_verdict(metric(0.057, name="ctr"), [latency, metric(0.0, margin=0.1)], treatment="b").sentence == (
-        "Do not ship b: the guardrail latency is breached, +12.0 % (97.5 % +9.5 % to +14.5 %); the margin is 5 %."
+        "Do not ship b: the guardrail latency is breached, +12.0 % (97.5 % +9.5 % to +14.5 %); it may rise by at most 5 %."
     )
     auc = MetricEffect("auc", ScaledEstimate(0.0012, 0.0012, 0.0002, math.inf))
     assert build_verdict(auc, [guard._replace(change=change(0.1)), latency._replace(change=change(0.0))]).sentence == (
@@ -377,7 +377,7 @@ def test_too_few_is_not_about_no_users():
     found = build_verdict(
         metric(0.2, too_few_reason="3 positives are too few"), progress=Progress(50_000, per_day=100.0)
     )
-    assert found.sentence == "Keep running: m has no interval: 3 positives are too few."
+    assert found.sentence == "Keep running treatment: m has no interval: 3 positives are too few."
     assert (found.more_users, found.more_days) == (None, None)
 
 

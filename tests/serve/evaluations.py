@@ -134,7 +134,7 @@ def running() -> Evaluation:
     """An experiment on day 7 of 14, of which one guardrail is open."""
     users = {"control": 149_520.0, "treatment": 150_477.0}
     ratio = sample_ratio_mismatch(users)
-    said = ("Keep running: ctr is better, but conversions is undecided, -2.7 % (95 % always -8.2 % to +2.9 %); "
+    said = ("Keep running treatment: ctr is better, but conversions is undecided, -2.7 % (95 % always -8.2 % to +2.9 %); "
             "about 3 days and 33,000 users to go.")  # fmt: skip
     return Evaluation(
         "feed", "Feed ranker v7", 1, (START + 168) * 3600.0 + 720, "running", "b80c11f463d2" * 5 + "9a07", 336, 6_000_000,
@@ -163,7 +163,10 @@ def ship() -> Evaluation:
 
 def breached() -> Evaluation:
     """A guardrail is breached."""
-    said = "Do not ship treatment: latency is breached, +9.1 % (95 % always +7.2 % to +11.0 %); the margin is 5 %."
+    said = (
+        "Do not ship treatment: latency is breached, +9.1 % (95 % always +7.2 % to +11.0 %); "
+        "it may rise by at most 5 %."
+    )
     rows = table()
     rows[1] = rows[1]._replace(change=0.091, low=0.072, high=0.11, word="breached", value=198.562)
     return replace(running(), verdicts=[TreatmentVerdict("treatment", "do not", said)], table=rows)
@@ -216,7 +219,9 @@ def three() -> Evaluation:
     told = [
         TreatmentVerdict("ranker b", "ship", first),
         TreatmentVerdict(
-            "ranker c", "keep running", "Keep running: ctr is unclear, +0.4 % (98.33 % always -1.5 % to +2.3 %)."
+            "ranker c",
+            "keep running",
+            "Keep running ranker c: ctr is unclear, +0.4 % (98.33 % always -1.5 % to +2.3 %).",
         ),
         TreatmentVerdict(
             "ranker d", "do not", "Do not ship ranker d: ctr is worse, -3.1 % (98.33 % always -5.0 % to -1.2 %)."
