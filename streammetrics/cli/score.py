@@ -257,7 +257,8 @@ def score_log(request: EvalRequest) -> int:
     if request.report is not None:
         compared = [each for one in sides for each in one.list_report_objects()]
         provenance = {"files": list(map(str, log.files))}
-        write_report([*compared, result.bundle], request.report, title, request.sort, request.min_rows, provenance)
+        write_report([*compared, result.bundle], request.report, title, request.sort, request.min_rows, provenance,
+                     request.options.confidence)  # fmt: skip
     display = DisplayOptions(
         request.output_format, request.top, request.sort, request.min_rows, _confidence(request), sides, users
     )
@@ -369,6 +370,7 @@ def write_report(
     sort: str | None = None,
     min_rows: int = 0,
     details: dict[str, Any] | None = None,
+    confidence: float = 0.95,
 ) -> None:
     """Write results as an HTML page."""
     from streammetrics.reports.page.write import report
@@ -376,7 +378,8 @@ def write_report(
     provenance = {"command": shlex.join(["streammetrics", *COMMAND.get()])} if COMMAND.get() else {}
     provenance["written"] = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     try:
-        report(result, path, title=title, sort=sort, min_rows=min_rows, provenance=provenance | (details or {}))
+        report(result, path, title=title, sort=sort, min_rows=min_rows, provenance=provenance | (details or {}),
+               confidence=confidence)  # fmt: skip
     except ImportError as error:
         raise UsageError(str(error)) from None
 

@@ -44,6 +44,7 @@ class _ReportContent:
 def assemble(
     objects: Any, title: str, *, sides: tuple[str, str] = ("a", "b"), rows_independent: bool = False,
     provenance: Mapping[str, Any] | None = None, sort: str | None = None, min_rows: int = 0,
+    confidence: float = 0.95,
 ) -> Page:  # fmt: skip
     """Return the data of a report page, without HTML; the parameters are those of `report`.
 
@@ -70,7 +71,8 @@ def assemble(
         add_comparisons(page, compared, warnings, first=not content.cards)
     first = not (content.cards or compared)
     add_accumulators(page, content.accumulators, rows_independent=rows_independent, first=first, sort=sort,
-                     min_rows=min_rows, warnings=warnings, compared=compared[0].pairs if compared else [])  # fmt: skip
+                     min_rows=min_rows, confidence=confidence, warnings=warnings,
+                     compared=compared[0].pairs if compared else [])  # fmt: skip
     for name, table in content.tables:
         head, rows = table.texts()
         words = sum(h in (*table.by, "metric", "treatment", "role") for h in head)

@@ -15,6 +15,7 @@ from ..inference.compare import collect_samples
 from ..inference.multiple import SLICE_CORRECTION
 from ..inference.scorecard import Question, Scorecard
 from ..numerics.slice_keys import format_atom
+from .curve_charts import CHARTS_NOTE, build_charts, build_top_rows
 from .headline import build_scorecard_headline, format_confidence
 from .measure_rows import (
     build_forest,
@@ -30,7 +31,7 @@ from .measure_rows import (
 )
 from .numbers import format_count, format_share
 from .page_model import Forest, MeasureRow, NamedSide, Page, PagePart
-from .records import is_sliced
+from .records import is_sliced, merge_cells, remove_shards
 from .scorecard_rows import FOREST, ScorecardRow, build_scorecard_row, build_scorecard_table
 from .task_charts import COLOURS
 
@@ -44,6 +45,7 @@ def add_scorecards(page: Page, cards: Sequence[tuple[str, Scorecard]], warnings:
     totals once, and then the slices of each of these scorecards.
     """
     shown: list[Scorecard] = []
+    later: list[PagePart] = []
     for i, (name, card) in enumerate(cards):
         is_new = all(card.totals is not one.totals for one in shown)
         shown.append(card)
@@ -82,7 +84,11 @@ def add_scorecards(page: Page, cards: Sequence[tuple[str, Scorecard]], warnings:
         if forests:
             page.parts.append(PagePart("forests", "Where it differs", "slices", forests, " ".join([FOREST, *left])))
         if is_new:
-            page.parts.append(PagePart("arms", "Arms", "arms", _build_arm_rows(card, colours)))
+            later.append(PagePart("arms", "Arms", "arms", _build_arm_rows(card, colours)))
+            sources = {format_atom(arm): remove_shards(merge_cells(card.arms[arm])) for arm in colours}
+            if charts := build_charts(sources):
+                later.append(PagePart("charts", "Curves by arm", "", (charts, build_top_rows(sources)), CHARTS_NOTE))
+    page.parts += later
 
 
 def _collect_metrics(card: Scorecard) -> dict[str, Any]:

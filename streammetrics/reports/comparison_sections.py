@@ -130,7 +130,7 @@ def _add_treatment(
         if not c.keys
     ]
     groups = [(_name_slices(name, some), [c for c in list_comparisons(some) if c.keys]) for name, some in pairs]
-    forests = _build_forests([g for g in groups if g[1]], overall, sides)
+    forests = _build_forests([g for g in groups if g[1]], overall, sides, compared.primary)
     without_cutoff = [c for c in prefixed if not _has_cutoff(c)]
     unmatched = _describe_unmatched(pairs, sides)
     if overall:
@@ -170,7 +170,7 @@ def _has_cutoff(one: Comparison) -> bool:
 OWN_SCALE = ("Each row of the picture has its own scale, with zero in the middle; better is to the right. "
              "p: two-sided p-value for no difference.")  # fmt: skip
 FOREST_NOTE = ("Largest impact first: share of rows times difference. Dotted: the difference of all rows. "
-               f"Grey: fewer than {MIN_EVENTS} positives, or rows in fewer than half of the shards. "
+               f"Grey: fewer than {MIN_EVENTS} positives, or rows of too few users. "
                "An arrow marks an interval that continues beyond the plot.")  # fmt: skip
 
 
@@ -208,14 +208,16 @@ def format_badge(some: Sequence[Comparison]) -> str:
 
 
 def _build_forests(
-    groups: Sequence[tuple[str, list[Comparison]]], overall: Sequence[Comparison], sides: tuple[NamedSide, NamedSide]
-) -> list[Forest]:
-    """Return a forest plot for each metric, with one interval for each slice.
+    groups: Sequence[tuple[str, list[Comparison]]], overall: Sequence[Comparison], sides: tuple[NamedSide, NamedSide],
+    primary: str | None,
+) -> list[Forest]:  # fmt: skip
+    """Return a forest plot for each metric, with one interval for each slice. The metric that decides is the first.
 
     Only the plot of the first metric is expanded when the page opens. It shows more slices than the others.
     """
     of_all = {c.name: build_measure_row(c, slices=True).ends[1] for c in overall}
-    metrics = list(dict.fromkeys(c.name for _, some in groups for c in some))
+    slices = [c for _, some in groups for c in some]
+    metrics = list(dict.fromkeys(c.name for c in [choose_primary(slices, primary), *slices])) if slices else []
     forests = []
     for i, metric in enumerate(metrics):
         comparisons = [c for _, some in groups for c in some if c.name == metric]

@@ -18,7 +18,7 @@ from ..reading.table import format_value
 from ..reading.wide_bounds import MARK
 from .charts import Chart
 from .comparison_sections import format_badge, list_comparisons
-from .curve_charts import build_charts, build_top_rows
+from .curve_charts import CHARTS_NOTE, build_charts, build_top_rows
 from .headline import format_confidence
 from .measure_rows import format_subtitle
 from .numbers import choose_decimals, format_bound, format_count, format_fixed
@@ -47,7 +47,7 @@ SLICES = 1000
 
 def add_accumulators(
     page: Page, accumulators: Sequence[tuple[str, Any]], *, rows_independent: bool, first: bool, sort: str | None,
-    min_rows: int, warnings: Sequence[str], compared: Sequence[tuple[str, Any]],
+    min_rows: int, confidence: float, warnings: Sequence[str], compared: Sequence[tuple[str, Any]],
 ) -> None:  # fmt: skip
     """Add the sections of metrics to a page.
 
@@ -60,7 +60,7 @@ def add_accumulators(
         if isinstance(thing, Windowed):
             charts = [
                 *_build_difference_charts(thing, compared),
-                *build_window_charts(thing, has_shards(thing) or rows_independent),
+                *build_window_charts(thing, confidence if has_shards(thing) or rows_independent else None),
             ]
             later.append(PagePart("charts", f"Over time{f': {name}' if name else ''}", "", (charts, None), WINDOW_NOTE))
             continue
@@ -69,9 +69,9 @@ def add_accumulators(
                 grid = build_slice_grid(piece, SLICES, f"By {', '.join(definition_of(piece).levels)}", sort, min_rows)
                 where.append(_build_grid_part(grid))
             else:
-                intervals = _collect_intervals(piece, rows_independent)
+                intervals = _collect_intervals(piece, confidence if has_shards(piece) or rows_independent else None)
                 plain = remove_shards(piece)
-                values = _build_value_grid(plain, intervals, "" if inner == "overall" else inner)
+                values = _build_value_grid(plain, intervals, "" if inner == "overall" else inner, confidence)
                 if first and not page.parts:
                     page.headline = _build_headline(page.title, values, bool(intervals), warnings)
                 part = PagePart(
@@ -81,7 +81,8 @@ def add_accumulators(
                     values,
                 )
                 (later if compared else page.parts).append(part)
-                if charts := build_charts(plain):
+                # The charts of a scorecard compare its arms, so those of all arms together are left out.
+                if charts := [] if any(p.kind == "arms" for p in page.parts) else build_charts(plain):
                     data = charts, build_top_rows(plain)
                     page.parts.append(PagePart("charts", "Why" if page.sides else "Curves", "", data, CHARTS_NOTE))
                 if confusion_charts := list(build_matrices(plain)):
@@ -94,7 +95,6 @@ def add_accumulators(
         page.headline = page.headline._replace(facts=[Fact("but", "caution", "; ".join(warnings) + ".")])
 
 
-CHARTS_NOTE = "Point at a picture, or focus it and use the arrow keys, to read its values."
 NO_UNIT = ("Name the unit whose rows belong together with --unit user_id, or with Sharded(…, unit=) in Python. "
            "Rows of one user are correlated, so they do not count as independent.")  # fmt: skip
 WINDOW_NOTE = (
@@ -168,19 +168,16 @@ def _parse_number(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _collect_intervals(thing: Any, rows_independent: bool) -> dict[str, tuple[float, float]]:
-    """Return the 95 % interval of each metric of a collection, by metric name.
-
-    Intervals need shards of users, or rows that the caller declares independent; otherwise the result is empty.
-    """
-    if not (has_shards(thing) or rows_independent) or is_sliced(thing):
+def _collect_intervals(thing: Any, confidence: float | None) -> dict[str, tuple[float, float]]:
+    """Return the interval of each metric of a collection, by metric name; none if `confidence` is None."""
+    if confidence is None or is_sliced(thing):
         return {}
-    return {r["metric"]: (r["interval_low"], r["interval_high"]) for r in answer_of(thing).records(0.95)
+    return {r["metric"]: (r["interval_low"], r["interval_high"]) for r in answer_of(thing).records(confidence)
             if math.isfinite(r["interval_low"])}  # fmt: skip
 
 
 def _build_value_grid(
-    collection: MetricCollection, intervals: Mapping[str, tuple[float, float]], title: str
+    collection: MetricCollection, intervals: Mapping[str, tuple[float, float]], title: str, confidence: float
 ) -> ValueGrid:
     records_of = group_by_task(build_records(collection))
     metric_of = {name: metric for name, metric, *_ in contents_of(collection)}
@@ -210,7 +207,7 @@ def _build_value_grid(
     notes = [f"{', '.join(who)}: {why}." for why, who in reasons.items()]
     notes += describe_wide_bounds([r for records in records_of.values() for r in records.values()])
     counts = _build_count_rows(list(records_of.values()))
-    badge = format_confidence(0.95, False) if intervals else ""
+    badge = format_confidence(confidence, False) if intervals else ""
     return ValueGrid(title or "Measures", sides, rows, counts, notes, badge)
 
 

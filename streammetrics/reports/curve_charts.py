@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..collect.collection import MetricCollection, contents_of
 from ..metrics.curves.areas import AUC, AveragePrecision
 from ..metrics.curves.points import GainCurve, PRCurve, ROCCurve
 from ..metrics.probabilities.calibration import CalibrationCurve
@@ -20,10 +19,11 @@ from ..statistics.by_label import ByLabel, TopLabel
 from ..statistics.scores import ScoreHistogram, ScoresByLabel
 from .charts import Area, Chart, ChartAxis, ChartLine, ColourKey, Rule, linear_axis, logarithmic_axis
 from .numbers import format_fixed, format_share
-from .task_charts import COLOURS, build_task_charts
+from .task_charts import COLOURS, ChartSource, build_task_charts, list_entries
 
-__all__ = ["TaskScores", "TopRowsTable", "build_charts", "build_top_rows", "collect_task_scores"]
+__all__ = ["CHARTS_NOTE", "TaskScores", "TopRowsTable", "build_charts", "build_top_rows", "collect_task_scores"]
 
+CHARTS_NOTE = "Point at a picture, or focus it and use the arrow keys, to read its values."
 BINS = 20
 SHADES = 64  # number of bars in a histogram of scores
 # Charts have logarithmic axes if the share of positives is smaller than this. On linear axes, the interesting part of
@@ -63,10 +63,10 @@ class TopRowsTable(NamedTuple):
     rows: list[tuple[str, list[str], list[str]]]
 
 
-def collect_task_scores(collection: MetricCollection) -> list[TaskScores]:
-    """Return the score histograms of all tasks of a collection; tasks without a score histogram are left out."""
+def collect_task_scores(source: ChartSource) -> list[TaskScores]:
+    """Return the score histograms of all tasks; tasks without a score histogram are left out."""
     states: dict[str, tuple[ScoresByLabel, str]] = {}
-    for name, _, (state, *_), *_ in contents_of(collection):
+    for name, _, (state, *_), *_ in list_entries(source):
         pooled = ""
         if isinstance(state, ByLabel) and isinstance(state, ScoreHistogram):
             pooled = "labels" if state.num_labels else "classes"
@@ -76,9 +76,9 @@ def collect_task_scores(collection: MetricCollection) -> list[TaskScores]:
     return [TaskScores(name, i % COLOURS, *state) for i, (name, state) in enumerate(states.items())]
 
 
-def build_charts(collection: MetricCollection) -> list[Chart]:
-    """Return all charts for a collection of metrics."""
-    tasks = select_drawable(collection)
+def build_charts(source: ChartSource) -> list[Chart]:
+    """Return all charts of a collection of metrics, or of the arms of an experiment."""
+    tasks = select_drawable(source)
     charts: list[Chart] = []
     if tasks:
         charts += _build_curves(tasks)
@@ -91,12 +91,12 @@ def build_charts(collection: MetricCollection) -> list[Chart]:
             how = f" All {several} together{', each against the rest' if several == 'classes' else ''} (micro)."
             for chart in charts:
                 chart.note += how
-    return [*charts, *build_task_charts(collection)]
+    return [*charts, *build_task_charts(source)]
 
 
-def select_drawable(collection: MetricCollection) -> list[TaskScores]:
+def select_drawable(source: ChartSource) -> list[TaskScores]:
     """Return the tasks that have positives and negatives; other tasks have no ROC curve."""
-    return [m for m in collect_task_scores(collection) if AUC().reading(m.state).reason is None]
+    return [m for m in collect_task_scores(source) if AUC().reading(m.state).reason is None]
 
 
 def has_rare_positives(tasks: Sequence[TaskScores]) -> bool:
@@ -214,12 +214,12 @@ def _build_pr_chart(tasks: list[TaskScores]) -> Chart:
     return first
 
 
-def build_top_rows(collection: MetricCollection) -> TopRowsTable | None:
+def build_top_rows(source: ChartSource) -> TopRowsTable | None:
     """Return a table of recall and precision for several shares of the highest-scored rows.
 
     Return None if no task has positives and negatives.
     """
-    tasks = select_drawable(collection)
+    tasks = select_drawable(source)
     if not tasks:
         return None
     curves = [GainCurve(tolerance=0.0).reading(m.state).value for m in tasks]

@@ -12,7 +12,7 @@ from ..inference.scorecard import GUARDRAIL, Scorecard
 from ..inference.sentences import choose_primary, describe_comparison
 from ..numerics.slice_keys import format_atom
 from .measure_rows import build_measure_row, describe_slices
-from .numbers import format_bound, format_fixed, format_share, typeset
+from .numbers import format_bound, format_fixed, format_number, format_share, typeset
 from .page_model import Fact, Forest, Headline, MeasureRow, NamedSide
 
 __all__ = [
@@ -99,7 +99,7 @@ def _describe_errors(main: Comparison, row: MeasureRow, badge: str) -> list[Fact
         f"certified bound {row.proof}" if row.proof not in ("", "exact") else "The value is exact: no bucketing error"
     )
     if main.limited_by == BOUND:
-        return [Fact("proof", "proof", f"Bucketing error dominates: {bounded}; {main.cure} would reduce it."),
+        return [Fact("proof", "certified", f"Bucketing error dominates: {bounded}; {main.cure} would reduce it."),
                 Fact("ci", badge, f"Sampling error: {row.half}.")]  # fmt: skip
     p_value = f" (p {_format_p_value(row.p)})" if row.p else ""
     sentence = f"Sampling error dominates: {row.half}{p_value}; more users would reduce it."
@@ -107,7 +107,7 @@ def _describe_errors(main: Comparison, row: MeasureRow, badge: str) -> list[Fact
     half = (main.difference.high - main.difference.low) / 2
     times = f", {half / main.bound:,.0f} times narrower" if 0.0 < main.bound < half / 2 else ""
     fine = f"Bucketing error: {bounded}{times}" if row.proof not in ("", "exact") else bounded
-    return [Fact("ci", badge, sentence + unclear), Fact("proof", "proof", f"{fine}.")]
+    return [Fact("ci", badge, sentence + unclear), Fact("proof", "certified", f"{fine}.")]
 
 
 def _format_p_value(text: str) -> str:
@@ -165,7 +165,8 @@ def build_scorecard_headline(
     """
     verdicts = list(card.verdicts.items())
     arm, first = verdicts[0]
-    badge = format_confidence(card.options.confidence, any(p.sequential for p in card.progress.values()))
+    confidence = 1.0 - (1.0 - card.options.confidence) / len(verdicts)
+    badge = format_confidence(confidence, any(p.sequential for p in card.progress.values()))
     lead = " ".join(map(typeset, card.sentences[1:]))
     facts: list[Fact] = []
     always = any(p.sequential for p in card.progress.values())
@@ -222,8 +223,8 @@ def describe_bounds(rows: Sequence[MeasureRow]) -> list[Fact]:
     if not any(r.proof for r in rows):
         return []
     if not some:
-        return [Fact("proof", "proof", "Values are exact: no bucketing error, only sampling error.")]
-    return [Fact("proof", "proof", "Certified: " + ", ".join(f"{r.name} {r.proof}" for r in some) + ".")]
+        return [Fact("proof", "certified", "Values are exact: no bucketing error, only sampling error.")]
+    return [Fact("proof", "certified", "Rounding of scores: " + ", ".join(f"{r.name} {r.proof}" for r in some) + ".")]
 
 
 def describe_guardrails(figures: Mapping[str, Sequence[MeasureRow]]) -> list[Fact]:
@@ -262,10 +263,14 @@ def describe_next_step() -> list[Fact]:
     return [Fact("tag", "next", text)]
 
 
-def format_limit(role: str, better: str, margin: float | None, relative: bool) -> str:
-    """Return the limit of a guardrail as text, such as "≥ −5 %"; empty for a metric that is not a guardrail.
+def format_limit(
+    role: str, better: str, margin: float | None, relative: bool, control: float = math.nan, *, rate: bool = False
+) -> str:
+    """Return the limit of a guardrail as text, such as "≥ −5 % (0.0931)"; empty for a metric that is not a guardrail.
 
-    `margin` is the allowed deterioration, and `better` the good direction: "high", "low" or "one" (closer to 1).
+    `margin` is the allowed deterioration, and `better` the good direction: "high", "low" or "one" (closer to 1). The
+    number in brackets is the value that a relative limit allows, if the value of the control is known; with `rate`, as a
+    percentage.
     """
     if role != GUARDRAIL or margin is None:
         return ""
@@ -279,9 +284,12 @@ def format_limit(role: str, better: str, margin: float | None, relative: bool) -
     )
     size = format_fixed(margin, decimals, relative)
     if better == "one":
-        return f"≤ {size} from 1"
+        return f"≤ {size} farther from 1"
     sign = ("−" if better == "high" else "+") if margin else ""
-    return f"{'≥' if better == 'high' else '≤'} {sign}{size}"
+    allowed = control * (1.0 - margin if better == "high" else 1.0 + margin)
+    shown = f"{format_number(100 * allowed)}\u202f%" if rate else format_number(allowed)
+    value = f" ({shown})" if relative and allowed > 0.0 else ""
+    return f"{'≥' if better == 'high' else '≤'} {sign}{size}{value}"
 
 
 def format_finite_bound(half: float) -> str:

@@ -64,8 +64,12 @@ def build_state_terms(accumulators: Sequence[tuple[str, Any]]) -> list[tuple[str
         for _, piece in collect_collections(thing)[:1]:
             terms += _build_count_terms(piece)
         if isinstance(thing, Sharded):
-            terms.append(("intervals", f"delete-one jackknife over {thing.shards} shards of {thing.unit}"))
-    return [*terms, *((f"state{f' {n}' if n else ''}", _format_digest(thing)) for n, thing in accumulators)]
+            terms.append(("intervals", f"delete-one jackknife over {thing.shards} groups of {thing.unit}"))
+    return [*terms, *((_name_state(n), _format_digest(thing)) for n, thing in accumulators)]
+
+
+def _name_state(name: str) -> str:
+    return "state of the whole log" if name == "overall" else f"state{f' {name}' if name else ''}"
 
 
 def _format_digest(thing: Any) -> str:
@@ -86,7 +90,7 @@ def build_card_terms(name: str, card: Scorecard) -> list[tuple[str, str]]:
     one = card.arms[card.control]
     axes = [a for r in definition_of(one).reads for a in r.state.axes if a.kind == "shard"]
     shards = (
-        f"over {axes[0].size} shards of {', '.join(axes[0].names)}"
+        f"over {axes[0].size} groups of {', '.join(axes[0].names)}"
         if axes
         else "over rows that are assumed to be independent"
     )

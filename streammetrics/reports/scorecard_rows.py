@@ -114,7 +114,7 @@ def build_scorecard_row(
         format_p_value(row.p) if math.isfinite(row.p) else "",
         format_finite_bound(0.0 if row.bound <= FEW else row.bound * (100 if row.relative else 1))
         + ("\u202f%" if row.relative and row.bound > FEW else ""),
-        format_limit(row.role, row.better, row.margin, row.relative),
+        format_limit(row.role, row.better, row.margin, row.relative, row.before, rate=row.rate),
         bold=clear and not withheld,
         word="withheld" if withheld else row.word,
         reason=row.reason,

@@ -173,7 +173,7 @@ def _describe_interval_basis(thing: TotalMetrics | AxisWrapper, confidence: floa
     units = find_sharded(thing)
     if units is not None:
         return [
-            f"{format_confidence(confidence)}: intervals by {units.unit}, for correlated rows ({units.shards} shards)"
+            f"{format_confidence(confidence)}: confidence intervals, for rows that are correlated within each {units.unit}"
         ]
     return [f"{format_confidence(confidence)}: intervals as if all rows (queries, groups) were independent"]
 

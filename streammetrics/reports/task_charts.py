@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ..collect.collection import MetricCollection, contents_of
+from ..collect.collection import CollectionEntry, MetricCollection, contents_of
 from ..metrics.decisions.agreement import ConfusionMatrix
 from ..metrics.probabilities.calibration import CalibrationCurve
 from ..metrics.ranking.gains import NDCG
@@ -20,12 +20,22 @@ from ..statistics.values import ValueHistogram
 from .charts import Area, Chart, ChartLine, ColourKey, Rule, linear_axis
 from .numbers import format_fixed, format_number, format_share
 
-__all__ = ["COLOURS", "MAX_CLASSES", "MatrixChart", "build_matrices", "build_task_charts"]
+__all__ = [
+    "COLOURS",
+    "MAX_CLASSES",
+    "ChartSource",
+    "MatrixChart",
+    "build_matrices",
+    "build_task_charts",
+    "list_entries",
+]
 
 COLOURS = 6  # the number of different colours for models on a page
 MAX_CLASSES = 30  # the largest number of classes in a confusion matrix
 SHADES = 48  # the number of bars in a histogram
 S = TypeVar("S")
+ChartSource = MetricCollection | Mapping[str, MetricCollection]
+"""The metrics of a chart: one collection, or one for each arm of an experiment."""
 
 
 class MatrixChart(NamedTuple):
@@ -48,41 +58,46 @@ class MatrixChart(NamedTuple):
     shares: Any
 
 
-def build_task_charts(collection: MetricCollection) -> list[Chart]:
+def list_entries(source: ChartSource) -> list[CollectionEntry]:
+    """Return the members of a collection, or of the collections of all arms. A member's name then begins with its arm."""
+    if isinstance(source, MetricCollection):
+        return contents_of(source)
+    return [e._replace(name=f"{arm}/{e.name}") for arm, one in source.items() for e in contents_of(one)]
+
+
+def build_task_charts(source: ChartSource) -> list[Chart]:
     """Return the charts of ranking, regression and multiclass tasks."""
     return [
-        *_build_cutoff_chart(collection),
-        *_build_residual_chart(collection),
-        *_build_error_chart(collection),
-        *_build_top_label_chart(collection),
+        *_build_cutoff_chart(source),
+        *_build_residual_chart(source),
+        *_build_error_chart(source),
+        *_build_top_label_chart(source),
     ]
 
 
-def find_states(
-    collection: MetricCollection, kind: type[S], fits: Any = lambda state: True
-) -> list[tuple[str, int, S]]:
+def find_states(source: ChartSource, kind: type[S], fits: Any = lambda state: True) -> list[tuple[str, int, S]]:
     """Return the name, the index of the colour and a state for each task.
 
     The state is the first one of the class `kind` that has rows and for which `fits` is true. Tasks without such a
     state are left out.
     """
     states: dict[str, S] = {}
-    for name, _, (state, *_), *_ in contents_of(collection):
+    for name, _, (state, *_), *_ in list_entries(source):
         facts = state.facts() if isinstance(state, kind) else {}
         if isinstance(state, kind) and fits(state) and facts["rows"] and facts.get("weight", 1):
             states.setdefault(name.rpartition("/")[0] or "all rows", state)
     return [(name, i % COLOURS, state) for i, (name, state) in enumerate(states.items())]
 
 
-def _build_cutoff_chart(collection: MetricCollection) -> Iterator[Chart]:
+def _build_cutoff_chart(source: ChartSource) -> Iterator[Chart]:
     """Yield a chart of NDCG against the cut-off k (the 10 in NDCG@10), if a task has at least two cut-offs."""
     curves: list[Any] = []
     empty: dict[str, Any] = {}
-    for full, metric, *_ in contents_of(collection):
+    for full, metric, *_ in list_entries(source):
         # Queries without a relevant document are treated in the chart as they are in tables.
         if isinstance(metric, NDCG):
             empty.setdefault(full.rpartition("/")[0] or "all rows", metric.empty)
-    for name, number, state in find_states(collection, RankingSums):
+    for name, number, state in find_states(source, RankingSums):
         ks = sorted(k for measure, k, _ in map(parse_term, state.terms) if measure == "ndcg" and k < 1000)
         if len(ks) > 1:
             curves.append((name, number, ks, [NDCG(k, empty=empty.get(name, 0.0)).reading(state).value for k in ks]))
@@ -118,9 +133,9 @@ def _has_one_output(state: ValueHistogram) -> bool:
     return len(state.columns) == 2 and state.outputs == 1
 
 
-def _build_residual_chart(collection: MetricCollection) -> Iterator[Chart]:
+def _build_residual_chart(source: ChartSource) -> Iterator[Chart]:
     """Yield a histogram of the errors (prediction minus target), without the lowest and the highest 0.5 % of rows."""
-    histograms = find_states(collection, ValueHistogram, lambda s: _has_one_output(s) and s.signed)
+    histograms = find_states(source, ValueHistogram, lambda s: _has_one_output(s) and s.signed)
     if not histograms:
         return
     shares = [_read_value_shares(state) for _, _, state in histograms]
@@ -147,9 +162,9 @@ def _build_residual_chart(collection: MetricCollection) -> Iterator[Chart]:
     )  # fmt: skip
 
 
-def _build_error_chart(collection: MetricCollection) -> Iterator[Chart]:
+def _build_error_chart(source: ChartSource) -> Iterator[Chart]:
     """Yield a chart of the quantiles of the absolute error, such as the error that 90 % of the rows do not exceed."""
-    histograms = find_states(collection, ValueHistogram, lambda s: _has_one_output(s) and not s.signed)
+    histograms = find_states(source, ValueHistogram, lambda s: _has_one_output(s) and not s.signed)
     if not histograms:
         return
     layers: list[Any] = []
@@ -185,9 +200,9 @@ def _read_value_shares(state: ValueHistogram) -> tuple[Any, Any]:
     return (low[some] + high[some]) / 2, mass[some] / mass.sum()
 
 
-def _build_top_label_chart(collection: MetricCollection) -> Iterator[Chart]:
+def _build_top_label_chart(source: ChartSource) -> Iterator[Chart]:
     """Yield a reliability diagram for the predicted class, which is the class with the highest probability."""
-    states: list[tuple[str, int, TopLabel]] = find_states(collection, TopLabel)
+    states: list[tuple[str, int, TopLabel]] = find_states(source, TopLabel)
     if not states:
         return
     layers: list[Any] = [Rule([0, 1], [0, 1], "calibrated")]
@@ -210,9 +225,9 @@ def _build_top_label_chart(collection: MetricCollection) -> Iterator[Chart]:
     )  # fmt: skip
 
 
-def build_matrices(collection: MetricCollection) -> Iterator[MatrixChart]:
+def build_matrices(source: ChartSource) -> Iterator[MatrixChart]:
     """Yield the confusion matrices with at most MAX_CLASSES classes."""
-    for name, _, state in find_states(collection, PairCounts):
+    for name, _, state in find_states(source, PairCounts):
         names = list(map(str, state.class_names()))
         if 2 <= len(names) <= MAX_CLASSES:
             matrix = ConfusionMatrix(num_classes=len(names))

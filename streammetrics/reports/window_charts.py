@@ -24,12 +24,12 @@ Points = dict[Any, Mapping[str, Any]]
 Lines = list[tuple[str, Points]]  # a list, not a dict, because two keys can have the same name: None and "null"
 
 
-def build_window_charts(windowed: Windowed, intervals: bool) -> list[Chart]:
+def build_window_charts(windowed: Windowed, confidence: float | None) -> list[Chart]:
     """Return a chart of each metric over the windows, with a line for each model or slice.
 
-    `intervals` adds 95 % intervals.
+    `confidence` adds intervals of this level.
     """
-    records = list(windowed.table(expired=False, confidence=0.95 if intervals else None))
+    records = list(windowed.table(expired=False, confidence=confidence))
     others = [name for name in definition_of(windowed).levels if name != windowed.time]
     lines_of: dict[str, dict[tuple[Any, ...], Points]] = {}
     for record in records:

@@ -47,7 +47,7 @@ def test_a_text_that_reads_as_null_is_quoted():
 def test_lines_of_null_and_of_the_text_are_two():
     windowed = sm.Windowed(sm.Sliced(sm.CTR(), by="k"), width=1, time="t")
     windowed.update([0, 1, 1, 0], k=[None, "null"] * 2, t=[0, 0, 1, 1])
-    (chart,) = build_window_charts(windowed, intervals=False)
+    (chart,) = build_window_charts(windowed, confidence=None)
     assert [key.text for key in chart.key] == ["null", '"null"']
 
 

@@ -166,7 +166,16 @@ def test_a_scorecard_says_its_sentence_and_every_figure() -> None:
         assert word == record["word"]
         assert proof == "certified exact"
         assert p
-        assert limit == {"ctr": "–", "log_loss": "≤ +2\u202f%", "calibration": "≤ 30\u202f% from 1"}[record["metric"]]
+        limit, _, allowed = limit.partition(" (")
+        assert (
+            limit
+            == {"ctr": "–", "log_loss": "≤ +2\u202f%", "calibration": "≤ 30\u202f% farther from 1"}[record["metric"]]
+        )
+        assert (
+            says(allowed.removesuffix(")"), 1.02 * record["control_value"])
+            if record["metric"] == "log_loss"
+            else not allowed
+        )
     slices = tree(render(one, "x")).all("table", class_="slices")
     assert len(slices) == 3
 
@@ -314,7 +323,7 @@ def test_provenance() -> None:
     terms = tree(render(thing, "x", provenance=told)).all("dl", class_="prov")[0]
     text = terms.text
     for want in ("streammetrics eval log/", "one.parquet two.parquet", "60,000 counted", thing.digest(), sm.__version__,
-                 "64 shards of user", "left out none", "weights none", "filters none"):  # fmt: skip
+                 "64 groups of user", "left out none", "weights none", "filters none"):  # fmt: skip
         assert want in text
 
 

@@ -71,6 +71,11 @@ def test_the_scorecard_has_the_figures_of_the_evaluation(get: Any, name: str) ->
             assert between == "–"
         else:
             assert [says(t, v) for t, v in zip(between.split(" to "), (row.low, row.high), strict=True)] == [True, True]
+        limit, _, allowed = limit.partition(" (")
+        if allowed:
+            assert says(
+                allowed.removesuffix(")"), row.control_value * (1 + row.margin * (1 if row.better == "low" else -1))
+            )
         assert limit == (
             "–" if row.margin is None else f"{'≤ +' if row.better == 'low' else '≥ −'}{100 * row.margin:g}\u202f%"
         )

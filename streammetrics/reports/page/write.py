@@ -28,6 +28,7 @@ def report(
     provenance: Mapping[str, Any] | None = None,
     sort: str | None = None,
     min_rows: int = 0,
+    confidence: float = 0.95,
 ) -> Path:
     """Atomically write results as one self-contained HTML page, with the verdict first, followed by the details.
 
@@ -48,6 +49,8 @@ def report(
         Origin of the data: command, files, dates. Rows, weights, filters, digests and the version are added.
     sort, min_rows
         As for `Sliced.table`.
+    confidence : float
+        Confidence level of the intervals of values. Comparisons and scorecards have their own.
 
     Returns
     -------
@@ -79,7 +82,7 @@ def report(
     True
     """
     html = render(objects, title or "Report", sides=sides, rows_independent=rows_independent, provenance=provenance,
-                  sort=sort, min_rows=min_rows)  # fmt: skip
+                  sort=sort, min_rows=min_rows, confidence=confidence)  # fmt: skip
     atomic_write(path, lambda file: file.write(html.encode()))
     return Path(path)
 
