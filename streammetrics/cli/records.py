@@ -231,7 +231,9 @@ def _list_comparisons(one: SideComparison) -> Iterator[Record]:
                 "difference_low": row["low"],
                 "difference_high": row["high"],
                 **{name: row[name] for name in ("relative", "relative_low", "relative_high", "p_value", "adjusted")},
-                "better": None if word in ("unclear", "undecided", "too few") else sides.get(row["better"]),
+                "better": None
+                if word in ("unclear", "undecided", "too few", "not shown")
+                else sides.get(row["better"]),
                 "word": word,
                 "limited_by": row["limited_by"],
                 "reason": row["reason"] and name_sides(row["reason"], treatment, one.control),

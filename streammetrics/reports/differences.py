@@ -48,7 +48,8 @@ class NumberChange(NamedTuple):
     p : float
         The p-value, after the multiplicity correction if there is one.
     word : str
-        Conclusion: "better" or "worse"; "held" or "breached" for a guardrail; "too few" for too little data; or empty.
+        Conclusion: "better" or "worse"; "held", "breached" or "not shown" for a guardrail; "too few" for too little
+        data; or empty.
     reason : str or None
         Why there is no interval.
     """
@@ -217,7 +218,7 @@ def _build_change_cell(one: NumberChange | None) -> Cell:
     if one is None:
         return Cell("")
     value, between = _build_interval_cells(one.change, one.percent, one.word)
-    word = one.word if one.word in (*WORD_STYLES, "too few") else ""
+    word = one.word if one.word in (*WORD_STYLES, "too few", "not shown") else ""
     return Cell(value.text, " ".join(filter(None, [between.text, word])), value.style)
 
 

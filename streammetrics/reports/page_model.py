@@ -126,7 +126,7 @@ class MeasureRow:
         Whether the interval of the difference, widened by the certified bound, excludes zero.
     word : str
         Conclusion about the difference: "better", "unclear", "worse" or "too few" (too little data). A guardrail is
-        "held", "undecided" or "breached". The word is "withheld" if the verdict is withheld, and empty if neither
+        "held", "undecided", "breached" or "not shown". The word is "withheld" if the verdict is withheld, and empty if neither
         direction is better.
     reason : str
         Why there is no interval.
@@ -178,8 +178,8 @@ class MeasureRow:
 
     @property
     def is_too_few(self) -> bool:
-        """Whether the row has too little data for an interval."""
-        return self.word == "too few"
+        """Whether the row has no interval, for example because of too little data."""
+        return self.word in ("too few", "not shown")
 
 
 class RowGroup(NamedTuple):
