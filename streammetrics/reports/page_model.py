@@ -126,8 +126,8 @@ class MeasureRow:
         Whether the interval of the difference, widened by the certified bound, excludes zero.
     word : str
         Conclusion about the difference: "better", "unclear", "worse" or "too few" (too little data). A guardrail is
-        "held", "undecided", "breached" or "not shown". The word is "withheld" if the verdict is withheld, and empty if neither
-        direction is better.
+        "held", "undecided", "breached" or "not shown". The word is "withheld" if the verdict is withheld, and empty if
+        neither direction is better.
     reason : str
         Why there is no interval.
     ends : tuple of float
