@@ -85,6 +85,11 @@ def compare(
     An interval needs at least 50 positives and 50 negatives (rows, for a metric without positives), in half of the shards.
     A difference of 0 is certain only if both sides have the same state.
 
+    A quantile of few different values, such as whole seconds, jumps from one value to the next. Where one stored value
+    holds more than 15 % of the weight inside the interval of either side, the interval of the difference has all
+    differences between the intervals of both sides (Woodruff 1952), and the p-value inverts it. Where both intervals are
+    the same single value, there is no p-value, and `note` has the change of the share of rows at or below this value.
+
     For a ratio whose best value is 1, the side closer to 1 is better: with a and b the logarithms, the intervals of b - a
     and b + a must both exclude 0. A comparison takes 50 microseconds for each cell, less than reading the states.
     Sources: CUPED, Deng, Xu, Kohavi, Walker (2013); always-valid intervals, Waudby-Smith et al. (2021, arXiv 2103.06476);
