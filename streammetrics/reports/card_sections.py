@@ -37,6 +37,8 @@ from .task_charts import COLOURS
 
 __all__ = ["add_scorecards"]
 
+CORRECTION = "The words and p-values allow for the number of slices and measures (Benjamini-Hochberg)."
+
 
 def add_scorecards(page: Page, cards: Sequence[tuple[str, Scorecard]], warnings: Sequence[str]) -> None:
     """Add the sections of scorecards to a page. The verdict of the first scorecard becomes the headline of the page.
@@ -82,7 +84,9 @@ def add_scorecards(page: Page, cards: Sequence[tuple[str, Scorecard]], warnings:
             )
             page.parts.append(PagePart("scorecard", title, "score" if not several else "", data))
         if forests:
-            page.parts.append(PagePart("forests", "Where it differs", "slices", forests, " ".join([FOREST, *left])))
+            page.parts.append(
+                PagePart("forests", "Where it differs", "slices", forests, " ".join([FOREST, CORRECTION, *left]))
+            )
         if is_new:
             later.append(PagePart("arms", "Arms", "arms", _build_arm_rows(card, colours)))
             sources = {format_atom(arm): remove_shards(merge_cells(card.arms[arm])) for arm in colours}

@@ -74,7 +74,7 @@ def linear_axis(low: float, high: float, *, percent: bool = False, sign: bool = 
         low, high = (low, low + 1.0) if math.isfinite(low) else (0.0, 1.0)
     # Choose the smallest round step that gives at most `most` intervals. Every tick is a multiple of the step, and has
     # as many decimals as the step.
-    step = 10.0 ** math.floor(math.log10((high - low) / 4))
+    step = 10.0 ** math.floor(math.log10((high - low) / most))
     step *= next(m for m in STEPS if (high - low) / (step * m) <= most)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     shown = step * (100 if percent else 1)

@@ -21,7 +21,7 @@ from .comparison_sections import format_badge, list_comparisons
 from .curve_charts import CHARTS_NOTE, build_charts, build_top_rows
 from .headline import format_confidence
 from .measure_rows import format_subtitle
-from .numbers import choose_decimals, format_bound, format_count, format_fixed
+from .numbers import choose_decimals, format_bound, format_count, format_fixed, typeset
 from .page_model import Fact, Headline, NamedSide, Page, PagePart, ValueCell, ValueGrid
 from .per_class import build_class_grids
 from .records import (
@@ -54,6 +54,7 @@ def add_accumulators(
     If `first` is true, there are no scorecards or comparisons, and the page begins with these metrics. `compared` are
     the comparisons on the page, as pairs of a name and the comparisons under this name.
     """
+    has_arms = any(part.kind == "arms" for part in page.parts)
     where: list[PagePart] = []
     later: list[PagePart] = []
     for name, thing in accumulators:
@@ -76,13 +77,13 @@ def add_accumulators(
                     page.headline = _build_headline(page.title, values, bool(intervals), warnings)
                 part = PagePart(
                     "values",
-                    "Individual values" if compared else values.caption,
+                    "Individual values" if compared else "The whole log" if has_arms else values.caption,
                     "values" if not page.parts else "",
                     values,
                 )
                 (later if compared else page.parts).append(part)
                 # The charts of a scorecard compare its arms, so those of all arms together are left out.
-                if charts := [] if any(p.kind == "arms" for p in page.parts) else build_charts(plain):
+                if charts := [] if has_arms else build_charts(plain):
                     data = charts, build_top_rows(plain)
                     page.parts.append(PagePart("charts", "Why" if page.sides else "Curves", "", data, CHARTS_NOTE))
                 if confusion_charts := list(build_matrices(plain)):
@@ -149,7 +150,8 @@ def build_grid(
             # needs its key.
             text = table[-1][i][0] if cell is None else cell
             text = "–" if text == "NaN" else text
-            cells.append((text, _parse_number(text) if i >= left_columns else None))
+            number = _parse_number(text) if i >= left_columns else None
+            cells.append((text if number is None else typeset(text), number))
         table.append(cells)
     return {
         "heads": list(heads),

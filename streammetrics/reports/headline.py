@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -83,7 +84,7 @@ def _describe_agreement(rows: list[MeasureRow]) -> str:
     words = [r.word for r in rows if r.word]
     if len(words) < 3 or set(words) not in ({"better"}, {"worse"}):
         return ""
-    which = "" if len(words) == len(rows) else " with a better direction"
+    which = "" if len(words) == len(rows) else " that have a better direction"
     return f" All {len(words)} measures{which} agree."
 
 
@@ -192,10 +193,9 @@ def colour_names(text: str, names: Mapping[str, int]) -> Parts:
     # "newer".
     mentions = []
     for name, number in names.items():
-        at = f" {text} ".find(f" {name}")
-        end = text[at + len(name) : at + len(name) + 1] if at >= 0 else ""
-        if at >= 0 and name and not end.isalnum():
-            mentions.append((at, name, number))
+        found = re.search(rf"(?<!\S){re.escape(name)}(?!\w)", text) if name else None
+        if found is not None:
+            mentions.append((found.start(), name, number))
     parts: Parts = []
     done = 0
     for at, name, number in sorted(mentions):

@@ -212,11 +212,18 @@ def build_bar(
 
 
 def build_shared_axis(
-    rows: Sequence[MeasureRow], title: str, percent: bool, overall: float | None = None, *, most: float = 2.0
+    rows: Sequence[MeasureRow],
+    title: str,
+    percent: bool,
+    overall: float | None = None,
+    *,
+    most: float = 2.0,
+    steps: float = 4.5,
 ) -> tuple[RowAxis, float, float]:
     """Return a shared axis for several rows, and the lowest and the highest value on it.
 
-    Rows with too little data do not affect the range, and much longer intervals are cut off.
+    Rows with too little data do not affect the range, and much longer intervals are cut off. The axis has at most `steps`
+    steps between ticks.
     """
     # The range covers the middle 96 % of the differences, plus `most` times the median half-width of the intervals on
     # both sides. If it covered all intervals, one slice with little data would squeeze all the others.
@@ -240,7 +247,7 @@ def build_shared_axis(
     room = (high - low) * 0.05 or 1.0
     low, high = low - room, high + room
     direction = -1.0 if rows and all(r.direction < 0 for r in rows) else 1.0
-    scale = linear_axis(low, high, percent=percent, sign=True, most=4.5)
+    scale = linear_axis(low, high, percent=percent, sign=True, most=steps)
     ticks = [((v - low) / (high - low) * 100.0, _flip_sign(text) if direction < 0 else text) for v, text in scale.ticks]
     return RowAxis(title, ticks), low, high
 

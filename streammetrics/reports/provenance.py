@@ -11,6 +11,7 @@ from ..compose.axis_wrapper import AxisWrapper
 from ..compose.sharded import Sharded
 from ..compose.windowed import Windowed
 from ..errors import MemoryLimitError
+from ..inference.compare import collect_slice_columns
 from ..inference.scorecard import Scorecard
 from ..numerics.slice_keys import format_atom
 from .headline import format_confidence
@@ -88,6 +89,8 @@ def build_card_terms(name: str, card: Scorecard) -> list[tuple[str, str]]:
     """
     of = f" of {name}" if name else ""
     one = card.arms[card.control]
+    columns = collect_slice_columns(one)
+    by = f" by {', '.join(columns)}" if columns else ""
     axes = [a for r in definition_of(one).reads for a in r.state.axes if a.kind == "shard"]
     shards = (
         f"over {axes[0].size} groups of {', '.join(axes[0].names)}"
@@ -104,7 +107,7 @@ def build_card_terms(name: str, card: Scorecard) -> list[tuple[str, str]]:
             f"intervals{of}",
             f"delete-one jackknife {shards}, {looks}; {format_confidence(card.options.confidence, False)} together",
         ),
-        *((f"state of {format_atom(arm)}", f"sha256 {thing.digest()}") for arm, thing in card.arms.items()),
+        *((f"state of {format_atom(arm)}{by}", f"sha256 {thing.digest()}") for arm, thing in card.arms.items()),
     ]
 
 

@@ -151,7 +151,7 @@ def build_scorecard_table(
     every = [r for _, r in rows]
     axis: RowAxis | None = None
     if relative:
-        axis, low, high = build_shared_axis(every, "", True, most=4.0)
+        axis, low, high = build_shared_axis(every, "", True, most=4.0, steps=2.5)
         place_rows(every, shared=axis, low=low, high=high)
     else:
         place_rows(every, shared=None)

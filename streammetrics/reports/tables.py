@@ -321,6 +321,7 @@ def build_slice_grid(
     tasks = list(group_by_task(slice_records))
     several = tasks not in ([""], [])
     metrics = list(dict.fromkeys(r["metric"].rpartition("/")[2] for r in slice_records))
+    counts = ["rows", *(["positives"] if any(r["positives"] is not None for r in slice_records) else [])]
     decimals = None
     if confidence is not None:
         decimals = {
@@ -336,9 +337,10 @@ def build_slice_grid(
             _WinnerFinder(sliced),
             several,
             decimals,
+            counts,
         )
     ]
-    heads = [*definition_of(sliced).levels, *(["task"] if several else []), "rows", "positives", *metrics]
+    heads = [*definition_of(sliced).levels, *(["task"] if several else []), *counts, *metrics]
     names = len(definition_of(sliced).levels) + several
     remarks = _describe_hidden(sliced, top, bool(sort or min_rows), len(groups) - len(shown))
     remarks += _describe_key_limit(sliced)
@@ -384,6 +386,7 @@ def _build_lines(
     rivals: _WinnerFinder,
     several: bool,
     decimals: dict[str, int] | None,
+    counts: Sequence[str],
 ) -> list[list[Cell] | None]:
     columns = []
     for metric in metrics:
@@ -392,10 +395,10 @@ def _build_lines(
         columns.append(cells if decimals is None else _add_interval_notes(cells, metric_records, decimals[metric]))
     lines: list[list[Cell] | None] = []
     for i, (task, records) in enumerate(tasks.items()):
-        counts_of = {c: [r[c] for r in records.values() if r[c] is not None] for c in ("rows", "positives")}
-        counts = [Cell(f"{max(known):,}" if known else "") for known in counts_of.values()]
+        counts_of = {c: [r[c] for r in records.values() if r[c] is not None] for c in counts}
+        count_cells = [Cell(f"{max(known):,}" if known else "") for known in counts_of.values()]
         names = [Cell(k) if i == 0 else SAME_AS_ABOVE for k in key] + ([Cell(task)] if several else [])
-        lines.append([*names, *counts, *(column[i] for column in columns)])
+        lines.append([*names, *count_cells, *(column[i] for column in columns)])
     return lines
 
 
