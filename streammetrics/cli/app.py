@@ -155,6 +155,7 @@ def _eval(
     better: Better = None,
     absolute: Absolute = False,
     shares: Shares = None,
+    exposures: Annotated[Text, option("FILE", texts.EXPOSURES, panel=INTERVALS_PANEL)] = None,
     users: Users = None,
     planned: Planned = None,
     sequential: Sequential = False,
@@ -308,6 +309,7 @@ def _eval(
             arm=arm or file_options.get("arm"),
             options=comparison_options,
             planned_shares=shares or file_options.get("shares", ()),
+            exposures=exposures,
             push=_make_push_target(push, experiment, hour, source, seq),
             task_file=task,
         )

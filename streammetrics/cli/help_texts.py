@@ -141,6 +141,10 @@ SHARES = (
     "Planned shares of users in each arm, in any unit, such as old=50,new=50. If users are split differently, "
     "eval gives no verdict."
 )
+EXPOSURES = (
+    "File, folder or pattern with a row for each user who was assigned to an arm, in columns with the names of --unit and "
+    "--arm. Users are counted from it rather than from the log."
+)
 SEQUENTIAL = "Use sequential intervals, which stay valid if you look at the experiment repeatedly while it runs."
 INDEPENDENT = (
     "Assert that no unit occurs in more than one file. Files with different units or shards are then compared by Welch's "

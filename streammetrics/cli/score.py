@@ -26,7 +26,14 @@ from streammetrics.cli.log_options import split_columns
 from streammetrics.cli.messages import COMMAND, UsageError, convert_keywords, unknown_name_error
 from streammetrics.cli.outcome import check_outcome
 from streammetrics.cli.tasks import TaskSpec, make_collection
-from streammetrics.cli.user_split import UserSplit, build_user_counter, build_user_split, parse_shares
+from streammetrics.cli.user_split import (
+    UserSplit,
+    add_users,
+    build_user_counter,
+    build_user_split,
+    count_exposures,
+    parse_shares,
+)
 from streammetrics.collect.metric_like import columns_of
 from streammetrics.errors import InvalidInputError
 from streammetrics.reading.table import check_levels
@@ -76,6 +83,8 @@ class EvalRequest:
         How models or arms are compared.
     planned_shares : list of str
         The values of `--shares`, such as "old=50,new=50".
+    exposures : str, optional
+        The file, folder or pattern of exposures, from which the users of each arm are counted.
     push : PushTarget, optional
         The dashboard to which the states are posted; None if there is none.
     task_file : str, optional
@@ -105,6 +114,7 @@ class EvalRequest:
     arm: str | None = None
     options: ComparisonOptions = DEFAULT_OPTIONS
     planned_shares: Sequence[str] = ()
+    exposures: str | None = None
     push: Any = None
     task_file: str | None = None
 
@@ -130,10 +140,11 @@ class EvalRequest:
             raise UsageError(
                 "--shards and --missing-unit need a column of units; name it with --unit, such as --unit user_id"
             )
-        if parse_shares(self.planned_shares) and (self.arm is None or self.rows_are_units is not False):
+        counts_users = self.arm is not None and self.rows_are_units is False
+        if not counts_users and (parse_shares(self.planned_shares) or self.exposures is not None):
             raise UsageError(
-                "--shares needs --arm, the column of arms, and --unit, a column of units such as user_id, to count the "
-                "users of each arm"
+                "--shares and --exposures need --arm, the column of arms, and --unit, a column of units such as user_id, "
+                "to count the users of each arm"
             )
         self.options.check()
 
@@ -208,6 +219,8 @@ def score_log(request: EvalRequest) -> int:
     check_not_input(outputs, log.files)
     if request.task_file is not None:
         check_not_input(outputs, [request.task_file], "the task file")
+    if request.exposures is not None:
+        check_not_input(outputs, [request.exposures], "the file of exposures")
     metrics = make_collection(specs, request.on_invalid, log.schema)
     for spec in specs.values():
         spec.check_unread_columns(log.schema.names, columns_of(metrics))
@@ -227,7 +240,9 @@ def score_log(request: EvalRequest) -> int:
     evaluate_options: dict[str, Any] = {"limit": request.limit, "keep": keep, "threads": request.threads}
     evaluate_options |= {"arm": request.arm, "window": _parse_window(request, metrics, sets)}
     sharded_metrics = _add_row_shards(request, metrics)
-    evaluate_options["users"] = build_user_counter(sharded_metrics, request.arm)
+    counter = build_user_counter(sharded_metrics, request.arm)
+    exposed = None if request.exposures is None else count_exposures(request.exposures, counter, request.threads)
+    evaluate_options["users"] = counter if exposed is None else None
     try:
         result = evaluate_with_progress(
             log, sharded_metrics, sets, where=filters.values(), checkpoint=request.checkpoint, **evaluate_options
@@ -242,25 +257,26 @@ def score_log(request: EvalRequest) -> int:
         if one.pos_label is not None
     }
     empty = check_outcome(result.overall, log, filters.values(), spellings)
+    users = result.users if exposed is None else exposed
     if request.save is not None:
         from streammetrics.collect.serialization import save
 
-        save(result.full_bundle, request.save)
+        save(add_users(result.bundle, users, request.exposures is not None), request.save)
     hints = [*empty, *([] if request.push is None else [request.push.send(result, request.arm, sets)])]
     if request.output_format in ("json", "csv"):
         for hint in hints:
             print(hint, file=sys.stderr)
     files = f"{len(log.files):,} files" if len(log.files) > 1 else log.files[0]
     title = f"{files}, {result.rows:,} rows"
-    users = _count_users(request, result.users)
-    sides = _compare_sides(request, result.bundle, users)
+    split = _split_users(request, users)
+    sides = _compare_sides(request, result.bundle, split)
     if request.report is not None:
         compared = [each for one in sides for each in one.list_report_objects()]
         provenance = {"files": list(map(str, log.files))}
         write_report([*compared, result.bundle], request.report, title, request.sort, request.min_rows, provenance,
                      request.options.confidence)  # fmt: skip
     display = DisplayOptions(
-        request.output_format, request.top, request.sort, request.min_rows, _confidence(request), sides, users
+        request.output_format, request.top, request.sort, request.min_rows, _confidence(request), sides, split
     )
     print_results(result.bundle, title, display, [*hints, *_collect_hints(request, metrics)])
     return max((one.exit_code for one in sides), default=0)
@@ -331,19 +347,20 @@ def _parse_window(request: EvalRequest, metrics: Any, sets: Sequence[tuple[str, 
     return WindowOptions(width, request.time)
 
 
-def _count_users(request: EvalRequest, users: Any) -> UserSplit | None:
+def _split_users(request: EvalRequest, users: Any) -> UserSplit | None:
     """Return the users by arm, and the test of their shares; None if the pass did not count users."""
     if users is None:
         return None
     shares = parse_shares(request.planned_shares)
-    return build_user_split(users, shares, sequential=request.options.sequential)
+    exposed, sequential = request.exposures is not None, request.options.sequential
+    return build_user_split(users, shares, exposed=exposed, sequential=sequential)
 
 
-def _compare_sides(request: EvalRequest, saved: Any, users: UserSplit | None) -> list[SideComparison]:
+def _compare_sides(request: EvalRequest, saved: Any, split: UserSplit | None) -> list[SideComparison]:
     """Return the comparisons of models or arms; an empty list if their differences would have no valid intervals."""
     if request.unit is None or (request.rows_are_units and request.arm is None):
         return []
-    ratio = users.ratio if users is not None and users.is_tested else None
+    ratio = split.ratio if split is not None and split.is_tested else None
     options = replace(request.options, independent=bool(request.rows_are_units), ratio=ratio)
     return build_comparisons(saved, options, request.arm, request.top, sort=request.sort, min_rows=request.min_rows)
 

@@ -121,11 +121,11 @@ def show_file(
     sets = parse_column_sets(by)
     content = load(file, max_bytes=MAX_BYTES)
     title = f"{file}, {_describe_progress(content)}{_format_rows(content)}digest {content.digest()[:16]}"
-    content, users = separate_users(content)
+    content, users, exposed = separate_users(content)
     shares = parse_shares(planned_shares)
     if shares and users is None:
         raise UsageError(f"--shares: {file} contains no users by arm; score the log with --arm, --unit and --save")
-    split = None if users is None else build_user_split(users, shares, sequential=False)
+    split = None if users is None else build_user_split(users, shares, exposed=exposed, sequential=False)
     selected = select_results(content, metrics, sets) if metrics is not None or sets else content
     selected_pieces = [piece for _, piece in split_pieces(selected)]
     check_slice_options(display, slices := [piece for piece in selected_pieces if isinstance(piece, Sliced)])

@@ -20,10 +20,22 @@ from streammetrics.metrics.values.distinct import DistinctSample
 from streammetrics.numerics.slice_keys import format_atom
 from streammetrics.reports.text_table import Cell, Grid
 
-__all__ = ["UserSplit", "build_user_counter", "build_user_split", "parse_shares", "separate_users"]
+__all__ = [
+    "UserSplit",
+    "add_users",
+    "build_user_counter",
+    "build_user_split",
+    "count_exposures",
+    "parse_shares",
+    "separate_users",
+]
+
+EXPOSURES = "exposures"
+"""The name of the users by arm in a saved file if they were counted from exposures rather than from the log."""
 
 USER_LIMIT = 1 << 19
 """The largest number of users of an arm that are counted exactly. Beyond it, a sample of users is kept."""
+EXPOSED = "counted are the users in the exposures, whether or not they have rows in the log"
 RETURNING = (
     "counted are users with rows in this log, so a treatment that changes who returns can change the shares and raise an "
     "alarm"
@@ -40,10 +52,13 @@ class UserSplit:
         The users by arm, and the test of their shares: against the planned shares, or else against equal shares.
     is_tested : bool
         Whether the user stated the planned shares. Otherwise the test only decides whether to ask for them.
+    exposed : bool
+        Whether the users were counted from exposures (--exposures) rather than from the log.
     """
 
     ratio: SampleRatio
     is_tested: bool
+    exposed: bool
 
     def build_grid(self) -> Grid:
         """Return a table of the users and the share of each arm."""
@@ -72,7 +87,7 @@ class UserSplit:
             )
         if ratio.several:
             remarks.append(f"{ratio.several:,.0f} users are in more than one arm, and count in none")
-        return [*remarks, RETURNING]
+        return [*remarks, EXPOSED if self.exposed else RETURNING]
 
     def _describe_test(self) -> str:
         ratio = self.ratio
@@ -115,7 +130,18 @@ def build_user_counter(metrics: Any, arm: str | None) -> Sliced | None:
     return Sliced(MetricCollection({USERS: Task(sample, value=metrics.unit)}), by=arm)
 
 
-def build_user_split(users: Sliced, shares: Mapping[str, float], *, sequential: bool) -> UserSplit | None:
+def count_exposures(path: str, counter: Sliced | None, threads: int | None) -> Sliced:
+    """Return the users by arm in a log of exposures. `counter` is the empty count, which names the columns."""
+    from streammetrics.io.evaluate import evaluate
+    from streammetrics.io.logs import Log
+
+    assert counter is not None
+    return evaluate(Log([path]), counter.inner, [counter.by], threads=threads).slices[counter.by]
+
+
+def build_user_split(
+    users: Sliced, shares: Mapping[str, float], *, exposed: bool, sequential: bool
+) -> UserSplit | None:
     """Return the users of each arm, and the test of their shares; None if fewer than two arms have rows.
 
     Parameters
@@ -124,6 +150,8 @@ def build_user_split(users: Sliced, shares: Mapping[str, float], *, sequential: 
         A `DistinctSample` of the users, sliced by arm. Users without an arm are excluded.
     shares : dict of str to float
         The planned share of each arm; empty if the user did not state them.
+    exposed : bool
+        Whether the users were counted from exposures rather than from the log.
     sequential : bool
         Whether the test is valid at repeated looks.
 
@@ -150,14 +178,24 @@ def build_user_split(users: Sliced, shares: Mapping[str, float], *, sequential: 
         users={format_atom(key): count for key, count in ratio.users.items()},
         planned={format_atom(key): share for key, share in ratio.planned.items()},
     )
-    return UserSplit(named, bool(shares))
+    return UserSplit(named, bool(shares), exposed)
 
 
-def separate_users(content: Any) -> tuple[Any, Sliced | None]:
-    """Return the content of a saved file without the users by arm, and the users by arm; None if it has none."""
-    if not isinstance(content, Bundle) or USERS not in content:
-        return content, None
-    return Bundle({name: one for name, one in content.items() if name != USERS}), content[USERS]
+def add_users(results: Any, users: Sliced | None, exposed: bool) -> Any:
+    """Return the results of a pass with the users by arm, as `--save` writes them."""
+    return results if users is None else Bundle({**results, EXPOSURES if exposed else USERS: users})
+
+
+def separate_users(content: Any) -> tuple[Any, Sliced | None, bool]:
+    """Return the content of a saved file without the users by arm, the users by arm, and whether these are exposures.
+
+    The users are None if the file has none.
+    """
+    name = next((one for one in (USERS, EXPOSURES) if isinstance(content, Bundle) and one in content), None)
+    if name is None:
+        return content, None, False
+    rest = Bundle({other: one for other, one in content.items() if other != name})
+    return rest, content[name], name == EXPOSURES
 
 
 def parse_shares(texts: Iterable[str]) -> dict[str, float]:

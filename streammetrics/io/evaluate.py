@@ -90,11 +90,6 @@ class EvaluatedLog:
     users: Sliced | None = None
 
     @property
-    def full_bundle(self) -> Any:
-        """All results and the users by arm in one object, as `--save` writes them."""
-        return self.bundle if self.users is None else Bundle({**self.bundle, USERS: self.users})
-
-    @property
     def bundle(self) -> Any:
         """All results in one object, without the users by arm.
 

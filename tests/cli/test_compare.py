@@ -625,6 +625,23 @@ class TestUserSplit:
         out = run("eval", log, *self.GIVEN, "--shares", "old=50,new=50").out
         assert f"only these {sum(kept.values()):,.0f} users are tested, and the smallest mismatch that they" in out
 
+    def test_exposures_count_users_without_rows_in_the_log(self, run, fails, arms, tmp_path):
+        log = arms("log.parquet", old=1500, new=500)
+        exposures = tmp_path / "exposures.csv"
+        rows = [f"{user},{'old' if user < 1500 else 'new'}" for user in range(3000)]
+        exposures.write_text("\n".join(["user_id,arm", *rows, *rows[:99]]))
+        saved = tmp_path / "log.smet"
+        given = (*self.GIVEN, "--exposures", exposures, "--shares", "old=50,new=50")
+        out = run("eval", log, *given, "--save", saved).out
+        assert out.startswith("Ship new")
+        for text in (out, run("show", saved).out):
+            assert "new  1,500  50.00 %" in text
+            assert "counted are the users in the exposures" in text
+        (tmp_path / "wrong.csv").write_text("user_id\n1\n")
+        assert "there is no column 'arm'" in fails("eval", log, *self.GIVEN, "--exposures", tmp_path / "wrong.csv")
+        assert "would replace the file of exposures" in fails("eval", log, *given, "--save", exposures)
+        assert "--shares and --exposures need --arm" in fails("eval", log, *ONE, *UNIT, "--exposures", exposures)
+
     def test_an_absent_arm_is_a_mismatch_and_users_without_an_arm_are_in_none(self, run, write):
         arm = ["old"] * 300 + ["new"] * 300 + [None] * 300
         log = write(click=np.arange(900) % 2, old=np.full(900, 0.5), user_id=np.arange(900), arm=arm)
@@ -641,7 +658,7 @@ class TestUserSplit:
             (("--shares", "old=50,old=50"), "expected ARM=SHARE"),
             (("--shares", "old=50,new=0"), "expected shares above 0"),
             (("--shares", "old=50,other=50"), "the planned share of every arm, found none of new"),
-            (("--shares", "old=50,new=50", "--unit", "row"), "--shares needs --arm"),
+            (("--shares", "old=50,new=50", "--unit", "row"), "--shares and --exposures need --arm"),
         ],
     )
     def test_wrong_shares(self, fails, arms, given, message):
