@@ -36,7 +36,7 @@ class _ReportContent:
 
     cards: list[tuple[str, Scorecard]] = field(default_factory=list)
     pairs: list[tuple[str, Comparisons | list[Comparison]]] = field(default_factory=list)
-    named: list[NamedComparison] = field(default_factory=list)
+    model_comparisons: list[NamedComparison] = field(default_factory=list)
     tables: list[tuple[str, Table]] = field(default_factory=list)
     accumulators: list[tuple[str, Any]] = field(default_factory=list)
 
@@ -109,7 +109,7 @@ def _add_object(name: str, thing: Any, content: _ReportContent) -> None:
         A report cannot show an object of this type.
     """
     if isinstance(thing, NamedComparison):
-        content.named.append(thing)
+        content.model_comparisons.append(thing)
     elif isinstance(thing, Scorecard):
         content.cards.append((name, thing))
     elif isinstance(thing, Comparison):
@@ -155,7 +155,7 @@ def _find_comparisons(content: _ReportContent, sides: tuple[str, str]) -> list[C
     """
     if content.pairs:
         return [ComparedSides((NamedSide(sides[0], 1), NamedSide(sides[1], 0)), content.pairs)]
-    if content.named:
+    if content.model_comparisons:
         return _group_by_treatment(content)
     comparisons: list[tuple[str, Any]] = []
     models: list[str] = []
@@ -177,11 +177,11 @@ def _find_comparisons(content: _ReportContent, sides: tuple[str, str]) -> list[C
 def _group_by_treatment(content: _ReportContent) -> list[ComparedSides]:
     """Return the named comparisons by treatment and control. Each model has its colour in the charts of all models."""
     tasks = [name for _, thing in content.accumulators for group in group_comparable_tasks(thing) for name in group]
-    named = dict.fromkeys(name for one in content.named for name in (one.control, one.treatment))
+    named = dict.fromkeys(name for one in content.model_comparisons for name in (one.control, one.treatment))
     order = [n for n in dict.fromkeys(t.rpartition("/")[2] for t in tasks) if n in named]
     colours = {name: i % COLOURS for i, name in enumerate(dict.fromkeys([*order, *named]))}
     groups: dict[tuple[str, str], list[NamedComparison]] = {}
-    for one in content.named:
+    for one in content.model_comparisons:
         groups.setdefault((one.treatment, one.control), []).append(one)
     return [
         ComparedSides(
